@@ -17,6 +17,7 @@ from support.cheats_of_decisions import CHEATS as OF_DECISIONS
 from support.cheats_of_files import CHEATS as OF_FILES
 from support.cheats_of_options import CHEATS as OF_OPTIONS
 from support.cheats_of_parquet import CHEATS as OF_PARQUET
+from support.cheats_of_scales import CHEATS as OF_SCALES
 from support.cheats_of_summaries import CHEATS as OF_SUMMARIES
 from support.named_cheats import Cheat
 
@@ -30,6 +31,7 @@ CATALOGUE: tuple[Cheat, ...] = (
     *OF_SUMMARIES,
     *OF_FILES,
     *OF_PARQUET,
+    *OF_SCALES,
 )
 COMPOSED = 200
 """Composed cheats of the table."""

@@ -12,6 +12,7 @@ from typing import Any
 
 from shoal.policy import Attribute, MessagePart, Policy, Role
 from support.random_policies import START_MS
+from support.random_scales import value_of, values_of
 
 __all__ = ["message_of", "random_records", "respelled", "spoiled", "write_csv", "write_parquet"]
 
@@ -25,10 +26,14 @@ def random_records(random: Random, policy: Policy, count: int, *, is_table: bool
     """Return records with every declared field; fields of the envelope under the names of their attributes."""
     people = max(2, count // random.choice((1, 1, 2, 4)))
     levels = random.choice((1, 3, 20, 1000))
+    drawn = values_of(random, policy)
     records = []
     for place in range(count):
         who = random.randrange(people) if random.random() < 0.8 else int(people * random.random() ** 3)
-        record = {a.name: _value(random, a, who, levels, is_table=is_table) for a in policy.attributes}
+        record = {
+            a.name: drawn[a.name]() if a.name in drawn else _value(random, a, who, levels, is_table=is_table)
+            for a in policy.attributes
+        }
         for attribute in policy.attributes:
             if attribute.source.part is MessagePart.TIMESTAMP:
                 record[attribute.name] = START_MS + 100 * place
@@ -88,9 +93,8 @@ def spoiled(random: Random, line: str) -> str:
 
 def message_of(policy: Policy, record: Record, *, bare: bool = False) -> Record:
     """Return a record as a message with the parts of its envelope; ``bare``: only those that the policy reads."""
-    value = {a.name: record[a.name] for a in policy.attributes if a.source.part is MessagePart.VALUE}
-    value |= {name: one for name, one in record.items() if name not in {a.name for a in policy.attributes}}
-    message: Record = {"value": json.dumps(value, ensure_ascii=False)}
+    value = value_of(Random(repr(record)), policy, record)
+    message: Record = {"value": None if value is None else json.dumps(value, ensure_ascii=False)}
     for attribute in policy.envelope_attributes:
         content = record[attribute.name]
         match attribute.source.part:
@@ -128,6 +132,8 @@ def _cell(value: Any, decimal: str) -> str:
         return ""
     if isinstance(value, bool):
         return str(value).lower()
+    if isinstance(value, list | dict):
+        return json.dumps(value)
     return repr(value).replace(".", decimal) if isinstance(value, float) else str(value)
 
 

@@ -26,6 +26,7 @@ from support.random_originals import (
     write_parquet,
 )
 from support.random_policies import START_MS, Document, Kind, random_document
+from support.random_scales import value_of, with_scales
 from support.topic_runs import run_topic
 
 __all__ = ["SoundRelease", "no_disk", "sound_release"]
@@ -132,12 +133,17 @@ def no_disk() -> Iterator[None]:
         yield
 
 
-def sound_release(seed: int, folder: Path) -> SoundRelease:
-    """Make the release of this seed in a folder. A policy or table that Shoal refuses is drawn again."""
-    random = Random(seed)
+def sound_release(seed: int, folder: Path, *, scaled: bool = False) -> SoundRelease:
+    """Make the release of this seed in a folder. A policy or table that Shoal refuses is drawn again.
+
+    ``scaled``: whether the policy has attributes of every scale, missing values and nested fields.
+    """
+    random, random_of_scales = Random(seed), Random(f"{seed} scales")
     while True:
         kind = random.choice(_KINDS)
         document = random_document(random, kind) | _size_limit(seed)
+        if scaled:
+            document = with_scales(random_of_scales, document, kind)
         try:
             policy = Policy.from_document(Schema.model_validate(document))
             return {"stream": _stream, "table": _table, "topic": _topic}[kind](seed, random, document, policy, folder)
@@ -175,10 +181,19 @@ def _files(paths: dict[str, Path], summary: Path) -> Files:
 def _stream(seed: int, random: Random, document: Document, policy: Policy, folder: Path) -> SoundRelease:
     records = _records(random, policy, random.choice(_SIZES), is_table=False)
     source = "jsonl" if policy.envelope_attributes else random.choice(("jsonl", "csv"))
+    if _is_nested(policy):
+        source = "jsonl"
     paths = _paths(folder, source, random.choice(("jsonl", "csv", source)))
     _write_lines(random, policy, records, paths["original"], spoils=True)
     run_pipe(policy, _files(paths, folder / "summary.json"))
     return SoundRelease(seed, "stream", document, policy, **paths, summary=folder / "summary.json")
+
+
+def _is_nested(policy: Policy) -> bool:
+    """Whether records have a structure that cells cannot have."""
+    return policy.unwrap is not None or any(
+        attribute.path != (attribute.name,) for attribute in policy.value_attributes
+    )
 
 
 def _table(seed: int, random: Random, document: Document, policy: Policy, folder: Path) -> SoundRelease:
@@ -263,7 +278,7 @@ def _write_lines(random: Random, policy: Policy, records: list[dict[str, Any]], 
     if path.suffix == ".csv":
         path.write_bytes(write_csv(policy, records, list(records[0])))
         return
-    made = records
+    made: list[Any] = [value_of(Random(repr(record)), policy, record) for record in records]
     if policy.envelope_attributes:
         made = [message_of(policy, record, bare=True) for record in records]
     lines = [json.dumps(one, ensure_ascii=random.random() < 0.5) for one in made]

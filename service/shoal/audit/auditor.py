@@ -150,7 +150,7 @@ class Auditor:
         inferred = infer_clusters(self._policy, self._originals, self._release)
         checks = self._found.checks
         checks.append(inferred.traced)
-        checks += check_without_evidence(self._policy, self._release)
+        checks += check_without_evidence(self._policy, self._originals, self._release, self._published)
         before = len(checks)
         if inferred.clusters is not None:
             order = self._check_rows(inferred.clusters)

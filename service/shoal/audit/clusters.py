@@ -135,6 +135,7 @@ def check_clusters(
     shares = CheckCounter("share", f"no subject owns more than {policy.max_share:g} of a cluster", "cluster")
     found = RecomputedClusters([], [subjects, shares, once, existing], is_released=bytearray(len(originals)))
     max_share = Fraction(policy.max_share) + SHARE_TOLERANCE
+    pending: list[tuple[EvidenceCluster, tuple[int, ...]]] = []
     refused = np.zeros(len(originals), np.bool_) if originals.is_export else limits.is_too_large
     for cluster in evidence_clusters:
         found.count += 1
@@ -146,11 +147,14 @@ def check_clusters(
         shares.expect(not members or Fraction(largest, len(members)) <= max_share, cluster.label)
         _note_extremes(found, len(counts), largest / max(len(members), 1))
         if members:
-            quasi = _centroid(originals, members, published)
-            unchanged = originals.unchanged_of(members)
-            found.clusters.append(
-                RecomputedCluster(cluster.partition, cluster.label, members, quasi, unchanged, cluster.number)
-            )
+            pending.append((cluster, members))
+    originals.count_categories(found.is_member())
+    for cluster, members in pending:
+        quasi = _centroid(originals, members, published)
+        unchanged = originals.unchanged_of(members)
+        found.clusters.append(
+            RecomputedCluster(cluster.partition, cluster.label, members, quasi, unchanged, cluster.number)
+        )
     subjects.worst, shares.worst = found.fewest_subjects, found.largest_share
     return found
 

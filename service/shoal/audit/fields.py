@@ -17,6 +17,7 @@ from itertools import zip_longest
 from typing import TypeAlias
 
 from shoal.audit.arithmetic import canonical_float
+from shoal.audit.json_documents import document_reader, released_document_reader
 from shoal.audit.parsing import Form, JsonNumber, Record
 from shoal.audit.scales import (
     ABSENT,
@@ -113,7 +114,12 @@ class RecordReader:
         self._width = len(policy.quasi_identifiers)
         released_sign = DecimalSign(policy.csv_output.decimal if released == "csv" else ".")
         self._unchanged = [
-            (a.name, unchanged_reader(a.type, source_form(a, original), released, sign, released_sign))
+            (
+                a.name,
+                document_reader(source_form(a, original), released, a.max_bytes)
+                if a.type == "json"
+                else unchanged_reader(a.type, source_form(a, original), released, sign, released_sign),
+            )
             for a in policy.unchanged_fields
         ]
         self._subject, self._sign = policy.subject, sign
@@ -263,6 +269,8 @@ def released_reader(
     kind: FieldType, original: Form, released: Form, released_sign: DecimalSign = POINT
 ) -> UnchangedReader:
     """Return the same for released rows: its texts equal those of `unchanged_reader` where the values are equal."""
+    if kind == "json":
+        return released_document_reader(released)
     if original == "jsonl" and released == "csv" and kind == "any":
         return _cell_text
     return unchanged_reader(kind, released, released, released_sign, released_sign)

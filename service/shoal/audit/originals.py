@@ -9,6 +9,7 @@ from __future__ import annotations
 import csv
 import math
 from array import array
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -30,7 +31,7 @@ from shoal.audit.parsing import (
 )
 from shoal.audit.scales import Categories, DecimalSign, value_reader
 from shoal.audit.sizes import DEFAULT_MAX_BYTES, SizeBounds
-from shoal.audit.structure import Dropped
+from shoal.audit.structure import Dropped, input_path, output_path
 from shoal.audit.table_parsing import is_parquet, original_header
 from shoal.errors import InputError
 from shoal.policy import Attribute, CsvDialect, MessagePart, Policy
@@ -156,6 +157,14 @@ class Originals:
             return self._index.get(partition, {}).get(offset)
         return offset if partition == 0 and 0 <= offset < len(self.unchanged) else None
 
+    def count_categories(self, is_member: npt.NDArray[np.bool_]) -> None:
+        """Count how many members of clusters have each category. ``is_member``: bool, shape (n,). Cost: O(n)."""
+        for column, categories in enumerate(self.categories):
+            if categories is not None:
+                codes = self.values[is_member, column]
+                known = codes[~np.isnan(codes)].astype(np.int64)
+                categories.counts = Counter(dict(enumerate(np.bincount(known).tolist())))
+
     def is_usable(self, index: int) -> bool:
         """Whether a record fits the policy, so that a cluster may hold it."""
         return self.unchanged[index] is not None
@@ -172,7 +181,7 @@ def is_export_of(
     if file.form == "csv":
         return False
     names = first_line_names(file.path)
-    declared = [{attribute.name for attribute in group} for group in (policy.value_attributes, policy.published)]
+    declared = [{input_path(a)[0] for a in policy.value_attributes}, {output_path(a)[0] for a in policy.published}]
     return required <= names <= required | optional and names not in declared
 
 

@@ -47,6 +47,7 @@ __all__ = [
     "form_of",
     "is_blank",
     "is_ended",
+    "json_document",
     "json_value",
     "original_records",
     "released_records",
@@ -211,6 +212,20 @@ def json_value(text: bytes) -> object:
     """
     try:
         return _with_numbers.decode(text.decode())
+    except RecursionError:
+        raise ValueError from None
+
+
+def json_document(text: str) -> object:
+    """Parse one JSON text with its numbers as `JsonNumber`.
+
+    Raises
+    ------
+    ValueError
+        Not JSON. Its message holds the text: never show it.
+    """
+    try:
+        return _with_number_texts.decode(text)
     except RecursionError:
         raise ValueError from None
 

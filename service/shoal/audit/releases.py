@@ -19,6 +19,7 @@ from shoal.audit.fields import (
     released_reader,
     source_form,
 )
+from shoal.audit.json_documents import document_text
 from shoal.audit.originals import is_export_of
 from shoal.audit.parquet_bytes import compare_parquet
 from shoal.audit.parsing import (
@@ -28,11 +29,13 @@ from shoal.audit.parsing import (
     InputFile,
     JsonNumber,
     Record,
+    as_record,
     first_line_names,
     released_records,
 )
 from shoal.audit.published_values import NO_VALUE, PublishedNumbers, PublishedValues
 from shoal.audit.scales import DecimalSign
+from shoal.audit.structure import FieldPaths, nested_order, output_path
 from shoal.audit.table_parsing import NumberWriter, has_encoded_lines, is_parquet, released_header
 from shoal.audit.verdict import CheckCounter
 from shoal.policy import CsvDialect, Policy, Role, Scale
@@ -186,7 +189,10 @@ class _RowChecker:
             "values", "categories and times are among those that the policy allows, and missing where it allows that"
         )
         self._has_values = any(not one.is_number for one in published)
-        self._names, self._dialect = [attribute.name for attribute in policy.published], policy.csv_output
+        self._dialect = policy.csv_output
+        # The columns of a CSV or Parquet file have the names of the attributes.
+        self._fields = FieldPaths({(a.name,) if form == "csv" else output_path(a): a.name for a in policy.published})
+        self._paths, self._names = nested_order(self._fields.paths), list(self._fields.paths.values())
         self._quasi = [(one.attribute.name, one) for one in published]
         sign = DecimalSign(policy.csv_output.decimal if form == "csv" else ".")
         self._unchanged = [
@@ -208,12 +214,14 @@ class _RowChecker:
 
     def check(self, line: int, text: str, record: Record | None) -> tuple[str, str]:
         """Check one row; return its texts of quasi-identifiers and of unchanged fields."""
-        names = [] if record is None else list(record)
-        self._columns.expect(names == self._names, line)
-        self._hidden.expect(names == self._names or not set(names) - set(self._names), line)
+        fields = [] if record is None else self._fields.items(record)
+        paths = [path for path, _ in fields]
+        self._columns.expect(paths == self._paths, line)
+        self._hidden.expect(paths == self._paths or self._fields.paths.keys() >= set(paths), line)
         if record is None:
             return NO_VALUE, NO_VALUE
         self._spelling.expect(self._canonical.matches(text, record), line)
+        record = {self._fields.paths[path]: value for path, value in fields if path in self._fields.paths}
         if not all(name in record for name in self._names):
             return NO_VALUE, NO_VALUE
         quasi = FIELD_SEPARATOR.join([self._check_value(line, name, one, record[name]) for name, one in self._quasi])
@@ -237,17 +245,27 @@ class CanonicalJson:
     """The canonical form of a JSON row: no white space, the fewest escapes, one form for all numbers of a value."""
 
     def __init__(self, policy: Policy) -> None:
-        self._quasi = {attribute.name for attribute in policy.quasi_identifiers if attribute.scale is Scale.NUMERIC}
+        self._quasi = {output_path(a) for a in policy.quasi_identifiers if a.scale is Scale.NUMERIC}
+        self._documents = {output_path(a) for a in policy.unchanged_fields if a.type == "json"}
+        self._objects = FieldPaths({output_path(a): a.name for a in policy.published}).objects
 
     def matches(self, text: str, record: Record) -> bool:
         """Whether a row is in its canonical form, whatever its values are."""
-        fields = (f"{json_text(name)}:{self._value(name, value)}" for name, value in record.items())
-        return text == "{" + ",".join(fields) + "}"
+        return text == self._object(record, ())
 
-    def _value(self, name: str, value: object) -> str:
+    def _object(self, record: Record, above: tuple[str, ...]) -> str:
+        fields = (f"{json_text(name)}:{self._value((*above, name), value)}" for name, value in record.items())
+        return "{" + ",".join(fields) + "}"
+
+    def _value(self, path: tuple[str, ...], value: object) -> str:
+        inner = as_record(value) if path in self._objects else None
+        if inner is not None:
+            return self._object(inner, path)
         # The grid check prescribes the decimals of quasi-identifiers.
-        if isinstance(value, JsonNumber) and name in self._quasi:
+        if isinstance(value, JsonNumber) and path in self._quasi:
             return value
+        if path in self._documents:
+            return document_text(value) or ""
         return _canonical_value(value)
 
 

@@ -44,8 +44,9 @@ _json_text = json.JSONEncoder(ensure_ascii=False).encode
 
 
 class Categories:
-    """The categories of one nominal attribute in the order of their first records, and how many records have each.
+    """The categories of one nominal attribute in the order of their first records.
 
+    ``counts``: how many members of clusters have each category, by its code.
     Without a taxonomy a category is the text of a JSON scalar; with one it is the name of a leaf.
     """
 

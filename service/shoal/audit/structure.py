@@ -6,12 +6,13 @@ has no value at all, is no record. The policy says whether such a message is dro
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from enum import StrEnum
 
 from shoal.audit.parsing import TOMBSTONE, Form, JsonNumber, JsonObject, Record, as_record
 from shoal.policy import Attribute, Policy
 
-__all__ = ["Dropped", "FieldPaths", "MessageStructure", "input_path", "output_path"]
+__all__ = ["Dropped", "FieldPaths", "MessageStructure", "input_path", "nested_order", "output_path"]
 
 _CONVERTED = {"schema", "payload"}
 """Names of the object that JsonConverter writes."""
@@ -60,6 +61,16 @@ class FieldPaths:
             inner = as_record(value) if path in self.objects else None
             found += [(path, value)] if inner is None else self.items(inner, path)
         return found
+
+
+def nested_order(paths: Iterable[tuple[str, ...]]) -> list[tuple[str, ...]]:
+    """Return paths in the order of a text: an object stands where its first field is declared."""
+    tree: dict[str, list[tuple[str, ...]]] = {}
+    for path in paths:
+        tree.setdefault(path[0], []).append(path[1:])
+    return [
+        (name, *inner) for name, below in tree.items() for inner in ([()] if below == [()] else nested_order(below))
+    ]
 
 
 class MessageStructure:

@@ -12,11 +12,13 @@ k subjects and respects the cap, so does their union, and a reader of the releas
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from shoal.audit.evidence import EvidenceCluster
+from shoal.audit.fields import FIELD_SEPARATOR
 from shoal.audit.originals import Originals
+from shoal.audit.published_values import PublishedCategories, PublishedValues
 from shoal.audit.releases import PartitionRows, ReleasedRows
 from shoal.audit.rows import equal_runs
 from shoal.audit.verdict import CheckCounter
@@ -129,14 +131,17 @@ def _is_sorted_by_unchanged_field(policy: Policy, release: ReleasedRows) -> bool
     return not quasi_identifiers_lead and all(all(rows.is_ascending) for rows in release.by_partition.values())
 
 
-def check_without_evidence(policy: Policy, release: ReleasedRows) -> list[CheckCounter]:
-    """Check what the rows alone show.
+def check_without_evidence(
+    policy: Policy, originals: Originals, release: ReleasedRows, published: Sequence[PublishedValues]
+) -> list[CheckCounter]:
+    """Check what the rows show if their clusters are not known.
 
     Returns
     -------
     list of CheckCounter
         ``alone``: rows whose quasi-identifiers are shared by fewer than k rows of their partition, wherever these
-        stand. Such a row is in no cluster of k.
+        stand. Such a row is in no cluster of k. ``categories``: rows with a category that no record has, where the
+        policy has nominal attributes.
     """
     alone = CheckCounter(
         "alone", f"every row shares its quasi-identifiers with at least {policy.k} rows of its partition"
@@ -146,4 +151,26 @@ def check_without_evidence(policy: Policy, release: ReleasedRows) -> list[CheckC
         for line, quasi in zip(rows.lines, rows.quasi, strict=True):
             alone.expect(counts[quasi] >= policy.k, line)
             alone.worst = counts[quasi] if alone.worst is None else min(alone.worst, counts[quasi])
-    return [alone]
+    return [alone, _check_categories(originals, release, published)] if originals.categories else [alone]
+
+
+def _check_categories(
+    originals: Originals, release: ReleasedRows, published: Sequence[PublishedValues]
+) -> CheckCounter:
+    check = CheckCounter("categories", "every published category is one of a record, or above one in the taxonomy")
+    known = [
+        one.inner_nodes | {one.missing, *map(one.shown_category, categories.texts)}
+        if isinstance(one, PublishedCategories) and categories is not None
+        else None
+        for one, categories in zip(published, originals.categories, strict=True)
+    ]
+    for rows in release.by_partition.values():
+        is_known = {
+            quasi: all(
+                names is None or text in names for names, text in zip(known, quasi.split(FIELD_SEPARATOR), strict=False)
+            )
+            for quasi in set(rows.quasi)
+        }
+        for line, quasi in zip(rows.lines, rows.quasi, strict=True):
+            check.expect(is_known[quasi], line)
+    return check

@@ -7,6 +7,7 @@ import json
 
 from shoal.audit import verify
 from shoal.cli.file_options import add_format_arguments, refuse_overwriting_inputs
+from shoal.errors import InputError
 from shoal.files import elapsed_time, write_text
 from shoal.observability import escape_control_characters
 from shoal.policy import Policy
@@ -38,6 +39,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--topic", action="store_true", help="the files are exports of topics, which an empty release does not show"
     )
     parser.add_argument(
+        "--taxonomy",
+        action="append",
+        default=[],
+        type=_named_file,
+        metavar="NAME=FILE",
+        help="the taxonomy of an attribute, if it is not where the policy says",
+    )
+    parser.add_argument(
         "--strict",
         action="store_true",
         help="a field that identifies records by itself is an error, unless the policy says publish_unchanged: true",
@@ -47,9 +56,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def execute(options: argparse.Namespace) -> int:
     """Print the verdict; the exit code is 0 if the release holds, 1 if it is broken, 2 if it cannot be decided."""
-    given = (options.policy, options.original, options.released)
+    given = (options.policy, options.original, options.released, *(file for _, file in options.taxonomy))
     refuse_overwriting_inputs(options.json, *given, options.evidence, options.summary, options.quarantine)
-    policy = Policy.load(options.policy)
+    policy = Policy.load(options.policy, dict(options.taxonomy))
     with elapsed_time("verifying"):
         verdict = verify(
             policy,
@@ -66,7 +75,20 @@ def execute(options: argparse.Namespace) -> int:
             released_form=options.output_format,
             is_export=True if options.topic else None,
         )
+    if options.taxonomy and any(check.name == "policy" and check.status == "broken" for check in verdict.checks):
+        raise InputError(
+            "evidence or summary name another policy than the one with the taxonomies of --taxonomy: give the files "
+            "under which the release was made"
+        )
     if options.json is not None:
         write_text(options.json, json.dumps(verdict.as_dict(), indent=2) + "\n")
     print(escape_control_characters(verdict.text()))
     return verdict.exit_code
+
+
+def _named_file(text: str) -> tuple[str, str]:
+    """Split NAME=FILE."""
+    name, _, file = text.partition("=")
+    if not name or not file:
+        raise argparse.ArgumentTypeError("must be NAME=FILE")
+    return name, file

@@ -7,6 +7,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
+from itertools import starmap
 from pathlib import Path
 from typing import Any, Literal, Self, get_args
 
@@ -25,6 +26,7 @@ from shoal.policy.schema import (
     StreamSection,
 )
 from shoal.policy.taxonomy import Taxonomy
+from shoal.policy.taxonomy_places import replace_taxonomies
 from shoal.policy.taxonomy_source import read_taxonomies
 from shoal.policy.validation import check_document
 from shoal.policy.value_source import MessagePart
@@ -160,8 +162,14 @@ class Policy:
     origin: Origin | None = field(default=None, compare=False, repr=False)
 
     @classmethod
-    def load(cls, path: str | Path) -> Self:
+    def load(cls, path: str | Path, taxonomies: Mapping[str, str | Path] | None = None) -> Self:
         """Read, check and resolve a policy file: TOML if its suffix is ``.toml``, else YAML.
+
+        Parameters
+        ----------
+        path : path
+        taxonomies : mapping of str to path, optional
+            Files of taxonomies by attribute, in place of those that the policy names.
 
         Raises
         ------
@@ -171,6 +179,8 @@ class Policy:
             The file cannot be read.
         """
         document, faults, lines = read_document(Path(path))
+        document, unknown = replace_taxonomies(document, taxonomies or {})
+        faults = [*faults, *starmap(Fault, unknown)]
         policy = cls.from_document(document, faults, lines, source=str(path))
         return replace(policy, origin=Origin(str(path), lines))
 

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from shoal.audit.parsing import (
     BLANK,
+    TOMBSTONE,
     InputFile,
     JsonNumber,
     byte_lines,
@@ -85,7 +86,7 @@ def test_an_export_is_recognised_by_the_names_of_its_first_line(tmp_path: Path) 
 
 @pytest.mark.parametrize(
     ("value", "record"),
-    [({"a": 1}, {"a": "1"}), ('{"a":1}', {"a": "1"}), ("x", None), (None, None), (7, None), ([], None)],
+    [({"a": 1}, {"a": "1"}), ('{"a":1}', {"a": "1"}), ("x", None), (None, TOMBSTONE), (7, None), ([], None)],
 )
 def test_an_export_holds_a_record_or_its_text(tmp_path: Path, value: object, record: object) -> None:
     path = file(tmp_path, json.dumps({"partition": 2, "offset": 3, "value": value}))

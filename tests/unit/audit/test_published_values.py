@@ -150,10 +150,7 @@ BOUNDED = attribute(
     ],
 )
 def test_only_values_that_the_policy_allows_are_accepted(
-    published: PublishedValues,
-    value: object,
-    is_allowed: bool,
-    is_inside: bool,  # noqa: FBT001
+    published: PublishedValues, value: object, *, is_allowed: bool, is_inside: bool
 ) -> None:
     text = published.text_of(value)
     assert (published.allows(text), published.within_bounds(text)) == (is_allowed, is_inside)

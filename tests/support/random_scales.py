@@ -1,0 +1,181 @@
+"""Random attributes of every scale for the random policies, and random values of them, some missing or unusable."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from copy import deepcopy
+from random import Random
+from typing import Any
+
+from shoal.policy import Attribute, MessagePart, Policy, Role, Scale
+from support.random_policies import Document, Kind
+
+__all__ = ["value_of", "values_of", "with_scales"]
+
+_TEXTS = ("M", "F", "é", "e\u0301", 'a "b", c', "x;y|z\t,", "null", "true", "1", " ", "a", "a b", "\U0001f41f", "it's")
+_TREES: tuple[Any, ...] = (
+    {"heart": ["I21", "I50", "é"], "lung": {"J1": ["J18", "J19"], "J4": ["J45"]}, "1": ["1"]},
+    {"any place": {"north": ["a", "b", "true"], "south": ["c"]}},
+    ["M", "F", "é"],
+)
+_STEPS = ("s", "15min", "h", "6h", "day", "2day", "month", "year")
+_ORDERS = (["low", "mid", "high"], [1, 2, 3, 10], ["I", 2, "é", "true"])
+
+
+def with_scales(random: Random, document: Document, kind: Kind) -> Document:
+    """Return a policy with attributes of further scales, missing values, and nested fields."""
+    document = deepcopy(document)
+    is_stream = "stream" in document
+    made = list(document["attributes"].items())
+    if random.random() < 0.5:
+        made = [(name, one) for name, one in made if one["role"] != "quasi_identifier" or name == "at"]
+    kinds = random.sample((_nominal, _taxonomy, _ordinal, _time, _epoch), random.randint(1, 4))
+    made += [(make.__name__[1:], make(random)) for make in kinds]
+    random.shuffle(made)
+    document["attributes"] = dict(made)
+    if random.random() < 0.3:
+        _add_steering(random, document)
+    if random.random() < 0.7 and "dominance" not in document["privacy"]:
+        _let_miss(random, document, is_stream=is_stream)
+    if random.random() < 0.3:
+        document["missing_values"] = random.choice((["?"], ["", "n/a"], ["?", "0", "1970-01-01"]))
+    if random.random() < 0.2:
+        document["attributes"]["notes"] = {"role": "confidential", "type": "json", "max_bytes": random.choice((20, 80))}
+    if kind != "table" and random.random() < 0.4 and "csv" not in document:
+        _nest(random, document)
+    return document
+
+
+def _nominal(_: Random) -> Document:
+    return {"role": "quasi_identifier", "scale": "nominal"}
+
+
+def _taxonomy(random: Random) -> Document:
+    attribute = _nominal(random) | {"taxonomy": random.choice(_TREES), "unknown": random.choice(("root", "quarantine"))}
+    return attribute | {"publish": random.choice(("mode", "ancestor", "median"))}
+
+
+def _ordinal(random: Random) -> Document:
+    return {"role": "quasi_identifier", "scale": "ordinal", "order": random.choice(_ORDERS)}
+
+
+def _time(random: Random) -> Document:
+    attribute = {"role": "quasi_identifier", "scale": "time", "resolution": random.choice(_STEPS)}
+    return attribute | {"bounds": ["1969-03-01", "2021-07-15T12:30Z"]}
+
+
+def _epoch(random: Random) -> Document:
+    unit = random.choice(("s", "ms"))
+    scale = 1 if unit == "s" else 1000
+    bounds = [-(10**7) * scale, 10**9 * scale]
+    return _time(random) | {"unit": unit, "bounds": bounds, "out_of_bounds": random.choice(("clip", "quarantine"))}
+
+
+def _add_steering(random: Random, document: Document) -> None:
+    make = random.choice((_nominal, _ordinal))
+    document["attributes"]["zone"] = make(random) | {"role": "steering"}
+    document.setdefault("steering", {})["by"] = [{"attribute": "zone", "weight": random.choice((0.2, 2.0))}]
+
+
+def _let_miss(random: Random, document: Document, *, is_stream: bool) -> None:
+    for attribute in document["attributes"].values():
+        if attribute["role"] not in {"quasi_identifier", "steering"} or random.random() < 0.3:
+            continue
+        is_number = attribute.get("scale", "numeric") in {"numeric", "time"}
+        if is_number and is_stream and "bounds" not in attribute:
+            continue
+        choices = ["group"] if attribute.get("scale") == "nominal" else ["group", "mean"]
+        attribute["missing"] = random.choice(choices)
+
+
+def _nest(random: Random, document: Document) -> None:
+    """Put some fields inside objects, and records into envelopes."""
+    for name, attribute in document["attributes"].items():
+        if "from" not in attribute and random.random() < 0.5:
+            attribute["from"] = random.choice((f"value.in.{name}", f"value.in.deep.{name}", f"{name}.value"))
+        if attribute["role"] in {"quasi_identifier", "confidential"} and random.random() < 0.4:
+            attribute["to"] = random.choice((f"out.{name}", f"out.deep.{name}", f"new {name}"))
+    if random.random() < 0.5:
+        document["unwrap"] = random.choice(("debezium", "connect", "cloudevents"))
+        if document["unwrap"] == "debezium":
+            document["deletes"] = random.choice(("drop", "quarantine"))
+    document["tombstones"] = random.choice(("drop", "quarantine"))
+
+
+# ---------------------------------------------------------------- values
+
+
+def values_of(random: Random, policy: Policy) -> dict[str, Callable[[], Any]]:
+    """Return for each attribute of a scale a function that returns a random value; few of them are distinct."""
+    found: dict[str, Callable[[], Any]] = {}
+    for attribute in policy.attributes:
+        is_clustered = attribute.role in {Role.QUASI_IDENTIFIER, Role.STEERING}
+        if is_clustered and (attribute.scale is not Scale.NUMERIC or attribute.may_be_missing):
+            found[attribute.name] = _generator(random, policy, attribute)
+        if attribute.type == "json":
+            found[attribute.name] = lambda: random.choice(
+                (None, [], {"a": [1, 2.5, "é"]}, [1e22, {"b": None}], "x" * 25)
+            )
+    return found
+
+
+def _generator(random: Random, policy: Policy, attribute: Attribute) -> Callable[[], Any]:
+    texts = random.sample(_TEXTS, random.randint(2, 5))
+    domains: dict[Scale, list[Any]] = {
+        Scale.NOMINAL: random.choice((texts, texts, [True, False], [1, 2, 300])),
+        Scale.ORDINAL: list(attribute.order) if random.random() < 0.5 else list(map(str, attribute.order)),
+        Scale.NUMERIC: [0, 1, 7, 19, 50],
+        Scale.TIME: _times(random, attribute),
+    }
+    domain = domains[attribute.scale]
+    if attribute.taxonomy is not None:
+        leaves = [path[0] for path in attribute.taxonomy.paths]
+        domain = random.sample(leaves, random.randint(1, len(leaves))) + random.choice(([], ["?!"], ["north", "zzz"]))
+    is_text = all(isinstance(one, str) for one in domain)
+    gaps = [None, None, *(policy.missing_values if is_text else ())]
+    share = random.choice((0.0, 0.1, 0.6)) if attribute.may_be_missing else random.choice((0.0, 0.0, 0.03))
+
+    def draw() -> Any:
+        return random.choice(gaps) if random.random() < share else random.choice(domain)
+
+    return draw
+
+
+def _times(random: Random, attribute: Attribute) -> list[Any]:
+    if attribute.source.part is MessagePart.TIMESTAMP:
+        return [0]
+    if attribute.unit is not None:
+        size = 1 if attribute.unit == "s" else 1000
+        return [random.randint(-(10**7), 11 * 10**8) * size + random.choice((0, 0, 1)) for _ in range(9)]
+    days = [f"{random.randint(1968, 2022)}-{random.randint(1, 12):02}-{random.randint(1, 28):02}" for _ in range(9)]
+    zones = ("", "Z", "+02:00", "-0930")
+    clocks = [f"{day}{random.choice('T ')}{random.randint(0, 23):02}:59:30.5{random.choice(zones)}" for day in days]
+    return random.choice((days, clocks, days + clocks))
+
+
+def value_of(random: Random, policy: Policy, record: Document) -> Any:
+    """Return the message value of a record: its fields at their places, in the envelope of the policy."""
+    declared = {a.name: a for a in policy.attributes}
+    value: Document = {name: one for name, one in record.items() if name not in declared}
+    for attribute in policy.value_attributes:
+        if record[attribute.name] is None and attribute.may_be_missing and random.random() < 0.5:
+            continue
+        *above, last = attribute.path or (attribute.name,)
+        inner = value
+        for name in above:
+            inner = inner.setdefault(name, {})
+        inner[last] = record[attribute.name]
+    if policy.unwrap is None:
+        return None if policy.tombstones == "drop" and random.random() < 0.05 else value
+    if policy.unwrap == "cloudevents":
+        return {"specversion": "1.0", "type": "visit", "id": str(next(_NUMBERS)), "data": value}
+    if policy.unwrap == "connect":
+        return {"schema": {"type": "struct"}, "payload": value if random.random() < 0.95 else None}
+    change = {"before": None, "after": value, "op": "c", "source": {"table": "visits"}}
+    if random.random() < 0.1:
+        change |= {"before": value, "after": None, "op": "d"}
+    return {"schema": None, "payload": change} if random.random() < 0.5 else change
+
+
+_NUMBERS = itertools.count()
