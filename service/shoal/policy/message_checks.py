@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TypeAlias
 
 from shoal.policy.field_path import collisions, fault_of_path, split_path
@@ -28,6 +28,17 @@ def check_messages(document: Document) -> Iterator[Finding]:
             yield ("attributes", name, "to"), fault
         else:
             written.append((name, split_path(attribute.to)))
+    yield from _check_output(written)
+
+
+def _check_output(written: Sequence[tuple[str, FieldPath]]) -> Iterator[Finding]:
+    """Check that no two fields of the output are one, or one inside the other, in any format."""
+    # In formats without objects, the name of a column is the path with dots.
+    columns: dict[str, tuple[str, FieldPath]] = {}
+    for name, path in written:
+        other, taken = columns.setdefault(".".join(path), (name, path))
+        if taken != path:
+            yield ("attributes", name, "to"), f"is the column of attributes.{other} in CSV, too; give it another field"
     for name, other, is_same in collisions(written):
         if is_same:
             message = f"is the field of attributes.{other} already; give one of the two another field"

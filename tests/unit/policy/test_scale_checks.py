@@ -129,6 +129,13 @@ def test_a_fault_of_an_attribute_is_reported_at_its_field(
     assert words in message
 
 
+def test_two_fields_of_the_output_are_not_one_column(tmp_path: Path) -> None:
+    text = GOOD.replace("type: string", "to: a.b").replace("subject:", "  a.b: {role: confidential}\nsubject:")
+    assert faults(text, tmp_path) == {
+        "attributes.a.b.to": (9, "is the column of attributes.note in CSV, too; give it another field")
+    }
+
+
 @pytest.mark.parametrize(
     ("old", "new", "path", "words"),
     [
