@@ -60,7 +60,10 @@ VALUES: dict[str, st.SearchStrategy[str]] = {
 
 def policy_with(name: str, missing: str) -> Any:
     attribute = ATTRIBUTES[name] | {"missing": missing}
-    return policy_of({"x": attribute, "note": unchanged_field("string")}, missing_values=["", "?"])
+    # With multiline, a text may look like another record.
+    return policy_of(
+        {"x": attribute, "note": unchanged_field("string")}, missing_values=["", "?"], csv={"multiline": True}
+    )
 
 
 def stripped(text: str) -> str:
@@ -101,7 +104,7 @@ def decode_parquet(policy: Any, texts: Sequence[str | None]) -> Block:
 @given(data=st.data(), name=st.sampled_from(["flat", "leaf", "rank", "date"]), missing=st.sampled_from(sorted(MISSING)))
 def test_equal_texts_are_read_alike_from_every_format(data: st.DataObject, name: str, missing: str) -> None:
     policy = policy_with(name, missing)
-    texts = data.draw(st.lists(st.none() | VALUES[name].map(stripped), min_size=1, max_size=8))
+    texts = data.draw(st.lists(st.none() | VALUES[name].map(stripped), min_size=1, max_size=4))
     as_json = decode_json(policy, texts)
     assert contents(as_json) == contents(decode_csv(policy, texts)) == contents(decode_parquet(policy, texts))
     for index, text in enumerate(texts):
@@ -114,7 +117,7 @@ def test_equal_texts_are_read_alike_from_every_format(data: st.DataObject, name:
         assert [fault.field for fault in cell_faults] == (["x"] if has_fault else [""])
 
 
-@given(st.lists(TEXT.map(lambda text: text.strip(" \t")).filter(bool), min_size=1, max_size=6))
+@given(st.lists(TEXT.map(stripped).filter(lambda text: text not in {"", "?"}), min_size=1, max_size=6))
 def test_a_published_category_is_read_again_as_the_same(texts: list[str]) -> None:
     policy = policy_with("flat", "quarantine")
     block = decode_json(policy, texts)

@@ -17,9 +17,9 @@ __all__ = ["ScalarCheck", "fixed_texts"]
 _INTEGER = r"-?(?:0|[1-9][0-9]*)"
 _STRING = r'"(?:[^"\\\x00-\x1f\ud800-\udfff]|\\(?:["\\/bfnrt]|u00[01][0-9a-fA-F]))*+"'
 """The form that the encoder of categories writes: only control characters have an escape with a code."""
-_DATE = r'"[0-9]{4,5}-[0-9]{2}-[0-9]{2}"'
-_DATE_TIME = r'"[0-9]{4,5}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z"'
-"""Half a step after the last bound can be in the year 10000."""
+_DATE = r'"-?[0-9]{1,5}-[0-9]{2}-[0-9]{2}"'
+_DATE_TIME = r'"-?[0-9]{1,5}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z"'
+"""Half a step before the first or after the last time is not in the years 1 to 9999."""
 _MAX_FINITE_LENGTH = 300
 """A number of up to this many characters without an exponent is a finite float64."""
 
