@@ -46,7 +46,7 @@ class CategoryIndex:
     def __init__(self, policy: Policy) -> None:
         self.trees = category_trees(policy)
         self._columns = [
-            _Column(number, attribute, self.trees[attribute.name])
+            _AttributeCodes(number, attribute, self.trees[attribute.name])
             for number, attribute in enumerate(policy.clustered)
             if attribute.is_nominal
         ]
@@ -79,7 +79,7 @@ class CategoryIndex:
                 column.drop_unused(held[:, column.number])
 
 
-class _Column:
+class _AttributeCodes:
     """The categories of one attribute."""
 
     def __init__(self, number: int, attribute: Attribute, tree: CategoryTree) -> None:

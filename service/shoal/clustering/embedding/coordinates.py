@@ -142,9 +142,14 @@ class Embedding:
         ParameterError
             An attribute has neither bounds nor a width.
         """
-        unbounded = [a.name for a in policy.clustered if a.bounds is None and not a.is_nominal]
+        unbounded = [a for a in policy.clustered if a.bounds is None and not a.is_nominal]
+        if steering := [a.name for a in unbounded if a.role is Role.STEERING]:
+            raise ParameterError(
+                f"bounds: missing for {', '.join(steering)}; ranges are learned from published values, and a steering "
+                "attribute has none"
+            )
         if len(unbounded) != (0 if widths is None else len(widths)):
-            raise ParameterError(f"bounds: missing for {', '.join(unbounded)}")
+            raise ParameterError(f"bounds: missing for {', '.join(a.name for a in unbounded)}")
         known = iter(() if widths is None else widths.tolist())
         axes = []
         for column, attribute in enumerate(policy.clustered):
