@@ -29,7 +29,7 @@ def beginning(messages: Sequence[dict[str, Any]], k: int) -> None:
         f"{100 * MISSING_SHARE:.0f} % of the values missing:\n"
         f"  {json.dumps(messages[0])[:110]}...\n"
         f"Out: the visits in clusters of at least {k} patients that have one sex, postcode, diagnosis (ICD-10),\n"
-        "number of days, date of birth and of admission; of postcodes or diagnoses that differ, their common part."
+        "number of days, date of birth and of admission; of diagnoses that differ, the block or the chapter."
     )
 
 
@@ -80,11 +80,11 @@ def verdict(found: dict[str, Any], figures: dict[str, Any], published: Sequence[
     checks = (
         f"all {len(examined)} checks hold" if figures["verified"] else f"{found['outcome']}: {broken or 'see below'}"
     )
-    levels = ", ".join(f"{100 * share:.0f} % as {level}" for level, share in codes_by_level(published).items())
+    levels = ", ".join(f"{level} {100 * share:.0f} %" for level, share in codes_by_level(published).items())
     text = (
         f"{'Verified' if figures['verified'] else 'NOT verified'}: {checks}. {number(figures['records_in'])} visits "
         f"went in, {number(figures['released'])} came out, {figures['suppressed'] or 'none'} were held back. A count "
         f"that uses nothing of Shoal (deploy/demo/outside.py) finds {number(classes)} classes of equal values; "
-        f"the smallest has {figures['smallest_class']} visits. The diagnoses are published {levels}."
+        f"the smallest has {figures['smallest_class']} visits. Diagnoses are published as {levels}."
     )
     say("\n" + textwrap.fill(text, 118))

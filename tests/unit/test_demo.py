@@ -243,3 +243,32 @@ def test_published_diagnoses_are_counted_by_level(demo: Callable[[str], ModuleTy
     codes = ["I21", "I20-I25", "I21", "IX", "*", None, "U07", "U07"]
     found = demo("patients_story").codes_by_level(json.dumps({"icd": code}) for code in codes)
     assert found == {"code": 4 / 7, "block": 1 / 7, "chapter": 1 / 7, "any": 1 / 7}
+
+
+def test_the_policy_of_the_visits_reads_fields_of_nested_messages(demo: Callable[[str], ModuleType]) -> None:
+    policy = Policy.load(DEPLOY / "demo" / "patients.yaml")
+    assert policy.unwrap == "debezium"
+    assert policy.subject is not None
+    assert {attribute.path for attribute in policy.quasi_identifiers} == PATHS
+    assert {attribute.missing for attribute in policy.quasi_identifiers} == {"group"}
+    assert tuple(attribute.name for attribute in policy.quasi_identifiers) == demo("outside").QUASI_IDENTIFIERS
+
+
+def test_a_cluster_is_found_in_the_output_by_its_confidential_values(
+    demo: Callable[[str], ModuleType], capsys: pytest.CaptureFixture[str]
+) -> None:
+    policy, line = Policy.load(DEPLOY / "demo" / "patients.yaml"), demo("topics").Line
+    known = {"birth_date": "1950-01-01", "sex": "F", "postcode": None, "admitted_at": "2025-03-01", "icd": "IX"}
+    visit = {"patient": {"id": "P1", "address": {}, "sex": ""}, "visit": {"icd": "I21", "length_of_stay": 4}}
+    before = [{"after": visit | {"lab": {"crp": value}}} for value in (45.0, None, 7.5)]
+    published = [known | {"length_of_stay": 4, "crp": value} for value in (45, 7.5, None)]
+    other = published[0] | {"icd": "*"}
+    lines = {
+        "input": [line(0, 2 * offset, json.dumps(message)) for offset, message in enumerate(before)],
+        "output": [line(0, offset, json.dumps(row)) for offset, row in enumerate([other, *published, other])],
+        "evidence": [line(0, 0, json.dumps({"partition": 0, "cluster": 0, "offsets": [0, 2, 4]}))],
+    }
+    demo("patients_story").compare(policy, lines)
+    shown = [text.split() for text in capsys.readouterr().err.splitlines()]
+    assert ["-", "-", "-", "-", "I21", "4", "7.5"] in shown
+    assert shown.count(["1950-01-01", "F", "-", "2025-03-01", "IX", "4", "45"]) == 1
