@@ -21,19 +21,24 @@ ONCE_ACCUSED = (104, 133, 3070, 3206, 3413, 7014, 7636, 1_004_359, 3_000_873)
 """Seeds whose releases a judge accused once."""
 
 
-def accusations(seeds: Iterable[int]) -> list[str]:
+def accusations(seeds: Iterable[int], *, scaled: bool = False) -> list[str]:
     """Return what the judge holds against the releases of these seeds."""
     found = []
     with no_disk():
         for seed in seeds:
             with TemporaryDirectory() as folder:
-                found += sound_release(seed, Path(folder)).accusations(Random(seed))
+                found += sound_release(seed, Path(folder), scaled=scaled).accusations(Random(seed))
     return found
 
 
 @pytest.mark.parametrize("batch", range(DAILY))
 def test_no_sound_release_is_accused(batch: int) -> None:
     found = accusations(range(batch * BATCH, (batch + 1) * BATCH))
+    assert not found, "\n\n".join(found)
+
+
+def test_no_sound_release_of_categories_ranks_and_times_is_accused() -> None:
+    found = accusations(range(BATCH), scaled=True)
     assert not found, "\n\n".join(found)
 
 
@@ -47,4 +52,12 @@ def test_no_release_that_was_accused_once_is_accused_again() -> None:
 def test_ten_thousand_sound_releases_are_not_accused(batch: int) -> None:
     first = 1_000_000 + batch * BATCH
     found = accusations(range(first, first + BATCH))
+    assert not found, "\n\n".join(found)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("batch", range(NIGHTLY // 4))
+def test_sound_releases_of_categories_ranks_and_times_are_not_accused(batch: int) -> None:
+    first = 2_000_000 + batch * BATCH
+    found = accusations(range(first, first + BATCH), scaled=True)
     assert not found, "\n\n".join(found)

@@ -26,7 +26,7 @@ def random_records(random: Random, policy: Policy, count: int, *, is_table: bool
     """Return records with every declared field; fields of the envelope under the names of their attributes."""
     people = max(2, count // random.choice((1, 1, 2, 4)))
     levels = random.choice((1, 3, 20, 1000))
-    drawn = values_of(random, policy)
+    drawn = values_of(random, policy, is_table=is_table)
     records = []
     for place in range(count):
         who = random.randrange(people) if random.random() < 0.8 else int(people * random.random() ** 3)

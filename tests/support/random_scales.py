@@ -106,13 +106,16 @@ def _nest(random: Random, document: Document) -> None:
 # ---------------------------------------------------------------- values
 
 
-def values_of(random: Random, policy: Policy) -> dict[str, Callable[[], Any]]:
-    """Return for each attribute of a scale a function that returns a random value; few of them are distinct."""
+def values_of(random: Random, policy: Policy, *, is_table: bool) -> dict[str, Callable[[], Any]]:
+    """Return for each attribute of a scale a function that returns a random value; few of them are distinct.
+
+    ``is_table``: whether all values of an attribute must have one type.
+    """
     found: dict[str, Callable[[], Any]] = {}
     for attribute in policy.attributes:
         is_clustered = attribute.role in {Role.QUASI_IDENTIFIER, Role.STEERING}
         if is_clustered and (attribute.scale is not Scale.NUMERIC or attribute.may_be_missing):
-            found[attribute.name] = _generator(random, policy, attribute)
+            found[attribute.name] = _generator(random, policy, attribute, is_table=is_table)
         if attribute.type == "json":
             found[attribute.name] = lambda: random.choice(
                 (None, [], {"a": [1, 2.5, "é"]}, [1e22, {"b": None}], "x" * 25)
@@ -120,7 +123,7 @@ def values_of(random: Random, policy: Policy) -> dict[str, Callable[[], Any]]:
     return found
 
 
-def _generator(random: Random, policy: Policy, attribute: Attribute) -> Callable[[], Any]:
+def _generator(random: Random, policy: Policy, attribute: Attribute, *, is_table: bool) -> Callable[[], Any]:
     texts = random.sample(_TEXTS, random.randint(2, 5))
     domains: dict[Scale, list[Any]] = {
         Scale.NOMINAL: random.choice((texts, texts, [True, False], [1, 2, 300])),
@@ -132,6 +135,8 @@ def _generator(random: Random, policy: Policy, attribute: Attribute) -> Callable
     if attribute.taxonomy is not None:
         leaves = [path[0] for path in attribute.taxonomy.paths]
         domain = random.sample(leaves, random.randint(1, len(leaves))) + random.choice(([], ["?!"], ["north", "zzz"]))
+    if is_table and len(set(map(type, domain))) > 1:
+        domain = list(map(str, domain))
     is_text = all(isinstance(one, str) for one in domain)
     gaps = [None, None, *(policy.missing_values if is_text else ())]
     share = random.choice((0.0, 0.1, 0.6)) if attribute.may_be_missing else random.choice((0.0, 0.0, 0.03))

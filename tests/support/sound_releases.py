@@ -199,6 +199,8 @@ def _is_nested(policy: Policy) -> bool:
 def _table(seed: int, random: Random, document: Document, policy: Policy, folder: Path) -> SoundRelease:
     records = _records(random, policy, random.choice(_SIZES[:-1]), is_table=True)
     source, target = (random.choice(("jsonl", "csv", "parquet")) for _ in range(2))
+    if any(attribute.type == "json" for attribute in policy.attributes) and source == "parquet":
+        source = "jsonl"
     paths = _paths(folder, source, target)
     if source == "parquet":
         write_parquet(paths["original"], records, list(records[0]))

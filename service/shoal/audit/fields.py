@@ -17,7 +17,7 @@ from itertools import zip_longest
 from typing import TypeAlias
 
 from shoal.audit.arithmetic import canonical_float
-from shoal.audit.json_documents import document_reader, released_document_reader
+from shoal.audit.json_documents import document_reader
 from shoal.audit.parsing import Form, JsonNumber, Record
 from shoal.audit.scales import (
     ABSENT,
@@ -269,8 +269,6 @@ def released_reader(
     kind: FieldType, original: Form, released: Form, released_sign: DecimalSign = POINT
 ) -> UnchangedReader:
     """Return the same for released rows: its texts equal those of `unchanged_reader` where the values are equal."""
-    if kind == "json":
-        return released_document_reader(released)
     if original == "jsonl" and released == "csv" and kind == "any":
         return _cell_text
     return unchanged_reader(kind, released, released, released_sign, released_sign)

@@ -80,17 +80,22 @@ def document_reader(form: Form, released: Form, max_bytes: int) -> Callable[[obj
     return read
 
 
-def released_document_reader(released: Form) -> Callable[[object], str | None]:
-    """Return the same for released rows. A cell in another spelling than the compact one is no value."""
+def released_document_reader(released: Form, *, is_binary: bool = False) -> Callable[[object], str | None]:
+    """Return the same for released rows. A cell in another spelling than the compact one is no value.
+
+    ``is_binary``: whether the release is a Parquet file, which holds the text, too.
+    """
 
     def read_cell(value: object) -> str | None:
-        cell = str(value)
+        cell = "" if value is None else str(value)
         text = _of_cell(cell)
-        if text == "null":
+        if text is None or text == "null":
             return None if cell else "null"
-        return _json_text(text) if text == cell else None
+        if text != cell:
+            return None
+        return text if is_binary else _json_text(text)
 
-    return read_cell if released == "csv" else document_text
+    return read_cell if released == "csv" or is_binary else document_text
 
 
 def _of_cell(cell: str) -> str | None:

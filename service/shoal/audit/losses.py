@@ -61,6 +61,5 @@ def _mean_distance(
     total, count = 0.0, 0
     for own, text in zip(values, shown, strict=True):
         count += len(own)
-        for value, repeats in zip(*np.unique(own, return_counts=True), strict=True):
-            total += one.distance(float(value), text, categories) * int(repeats)
+        total += one.total_distance(own.tolist(), text, categories)
     return total / count

@@ -17,8 +17,9 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, BinaryIO, TypeAlias
 
+from shoal.audit.structure import column_name
 from shoal.audit.table_parsing import NumberWriter, has_json_type, parquet_file, plain_values, rewritten_number
-from shoal.policy import Attribute, Policy, Role
+from shoal.policy import Attribute, Policy, Role, Scale
 
 __all__ = ["BytesFinding", "compare_parquet"]
 
@@ -190,10 +191,12 @@ def _published_types(policy: Policy, original: Path | None) -> dict[str, list[Da
         with parquet_file(original) as file:
             names = file.schema_arrow.names
             source = {name: file.schema_arrow.field(name).type for name in names if names.count(name) == 1}
-    return {a.name: _types_of(arrow, a, source.get(a.name)) for a in policy.published}
+    return {column_name(a): _types_of(arrow, a, source.get(a.name)) for a in policy.published}
 
 
 def _types_of(arrow: ArrowObject, attribute: Attribute, source: DataType | None) -> list[DataType]:
+    if attribute.role is Role.QUASI_IDENTIFIER and attribute.scale is not Scale.NUMERIC:
+        return _types_of_scale(arrow, attribute, source)
     if attribute.role is Role.QUASI_IDENTIFIER:
         step = attribute.publication_step(table=True)
         if not step or step != step.to_integral_value():
@@ -205,9 +208,20 @@ def _types_of(arrow: ArrowObject, attribute: Attribute, source: DataType | None)
         "integer": [arrow.int64()],
         "number": [arrow.float64()],
         "boolean": [arrow.bool_()],
+        "json": [arrow.string()],
     }
     plain = [arrow.null(), arrow.bool_(), arrow.int64(), arrow.float64(), arrow.string()]
     return ([] if source is None else [source]) + declared.get(attribute.type, plain)
+
+
+def _types_of_scale(arrow: ArrowObject, attribute: Attribute, source: DataType | None) -> list[DataType]:
+    """Return the types of a column of times, ranks or categories."""
+    if attribute.scale is Scale.TIME:
+        return [arrow.string() if attribute.unit is None else arrow.int64()]
+    if attribute.taxonomy is not None:
+        return [arrow.string()]
+    plain = [arrow.null(), arrow.bool_(), arrow.int64(), arrow.string()]
+    return plain if attribute.scale is Scale.ORDINAL or source is None else [source, *plain]
 
 
 def _matching(found: DataType, candidates: Sequence[DataType]) -> DataType | None:

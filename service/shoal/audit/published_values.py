@@ -61,9 +61,11 @@ class PublishedValues(ABC):
         if not self._may_be_missing:
             return self._of_present(values, categories)
         present = [value for value in values if not math.isnan(value)]
-        if not present or (self._is_group and 2 * len(present) < len(values)):
-            return self.missing
-        return self._of_present(present, categories)
+        return self._of_present(present, categories) if self._is_published(len(present), len(values)) else self.missing
+
+    def _is_published(self, present: int, members: int) -> bool:
+        """Whether a cluster publishes a value if so many of its members have one."""
+        return present > 0 and not (self._is_group and 2 * present < members)
 
     def allows(self, text: str) -> bool:
         """Whether the policy allows a published text, apart from bounds."""
@@ -89,16 +91,18 @@ class PublishedValues(ABC):
         """Return a published number, or the milliseconds of a time; NaN if it is missing."""
         return math.nan if text == self.missing else self._number(text)
 
-    def distance(self, value: float, text: str, categories: Categories | None) -> float:
-        """Return the distance in [0, 1] of a rank or category from what its cluster publishes."""
-        if math.isnan(value) or text == self.missing:
-            return float(math.isnan(value) != (text == self.missing))
-        return self._distance(value, text, categories or Categories())
+    def total_distance(self, values: Sequence[float], text: str, categories: Categories | None) -> float:
+        """Return the sum over members of the distance in [0, 1] of a rank or category from the published one."""
+        present = [value for value in values if not math.isnan(value)]
+        # An empty cell can also be the category that is an empty text.
+        if not self._is_published(len(present), len(values)):
+            return float(len(present))
+        return len(values) - len(present) + self._total_distance(present, text, categories or Categories())
 
     def _number(self, text: str) -> float:
         raise NotImplementedError
 
-    def _distance(self, value: float, text: str, categories: Categories) -> float:
+    def _total_distance(self, values: Sequence[float], text: str, categories: Categories) -> float:
         raise NotImplementedError
 
     @abstractmethod
@@ -202,8 +206,9 @@ class PublishedRanks(PublishedValues):
     def _allows_present(self, text: str) -> bool:
         return text in self._texts
 
-    def _distance(self, value: float, text: str, categories: Categories) -> float:  # noqa: ARG002
-        return abs(self._texts.index(text) - value) / max(len(self._texts) - 1, 1)
+    def _total_distance(self, values: Sequence[float], text: str, categories: Categories) -> float:  # noqa: ARG002
+        rank = self._texts.index(text)
+        return sum(abs(value - rank) for value in values) / max(len(self._texts) - 1, 1)
 
 
 class PublishedCategories(PublishedValues):
@@ -260,11 +265,14 @@ class PublishedCategories(PublishedValues):
             return text.startswith('"')
         return text.startswith('"') or text in {"true", "false"} or text.removeprefix("-").isdigit()
 
-    def _distance(self, value: float, text: str, categories: Categories) -> float:
-        category = categories.texts[int(value)]
+    def _total_distance(self, values: Sequence[float], text: str, categories: Categories) -> float:
+        counts = Counter(categories.texts[int(value)] for value in values)
         if self._tree is None:
-            return float(self.shown_category(category) != text)
-        return float(self._tree.distance(category, json.loads(text)))
+            return float(sum(count for name, count in counts.items() if self.shown_category(name) != text))
+        node = json.loads(text)
+        # A category that the taxonomy lacks can have the name of an inner node.
+        is_leaf = self._publish == "mode" or 2 * counts[node] > len(values)
+        return float(sum(count * self._tree.distance(name, node, is_leaf=is_leaf) for name, count in counts.items()))
 
 
 def published_values(

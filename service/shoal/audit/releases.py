@@ -19,7 +19,7 @@ from shoal.audit.fields import (
     released_reader,
     source_form,
 )
-from shoal.audit.json_documents import document_text
+from shoal.audit.json_documents import document_text, released_document_reader
 from shoal.audit.originals import is_export_of
 from shoal.audit.parquet_bytes import compare_parquet
 from shoal.audit.parsing import (
@@ -35,10 +35,10 @@ from shoal.audit.parsing import (
 )
 from shoal.audit.published_values import NO_VALUE, PublishedNumbers, PublishedValues
 from shoal.audit.scales import DecimalSign
-from shoal.audit.structure import FieldPaths, nested_order, output_path
+from shoal.audit.structure import FieldPaths, column_name, nested_order, output_path
 from shoal.audit.table_parsing import NumberWriter, has_encoded_lines, is_parquet, released_header
 from shoal.audit.verdict import CheckCounter
-from shoal.policy import CsvDialect, Policy, Role, Scale
+from shoal.policy import Attribute, CsvDialect, Policy, Role, Scale
 
 __all__ = ["CanonicalCsv", "CanonicalJson", "PartitionRows", "ReleasedRows", "read_release"]
 
@@ -132,19 +132,20 @@ def read_release(
     """
     form = file.form
     exported = is_export_of(policy, file, RELEASED_EXPORT, RELEASED_ENVELOPE) if is_export is None else is_export
-    checker = _RowChecker(policy, form, original.form, published)
+    checker = _RowChecker(policy, form, original.form, published, is_binary=is_parquet(file.path))
     header = released_header(file.path, file.dialect) if form == "csv" else None
     if header is not None:
         # A header shows field names even if no row follows.
         checker.check_header(*header)
     partitions: dict[int, PartitionRows] = {}
-    writers = {one.attribute.name: one.grid.canonical for one in published if isinstance(one, PublishedNumbers)}
+    writers = {column_name(one.attribute): one.grid.canonical for one in published if isinstance(one, PublishedNumbers)}
     rows = released_records(file, is_export=exported, number_writers=writers)
     envelope = CheckCounter("envelope", "released messages have neither a key nor headers")
     for line, (partition, text, record, is_bare) in enumerate(rows, 1):
         quasi, unchanged = checker.check(line, text, record)
+        sorted_by = checker.json_row(record) if checker.is_binary else text
         partitions.setdefault(partition, PartitionRows(stores_texts=stores_texts or exported)).add(
-            line, text, quasi, unchanged
+            line, sorted_by, quasi, unchanged
         )
         if is_bare is not None:
             envelope.expect(is_bare, line)
@@ -177,7 +178,9 @@ def _check_bytes(
 class _RowChecker:
     """Checks columns, canonical form, grid and bounds of single rows, and returns the texts to compare them by."""
 
-    def __init__(self, policy: Policy, form: Form, original: Form, published: Sequence[PublishedValues]) -> None:
+    def __init__(
+        self, policy: Policy, form: Form, original: Form, published: Sequence[PublishedValues], *, is_binary: bool
+    ) -> None:
         self._columns = CheckCounter("columns", "every row has exactly the published fields, in order")
         self._hidden = CheckCounter("hidden", "no identifier and no undeclared field appears")
         self._spelling = CheckCounter("spelling", "every value is written in its canonical form")
@@ -190,15 +193,24 @@ class _RowChecker:
         )
         self._has_values = any(not one.is_number for one in published)
         self._dialect = policy.csv_output
-        # The columns of a CSV or Parquet file have the names of the attributes.
-        self._fields = FieldPaths({(a.name,) if form == "csv" else output_path(a): a.name for a in policy.published})
+        self.is_binary, self._rows = is_binary, JsonRows(policy)
+        has_columns = form == "csv" or is_binary
+        self._fields = FieldPaths(
+            {_column_path(a) if has_columns else output_path(a): a.name for a in policy.published}
+        )
         self._paths, self._names = nested_order(self._fields.paths), list(self._fields.paths.values())
         self._quasi = [(one.attribute.name, one) for one in published]
         sign = DecimalSign(policy.csv_output.decimal if form == "csv" else ".")
         self._unchanged = [
-            (a.name, released_reader(a.type, source_form(a, original), form, sign)) for a in policy.unchanged_fields
+            (
+                a.name,
+                released_document_reader(form, is_binary=is_binary)
+                if a.type == "json"
+                else released_reader(a.type, source_form(a, original), form, sign),
+            )
+            for a in policy.unchanged_fields
         ]
-        self._canonical = CanonicalCsv(policy) if form == "csv" else CanonicalJson(policy)
+        self._canonical = CanonicalCsv(policy) if form == "csv" else CanonicalJson(policy, has_columns=is_binary)
         self._known: dict[tuple[str, str], tuple[bool, bool]] = {}
         self._interned: dict[str, str] = {}
 
@@ -208,9 +220,14 @@ class _RowChecker:
         return [self._columns, self._hidden, self._spelling, self._grid, *values, self._bounds]
 
     def check_header(self, text: str, names: list[str]) -> None:
-        self._columns.expect(names == self._names, "header")
+        columns = [path[0] for path in self._fields.paths]
+        self._columns.expect(names == columns, "header")
         self._spelling.expect(text == csv_line(names, self._dialect), "header")
-        self._hidden.expect(not set(names) - set(self._names), "header")
+        self._hidden.expect(not set(names) - set(columns), "header")
+
+    def json_row(self, record: Record | None) -> str:
+        """Return the JSON row by which a row of Parquet is sorted."""
+        return "" if record is None else self._rows.text(record)
 
     def check(self, line: int, text: str, record: Record | None) -> tuple[str, str]:
         """Check one row; return its texts of quasi-identifiers and of unchanged fields."""
@@ -241,13 +258,49 @@ class _RowChecker:
 # ---------------------------------------------------------------- canonical form
 
 
-class CanonicalJson:
-    """The canonical form of a JSON row: no white space, the fewest escapes, one form for all numbers of a value."""
+class JsonRows:
+    """Writes rows of Parquet as the JSON rows by whose bytes they are sorted, with their objects."""
 
     def __init__(self, policy: Policy) -> None:
-        self._quasi = {output_path(a) for a in policy.quasi_identifiers if a.scale is Scale.NUMERIC}
-        self._documents = {output_path(a) for a in policy.unchanged_fields if a.type == "json"}
-        self._objects = FieldPaths({output_path(a): a.name for a in policy.published}).objects
+        columns = {output_path(a): column_name(a) for a in policy.published}
+        self._columns = {path: columns[path] for path in nested_order(columns)}
+        self._documents = {column_name(a) for a in policy.unchanged_fields if a.type == "json"}
+
+    def text(self, record: Record) -> str:
+        """Return the text of a row, given as a mapping from column to value."""
+        row: dict[str, object] = {}
+        for path, column in self._columns.items():
+            *above, last = path
+            inner = row
+            for name in above:
+                found = inner.setdefault(name, {})
+                inner = found if isinstance(found, dict) else {}
+            inner[last] = self._value(column, record.get(column))
+        return _object_text(row)
+
+    def _value(self, column: str, value: object) -> str:
+        if column in self._documents and isinstance(value, str):
+            return value
+        return value if isinstance(value, JsonNumber) else _canonical_value(value)
+
+
+def _object_text(value: object) -> str:
+    if not isinstance(value, dict):
+        return str(value)
+    return "{" + ",".join(f"{json_text(name)}:{_object_text(inner)}" for name, inner in value.items()) + "}"
+
+
+class CanonicalJson:
+    """The canonical form of a JSON row: no white space, the fewest escapes, one form for all numbers of a value.
+
+    ``has_columns``: whether the row was read from Parquet, whose columns contain no objects.
+    """
+
+    def __init__(self, policy: Policy, *, has_columns: bool = False) -> None:
+        place = _column_path if has_columns else output_path
+        self._quasi = {place(a) for a in policy.quasi_identifiers if a.scale is Scale.NUMERIC}
+        self._documents = {place(a) for a in policy.unchanged_fields if a.type == "json" and not has_columns}
+        self._objects = FieldPaths({place(a): a.name for a in policy.published}).objects
 
     def matches(self, text: str, record: Record) -> bool:
         """Whether a row is in its canonical form, whatever its values are."""
@@ -267,6 +320,10 @@ class CanonicalJson:
         if path in self._documents:
             return document_text(value) or ""
         return _canonical_value(value)
+
+
+def _column_path(attribute: Attribute) -> tuple[str, ...]:
+    return (column_name(attribute),)
 
 
 def _canonical_value(value: object) -> str:

@@ -11,11 +11,12 @@ largest one does not.
 from __future__ import annotations
 
 import json
-from itertools import groupby
+from itertools import groupby, takewhile
 
 from shoal.audit.csv_cells import csv_cell
 from shoal.audit.fields import FIELD_SEPARATOR, json_text
 from shoal.audit.parsing import Form, Record
+from shoal.audit.structure import nested_order, output_path
 from shoal.policy import MessagePart, Policy, Role
 
 __all__ = ["DEFAULT_MAX_BYTES", "SizeBounds"]
@@ -46,12 +47,15 @@ class SizeBounds:
         self._is_csv, self._dialect = released == "csv", policy.csv_output
         self._has_fields = bool(policy.unchanged_fields)
         between = len(self._dialect.delimiter.encode()) if self._is_csv else 1
-        runs = groupby(policy.published, lambda attribute: attribute.role is Role.QUASI_IDENTIFIER)
-        sizes = [len(list(run)) for is_quasi_identifier, run in runs if not is_quasi_identifier]
+        by_path = {output_path(attribute): attribute for attribute in policy.published}
+        paths = list(by_path) if self._is_csv else nested_order(by_path)
+        is_unchanged = [by_path[path].role is not Role.QUASI_IDENTIFIER for path in paths]
+        sizes = [len(list(run)) for unchanged, run in groupby(is_unchanged) if unchanged]
         # The engine stores one byte between two runs of unchanged fields, and writes a delimiter inside a run.
         self._overhead = sum(between * (size - 1) for size in sizes) + max(0, len(sizes) - 1)
         if not self._is_csv:
-            self._overhead += sum(len(json_text(attribute.name).encode()) + 1 for attribute in policy.unchanged_fields)
+            around = zip(is_unchanged, paths, [(), *paths], [*paths[1:], ()], strict=False)
+            self._overhead += sum(_bytes_around(path, before, after) for found, path, before, after in around if found)
 
     def of(
         self, record: Record | None, envelope: Record, size: int, unchanged: str, categories: int = 0
@@ -87,3 +91,16 @@ class SizeBounds:
             cell: str = json.loads(text)
             return len(csv_cell(cell, self._dialect).encode())
         return 0 if self._is_csv and text == "null" else len(text.encode())
+
+
+def _bytes_around(path: tuple[str, ...], before: tuple[str, ...], after: tuple[str, ...]) -> int:
+    """Return the bytes of a JSON field without its value: names, and braces of the objects that it opens and closes."""
+    opened, closed = path[_common(path, before) : -1], len(path) - 1 - _common(path, after)
+    names = sum(len(json_text(name).encode()) + 1 for name in (*opened, path[-1]))
+    return names + len(opened) + closed
+
+
+def _common(path: tuple[str, ...], other: tuple[str, ...]) -> int:
+    """Return how many objects contain both fields."""
+    pairs = zip(path[:-1], other[:-1], strict=False)
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))

@@ -12,7 +12,7 @@ from enum import StrEnum
 from shoal.audit.parsing import TOMBSTONE, Form, JsonNumber, JsonObject, Record, as_record
 from shoal.policy import Attribute, Policy
 
-__all__ = ["Dropped", "FieldPaths", "MessageStructure", "input_path", "nested_order", "output_path"]
+__all__ = ["Dropped", "FieldPaths", "MessageStructure", "column_name", "input_path", "nested_order", "output_path"]
 
 _CONVERTED = {"schema", "payload"}
 """Names of the object that JsonConverter writes."""
@@ -33,6 +33,11 @@ def input_path(attribute: Attribute) -> tuple[str, ...]:
 def output_path(attribute: Attribute) -> tuple[str, ...]:
     """Return the names from the outermost object of a released row to an attribute."""
     return attribute.to or (attribute.name,)
+
+
+def column_name(attribute: Attribute) -> str:
+    """Return the name of an attribute's column in a release of CSV or Parquet."""
+    return ".".join(output_path(attribute))
 
 
 class FieldPaths:

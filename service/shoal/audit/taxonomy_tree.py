@@ -30,6 +30,11 @@ class TaxonomyTree:
         self.root = taxonomy.root
         self.depth = len(taxonomy.paths[0])
         self._paths = {path[0]: tuple(path) for path in taxonomy.paths}
+        self._inner = {
+            path[level]: ("",) * level + tuple(path[level:])
+            for path in taxonomy.paths
+            for level in reversed(range(1, self.depth))
+        }
         self.leaves = frozenset(self._paths)
         self.nodes = frozenset(name for path in taxonomy.paths for name in path) | {self.root}
 
@@ -63,29 +68,19 @@ class TaxonomyTree:
             inside = {leaf: count for leaf, count in inside.items() if self._path(leaf)[level] == node}
         return name
 
-    def distance(self, leaf: str, published: str) -> Fraction:
-        """Return the levels from a leaf up to a published node, if that is one of its ancestors, over all levels.
+    def distance(self, leaf: str, published: str, *, is_leaf: bool) -> Fraction:
+        """Return the height of the common ancestor of a leaf and a published node, over the number of levels.
 
-        Of any other published name it is the height of the common ancestor.
+        ``is_leaf``: whether the published name is that of a leaf. Equal names can be those of leaf and inner node.
         """
-        if leaf == published:
-            return Fraction(0)
         path = self._path(leaf)
-        if published == self.root:
-            return Fraction(1)
-        if published in path[1:]:
-            return Fraction(path.index(published, 1), self.depth)
-        other = self._path(published) if published in self.leaves else self._path_above(published)
-        common = [level for level in range(1, self.depth) if path[level] == other[level]]
+        other = self._path(published) if is_leaf else self._path_from(published)
+        common = (level for level in range(self.depth) if path[level] == other[level])
         return Fraction(min(common, default=self.depth), self.depth)
+
+    def _path_from(self, node: str) -> tuple[str, ...]:
+        """Return the path of an inner node: that of a leaf below it, without what is below the node."""
+        return self._inner.get(node, ("",) * self.depth)
 
     def _path(self, leaf: str) -> tuple[str, ...]:
         return self._paths.get(leaf) or (_UNKNOWN + leaf,) * self.depth
-
-    def _path_above(self, node: str) -> tuple[str, ...]:
-        """Return the path of a leaf below a node, without what is below the node."""
-        for path in self._paths.values():
-            if node in path[1:]:
-                level = path.index(node, 1)
-                return ("",) * level + path[level:]
-        return (_UNKNOWN + node,) * self.depth

@@ -6,7 +6,8 @@ A record passes through four steps:
    skip this step. `parquet.ParquetReader` yields rows as columns (`parquet_rows`), which skip the next one where their
    types are those of the policy.
 2. A decoder (`JsonDecoder`, `CsvDecoder`) checks the messages against the policy and returns a `Block`:
-   quasi-identifiers as float64, hashed subjects, and unchanged fields that are already encoded for the output.
+   quasi-identifiers and steering attributes as float64 (`scales`: numbers, times, ranks, indices of categories), hashed
+   subjects, and unchanged fields that are already encoded for the output.
    Every other message is rejected with a `Reason`, or dropped if the policy says so (`DropReason`).
 3. Other packages form clusters and compute the centroids.
 4. An encoder (`JsonEncoder`, `CsvEncoder`) combines centroids and unchanged fields into the published bytes.

@@ -93,6 +93,7 @@ class BlockBuilder:
         self._rejects_outside = np.array([not a.clip for a in attributes], dtype=bool)
         self._is_integer = np.array([a.integer for a in attributes], dtype=bool)
         self._may_be_missing = np.array([a.may_be_missing for a in attributes], dtype=bool)
+        self._has_missing = bool(self._may_be_missing.any())
         self._json_limits = [
             (number, a.max_bytes) for number, a in enumerate(policy.unchanged_fields) if a.type == "json"
         ]
@@ -144,7 +145,7 @@ class BlockBuilder:
     def _find_valid(self, values: Float64Matrix) -> BoolVector:
         """Return which records are finite or may be missing, integers where required, and within bounds that reject."""
         is_readable = np.isfinite(values)
-        if self._may_be_missing.any():
+        if self._has_missing:
             is_readable |= np.isnan(values) & self._may_be_missing
         is_valid = np.asarray(is_readable.all(axis=1))
         if self._is_integer.any():

@@ -46,7 +46,10 @@ class RecordEncoder(Protocol):
         ...
 
     def encodable_mask(self, unchanged_fields: Sequence[bytes], /) -> Sequence[bool] | None:
-        """Return a mask of the elements that the output encoding can represent, or None if it can represent all."""
+        """Return a mask of the elements that the output encoding can represent, or None if it can represent all.
+
+        The elements are encoded unchanged fields or other texts in UTF-8.
+        """
         ...
 
     def encode_clusters(

@@ -41,7 +41,9 @@ _check_syntax = msgspec.json.Decoder(msgspec.Raw).decode
 
 
 class JsonDecoder:
-    """Decodes JSON messages. Each value must be one flat object with every field that the policy declares.
+    """Decodes JSON messages. Each value must be one object with every field that the policy declares.
+
+    Fields may be inside objects of the record, and the record inside an envelope (``unwrap``).
 
     An attribute with ``from: key``, ``header:NAME`` or ``timestamp`` is read from the envelope of the message: its key,
     its headers and its timestamp. A field of the object that has the name of such an attribute is undeclared. A field
@@ -80,7 +82,7 @@ class JsonDecoder:
         with_columns: bool = False,
     ) -> None:
         encoder = JsonEncoder(policy) if encoder is None else encoder
-        self._unwrap = Unwrapper(policy)
+        self._unwrap, self._has_envelopes = Unwrapper(policy), policy.unwrap is not None
         self._builder = BlockBuilder(policy, encoder, hash_key, max_bytes, with_columns=with_columns)
         self._max_bytes = max_bytes
         self._struct = RecordStruct(
@@ -159,13 +161,13 @@ class JsonDecoder:
     ) -> tuple[Sequence[int], Sequence[Any]]:
         """Return the indexes and the typed records of the messages whose values have the types of the policy."""
         indexes, payloads = self._reject_by_size(messages, rejected, dropped)
-        if self._unwrap.is_needed:
+        if self._has_envelopes:
             indexes, payloads = self._unwrap_each(indexes, payloads, rejected, dropped)
         records, failed = _decode_each(self._struct.decode, payloads)
         if failed:
             rejected += [(indexes[i], _rejection_reason(payloads[i])) for i in failed]
             indexes, payloads = _remove(indexes, failed), _remove(payloads, failed)
-        if self._unwrap.is_needed:  # and has checked the whole messages
+        if self._has_envelopes:  # then the whole messages are checked already
             return indexes, records
         invalid = []
         for i in prescreen(payloads, b"".join(payloads), self._struct.count_keys(records)):
@@ -229,7 +231,7 @@ class JsonDecoder:
 
         values, categories = stack_columns(list(map(clustered_column, self._readers)), count)
         unchanged_columns = [list(column(name)) for name in self._unchanged_fields]
-        is_valid = self._convert_json(unchanged_columns, count)
+        is_valid = self._convert_json(unchanged_columns, count) if self._json else None
         parsed = ParsedRecords(
             index=np.array(indexes, dtype=np.int64),
             values=values,
@@ -237,7 +239,8 @@ class JsonDecoder:
             unchanged_columns=unchanged_columns,
             categories=categories,
         )
-        parsed = reject_unless(is_valid, parsed, Reason.INVALID, rejected)
+        if is_valid is not None:
+            parsed = reject_unless(is_valid, parsed, Reason.INVALID, rejected)
         return self._reject_fractions(parsed, rejected)
 
     def _convert_json(self, columns: list[list[Any]], count: int) -> BoolVector:

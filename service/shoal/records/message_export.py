@@ -109,7 +109,7 @@ class MessageExportReader:
         if self._line_number == 1 and not required <= fields.keys():
             raise self._error(next((name for name in ("value", *self._required) if name not in fields), ""))
         if not required <= fields.keys() <= _FIELDS:
-            return (_INVALID_RECORD if _is_json(line) else None), _EMPTY_ENVELOPE
+            return (_INVALID_RECORD if _is_json(line) else _INVALID_UTF8), _EMPTY_ENVELOPE
         try:
             envelope = self._envelope(fields)
         except (msgspec.MsgspecError, ValueError):

@@ -47,7 +47,7 @@ class RecordField:
     type : type
         Type of the value, for msgspec.
     may_be_absent : bool
-        Whether a record without the field is valid; its value is then None.
+        Whether a record without the field is valid; its value is then UNSET.
     """
 
     path: tuple[str, ...]
@@ -93,7 +93,7 @@ class RecordStruct:
     decode : callable
         Decodes one record. It raises an error if the record does not have the declared types.
     getters : list of callable
-        One per field: returns its value from a decoded record; None if the field is absent.
+        One per field: returns its value from a decoded record; UNSET if the field is absent.
 
     Notes
     -----
@@ -104,7 +104,7 @@ class RecordStruct:
         self._rejects_undeclared = rejects_undeclared
         self._root = _Node("")
         lines = [self._insert(one) for one in fields]
-        self.getters = [_getter(line, absent=None) for line in lines]
+        self.getters = [_getter(line) for line in lines]
         self._optional = list(_optional_lines(self._root, ()))
         names = list(self._root.names())
         self._n_keys = len(names)
@@ -117,8 +117,9 @@ class RecordStruct:
             return self._n_keys
         counts = np.full(len(records), self._n_keys, np.int64)
         for line in self._optional:
-            get = _getter(line, absent=msgspec.UNSET)
-            counts -= np.fromiter((get(record) is msgspec.UNSET for record in records), np.bool_, len(records))
+            values = list(map(_getter(line), records))
+            if msgspec.UNSET in values:
+                counts -= np.fromiter((value is msgspec.UNSET for value in values), np.bool_, len(records))
         return counts
 
     def _insert(self, declared: RecordField) -> tuple[_Node, ...]:
@@ -189,18 +190,17 @@ def _optional_lines(node: _Node, line: tuple[_Node, ...]) -> Iterator[tuple[_Nod
         yield from _optional_lines(child, (*line, child))
 
 
-def _getter(line: Sequence[_Node], *, absent: object) -> Callable[[Any], Any]:
-    """Return the function that returns the value of a key, or ``absent`` if the record does not have the key."""
+def _getter(line: Sequence[_Node]) -> Callable[[Any], Any]:
+    """Return the function that returns the value of a key, or UNSET if the record does not have the key."""
     names = [node.attribute for node in line]
-    if not any(node.is_optional() for node in line):
+    if not any(node.is_optional() for node in line[:-1]):
         return attrgetter(".".join(names))
 
     def get(record: Any) -> Any:  # noqa: ANN401 - a Struct that is defined at run time
         for name in names[:-1]:
             record = getattr(record, name)
             if record is None or record is msgspec.UNSET:
-                return absent
-        value = getattr(record, names[-1])
-        return absent if value is msgspec.UNSET else value
+                return msgspec.UNSET
+        return getattr(record, names[-1])
 
     return get

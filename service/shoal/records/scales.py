@@ -38,6 +38,7 @@ INVALID = np.inf
 """Stands for a value that does not fit its attribute, as NaN does where no value may be missing."""
 
 _BLANKS = " \t"
+_UNSET = msgspec.UNSET
 _encode_text = msgspec.json.Encoder().encode
 
 
@@ -76,13 +77,16 @@ class ScaleReader(ABC):
     def read(self, values: Iterable[Any]) -> ScaleColumn:
         """Convert values of the types that `json_type` allows.
 
-        A value of another type is invalid. None is a missing value.
+        A value of another type is invalid. None and UNSET, which stands for an absent field, are missing values.
         """
         column = list(values)
         missing = self._missing_values
         if set(map(type, column)) <= {str} and missing.isdisjoint(column):
             return self._parse(column)
-        is_present = [value is not None and (type(value) is not str or value not in missing) for value in column]
+        is_present = [
+            value not in missing if type(value) is str else value is not None and value is not _UNSET
+            for value in column
+        ]
         return self._parse_present(column, is_present, self._parse)
 
     def read_cells(self, cells: Sequence[str]) -> ScaleColumn:

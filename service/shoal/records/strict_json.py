@@ -17,15 +17,16 @@ import numpy as np
 
 from shoal.records.block import Int64Vector, Reason
 
-__all__ = ["has_repeated_key", "prescreen", "validate_strictly"]
+__all__ = ["MAX_DEPTH", "has_repeated_key", "prescreen", "validate_strictly"]
 
-_MAX_DEPTH = 64
+MAX_DEPTH = 64
 """Maximum number of nested objects and arrays of a record, itself included."""
 _STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
 _QUOTE, _COLON, _SPACE = b'": '
 _KEY_ENDS = (b'":', b" :", b"\t:", b"\n:", b"\r:")
 _BRACE, _CASE_BIT = 0x7B, 0x20
 """``[`` and ``{`` differ in this bit only."""
+_CONTAINERS = {dict, list}
 _NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 
 _decode_members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
@@ -67,18 +68,16 @@ def prescreen(messages: Sequence[bytes], joined: bytes, keys: int | Int64Vector)
     brackets = np.flatnonzero((characters | _CASE_BIT) == _BRACE)
     total = len(messages) * keys if isinstance(keys, int) else int(keys.sum())
     # No message has fewer colons than keys. So if the sums are equal, the numbers of each message are equal.
-    if not broken and len(colons) == total and len(brackets) < len(messages) + _MAX_DEPTH:
+    if not broken and len(colons) == total and len(brackets) < len(messages) + MAX_DEPTH:
         return ()
     ends = np.cumsum(np.fromiter(map(len, messages), np.int64, len(messages)))
-    unclear = (_count_per_message(colons, ends) != keys) | (_count_per_message(brackets, ends) > _MAX_DEPTH)
+    unclear = (_count_per_message(colons, ends) != keys) | (_count_per_message(brackets, ends) > MAX_DEPTH)
     unclear[broken] = True
     indexes: list[int] = np.flatnonzero(unclear).tolist()
     return indexes
 
 
-def validate_strictly(
-    message: bytes, max_depth: int = _MAX_DEPTH, *, checks_nested_keys: bool = False
-) -> Reason | None:
+def validate_strictly(message: bytes, max_depth: int = MAX_DEPTH, *, checks_nested_keys: bool = False) -> Reason | None:
     """Return why a well-formed message must be rejected, or None.
 
     Parameters
@@ -109,7 +108,7 @@ def has_repeated_key(text: bytes, tree: object) -> bool:
     tree : object
         The decoded value, in which only the last of equal keys is left; None if it is not known.
     """
-    if tree is not None and sum(map(text.count, _KEY_ENDS)) == _count_keys(tree):
+    if tree is not None and _most_keys(text) == _count_keys(tree):
         return False
     try:
         json.loads(text, object_pairs_hook=_require_distinct, parse_int=len, parse_float=len)
@@ -151,8 +150,11 @@ def _has_repeated_key(message: bytes) -> bool:
     long for it.
     """
     try:
-        distinct = len(_decode_members(message))
-        if sum(map(message.count, _KEY_ENDS)) == distinct:
+        most_keys = _most_keys(message)
+        if most_keys == len(_decode_members(message)):
+            return False
+        tree = _tree_of(message)
+        if tree is not None and most_keys == _count_keys(tree):
             return False
         pairs = json.loads(message, object_pairs_hook=tuple, parse_int=len, parse_float=len)
     except (msgspec.MsgspecError, ValueError, RecursionError):
@@ -162,22 +164,33 @@ def _has_repeated_key(message: bytes) -> bool:
 
 def _has_nested_repeated_key(message: bytes) -> bool:
     """Return whether a key is repeated in an object at any depth, or the message is not an object."""
+    return not message.lstrip().startswith(b"{") or has_repeated_key(message, _tree_of(message))
+
+
+def _tree_of(message: bytes) -> Any:  # noqa: ANN401 - any JSON
+    """Decode a message; None if a number is too long for this parser."""
     try:
-        tree = _decode_tree(message)
+        return _decode_tree(message)
     except (msgspec.MsgspecError, ValueError, RecursionError):
-        tree = None  # a number that is too long for this parser
-    return not message.lstrip().startswith(b"{") or has_repeated_key(message, tree)
+        return None
+
+
+def _most_keys(text: bytes) -> int:
+    """Return a number that the number of keys in a JSON text does not exceed, and rarely is below."""
+    ends = sum(map(text.count, _KEY_ENDS))
+    # An escaped quotation mark ends no key, unless its backslash is itself escaped.
+    return ends if b"\\\\" in text else ends - text.count(b'\\":')
 
 
 def _count_keys(tree: object) -> int:
     """Return how many different keys the objects of a decoded message have."""
     count, nodes = 0, [tree]
     for node in nodes:  # the list grows
-        if isinstance(node, dict):
+        if type(node) is dict:
             count += len(node)
-            nodes += node.values()
-        elif isinstance(node, list):
-            nodes += node
+            nodes += [value for value in node.values() if type(value) in _CONTAINERS]
+        elif type(node) is list:
+            nodes += [value for value in node if type(value) in _CONTAINERS]
     return count
 
 

@@ -13,7 +13,7 @@ import msgspec
 
 from shoal.policy import Policy
 from shoal.records.block import DropReason, Reason
-from shoal.records.strict_json import validate_strictly
+from shoal.records.strict_json import MAX_DEPTH, validate_strictly
 
 __all__ = ["Content", "Unwrapper"]
 
@@ -26,6 +26,7 @@ _DECODE_ERRORS = (msgspec.MsgspecError, ValueError, RecursionError)
 _NULL = b"null"
 _CONVERTED = {"schema", "payload"}
 """Members of the object that Kafka Connect's JsonConverter writes with ``schemas.enable``."""
+_LENGTH_WITHOUT_VALUES = len(b'{"schema":,"payload":}')
 
 
 class Content(Enum):
@@ -51,15 +52,11 @@ class Unwrapper:
 
     def __init__(self, policy: Policy) -> None:
         self._kind = policy.unwrap
+        self._checked_schema = b""
         self._outcomes: dict[Content, Reason | DropReason] = {
             Content.DELETE: DropReason.DELETES if policy.deletes == "drop" else Reason.INVALID,
             Content.TOMBSTONE: DropReason.TOMBSTONES if policy.tombstones == "drop" else Reason.UNDECODABLE,
         }
-
-    @property
-    def is_needed(self) -> bool:
-        """Whether records have envelopes. Otherwise each message with a value is a record itself."""
-        return self._kind is not None
 
     def outcome(self, content: Content) -> Reason | DropReason:
         """Return what happens to a message that contains no record."""
@@ -76,11 +73,25 @@ class Unwrapper:
             members: Members = _decode_members(message)
         except _DECODE_ERRORS:
             return _reason_of(message)
-        if reason := validate_strictly(message, checks_nested_keys=True):
+        if reason := self._fault_of(message, members):
             return reason
         if self._kind == "cloudevents":
             return _event_data(members)
         return _payload(members) if self._kind == "connect" else _after(members)
+
+    def _fault_of(self, message: bytes, members: Members) -> Reason | None:
+        """Return why a message is not strict JSON. The schema is the same in most messages, and is checked once."""
+        if members.keys() != _CONVERTED:
+            return validate_strictly(message, checks_nested_keys=True)
+        schema, payload = bytes(members["schema"]), bytes(members["payload"])
+        # A member that occurs twice would make the message longer.
+        if schema == self._checked_schema and len(message) == _LENGTH_WITHOUT_VALUES + len(schema) + len(payload):
+            is_null = payload == _NULL
+            return None if is_null else validate_strictly(payload, MAX_DEPTH - 1, checks_nested_keys=True)
+        reason = validate_strictly(message, checks_nested_keys=True)
+        if reason is None:
+            self._checked_schema = schema
+        return reason
 
 
 def _payload(members: Members) -> bytes | Content | Reason:

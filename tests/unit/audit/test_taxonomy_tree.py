@@ -54,10 +54,17 @@ def test_the_node_of_a_cluster(leaves: list[str], ancestor: str, median: str) ->
         ("Berlin", "Dresden", Fraction(1, 3)),
         ("Berlin", "Bonn", Fraction(2, 3)),
         ("Berlin", "west", Fraction(2, 3)),
+        ("Berlin", "Switzerland", Fraction(1)),
         ("Berlin", "Basel", Fraction(1)),
         ("Oslo", "Berlin", Fraction(1)),
         ("Oslo", "Oslo", Fraction(0)),
     ],
 )
 def test_the_distance_of_a_leaf_from_a_published_node(leaf: str, published: str, distance: Fraction) -> None:
-    assert TREE.distance(leaf, published) == distance
+    is_leaf = published in {"Berlin", "Dresden", "Bonn", "Basel", "Oslo"}
+    assert TREE.distance(leaf, published, is_leaf=is_leaf) == distance
+
+
+def test_a_category_that_has_the_name_of_an_inner_node_is_another_node() -> None:
+    assert TREE.distance("Berlin", "east", is_leaf=True) == 1
+    assert TREE.distance("Berlin", "east", is_leaf=False) == Fraction(1, 3)

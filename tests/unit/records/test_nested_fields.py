@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import numpy as np
 import pytest
+from msgspec import UNSET
 from shoal.policy import Policy
 from shoal.records import Block, JsonDecoder, Reason
 from support.making import KEY, SUBJECT, policy_of, quasi, unchanged_field
@@ -149,12 +151,15 @@ def test_absent_fields_are_missing_where_they_may_be() -> None:
     values = [[get(one) for get in struct.getters[1:]] for one in records]
     assert values == [
         [1, 2, 3, 4],
-        [1, None, None, None],
-        [1, None, None, None],
-        [1, None, None, None],
-        [1, 2, None, None],
-        [1, 2, None, None],
-        [1, None, None, 4],
+        [1, UNSET, UNSET, UNSET],
+        [1, UNSET, UNSET, UNSET],
+        [1, UNSET, UNSET, UNSET],
+        [1, 2, UNSET, UNSET],
+        [1, 2, UNSET, UNSET],
+        [1, UNSET, UNSET, 4],
+    ]
+    assert np.isnan(JsonDecoder(policy).decode([json.dumps(partial[-1]).encode()]).values).tolist() == [
+        [False, True, True, False]
     ]
     counts = struct.count_keys(records)
     assert not isinstance(counts, int)

@@ -98,3 +98,29 @@ def test_brackets_in_text_and_siblings_do_not_count_as_depth() -> None:
 @pytest.mark.parametrize("message", [b"", b"[1,2]", b"7", b'{"a":1', b"\x00"])
 def test_a_message_that_is_not_an_object_is_rejected_without_an_exception(message: bytes) -> None:
     assert validate_strictly(message) is Reason.INVALID
+
+
+@pytest.mark.parametrize(
+    ("message", "repeats"),
+    [
+        (b'{"a":{"b":1},"c":{"b":1}}', False),
+        (b'{"a":{"b":1,"b":1}}', True),
+        (b'{"a":[[{"b":1},{"b":1,"\\u0062":2}]]}', True),
+        (b'{"a":"\\":","a":1}', True),
+        (b'{"a\\\\":1,"a\\\\":1,"b":"\\":"}', True),
+        (b'{"a\\\\":1,"b":"\\":"}', False),
+        (b'{"a\\"":1,"a\\"":2}', True),
+        (b'{"a\\"":1,"b\\"":2}', False),
+        (b'{"a":{"n":' + b"9" * 5000 + b',"n":1}}', True),
+        (b'{"a":{"n":' + b"9" * 5000 + b'},"n":1}', False),
+    ],
+)
+def test_keys_are_compared_at_every_depth(message: bytes, repeats: bool) -> None:  # noqa: FBT001
+    assert validate_strictly(message, checks_nested_keys=True) is (Reason.INVALID if repeats else None)
+    flat = json.loads(message, object_pairs_hook=list, parse_int=len)
+    assert validate_strictly(message) is (Reason.INVALID if len({key for key, _ in flat}) < len(flat) else None)
+
+
+@pytest.mark.parametrize("message", [b"[]", b'[{"a":1,"a":1}]', b"1", b'"x"', b"null"])
+def test_what_is_no_object_is_invalid_at_every_depth(message: bytes) -> None:
+    assert validate_strictly(message, checks_nested_keys=True) is Reason.INVALID

@@ -44,6 +44,12 @@ def small(kind: str, **more: Any) -> Policy:
     return policy_of({"who": SUBJECT, "x": quasi()}, unwrap=kind, **more)
 
 
+def dropping_policy(kind: str) -> Policy:
+    """Return a policy that drops every message which it may drop."""
+    deletes = {"deletes": "drop"} if kind == "debezium" else {}
+    return small(kind, tombstones="drop", **deletes)
+
+
 def decode(policy: Policy, messages: Sequence[bytes | None]) -> Block:
     return JsonDecoder(policy, hash_key=KEY).decode(messages)
 
@@ -157,7 +163,7 @@ def test_a_record_in_its_envelope_is_accepted(kind: str, message: dict[str, Any]
     ],
 )
 def test_a_message_without_a_record_in_its_envelope_is_invalid(kind: str, message: object) -> None:
-    policy = small(kind, deletes="drop", tombstones="drop")
+    policy = dropping_policy(kind)
     block = decode(policy, dumped(message))
     assert (block.rejected, list(block.dropped)) == ([(0, INVALID)], [])
     assert find_json_faults(policy, json.dumps(message).encode())[0].reason
@@ -168,7 +174,7 @@ def test_a_message_without_a_record_in_its_envelope_is_invalid(kind: str, messag
     "text", [b"", b"x", b"{", b'{"op":"\\ud800"}', b'{"op":"\xff"}', b'{"a":' * 65 + b"1" + b"}" * 65]
 )
 def test_a_message_that_is_not_strict_json_is_undecodable(kind: str, text: bytes) -> None:
-    assert decode(small(kind, deletes="drop"), [text]).rejected == [(0, UNDECODABLE)]
+    assert decode(dropping_policy(kind), [text]).rejected == [(0, UNDECODABLE)]
 
 
 @pytest.mark.parametrize(
@@ -215,7 +221,6 @@ def test_a_payload_that_is_null_is_no_value(kind: str) -> None:
     message = dumped({"schema": {"optional": True}, "payload": None})
     assert decode(small(kind), message).rejected == [(0, UNDECODABLE)]
     assert decode(small(kind, tombstones="drop"), message).dropped == [(0, TOMBSTONES)]
-    assert decode(small(kind, deletes="drop"), message).rejected == [(0, UNDECODABLE)]
 
 
 def test_messages_without_a_value_are_quarantined_or_dropped() -> None:
@@ -234,3 +239,32 @@ def test_an_envelope_counts_for_the_largest_length() -> None:
     message = dumped({"op": "c", "after": GOOD, "source": {"name": "x" * 200}})
     block = JsonDecoder(policy, max_bytes=200).decode(message)
     assert block.rejected == [(0, Reason.TOO_LARGE)]
+
+
+@pytest.mark.parametrize(
+    ("payload", "reason"),
+    [
+        (b'{"who":"p","x":1}', None),
+        (b'{"who":"p","x":1,"x":1}', INVALID),
+        (b'{"who":"p","x":"\xff"}', UNDECODABLE),
+        (b'{"who":"p","x":' + b"[" * 63 + b"]" * 63 + b"}", UNDECODABLE),
+        (b'{"who":"p","x":1},"payload":{"who":"p","x":1}', INVALID),
+        (b'{"who":"p","x":1} , "schema":1', INVALID),
+        (b"7", INVALID),
+        (b"null", UNDECODABLE),
+    ],
+)
+def test_a_known_schema_changes_no_decision(payload: bytes, reason: Reason | None) -> None:
+    decoder = JsonDecoder(small("connect"), hash_key=KEY)
+    good = b'{"schema":{"type":"struct"},"payload":{"who":"p","x":1}}'
+    message = b'{"schema":{"type":"struct"},"payload":%b}' % payload
+    expected = [] if reason is None else [(0, reason)]
+    assert decoder.decode([message]).rejected == expected
+    assert decoder.decode([good, good]).rejected == []
+    assert decoder.decode([message]).rejected == expected
+
+
+def test_a_schema_with_a_repeated_key_stays_invalid() -> None:
+    decoder = JsonDecoder(small("connect"))
+    message = b'{"schema":{"type":"a","type":"a"},"payload":{"who":"p","x":1}}'
+    assert decoder.decode([message, message]).rejected == [(0, INVALID), (1, INVALID)]
