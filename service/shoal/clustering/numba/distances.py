@@ -20,24 +20,25 @@ def squared_distance(values: Float64Matrix, record: int, point: Float64Vector) -
 
 @njit_inline
 def add_code_distances(
-    codes: Int64Matrix, code_distances: Float64Vector, record: int, distances: Float64Vector
+    codes: Int64Matrix, head: int, code_distances: Float64Vector, record: int, distances: Float64Vector
 ) -> None:
     """Add the squared distances from ``record`` in category columns to ``distances`` (n,).
 
     Parameters
     ----------
-    codes : ndarray of int64, shape (c, n)
-        Codes of the records.
+    codes : ndarray of int64, shape (c, capacity), C-contiguous
+        Codes of the records; those of the n records begin in column ``head``.
+    head : int
     code_distances : ndarray of float64, shape (c,)
         Squared distance of two records whose codes differ.
     record : int
-        Index of the record.
+        Index of the record, from 0 to n - 1.
     distances : ndarray of float64, shape (n,)
         Changed in place; the columns are added in order.
     """
-    columns = code_distances.size
+    columns, end = code_distances.size, head + distances.size
     for column in range(0, columns - 1, 2):  # two per pass halve the memory traffic; the sum keeps its order
-        one, two = codes[column], codes[column + 1]
+        one, two = codes[column, head:end], codes[column + 1, head:end]
         own_one, own_two, distance_one, distance_two = (
             one[record],
             two[record],
@@ -48,7 +49,7 @@ def add_code_distances(
             added = distance_one if one[x] != own_one else 0.0
             distances[x] = distances[x] + added + (distance_two if two[x] != own_two else 0.0)
     if columns % 2:
-        one, distance_one = codes[columns - 1], code_distances[columns - 1]
+        one, distance_one = codes[columns - 1, head:end], code_distances[columns - 1]
         own_one = one[record]
         for x in range(distances.size):
             distances[x] += distance_one if one[x] != own_one else 0.0

@@ -92,7 +92,8 @@ class Buffer:
         self.held.subjects[target] = block.subjects[start:stop]
         self.held.expiry_keys[:, target] = block.expiry_keys[start:stop].T
         self.held.amounts[:, target] = block.amounts[start:stop].T
-        self.held.codes[:, target] = block.codes[start:stop].T
+        if len(self.held.codes):
+            self.held.codes[:, target] = block.codes[start:stop].T
         return count
 
     def replace_coordinates(self, coordinates: Float64Matrix) -> None:

@@ -208,4 +208,4 @@ def squared_distances_from(held: HeldRecords, omega_p: float, record: int, dista
         for x in range(count):
             e = one[x] - centre_one
             distances[x] = distances[x] + e * e
-    add_code_distances(held.codes[:, head : head + count], held.code_distances, record, distances)
+    add_code_distances(held.codes, head, held.code_distances, record, distances)

@@ -285,20 +285,20 @@ def _close_gaps(held: HeldRecords, members: Int64Vector) -> None:
     if moving > LONG_RUN * members.size:
         _shift_runs(held.positions[head:stop], members, held.moved_integers)
         _shift_runs(held.subjects[head:stop], members, held.moved_integers)
-        _shift_runs_of_rows(held.expiry_keys[:, head:stop], members, held.moved_integers)
-        _shift_runs_of_rows(held.codes[:, head:stop], members, held.moved_integers)
-        _shift_runs_of_rows(held.coordinates[:, head:stop], members, held.moved_floats)
-        _shift_runs_of_rows(held.amounts[:, head:stop], members, held.moved_floats)
+        _shift_runs_of_rows(held.expiry_keys, head, stop, members, held.moved_integers)
+        _shift_runs_of_rows(held.codes, head, stop, members, held.moved_integers)
+        _shift_runs_of_rows(held.coordinates, head, stop, members, held.moved_floats)
+        _shift_runs_of_rows(held.amounts, head, stop, members, held.moved_floats)
     else:
         remaining_records = held.remaining_records[: moving + 1]
         _list_remaining(members, remaining_records)
         remaining_records = remaining_records[:moving]
         _shift_values(held.positions[head:stop], remaining_records, held.moved_integers)
         _shift_values(held.subjects[head:stop], remaining_records, held.moved_integers)
-        _shift_values_of_rows(held.expiry_keys[:, head:stop], remaining_records, held.moved_integers)
-        _shift_values_of_rows(held.codes[:, head:stop], remaining_records, held.moved_integers)
-        _shift_values_of_rows(held.coordinates[:, head:stop], remaining_records, held.moved_floats)
-        _shift_values_of_rows(held.amounts[:, head:stop], remaining_records, held.moved_floats)
+        _shift_values_of_rows(held.expiry_keys, head, stop, remaining_records, held.moved_integers)
+        _shift_values_of_rows(held.codes, head, stop, remaining_records, held.moved_integers)
+        _shift_values_of_rows(held.coordinates, head, stop, remaining_records, held.moved_floats)
+        _shift_values_of_rows(held.amounts, head, stop, remaining_records, held.moved_floats)
     held.extent[HEAD] = head + members.size
 
 
@@ -327,18 +327,28 @@ def _shift_values(
 
 @njit_inline
 def _shift_values_of_rows(
-    rows: Float64Matrix | Int64Matrix, remaining_records: Int64Vector, moved: Float64Vector | Int64Vector
+    rows: Float64Matrix | Int64Matrix,
+    head: int,
+    stop: int,
+    remaining_records: Int64Vector,
+    moved: Float64Vector | Int64Vector,
 ) -> None:
+    """Call `_shift_values` for the slots from ``head`` to ``stop`` of each row."""
     for row in range(rows.shape[0]):
-        _shift_values(rows[row], remaining_records, moved)
+        _shift_values(rows[row, head:stop], remaining_records, moved)
 
 
 @njit_inline
 def _shift_runs_of_rows(
-    rows: Float64Matrix | Int64Matrix, members: Int64Vector, moved: Float64Vector | Int64Vector
+    rows: Float64Matrix | Int64Matrix,
+    head: int,
+    stop: int,
+    members: Int64Vector,
+    moved: Float64Vector | Int64Vector,
 ) -> None:
+    """Call `_shift_runs` for the slots from ``head`` to ``stop`` of each row."""
     for row in range(rows.shape[0]):
-        _shift_runs(rows[row], members, moved)
+        _shift_runs(rows[row, head:stop], members, moved)
 
 
 @njit_inline

@@ -174,7 +174,7 @@ def partition_dense(held: HeldRecords, rows: Float64Matrix, k: int) -> Int32Vect
     if held.codes.shape[0] == 0:
         return descend_dense(squares, mdav_by_scan(rows, k), k, ROUNDS)
     for i in range(n):
-        add_code_distances(held.codes[:, head : head + n], held.code_distances, i, squares[i])
+        add_code_distances(held.codes, head, held.code_distances, i, squares[i])
     return descend_dense(squares, mdav_dense(squares, k), k, ROUNDS)
 
 

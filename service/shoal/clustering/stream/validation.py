@@ -8,7 +8,7 @@ from typing import TypeAlias, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from shoal.arrays import Float64Matrix, Int64Vector
+from shoal.arrays import Float64Matrix, Int64Matrix, Int64Vector
 from shoal.clustering.static.validation import is_integer
 from shoal.clustering.stream.buffer import CoordinateBlock
 from shoal.clustering.stream.rules import rule_faults
@@ -110,7 +110,7 @@ class InputValidator:
             _expect(numbered, "positions", np.int64, (count,)),
             _expect(self._keys_or_empty(expiry_keys, count), "expiry_keys", np.int64, (count, self._columns)),
             _expect(self._amounts_or_empty(amounts, count), "amounts", np.float64, (count, self._amounts)),
-            _expect(self._codes_or_empty(codes, count), "codes", np.int64, (count, self._codes)),
+            self._codes_or_empty(codes, count),
         )
         if count:
             self._check_content(block, numbered=positions is None)
@@ -126,10 +126,12 @@ class InputValidator:
             raise ParameterError(f"amounts: missing, dominance requires {self._amounts} columns")
         return np.zeros((count, 0)) if amounts is None else amounts
 
-    def _codes_or_empty(self, codes: AnyArray | None, count: int) -> AnyArray:
+    def _codes_or_empty(self, codes: AnyArray | None, count: int) -> Int64Matrix:
         if codes is None and self._codes:
             raise ParameterError(f"codes: missing, code_distances requires {self._codes} columns")
-        return np.zeros((count, 0), np.int64) if codes is None else codes
+        if codes is None:
+            return np.zeros((count, 0), np.int64)
+        return _expect(codes, "codes", np.int64, (count, self._codes))
 
     def _check_content(self, block: CoordinateBlock, *, numbered: bool) -> None:
         if not np.isfinite(block.coordinates).all():
