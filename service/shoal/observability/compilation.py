@@ -97,5 +97,6 @@ def stream_compile_s(policy: Policy) -> int:
     stream, has_dominance = policy.require_stream(), policy.dominance is not None
     rule = resolve_rule(stream.rule, policy.k, has_dominance=has_dominance)
     has_index = INDEXED_FROM.get(rule, math.inf) <= stream.delta and not has_dominance
-    is_narrow = len(policy.quasi_identifiers) <= MAX_INDEXED_DIMENSIONS
+    has_codes = any(a.is_nominal or a.missing == "group" for a in policy.clustered)
+    is_narrow = len(policy.clustered) <= MAX_INDEXED_DIMENSIONS and not has_codes
     return RULES_S[rule] + (INDEXES_S[rule] if has_index and is_narrow else 0)

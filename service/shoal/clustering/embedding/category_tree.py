@@ -77,6 +77,9 @@ class CategoryTree:
             on all levels. An inner node differs from all categories on the levels below it.
         """
         missing = np.isnan(nodes)
+        if not self.leaf_texts:
+            # Every category is a leaf below the root.
+            return np.where(missing, float(_MISSING), nodes + len(self._rows)).astype(np.int64)[:, None]
         numbers = np.where(missing, ROOT_NODE, nodes).astype(np.int64)
         rows = np.where(numbers < 0, self.leaf_count - 1 - numbers, numbers)
         unknown = numbers >= self.leaf_count
