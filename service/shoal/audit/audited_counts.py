@@ -10,6 +10,7 @@ import numpy as np
 from shoal.audit.arrivals import AdmissionLimits
 from shoal.audit.clusters import RecomputedClusters
 from shoal.audit.evidence import Summary, is_count
+from shoal.audit.losses import Losses
 from shoal.audit.originals import UNUSABLE, Originals
 from shoal.audit.structure import Dropped
 
@@ -42,8 +43,8 @@ class AuditedCounts:
         Whether ``suppressed`` and ``held`` are the numbers themselves.
     dropped : mapping of str to int
         Messages that are dropped, by kind.
-    losses : mapping of str to (float or None)
-        Loss of each quasi-identifier; None where it is not known.
+    losses : Losses or None
+        None if the summary does not state them.
     """
 
     records: int
@@ -60,12 +61,12 @@ class AuditedCounts:
     certain: int = 0
     quarantined: tuple[int, int] | None = None
     dropped: Mapping[str, int] = field(default_factory=dict)
-    losses: Mapping[str, float | None] = field(default_factory=dict)
+    losses: Losses | None = None
 
     def without_clusters(self) -> AuditedCounts:
         """Return the same without what is known of the clusters."""
         return replace(
-            self, clusters=None, smallest=None, largest=None, fewest_subjects=None, largest_share=None, losses={}
+            self, clusters=None, smallest=None, largest=None, fewest_subjects=None, largest_share=None, losses=None
         )
 
 

@@ -14,7 +14,7 @@ from shoal.audit.audited_counts import AuditedCounts, count_release, read_lines,
 from shoal.audit.clusters import RecomputedClusters, check_clusters, released_above_limit
 from shoal.audit.evidence import EvidenceCluster, Summary, foreign_fingerprints
 from shoal.audit.joint_uniqueness import measure_joint_uniqueness
-from shoal.audit.losses import attribute_losses
+from shoal.audit.losses import measure_losses
 from shoal.audit.measures import check_unchanged_fields, measure_release, measure_unchanged_fields
 from shoal.audit.near_duplicates import count_near_duplicates
 from shoal.audit.options import check_options
@@ -340,7 +340,7 @@ class Auditor:
             held=self._held(),
             are_exact=self._references is not None,
             certain=0 if self._accounts is None else self._accounts.certain,
-            losses=attribute_losses(self._originals, self._clusters, self._published) if has_losses else {},
+            losses=measure_losses(self._originals, self._clusters, self._published) if has_losses else None,
         )
 
     def _suppressed(self) -> int | None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -19,40 +20,68 @@ from shoal.audit.originals import Originals
 from shoal.audit.published_values import PublishedValues
 from shoal.audit.scales import Categories
 
-__all__ = ["attribute_losses"]
+__all__ = ["Losses", "measure_losses"]
+
+MIN_RELATIVE_VARIANCE = 1e-20
+"""Of values with a smaller variance, relative to their mean square, the total sum of squares is not compared."""
 
 
-def attribute_losses(
+@dataclass(frozen=True, slots=True)
+class Losses:
+    """The loss of a release.
+
+    Attributes
+    ----------
+    by_attribute : dict of str to (float or None)
+        Loss of each quasi-identifier in its own measure; None if it is not known.
+    sse, sst : float or None
+        Sums of squares on z-scores (ddof = 0) of numbers and times; None if one of these attributes hardly varies.
+    """
+
+    by_attribute: dict[str, float | None]
+    sse: float | None
+    sst: float | None
+
+
+def measure_losses(
     originals: Originals, found: RecomputedClusters | None, published: Sequence[PublishedValues]
-) -> dict[str, float | None]:
-    """Return the loss by name; None if there are no clusters, or if all numbers are equal. Cost: O(n d)."""
+) -> Losses:
+    """Return the losses. Cost: O(n d)."""
     clusters = [] if found is None else found.clusters
     members = [np.array(cluster.members) for cluster in clusters]
     texts = [cluster.quasi.split(FIELD_SEPARATOR) for cluster in clusters]
     losses: dict[str, float | None] = {}
+    squares: list[tuple[float, int] | None] = []
     for column, one in enumerate(published):
         shown = [own[column] for own in texts]
         values = [originals.values[own, column] for own in members]
-        categories = originals.categories[column] if originals.categories else None
-        if not clusters:
-            losses[one.attribute.name] = None
-        elif one.has_moments:
-            losses[one.attribute.name] = _relative_error(values, [one.number_of(text) for text in shown])
+        if one.has_moments:
+            error = _relative_error(values, [one.number_of(text) for text in shown])
+            squares.append(error)
+            losses[one.attribute.name] = None if error is None else error[0]
         else:
-            losses[one.attribute.name] = _mean_distance(one, values, shown, categories)
-    return losses
+            categories = originals.categories[column] if originals.categories else None
+            losses[one.attribute.name] = _mean_distance(one, values, shown, categories) if clusters else None
+    known = [square for square in squares if square is not None]
+    if not known or len(known) < len(squares):
+        return Losses(losses, None, None)
+    return Losses(losses, sum(ratio * count for ratio, count in known), float(sum(count for _, count in known)))
 
 
-def _relative_error(values: Sequence[np.ndarray], shown: Sequence[float]) -> float | None:
-    pairs = [
-        (own - number)[~np.isnan(own)] for own, number in zip(values, shown, strict=True) if not math.isnan(number)
-    ]
-    present = [own[~np.isnan(own)] for own, number in zip(values, shown, strict=True) if not math.isnan(number)]
-    if not present:
+def _relative_error(values: Sequence[np.ndarray], shown: Sequence[float]) -> tuple[float, int] | None:
+    """Return the relative error of members that have a value in clusters that publish one, and their number.
+
+    None if the values hardly differ.
+    """
+    pairs = [(own[~np.isnan(own)], number) for own, number in zip(values, shown, strict=True) if not math.isnan(number)]
+    if not pairs:
         return None
-    error, every = np.concatenate(pairs), np.concatenate(present)
-    total = float(np.sum((every - every.mean()) ** 2)) if len(every) else 0.0
-    return float(np.sum(error**2)) / total if total > 0 else None
+    every = np.concatenate([own for own, _ in pairs])
+    errors = np.concatenate([own - number for own, number in pairs])
+    total = float(np.sum((every - every.mean()) ** 2))
+    # Of nearly equal values, the sum of squares is a rounding error.
+    is_varied = total > MIN_RELATIVE_VARIANCE * float(np.sum(every**2))
+    return (float(np.sum(errors**2)) / total, len(every)) if is_varied else None
 
 
 def _mean_distance(

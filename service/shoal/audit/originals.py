@@ -113,7 +113,7 @@ class Originals:
 
     def end_of(self, records: int) -> int:
         """Return the number of first lines that hold this number of records, with the dropped ones after them."""
-        if not self.drops:
+        if self.records == len(self):
             return min(max(records, 0), len(self))
         return int(np.count_nonzero(np.cumsum(~self.is_dropped) <= records))
 
@@ -244,9 +244,9 @@ def read_originals(
     reader, embedded = RecordReader(policy, form, released), EmbeddedRecordFinder(policy) if form == "csv" else None
     values, subjects, partitions, offsets = array("d"), array("q"), array("q"), array("q")
     timestamps, sizes = array("q"), array("q")
-    drops: dict[Dropped, list[int]] = {}
+    drops: dict[Dropped, list[int]] = {reason: [] for reason in Dropped}
     max_bytes = DEFAULT_MAX_BYTES if policy.kafka is None else policy.kafka.max_record_bytes
-    size_bounds = SizeBounds(policy, released, is_measured=form != "csv")
+    size_bounds = SizeBounds(policy, released, is_measured=form != "csv", is_binary=is_parquet(path))
     unchanged: list[str | None] = []
     zeros = (0.0,) * len(policy.quasi_identifiers)
     codes: dict[str, int] = {}
@@ -259,8 +259,8 @@ def read_originals(
             record = None
         content = reader.content(record)
         if isinstance(content, Dropped):
-            if size <= max_bytes:
-                drops.setdefault(content, []).append(index)
+            # One that is too large is quarantined, whatever it contains.
+            drops[content] += [index] if size <= max_bytes else []
             content = None
         found = reader.read(content, envelope)
         partitions.append(partition)
@@ -268,12 +268,7 @@ def read_originals(
         values.extend(zeros if found is None else found.values)
         unchanged.append(None if found is None else found.unchanged)
         timestamps.append(int(str(envelope.get("timestamp", UNKNOWN_TIMESTAMP))))
-        known_size = 0 if is_parquet(path) else size
-        sizes.extend(
-            (0, 0)
-            if found is None
-            else size_bounds.of(record, envelope, known_size, found.unchanged, found.category_bytes)
-        )
+        sizes.extend((0, 0) if found is None else size_bounds.of_record(original, found))
         if found is None:
             subjects.append(UNUSABLE)
         else:

@@ -19,7 +19,15 @@ from shoal.audit.taxonomy_tree import TaxonomyTree
 from shoal.audit.times import TimeGrid
 from shoal.policy import Attribute, Policy, Scale
 
-__all__ = ["NO_VALUE", "PublishedNumbers", "PublishedValues", "published_values"]
+__all__ = [
+    "NO_VALUE",
+    "PublishedCategories",
+    "PublishedNumbers",
+    "PublishedRanks",
+    "PublishedTimes",
+    "PublishedValues",
+    "published_values",
+]
 
 NO_VALUE = "\x02"
 """Text of an unreadable value. Recomputed texts are JSON, numbers or cells, so it equals none of them."""

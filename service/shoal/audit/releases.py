@@ -199,6 +199,7 @@ class _RowChecker:
             {_column_path(a) if has_columns else output_path(a): a.name for a in policy.published}
         )
         self._paths, self._names = nested_order(self._fields.paths), list(self._fields.paths.values())
+        self._has_one_column = form == "csv" and len(self._paths) == 1
         self._quasi = [(one.attribute.name, one) for one in published]
         sign = DecimalSign(policy.csv_output.decimal if form == "csv" else ".")
         self._unchanged = [
@@ -231,6 +232,9 @@ class _RowChecker:
 
     def check(self, line: int, text: str, record: Record | None) -> tuple[str, str]:
         """Check one row; return its texts of quasi-identifiers and of unchanged fields."""
+        if self._has_one_column and not text:
+            # The row of a file with one column is an empty line if the value is missing.
+            record = {self._paths[0][0]: ""}
         fields = [] if record is None else self._fields.items(record)
         paths = [path for path, _ in fields]
         self._columns.expect(paths == self._paths, line)

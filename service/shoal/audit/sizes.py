@@ -14,8 +14,8 @@ import json
 from itertools import groupby, takewhile
 
 from shoal.audit.csv_cells import csv_cell
-from shoal.audit.fields import FIELD_SEPARATOR, json_text
-from shoal.audit.parsing import Form, Record
+from shoal.audit.fields import FIELD_SEPARATOR, UsableRecord, json_text
+from shoal.audit.parsing import Form, OriginalRecord, Record
 from shoal.audit.structure import nested_order, output_path
 from shoal.policy import MessagePart, Policy, Role
 
@@ -35,10 +35,12 @@ class SizeBounds:
         Form of the release.
     is_measured : bool
         Whether each record of the original has a length of its own that is limited. Cells of a CSV file have none.
+    is_binary : bool
+        Whether the original is a Parquet file, whose records have no known length.
     """
 
-    def __init__(self, policy: Policy, released: Form, *, is_measured: bool) -> None:
-        self._is_measured = is_measured
+    def __init__(self, policy: Policy, released: Form, *, is_measured: bool, is_binary: bool = False) -> None:
+        self._is_measured, self._is_binary = is_measured, is_binary
         self._parts = [
             str(attribute.source)
             for attribute in policy.envelope_attributes
@@ -56,6 +58,11 @@ class SizeBounds:
         if not self._is_csv:
             around = zip(is_unchanged, paths, [(), *paths], [*paths[1:], ()], strict=False)
             self._overhead += sum(_bytes_around(path, before, after) for found, path, before, after in around if found)
+
+    def of_record(self, original: OriginalRecord, found: UsableRecord) -> tuple[int, int]:
+        """Return the bounds for a usable record as it was read."""
+        size = 0 if self._is_binary else original.size
+        return self.of(original.record, original.envelope, size, found.unchanged, found.category_bytes)
 
     def of(
         self, record: Record | None, envelope: Record, size: int, unchanged: str, categories: int = 0

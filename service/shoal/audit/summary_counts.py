@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import NoReturn
 
 from shoal.audit.audited_counts import AuditedCounts
 from shoal.audit.evidence import Summary, is_count
+from shoal.audit.losses import Losses
 from shoal.audit.originals import Originals
 from shoal.audit.parsing import LARGEST_COUNT
 from shoal.audit.verdict import CheckCounter, counted
@@ -71,12 +72,21 @@ def _check_scales(check: CheckCounter, reader: _SummaryReader, counts: AuditedCo
         if dropped is not None:
             fewest = most if counts.reached == counts.records else 0
             check.expect(fewest <= dropped <= most, f"dropped.{field}")
-    for name_of, loss in counts.losses.items():
-        found_loss = reader.number("loss", name_of)
-        if found_loss is not None and loss is not None:
-            check.expect(
-                abs(found_loss - loss) <= RELATIVE_TOLERANCE * abs(loss) + ABSOLUTE_TOLERANCE, f"loss.{name_of}"
-            )
+    for field, loss, stated in _stated_losses(reader, counts.losses):
+        if stated is not None and loss is not None:
+            check.expect(abs(stated - loss) <= RELATIVE_TOLERANCE * abs(loss) + ABSOLUTE_TOLERANCE, field)
+
+
+def _stated_losses(reader: _SummaryReader, losses: Losses | None) -> Iterator[tuple[str, float | None, float | None]]:
+    """Yield field, recomputed number and stated number."""
+    if losses is None:
+        return
+    for name, loss in losses.by_attribute.items():
+        yield f"loss.{name}", loss, reader.number("loss", name)
+    sse, sst = losses.sse, losses.sst
+    relative = None if sse is None or not sst else 100 * sse / sst
+    for field, total in (("sse", sse), ("sst", sst), ("information_loss", relative)):
+        yield field, total, reader.measure(field)
 
 
 def _check_totals(check: CheckCounter, reader: _SummaryReader, parts: list[int | None], counts: AuditedCounts) -> None:
@@ -171,6 +181,11 @@ class _SummaryReader:
         found = self._summary.get(group)
         value = found.get(field) if isinstance(found, Mapping) else None
         return None if value is None else self._number(f"{group}.{field}", value)
+
+    def measure(self, field: str) -> float | None:
+        """Return one number."""
+        value = self._summary.get(field)
+        return None if value is None else self._number(field, value)
 
     def _count(self, field: str, value: object) -> int:
         if not is_count(value):

@@ -45,10 +45,7 @@ def unexamined_questions(
     if is_export:
         found.append("aborted messages, which a read_uncommitted reader can see")
     if has_summary:
-        found.append(
-            "measures of information loss in the summary, and its clipped values, displacement, excess span, delay and "
-            "speed"
-        )
+        found.append("mse and mae in the summary, and its clipped values, displacement, excess span, delay and speed")
     found.append("earlier or other releases of the same records")
     return (*found, *unobservable_options(policy, is_end_known=is_end_known))
 

@@ -18,7 +18,7 @@ ABORTED = "aborted messages, which a read_uncommitted reader can see"
 OTHERS = "earlier or other releases of the same records"
 TRANSACTIONS = "whether each cluster was published in one transaction"
 SUMMARY = (
-    "measures of information loss in the summary, and its clipped values, displacement, excess span, delay and speed"
+    "mse and mae in the summary, and its clipped values, displacement, excess span, delay and speed"
 )
 
 
