@@ -258,7 +258,13 @@ def test_a_cluster_is_found_in_the_output_by_its_confidential_values(
     demo: Callable[[str], ModuleType], capsys: pytest.CaptureFixture[str]
 ) -> None:
     policy, line = Policy.load(DEPLOY / "demo" / "patients.yaml"), demo("topics").Line
-    known = {"birth_date": "1950-01-01", "sex": "F", "postcode": None, "admitted_at": "2025-03-01", "icd": "IX"}
+    known: dict[str, Any] = {
+        "birth_date": "1950-01-01",
+        "sex": "F",
+        "postcode": None,
+        "admitted_at": "2025-03-01",
+        "icd": "IX",
+    }
     visit = {"patient": {"id": "P1", "address": {}, "sex": ""}, "visit": {"icd": "I21", "length_of_stay": 4}}
     before = [{"after": visit | {"lab": {"crp": value}}} for value in (45.0, None, 7.5)]
     published = [known | {"length_of_stay": 4, "crp": value} for value in (45, 7.5, None)]
