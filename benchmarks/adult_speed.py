@@ -15,10 +15,11 @@ from typing import NamedTuple
 
 import numpy as np
 from adult import messages
+from aiokafka import AIOKafkaConsumer, TopicPartition
 from kafka_to_kafka import PARTITIONS, Speed, fill, new_topic
 from shoal.clustering.stream import StreamClusterer
 
-__all__ = ["Ratios", "engine_seconds", "kafka_ratios"]
+__all__ = ["Ratios", "engine_seconds", "kafka_ratios", "released_by_kafka"]
 
 SIDES = {"all": "adult-all", "unchanged": "adult-unchanged", "dropped": "adult-dropped"}
 ROUNDS, TIMES, LIMIT_S = 3, 6, 600.0
@@ -56,14 +57,42 @@ async def _rounds(bootstrap: str, records: list[bytes]) -> list[dict[str, Speed]
     rounds = []
     for number in range(ROUNDS):
         order = [*SIDES][number % len(SIDES) :] + [*SIDES][: number % len(SIDES)]
-        found = {side: await _run(side, bootstrap, source, f"{run}-{side}-{number}", len(records)) for side in order}
+        found = {}
+        for side in order:
+            target = await new_topic(bootstrap, f"{run}-{side}-{number}")
+            found[side] = await _run(side, bootstrap, source, target, len(records))
         rounds.append(found)
         print("adult:", ", ".join(f"{side} {found[side].cpu_us:.1f} µs" for side in SIDES), file=sys.stderr, flush=True)
     return rounds
 
 
+def released_by_kafka(bootstrap: str) -> list[bytes]:
+    """Return what the service publishes of the table from a topic of one partition, sorted."""
+    return asyncio.run(_released(bootstrap, messages()))
+
+
+async def _released(bootstrap: str, records: list[bytes]) -> list[bytes]:
+    run = f"bench-{uuid.uuid4().hex[:8]}"
+    source, target = [await new_topic(bootstrap, f"{run}-{name}", 1) for name in ("in", "out")]
+    await fill(bootstrap, source, ((record, 0) for record in records), partitions=1)
+    await _run("all", bootstrap, source, target, len(records))
+    consumer = AIOKafkaConsumer(bootstrap_servers=bootstrap, isolation_level="read_committed")
+    await consumer.start()
+    try:
+        place = TopicPartition(target, 0)
+        consumer.assign([place])
+        await consumer.seek_to_beginning(place)
+        end = (await consumer.end_offsets([place]))[place]
+        published: list[bytes] = []
+        while await consumer.position(place) < end:
+            for found in (await consumer.getmany(timeout_ms=200)).values():
+                published += [message.value for message in found]
+    finally:
+        await consumer.stop()
+    return sorted(published)
+
+
 async def _run(side: str, bootstrap: str, source: str, target: str, records: int) -> Speed:
-    await new_topic(bootstrap, target)
     topics = {"bootstrap": bootstrap, "source": source, "target": target}
     order = json.dumps({"side": SIDES[side], **topics, "partitions": PARTITIONS, "records": records})
     command = [sys.executable, str(Path(__file__).with_name("kafka_side.py"))]
