@@ -18,7 +18,7 @@ from shoal.records import Block
 
 __all__ = ["CategoryIndex"]
 
-FEWEST_TO_DROP = 4096
+FEWEST_TO_DROP = 512
 """Categories of an attribute from which codes without a held record are dropped."""
 
 

@@ -143,6 +143,10 @@ class ClusterRestorer:
         """Return for each offset whether it is a missing member; shape (n,)."""
         return np.fromiter((offset in self._cluster_numbers for offset in offsets.tolist()), np.bool_, len(offsets))
 
+    def collected_values(self) -> list[Float64Vector]:
+        """Return the values of the members of incomplete clusters, in any order."""
+        return [member.values for members in self._members.values() for member in members]
+
     def add(self, member: RestoredMember) -> list[RestoredMember] | None:
         """Add a missing member; return all members in the order of their offsets if the cluster is complete."""
         number = self._cluster_numbers.pop(member.offset)

@@ -258,9 +258,9 @@ class PartitionPipeline:
 
     def _encode_categories(self, block: Block) -> Block:
         """Return the block with the codes of this partition; drop codes that are no longer needed."""
-        if self._categories.is_large and not self._restorer:
-            held = self._records.get(self._clusterer.held_positions())
-            self._categories.drop_unused(held.values)
+        if self._categories.is_large:
+            held = self._records.get(self._clusterer.held_positions()).values
+            self._categories.drop_unused(np.vstack([held, *self._restorer.collected_values()]))
         return self._categories.encode(block)
 
     def _cluster(self, subjects: Int64Vector, positions: Int64Vector, records: StoredRecords) -> Decisions:

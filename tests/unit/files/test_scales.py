@@ -1,0 +1,69 @@
+"""`shoal pipe` and `shoal batch` with records of all scales: the judge checks the releases."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from shoal.audit import verify
+from shoal.cli import main
+from shoal.policy import Policy
+
+pytestmark = pytest.mark.unit
+
+POLICY = """
+attributes:
+  who: {role: identifier, subject: true}
+  age: {role: quasi_identifier, bounds: [0, 100], integer: true, missing: group}
+  sex: {role: quasi_identifier, scale: nominal, missing: group}
+  grade: {role: quasi_identifier, scale: ordinal, order: [low, middle, high], missing: mean}
+  area: {role: quasi_identifier, scale: nominal, taxonomy: {West: [AK, CA], East: [NY, MA]}}
+  city: {role: quasi_identifier, scale: nominal, taxonomy: {West: [AK, CA], East: [NY, MA]}, publish: median}
+  day: {role: quasi_identifier, scale: time, bounds: ["2020-01-01", "2024-01-01"]}
+  ill: {role: confidential, type: string}
+privacy: {k: 3}
+missing_values: ["", "?"]
+stream: {delta: 20}
+"""
+NAMES = ["who", "age", "sex", "grade", "area", "city", "day", "ill"]
+
+
+def rows_of(count: int) -> list[list[str]]:
+    areas = ["AK", "CA", "NY", "MA", "XX"]
+    return [
+        [
+            f"p{i}",
+            "" if i % 4 == 0 else str(i * 37 % 100),
+            "MF?"[i * i % 3],
+            ["low", "middle", "high", ""][i * 5 % 4],
+            areas[i * 3 % 5],
+            areas[i * 7 % 4],
+            "" if i % 40 == 39 else f"202{i % 4}-0{i % 9 + 1}-{10 + i % 19}",
+            f"x{i % 7}",
+        ]
+        for i in range(count)
+    ]
+
+
+@pytest.mark.parametrize("command", ["pipe", "batch"])
+@pytest.mark.parametrize("suffix", ["csv", "jsonl"])
+def test_the_judge_agrees_with_releases_of_all_scales(command: str, suffix: str, tmp_path: Path) -> None:
+    (tmp_path / "policy.yaml").write_text(POLICY)
+    source, target = tmp_path / f"in.{suffix}", tmp_path / f"out.{suffix}"
+    rows = rows_of(120)
+    if suffix == "csv":
+        with source.open("w", newline="") as file:
+            csv.writer(file, lineterminator="\n").writerows([NAMES, *rows])
+    else:
+        records = [dict(zip(NAMES, row, strict=True)) | {"age": int(row[1]) if row[1] else None} for row in rows]
+        source.write_text("".join(json.dumps(record) + "\n" for record in records))
+    files: dict[str, Any] = {name: tmp_path / name for name in ("evidence", "quarantine", "summary")}
+    options = [f"--{name}={path}" for name, path in files.items()]
+    assert main([command, str(tmp_path / "policy.yaml"), "-i", str(source), "-o", str(target), *options]) == 0
+    assert len(target.read_text().splitlines()) == 117 + (suffix == "csv")
+    assert [json.loads(line)["offset"] for line in files["quarantine"].read_text().splitlines()] == [39, 79, 119]
+    verdict = verify(Policy.load(tmp_path / "policy.yaml"), source, target, **files, table=command == "batch")
+    assert verdict.exit_code == 0, verdict.text()
