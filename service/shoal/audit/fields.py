@@ -111,7 +111,7 @@ class RecordReader:
             (a.name, value_reader(a, source_form(a, original), sign, policy.missing_values, categories))
             for a, categories in zip_longest(policy.clustered, self.categories)
         ]
-        self._width = len(policy.quasi_identifiers)
+        self._width, self._has_categories = len(policy.quasi_identifiers), any(self.categories)
         released_sign = DecimalSign(policy.csv_output.decimal if released == "csv" else ".")
         self._unchanged = [
             (
@@ -157,15 +157,21 @@ class RecordReader:
         subject = None if self._subject is None else self._subject_text(record[self._subject.name], self._subject)
         if subject is None and self._subject is not None:
             return None
-        categories = [
+        size = self._category_bytes(values) if self._has_categories else 0
+        if size is None:
+            return None
+        return UsableRecord(tuple(values[: self._width]), FIELD_SEPARATOR.join(unchanged), subject, size)
+
+    def _category_bytes(self, values: list[float]) -> int | None:
+        """Return the bytes of the published categories as JSON; None if the encoding of the release lacks a letter."""
+        texts = [
             known.json_text(value)
             for known, value in zip(self.categories, values, strict=False)
             if known is not None and not math.isnan(value)
         ]
-        if self._encoding is not None and not is_encodable("".join(categories), self._encoding):
+        if self._encoding is not None and not is_encodable("".join(texts), self._encoding):
             return None
-        size = sum(len(text.encode()) for text in categories)
-        return UsableRecord(tuple(values[: self._width]), FIELD_SEPARATOR.join(unchanged), subject, size)
+        return sum(len(text.encode()) for text in texts)
 
     def _subject_text(self, value: object, subject: Attribute) -> str | None:
         if subject.type != "string" and isinstance(value, str) and self._sign.is_comma:

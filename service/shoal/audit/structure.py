@@ -96,13 +96,14 @@ class MessageStructure:
         self._optional = {input_path(a) for a in policy.value_attributes if a.may_be_missing}
         self._refuses_undeclared = policy.undeclared == "quarantine"
         self._is_flat = form == "csv" or self._fields.is_flat
+        self._is_plain = self._unwrap is None and self._is_flat
         self._has_objects = form == "jsonl" and bool(self._fields.objects)
 
     def content(self, message: Record | None) -> Record | Dropped | None:
         """Return the fields of a message, why it is dropped, or None if it is no record."""
         if message is TOMBSTONE:
             return self._tombstone()
-        if message is None or (self._unwrap is None and self._is_flat):
+        if self._is_plain or message is None:
             return message
         if (self._unwrap is not None or self._has_objects) and not _has_distinct_names(message):
             return None

@@ -264,3 +264,33 @@ def test_large_means_in_parquet_are_compared_as_its_numbers(
     paths = released(tmp_path, policy, "original.csv", text, ".parquet")
     verdict = judged(policy, paths)
     assert verdict.exit_code == 0, verdict.text()
+
+
+def test_the_frequency_in_a_table_counts_clusters_that_publish_no_category(tmp_path: Path) -> None:
+    policy = policy_of(
+        {"bounds": [0, 10]},
+        fields={"sex": {"role": "quasi_identifier", "scale": "nominal", "missing": "group", "weight": 0.001}},
+    )
+    paths = released(tmp_path, policy, "original.csv", "p,x,sex\na,0,M\nb,0,X\nc,10,X\nd,10,\ne,10,\n")
+    assert paths["released"].read_text() == "x,sex\n0.0,X\n0.0,X\n10.0,\n10.0,\n10.0,\n"
+    verdict = judged(policy, paths)
+    assert verdict.exit_code == 0, verdict.text()
+
+
+def test_a_row_of_one_column_without_a_value_is_an_empty_line(tmp_path: Path) -> None:
+    policy = policy_of({"scale": "nominal", "missing": "group"}, k=2)
+    paths = released(tmp_path, policy, "original.csv", "p,x\na,M\nb,M\nc,\nd,\n")
+    assert paths["released"].read_text() == "x\n\n\nM\nM\n"
+    verdict = judged(policy, paths)
+    assert verdict.exit_code == 0, verdict.text()
+
+
+def test_a_line_that_is_no_json_is_no_message_without_a_value(tmp_path: Path) -> None:
+    policy = policy_of({"bounds": [0, 10]}, person={"from": "key"}, stream=STREAM, tombstones="drop")
+    lines = [json.dumps({"key": f"p{number}", "value": {"x": number}}) for number in range(4)]
+    lines[2:2] = ["{", json.dumps({"key": "p", "value": None})]
+    paths = released(tmp_path, policy, "original.jsonl", "".join(f"{line}\n" for line in lines))
+    verdict = judged(policy, paths, ("evidence", "quarantine", "summary"))
+    assert verdict.exit_code == 0, verdict.text()
+    summary = json.loads(paths["summary"].read_text())
+    assert (summary["dropped"], summary["quarantined"]) == ({"deletes": 0, "tombstones": 1}, {"undecodable": 1})

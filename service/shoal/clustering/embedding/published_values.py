@@ -103,6 +103,8 @@ def _publish(
     if len(bounds) == 1:
         return [], np.zeros(0)
     is_known = ~np.isnan(values)
+    if isinstance(publisher, NominalPublisher):
+        publisher.count(values[is_known])
     if is_known.all():
         return publisher.publish(values, bounds)
     sizes = np.diff(bounds)

@@ -93,6 +93,7 @@ class NominalPublisher:
     def __init__(self, attribute: Attribute, tree: CategoryTree, texts: Mapping[int, str], *, is_table: bool) -> None:
         self._publish = attribute.publish
         self._tree, self._texts, self._is_table = tree, texts, is_table
+        self._table: tuple[Int64Vector, Int64Vector] | None = None
 
     def publish(self, values: Float64Vector, bounds: Int64Vector) -> tuple[list[str], Float64Vector]:
         """Return the published categories or inner nodes; the numbers are nodes of `CategoryTree`."""
@@ -115,11 +116,23 @@ class NominalPublisher:
         own = ranks[inverse]
         keys, counts = np.unique(_cluster_of_each(bounds) * len(codes) + own, return_counts=True)
         clusters, found = np.divmod(keys, len(codes))
-        frequency = np.bincount(own) if self._is_table else np.zeros(len(codes), np.int64)
+        frequency = self._frequency(codes)[by_text]
         order = np.lexsort((found, -frequency[found], -counts, clusters))
         first = order[np.searchsorted(clusters, np.arange(len(bounds) - 1))]
         modes: Float64Vector = codes[np.array(by_text)[found[first]]].astype(np.float64)
         return modes
+
+    def count(self, values: Float64Vector) -> None:
+        """Count the categories of a table, also those of clusters that publish none; ignored in a stream."""
+        if self._is_table:
+            self._table = np.unique(values.astype(np.int64), return_counts=True)
+
+    def _frequency(self, codes: Int64Vector) -> Int64Vector:
+        """Return how frequent categories are in the table that was counted; 0 in a stream."""
+        if self._table is None:
+            return np.zeros(len(codes), np.int64)
+        known, counts = self._table
+        return np.asarray(counts[np.searchsorted(known, codes)], np.int64)
 
     def _lowest_nodes(self, values: Float64Vector, bounds: Int64Vector, holds: _Holds) -> Float64Vector:
         """Return the lowest node of each cluster that holds enough of its members, else the root."""
