@@ -16,6 +16,7 @@ from typing import Protocol, cast
 
 from shoal.errors import ShoalError
 from shoal.observability import escape_control_characters, install_exception_hooks, logger, raise_location, set_up_logs
+from shoal.process_end import end_process_if_compiling
 
 __all__ = ["build_parser", "main"]
 
@@ -58,6 +59,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         gc.enable()
     set_up_logs(options.log)
     install_exception_hooks()
+    code = _execute(options)
+    end_process_if_compiling(code)
+    return code
+
+
+def _execute(options: argparse.Namespace) -> int:
+    """Run the command; report the error that ended it, and return the exit code."""
     try:
         _handle_signals()
         return _command(options.command).execute(options)
