@@ -222,7 +222,7 @@ def test_an_output_that_cannot_be_written_is_reported_before_kernels_are_compile
     monkeypatch.setattr("shoal.files.pipe.precompile", never)
     policy, source = policy_of(tmp_path), tmp_path / "in.csv"
     source.write_text(HEAD + OTHERS)
-    paths = {"target": str(tmp_path / "out.csv"), role: str(tmp_path / "absent" / "file.csv")}
+    paths: dict[str, Any] = {"target": str(tmp_path / "out.csv"), role: str(tmp_path / "absent" / "file.csv")}
     with pytest.raises(InputError, match=r"absent/file\.csv: cannot be written: No such file or directory"):
         run_pipe(policy, Files(str(source), **paths), Event() if follows else None)
     assert not tmp_path.joinpath("out.csv").is_file() or follows
@@ -236,7 +236,7 @@ def test_an_output_of_a_table_that_cannot_be_written_is_reported_before_it_is_cl
     monkeypatch.setattr("shoal.files.batch.TablePipeline", never)
     policy, source = policy_of(tmp_path), tmp_path / "in.csv"
     source.write_text(HEAD + OTHERS)
-    paths = {"target": str(tmp_path / "out.csv"), role: str(tmp_path / "absent" / "file.csv")}
+    paths: dict[str, Any] = {"target": str(tmp_path / "out.csv"), role: str(tmp_path / "absent" / "file.csv")}
     with pytest.raises(InputError, match=r"absent/file\.csv: cannot be written: No such file or directory"):
         run_batch(policy, Files(str(source), **paths), AlgorithmSpec())
     assert not tmp_path.joinpath("out.csv").exists()
