@@ -108,7 +108,16 @@ async def test_the_example_counts_every_visit_once_through_a_kill_and_a_restart(
             found = [await counted(bootstrap, f"{name}-{table}") for table in ("in-total", "by-hour")]
             return all(one.total() + missing >= len(sent) for one in found)
 
-        await wait_until(all_counted, 60, "all counts")
+        try:
+            await wait_until(all_counted, 60, "all counts")
+        except TimeoutError as error:
+            found = {table: (await counted(bootstrap, f"{name}-{table}")).total() for table in ("in-total", "by-hour")}
+            sent_on: Counter[int] = Counter()
+            for message in await read_all(bootstrap, f"{name}-diagnoses"):
+                one = json.loads(message.value or b"{}")
+                sent_on[one["partition"]] += sum(one["counts"].values())
+            suppressed = sorted(await referenced(bootstrap, quarantine))
+            raise AssertionError(f"{found}, sent on {dict(sent_on)}, suppressed {suppressed}") from error
         # Send all clusters again, as after a crash, with a timestamp in the next hour (a broker refuses later ones).
         again = await read_all(bootstrap, f"{name}-diagnoses")
         await produce(
