@@ -15,6 +15,7 @@ from shoal.errors import ConfigError, InputError
 from shoal.files import Files, run_batch, run_pipe
 from shoal.pipeline import AlgorithmSpec
 from shoal.policy import Policy
+from support.commands import on_full_disk
 
 pytestmark = pytest.mark.unit
 
@@ -158,7 +159,7 @@ def test_a_full_disk_leaves_no_output(tmp_path: Path, room: int) -> None:
         (tmp_path / name).write_text("old")
     flags = ["-o", "out.csv", "--evidence", "evidence", "--summary", "summary", "--quarantine", "quarantine"]
     command = [sys.executable, "-m", "shoal.cli", "pipe", "policy.yaml", "-i", "in.csv", *flags]
-    limited = ["prlimit", f"--fsize={room}", "--", *command]
+    limited = [*on_full_disk(room), *command]
     done = subprocess.run(limited, cwd=tmp_path, capture_output=True, timeout=150, check=False)
     assert (done.returncode, done.stderr) == (2, b"shoal: out.csv: File too large\n")
     assert [(tmp_path / name).read_text() for name in names] == ["old"] * 4
