@@ -63,7 +63,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         gc.enable()
     set_up_logs(options.log)
     install_exception_hooks()
-    code = _execute(options)
+    try:
+        code = _execute(options)
+    except SystemExit as end:  # of a signal
+        end_process_if_compiling(end.code if isinstance(end.code, int) else 1)
+        raise
     end_process_if_compiling(code)
     return code
 
