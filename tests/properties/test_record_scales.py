@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from shoal.policy import EpochUnit
 from shoal.policy.time_text import parse_time
 from shoal.records import (
     Block,
@@ -34,6 +35,12 @@ from support.making import policy_of, unchanged_field
 pytestmark = pytest.mark.property
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+UNITS: dict[EpochUnit, Decimal] = {
+    "s": Decimal(1000),
+    "ms": Decimal(1),
+    "us": Decimal("0.001"),
+    "days": Decimal(86_400_000),
+}
 MILLISECOND = timedelta(milliseconds=1)
 TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\r\0"), max_size=6)
 ZONES = st.integers(-1439, 1439).map(lambda minutes: timezone(timedelta(minutes=minutes)))
@@ -163,16 +170,14 @@ def test_the_texts_of_times_are_read_again(milliseconds: list[int]) -> None:
 
 @given(st.lists(st.decimals(-(10**13), 10**13, allow_nan=False, places=5), min_size=1, max_size=6))
 def test_fractions_of_epoch_times_are_rounded_exactly(numbers: list[Decimal]) -> None:
-    for unit, factor in (("s", 1000), ("ms", 1)):
+    for unit, factor in UNITS.items():
         exact = [int((number * factor).to_integral_value(ROUND_HALF_EVEN)) for number in numbers]
         expected = [float(ms) if -62_135_596_800_000 <= ms <= 253_402_300_799_999 else math.inf for ms in exact]
-        assert (
-            parse_epoch_times([f"{number:f}" for number in numbers], "s" if unit == "s" else "ms").tolist() == expected
-        )
+        assert parse_epoch_times([f"{number:f}" for number in numbers], unit).tolist() == expected
 
 
 @given(TEXT | st.text("0123456789-T: Z.+", max_size=25))
 def test_no_text_raises_an_error_as_a_time(text: str) -> None:
     found = parse_iso_times([text]).tolist()
     assert found == [math.inf if parse_time(text, None) is None else parse_time(text, None)]
-    assert len(parse_epoch_times([text], "s")) == 1
+    assert all(len(parse_epoch_times([text], unit)) == 1 for unit in UNITS)

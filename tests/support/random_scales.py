@@ -19,6 +19,7 @@ _TREES: tuple[Any, ...] = (
     {"any place": {"north": ["a", "b", "true"], "south": ["c"]}},
     ["M", "F", "é"],
 )
+_PER_SECOND = {"s": 1, "ms": 1000, "us": 1_000_000, "days": 1 / 86_400}
 _STEPS = ("s", "15min", "h", "6h", "day", "2day", "month", "year")
 _ORDERS = (["low", "mid", "high"], [1, 2, 3, 10], ["I", 2, "é", "true"])
 
@@ -66,10 +67,10 @@ def _time(random: Random) -> Document:
 
 
 def _epoch(random: Random) -> Document:
-    unit = random.choice(("s", "ms"))
-    scale = 1 if unit == "s" else 1000
-    bounds = [-(10**7) * scale, 10**9 * scale]
-    return _time(random) | {"unit": unit, "bounds": bounds, "out_of_bounds": random.choice(("clip", "quarantine"))}
+    unit = random.choice(tuple(_PER_SECOND))
+    bounds = [int(seconds * _PER_SECOND[unit]) for seconds in (-(10**7), 10**9)]
+    attribute = _time(random) | {"unit": unit, "bounds": bounds, "out_of_bounds": random.choice(("clip", "quarantine"))}
+    return attribute | ({"resolution": random.choice(("day", "7day", "month"))} if unit == "days" else {})
 
 
 def _add_steering(random: Random, document: Document) -> None:
@@ -151,8 +152,8 @@ def _times(random: Random, attribute: Attribute) -> list[Any]:
     if attribute.source.part is MessagePart.TIMESTAMP:
         return [0]
     if attribute.unit is not None:
-        size = 1 if attribute.unit == "s" else 1000
-        return [random.randint(-(10**7), 11 * 10**8) * size + random.choice((0, 0, 1)) for _ in range(9)]
+        size = _PER_SECOND[attribute.unit]
+        return [int(random.randint(-(10**7), 11 * 10**8) * size) + random.choice((0, 0, 1)) for _ in range(9)]
     days = [f"{random.randint(1968, 2022)}-{random.randint(1, 12):02}-{random.randint(1, 28):02}" for _ in range(9)]
     zones = ("", "Z", "+02:00", "-0930")
     clocks = [f"{day}{random.choice('T ')}{random.randint(0, 23):02}:59:30.5{random.choice(zones)}" for day in days]

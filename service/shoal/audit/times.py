@@ -17,21 +17,24 @@ __all__ = ["TimeGrid", "epoch_ms", "iso_ms"]
 
 _ISO = re.compile(
     r"([0-9]{4})-([0-9]{2})-([0-9]{2})"
-    r"(?:[T ]([0-9]{2}):([0-9]{2})(?::([0-9]{2})(?:\.([0-9]{1,9}))?)?(Z|[+-][0-9]{2}:?[0-9]{2})?)?"
+    r"(?:[T ]([0-9]{2}):([0-9]{2})(?::([0-9]{2})(?:\.([0-9]{1,9}))?)?)?(Z|[+-][0-9]{2}:?[0-9]{2})?"
 )
 _WHOLE = re.compile(r"0|-?[1-9][0-9]*")
 _DAY_MS = 86_400_000
+_LENGTHS = {"s": Fraction(1000), "ms": Fraction(1), "us": Fraction(1, 1000), "days": Fraction(_DAY_MS)}
+"""Milliseconds of one, by unit."""
 _MONTHS = 12
 _FIRST_MS, _LAST_MS = -62_135_596_800_000, 253_402_300_799_999
 """The years 0001 to 9999."""
-_MAX_MAGNITUDE, _MIN_MAGNITUDE = 1e15, 1e-9
+_MAX_MAGNITUDE, _MIN_MAGNITUDE = 1e18, 1e-9
 """Numbers beyond are no times of these years, and smaller ones are 0."""
 
 
 def iso_ms(text: str) -> int | None:
     """Return the milliseconds of a date, or of a date and time, in ISO 8601; None for any other text.
 
-    A text without a zone is in UTC. Fractions of a millisecond are rounded half to even.
+    A text without a zone is in UTC, and a date is its midnight in its zone. Fractions of a millisecond are rounded half
+    to even.
     """
     found = _ISO.fullmatch(text)
     if found is None:
@@ -65,7 +68,7 @@ def epoch_ms(text: str, unit: str) -> int | None:
     if magnitude > _MAX_MAGNITUDE:
         return None
     exact = Fraction(Decimal(text)) if magnitude >= _MIN_MAGNITUDE else Fraction(0)
-    return _in_range(round(exact * 1000 if unit == "s" else exact))
+    return _in_range(round(exact * _LENGTHS[unit]))
 
 
 def _in_range(milliseconds: int) -> int | None:
@@ -78,7 +81,7 @@ class TimeGrid:
     Parameters
     ----------
     step : TimeStep
-    unit : {"s", "ms"} or None
+    unit : {"s", "ms", "us", "days"} or None
         Unit of published epoch numbers; None for texts.
     """
 
@@ -91,7 +94,7 @@ class TimeGrid:
         return self._text(self._nearest(Fraction(sum(map(int, values)), len(values))))
 
     def rounded(self, milliseconds: float) -> int:
-        """Return the publishable time that is nearest to a time."""
+        """Return the publishable time of the years 0001 to 9999 that is nearest to a time."""
         return self._nearest(Fraction(milliseconds))
 
     def parse(self, text: str) -> int | None:
@@ -99,7 +102,8 @@ class TimeGrid:
         if self._unit is not None:
             if not _WHOLE.fullmatch(text) or len(text) > 18:  # noqa: PLR2004
                 return None
-            found: int | None = int(text) * (1000 if self._unit == "s" else 1)
+            exact = int(text) * _LENGTHS[self._unit]
+            found = _in_range(int(exact)) if exact.denominator == 1 else None
         else:
             found = iso_ms(text)
         return found if found is not None and self.rounded(found) == found and self._text(found) == text else None
@@ -107,13 +111,15 @@ class TimeGrid:
     def _nearest(self, time: Fraction) -> int:
         if self._months is None:
             length = self._step.milliseconds
-            return round(time / length) * length
+            # A time of these years is always within one step of a multiple that is inside them.
+            return min(max(round(time / length), -(-_FIRST_MS // length)), _LAST_MS // length) * length
         # Ties go to the even count of months or years since 1970.
         count = self._count_until(time)
         below, above = self._start(count), self._start(count + 1)
         doubled = 2 * (time - below)
         width = above - below
-        return above if doubled > width or (doubled == width and count % 2) else below
+        is_up = doubled > width or (doubled == width and count % 2)
+        return above if is_up and above <= _LAST_MS else below  # the year 0001 begins with a month
 
     def _count_until(self, time: Fraction) -> int:
         """Return the number of months or years that begin after 1970-01-01 and not after a time."""
@@ -124,7 +130,7 @@ class TimeGrid:
 
     def _text(self, milliseconds: int) -> str:
         if self._unit is not None:
-            return str(milliseconds // 1000 if self._unit == "s" else milliseconds)
+            return str(int(milliseconds / _LENGTHS[self._unit]))
         day, rest = divmod(milliseconds, _DAY_MS)
         months = months_until(day)
         years, month = divmod(months, _MONTHS)

@@ -15,7 +15,7 @@ from shoal.policy.csv_dialect import CsvDialect
 from shoal.policy.loader import FieldPath
 from shoal.policy.resolved import PerSubject, Policy, Stream
 from shoal.policy.rule_choice import RULES, resolve_rule, supports_dominance
-from shoal.policy.schema import FieldType, KafkaSection, Missing, NormalizeStep, Role, Scale
+from shoal.policy.schema import EpochUnit, FieldType, KafkaSection, Missing, NormalizeStep, Role, Scale
 from shoal.policy.schema_faults import describe_fault
 from shoal.policy.taxonomy import Taxonomy
 from shoal.policy.time_step import TimeStep
@@ -27,6 +27,7 @@ __all__ = [
     "RULES",
     "Attribute",
     "CsvDialect",
+    "EpochUnit",
     "FieldPath",
     "FieldType",
     "KafkaSection",

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from shoal.policy.field_path import split_path
 from shoal.policy.scale_checks import MAX_EXACT_INTEGER
-from shoal.policy.schema import AttributeSection, Document, FieldType, Missing, NormalizeStep, Role, Scale
+from shoal.policy.schema import AttributeSection, Document, EpochUnit, FieldType, Missing, NormalizeStep, Role, Scale
 from shoal.policy.taxonomy import Taxonomy
 from shoal.policy.time_step import TimeStep
 from shoal.policy.time_text import format_time, parse_time
@@ -60,7 +60,7 @@ class Attribute:
     unknown : {"root", "quarantine"}
         What happens to a category that the taxonomy lacks: it is a leaf of its own below the root, or its record is
         quarantined.
-    unit : {"s", "ms"} or None
+    unit : {"s", "ms", "us", "days"} or None
         Of a time: unit of epoch numbers; None if times are texts in the form of ISO 8601.
     time_step : TimeStep or None
         Of a time: the step of published values.
@@ -100,7 +100,7 @@ class Attribute:
     taxonomy: Taxonomy | None = None
     publish: Literal["mode", "ancestor", "median"] = "mode"
     unknown: Literal["root", "quarantine"] = "root"
-    unit: Literal["s", "ms"] | None = None
+    unit: EpochUnit | None = None
     time_step: TimeStep | None = None
     missing: Missing = "quarantine"
     path: tuple[str, ...] = ()

@@ -88,6 +88,8 @@ def _check_time(path: FieldPath, attribute: AttributeSection) -> Iterator[Findin
     step = TimeStep.parse(resolution) if isinstance(resolution, str) else None
     if resolution is not None and step is None:
         yield (*path, "resolution"), f"must be the step of published times: {_STEPS}; or a number with s, min, h or day"
+    elif attribute.unit == "days" and step is not None and not step.is_whole_days:
+        yield (*path, "resolution"), "must be whole days, month or year with unit: days; give another unit, or day"
     if attribute.bounds is None:
         return
     bounds = [parse_time(bound, attribute.unit) for bound in attribute.bounds]

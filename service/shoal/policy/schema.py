@@ -16,6 +16,7 @@ __all__ = [
     "CsvSection",
     "DialectSection",
     "Document",
+    "EpochUnit",
     "FieldType",
     "KafkaSection",
     "Missing",
@@ -51,6 +52,7 @@ class Scale(StrEnum):
     TIME = "time"
 
 
+EpochUnit: TypeAlias = Literal["s", "ms", "us", "days"]
 FieldType: TypeAlias = Literal["string", "integer", "number", "boolean", "any", "json"]
 Missing: TypeAlias = Literal["quarantine", "group", "mean"]
 NormalizeStep: TypeAlias = Literal["nfkc", "casefold", "spaces", "invisible"]
@@ -82,7 +84,7 @@ class AttributeSection(Section):
     taxonomy: str | dict[str, Any] | list[Any] | None = None
     publish: Literal["mode", "ancestor", "median"] | None = None
     unknown: Literal["root", "quarantine"] | None = None
-    unit: Literal["s", "ms"] | None = None
+    unit: EpochUnit | None = None
     missing: Missing | None = None
     to: str | None = None
     type: FieldType | None = None

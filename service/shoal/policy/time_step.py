@@ -47,6 +47,11 @@ class TimeStep:
         """Whether published values are dates without a time of day."""
         return self.unit in {"month", "year"} or (self.unit == "day")
 
+    @property
+    def is_whole_days(self) -> bool:
+        """Whether every published value is the begin of a day."""
+        return self.is_date or self.milliseconds % _MS["day"] == 0
+
     def __str__(self) -> str:
         """Return the text of the policy."""
         return f"{self.count if self.count > 1 else ''}{self.unit}"

@@ -72,6 +72,8 @@ _NOT_TIMES = {
     None: "not a time in ISO 8601",
     "s": "not a number of seconds since 1970",
     "ms": "not a number of milliseconds since 1970",
+    "us": "not a number of microseconds since 1970",
+    "days": "not a number of days since 1970",
 }
 _decode = msgspec.json.Decoder(float_hook=NumberText).decode
 _UNKNOWN = RecordFault("the record does not fit the policy")

@@ -30,6 +30,8 @@ _REMEDIES = {
     "not a time in ISO 8601": "write times as 2026-07-14 or 2026-07-14T09:30:00Z, or set unit",
     "not a number of seconds since 1970": "correct the values or the unit; leave unit out for times in ISO 8601",
     "not a number of milliseconds since 1970": "correct the values or the unit; leave unit out for times in ISO 8601",
+    "not a number of microseconds since 1970": "correct the values or the unit; leave unit out for times in ISO 8601",
+    "not a number of days since 1970": "correct the values or the unit; leave unit out for times in ISO 8601",
     "missing": "correct the name of the field in the policy, or add the field to the records",
     "not a finite number": (
         "a quasi-identifier must be a number; if the field is a category or a time, set its scale: nominal, ordinal or "

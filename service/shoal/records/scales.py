@@ -206,7 +206,7 @@ class _TextTimeReader(ScaleReader):
 
 
 class _EpochTimeReader(ScaleReader):
-    """Times as numbers of seconds or milliseconds, in ms."""
+    """Times as numbers of s, ms, us or days, in ms."""
 
     def _parse(self, column: Sequence[Any]) -> ScaleColumn:
         if set(map(type, column)) <= {int}:

@@ -1,4 +1,4 @@
-"""Parse times: texts in the form of ISO 8601, and numbers of seconds or milliseconds since 1970-01-01T00:00Z.
+"""Parse times: texts in the form of ISO 8601, and numbers of s, ms, us or days since 1970-01-01T00:00Z.
 
 A time is a whole number of milliseconds since 1970-01-01T00:00Z, as float64, which is exact for the years 1 to 9999.
 """
@@ -6,15 +6,15 @@ A time is a whole number of milliseconds since 1970-01-01T00:00Z, as float64, wh
 from __future__ import annotations
 
 import contextlib
-import math
 import re
 from collections.abc import Sequence
 from decimal import MAX_EMAX, MAX_PREC, MIN_EMIN, ROUND_HALF_EVEN, Context, Decimal
-from typing import Literal, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from shoal.policy import EpochUnit
 from shoal.records.numerals import DECIMAL
 
 __all__ = ["convert_epoch_times", "parse_epoch_times", "parse_iso_times"]
@@ -32,16 +32,16 @@ _DIGITS_TO_ZERO = str.maketrans("123456789", "000000000")
 _FORM = re.compile(
     r"(?P<year>0000)-(?P<month>00)-(?P<day>00)"
     r"(?:[T ](?P<hour>00):(?P<minute>00)(?::(?P<second>00)(?:\.(?P<fraction>0{1,9}))?)?"
-    r"(?:Z|[+-](?P<zone_hour>00):?(?P<zone_minute>00))?)?"
+    r")?(?:Z|[+-](?P<zone_hour>00):?(?P<zone_minute>00))?"
 )
 """A time with every digit replaced by 0."""
 _LAST = {"hour": 23, "minute": 59, "second": 59, "zone_hour": 23, "zone_minute": 59}
-_MS_PER_UNIT = {"s": 1_000, "ms": 1}
-_DECIMAL_PLACES = {"s": 3, "ms": 0}
-_MAX_MAGNITUDE = 1e15
-"""No number of s or ms of a year up to 9999 is as large."""
+_MS_PER_UNIT = {"s": 1_000, "ms": 1, "days": 86_400_000}
+_EXACT_MS_PER_UNIT = {"s": Decimal(1_000), "ms": Decimal(1), "us": Decimal("0.001"), "days": Decimal(86_400_000)}
+_MAX_MAGNITUDES = {"s": 10**12, "ms": 10**15, "us": 10**18, "days": 10**9}
+"""No number of a year up to 9999 is as large, and int64 holds each in ms."""
 _MIN_MAGNITUDE = 1e-9
-"""A smaller number is 0 ms."""
+"""A smaller number of any unit is 0 ms."""
 _MAX_INT64_DIGITS = 18
 _EXACT = Context(prec=MAX_PREC, Emax=MAX_EMAX, Emin=MIN_EMIN, rounding=ROUND_HALF_EVEN)
 
@@ -50,7 +50,8 @@ def parse_iso_times(texts: Sequence[str]) -> Float64Vector:
     """Parse times in the form of ISO 8601.
 
     The forms are ``YYYY-MM-DD`` and ``YYYY-MM-DDTHH:MM[:SS[.f]]`` with 1 to 9 digits of a fraction, with ``T`` or a
-    blank, and with a zone ``Z``, ``+HH:MM``, ``+HHMM`` or the same with ``-``. A time without a zone is in UTC.
+    blank, and with a zone ``Z``, ``+HH:MM``, ``+HHMM`` or the same with ``-``. A time without a zone is in UTC. A date
+    is its midnight in its zone.
 
     Returns
     -------
@@ -73,8 +74,8 @@ def parse_iso_times(texts: Sequence[str]) -> Float64Vector:
     return times
 
 
-def parse_epoch_times(texts: Sequence[str], unit: Literal["s", "ms"]) -> Float64Vector:
-    """Parse decimal numbers of seconds or milliseconds.
+def parse_epoch_times(texts: Sequence[str], unit: EpochUnit) -> Float64Vector:
+    """Parse decimal numbers of s, ms, us or days.
 
     Returns
     -------
@@ -93,14 +94,14 @@ def parse_epoch_times(texts: Sequence[str], unit: Literal["s", "ms"]) -> Float64
     return np.fromiter((_parse_epoch_time(text, unit) for text in texts), np.float64, len(texts))
 
 
-def convert_epoch_times(numbers: Sequence[int], unit: Literal["s", "ms"]) -> Float64Vector:
+def convert_epoch_times(numbers: Sequence[int], unit: EpochUnit) -> Float64Vector:
     """Convert whole numbers as `parse_epoch_times` converts texts. Cost: about 0.05 µs per number."""
     try:
         column = np.fromiter(numbers, np.int64, len(numbers))
     except OverflowError:  # a number of more than 64 bits
         return parse_epoch_times(list(map(str, numbers)), unit)
-    limit = int(_MAX_MAGNITUDE)
-    return _within_years(np.clip(column, -limit, limit) * _MS_PER_UNIT[unit])
+    column = np.clip(column, -_MAX_MAGNITUDES[unit], _MAX_MAGNITUDES[unit])
+    return _within_years(_divide_half_even(column, 1_000) if unit == "us" else column * _MS_PER_UNIT[unit])
 
 
 def _group_by_form(texts: Sequence[str]) -> dict[str, list[int]]:
@@ -153,9 +154,12 @@ def _round_fraction(fraction: Int64Vector, places: int) -> Int64Vector:
     """Return a fraction of a second in ms, rounded half to even."""
     if places <= 3:  # noqa: PLR2004 - the places of ms
         return fraction * int(10 ** (3 - places))
-    unit = 10 ** (places - 3)
-    whole, rest = np.divmod(fraction, unit)
-    rounded: Int64Vector = whole + ((2 * rest > unit) | ((2 * rest == unit) & (whole % 2 == 1)))
+    return _divide_half_even(fraction, 10 ** (places - 3))
+
+
+def _divide_half_even(numbers: Int64Vector, divisor: int) -> Int64Vector:
+    whole, rest = np.divmod(numbers, divisor)
+    rounded: Int64Vector = whole + ((2 * rest > divisor) | ((2 * rest == divisor) & (whole % 2 == 1)))
     return rounded
 
 
@@ -164,14 +168,14 @@ def _within_years(milliseconds: Int64Vector) -> Float64Vector:
     return np.where(is_valid, milliseconds, INVALID).astype(np.float64)
 
 
-def _parse_epoch_time(text: str, unit: Literal["s", "ms"]) -> float:
+def _parse_epoch_time(text: str, unit: EpochUnit) -> float:
     if not DECIMAL.fullmatch(text):
         return INVALID
     magnitude = abs(float(text))
     if magnitude < _MIN_MAGNITUDE:
         return 0.0
-    if magnitude > _MAX_MAGNITUDE or math.isinf(magnitude):
+    if magnitude > _MAX_MAGNITUDES[unit]:
         return INVALID
-    exact = _EXACT.scaleb(_EXACT.create_decimal(text), Decimal(_DECIMAL_PLACES[unit]))
+    exact = _EXACT.multiply(_EXACT.create_decimal(text), _EXACT_MS_PER_UNIT[unit])
     milliseconds = int(exact.to_integral_value(ROUND_HALF_EVEN))
     return float(milliseconds) if FIRST_MS <= milliseconds <= LAST_MS else INVALID

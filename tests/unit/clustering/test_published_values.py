@@ -103,7 +103,12 @@ def test_a_time_is_the_mean_rounded_to_its_step(step: TimeStep, members: list[st
 
 def test_a_time_in_epoch_units_is_a_number() -> None:
     members = [time("2024-01-01"), time("2024-01-02T10:00")]
-    for unit, text in (("s", "1704153600"), ("ms", "1704153600000")):
+    for unit, text in (
+        ("s", "1704153600"),
+        ("ms", "1704153600000"),
+        ("us", "1704153600000000"),
+        ("days", "19724"),
+    ):
         when = attribute("when", Scale.TIME, unit=unit, time_step=TimeStep(1, "day"), bounds=(0.0, 1.0))
         assert published(when, members) == [text]
 
@@ -111,7 +116,23 @@ def test_a_time_in_epoch_units_is_a_number() -> None:
 def test_the_mean_of_many_times_is_exact() -> None:
     last = time("9999-12-31T23:59:59.999")
     when = attribute("when", Scale.TIME, unit="ms", time_step=TimeStep(1, "s"), bounds=(0.0, 1.0))
-    assert published(when, [last] * 100_000) == ["253402300800000"]
+    assert published(when, [last] * 100_000) == ["253402300799000"]
+
+
+@pytest.mark.parametrize(
+    ("step", "member", "text"),
+    [
+        ("s", "9999-12-31T23:59:59.999", "9999-12-31T23:59:59Z"),
+        ("day", "9999-12-31T23:59:59.999", "9999-12-31"),
+        ("month", "9999-12-31T23:59:59.999", "9999-12-01"),
+        ("year", "9999-12-31", "9999-01-01"),
+        ("7day", "0001-01-01", "0001-01-04"),
+        ("999999day", "9999-12-31", "7445-10-23"),
+    ],
+)
+def test_a_published_time_stays_in_the_years_1_to_9999(step: str, member: str, text: str) -> None:
+    when = attribute("when", Scale.TIME, time_step=TimeStep.parse(step), bounds=(0.0, 1.0))
+    assert published(when, [time(member)] * 2) == [f'"{text}"']
 
 
 @pytest.mark.parametrize(

@@ -42,6 +42,8 @@ def policy_with(attribute: dict[str, Any]) -> Policy:
         (DATE | BOUNDS, "2021-01-01", "outside its bounds"),
         (DATE | {"unit": "s"}, "1", "not a number of seconds since 1970"),
         (DATE | {"unit": "ms"}, 1e300, "not a number of milliseconds since 1970"),
+        (DATE | {"unit": "us"}, 1e300, "not a number of microseconds since 1970"),
+        (DATE | {"unit": "days"}, "2020-01-01", "not a number of days since 1970"),
         (DATE | {"unit": "ms"}, [1], "a list or an object"),
         (quasi() | GROUP, "canary", "not a finite number"),
         (quasi() | GROUP, True, "not a finite number"),
@@ -92,6 +94,8 @@ def test_an_absent_field_is_a_fault_by_default() -> None:
         (ICD, "canary", "x: add the category to the taxonomy, or set unknown: root"),
         (NOMINAL, 1.5, "x: write categories as texts, or set scale: numeric"),
         (DATE, "canary", "x: write times as 2026-07-14 or 2026-07-14T09:30:00Z, or set unit"),
+        (DATE | {"unit": "us"}, "canary", "x: correct the values or the unit; leave unit out for times in ISO 8601"),
+        (DATE | {"unit": "days"}, "canary", "x: correct the values or the unit; leave unit out for times in ISO 8601"),
         (DATE | {"unit": "s"}, "canary", "x: correct the values or the unit; leave unit out for times in ISO 8601"),
     ],
 )

@@ -112,6 +112,8 @@ JSON_CASES: list[tuple[dict[str, Any], list[tuple[Any, Any]]]] = [
         [(1e3, 1e6), (None, None), ("", None), ("1", INVALID), (1e30, INVALID), ({}, INVALID)],
     ),
     (DATE | {"unit": "ms"}, [(86_400_000, DAY), (0.5, 0), (1.5, 2)]),
+    (DATE | {"unit": "us"}, [(86_400_000_000, DAY), (1500, 2), (500.5, 1)]),
+    (DATE | {"unit": "days"}, [(1, DAY), (-1, -DAY), (0.25, 21_600_000)]),
     (NUMBER, [(1, 1), (1.5, 1.5), ("1", INVALID), ("", INVALID), (None, INVALID), (True, INVALID)]),
     (NUMBER | GROUP, [(1, 1), (-0.0, 0), (None, None), ("", None), ("1", INVALID), (True, INVALID), ([], INVALID)]),
     (NUMBER | GROUP | {"integer": True}, [(1, 1), (None, None), (1.5, INVALID)]),

@@ -13,7 +13,9 @@ DEFAULT_STEP = TimeStep(1, "day")
 """Step of published times if the policy sets none."""
 
 _DAY_MS = 86_400_000
-_MS_PER_UNIT = {"s": 1000, "ms": 1}
+_MS_PER_UNIT = {"s": 1000, "ms": 1, "days": _DAY_MS}
+_FIRST_MS, _LAST_MS = -62_135_596_800_000, 253_402_300_799_999
+"""The years 0001 to 9999."""
 
 
 class TimePublisher:
@@ -28,7 +30,8 @@ class TimePublisher:
     -----
     Times are whole milliseconds. Sums are integers, so the mean is exact. Ties go to the even multiple. Steps of months
     and years are those of the Gregorian calendar in UTC; the mean is rounded to the nearest start of one, ties to the
-    one with an even number since January 1970 or since 1970. A result may lie half a step outside the bounds.
+    one with an even number since January 1970 or since 1970. A result may lie half a step outside the bounds. If the
+    nearest multiple is outside the years 0001 to 9999, the next one inside is published.
     """
 
     def __init__(self, attribute: Attribute) -> None:
@@ -43,7 +46,8 @@ class TimePublisher:
         # The mean exceeds the middle of the step by (2 * rest / size - missing) / 2, where 0 <= rest < size.
         missing = np.clip(length - 2 * (whole - start), -1, 2) * sizes
         is_up = (2 * rest > missing) | ((2 * rest == missing) & (number % 2 == 1))
-        rounded = np.where(is_up, start + length, start)
+        end = start + length
+        rounded = np.where((is_up & (end <= _LAST_MS)) | (start < _FIRST_MS), end, start)
         return self._texts(rounded), rounded.astype(np.float64)
 
     def _step_before(self, times: Int64Vector) -> tuple[Int64Vector, Int64Vector, Int64Vector]:
@@ -62,7 +66,8 @@ class TimePublisher:
     def _texts(self, times: Int64Vector) -> list[str]:
         """Write times (ms)."""
         if self._unit is not None:
-            return [str(time) for time in (times // _MS_PER_UNIT[self._unit]).tolist()]
+            numbers = times * 1000 if self._unit == "us" else times // _MS_PER_UNIT[self._unit]
+            return [str(number) for number in numbers.tolist()]
         precision, zone = ("D", "") if self._step.is_date else ("s", "Z")
         written = np.datetime_as_string(times.astype("M8[ms]").astype(f"M8[{precision}]"))
         return [f'"{text}{zone}"' for text in written.tolist()]
