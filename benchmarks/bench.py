@@ -14,6 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from statistics import median
 
+from adult_part import adult_part
 from bad_input import RECORDS as BAD_RECORDS
 from bad_input import bad_rounds
 from castle_rows import castle_part
@@ -118,6 +119,7 @@ PARTS: dict[str, Callable[[], Part]] = {
     "ranges": ranges_part,
     "castle": castle_part,
     "tables": tables_part,
+    "adult": lambda: adult_part(_bootstrap()),
 }
 HEAD = [
     "# Benchmarks",

@@ -1,4 +1,4 @@
-"""One run of one side of the part `kafka`: `python kafka_side.py`, told what to do by BENCH, a JSON object.
+"""One run of one side of the part `kafka` or `adult`: `python kafka_side.py` does what BENCH says, a JSON object.
 
 Each run is a process of its own, because the heap of a process makes its garbage collections dearer. So the copies load
 no part of Shoal. Standard output is a JSON object.
@@ -11,6 +11,8 @@ import gc
 import json
 import os
 import time
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from passthrough import pass_through
@@ -43,6 +45,20 @@ def shoal() -> dict[str, float]:
     return {"per_s": speed.per_s, "cpu_us": speed.cpu_us}
 
 
+def adult(kept: str) -> dict[str, float]:
+    """Run Shoal with a policy of Adult; ``kept`` says which attributes are published and how."""
+    from adult import POLICY, policy_document  # noqa: PLC0415 - the copies do not load it
+    from kafka_to_kafka import measure  # noqa: PLC0415 - the copies do not load it
+    from shoal.policy import Policy  # noqa: PLC0415 - the copies do not load it
+    from shoal.policy.schema import Document  # noqa: PLC0415 - the copies do not load it
+
+    bootstrap, source, target = TOPICS
+    topics = {"bootstrap_servers": bootstrap, "group": f"{target}-group", "input": source, "output": target}
+    document = Document.model_validate(policy_document(kept) | {"kafka": topics})
+    speed = asyncio.run(measure(Policy.from_document(document, source=str(POLICY)), ORDER["records"]))
+    return {"per_s": speed.per_s, "cpu_us": speed.cpu_us}
+
+
 def profile() -> dict[str, int]:
     """Run Shoal, and count where its processor time goes."""
     from kafka_to_kafka import measure, policy  # noqa: PLC0415 - the copies do not load it
@@ -54,4 +70,11 @@ def profile() -> dict[str, int]:
 
 
 if __name__ == "__main__":
-    print(json.dumps({"copy": copy, "tuned": tuned, "shoal": shoal, "profile": profile}[ORDER["side"]]()))
+    sides: dict[str, Callable[[], Mapping[str, float]]] = {
+        "copy": copy,
+        "tuned": tuned,
+        "shoal": shoal,
+        "profile": profile,
+        **{f"adult-{kept}": partial(adult, kept) for kept in ("all", "unchanged", "dropped")},
+    }
+    print(json.dumps(sides[ORDER["side"]]()))

@@ -78,18 +78,24 @@ def messages(count: int) -> list[bytes]:
     ]
 
 
-async def new_topic(bootstrap: str, name: str, **configs: str) -> str:
+async def new_topic(bootstrap: str, name: str, partitions: int = PARTITIONS, /, **configs: str) -> str:
     """Create a topic."""
     client = AIOKafkaAdminClient(bootstrap_servers=bootstrap)
     await client.start()
     try:
-        await client.create_topics([NewTopic(name, PARTITIONS, 1, topic_configs=configs)])
+        await client.create_topics([NewTopic(name, partitions, 1, topic_configs=configs)])
     finally:
         await client.close()
     return name
 
 
-async def fill(bootstrap: str, topic: str, stamped: Iterable[tuple[bytes | None, int]] | None = None) -> None:
+async def fill(
+    bootstrap: str,
+    topic: str,
+    stamped: Iterable[tuple[bytes | None, int]] | None = None,
+    *,
+    partitions: int = PARTITIONS,
+) -> None:
     """Write values with how far ahead of now they are dated (ms), in turn over the partitions."""
     if stamped is None:
         stamped = ((value, 0) for value in messages(RECORDS))
@@ -101,7 +107,7 @@ async def fill(bootstrap: str, topic: str, stamped: Iterable[tuple[bytes | None,
             # The client wants a key beside no value.
             key = b"k" if value is None else None
             stamp = now_ms + ahead_ms
-            await producer.send(topic, value, key=key, partition=number % PARTITIONS, timestamp_ms=stamp)
+            await producer.send(topic, value, key=key, partition=number % partitions, timestamp_ms=stamp)
         await producer.flush()
     finally:
         await producer.stop()

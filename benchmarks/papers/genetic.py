@@ -10,6 +10,7 @@ from shoal import microaggregate
 from shoal.clustering.static import refined
 
 from papers.common import Section, Table, grid, progress, standardised, zscores
+from papers.embedded import genetic_lines
 
 __all__ = ["PUBLISHED", "SCATTERED", "Printed", "macrogroups", "scattered_rows", "scattered_tables", "section"]
 
@@ -65,6 +66,7 @@ def section(folder: Path) -> Section:
         f"published. Printed, and the least and the most of {DRAWS} draws of ours:",
         "",
         *grid(HEAD, scattered_rows()),
+        *genetic_lines(folder),
         "Not reproduced, and why:",
         "",
         "- *Clustered*: a draw that was not published, and neither was by how much its clusters are shifted.",

@@ -1,7 +1,9 @@
-"""The demo: real personal records go through Kafka and two workers, and one worker is killed on the way.
+"""The demo: records go through Kafka and two workers, and one worker is killed on the way, twice.
 
-The story is on standard error; ``-v`` adds each check of the verdict. The last line of standard output is the summary
-as one JSON object, which is also in ``build/demo/summary.json``. Exit code 0 only if the release is verified.
+The first half has a real table of wages, the second half artificial hospital visits: nested messages with dates, codes
+and missing values. The story is on standard error; ``-v`` adds each check of the verdicts. The last line of standard
+output is the summary of the first half as one JSON object, which is also in ``build/demo/summary.json``. Its field
+``patients`` has the figures of the second half. Exit code 0 only if both releases are verified.
 """
 
 from __future__ import annotations
@@ -11,16 +13,14 @@ import asyncio
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
-import urllib.request
 import uuid
 import zlib
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "deploy"))
@@ -30,136 +30,32 @@ from waiting import progress_dots  # noqa: E402 - sys.path is set first
 with progress_dots("demo: loading"):
     import fetch
     import measure
+    import patients
+    import patients_story
     import story
     import topics
+    from outside import class_sizes
     from shoal.pipeline import precompile
     from shoal.policy import Policy
+    from workers import KINDS, PARTITIONS, SHOAL, Demo
 
 BUILD = ROOT / "build" / "demo"
-POLICY = ROOT / "deploy" / "demo" / "policy.yaml"
-SHOAL = str(Path(sys.executable).with_name("shoal"))
-PARTITIONS = 3
-KINDS = ("input", "output", "quarantine", "clusters", "evidence")
-WAIT_LIMIT_S = 120.0
-"""Longest time for a worker to start or end, and longest time without a processed record (s); compiling not counted."""
+HERE = ROOT / "deploy" / "demo"
 
 
-@dataclass
-class Demo:
-    """One run of the demo: its topics and its workers."""
+class Judged(NamedTuple):
+    """A release that `shoal verify` has judged: all topics, the verdict, its text, and whether every check holds."""
 
-    bootstrap: str
-    names: dict[str, str]
-    workers: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
-    ports: dict[str, int] = field(default_factory=dict)
-
-    def environment(self, worker: str) -> dict[str, str]:
-        """Return the environment of a worker: broker and topics; all other settings are in the policy."""
-        named = {f"SHOAL_KAFKA__{kind.upper()}": topic for kind, topic in self.names.items()}
-        return {
-            **os.environ,
-            **named,
-            "SHOAL_KAFKA__BOOTSTRAP_SERVERS": self.bootstrap,
-            "SHOAL_KAFKA__GROUP": f"{self.names['input']}-shoal",
-            "SHOAL_KAFKA__INSTANCE_ID": f"{self.names['input']}-{worker}",
-            "SHOAL_KAFKA__SESSION_TIMEOUT_MS": "6000",
-        }
-
-    def start(self, worker: str, *extra: str) -> None:
-        """Start a worker; its log goes to build/demo."""
-        self.ports[worker] = free_port()
-        http = f"127.0.0.1:{self.ports[worker]}"
-        command = [SHOAL, "run", str(POLICY), "--from", "earliest", "--http", http, "--log", "json", *extra]
-        with (BUILD / f"{worker}.log").open("ab") as log:
-            self.workers[worker] = subprocess.Popen(
-                command, env=self.environment(worker), stdin=subprocess.DEVNULL, stdout=log, stderr=log
-            )
-
-    def stop_all(self) -> None:
-        """Stop the workers that still run, by process id."""
-        for process in self.workers.values():
-            if process.poll() is None:
-                process.terminate()
-        for process in self.workers.values():
-            try:
-                process.wait(10)
-            except subprocess.TimeoutExpired:
-                process.kill()
-
-    async def wait_ready(self, worker: str) -> None:
-        """Wait until a worker is a member of the group, has restored its partitions and reaches the broker."""
-        limit = WaitLimit()
-        while not await asyncio.to_thread(is_ready, self.ports[worker]):
-            if self.workers[worker].poll() is not None or await limit.is_exceeded(self.ports[worker]):
-                raise SystemExit(f"demo: worker {worker} did not become ready; see {BUILD}/{worker}.log")
-
-    async def wait_ended(self, worker: str) -> None:
-        """Wait until a worker has ended without an error."""
-        limit = WaitLimit()
-        while (code := self.workers[worker].poll()) is None:
-            if await limit.is_exceeded(self.ports[worker]):
-                raise SystemExit(f"demo: worker {worker} did not end; see {BUILD}/{worker}.log")
-        if code != 0:
-            raise SystemExit(f"demo: worker {worker} ended with an error; see {BUILD}/{worker}.log")
-
-    async def wait_accounted(self, least: int) -> int:
-        """Wait until at least ``least`` records are published or quarantined, and return their number."""
-        done, limit = -1, WaitLimit()
-        while done < least:
-            found = await topics.count(self.bootstrap, PARTITIONS, self.names["output"], self.names["quarantine"])
-            if found > done:
-                done, limit = found, WaitLimit()
-            ended = self.workers["one"].poll() not in {None, -signal.SIGKILL}
-            if ended or await limit.is_exceeded(self.ports["one"]):
-                raise SystemExit(f"demo: only {done} of {least} records were processed; see {BUILD}/*.log")
-        return done
+    lines: dict[str, list[topics.Line]]
+    verdict: dict[str, Any]
+    text: str
+    holds: bool
 
 
-@dataclass
-class WaitLimit:
-    """Time spent waiting, without the time in which a worker compiles."""
-
-    waited_s: float = 0.0
-
-    async def is_exceeded(self, port: int) -> bool:
-        """Sleep briefly, and return whether the total time without compiling is above the limit."""
-        began = time.monotonic()
-        await asyncio.sleep(0.2)
-        if not await asyncio.to_thread(is_compiling, port):
-            self.waited_s += time.monotonic() - began
-        return self.waited_s > WAIT_LIMIT_S
-
-
-def free_port() -> int:
-    """Return a free port."""
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
-
-
-def page(port: int, name: str) -> str | None:
-    """Return a page of a worker's HTTP server, or None without a response of status 200."""
-    try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/{name}", timeout=5) as answer:
-            return str(answer.read().decode())
-    except OSError:
-        return None
-
-
-def is_ready(port: int) -> bool:
-    """Return whether the readiness probe of a worker succeeds."""
-    return page(port, "readyz") is not None
-
-
-def is_compiling(port: int) -> bool:
-    """Return whether a worker still compiles: it serves metrics, but not yet that of its policy."""
-    metrics = page(port, "metrics")
-    return metrics is not None and "shoal_policy_info{" not in metrics
-
-
-async def show(demo: Demo, records: list[dict[str, Any]], held_at_most: int) -> float:
+async def show(demo: Demo, records: Sequence[dict[str, Any]], keys: Sequence[str], held_at_most: int) -> float:
     """Send the records, kill a worker, and wait until all records are published; return the duration (s)."""
-    partition_of = [zlib.crc32(str(record["nr"]).encode()) % PARTITIONS for record in records]
+    partition_of = [zlib.crc32(key.encode()) % PARTITIONS for key in keys]
+    await topics.create(demo.bootstrap, demo.names.values(), PARTITIONS)
     with progress_dots("Two workers start. Then records come in, and the workers publish clusters of them."):
         for name in ("one", "two"):
             demo.start(name)
@@ -188,31 +84,87 @@ async def show(demo: Demo, records: list[dict[str, Any]], held_at_most: int) -> 
     return time.monotonic() - began
 
 
-async def judge(demo: Demo, policy: Policy, elapsed_s: float, *, verbose: bool) -> dict[str, Any]:
-    """Read the topics, run `shoal verify`, and compute the figures."""
+async def judge(demo: Demo) -> Judged:
+    """Read the topics and run `shoal verify` on them."""
     with progress_dots("Now `shoal verify`, which shares no arithmetic with the workers, checks the topics."):
         lines = {kind: await topics.read(demo.bootstrap, topic, PARTITIONS) for kind, topic in demo.names.items()}
-        files = {kind: BUILD / f"{kind}.jsonl" for kind in KINDS}
-        for kind in KINDS:
-            topics.export(lines[kind], files[kind], kind=kind)
-        verdict = BUILD / "verdict.json"
+        files = {kind: str(demo.folder / f"{kind}.jsonl") for kind in KINDS}
+        for kind, file in files.items():
+            topics.export(lines[kind], Path(file), kind=kind)
+        verdict = demo.folder / "verdict.json"
         verdict.unlink(missing_ok=True)
-        command = [SHOAL, "verify", str(POLICY), "--original", str(files["input"]), "--released", str(files["output"])]
-        command += ["--evidence", str(files["evidence"]), "--quarantine", str(files["quarantine"]), "--complete"]
+        command = [SHOAL, "verify", str(demo.policy), "--original", files["input"], "--released", files["output"]]
+        command += ["--evidence", files["evidence"], "--quarantine", files["quarantine"], "--complete"]
         command += ["--json", str(verdict)]
         result = await asyncio.to_thread(subprocess.run, command, check=False, capture_output=True, text=True)
     if not verdict.exists():
         raise SystemExit(f"demo: there is no verdict\n{result.stdout}{result.stderr}")
-    figures = measure.summary(policy, lines["input"], lines["output"], lines["quarantine"], lines["evidence"])
-    figures |= {"elapsed_s": elapsed_s, "records_per_s": len(lines["input"]) / elapsed_s}
     judged = json.loads(verdict.read_text(encoding="utf-8"))
     # The last worker has drained the partitions, so nothing may be held.
-    figures |= {"verified": result.returncode == 0 and judged["counts"]["held"] == 0}
+    holds = result.returncode == 0 and judged["counts"]["held"] == 0
+    return Judged(lines, judged, result.stdout.rstrip() + result.stderr, holds)
+
+
+def wages(bootstrap: str, *, verbose: bool) -> dict[str, Any]:
+    """Run the first half and return its summary."""
+    demo = _demo(bootstrap, HERE / "policy.yaml", BUILD, "wages")
+    policy = Policy.load(demo.policy)
+    with progress_dots("demo: pip fetches the records, once"):
+        records = list(fetch.records())
+    story.beginning(records, PARTITIONS, policy.k)
+    keys = [str(record["nr"]) for record in records]
+    try:
+        elapsed_s = asyncio.run(show(demo, records, keys, policy.require_stream().delta + 1))
+        found = asyncio.run(judge(demo))
+    finally:
+        demo.stop_all()
+    lines = found.lines
+    figures = measure.summary(policy, lines["input"], lines["output"], lines["quarantine"], lines["evidence"])
+    figures |= {"elapsed_s": elapsed_s, "records_per_s": len(records) / elapsed_s, "verified": found.holds}
     story.compare(policy, lines)
-    story.verdict(judged, figures)
-    if verbose or not figures["verified"]:
-        story.say(result.stdout.rstrip() + result.stderr)
+    story.verdict(found.verdict, figures)
+    if verbose or not found.holds:
+        story.say(found.text)
     return figures
+
+
+def visits(bootstrap: str, *, verbose: bool) -> dict[str, Any]:
+    """Run the second half and return its figures."""
+    demo = _demo(bootstrap, HERE / "patients.yaml", BUILD / "patients", "visits")
+    policy = Policy.load(demo.policy)
+    messages = patients.messages()
+    patients_story.beginning(messages, policy.k)
+    keys = [str(message["after"]["patient"]["id"]) for message in messages]
+    try:
+        elapsed_s = asyncio.run(show(demo, messages, keys, policy.require_stream().delta + 1))
+        found = asyncio.run(judge(demo))
+    finally:
+        demo.stop_all()
+    published = [line.text for line in found.lines["output"]]
+    sizes = class_sizes(published)
+    figures = {
+        "records_in": len(messages),
+        "released": len(published),
+        "suppressed": len(found.lines["quarantine"]),
+        "clusters": len(found.lines["evidence"]),
+        "smallest_class": sizes[0],
+        "elapsed_s": elapsed_s,
+        "verified": found.holds and sizes[0] >= policy.k,
+    }
+    patients_story.compare(policy, found.lines)
+    patients_story.verdict(found.verdict, figures, published, len(sizes))
+    if verbose or not figures["verified"]:
+        story.say(found.text)
+    return figures
+
+
+def _demo(bootstrap: str, policy: Path, folder: Path, topic: str) -> Demo:
+    """Return a half of the demo with topics of its own and an empty folder for its logs."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for log in folder.glob("*.log"):
+        log.unlink()
+    run = uuid.uuid4().hex[:8]
+    return Demo(bootstrap, policy, folder, {kind: f"{topic}-{run}-{kind}" for kind in KINDS})
 
 
 def main() -> int:
@@ -223,24 +175,14 @@ def main() -> int:
     bootstrap = os.environ.get("SHOAL_KAFKA__BOOTSTRAP_SERVERS") or os.environ.get("SHOAL_TEST_BROKER")
     if not bootstrap:
         raise SystemExit("demo: no broker; run it with 'make demo'")
-    BUILD.mkdir(parents=True, exist_ok=True)
-    for log in BUILD.glob("*.log"):
-        log.unlink()
-    run = uuid.uuid4().hex[:8]
-    demo = Demo(bootstrap, {kind: f"wages-{run}-{kind}" for kind in KINDS})
-    policy = Policy.load(POLICY)
-    with progress_dots("demo: pip fetches the records, once"):
-        records = list(fetch.records())
     with progress_dots("demo: compiling, once"):
-        precompile(policy)
-    story.beginning(records, PARTITIONS, policy.k)
-    try:
-        asyncio.run(topics.create(bootstrap, demo.names.values(), PARTITIONS))
-        elapsed_s = asyncio.run(show(demo, records, policy.require_stream().delta + 1))
-        figures = asyncio.run(judge(demo, policy, elapsed_s, verbose=verbose))
-    finally:
-        demo.stop_all()
+        for name in ("policy.yaml", "patients.yaml"):
+            precompile(Policy.load(HERE / name))
+    figures = wages(bootstrap, verbose=verbose)
+    second = visits(bootstrap, verbose=verbose)
     story.end(verbose=verbose)
+    figures["verified"] = figures["verified"] and second["verified"]
+    figures["patients"] = second
     (BUILD / "summary.json").write_text(json.dumps(figures, indent=2) + "\n")
     print(json.dumps(figures), flush=True)
     return 0 if figures["verified"] else 1

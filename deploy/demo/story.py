@@ -5,19 +5,21 @@ from __future__ import annotations
 import json
 import sys
 import textwrap
+from collections.abc import Callable
 from typing import Any
 
 from shoal.policy import Policy
 from topics import Line
 
-__all__ = ["beginning", "compare", "end", "number", "progress", "say", "verdict"]
+__all__ = ["SHOWN", "beginning", "compare", "end", "number", "progress", "say", "smallest_cluster", "verdict"]
 
 SHOWN = 5
 """Number of records of a cluster that are shown before and after."""
 NEXT = """
 What to do next:
   build/demo/output.jsonl                         what was published; evidence.jsonl tells which records are together
-  deploy/demo/policy.yaml                         the policy of the workers; `shoal check` prints it in full
+  build/demo/patients/output.jsonl                the same of the second half
+  deploy/demo/{policy,patients}.yaml              the policies; `shoal check` prints one in full
   .venv/bin/shoal pipe POLICY -i FILE -o FILE     the same with a file of yours
   .venv/bin/shoal run POLICY                      the same with a topic of yours; README.md shows a first policy"""
 
@@ -58,27 +60,49 @@ def progress(done: int, total: int) -> None:
 
 def compare(policy: Policy, lines: dict[str, list[Line]]) -> None:
     """Show records of one of the smallest clusters before and after, side by side."""
-    about = min((json.loads(line.text) for line in lines["evidence"]), key=lambda cluster: len(cluster["offsets"]))
-    members = {(about["partition"], offset) for offset in about["offsets"]}
-    before = [json.loads(line.text) for line in lines["input"] if (line.partition, line.offset) in members]
-    after = [json.loads(line.text) for line in lines["output"] if line.partition == about["partition"]]
+    before, after = smallest_cluster(policy, lines, json.loads)
     names = [attribute.name for attribute in policy.published]
     width = 11 * len(names)
     say(f"\n{'Five records before':<{width}}    The same five after, in another order")
     say("".join(f"{name:>11}" for name in names) + "   |" + "".join(f"{name:>11}" for name in names))
-    for left, right in list(zip(before, _published(before, after), strict=True))[:SHOWN]:
+    for left, right in list(zip(before, after, strict=True))[:SHOWN]:
         cells = ["".join(f"{number(record[name]):>11}" for name in names) for record in (left, right)]
         say("   |".join(cells))
 
 
-def _published(before: list[dict[str, Any]], after: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the published records of a cluster: consecutive records with the occupations of its members."""
-    size, kept = len(before), sorted(record["occupation"] for record in before)
+def smallest_cluster(
+    policy: Policy, lines: dict[str, list[Line]], decode: Callable[[str], dict[str, Any]]
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Return the members of one of the smallest clusters, as they came and as they were published.
+
+    ``decode`` returns the fields of an input message by the names of the policy.
+    """
+    about = min((json.loads(line.text) for line in lines["evidence"]), key=lambda cluster: len(cluster["offsets"]))
+    members = {(about["partition"], offset) for offset in about["offsets"]}
+    before = [decode(line.text) for line in lines["input"] if (line.partition, line.offset) in members]
+    after = [json.loads(line.text) for line in lines["output"] if line.partition == about["partition"]]
+    return before, _published(policy, before, after)
+
+
+def _published(policy: Policy, before: list[dict[str, Any]], after: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the published records of a cluster: consecutive, equal, with the confidential values of its members."""
+    known = [attribute.name for attribute in policy.quasi_identifiers]
+    unchanged = [attribute.name for attribute in policy.published if attribute.name not in known]
+
+    def texts(records: list[dict[str, Any]], names: list[str]) -> list[str]:
+        # 45.0 is published as 45.
+        return sorted(json.dumps([_as_float(record[name]) for name in names]) for record in records)
+
+    size, kept = len(before), texts(before, unchanged)
     for start in range(len(after) - size + 1):
         found = after[start : start + size]
-        if sorted(record["occupation"] for record in found) == kept and len({record["lwage"] for record in found}) == 1:
+        if texts(found, unchanged) == kept and len(set(texts(found, known))) == 1:
             return found
     raise SystemExit("demo: a cluster is not in the output")
+
+
+def _as_float(value: Any) -> Any:  # noqa: ANN401 - a JSON value
+    return float(value) if isinstance(value, int) else value
 
 
 def verdict(found: dict[str, Any], figures: dict[str, Any]) -> None:

@@ -65,12 +65,27 @@ async def count(stream: faust.StreamT) -> None:
     """Add up per partition, in total and per hour; the number identifies a repeated cluster."""
     async for found in stream:
         place = str(found.partition)
-        if found.number > in_total[place].get("number", -1):
+        if is_new(found, in_total[place].get("number", -1)):
             in_total[place] = added(in_total[place], found)
         # It may be counted in an earlier hour. Each table keeps its own number: a crash can occur between two updates.
         hours = (by_hour[place].delta(ago * 3600.0) for ago in range(HOURS))
-        if found.number > next((hour["number"] for hour in hours if hour), -1):
+        if is_new(found, next((hour["number"] for hour in hours if hour), -1)):
             by_hour[place] = added(by_hour[place].value(), found)
+        await store_tables()
+
+
+def is_new(found: Diagnoses, last: int) -> bool:
+    """Return whether a cluster is not counted yet. Numbers have no gaps, so that a lost message can be told."""
+    if found.number > last + 1:
+        app.log.warning("partition %s: Faust lost %s clusters", found.partition, found.number - last - 1)
+    return found.number > last
+
+
+async def store_tables() -> None:
+    """Wait until the broker has all updates of the tables: Faust commits offsets without that."""
+    while app.producer.buffer.size:
+        await app.producer.flush()
+    await app.producer.flush()
 
 
 @app.timer(10.0)

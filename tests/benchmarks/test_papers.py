@@ -7,9 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 from papers import __main__ as command
-from papers import approximate, dependence, genetic, reference, steered, survey
+from papers import approximate, dependence, embedded, genetic, reference, steered, survey
 from papers.common import grid, standardised, zscores
-from reference_data import data_folder
+from reference_data import data_folder, read_rows
+from shoal.clustering.static import refined
 
 pytestmark = pytest.mark.golden
 
@@ -48,6 +49,37 @@ def test_the_approximation_on_adult(data_dir: Path, page: list[str]) -> None:
     row = f"| first 5 attributes | {found.keys} | {found.losses[0]:.2f} | {found.losses[1]:.2f} |"
     assert row == "| first 5 attributes | 2 | 1.40 | 56.33 |"
     assert row in page
+
+
+def test_key_attributes_of_adult_by_scale(data_dir: Path, page: list[str]) -> None:
+    lines = embedded.approximate_lines(data_dir, approximate.adult_codes(data_dir), (25,))
+    assert lines[-2] == "| k = 25 | 18.61 | 69.46 |"
+    assert lines[-2] in page
+
+
+@pytest.mark.parametrize(
+    ("by_region", "coordinates", "shares", "row"),
+    [
+        (False, 56, (0.01301, 0.03218, 0.06599), "| state flat | 56 | 1.301 |"),
+        (True, 60, (0.01241, 0.02745, 0.05440), "| state by census region | 60 | 1.241 |"),
+    ],
+)
+def test_states_as_categories(
+    data_dir: Path, page: list[str], *, by_region: bool, coordinates: int, shares: tuple[float, ...], row: str
+) -> None:
+    """Ours, of an independent reproduction."""
+    table = embedded.eia_points(data_dir, by_region=by_region)
+    assert table.points.shape == (4092, coordinates)
+    assert table.total == pytest.approx(4092 * 6)
+    found = [refined(table.points, k, "mdav").loss / table.total for k in (3, 5, 10)]
+    assert found == pytest.approx(shares, abs=5e-6)
+    assert any(line.startswith(row) for line in page)
+
+
+def test_every_state_of_eia_is_in_one_region(data_dir: Path) -> None:
+    states = " ".join(embedded.REGIONS.values()).split()
+    assert len(states) == len(set(states)) == 51
+    assert set(states) == {row["STATE"].strip() for row in read_rows(data_dir, "eia")}
 
 
 def test_the_weight_that_steering_needs(data_dir: Path, page: list[str]) -> None:

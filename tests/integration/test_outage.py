@@ -58,6 +58,7 @@ async def test_a_start_against_a_dead_address_ends_with_3_and_a_message_when_pat
         assert time.monotonic() - began > 1.5
         assert f"the broker at {address} could not be reached" in process.said
         assert 0.05 <= process.lines("consumer loop ended")[0]["retry_s"] <= 0.15
+        assert process.lines("consumer loop ended")[0]["broker"] == address
         (line,) = process.lines("giving up")
         assert "kafka.patience_s" in line["reason"]
 

@@ -22,7 +22,7 @@ from shoal.errors import ShoalError
 from shoal.files import Files, run_pipe
 from shoal.policy import Policy
 
-__all__ = ["Ended", "FollowingThread", "run_command", "without_notice"]
+__all__ = ["Ended", "FollowingThread", "on_full_disk", "run_command", "without_notice"]
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 HOOKS = ((sys, "excepthook"), (sys, "unraisablehook"), (threading, "excepthook"), (logging, "raiseExceptions"))
@@ -198,3 +198,11 @@ class FollowingThread:
         self._thread.join(timeout)
         assert not self._thread.is_alive(), f"still following after {timeout} s"
         return b"", self._said
+
+
+def on_full_disk(room: int) -> list[str]:
+    """Return the beginning of a command in which no file grows beyond ``room`` bytes.
+
+    Python would also cut off the bytecode that it keeps, and no later process could import it.
+    """
+    return ["prlimit", f"--fsize={room}", "--", "env", "PYTHONDONTWRITEBYTECODE=1"]

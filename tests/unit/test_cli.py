@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
 import shlex
 import subprocess
 import sys
@@ -214,7 +215,19 @@ def test_pipe_and_verify_agree(policy: str, visits: Path, tmp_path: Path, source
     assert told["held"] == 0
     assert set(told) == {
         *("records_in", "released", "suppressed", "quarantined", "clipped", "held", "clusters", "cluster_size"),
-        *("subjects", "share", "mse", "mae", "sse", "sst", "information_loss", "displacement", "excess_span", "delay"),
+        *(
+            "subjects",
+            "share",
+            "mse",
+            "mae",
+            "sse",
+            "sst",
+            "information_loss",
+            "loss",
+            "displacement",
+            "excess_span",
+            "delay",
+        ),
         *("elapsed_s", "records_per_s", "policy"),
     }
     judged = run_command(
@@ -490,6 +503,50 @@ def test_a_closed_pipe_is_no_traceback(policy: str) -> None:
         process.stdout.close()
         _, errors = process.communicate(lines) if process.stdout.closed is False else (b"", _feed(process, lines))
     assert b"Traceback" not in errors
+
+
+@pytest.mark.parametrize("style", ["text", "json"])
+@pytest.mark.parametrize("command", ["check", "pipe"])
+def test_a_reader_that_closes_the_output_ends_a_command_with_141_and_a_sentence(
+    command: str, style: str, policy: str
+) -> None:
+    lines = b"".join(json.dumps(record).encode() + b"\n" for record in records(60))
+    reading, writing = os.pipe()
+    os.close(reading)
+    arguments = [command, policy, "--log", style, *(["--format", "jsonl"] if command == "pipe" else [])]
+    done = subprocess.run([*SHOAL, *arguments], input=lines, stdout=writing, stderr=subprocess.PIPE, check=False)
+    os.close(writing)
+    sentence = "standard output: its reader has closed the pipe; not everything was written"
+    (said,) = [line for line in done.stderr.decode().splitlines() if "compiling" not in line]
+    assert done.returncode == 141
+    if style == "json":
+        assert (json.loads(said)["code"], json.loads(said)["reason"]) == ("output_closed", sentence)
+    else:
+        assert said == f"shoal: {sentence}"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (
+            ["-i", "visits.csv", "-o", "out.csv", "--output-format", "jsonl"],
+            b"out.csv: its suffix contradicts --outp",
+        ),
+        (["-i", "visits.csv", "-o", "out.csv", "--format", "jsonl"], b"visits.csv: its suffix contradicts --format js"),
+        (["-i", "visits.csv", "-o", "-", "--format", "jsonl", "--output-format", "csv"], b"contradicts --format jsonl"),
+    ],
+)
+@pytest.mark.parametrize("command", ["pipe", "batch"])
+def test_a_format_that_contradicts_a_suffix_is_refused(
+    command: str, policy: str, visits: Path, tmp_path: Path, arguments: list[str], words: bytes
+) -> None:
+    full = [str(tmp_path / word) if word.endswith(".csv") else word for word in arguments]
+    done = run_command(command, policy, *full)
+    assert (done.returncode, done.stdout) == (2, b"")
+    assert words in done.stderr
+    assert b"; leave out the option, or rename the file" in done.stderr
+    assert not (tmp_path / "out.csv").exists()
+    assert visits.exists()
 
 
 def _feed(process: subprocess.Popen[bytes], lines: bytes) -> bytes:

@@ -1,25 +1,20 @@
-"""What is deployed, checked without an engine to run it: image, compose, alerts, dashboard, local Kafka, demo."""
+"""What is deployed, checked without an engine to run it: image, compose, alerts, dashboard, local Kafka."""
 
 from __future__ import annotations
 
-import bz2
-import importlib
 import json
 import os
 import re
 import shutil
 import subprocess
 import sys
-import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from threading import Event
-from types import ModuleType
 from typing import Any
 
 import pytest
 from ruamel.yaml import YAML
-from shoal.observability import Health, Metrics, serve
+from shoal.observability import Metrics
 from shoal.policy import KafkaSection, Policy
 from support.kafka_broker import LOCAL, load_local
 
@@ -262,117 +257,6 @@ def test_panels_of_the_dashboard_do_not_overlap() -> None:
         assert all(x < 24 for x, _ in cells)
         assert not cells & taken, panel["title"]
         taken |= cells
-
-
-# ---------------------------------------------------------------- demo
-
-
-@pytest.fixture(scope="module")
-def fetch() -> ModuleType:
-    import importlib.util
-
-    spec = importlib.util.spec_from_file_location("deploy_demo_fetch", DEPLOY / "demo" / "fetch.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-def wheel_of(folder: Path, table: str) -> None:
-    with zipfile.ZipFile(folder / "linearmodels-7.1-py3-none-any.whl", "w") as archive:
-        archive.writestr("linearmodels/datasets/wage_panel/wage_panel.csv.bz2", bz2.compress(table.encode()))
-
-
-def test_the_demo_s_records_come_in_order_of_year(
-    fetch: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    import hashlib
-
-    table = "nr,year,lwage\n17,1981,1\n13,1981,0.5\n17,1980,2.25\n"
-    wheel_of(tmp_path, table)
-    monkeypatch.setattr(fetch, "SHA256", hashlib.sha256(table.encode()).hexdigest())
-    assert list(fetch.records(tmp_path)) == [
-        {"nr": 17, "year": 1980, "lwage": 2.25},
-        {"nr": 13, "year": 1981, "lwage": 0.5},
-        {"nr": 17, "year": 1981, "lwage": 1.0},
-    ]
-
-
-def test_other_data_under_the_same_name_are_refused(fetch: ModuleType, tmp_path: Path) -> None:
-    wheel_of(tmp_path, "nr,year,lwage\n1,1980,0.0\n")
-    with pytest.raises(SystemExit, match="unexpected checksum"):
-        list(fetch.records(tmp_path))
-
-
-def test_the_demo_s_policy_declares_every_field_of_its_records() -> None:
-    policy = Policy.load(DEPLOY / "demo" / "policy.yaml")
-    record = {
-        "nr",
-        "year",
-        "black",
-        "exper",
-        "hisp",
-        "hours",
-        "married",
-        "educ",
-        "union",
-        "lwage",
-        "expersq",
-        "occupation",
-    }
-    assert {attribute.name for attribute in policy.attributes} == record
-    assert [attribute.name for attribute in policy.published] == ["educ", "exper", "hours", "lwage", "occupation"]
-    assert policy.subject is not None
-    assert policy.subject.name == "nr"
-
-
-@pytest.fixture
-def demo(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], ModuleType]:
-    monkeypatch.syspath_prepend(DEPLOY)
-    monkeypatch.syspath_prepend(DEPLOY / "demo")
-    return importlib.import_module
-
-
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [(1.7314169999999998, "1.7314"), (4360, "4,360"), (0.05, "0.05"), (12, "12"), (2360.0, "2,360"), (-0.00001, "0")],
-)
-def test_the_demo_prints_numbers_as_people_write_them(
-    demo: Callable[[str], ModuleType], value: float, text: str
-) -> None:
-    assert demo("story").number(value) == text
-
-
-async def test_a_worker_that_compiles_is_not_late(demo: Callable[[str], ModuleType]) -> None:
-    run, metrics = demo("run"), Metrics()
-    limit = run.WaitLimit()
-    async with serve("127.0.0.1:0", metrics, Health(), metrics.totals) as port:
-        await limit.is_exceeded(port)
-        assert limit.waited_s == 0.0
-        metrics.policy.labels("fingerprint").set(1)
-        await limit.is_exceeded(port)
-        assert 0.2 <= limit.waited_s < run.WAIT_LIMIT_S
-    assert not run.is_compiling(port), "a worker that does not answer is late"
-
-
-def test_a_long_wait_prints_a_dot_every_few_seconds(
-    demo: Callable[[str], ModuleType], capsys: pytest.CaptureFixture[str]
-) -> None:
-    with demo("waiting").progress_dots("a long thing", every_s=0.01):
-        assert not Event().wait(0.2)
-    text = capsys.readouterr().err
-    assert text.startswith("a long thing ...")
-    assert set(text.removeprefix("a long thing ")) == {".", "\n"}
-    assert text.endswith(".\n")
-
-
-def test_the_waiting_command_returns_the_exit_code_and_prints_to_standard_output() -> None:
-    waiting = [sys.executable, str(DEPLOY / "waiting.py"), "a thing"]
-    done = subprocess.run(
-        [*waiting, "sh", "-c", "echo out; echo err >&2; exit 3"], capture_output=True, text=True, check=False
-    )
-    assert (done.returncode, done.stdout, done.stderr) == (3, "out\nerr\n", "a thing \n")
 
 
 # ---------------------------------------------------------------- local Kafka

@@ -143,7 +143,7 @@ def read_release(
     envelope = CheckCounter("envelope", "released messages have neither a key nor headers")
     for line, (partition, text, record, is_bare) in enumerate(rows, 1):
         quasi, unchanged = checker.check(line, text, record)
-        sorted_by = checker.json_row(record) if checker.is_binary else text
+        sorted_by = checker.json_row(record) if checker.has_other_rows else text
         partitions.setdefault(partition, PartitionRows(stores_texts=stores_texts or exported)).add(
             line, sorted_by, quasi, unchanged
         )
@@ -193,7 +193,9 @@ class _RowChecker:
         )
         self._has_values = any(not one.is_number for one in published)
         self._dialect = policy.csv_output
-        self.is_binary, self._rows = is_binary, JsonRows(policy)
+        self._rows = JsonRows(policy)
+        # The rows of Parquet are sorted as JSON, which may have objects and values of type json.
+        self.has_other_rows = is_binary and not self._rows.is_plain
         has_columns = form == "csv" or is_binary
         self._fields = FieldPaths(
             {_column_path(a) if has_columns else output_path(a): a.name for a in policy.published}
@@ -269,6 +271,7 @@ class JsonRows:
         columns = {output_path(a): column_name(a) for a in policy.published}
         self._columns = {path: columns[path] for path in nested_order(columns)}
         self._documents = {column_name(a) for a in policy.unchanged_fields if a.type == "json"}
+        self.is_plain = not self._documents and all(len(path) == 1 for path in columns)
 
     def text(self, record: Record) -> str:
         """Return the text of a row, given as a mapping from column to value."""

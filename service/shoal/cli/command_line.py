@@ -16,8 +16,12 @@ from typing import Protocol, cast
 
 from shoal.errors import ShoalError
 from shoal.observability import escape_control_characters, install_exception_hooks, logger, raise_location, set_up_logs
+from shoal.process_end import end_process_if_compiling
 
 __all__ = ["build_parser", "main"]
+
+CLOSED_PIPE = 128 + signal.SIGPIPE
+"""Exit code of a command whose output pipe was closed: that of a program which does not handle the signal."""
 
 
 class Command(Protocol):
@@ -48,7 +52,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Returns
     -------
     int
-        Exit code: 0 done, 1 the guarantee or a check failed, 2 unusable input, 3 broker, 130 interrupted.
+        Exit code: 0 done, 1 the guarantee or a check failed, 2 unusable input, 3 broker, 130 interrupted, 141 the
+        reader of an output pipe has closed it.
     """
     arguments = sys.argv[1:] if arguments is None else arguments
     options = build_parser(_needed(arguments)).parse_args(arguments)
@@ -59,16 +64,31 @@ def main(arguments: Sequence[str] | None = None) -> int:
     set_up_logs(options.log)
     install_exception_hooks()
     try:
+        code = _execute(options)
+    except SystemExit as end:  # of a signal
+        end_process_if_compiling(end.code if isinstance(end.code, int) else 1)
+        raise
+    end_process_if_compiling(code)
+    return code
+
+
+def _execute(options: argparse.Namespace) -> int:
+    """Run the command; report the error that ended it, and return the exit code."""
+    try:
         _handle_signals()
-        return _command(options.command).execute(options)
+        code = _command(options.command).execute(options)
+        if sys.stdout is not None:
+            sys.stdout.flush()  # a closed pipe is reported here, and not by the interpreter at its exit
     except ShoalError as error:
         _report(options, error.code, str(error))
         return error.exit_code
     except KeyboardInterrupt:
         return 130
-    except BrokenPipeError:
+    except BrokenPipeError as error:
         _discard_output()
-        return 2
+        where = f"{error.filename or 'standard output'}: its reader has closed the pipe"
+        _report(options, "output_closed", f"{where}; not everything was written")
+        return CLOSED_PIPE
     except OSError as error:
         _discard_output()
         _report(options, "input", f"{error.filename or 'a file or stream'}: {error.strerror}")
@@ -76,6 +96,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except Exception as error:  # noqa: BLE001 - the text of an unknown error could hold attribute values
         _report(options, "unexpected", f"unexpected {raise_location(error)}: nothing was written")
         return 2
+    return code
 
 
 def build_parser(names: Sequence[str] = COMMANDS) -> argparse.ArgumentParser:

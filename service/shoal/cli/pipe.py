@@ -8,8 +8,9 @@ from threading import Event
 
 from shoal.cli.closing import print_report
 from shoal.cli.file_options import add_file_arguments, checked_files
-from shoal.files import end_process, run_pipe
+from shoal.files import run_pipe
 from shoal.policy import Policy
+from shoal.process_end import end_process
 
 __all__ = ["SUMMARY", "add_arguments", "execute"]
 

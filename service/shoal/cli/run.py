@@ -5,11 +5,11 @@ from __future__ import annotations
 import argparse
 import asyncio
 import signal
+from contextlib import AsyncExitStack
 from functools import partial
 
 from shoal.cli.garbage_collection import spaced_collections
 from shoal.cli.kafka_files import require_files
-from shoal.files import end_process
 from shoal.kafka import StartOptions, Worker, in_daemon_thread
 from shoal.observability import (
     CompilationNotice,
@@ -64,40 +64,35 @@ def execute(options: argparse.Namespace) -> int:
     require_files(policy, settings)
     policy.require_stream(options.policy)
     start = StartOptions(reset=options.reset, skip_to_end=options.skip_to_end, drain=options.drain)
-    has_compiled = asyncio.run(_serve(policy, settings, start, options.http, options.http_host))
-    if not has_compiled:
-        end_process(0)
+    asyncio.run(_serve(policy, settings, start, options.http, options.http_host))
     return 0
 
 
-async def _serve(policy: Policy, settings: KafkaSection, start: StartOptions, http: str, host_names: list[str]) -> bool:
-    """Run a worker; return False if it was stopped while its kernels compiled."""
+async def _serve(policy: Policy, settings: KafkaSection, start: StartOptions, http: str, host_names: list[str]) -> None:
+    """Run a worker until it has ended, while probes are answered.
+
+    Kernels are compiled while the worker checks the topics or waits for the broker.
+    """
     metrics, health = Metrics(), Health()
     worker = Worker(policy, settings, metrics, health, start)
     loop = asyncio.get_running_loop()
     install_loop_exception_handler(loop)
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, worker.stop)
-    async with serve(http, metrics, health, metrics.totals, host_names) as port:
+    async with AsyncExitStack() as stack:
+        port = await stack.enter_async_context(serve(http, metrics, health, metrics.totals, host_names))
         logger("cli").info("started", http_port=port, policy=policy.fingerprint[:16], group=settings.group)
-        has_compiled = await _compile(policy, worker, health)
-        if has_compiled:
-            async with spaced_collections():
-                await worker.run()
+        worker.compiling = asyncio.create_task(_compile(policy, health, stack))
+        try:
+            await worker.run()
+        finally:
+            worker.compiling.cancel()
+            await asyncio.wait({worker.compiling})
     log_totals(logger("cli"), metrics)
-    return has_compiled
 
 
-async def _compile(policy: Policy, worker: Worker, health: Health) -> bool:
-    """Compile all kernels while probes are answered; return False as soon as the worker is to stop."""
+async def _compile(policy: Policy, health: Health, stack: AsyncExitStack) -> None:
+    """Compile all kernels; then collect garbage at intervals until the stack is closed."""
     with CompilationNotice(logger("cli"), stream_compile_s(policy), health.set_compiling):
-        compiling = asyncio.ensure_future(in_daemon_thread(partial(precompile, policy)))
-        stopping = asyncio.ensure_future(worker.wait_until_stopped())
-        await asyncio.wait({compiling, stopping}, return_when=asyncio.FIRST_COMPLETED)
-    has_compiled = compiling.done()
-    if has_compiled:
-        stopping.cancel()
-        compiling.result()
-    else:
-        compiling.cancel()
-    return has_compiled
+        await in_daemon_thread(partial(precompile, policy))
+    await stack.enter_async_context(spaced_collections())

@@ -5,7 +5,7 @@ rows, and if asked for evidence, references to suppressed records and a summary.
 """
 
 from shoal.files.algorithm_options import parse_algorithm_options
-from shoal.files.background import BackgroundRunner, elapsed_time, end_process
+from shoal.files.background import BackgroundRunner, elapsed_time
 from shoal.files.batch import run_batch
 from shoal.files.outputs import Files, write_text
 from shoal.files.pipe import run_pipe
@@ -16,7 +16,6 @@ __all__ = [
     "Files",
     "RunReport",
     "elapsed_time",
-    "end_process",
     "parse_algorithm_options",
     "run_batch",
     "run_pipe",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
@@ -14,8 +13,9 @@ from typing import Any, NoReturn, Self, TypeVar, overload
 from tqdm import tqdm
 
 from shoal.files.outputs import PIPE
+from shoal.process_end import end_process
 
-__all__ = ["BackgroundRunner", "elapsed_time", "end_process", "progress_bar", "reading_bar"]
+__all__ = ["BackgroundRunner", "elapsed_time", "progress_bar", "reading_bar"]
 
 T = TypeVar("T")
 INTERRUPTED = 130
@@ -48,7 +48,7 @@ class BackgroundRunner:
     def run(self, work: Callable[[], T], stop: Event | None = None) -> T | None:
         """Return the result of ``work``, or raise its exception; return None once ``stop`` is set.
 
-        The work then goes on, and the process must end by `end_process`.
+        The work then goes on, and the process must end by `shoal.process_end.end_process`.
         """
         executor = ThreadPoolExecutor(1, thread_name_prefix="kernels")
         future = executor.submit(work)
@@ -64,13 +64,6 @@ class BackgroundRunner:
             return
         code = error.code if isinstance(error, SystemExit) else INTERRUPTED
         end_process(code if isinstance(code, int) else INTERRUPTED)
-
-
-def end_process(code: int) -> NoReturn:
-    """End the process without waiting for its threads: a kernel or the compiler cannot be interrupted."""
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(code)
 
 
 def progress_bar(**options: Any) -> tqdm[NoReturn]:  # noqa: ANN401 - the options of tqdm

@@ -84,10 +84,17 @@ class Files:
         Raises
         ------
         ConfigError
-            A format is unknown.
+            A format is unknown, or a suffix contradicts an option.
         """
         target_option = self.target_format or self.source_format
-        return _format_of(self.source, self.source_format), _format_of(self.target, target_option)
+        source, target = _format_of(self.source, self.source_format), _format_of(self.target, target_option)
+        if self.target_format not in {None, target}:
+            raise _contradiction(self.target, f"--output-format {self.target_format}")
+        # --format may be given for the target alone.
+        is_used = self.target_format is None and _suffix_of(self.target) not in _SUFFIXES
+        if self.source_format not in {None, source} and not is_used:
+            raise _contradiction(self.source, f"--format {self.source_format}")
+        return source, target
 
     def stream_formats(self) -> tuple[FileFormat, FileFormat]:
         """Return the formats of source and target for a stream.
@@ -110,8 +117,16 @@ def _linked(paths: list[str]) -> list[str]:
     return [path for path, node in zip(files, nodes, strict=True) if nodes.count(node) > 1]
 
 
+def _suffix_of(path: str) -> str:
+    return "" if path == PIPE else Path(path).suffix.lower()
+
+
+def _contradiction(path: str, option: str) -> ConfigError:
+    return ConfigError(f"{path}: its suffix contradicts {option}; leave out the option, or rename the file")
+
+
 def _format_of(path: str, option: FileFormat | None) -> FileFormat:
-    suffix = "" if path == PIPE else Path(path).suffix.lower()
+    suffix = _suffix_of(path)
     if suffix in _COMPRESSED:
         raise ConfigError(f"{path}: compressed files are not supported; uncompress it, or use a pipe and --format")
     if suffix in _SUFFIXES:

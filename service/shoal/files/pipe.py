@@ -79,18 +79,19 @@ def run_pipe(policy: Policy, files: Files, stop: Event | None = None) -> RunRepo
         else:
             follow = stack.enter_context(open_followed(files.source, stop))
             source = cast("BinaryIO", follow)
-        # The header is read before outputs are opened: an invalid input must not leave an output behind.
+        # The header is read before outputs are opened: an invalid input must not leave an output behind. Outputs are
+        # opened before kernels are compiled: one that cannot be written is reported at once.
         records: RecordSource | None = None
         with suppress(StoppedReading):
             records = open_source(source, source_format, policy, encoder, files.source)
-        compilation = stack.enter_context(CompilationNotice(logger("pipe"), stream_compile_s(policy)))
-        pipeline = background.run(partial(_compiled_pipeline, policy, encoder), stop)
         target = open_output(files.target)
         evidence, quarantine = (
             None if name is None else open_output(name, private=True) for name in (files.evidence, files.quarantine)
         )
         # The summary is private: its sums are exact, and differences of sums reveal values.
         summary = None if files.summary is None else outputs.open(files.summary, private=True)
+        compilation = stack.enter_context(CompilationNotice(logger("pipe"), stream_compile_s(policy)))
+        pipeline = background.run(partial(_compiled_pipeline, policy, encoder), stop)
         writer = OutputWriter(encoder, target, evidence, quarantine, Path(files.source).name, release_strategy(policy))
         header = encoder.header()
         if header is not None:

@@ -71,8 +71,11 @@ _FINAL = {
 }
 
 
-def broker_error(error: BaseException) -> BrokerError:
-    """Return the error to raise in place of a client's; it quotes nothing of the client's text."""
+def broker_error(error: BaseException, servers: str | None = None) -> BrokerError:
+    """Return the error to raise in place of a client's; it quotes nothing of the client's text.
+
+    ``servers`` holds the addresses of the brokers, for the message.
+    """
     if isinstance(error, BrokerError):
         return error
     # The client wraps the errors of its background tasks.
@@ -83,7 +86,8 @@ def broker_error(error: BaseException) -> BrokerError:
             if isinstance(known, kind):
                 return BrokerError(words)
     names = " from ".join(type(known).__name__ for known in (error, error.__cause__) if known is not None)
-    return BrokerUnavailableError(f"the broker cannot be reached or refused for now ({names})")
+    address = f" at {servers}" if servers else ""
+    return BrokerUnavailableError(f"the broker{address} cannot be reached or refused for now ({names})")
 
 
 def task_exception(task: asyncio.Task[None]) -> BaseException | None:
@@ -184,7 +188,7 @@ async def admin(settings: KafkaSection) -> AsyncIterator[AIOKafkaAdminClient]:
         await client.start()
         yield client
     except CLIENT_ERRORS as error:
-        raise broker_error(error) from None
+        raise broker_error(error, settings.bootstrap_servers) from None
     finally:
         await client.close()
 

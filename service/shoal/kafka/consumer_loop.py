@@ -49,18 +49,27 @@ class ConsumerLoop:
         Stores the time of the broker's last answer.
     stopping : asyncio.Event
         Set to end the loop.
+    compiling : asyncio.Task, optional
+        Compiles the kernels. The loop waits for it before it joins the group or takes partitions. Its error ends the
+        loop at once.
     """
 
-    def __init__(self, context: WorkerContext, liveness: BrokerLiveness, stopping: asyncio.Event) -> None:
+    def __init__(
+        self,
+        context: WorkerContext,
+        liveness: BrokerLiveness,
+        stopping: asyncio.Event,
+        compiling: asyncio.Task[None] | None = None,
+    ) -> None:
         self._context, self._settings, self._health = context, context.settings, context.health
         self._inputs = list(settings_by_input(context.settings))
         self._drains = context.start.drain
-        self._liveness, self._stopping = liveness, stopping
+        self._liveness, self._stopping, self._compiling = liveness, stopping, compiling
         self._tasks = TaskManager(context)
         self._opening: asyncio.Task[None] | None = None
         self._failure: ShoalError | None = None
         self._failed = asyncio.Event()
-        self._has_ended = False
+        self._may_hold_partitions = self._has_ended = False
 
     async def run(self) -> None:
         """Work until stopped or drained.
@@ -71,10 +80,12 @@ class ConsumerLoop:
             The error that ended the loop.
         """
         work = asyncio.create_task(self._work())
+        if self._compiling is not None:
+            self._compiling.add_done_callback(self._on_background_end)
         stop_waiter, failure_waiter = (asyncio.create_task(event.wait()) for event in (self._stopping, self._failed))
         try:
             await asyncio.wait({work, stop_waiter, failure_waiter}, return_when=asyncio.FIRST_COMPLETED)
-            if self._stopping.is_set():
+            if self._stopping.is_set() and self._may_hold_partitions:
                 # The work notices that by itself, unless it waits for a broker that does not answer.
                 await asyncio.wait({work, failure_waiter}, timeout=FINISH_S, return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -112,6 +123,10 @@ class ConsumerLoop:
             watch.add_done_callback(self._on_background_end)
             has_ended_normally = False
             try:
+                if self._compiling is not None:
+                    await asyncio.wait({self._compiling})
+                    self._compiling.result()
+                self._may_hold_partitions = True
                 if self._drains:
                     await self._assign_all(admin_client, kafka_consumer)
                 else:

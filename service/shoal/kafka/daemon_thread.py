@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import atexit
-import os
 import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
 
 from shoal.kafka.client import to_shoal_error
+from shoal.process_end import end_process, register_compiling
 
 __all__ = ["in_daemon_thread"]
 
@@ -37,9 +37,10 @@ async def in_daemon_thread(
 
     Notes
     -----
-    The compiler must not run while the process unloads its libraries: that is a segmentation fault. Therefore the end
-    of the process waits for the thread. A single step of the compiler can take longer than `EXIT_S`; then the process
-    ends without unloading. The exit code is then 1 after an error, and otherwise 0.
+    The compiler must not run while the process unloads its libraries (see `shoal.process_end`). A command of Shoal ends
+    its process without unloading them. The end of any other process waits for the thread. A single step of the compiler
+    can take longer than `EXIT_S`; then that process ends without unloading too. The exit code is then 1 after an error,
+    and otherwise 0.
     """
     done, stop = Future[None](), threading.Event()
     done.set_running_or_notify_cancel()  # a cancelled caller does not cancel the work
@@ -53,6 +54,7 @@ async def in_daemon_thread(
             done.set_result(None)
 
     thread = threading.Thread(target=run, name="precompile", daemon=True)
+    register_compiling(thread)
     thread.start()
     try:
         await asyncio.wrap_future(done)
@@ -65,7 +67,5 @@ async def in_daemon_thread(
 def _wait_for(thread: threading.Thread, has_failed: Callable[[], bool]) -> None:
     thread.join(EXIT_S)
     if thread.is_alive():
-        sys.stdout.flush()
-        sys.stderr.flush()
         # The interpreter sets `last_value` when it prints an error that nothing caught.
-        os._exit(1 if has_failed() or hasattr(sys, "last_value") else 0)
+        end_process(1 if has_failed() or hasattr(sys, "last_value") else 0)

@@ -113,6 +113,12 @@ async def run_with_retries(
             failures = 0 if time.monotonic() - began_s > 2 * LONGEST_S else failures
             pause_s = backoff_s(failures)
             failures += 1
-            log.warning("consumer loop ended", code=error_code(error), reason=str(error), retry_s=round(pause_s, 3))
+            log.warning(
+                "consumer loop ended",
+                code=error_code(error),
+                reason=str(error),
+                broker=context.settings.bootstrap_servers,
+                retry_s=round(pause_s, 3),
+            )
             with contextlib.suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(stopping.wait(), pause_s)

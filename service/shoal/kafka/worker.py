@@ -32,6 +32,9 @@ class Worker:
         Holds whether the worker is ready.
     start : StartOptions
         Where to begin.
+    compiling : asyncio.Task, optional
+        Compiles the kernels. The worker meanwhile checks the topics, and waits for this task before it joins the group
+        or, with ``start.drain``, takes partitions: a member that compiled would miss heartbeats.
     """
 
     policy: Policy
@@ -39,6 +42,7 @@ class Worker:
     metrics: Metrics
     health: Health
     start: StartOptions
+    compiling: asyncio.Task[None] | None = None
     _stopping: asyncio.Event = field(default_factory=asyncio.Event)
     _context: WorkerContext = field(init=False, repr=False)
 
@@ -52,10 +56,6 @@ class Worker:
         self._stopping.set()
         self.health.stopping = True
 
-    async def wait_until_stopped(self) -> None:
-        """Return as soon as `stop` was called."""
-        await self._stopping.wait()
-
     async def run(self) -> None:
         """Work until stopped or, with ``start.drain``, until every record is released, suppressed or quarantined.
 
@@ -67,9 +67,14 @@ class Worker:
             The checks before the start failed.
         GuaranteeError
             An invariant does not hold, or an error was unexpected; nothing of the block concerned was sent.
+        ShoalError
+            The kernels could not be compiled.
         """
         self.metrics.policy.labels(self.policy.fingerprint).set(1)
         liveness = BrokerLiveness(self.health, self.settings.patience_s)
         await run_with_retries(
-            self._context, liveness, self._stopping, lambda: ConsumerLoop(self._context, liveness, self._stopping).run()
+            self._context,
+            liveness,
+            self._stopping,
+            lambda: ConsumerLoop(self._context, liveness, self._stopping, self.compiling).run(),
         )

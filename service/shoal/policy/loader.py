@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from datetime import date, time
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -21,6 +21,7 @@ from ruamel.yaml.nodes import MappingNode, ScalarNode, SequenceNode
 from shoal.errors import Fault, InputError, PolicyError
 from shoal.policy.schema import Document
 from shoal.policy.schema_faults import describe_fault
+from shoal.policy.toml_lines import toml_lines
 
 __all__ = ["FieldPath", "Lines", "line_of", "read_document"]
 
@@ -174,10 +175,6 @@ def _plain(tree: object) -> object:
     return tree
 
 
-_TOML_TABLE = re.compile(r"^\s*\[([^\[\]]+)\]\s*(#.*)?$")
-_TOML_KEY = re.compile(r"""^\s*((?:[\w-]+|"[^"]*"|'[^']*')(?:\s*\.\s*(?:[\w-]+|"[^"]*"|'[^']*'))*)\s*=""")
-
-
 def _parse_toml(text: str, path: Path) -> tuple[object, Lines, list[Fault]]:
     try:
         tree = tomllib.loads(text)
@@ -185,7 +182,7 @@ def _parse_toml(text: str, path: Path) -> tuple[object, Lines, list[Fault]]:
         found = re.search(r"at line (\d+)", str(error))
         line = int(found.group(1)) if found else None
         raise PolicyError([Fault((), "not valid TOML, or a key occurs twice", line)], str(path)) from None
-    return _with_dates_as_text(tree), dict(_toml_lines(text)), []
+    return _with_dates_as_text(tree), toml_lines(text), []
 
 
 def _with_dates_as_text(tree: object) -> object:
@@ -195,23 +192,6 @@ def _with_dates_as_text(tree: object) -> object:
     if isinstance(tree, list):
         return [_with_dates_as_text(value) for value in tree]
     return tree.isoformat() if isinstance(tree, date | time) else tree
-
-
-def _toml_lines(text: str) -> Iterator[tuple[FieldPath, int]]:
-    table: FieldPath = ()
-    for number, line in enumerate(text.splitlines(), 1):
-        if header := _TOML_TABLE.match(line):
-            table = _dotted(header.group(1))
-            yield table, number
-        elif key := _TOML_KEY.match(line):
-            path = (*table, *_dotted(key.group(1)))
-            yield path, number
-            # The fields of an inline table are on the same line.
-            yield from (((*path, name), number) for name in re.findall(r"[{,]\s*([\w-]+)\s*=", line))
-
-
-def _dotted(name: str) -> FieldPath:
-    return tuple(part.strip().strip("\"'") for part in re.findall(r"""[^."']+|"[^"]*"|'[^']*'""", name))
 
 
 def _validate(tree: dict[str, Any], lines: Lines) -> tuple[Document, list[Fault]]:

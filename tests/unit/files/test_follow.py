@@ -18,7 +18,7 @@ import pytest
 from shoal.audit import verify
 from shoal.files import Files
 from shoal.policy import Policy
-from support.commands import FollowingThread, run_command, without_notice
+from support.commands import FollowingThread, on_full_disk, run_command, without_notice
 
 pytestmark = pytest.mark.unit
 
@@ -52,7 +52,7 @@ def following(
     (folder / "policy.yaml").write_text(json.dumps(policy))
     command = [sys.executable, "-m", "shoal.cli", "pipe", str(folder / "policy.yaml"), "--follow", *arguments]
     if room is not None:
-        command = ["prlimit", f"--fsize={room}", "--", *command]
+        command = [*on_full_disk(room), *command]
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=folder, bufsize=0
     ) as process:

@@ -6,13 +6,16 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import pytest
 from shoal.audit import Verdict, verify
 from shoal.errors import ConfigError, InputError
-from shoal.files import Files, run_pipe
+from shoal.files import Files, run_batch, run_pipe
+from shoal.pipeline import AlgorithmSpec
 from shoal.policy import Policy
+from support.commands import on_full_disk
 
 pytestmark = pytest.mark.unit
 
@@ -156,7 +159,7 @@ def test_a_full_disk_leaves_no_output(tmp_path: Path, room: int) -> None:
         (tmp_path / name).write_text("old")
     flags = ["-o", "out.csv", "--evidence", "evidence", "--summary", "summary", "--quarantine", "quarantine"]
     command = [sys.executable, "-m", "shoal.cli", "pipe", "policy.yaml", "-i", "in.csv", *flags]
-    limited = ["prlimit", f"--fsize={room}", "--", *command]
+    limited = [*on_full_disk(room), *command]
     done = subprocess.run(limited, cwd=tmp_path, capture_output=True, timeout=150, check=False)
     assert (done.returncode, done.stderr) == (2, b"shoal: out.csv: File too large\n")
     assert [(tmp_path / name).read_text() for name in names] == ["old"] * 4
@@ -206,3 +209,35 @@ def test_max_record_bytes_applies_to_files(tmp_path: Path) -> None:
     assert [(one["offset"], one["reason"]) for one in map(json.loads, refused.read_text().splitlines())] == [
         (3, "too_large")
     ]
+
+
+def never(*_: object, **__: object) -> None:
+    pytest.fail("kernels are compiled or run first")
+
+
+@pytest.mark.parametrize("follows", [False, True])
+@pytest.mark.parametrize("role", ["target", "summary", "evidence", "quarantine"])
+def test_an_output_that_cannot_be_written_is_reported_before_kernels_are_compiled(
+    role: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, follows: bool
+) -> None:
+    monkeypatch.setattr("shoal.files.pipe.precompile", never)
+    policy, source = policy_of(tmp_path), tmp_path / "in.csv"
+    source.write_text(HEAD + OTHERS)
+    paths: dict[str, Any] = {"target": str(tmp_path / "out.csv"), role: str(tmp_path / "absent" / "file.csv")}
+    with pytest.raises(InputError, match=r"absent/file\.csv: cannot be written: No such file or directory"):
+        run_pipe(policy, Files(str(source), **paths), Event() if follows else None)
+    assert not tmp_path.joinpath("out.csv").is_file() or follows
+    assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
+
+
+@pytest.mark.parametrize("role", ["target", "summary", "evidence", "quarantine"])
+def test_an_output_of_a_table_that_cannot_be_written_is_reported_before_it_is_clustered(
+    role: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("shoal.files.batch.TablePipeline", never)
+    policy, source = policy_of(tmp_path), tmp_path / "in.csv"
+    source.write_text(HEAD + OTHERS)
+    paths: dict[str, Any] = {"target": str(tmp_path / "out.csv"), role: str(tmp_path / "absent" / "file.csv")}
+    with pytest.raises(InputError, match=r"absent/file\.csv: cannot be written: No such file or directory"):
+        run_batch(policy, Files(str(source), **paths), AlgorithmSpec())
+    assert not tmp_path.joinpath("out.csv").exists()

@@ -110,3 +110,15 @@ def test_a_scaler_continues_from_the_committed_state() -> None:
     again.partial_fit(rest)
     assert AdaptiveState(scaler=again.state).to_bytes() == AdaptiveState(scaler=begun.state).to_bytes()
     assert AdaptiveState(scaler=complete.state).to_bytes() != data
+
+
+def test_a_cluster_that_publishes_null_changes_nothing() -> None:
+    scaler, other = new_scaler(), new_scaler()
+    for number in range(20):
+        means = np.array([[number % 3, 0.5, number % 5, number % 7]], float)
+        scaler.partial_fit(means)
+        other.partial_fit(means)
+        scaler.partial_fit(np.full((1, 4), np.nan))
+        other.partial_fit(means)
+    assert np.isfinite(scaler.state.mean_distances).all()
+    assert scaler.state.last_means.tolist() == other.state.last_means.tolist()

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from shoal.errors import ParameterError
 from shoal.pipeline import AdaptiveState, BlockDecisions, ClusterRestorer, PartitionPipeline, precompile
 from shoal.policy import Policy, Role, Scale, TimeStep
 from shoal.records import Block, JsonEncoder
@@ -185,6 +186,31 @@ def test_ranges_are_learned_of_numbers_and_times_only() -> None:
     assert list(ranges) == ["age", "day"]
     assert 30 < ranges["age"] < 200
     assert 100 * DAY < ranges["day"] < 800 * DAY
+
+
+def test_dominance_is_kept_for_numbers_beside_categories() -> None:
+    policy = policy_with(
+        attribute("sex", Scale.NOMINAL, missing="quarantine"),
+        attribute("pay", Scale.NUMERIC, bounds=(0.0, 1000.0), integer=True),
+        k=3,
+        delta=30,
+        privacy={"k": 3, "dominance": 20},
+    )
+    draw = np.random.default_rng(5)
+    rows: list[list[Any]] = [[['"F"', '"M"'][n % 2], int(draw.exponential(100)) % 1000] for n in range(120)]
+    parts, _ = run(policy, rows, 50)
+    clusters = clusters_of(parts)
+    assert len(clusters) > 10
+    for offsets, _ in clusters:
+        for reference in (0, 1000):
+            *rest, _, largest = sorted(abs(rows[offset][1] - reference) for offset in offsets)
+            assert sum(rest) >= 0.2 * largest
+
+
+def test_a_steering_number_without_bounds_is_refused() -> None:
+    ward = attribute("ward", Scale.NUMERIC, role=Role.STEERING)
+    with pytest.raises(ParameterError, match="bounds: missing for ward; ranges are learned from published values"):
+        PartitionPipeline(policy := policy_with(ATTRIBUTES[0], ward), JsonEncoder(policy))
 
 
 def test_kernels_of_a_policy_with_categories_are_compiled_ahead() -> None:

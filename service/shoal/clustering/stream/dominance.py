@@ -22,7 +22,8 @@ import numpy as np
 
 from shoal.arrays import Float64Matrix, Float64Vector, Int64Vector
 from shoal.clustering.numba.jit import njit_inline
-from shoal.policy import Policy, Scale
+from shoal.policy.resolved import Policy
+from shoal.policy.schema import Scale
 
 __all__ = ["NO_DOMINANCE", "Dominance", "dominance_of", "dominating_subject", "is_dominated"]
 
@@ -53,8 +54,9 @@ NO_DOMINANCE = Dominance(0.0, np.zeros((0, 0)))
 
 
 def dominance_of(policy: Policy) -> Dominance | None:
-    """Return the p % rule of a policy, or None if it has none. Its amounts are the numeric quasi-identifiers.
+    """Return the p % rule of a policy, or None if it has none.
 
+    It has a row for each numeric quasi-identifier, in their order: categories, ranks and times are no contributions.
     The reference points of an attribute are its bounds, and zero where it lies between them: the values at which most
     records may be expected to lie.
     """

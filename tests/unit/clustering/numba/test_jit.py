@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from shoal.arrays import Float64Vector
 from shoal.clustering.numba import jit, kernel_cache
+from support.commands import on_full_disk
 
 pytestmark = pytest.mark.unit
 
@@ -206,7 +207,7 @@ def test_without_a_writable_folder_kernels_are_compiled_in_every_process(tmp_pat
 @pytest.mark.own_interpreter
 def test_on_a_full_disk_kernels_are_compiled_in_every_process(tmp_path: Path) -> None:
     # With this limit an empty file can be created, so the folder counts as writable, but no kernel fits.
-    assert run(tmp_path, tmp_path / "cache", "prlimit", "--fsize=100", "--") == "rejected\n"
+    assert run(tmp_path, tmp_path / "cache", *on_full_disk(100)) == "rejected\n"
     assert [path for path in (tmp_path / "cache").rglob("*") if path.suffix in {".nbi", ".nbc"}] == []
 
 

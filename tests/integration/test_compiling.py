@@ -1,0 +1,125 @@
+"""A worker that compiles its kernels meanwhile checks broker and topics, and joins the group only afterwards."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.kafka_broker import admin, wait_until
+from support.running import Process, Stage
+
+pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("kernels")]
+
+SLOW_COMPILER = (sys.executable, str(Path(__file__).resolve().parents[1] / "support" / "slow_compiler.py"))
+"""In an interpreter of its own: a forked process does not unload the interpreter at its end."""
+CONNECTED = (503, "not ready: not a member of the group yet\n")
+END_S = 4.0
+"""Twice the time that is promised on a machine of its own; the compiler takes longer."""
+
+
+def compiling(stage: Stage, *arguments: str) -> Process:
+    """Start a worker whose compiler waits for the file `kernels`."""
+    words = ("run", *arguments, "--from", "earliest", "--http", "127.0.0.1:0")
+    return stage.command(*words, program=SLOW_COMPILER)
+
+
+async def members(stage: Stage) -> int:
+    async with admin(stage.bootstrap) as client:
+        (answer,) = await client.describe_consumer_groups([stage.group])
+        return len(answer.groups[0][5])
+
+
+def last_line(process: Process) -> dict[str, Any]:
+    return dict(json.loads(process.said.splitlines()[-1]))
+
+
+async def ended_after_message(process: Process) -> int:
+    """Return the exit code of a worker that says why it ends, and ends then at once."""
+    await wait_until(lambda: process.lines("stopped"), 30, "the message")
+    said_s = time.monotonic()
+    code = await process.ended()
+    assert time.monotonic() - said_s < END_S
+    return code
+
+
+async def test_a_missing_topic_ends_a_worker_with_2_while_it_compiles(bootstrap: str, tmp_path: Path) -> None:
+    stage = await Stage.create(bootstrap, tmp_path)
+    stage.document["kafka"]["output"] = "absent"
+    async with compiling(stage) as process:
+        assert await ended_after_message(process) == 2
+        assert (last_line(process)["event"], last_line(process)["code"]) == ("stopped", "policy")
+        assert "topic absent does not exist" in last_line(process)["reason"]
+
+
+async def test_a_dead_address_ends_a_worker_with_3_while_it_compiles(tmp_path: Path) -> None:
+    document = {
+        "attributes": {"age": {"role": "quasi_identifier", "bounds": [0, 110], "integer": True}},
+        "subject": "every_record",
+        "privacy": {"k": 3},
+        "stream": {"delta": 20},
+        "kafka": {"group": "g", "input": "in", "output": "out", "patience_s": 0.5},
+    }
+    async with compiling(Stage("127.0.0.1:1", tmp_path, {}, document)) as process:
+        assert await ended_after_message(process) == 3
+        assert (last_line(process)["event"], last_line(process)["code"]) == ("stopped", "broker")
+
+
+@pytest.mark.parametrize("arguments", [[], ["--drain"]])
+async def test_a_worker_that_compiles_ends_with_0_at_a_signal(
+    arguments: list[str], bootstrap: str, tmp_path: Path
+) -> None:
+    stage = await Stage.create(bootstrap, tmp_path)
+    async with compiling(stage, *arguments) as process:
+        await wait_until(lambda: _is_connected(process), what="a connection")
+        sent_s = time.monotonic()
+        assert await process.terminated() == 0
+        assert time.monotonic() - sent_s < END_S
+        assert last_line(process)["event"] == "stopped"
+
+
+async def test_a_worker_that_compiles_ends_with_129_when_its_terminal_is_closed(bootstrap: str, tmp_path: Path) -> None:
+    stage = await Stage.create(bootstrap, tmp_path)
+    async with compiling(stage) as process:
+        await wait_until(lambda: _is_connected(process), what="a connection")
+        sent_s = time.monotonic()
+        process.process.send_signal(signal.SIGHUP)
+        assert await process.ended() == 129
+        assert time.monotonic() - sent_s < END_S
+
+
+async def test_a_worker_joins_the_group_when_its_kernels_are_compiled(bootstrap: str, tmp_path: Path) -> None:
+    stage = await Stage.create(bootstrap, tmp_path)
+    record_ids = await stage.put(30)
+    async with compiling(stage) as process:
+        await wait_until(lambda: _is_connected(process), what="a connection")
+        assert await members(stage) == 0
+        (tmp_path / "kernels").touch()
+        await wait_until(lambda: _is_ready(process), what="readiness")
+        assert await members(stage) == 1
+        assert await process.terminated() == 0
+    await stage.drained()
+    await stage.until_completed(record_ids)
+
+
+async def test_a_drain_reads_records_when_its_kernels_are_compiled(bootstrap: str, tmp_path: Path) -> None:
+    stage = await Stage.create(bootstrap, tmp_path)
+    record_ids = await stage.put(30)
+    async with compiling(stage, "--drain") as process:
+        await wait_until(lambda: _is_connected(process), what="a connection")
+        assert process.lines("partition opened") == []
+        (tmp_path / "kernels").touch()
+        assert await process.ended() == 0
+    await stage.until_completed(record_ids)
+
+
+async def _is_connected(process: Process) -> bool:
+    return bool(process.lines("started")) and await process.get("/readyz") == CONNECTED
+
+
+async def _is_ready(process: Process) -> bool:
+    return await process.get("/readyz") == (200, "ready\n")
