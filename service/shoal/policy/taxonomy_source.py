@@ -35,7 +35,7 @@ class TaxonomyFault(NamedTuple):
     place: FieldPath
 
 
-class _TreeError(Exception):
+class _TreeError(InputError):
     """A tree in the policy that has no rows, and the place of the fault."""
 
     def __init__(self, message: str, place: FieldPath) -> None:
@@ -69,9 +69,11 @@ def read_taxonomies(document: Document, folder: Path) -> tuple[dict[str, Taxonom
         path = ("attributes", name, "taxonomy")
         try:
             rows = _rows_of_file(folder, source) if isinstance(source, str) else _rows_of_tree(source, path)
-        except (InputError, _TreeError) as error:
-            place = error.place if isinstance(error, _TreeError) else path
-            faults.append(TaxonomyFault(path, str(error), place))
+        except _TreeError as error:
+            faults.append(TaxonomyFault(path, str(error), error.place))
+            continue
+        except InputError as error:
+            faults.append(TaxonomyFault(path, str(error), path))
             continue
         found = [
             TaxonomyFault(path, f"{source} line {row.line}: {message}" if row.line else message, row.place or path)
