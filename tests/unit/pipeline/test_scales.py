@@ -197,7 +197,7 @@ def test_dominance_is_kept_for_numbers_beside_categories() -> None:
         privacy={"k": 3, "dominance": 20},
     )
     draw = np.random.default_rng(5)
-    rows = [[['"F"', '"M"'][n % 2], int(draw.exponential(100)) % 1000] for n in range(120)]
+    rows: list[list[Any]] = [[['"F"', '"M"'][n % 2], int(draw.exponential(100)) % 1000] for n in range(120)]
     parts, _ = run(policy, rows, 50)
     clusters = clusters_of(parts)
     assert len(clusters) > 10
