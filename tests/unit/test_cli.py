@@ -203,7 +203,19 @@ def test_pipe_and_verify_agree(policy: str, visits: Path, tmp_path: Path, source
     assert told["held"] == 0
     assert set(told) == {
         *("records_in", "released", "suppressed", "quarantined", "clipped", "held", "clusters", "cluster_size"),
-        *("subjects", "share", "mse", "mae", "sse", "sst", "information_loss", "displacement", "excess_span", "delay"),
+        *(
+            "subjects",
+            "share",
+            "mse",
+            "mae",
+            "sse",
+            "sst",
+            "information_loss",
+            "loss",
+            "displacement",
+            "excess_span",
+            "delay",
+        ),
         *("elapsed_s", "records_per_s", "policy"),
     }
     judged = run_command(
