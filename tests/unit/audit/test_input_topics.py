@@ -80,8 +80,10 @@ def test_each_input_is_judged_by_its_own_lines(inputs: TwoInputs) -> None:
 def test_the_command_takes_the_name_of_the_input(inputs: TwoInputs) -> None:
     original, released, evidence, quarantine = map(str, inputs.files("north"))
     load_policy(inputs.folder)
-    arguments = ("verify", str(inputs.folder / "policy.yaml"), "--original", original, "--released", released)
-    arguments += ("--evidence", evidence, "--quarantine", quarantine)
+    arguments = [
+        *("verify", str(inputs.folder / "policy.yaml"), "--original", original, "--released", released),
+        *("--evidence", evidence, "--quarantine", quarantine),
+    ]
     assert run_command(*arguments, "--input-topic", "north").returncode == 0
     done = run_command(*arguments)
     assert done.returncode == 2
