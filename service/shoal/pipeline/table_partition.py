@@ -12,7 +12,9 @@ import numpy as np
 from shoal.arrays import Float64Matrix, Int32Vector, Int64Matrix, Int64Vector
 from shoal.clustering.embedding import Embedding
 from shoal.clustering.static import BudgetUsed, ClusterConstraints, ConfidentialAttribute, emd_of_clusters, refined
+from shoal.clustering.static.approximate import dependency_tree, discretized
 from shoal.clustering.static.constraints import T_TOLERANCE
+from shoal.clustering.static.registry import check_parameters, parameters_of
 from shoal.clustering.stream.held_records import BEFORE, CAUSE, END, FLUSHED, NEWEST, DecisionBuffer
 from shoal.clustering.stream.invariants import InvariantChecker
 from shoal.errors import AnonymityViolation, ConfigError
@@ -137,13 +139,16 @@ class TableData:
 
     def _partition_block(self, spec: AlgorithmSpec, columns: Int64Vector, blocks: int) -> TablePartition:
         embedding = self.embedding().select(columns)
+        compared, algorithm, parameters = embedding, spec.algorithm, spec.parameters
+        if algorithm == "approximate" and len(embedding.code_distances):
+            compared, algorithm, parameters = embedding.select(self._key_attributes(spec, columns)), "mdav", {}
         found = refined(
-            self._coordinates(embedding, columns),
+            self._coordinates(compared, columns),
             self.policy.k,
-            spec.algorithm,
+            algorithm,
             spec.refine,
             spec.seed,
-            parameters=spec.parameters,
+            parameters=parameters,
             budget_used=spec.budget_for(len(self.values), blocks) if spec.budget_for is not None else None,
             constraints=self._constraints(),
         )
@@ -155,6 +160,27 @@ class TableData:
         proven = (found.bound, found.gap) if spec.refine == "exact" else (None, None)
         texts, published = embedding.published(self.values[order], bounds)
         return TablePartition(columns, labels, order, bounds, texts, published, counts, *proven)
+
+    def _key_attributes(self, spec: AlgorithmSpec, columns: Int64Vector) -> Int64Vector:
+        """Return the key attributes among quasi-identifiers; a category is one value, not a coordinate per code.
+
+        Raises
+        ------
+        ConfigError
+            A refinement is asked for: it would compare the key attributes only.
+        ParameterError
+            As `check_parameters`.
+        """
+        check_parameters(spec.algorithm, spec.parameters)
+        if spec.refine != "none":
+            raise ConfigError("--refine: cannot follow algorithm approximate on a table with categories; remove it")
+        given = parameters_of(spec.algorithm) | dict(spec.parameters)
+        codes = []
+        for column in columns.tolist():
+            values = np.nan_to_num(self.values[:, column], nan=-np.inf)
+            bins = len(values) if self.policy.quasi_identifiers[column].is_nominal else int(given["bins"])
+            codes.append(discretized(values, bins))
+        return columns[dependency_tree(np.stack(codes, axis=1), str(given["measure"])).keys]
 
     def _coordinates(self, embedding: Embedding, columns: Int64Vector) -> Float64Matrix:
         """Return the coordinates of quasi-identifiers, and of confidential numbers if dependence is preserved.

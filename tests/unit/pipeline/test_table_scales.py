@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from shoal.clustering.embedding import Embedding
+from shoal.errors import ConfigError, ParameterError
 from shoal.pipeline import AlgorithmSpec, TablePipeline, TableRelease, precompile_table
 from shoal.pipeline.category_index import CategoryIndex
 from shoal.policy import Attribute, Policy, Role, Scale, TimeStep
@@ -152,7 +153,8 @@ def test_a_table_without_an_order_has_no_sum_of_squares_and_no_linkage() -> None
 
 @pytest.mark.parametrize("algorithm", ["mdav", "vmdav", "hilbert", "genetic", "approximate", "md"])
 def test_every_algorithm_reads_categories(algorithm: str) -> None:
-    released = release(POLICY, rows_of(40), algorithm=algorithm)
+    refine = "none" if algorithm == "approximate" else "descent"
+    released = release(POLICY, rows_of(40), algorithm=algorithm, refine=refine)
     assert released.summary["released"] == 40
     assert released.summary["cluster_size"]["min"] >= 3
 
@@ -169,3 +171,23 @@ def test_of_a_subject_above_its_share_the_records_with_rare_categories_are_suppr
 
 def test_kernels_of_a_table_with_categories_are_compiled_ahead() -> None:
     precompile_table(POLICY)
+
+
+def test_algorithm_approximate_selects_attributes_and_not_coordinates() -> None:
+    # The copies of a category say all about each other, and have the highest degrees of the dependency tree.
+    draw = np.random.default_rng(3)
+    policy = policy_with(
+        *(attribute(name, Scale.NOMINAL) for name in ("one", "two", "three")),
+        attribute("age", Scale.NUMERIC),
+        k=3,
+        delta=None,
+    )
+    letters = [f'"{"abcdefgh"[draw.integers(8)]}"' for _ in range(60)]
+    rows = [[letter, letter, letter, float(draw.integers(90))] for letter in letters]
+    found = release(policy, rows, algorithm="approximate", refine="none")
+    assert found.summary["clusters"] == 20
+    assert found.summary["loss"]["one"] < 0.2 < found.summary["loss"]["age"]
+    with pytest.raises(ConfigError, match="--refine"):
+        release(policy, rows, algorithm="approximate", refine="descent")
+    with pytest.raises(ParameterError, match="bins"):
+        release(policy, rows, algorithm="approximate", refine="none", parameters={"bins": 1})
