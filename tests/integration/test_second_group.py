@@ -67,7 +67,7 @@ async def test_a_group_that_started_on_an_empty_output_checks_it_before_its_firs
         errors = [await ended_with(run) for run in (first, second)]
         refused = [error for error in errors if isinstance(error, InputError)]
         assert refused, errors
-        assert all(stage.topics["output"] in str(error) for error in refused)
+        assert all(stage.topics["output"] in str(error) for error in refused), refused
     assert await twice(stage) == 0
 
 
