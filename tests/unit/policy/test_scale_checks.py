@@ -54,6 +54,7 @@ def test_the_policy_of_this_file_has_no_fault(tmp_path: Path) -> None:
         ("[none, 1]", "[a, 1.5]", "school.order.1", "must be text or an integer"),
         ("[none, 1]", "[a, true]", "school.order.1", "must be text or an integer"),
         ("[none, 1]", '[a, "\\ud800"]', "school.order", "surrogate"),
+        ("[none, 1]", f"[a, {'b' * 999}]", "school.order", "more than 1,000 bytes"),
         # nominal
         ("scale: nominal}\n  seen", "scale: nominal, publish: ancestor}\n  seen", "sex.publish", "needs a taxonomy"),
         ("scale: nominal}\n  seen", "scale: nominal, publish: median}\n  seen", "sex.publish", "needs a taxonomy"),

@@ -288,6 +288,43 @@ def test_a_category_that_the_output_encoding_lacks_is_invalid() -> None:
     assert CsvDecoder(steering).decode([["Ω", "1"]]).rejected == []
 
 
+LONG, LONGEST = "!" * 999, "!" * 998
+"""Texts of 1,001 and of 1,000 bytes as JSON."""
+
+
+@pytest.mark.parametrize("attribute", [NOMINAL | GROUP, ICD | GROUP])
+@pytest.mark.parametrize(
+    "read", [decode_json, decode_csv, lambda policy, texts: decode_parquet(policy, pa.array(texts))]
+)
+def test_a_long_category_makes_its_record_too_large(read: Any, attribute: dict[str, Any]) -> None:
+    block = read(policy_with(attribute), [LONG, "a", LONGEST, "", "é" * 500, "é" * 499, "b"])
+    assert block.rejected == [(0, Reason.TOO_LARGE), (4, Reason.TOO_LARGE)]
+    assert block.index.tolist() == [1, 2, 3, 5, 6]
+    assert block.categories == [['"a"', f'"{LONGEST}"', f'"{"é" * 499}"', '"b"']]
+    assert block.values[:, 0].tolist()[:2] == [0, 1]
+    assert np.isnan(block.values[2, 0])
+    assert block.values[:, 0].tolist()[3:] == [2, 3]
+
+
+def test_long_categories_of_json_and_of_steering_attributes() -> None:
+    number = b'{"x":1%s,"note":"n"}'
+    block = JsonDecoder(policy_with(NOMINAL)).decode([number % (b"0" * 1000), number % (b"0" * 999)])
+    assert block.rejected == [(0, Reason.TOO_LARGE)]
+    steering = policy_of(
+        {"w": {"role": "steering", "scale": "nominal"}, "age": quasi(), "sex": NOMINAL},
+        steering={"by": [{"attribute": "w", "weight": 1}]},
+    )
+    rows = [[LONG, "1", "M"], ["s", "2", LONG], ["s", "x", LONG], ["t", "4", "F"], ["s", "5", "M"]]
+    block = CsvDecoder(steering).decode(rows)
+    assert block.rejected == [(0, Reason.TOO_LARGE), (1, Reason.TOO_LARGE), (2, Reason.INVALID)]
+    assert block.categories == [['"M"', '"F"'], ['"s"', '"t"']]
+    assert block.values.tolist() == [[4, 1, 1], [5, 0, 0]]
+
+
+def test_an_unknown_long_value_of_a_closed_taxonomy_is_invalid() -> None:
+    assert contents(decode_csv(policy_with(ICD | {"unknown": "quarantine"}), [LONG, "A1"]), 2) == [INVALID, '"A1"']
+
+
 def test_categories_count_as_unchanged_fields_do() -> None:
     policy = policy_with(NOMINAL | GROUP)
     # "note":"n" has 10 bytes as JSON, the category has 2 quotation marks.
