@@ -68,9 +68,6 @@ class Categories:
         text = self.texts[int(code)]
         return _json_text(text) if self._are_leaves else text
 
-    def __contains__(self, text: object) -> bool:
-        return text in self._codes
-
 
 class DecimalSign:
     """Converts the numbers of a CSV dialect to numbers with a decimal point, and back."""

@@ -2,10 +2,10 @@
 
 Three lengths are limited: that of a message, that of each key and header that the policy reads, and that of the
 unchanged fields as they are published, without what stands between them and the quasi-identifiers, with the categories
-of the record. The original shows
-them exactly, except the lengths of messages that an export has as objects, and of the rows of Parquet: these are
-estimated. A record is too large for certain if the smallest length exceeds the limit, and cannot be too large if the
-largest one does not.
+of the record. A category has a limit of its own, which `shoal.audit.fields` checks. The original shows these lengths
+exactly, except the lengths of messages that an export has as objects, and of the rows of Parquet: these are estimated.
+A record is too large for certain if the smallest length exceeds the limit, and cannot be too large if the largest one
+does not.
 """
 
 from __future__ import annotations

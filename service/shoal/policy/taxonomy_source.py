@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from shoal.errors import InputError
+from shoal.policy.category_limit import MAX_CATEGORY_BYTES, is_long_category
 from shoal.policy.loader import FieldPath
 from shoal.policy.schema import Document
 from shoal.policy.taxonomy import Taxonomy
@@ -77,7 +78,7 @@ def read_taxonomies(document: Document, folder: Path) -> tuple[dict[str, Taxonom
             continue
         found = [
             TaxonomyFault(path, f"{source} line {row.line}: {message}" if row.line else message, row.place or path)
-            for row, message in _check_rows(rows)
+            for row, message in _check_rows(rows, [""] if document.missing_values is None else document.missing_values)
         ]
         faults += found[:MAX_FAULTS]
         if not found:
@@ -188,7 +189,7 @@ def _name_of(leaf: object, place: FieldPath) -> str:
     raise _TreeError("has a value that is neither a text nor an integer; put it in quotes", place)
 
 
-def _check_rows(rows: Sequence[_Row]) -> Iterator[tuple[_Row, str]]:
+def _check_rows(rows: Sequence[_Row], missing_values: Sequence[str]) -> Iterator[tuple[_Row, str]]:
     """Yield each row that does not fit into one tree with those before it, and why."""
     if len(rows[0].cells) > MAX_LEVELS + 1:
         yield rows[0], f"has more than {MAX_LEVELS} levels below the root"
@@ -196,11 +197,8 @@ def _check_rows(rows: Sequence[_Row]) -> Iterator[tuple[_Row, str]]:
     leaves: dict[str, _Row] = {}
     parents: dict[tuple[int, str], tuple[str, _Row]] = {}
     for row in rows:
-        if "" in row.cells:
-            yield row, "a name is empty; give every leaf a name on every level"
-            continue
-        if any("\ud800" <= letter <= "\udfff" for cell in row.cells for letter in cell):
-            yield row, "contains a lone surrogate, which no message can contain; correct the name"
+        if fault := _fault_of_names(row.cells, missing_values):
+            yield row, fault
             continue
         if row.cells[0] in leaves:
             yield row, f"the leaf occurs twice{_also(leaves[row.cells[0]])}; remove one"
@@ -211,6 +209,19 @@ def _check_rows(rows: Sequence[_Row]) -> Iterator[tuple[_Row, str]]:
             if known != parent:
                 yield row, f"the name on level {level} is below two different names{_also(first)}; rename one"
                 break
+
+
+def _fault_of_names(names: Sequence[str], missing_values: Sequence[str]) -> str:
+    """Return what is wrong with the names from a leaf to the root, whatever the other rows are; empty if nothing is."""
+    if "" in names:
+        return "a name is empty; give every leaf a name on every level"
+    if any("\ud800" <= letter <= "\udfff" for name in names for letter in name):
+        return "contains a lone surrogate, which no message can contain; correct the name"
+    if any(map(is_long_category, names)):
+        return f"a name has more than {MAX_CATEGORY_BYTES:,} bytes as JSON; shorten it"
+    if names[0] in missing_values:
+        return "the leaf is a text that means a missing value; remove it here, or from missing_values"
+    return ""
 
 
 def _also(row: _Row) -> str:
