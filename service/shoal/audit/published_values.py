@@ -54,7 +54,7 @@ class PublishedValues(ABC):
         self.attribute = attribute
         self._is_csv, self._is_table = form == "csv", table
         self.missing = '""' if self._is_csv else "null"
-        self._may_be_missing, self._is_group = attribute.may_be_missing, attribute.missing == "group"
+        self._may_be_missing = attribute.may_be_missing
 
     def of_members(self, values: Sequence[float], categories: Categories | None = None) -> str:
         """Return the text that a cluster publishes.
@@ -69,11 +69,7 @@ class PublishedValues(ABC):
         if not self._may_be_missing:
             return self._of_present(values, categories)
         present = [value for value in values if not math.isnan(value)]
-        return self._of_present(present, categories) if self._is_published(len(present), len(values)) else self.missing
-
-    def _is_published(self, present: int, members: int) -> bool:
-        """Whether a cluster publishes a value if so many of its members have one."""
-        return present > 0 and not (self._is_group and 2 * present < members)
+        return self._of_present(present, categories) if 2 * len(present) > len(values) else self.missing
 
     def allows(self, text: str) -> bool:
         """Whether the policy allows a published text, apart from bounds."""
@@ -103,7 +99,7 @@ class PublishedValues(ABC):
         """Return the sum over members of the distance in [0, 1] of a rank or category from the published one."""
         present = [value for value in values if not math.isnan(value)]
         # An empty cell can also be the category that is an empty text.
-        if not self._is_published(len(present), len(values)):
+        if 2 * len(present) <= len(values):
             return float(len(present))
         return len(values) - len(present) + self._total_distance(present, text, categories or Categories())
 
