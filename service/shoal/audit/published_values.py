@@ -221,7 +221,10 @@ class PublishedCategories(PublishedValues):
     def __init__(self, attribute: Attribute, form: Form, *, table: bool, missing_values: tuple[str, ...] = ()) -> None:
         super().__init__(attribute, form, table=table)
         self._publish = attribute.publish
-        self._missing_texts = frozenset(map(_json_text, missing_values))
+        # A whole number or truth value is missing, too, if its text is that of a missing value.
+        self._missing_texts = frozenset(map(_json_text, missing_values)).union(
+            text for text in missing_values if not text.startswith('"')
+        )
         self._tree = None if attribute.taxonomy is None else TaxonomyTree(attribute.taxonomy)
         self._nodes: frozenset[str] | None = None
         if self._tree is not None and attribute.unknown == "quarantine":
