@@ -112,11 +112,12 @@ class ParquetRows:
         )
 
     def _clustered_column(self, attribute: Attribute, column: pa.Array) -> ScaleColumn:
+        reader = scale_reader(attribute, self.policy)
         if attribute.scale is not Scale.NUMERIC:
-            return scale_reader(attribute, self.policy).read(self._attribute_values(attribute, column))
+            return reader.read(self._attribute_values(attribute, column))
         values = np.array(_numbers(column), dtype=np.float64)
         values[_are_null(column)] = np.nan
-        return ScaleColumn(values)
+        return ScaleColumn(reader.drop_missing_numbers(values))
 
     def _attribute_values(self, attribute: Attribute, column: pa.Array) -> list[Any]:
         """Return a column as values of JSON types.

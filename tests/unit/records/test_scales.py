@@ -188,10 +188,46 @@ def test_missing_values_are_those_of_the_policy(attribute: dict[str, Any]) -> No
     assert contents(decode_csv(quarantining, texts), 4) == [INVALID, INVALID, kept, INVALID]
 
 
-def test_a_number_is_no_missing_value_in_json() -> None:
-    policy = policy_with(NUMBER | GROUP, missing_values=["999"])
-    assert contents(decode_json(policy, [999, "999", None]), 3) == [999, None, None]
-    assert contents(decode_json(policy_with(NOMINAL | GROUP, missing_values=["999"]), [999, "999"]), 2) == ["999", None]
+TEXTS_99: dict[str, Any] = {"missing_values": ["", "99", "-1.5", "true", "n/a"]}
+
+
+@pytest.mark.parametrize(
+    ("attribute", "values", "expected"),
+    [
+        (NUMBER, [99, 99.0, "99", 9.9e1, -1.5, 98, None], [None, None, None, None, None, 98, None]),
+        (SECONDS, [99, 99.0, "99", -1.5, 98, 99.0001, True], [None, None, None, None, 98000, 99000, INVALID]),
+        (NOMINAL, [99, "99", True, "true", 98, False, 99.0], [None, None, None, None, "98", "false", INVALID]),
+        (ICD, [99, "99", True, "true", 98, 7, -1], [None, None, None, None, '"98"', '"7"', '"-1"']),
+        (ORDINAL, [99, "99", True, 2, "2", 98], [None, None, None, 1, 1, INVALID]),
+    ],
+)
+def test_a_number_or_truth_value_is_missing_if_its_text_is(
+    attribute: dict[str, Any], values: list[Any], expected: list[Any]
+) -> None:
+    n = len(values)
+    assert contents(decode_json(policy_with(attribute | GROUP, **TEXTS_99), values), n) == expected
+    refused = [INVALID if value is None else value for value in expected]
+    assert contents(decode_json(policy_with(attribute, **TEXTS_99), values), n) == refused
+
+
+def test_a_number_is_missing_in_every_format_however_it_is_written() -> None:
+    cells = ["99", " 99.0", "9.9e1", "-1.5", "098", "+99"]
+    for attribute, other in ((NUMBER, 98), (SECONDS, 98_000)):
+        policy = policy_with(attribute | GROUP, **TEXTS_99)
+        assert contents(decode_csv(policy, cells), 6) == [None, None, None, None, other, None]
+        for column in (pa.array([99, 98], pa.int16()), pa.array([99.0, 98.0])):
+            assert contents(decode_parquet(policy, column), 2) == [None, other]
+            assert contents(decode_parquet(policy, column, max_bytes=0), 2) == [None, other]
+    for category in (NOMINAL, ICD):
+        policy = policy_with(category | GROUP, **TEXTS_99)
+        assert contents(decode_parquet(policy, pa.array([99.0, None])), 2) == [None, None]
+        assert contents(decode_parquet(policy, pa.array([True, None])), 2) == [None, None]
+
+
+def test_a_time_that_no_year_has_can_mean_a_missing_one() -> None:
+    policy = policy_with(SECONDS | GROUP, missing_values=["9999999999999999"])
+    assert contents(decode_json(policy, [9999999999999999, 1]), 2) == [None, 1000]
+    assert contents(decode_json(policy, [9999999999999999, 9999999999999]), 2) == [None, INVALID]
 
 
 PARQUET_CASES: list[tuple[dict[str, Any], pa.Array, list[Any]]] = [
