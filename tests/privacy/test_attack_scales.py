@@ -6,7 +6,7 @@ import csv
 import json
 import random
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -194,7 +194,7 @@ NO_VALUE = (None, "", "absent")
 def incomplete(names: Sequence[str], seed: int) -> list[dict[str, Any]]:
     """Return random records, each attribute of which has no value with a probability of its own."""
     draw = random.Random(seed)
-    drawn = {
+    drawn: dict[str, Callable[[], Any]] = {
         "age": lambda: draw.randrange(101),
         "school": lambda: draw.randrange(1, 5),
         "sex": lambda: draw.choice("MF"),
