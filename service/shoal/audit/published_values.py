@@ -1,7 +1,7 @@
 """What a cluster publishes of each quasi-identifier, by its scale, and which published values a policy allows.
 
-A published value is compared as a text. That of a number is the number with a decimal point, and nothing of an empty
-cell. All others are JSON: a cell is a string.
+Published values are compared as texts. The text of a number has a decimal point, and that of an empty cell in its place
+is empty. The text of any other value is its JSON form: that of a cell of CSV is a JSON string.
 """
 
 from __future__ import annotations
