@@ -225,7 +225,7 @@ def _describe_cell(policy: Policy, attribute: Attribute, cell: str) -> str:
         return _describe_clustered(attribute, float(reader.read_cells([cell]).values[0]))
     if attribute.subject:
         text = cell.replace(",", ".") if has_commas and attribute.type in {"integer", "number"} else cell
-        return _describe_subject(attribute, text)
+        return _describe_subject(policy, attribute, text)
     if attribute.role is not Role.IDENTIFIER:
         is_converted = has_commas and attribute.type not in {"string", "json"}
         return _describe_unchanged_cell(attribute, replace_decimal_commas([cell])[0] if is_converted else cell)
@@ -241,7 +241,7 @@ def _describe_value(policy: Policy, attribute: Attribute, value: Any) -> str:  #
     if is_clustered(attribute):
         return _describe_clustered_value(policy, attribute, value)
     if attribute.role is Role.IDENTIFIER:
-        return _describe_subject(attribute, value) if attribute.subject else ""
+        return _describe_subject(policy, attribute, value) if attribute.subject else ""
     return "" if value is None else _describe_unchanged_value(attribute, value)
 
 
@@ -256,6 +256,8 @@ def _describe_clustered_value(policy: Policy, attribute: Attribute, value: Any) 
         is_number = isinstance(value, int | NumberText) and not isinstance(value, bool)
         number = to_number(value) if is_number else None
         return _describe_clustered(attribute, np.inf if number is None else number)
+    if isinstance(value, NumberText) and attribute.scale is not Scale.TIME:
+        value = float(value)
     return _describe_clustered(attribute, float(scale_reader(attribute, policy).read([value]).values[0]))
 
 
@@ -292,5 +294,6 @@ def _describe_clustered(attribute: Attribute, value: float) -> str:
     return "" if attribute.clip or low <= value <= high else "outside its bounds"
 
 
-def _describe_subject(attribute: Attribute, value: object) -> str:
-    return "" if normaliser(attribute.type, attribute.normalize)([value])[0] else "not a valid subject"
+def _describe_subject(policy: Policy, attribute: Attribute, value: object) -> str:
+    normalise = normaliser(attribute.type, attribute.normalize, policy.missing_values)
+    return "" if normalise([value])[0] else "not a valid subject"

@@ -42,7 +42,10 @@ _REMEDIES = {
     "not a whole number": "set integer: false, or correct the values",
     "outside its bounds": "widen the bounds, or set out_of_bounds: clip",
     "a list or an object": "give the field the role identifier, which leaves it out, or make the values flat",
-    "not a valid subject": "each record needs an identifier of its person; correct the values or the type of the field",
+    "not a valid subject": (
+        "each record needs an identifier of its person, which is no value of missing_values; correct the values or the "
+        "type of the field"
+    ),
     OTHER_WIDTH: "correct csv.delimiter and csv.quote in the policy, or the lines of the file",
 }
 """What to do about a fault, by its reason. Other reasons say it themselves."""

@@ -83,6 +83,21 @@ def test_a_value_that_may_be_missing_is_no_fault(attribute: dict[str, Any]) -> N
     assert [fault.kind for fault in find_csv_faults(policy, ["x", "note"], ["NA", "1"])] == [UNKNOWN]
 
 
+def test_a_subject_that_is_a_missing_value_is_a_fault() -> None:
+    policy = policy_of(
+        {"id": {"role": "identifier", "subject": True, "type": "any"}, "x": quasi()}, missing_values=["", "NA"]
+    )
+    expected = ["id: not a valid subject"]
+    assert [fault.kind for fault in find_json_faults(policy, b'{"id":"NA","x":1}')] == expected
+    assert [fault.kind for fault in find_csv_faults(policy, ["id", "x"], [" NA ", "1"])] == expected
+
+
+@pytest.mark.parametrize("attribute", [NOMINAL, ORDINAL | {"order": [1, 2]}, ICD | {"unknown": "root"}])
+def test_a_whole_number_with_a_point_is_no_fault(attribute: dict[str, Any]) -> None:
+    message = b'{"x":1.0}'
+    assert [fault.kind for fault in find_json_faults(policy_with(attribute), message)] == ["note: missing"]
+
+
 def test_an_absent_field_is_a_fault_by_default() -> None:
     assert [fault.kind for fault in find_json_faults(policy_with(NOMINAL), b'{"note":1}')] == ["x: missing"]
 
