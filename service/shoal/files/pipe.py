@@ -207,8 +207,7 @@ def _count_refused(
 ) -> None:
     for index, reason in decoded.rejected:
         if records is not None:
-            # What is too large is not read again.
-            refusals.add(reason.value, [] if reason is Reason.TOO_LARGE else records.faults_of(lines[index]))
+            refusals.add(reason.value, records.describe(lines[index], reason))
 
 
 def _count_read(summary: RunSummary, block: Block, count: int) -> None:
