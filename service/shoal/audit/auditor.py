@@ -86,7 +86,7 @@ class Auditor:
         """Run all checks and return the verdict."""
         if not self._has_other_policy(stated):
             self._check(stated)
-        return self._verdict(has_summary=stated.summary_fields is not None)
+        return self._verdict(stated.summary_fields)
 
     def _has_other_policy(self, stated: StatedFiles) -> bool:
         """Check the policy that evidence and summary name; return whether another policy is needed to judge them."""
@@ -359,7 +359,7 @@ class Auditor:
         unreleased = max(0, decided - len(self._release)) if self._scope.is_ordered else 0
         return self._accounts.held + unreleased
 
-    def _verdict(self, *, has_summary: bool) -> Verdict:
+    def _verdict(self, summary: Summary | None) -> Verdict:
         """Return the verdict on all checks so far."""
         usable, accounts = self._originals.usable, self._accounts
         measures = measure_release(self._policy, self._originals, self._clusters, self._unchanged, self._joint)
@@ -385,7 +385,7 @@ class Auditor:
                 self._scope,
                 self._release,
                 is_export=self._originals.is_export,
-                has_summary=has_summary,
+                summary=summary,
                 is_end_known=accounts is not None and accounts.population is not None,
             ),
             claimed=tuple(f"{counted(count, 'record')} {text}" for text, count in self._found.claimed.items()),

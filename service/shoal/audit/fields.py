@@ -126,6 +126,7 @@ class RecordReader:
             for a in policy.unchanged_fields
         ]
         self._subject, self._sign = policy.subject, sign
+        self._no_subjects = self._missing_subjects(policy)
         encoding = policy.csv_output.encoding
         # Only CSV has other encodings than those of Unicode.
         self._encoding = encoding if released == "csv" and not encoding.startswith("utf-") else None
@@ -158,7 +159,7 @@ class RecordReader:
         if self._encoding is not None and not is_encodable("".join(unchanged), self._encoding):
             return None
         subject = None if self._subject is None else self._subject_text(record[self._subject.name], self._subject)
-        if subject is None and self._subject is not None:
+        if self._subject is not None and (subject is None or subject in self._no_subjects):
             return None
         size = self._category_bytes(values) if self._has_categories else 0
         if size is None:
@@ -181,16 +182,19 @@ class RecordReader:
             return None
         return sum(lengths[: self._width])
 
+    @staticmethod
+    def _missing_subjects(policy: Policy) -> frozenset[str]:
+        """Return the normalised subjects that stand for a missing one."""
+        if policy.subject is None:
+            return frozenset()
+        texts = [_spelt_subject(text, policy.subject) for text in policy.missing_values]
+        return frozenset(text for text in texts if text is not None)
+
     def _subject_text(self, value: object, subject: Attribute) -> str | None:
         if subject.type != "string" and isinstance(value, str) and self._sign.is_comma:
             text = value.replace(",", ".")
             value = text if decimal_number(text.strip()) is not None else value
-        if isinstance(value, str) and not isinstance(value, JsonNumber):
-            if subject.normalize:
-                value = one_spelling(value, subject.normalize)
-            elif has_long_mark_sequence(value):
-                return None
-        return _normalised_subject(value, subject.type)
+        return _spelt_subject(value, subject)
 
 
 def _may_be_absent(attribute: Attribute) -> bool:
@@ -209,6 +213,16 @@ def source_form(attribute: Attribute, original: Form) -> Form:
 
 
 # ---------------------------------------------------------------- the subject
+
+
+def _spelt_subject(value: object, subject: Attribute) -> str | None:
+    """Return one text per subject, with the steps of ``normalize``; None if the value cannot be a subject."""
+    if isinstance(value, str) and not isinstance(value, JsonNumber):
+        if subject.normalize:
+            value = one_spelling(value, subject.normalize)
+        elif has_long_mark_sequence(value):
+            return None
+    return _normalised_subject(value, subject.type)
 
 
 def _normalised_subject(value: object, kind: FieldType) -> str | None:

@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import TypeAlias
 
+from shoal.audit.arithmetic import canonical_float
 from shoal.audit.parsing import Form, JsonNumber
 from shoal.audit.times import epoch_ms, iso_ms
 from shoal.policy import Attribute, MessagePart, Scale
@@ -236,10 +237,17 @@ def _name(value: object, form: Form) -> str | None:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, JsonNumber):
-        is_whole = _INTEGER.fullmatch(value) and len(value) <= _MAX_INTEGER_LENGTH
-        return str(int(value)) if is_whole else None
+        return _whole_number(value)
     text = _text(value, form)
     return text if text is not None and is_encodable(text) else None
+
+
+def _whole_number(text: str) -> str | None:
+    """Return the digits of a whole number: exactly, or those of its float64 if it has a point or an exponent."""
+    if _INTEGER.fullmatch(text):
+        return str(int(text)) if len(text) <= _MAX_INTEGER_LENGTH else None
+    number = float(text)
+    return canonical_float(number) if number.is_integer() else None
 
 
 def _nominal_reader(attribute: Attribute, form: Form, categories: Categories) -> ValueReader:

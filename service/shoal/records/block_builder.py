@@ -85,7 +85,9 @@ class BlockBuilder:
         self._max_bytes = max_bytes
         self._hash = SubjectHash(hash_key)
         subject = policy.subject
-        self._normalise = None if subject is None else normaliser(subject.type, subject.normalize)
+        self._normalise = None
+        if subject is not None:
+            self._normalise = normaliser(subject.type, subject.normalize, policy.missing_values)
         self._next_subject = 0
         attributes = policy.clustered
         limits = np.array([a.limits for a in attributes], dtype=np.float64).reshape(-1, 2)

@@ -225,12 +225,17 @@ def _missing_type(attribute: Attribute, kind: pa.DataType) -> str:
     if attribute.may_be_missing and pa.types.is_null(kind):
         return ""
     role = f"a {attribute.role.value}"
+    cast = f"; cast it from {kind} to float64" if pa.types.is_decimal(kind) else ""
     if attribute.scale is Scale.NUMERIC:
-        return "" if is_number else f"{role} must be a column of numbers"
+        return "" if is_number else f"{role} must be a column of numbers{cast}"
     if attribute.scale is not Scale.TIME:
         return ""
     if attribute.unit is not None:
-        return "" if is_number else f"{role} of scale time with a unit must be a column of numbers; remove unit"
+        return (
+            ""
+            if is_number
+            else f"{role} of scale time with a unit must be a column of numbers{cast or '; remove unit'}"
+        )
     is_text = not is_number and not pa.types.is_boolean(kind)
     return "" if is_text else f"{role} of scale time must be a column of texts, dates or timestamps; set unit"
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from shoal.policy import Attribute, MessagePart, Policy, Role, Scale
 from shoal.records.columns import parse_numbers, replace_decimal_commas
-from shoal.records.numerals import DECIMAL, NumberText
+from shoal.records.numerals import DECIMAL, NumberText, integral_to_int
 from shoal.records.times import convert_epoch_times, parse_epoch_times, parse_iso_times
 
 __all__ = [
@@ -290,8 +290,8 @@ def json_type(attribute: Attribute) -> Any:  # noqa: ANN401 - a type or a union 
     is_epoch = attribute.scale is Scale.TIME and attribute.unit is not None
     kinds = {
         Scale.NUMERIC: float,
-        Scale.ORDINAL: str | int | bool,
-        Scale.NOMINAL: str | int | bool,
+        Scale.ORDINAL: str | int | float | bool,
+        Scale.NOMINAL: str | int | float | bool,
         Scale.TIME: Any if is_epoch else str,
     }
     kind: Any = kinds[attribute.scale]
@@ -299,9 +299,14 @@ def json_type(attribute: Attribute) -> Any:  # noqa: ANN401 - a type or a union 
 
 
 def _text_of(value: object) -> str | None:
-    """Return the content of a text, and the JSON text of a boolean or integer; None for a value of another type."""
+    """Return the content of a text, and the JSON text of a boolean or integer; None for any other value.
+
+    A float without a fraction is an integer: many programs write 1 as 1.0.
+    """
     if type(value) is str:
         return value
+    if isinstance(value, float):
+        value = integral_to_int(value)
     if isinstance(value, bool):
         return "true" if value else "false"
     return str(value) if isinstance(value, int) else None

@@ -32,6 +32,11 @@ def read(
         ("1", '"1"'),
         (JsonNumber("1"), "1"),
         (JsonNumber("-0"), "0"),
+        (JsonNumber("1.0"), "1"),
+        (JsonNumber("1e0"), "1"),
+        (JsonNumber("-0.0"), "0"),
+        (JsonNumber("2.5e2"), "250"),
+        (JsonNumber("1e23"), "1" + "0" * 23),
         (True, "true"),
         ("true", '"true"'),
     ],
@@ -42,7 +47,9 @@ def test_a_category_is_a_json_scalar(value: object, text: str) -> None:
     assert categories.texts == [text]
 
 
-@pytest.mark.parametrize("value", [JsonNumber("1.0"), JsonNumber("1e2"), [], ["x"], None, "", "?", ABSENT, "\ud800"])
+@pytest.mark.parametrize(
+    "value", [JsonNumber("1.5"), JsonNumber("1e-2"), JsonNumber("1e999"), [], ["x"], None, "", "?", ABSENT, "\ud800"]
+)
 def test_any_other_value_is_no_category(value: object) -> None:
     assert read(value, scale=Scale.NOMINAL) is None
 
@@ -69,7 +76,16 @@ def test_a_category_that_the_taxonomy_lacks_is_a_leaf_or_unusable() -> None:
 
 @pytest.mark.parametrize(
     ("value", "rank"),
-    [("low", 0), ("2", 1), (JsonNumber("2"), 1), ("high", 2), ("High", None), (JsonNumber("2.0"), None), (None, None)],
+    [
+        ("low", 0),
+        ("2", 1),
+        (JsonNumber("2"), 1),
+        ("high", 2),
+        ("High", None),
+        (JsonNumber("2.0"), 1),
+        (JsonNumber("2.5"), None),
+        (None, None),
+    ],
 )
 def test_an_ordinal_value_is_its_rank(value: object, rank: float | None) -> None:
     assert read(value, scale=Scale.ORDINAL, order=("low", 2, "high")) == rank

@@ -11,6 +11,7 @@ import random
 import termios
 from collections import Counter
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -908,3 +909,37 @@ def test_messages_about_faults_contain_no_value(tmp_path: Path, capfd: pytest.Ca
         result = capfd.readouterr()
         assert "canary" not in result.err + result.out
         assert "line 6" in result.err
+
+
+@pytest.mark.parametrize("suffix", ["jsonl", "csv"])
+def test_a_long_json_field_is_named(suffix: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    policy = tmp_path / "policy.json"
+    attributes = {
+        "age": {"role": "quasi_identifier", "bounds": [0, 110]},
+        "codes": {"role": "confidential", "type": "json", "max_bytes": 10},
+    }
+    policy.write_text(json.dumps({"attributes": attributes, "subject": "every_record", "privacy": {"k": 2}}))
+    source = tmp_path / f"in.{suffix}"
+    texts = ["[1]", '["canary-canary"]', "[2]"]
+    with source.open("w", newline="") as file:
+        if suffix == "csv":
+            csv.writer(file).writerows([["age", "codes"], *([40, text] for text in texts)])
+        else:
+            file.writelines(f'{{"age":40,"codes":{text}}}\n' for text in texts)
+    assert main(["batch", str(policy), "-i", str(source), "-o", str(tmp_path / f"out.{suffix}")]) == 2
+    message = capfd.readouterr().err
+    assert ("line 3, column 2 (codes)" if suffix == "csv" else "line 2, field codes") in message
+    assert "longer than its max_bytes" in message
+    assert "kafka" not in message
+    assert "canary" not in message
+
+
+def test_a_decimal_column_is_refused_with_a_remedy(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    policy = tmp_path / "policy.json"
+    policy.write_text(
+        '{"attributes": {"age": {"role": "quasi_identifier"}}, "subject": "every_record", "privacy": {"k": 2}}'
+    )
+    pq.write_table(pa.table({"age": pa.array([Decimal("1.50")] * 3)}), tmp_path / "in.parquet")
+    names = ["-i", str(tmp_path / "in.parquet"), "-o", str(tmp_path / "out.csv")]
+    assert main(["batch", str(policy), *names]) == 2
+    assert "must be a column of numbers; cast it from decimal128(3, 2) to float64" in capfd.readouterr().err

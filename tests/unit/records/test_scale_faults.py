@@ -91,6 +91,21 @@ def test_a_value_that_may_be_missing_is_no_fault(attribute: dict[str, Any]) -> N
     assert [fault.kind for fault in find_csv_faults(policy, ["x", "note"], ["NA", "1"])] == [UNKNOWN]
 
 
+def test_a_subject_that_is_a_missing_value_is_a_fault() -> None:
+    policy = policy_of(
+        {"id": {"role": "identifier", "subject": True, "type": "any"}, "x": quasi()}, missing_values=["", "NA"]
+    )
+    expected = ["id: not a valid subject"]
+    assert [fault.kind for fault in find_json_faults(policy, b'{"id":"NA","x":1}')] == expected
+    assert [fault.kind for fault in find_csv_faults(policy, ["id", "x"], [" NA ", "1"])] == expected
+
+
+@pytest.mark.parametrize("attribute", [NOMINAL, ORDINAL | {"order": [1, 2]}, ICD | {"unknown": "root"}])
+def test_a_whole_number_with_a_point_is_no_fault(attribute: dict[str, Any]) -> None:
+    message = b'{"x":1.0}'
+    assert [fault.kind for fault in find_json_faults(policy_with(attribute), message)] == ["note: missing"]
+
+
 def test_an_absent_field_is_a_fault_by_default() -> None:
     assert [fault.kind for fault in find_json_faults(policy_with(NOMINAL), b'{"note":1}')] == ["x: missing"]
 
@@ -112,3 +127,37 @@ def test_each_fault_has_a_remedy(attribute: dict[str, Any], value: Any, remedy: 
     message = json.dumps({"x": value, "note": 1}).encode()
     counter.add("invalid", find_json_faults(policy_with(attribute), message))
     assert counter.remedy() == remedy
+
+
+JSON_FIELD = {"role": "confidential", "type": "json", "max_bytes": 12}
+NOT_JSON = (
+    "codes: a value must be JSON (RFC 8259) with each name once in an object and no number beyond float64; correct the "
+    "values"
+)
+LONG = "codes: raise max_bytes of the attribute, or shorten the values"
+
+
+@pytest.mark.parametrize(
+    ("text", "reason", "remedy"),
+    [
+        ('{"a":1,"a":2}', "not of type json", NOT_JSON),
+        ("[1e999]", "not of type json", NOT_JSON),
+        ('[ "canary-canary" ]', "longer than its max_bytes", LONG),
+        ("[1,          2]", "", ""),
+    ],
+)
+def test_faults_of_fields_of_type_json(text: str, reason: str, remedy: str) -> None:
+    policy = policy_of({"x": quasi(), "codes": JSON_FIELD})
+    expected = [f"codes: {reason}" if reason else UNKNOWN]
+    faults = find_json_faults(policy, b'{"x":1,"codes":%b}' % text.encode())
+    assert [fault.kind for fault in faults] == expected
+    assert [fault.kind for fault in find_csv_faults(policy, ["codes", "x"], [text, "1"])] == expected
+    counter = RefusalCounter()
+    counter.add("invalid", faults)
+    assert counter.remedy() == (remedy or UNKNOWN)
+
+
+def test_a_nested_field_of_type_json_has_its_fault() -> None:
+    policy = policy_of({"x": quasi(), "codes": JSON_FIELD | {"from": 'a."b'}}, unwrap="debezium")
+    message = b'{"before":null,"after":{"x":1,"a":{"\\"b":[1e999]}},"op":"c"}'
+    assert [fault.kind for fault in find_json_faults(policy, message)] == ["codes: not of type json"]
