@@ -25,6 +25,7 @@ from shoal.audit.releases import ReleasedRows
 from shoal.audit.rows import LOOK_ALIKE, AllowedOrder, RowOrder, check_order, compare_rows, is_in_input_order
 from shoal.audit.scope import AuditScope, StatedFiles
 from shoal.audit.stream_checks import check_stream
+from shoal.audit.structure import dropped_kinds
 from shoal.audit.summary_counts import check_summary, reading_warnings, stated_suppressed
 from shoal.audit.topic_order import check_topic_order, repeated_numbers
 from shoal.audit.unexamined import unexamined_questions
@@ -125,7 +126,7 @@ class Auditor:
         if stated.summary_fields is not None:
             summary, name = stated.summary_fields, stated.summary_name
             self._check_summary(summary, name, is_inferred=is_inferred)
-            self._found.warnings += reading_warnings(summary, self._originals, name)
+            self._found.warnings += reading_warnings(summary, self._originals, dropped_kinds(self._policy), name)
         # A file without records has no rows: `shoal pipe` accepts it.
         if len(self._originals) and not len(self._release):
             self._confirm_empty(stated)
@@ -366,7 +367,8 @@ class Auditor:
         return Verdict(
             checks=tuple(check.result() for check in self._found.checks),
             counts={
-                "records": len(self._originals),
+                "records": self._originals.records,
+                **({"dropped": len(self._originals) - self._originals.records} if dropped_kinds(self._policy) else {}),
                 "usable": usable,
                 "unusable": self._originals.records - usable,
                 "rows": len(self._release),

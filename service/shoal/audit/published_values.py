@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from shoal.audit.arithmetic import ExactGrid
 from shoal.audit.parsing import Form, JsonNumber
 from shoal.audit.scales import Categories, DecimalSign
-from shoal.audit.taxonomy_tree import TaxonomyTree
+from shoal.audit.taxonomy_tree import Node, TaxonomyTree
 from shoal.audit.times import TimeGrid
 from shoal.policy import Attribute, Policy, Scale
 
@@ -221,19 +221,22 @@ class PublishedCategories(PublishedValues):
     def __init__(self, attribute: Attribute, form: Form, *, table: bool, missing_values: tuple[str, ...] = ()) -> None:
         super().__init__(attribute, form, table=table)
         self._publish = attribute.publish
-        self._missing_texts = frozenset(map(_json_text, missing_values))
+        # A whole number or truth value is missing, too, if its text is that of a missing value.
+        self._missing_texts = frozenset(map(_json_text, missing_values)).union(
+            text for text in missing_values if not text.startswith('"')
+        )
         self._tree = None if attribute.taxonomy is None else TaxonomyTree(attribute.taxonomy)
         self._nodes: frozenset[str] | None = None
         if self._tree is not None and attribute.unknown == "quarantine":
-            names = self._tree.leaves if attribute.publish == "mode" else self._tree.nodes
+            names = self._tree.leaves | (frozenset() if attribute.publish == "mode" else self._tree.inner)
             self._nodes = frozenset(self._shown(_json_text(name)) for name in names)
 
     @property
     def inner_nodes(self) -> frozenset[str]:
-        """The texts of the nodes that may be published although no record has them."""
+        """The texts of the nodes above leaves, which may be published although no record has them."""
         if self._tree is None or self._publish == "mode":
             return frozenset()
-        return frozenset(self._shown(_json_text(name)) for name in self._tree.nodes - self._tree.leaves)
+        return frozenset(self._shown(_json_text(name)) for name in self._tree.inner)
 
     def shown_category(self, category: str) -> str:
         """Return the published text of a category."""
@@ -243,9 +246,10 @@ class PublishedCategories(PublishedValues):
         known = categories or Categories()
         if self._tree is None or self._publish == "mode":
             return self.shown_category(self._mode(values, known))
-        names = [known.texts[int(value)] for value in values]
-        find = self._tree.ancestor if self._publish == "ancestor" else self._tree.median
-        return self._shown(_json_text(find(names)))
+        return self._shown(_json_text(self._node(self._tree, [known.texts[int(value)] for value in values]).name))
+
+    def _node(self, tree: TaxonomyTree, leaves: Sequence[str]) -> Node:
+        return tree.ancestor(leaves) if self._publish == "ancestor" else tree.median(leaves)
 
     def _mode(self, values: Sequence[float], categories: Categories) -> str:
         counts = Counter(map(int, values))
@@ -273,10 +277,10 @@ class PublishedCategories(PublishedValues):
         counts = Counter(categories.texts[int(value)] for value in values)
         if self._tree is None:
             return float(sum(count for name, count in counts.items() if self.shown_category(name) != text))
-        node = json.loads(text)
-        # A category that the taxonomy lacks can have the name of an inner node.
-        is_leaf = self._publish == "mode" or 2 * counts[node] > len(values)
-        return float(sum(count * self._tree.distance(name, node, is_leaf=is_leaf) for name, count in counts.items()))
+        # The text names a node, but not its level: leaf, inner node and root can have one name.
+        mode = self._publish == "mode"
+        node = Node(0, json.loads(text)) if mode else self._node(self._tree, list(counts.elements()))
+        return float(sum(count * self._tree.distance(name, node) for name, count in counts.items()))
 
 
 def published_values(

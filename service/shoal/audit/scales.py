@@ -68,9 +68,6 @@ class Categories:
         text = self.texts[int(code)]
         return _json_text(text) if self._are_leaves else text
 
-    def __contains__(self, text: object) -> bool:
-        return text in self._codes
-
 
 class DecimalSign:
     """Converts the numbers of a CSV dialect to numbers with a decimal point, and back."""
@@ -128,7 +125,7 @@ def value_reader(
     sign : DecimalSign
         Of the original's cells.
     missing_values : tuple of str
-        Texts that stand for a missing value.
+        Texts that stand for a missing value. So do equal numbers, and categories with the text of one.
     categories : Categories or None
         Gets the categories of a nominal attribute.
     """
@@ -136,13 +133,32 @@ def value_reader(
     if not attribute.may_be_missing and attribute.scale is Scale.NUMERIC and set(missing_values) <= {""}:
         return read  # an empty cell and null are no numbers, so the record is unusable in any case
     missing, found = frozenset(missing_values), math.nan if attribute.may_be_missing else None
+    is_number = _missing_number(attribute, form, sign, missing)
     if form == "csv":
-        return lambda value: found if str(value).strip(_BLANKS) in missing else read(value)
-    return lambda value: found if value is None or value is ABSENT or _is_in(value, missing) else read(value)
+        return lambda value: found if str(value).strip(_BLANKS) in missing or is_number(value) else read(value)
+    return lambda value: (
+        found if value is None or value is ABSENT or _is_in(value, missing) or is_number(value) else (read(value))
+    )
 
 
 def _is_in(value: object, missing: frozenset[str]) -> bool:
     return isinstance(value, str) and not isinstance(value, JsonNumber) and value in missing
+
+
+def _missing_number(
+    attribute: Attribute, form: Form, sign: DecimalSign, missing: frozenset[str]
+) -> Callable[[object], bool]:
+    """Return whether a value means a missing one as a number, or as the text of a number or truth value."""
+    if attribute.scale in {Scale.NOMINAL, Scale.ORDINAL}:
+        return lambda value: isinstance(value, bool | JsonNumber) and _name(value, form) in missing
+    numbers = {number for number in map(decimal_number, missing) if number is not None and math.isfinite(number)}
+    is_text = attribute.scale is Scale.TIME and attribute.unit is None
+    if not numbers or (is_text and attribute.source.part is not MessagePart.TIMESTAMP):
+        return lambda _: False
+    if form == "jsonl":
+        return lambda value: isinstance(value, JsonNumber) and float(value) in numbers
+    blanks = _BLANKS if attribute.scale is Scale.TIME else None
+    return lambda value: decimal_number(sign.to_point(str(value).strip(blanks))) in numbers
 
 
 def _present_reader(attribute: Attribute, form: Form, sign: DecimalSign, categories: Categories | None) -> ValueReader:

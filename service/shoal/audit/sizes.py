@@ -2,7 +2,7 @@
 
 Three lengths are limited: the length of a message, the length of each key and header that the policy reads, and the
 length of the categories of a record and its unchanged fields as they are published. Separators between these fields and
-the quasi-identifiers do not count.
+the quasi-identifiers do not count. A category has a limit of its own, which `shoal.audit.fields` checks.
 
 The original shows these lengths exactly, with two exceptions: messages that an export contains as JSON objects, and
 rows of Parquet. Their lengths are estimated by a smallest and a largest one. A record is certainly too large if the

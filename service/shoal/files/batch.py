@@ -41,7 +41,10 @@ KEEP_ORDER_REFUSED = (
 MISSING_VALUE = {"empty", "null", "a value of missing_values"}
 """Reasons of faults by which a record is quarantined; a field that a JSON object lacks is not among them."""
 ROWS_PER_WRITE = 10_000
-TOO_LARGE = RecordFault("longer than kafka.max_record_bytes, which is 900,000 by default")
+TOO_LARGE = RecordFault(
+    "longer than kafka.max_record_bytes, which is 900,000 by default; or a category is longer than 1,000 bytes, or a "
+    "field of type json than its max_bytes"
+)
 
 
 def run_batch(policy: Policy, files: Files, spec: AlgorithmSpec, *, keep_order: bool = False) -> RunReport:

@@ -16,6 +16,7 @@ from pydantic import SecretStr
 from shoal.errors import Fault, PolicyError
 from shoal.policy.attribute import Attribute, resolve_attribute
 from shoal.policy.csv_dialect import CsvDialect, resolve_dialects
+from shoal.policy.follow_up import is_follow_up
 from shoal.policy.loader import FieldPath, Lines, line_of, read_document
 from shoal.policy.rule_choice import explain_rule, resolve_rule
 from shoal.policy.schema import (
@@ -208,10 +209,14 @@ class Policy:
         found = list(faults or [])
         known = [fault.path for fault in found]
         taxonomies, wrong = read_taxonomies(document, Path(source).parent)
-        found += [Fault(fault.path, fault.message, line_of(fault.place, lines or {})) for fault in wrong]
+        found += [
+            Fault(fault.path, fault.message, line_of(fault.place, lines or {}))
+            for fault in wrong
+            if fault.path not in known
+        ]
         for path, message in check_document(document):
-            # A field with a schema fault was removed from the document: do not report it as missing too.
-            if not any(_covers(path, other) for other in known):
+            # A field with a schema fault was removed from the document.
+            if not any(is_follow_up(path, other) for other in known):
                 found.append(Fault(path, message, line_of(path, lines or {})))
         if found:
             raise PolicyError(found, source)
@@ -380,11 +385,6 @@ def _resolve_stream(section: StreamSection | None, k: int, *, has_dominance: boo
     reason = explain_rule(section.rule, k, has_dominance=has_dominance)
     limit = _optional_float(section.max_delay_s)
     return Stream(section.delta, limit, rule, section.release, section.reveal_order, reason)
-
-
-def _covers(path: FieldPath, known: FieldPath) -> bool:
-    """Return whether a field with a fault is ``path``, contains it, or is in an item of its list."""
-    return path[: len(known)] == known or (path == known[: len(path)] and known[len(path)].isdigit())
 
 
 def _optional_float(value: float | None) -> float | None:

@@ -32,6 +32,7 @@ _LIMITS = {
     "greater_than": ("gt", "above"),
     "less_than": ("lt", "below"),
 }
+_NUMERIC = "did you mean numeric?"
 _SCALE = (
     "unknown scale; give numeric (numbers whose differences have a meaning), ordinal (categories with an order), "
     "nominal (categories without an order) or time; a field of another kind is an identifier, which leaves it out of "
@@ -58,12 +59,13 @@ def describe_fault(details: Sequence[Mapping[str, Any]], model: type[BaseModel],
         return f"unknown field; {hint or 'remove it or check its spelling'}"
     if details[0]["type"] == "missing":
         return "missing"
-    if details[0]["type"] == "literal_error" and location[-1] == "scale":
-        return _SCALE
     allowed = list(dict.fromkeys(text for detail in details for text in _allowed(detail, model, location)))
     if not allowed:
         return "has a value of the wrong kind; see the documentation of this field"
     hint = did_you_mean(_value_at(tree, location), allowed) if details[0]["type"] == "literal_error" else ""
+    if details[0]["type"] == "literal_error" and location[-1] == "scale" and hint in {"", _NUMERIC}:
+        # Words for categories, such as categorical, are similar to numeric, too.
+        return _SCALE
     return f"must be {_joined(allowed)}" + (f"; {hint}" if hint else "")
 
 

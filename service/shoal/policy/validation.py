@@ -25,7 +25,7 @@ from shoal.policy.csv_dialect import check_dialects
 from shoal.policy.loader import FieldPath
 from shoal.policy.message_checks import check_messages
 from shoal.policy.rule_choice import supports_dominance
-from shoal.policy.scale_checks import check_missing
+from shoal.policy.scale_checks import check_missing, check_missing_values
 from shoal.policy.schema import Document, KafkaSection, PrivacySection, StreamSection
 from shoal.policy.value_source import check_sources
 
@@ -51,6 +51,7 @@ def check_document(document: Document) -> Iterator[Finding]:
         check_sources(document),
         check_messages(document),
         check_missing(document),
+        check_missing_values(document),
         check_dialects(document),
         check_subject(document),
         check_normalize(document),

@@ -14,7 +14,7 @@ from shoal.records.columns import MISMATCH, parse_values, replace_decimal_commas
 from shoal.records.csv_decoder import EmbeddedRecordCheck
 from shoal.records.numerals import NumberText
 from shoal.records.record_struct import FAUST_FIELD, has_nested_messages, path_of
-from shoal.records.scales import is_clustered, scale_reader
+from shoal.records.scales import ScaleReader, is_clustered, scale_reader
 from shoal.records.strict_json import validate_strictly
 from shoal.records.subjects import normaliser
 from shoal.records.unwrapping import Content, Unwrapper
@@ -222,7 +222,7 @@ def _describe_cell(policy: Policy, attribute: Attribute, cell: str) -> str:
         if not text.strip() and attribute.scale is Scale.NUMERIC:
             return "empty"
         reader = scale_reader(attribute, policy, has_commas=has_commas)
-        return _describe_clustered(attribute, float(reader.read_cells([cell]).values[0]))
+        return _describe_converted(reader, float(reader.read_cells([cell]).values[0]))
     if attribute.subject:
         text = cell.replace(",", ".") if has_commas and attribute.type in {"integer", "number"} else cell
         return _describe_subject(attribute, text)
@@ -252,11 +252,16 @@ def _describe_clustered_value(policy: Policy, attribute: Attribute, value: Any) 
         return _describe_missing(attribute, "a value of missing_values" if value else "empty")
     if isinstance(value, list | dict):
         return "a list or an object"
+    reader = scale_reader(attribute, policy)
     if attribute.scale is Scale.NUMERIC:
         is_number = isinstance(value, int | NumberText) and not isinstance(value, bool)
         number = to_number(value) if is_number else None
-        return _describe_clustered(attribute, np.inf if number is None else number)
-    return _describe_clustered(attribute, float(scale_reader(attribute, policy).read([value]).values[0]))
+        found = reader.drop_missing_numbers(np.array([np.inf if number is None else number]))
+        return _describe_converted(reader, float(found[0]))
+    found = reader.read([value]).values
+    if np.isnan(found[0]):
+        return _describe_missing(attribute, "a value of missing_values")
+    return _describe_clustered(attribute, float(found[0]))
 
 
 def _describe_unchanged_value(attribute: Attribute, value: Any) -> str:  # noqa: ANN401 - any JSON
@@ -274,6 +279,13 @@ def _describe_unchanged_value(attribute: Attribute, value: Any) -> str:  # noqa:
 
 def _describe_missing(attribute: Attribute, reason: str) -> str:
     return "" if attribute.may_be_missing else reason
+
+
+def _describe_converted(reader: ScaleReader, value: float) -> str:
+    """Return what is wrong with a value that is not missing by its text, but may be missing as a number."""
+    if reader.has_missing_numbers and np.isnan(value):
+        return _describe_missing(reader.attribute, "a value of missing_values")
+    return _describe_clustered(reader.attribute, value)
 
 
 def _describe_clustered(attribute: Attribute, value: float) -> str:

@@ -74,6 +74,28 @@ def test_a_node_of_the_taxonomy_is_published(publish: str, leaves: list[str], no
 
 
 @pytest.mark.parametrize(
+    ("publish", "leaves", "text", "distance"),
+    [
+        ("ancestor", ["Other", "Amer"], '"Other"', 1.0),
+        ("ancestor", ["Other", "Other", "Amer"], '"Other"', 1.5),
+        ("ancestor", ["Other", "Other"], '"Other"', 0.0),
+        ("ancestor", ["Amer", "White"], '"Other"', 2.0),
+        ("median", ["Other", "Amer", "White"], '"Other"', 2.0),
+        ("median", ["Other", "Other", "White"], '"Other"', 1.0),
+        ("mode", ["Other", "Other", "Amer"], '"Other"', 0.5),
+    ],
+)
+def test_leaf_group_and_root_can_have_one_name(publish: str, leaves: list[str], text: str, distance: float) -> None:
+    tree = Taxonomy((("Other", "Other"), ("Amer", "Other"), ("White", "W")), "Other")
+    one = nominal(taxonomy=tree, publish=publish, unknown="quarantine")
+    values, categories = coded(*leaves)
+    assert one.of_members(values, categories) == text
+    assert one.total_distance(values, text, categories) == distance
+    assert one.allows(text)
+    assert ('"Other"' in one.inner_nodes) == (publish != "mode")
+
+
+@pytest.mark.parametrize(
     ("missing", "values", "text"),
     [
         ("group", ['"a"', "", ""], "null"),

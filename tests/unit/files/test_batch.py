@@ -776,7 +776,9 @@ def test_parquet_types_come_from_all_rows_and_rows_are_written_in_chunks(
     source, out = write(tmp_path / "in.jsonl", rows), tmp_path / "again.parquet"
     policy = policy_of(tmp_path, attributes, **KEEP_ORDER)
     assert main(["batch", str(policy), "-i", str(source), "-o", str(out), "--keep-order"]) == 2
-    assert "column 'note': values do not fit one Parquet type" in capsys.readouterr().err
+    assert (
+        "attributes.note: its values do not fit one Parquet type; set attributes.note.type" in capsys.readouterr().err
+    )
     assert not out.exists()
 
 
@@ -801,7 +803,7 @@ def test_an_integer_that_float64_cannot_hold_is_not_rounded(tmp_path: Path, caps
     source, policy = tmp_path / "in.jsonl", policy_of(tmp_path, attributes, subject="every_record")
     source.write_text("".join(f'{{"age":{n},"cost":{2**53 + n}}}\n' for n in range(4)))
     assert main(["batch", str(policy), "-i", str(source), "-o", str(tmp_path / "out.parquet")]) == 2
-    assert "column 'cost': values do not fit one Parquet type" in capsys.readouterr().err
+    assert "attributes.cost: its values do not fit one Parquet type" in capsys.readouterr().err
 
 
 def test_text_of_parquet_that_is_not_utf_8_is_reported_with_its_column(

@@ -47,7 +47,8 @@ async def logged_pauses(monkeypatch: pytest.MonkeyPatch, drawn: float, failures:
         else:
             raise BrokerUnavailableError("no answer")
 
-    context = SimpleNamespace(start=SimpleNamespace(drain=False))
+    settings = SimpleNamespace(bootstrap_servers="broker:9092")
+    context = SimpleNamespace(start=SimpleNamespace(drain=False), settings=settings)
     await run_with_retries(cast("Any", context), BrokerLiveness(Health(), 60.0), stopping, fail)
     return logged
 

@@ -41,6 +41,8 @@ def test_the_policy_of_this_file_has_no_fault(tmp_path: Path) -> None:
         ("integer: true", "integer: true, unknown: root", "age.unknown", "only for scale nominal"),
         ("integer: true", "integer: true, unit: s", "age.unit", "only for scale time"),
         ("integer: true", "resolution: day", "age.resolution", "scale: time"),
+        ("integer: true", "integer: true, weight: 1.0e+200", "age.weight", "at most 1,000,000"),
+        ("integer: true", "integer: true, weight: 1000000.1", "age.weight", "at most 1,000,000"),
         ("order: [none, 1]", "order: [a, b], bounds: [0, 1]", "school.bounds", "only for scale numeric or time"),
         ("order: [none, 1]", "order: [a, b], integer: true", "school.integer", "only for scale numeric"),
         ("order: [none, 1]", "order: [a, b], resolution: 1", "school.resolution", "only for scale numeric or time"),
@@ -54,6 +56,9 @@ def test_the_policy_of_this_file_has_no_fault(tmp_path: Path) -> None:
         ("[none, 1]", "[a, 1.5]", "school.order.1", "must be text or an integer"),
         ("[none, 1]", "[a, true]", "school.order.1", "must be text or an integer"),
         ("[none, 1]", '[a, "\\ud800"]', "school.order", "surrogate"),
+        ("[none, 1]", f"[a, {'b' * 999}]", "school.order", "more than 1,000 bytes"),
+        ("[none, 1]", "[a, b, ' a']", "school.order", "differ in blanks at the ends only"),
+        ("[none, 1]", "[a, ' ']", "school.order", "missing value"),
         # nominal
         ("scale: nominal}\n  seen", "scale: nominal, publish: ancestor}\n  seen", "sex.publish", "needs a taxonomy"),
         ("scale: nominal}\n  seen", "scale: nominal, publish: median}\n  seen", "sex.publish", "needs a taxonomy"),
@@ -148,6 +153,8 @@ def test_two_fields_of_the_output_are_not_one_column(tmp_path: Path) -> None:
         (f"steering: {BY}\n", "", "attributes.ward.role", "add {attribute: ward, weight: W} to steering.by"),
         ("weight: 0.2", "weight: 0", "steering.by.0.weight", "above 0"),
         ("weight: 0.2", "weight: .inf", "steering.by.0.weight", "above 0"),
+        ("weight: 0.2", "weight: .nan", "steering.by.0.weight", "above 0"),
+        ("weight: 0.2", "weight: 1.0e+200", "steering.by.0.weight", "at most 1,000,000"),
         (", weight: 0.2", "", "steering.by.0.weight", "missing"),
         ("attribute: ward, ", "weigh: 1, attribute: ward, ", "steering.by.0.weigh", "unknown field"),
         ("0.2}]", "0.2}, {attribute: absent, weight: 1}]", "steering.by.1.attribute", "not declared"),
@@ -158,6 +165,13 @@ def test_two_fields_of_the_output_are_not_one_column(tmp_path: Path) -> None:
         ("stream:", "unwrap: avro\nstream:", "unwrap", "must be debezium, connect or cloudevents"),
         ("stream:", "tombstones: keep\nstream:", "tombstones", "must be drop or quarantine"),
         ("stream:", "missing_values: '?'\nstream:", "missing_values", "must be a list"),
+        (
+            "stream:",
+            "missing_values: ['', ' ?']\nstream:",
+            "missing_values",
+            "has a text with blanks or tabs at its ends",
+        ),
+        ("stream:", "missing_values: ['?\t']\nstream:", "missing_values", "has a text with blanks or tabs at its ends"),
         ("stream:", 'missing_values: ["\\ud800"]\nstream:', "missing_values", "surrogate"),
     ],
 )
@@ -168,6 +182,52 @@ def test_a_fault_of_a_section_is_reported_at_its_field(
     found = faults(GOOD.replace(old, new, 1), tmp_path)
     assert list(found) == [path]
     assert words in found[path][1]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "path", "message"),
+    [
+        (
+            "scale: nominal, taxonomy",
+            "scale: nominl, missing: group, publish: median, taxonomy",
+            "job.scale",
+            "must be numeric, ordinal, nominal or time; did you mean nominal?",
+        ),
+        (
+            "scale: time, bounds",
+            "scale: tiem, resolution: month, bounds",
+            "seen.scale",
+            "must be numeric, ordinal, nominal or time; did you mean time?",
+        ),
+        (
+            "scale: ordinal",
+            "scale: ordnal",
+            "school.scale",
+            "must be numeric, ordinal, nominal or time; did you mean ordinal?",
+        ),
+        (
+            "[2020-01-01, 2021-01-01]",
+            "[1577836800000, 1893456000000], unit: msec",
+            "seen.unit",
+            "must be s, ms, us or days; did you mean ms?",
+        ),
+    ],
+)
+def test_a_misspelt_scale_or_unit_gives_no_other_faults(
+    old: str, new: str, path: str, message: str, tmp_path: Path
+) -> None:
+    assert old in GOOD
+    found = faults(GOOD.replace(old, new, 1), tmp_path)
+    assert {key: text for key, (_, text) in found.items()} == {f"attributes.{path}": message}
+
+
+def test_faults_of_other_attributes_are_reported_beside_a_misspelt_scale(tmp_path: Path) -> None:
+    text = GOOD.replace("scale: ordinal", "scale: ordnal, weight: 0").replace("2021-01-01]", "2019-01-01]")
+    assert set(faults(text, tmp_path)) == {
+        "attributes.school.scale",
+        "attributes.school.weight",
+        "attributes.seen.bounds",
+    }
 
 
 def test_an_attribute_that_is_listed_twice_is_reported_at_both_places(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from shoal.errors import PolicyError
 from shoal.policy import Policy
 from support.policy_files import faults, load
 
@@ -55,12 +56,6 @@ def test_a_file_is_read_with_either_delimiter(content: str, tmp_path: Path) -> N
     assert taxonomy.root == "Any"
 
 
-def test_a_file_of_one_column_is_a_list_of_values(tmp_path: Path) -> None:
-    taxonomy = of_file(tmp_path, "job\nnurse\n\ndoctor, senior\n".replace(", ", " ")).attributes[0].taxonomy
-    assert taxonomy is not None
-    assert (taxonomy.paths, taxonomy.root) == ((("nurse",), ("doctor senior",)), "*")
-
-
 def test_names_may_contain_the_other_delimiter(tmp_path: Path) -> None:
     taxonomy = of_file(tmp_path, 'job;field\n"nurse; senior";Health, care\njudge;Law\n').attributes[0].taxonomy
     assert taxonomy is not None
@@ -81,8 +76,23 @@ def test_names_may_contain_the_other_delimiter(tmp_path: Path) -> None:
         (FILE + "\nnurse;Health;Any\n", "job.csv line 6: the leaf occurs twice, also in line 2"),
         (FILE + "canary;Health;Other\n", "job.csv line 5: the name on level 1 is below two different names, also in"),
         (FILE + '"canary;Health;Any\n', "a quotation mark is missing"),
-        (b"job;field\n\xff;Health\n", "job.csv: not UTF-8"),
+        (b"job;field\n\xff;Health\n", "job.csv line 2: not UTF-8"),
+        (b"\xff\xfej\x00", "job.csv line 1: not UTF-8"),
         (FILE.replace(";", "\t"), "job.csv: separates cells by tabs"),
+        (FILE.replace(";", "|"), "job.csv: separates cells by |; separate them by ; or ,"),
+        (FILE.replace(";", "|").replace("nurse", "canary, senior"), "job.csv: separates cells by |"),
+        ("job\nnurse\n\ncanary\n", "job.csv: has one column; give the leaf and its groups, or leave taxonomy out"),
+        ("A00;A\nB00;B\nC00;C\n", "job.csv line 1: its first name has the form of the leaves below"),
+        (
+            FILE + "Law;Health;Any\n",
+            "job.csv line 5: the name of the leaf is that of another group, on level 1, also in",
+        ),
+        (
+            FILE + "Any;Health;Any\n",
+            "job.csv line 5: the name of the leaf is that of another group, on level 2, also in",
+        ),
+        ("a;b;c\nx;G;H\ny;H;J\n", "job.csv line 3: the name on level 1 is that of another group, on level 2, also in"),
+        ("a;b\nx;G\n*;H\n", "job.csv line 3: * is the name of the root here"),
         ("a;" * 40 + "a\n" + "".join(f"b{n};" for n in range(40)) + "b\n", "more than 32 levels"),
         (b"job\n" + b"x" * (33 << 20), "job.csv: is larger than 32 MiB"),
     ],
@@ -98,6 +108,36 @@ def test_a_faulty_file_is_reported_with_its_own_line(content: str | bytes, words
 def test_a_path_without_a_file_is_reported(name: str, words: str, tmp_path: Path) -> None:
     found = faults(TEXT.format(taxonomy=name), tmp_path)
     assert words in found["attributes.job.taxonomy"][1]
+
+
+def test_all_kinds_of_faults_of_a_file_are_reported_at_once(tmp_path: Path) -> None:
+    (tmp_path / "job.csv").write_text(FILE + "nurse;Health;Any\nHealth;Law;Any\ncook;;Any\nclerk;Law\n")
+    (tmp_path / "policy.yaml").write_text(TEXT.format(taxonomy="job.csv"))
+    with pytest.raises(PolicyError) as caught:
+        Policy.load(tmp_path / "policy.yaml")
+    assert [fault.message.partition(";")[0] for fault in caught.value.faults] == [
+        "job.csv line 5: the leaf occurs twice, also in line 2",
+        "job.csv line 6: the name of the leaf is that of another group, on level 1, also in line 2",
+        "job.csv line 7: a name is empty",
+        "job.csv line 8: has 2 cells, but the header has 3",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("content", "root"),
+    [
+        ("a;b;c\nx;x;x\ny;G;H\n", "*"),
+        ("a;b;c;d\nx;*;*;*\ny;G;*;*\nz;G;*;*\n", "*"),
+        ("a;b;c\nI10;I10;I\nI11.0;I11;I\nI11.9;I11;I\nA;A;A\n", "*"),
+        ("a;b\nx|y;G\nz;H\n", "*"),
+        ("icd10;group\nI10;I\nJ10;J\n", "*"),
+    ],
+)
+def test_a_name_may_be_repeated_directly_above_its_node(content: str, root: str, tmp_path: Path) -> None:
+    taxonomy = of_file(tmp_path, content).attributes[0].taxonomy
+    assert taxonomy is not None
+    assert taxonomy.root == root
+    assert len(taxonomy.paths) == content.count("\n") - 1
 
 
 def test_many_faults_of_one_file_are_cut(tmp_path: Path) -> None:
@@ -128,6 +168,19 @@ def test_a_tree_in_the_policy_has_leaves_of_one_depth(
     assert (set(taxonomy.paths), taxonomy.root) == (paths, root)
 
 
+def test_a_leaf_that_means_a_missing_value_is_a_fault(tmp_path: Path) -> None:
+    text = TEXT.format(taxonomy="\n      A: [x, '?']\n      B: [y]") + "missing_values: ['?', 'B']\n"
+    line, message = faults(text, tmp_path)["attributes.job.taxonomy"]
+    assert line == 7
+    assert message == "the leaf is a text that means a missing value; remove it here, or from missing_values"
+
+
+def test_names_of_up_to_1000_bytes_are_allowed(tmp_path: Path) -> None:
+    taxonomy = load(TEXT.format(taxonomy=f"{{{'é' * 499}: [{'y' * 998}]}}"), tmp_path).attributes[0].taxonomy
+    assert taxonomy is not None
+    assert taxonomy.root == "é" * 499
+
+
 def test_a_tree_is_read_from_toml(tmp_path: Path) -> None:
     text = """\
 subject = "every_record"
@@ -147,9 +200,15 @@ privacy.k = 2
         ("\n      Health: [nurse, doctor]\n      Law:\n      - nurse", 9, "the leaf occurs twice"),
         ("\n      A: {C: [x]}\n      B: {C: [y]}", 8, "level 1 is below two different names"),
         ("\n      A: [x, '']", 7, "a name is empty"),
+        (f"\n      A: [x, {'y' * 999}]", 7, "more than 1,000 bytes"),
+        (f"\n      {'é' * 500}: [x]\n      B: [y]", 7, "more than 1,000 bytes"),
         ("\n      A: [x, 1.5]", 7, "neither a text nor an integer"),
         ("\n      A: [x, null]", 7, "neither a text nor an integer"),
         ('\n      A: [x, "\\ud800"]', 7, "lone surrogate"),
+        ("[icd.csv]", 6, "give one file as a text: taxonomy: FILE"),
+        ("{file: codes/icd.CSV}", 6, "give one file as a text: taxonomy: FILE"),
+        ("[a, '*']", 6, "* is the name of the root here"),
+        ("\n      A: [x]\n      B: [A]", 8, "the name of the leaf is that of another group, on level 1"),
         ("[" * 1 + "{a: " * 40 + "x" + "}" * 40 + "]", 6, "more than 32 levels"),
     ],
 )

@@ -22,7 +22,7 @@ UNKNOWN = "the record does not fit the policy"
 
 
 def policy_with(attribute: dict[str, Any]) -> Policy:
-    return policy_of({"x": attribute, "note": unchanged_field()}, missing_values=["", "NA"])
+    return policy_of({"x": attribute, "note": unchanged_field()}, missing_values=["", "NA", "99", "true"])
 
 
 @pytest.mark.parametrize(
@@ -49,6 +49,12 @@ def policy_with(attribute: dict[str, Any]) -> Policy:
         (quasi() | GROUP, True, "not a finite number"),
         (quasi() | GROUP | {"integer": True}, 1.5, "not a whole number"),
         (quasi(), "NA", "a value of missing_values"),
+        (quasi(), 99, "a value of missing_values"),
+        (quasi(), 99.0, "a value of missing_values"),
+        (NOMINAL, 99, "a value of missing_values"),
+        (ICD, True, "a value of missing_values"),
+        (DATE | {"unit": "s"}, 99.0, "a value of missing_values"),
+        (quasi(0, 110) | {"out_of_bounds": "quarantine"}, 120, "outside its bounds"),
     ],
 )
 def test_faults_of_json(attribute: dict[str, Any], value: Any, reason: str) -> None:
@@ -68,6 +74,8 @@ def test_faults_of_json(attribute: dict[str, Any], value: Any, reason: str) -> N
         (DATE | {"unit": "s"}, "2020-01-01", "not a number of seconds since 1970"),
         (quasi() | GROUP, "canary", "not a finite number"),
         (quasi(), "NA", "a value of missing_values"),
+        (quasi(), "99.0", "a value of missing_values"),
+        (DATE | {"unit": "s"}, " 099", "a value of missing_values"),
     ],
 )
 def test_faults_of_csv(attribute: dict[str, Any], cell: str, reason: str) -> None:

@@ -129,6 +129,6 @@ def _publisher_of(
         return NominalPublisher(attribute, trees[name], texts[name], is_table=is_table)
     if attribute.scale is Scale.ORDINAL:
         return OrdinalPublisher(attribute.order)
-    if attribute.scale is Scale.TIME:
-        return TimePublisher(attribute)
+    if attribute.time_step is not None:
+        return TimePublisher(attribute.time_step, attribute.unit)
     return NumericPublisher(step)

@@ -1,0 +1,28 @@
+"""Faults that only follow from another fault: they are not reported beside it."""
+
+from __future__ import annotations
+
+from shoal.policy.loader import FieldPath
+from shoal.policy.scale_checks import SCALE_FIELDS
+
+__all__ = ["is_follow_up"]
+
+_DEPENDENT = {"scale": SCALE_FIELDS, "unit": ("bounds", "resolution")}
+"""The fields of an attribute that are checked by another field of it."""
+
+
+def is_follow_up(path: FieldPath, known: FieldPath) -> bool:
+    """Return whether a fault at ``path`` may only show that the field ``known`` was removed for a fault of its own."""
+    return _covers(path, known) or _depends(path, known)
+
+
+def _covers(path: FieldPath, known: FieldPath) -> bool:
+    """Return whether a field with a fault is ``path``, contains it, or is in an item of its list."""
+    return path[: len(known)] == known or (path == known[: len(path)] and known[len(path)].isdigit())
+
+
+def _depends(path: FieldPath, known: FieldPath) -> bool:
+    """Return whether ``known`` is a scale or a unit by which the field at ``path`` is checked."""
+    if path[:1] != ("attributes",) or path[:2] != known[:2] or len(path) < 3 or len(known) != 3:  # noqa: PLR2004
+        return False
+    return path[2] in _DEPENDENT.get(known[2], ())

@@ -1,0 +1,125 @@
+"""Read the file of a taxonomy: a header and one row per leaf, from the leaf to the root.
+
+Cells are separated by ``;`` or ``,``.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from shoal.errors import InputError
+from shoal.policy.taxonomy_rows import RowFault, TaxonomyRow
+
+__all__ = ["rows_of_file"]
+
+MAX_BYTES = 32 << 20
+"""Limit on a file. It bounds memory; all codes of a national classification of diseases take less than a third."""
+
+
+def rows_of_file(folder: Path, name: str) -> tuple[list[TaxonomyRow], list[RowFault]]:
+    """Return the rows of a file that have as many cells as its header, and the faults of the others.
+
+    Parameters
+    ----------
+    folder : Path
+        The folder of the policy.
+    name : str
+        Path of the file, relative to the folder.
+
+    Raises
+    ------
+    InputError
+        The file cannot be read, or is no table with at least two columns.
+    """
+    text = _read(folder, name)
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=_delimiter_of(text), strict=True)
+    rows: list[TaxonomyRow] = []
+    try:
+        rows.extend(TaxonomyRow(tuple(cell.strip() for cell in cells), reader.line_num) for cells in reader if cells)
+    except csv.Error:
+        raise InputError(f"{name} line {reader.line_num}: a quotation mark is missing, or a cell is too long") from None
+    if len(rows) < 2:  # noqa: PLR2004 - a header and a leaf
+        raise InputError(f"{name}: must have a header and one row per leaf")
+    header, leaves = rows[0], rows[1:]
+    _check_columns(name, header, leaves[0])
+    width = len(header.cells)
+    whole = [row for row in leaves if len(row.cells) == width]
+    wrong = [_wrong_width(row, width) for row in leaves if len(row.cells) != width]
+    return whole, [*_check_header(header, whole), *wrong]
+
+
+def _wrong_width(row: TaxonomyRow, width: int) -> RowFault:
+    return RowFault(
+        row, f"has {len(row.cells)} cells, but the header has {width}; give every leaf a name on every level"
+    )
+
+
+def _check_columns(name: str, header: TaxonomyRow, leaf: TaxonomyRow) -> None:
+    """Refuse a file with another delimiter, and one without groups."""
+    if all("\t" in cell for cell in (header.cells[0], leaf.cells[0])):
+        raise InputError(f"{name}: separates cells by tabs; separate them by ; or ,")
+    if len(header.cells) == 1 and "|" in header.cells[0]:
+        raise InputError(f"{name}: separates cells by |; separate them by ; or ,")
+    if len(header.cells) == len(leaf.cells) == 1:
+        raise InputError(f"{name}: has one column; give the leaf and its groups, or leave taxonomy out")
+
+
+def _read(folder: Path, name: str) -> str:
+    """Return the text of a file.
+
+    Raises
+    ------
+    InputError
+        It cannot be read, is too large, or is not UTF-8.
+    """
+    try:
+        path = folder / name
+        if not path.exists():
+            raise InputError(f"{name}: no such file; its path is relative to the folder of the policy")
+        if not path.is_file():
+            raise InputError(f"{name}: is no file")
+        with path.open("rb") as file:
+            content = file.read(MAX_BYTES + 1)
+    except OSError as error:
+        raise InputError(f"{name}: cannot be read: {error.strerror}") from None
+    if len(content) > MAX_BYTES:
+        raise InputError(f"{name}: is larger than {MAX_BYTES >> 20} MiB")
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = error.object.count(b"\n", 0, error.start) + 1
+        raise InputError(f"{name} line {line}: not UTF-8; save the file as UTF-8") from None
+
+
+def _delimiter_of(text: str) -> str:
+    """Return the delimiter of the first of two lines that has one."""
+    for line in text.splitlines()[:2]:
+        for delimiter in (";", ","):
+            if delimiter in line:
+                return delimiter
+    return ";"
+
+
+def _check_header(header: TaxonomyRow, rows: Sequence[TaxonomyRow]) -> Iterator[RowFault]:
+    """Yield the fault of a first line that is a leaf: the tree would lack it."""
+    names = {(level, name) for row in rows for level, name in enumerate(row.cells[1:])}
+    if any(node in names for node in enumerate(header.cells[1:])):
+        message = "repeats a name of the rows below, so it is a leaf and no header; add a header with names of its own"
+        yield RowFault(header, message)
+        return
+    form = _form_of(header.cells[0])
+    if "9" in form and any(_form_of(row.cells[0]) == form for row in rows):
+        yield RowFault(
+            header,
+            "its first name has the form of the leaves below, so it is a leaf and no header; add a header with names "
+            "of another form",
+        )
+
+
+def _form_of(name: str) -> str:
+    """Return a name with each digit as 9 and each letter as x, such as x99.9 for a code of a disease."""
+    return re.sub(r"[^\W\d_]", "x", re.sub(r"\d", "9", name))
