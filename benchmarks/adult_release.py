@@ -59,11 +59,11 @@ def mean(kind: Kind, values: Table) -> float:
 def published_set(tree: Tree, values: Sequence[str]) -> frozenset[str]:
     """Return what a class publishes of a nominal attribute, as a set of categories.
 
-    Missing if more than half of the members miss it; else of the others the lowest common ancestor, or the mode if the
+    Missing unless more than half of the members have it; then of these the lowest common ancestor, or the mode if the
     tree is flat.
     """
     present = [value for value in values if value != MISSING]
-    if 2 * len(present) < len(values):
+    if 2 * len(present) <= len(values):
         return frozenset({MISSING})
     if tree.levels == 1:
         return frozenset({max(sorted(set(present)), key=present.count)})

@@ -109,11 +109,13 @@ def test_the_loss_is_the_mean_over_the_records() -> None:
         (FLAT, "abb", "b"),
         (FLAT, "ba", "a"),
         (FLAT, "b??", "?"),
-        (FLAT, "b?", "b"),
+        (FLAT, "b?", "?"),
+        (FLAT, "bb?", "b"),
         (TREE, "ab", "ab"),
         (TREE, "aa", "a"),
         (TREE, "ac", "abc"),
-        (TREE, "c?", "c"),
+        (TREE, "c?", "?"),
+        (TREE, "cc?", "c"),
     ],
 )
 def test_a_class_publishes_a_mode_or_the_lowest_common_ancestor(tree: Tree, values: str, published: str) -> None:
