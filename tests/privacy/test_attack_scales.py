@@ -63,7 +63,7 @@ def order_of(folder: Path) -> list[str]:
 def occupations(folder: Path) -> dict[str, list[str]]:
     with (folder / "hierarchies" / "adult_occupation.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
-    groups = sorted({row["level1"] for row in rows})
+    groups = sorted({row["level1"] for row in rows} - {"*"})
     return {group: [row["level0"] for row in rows if row["level1"] == group] for group in groups}
 
 
