@@ -71,6 +71,13 @@ def _advise_on_fields(policy: Policy) -> Iterator[str]:
             "missing_values: a record with one of them in a quasi-identifier is quarantined; set missing: group at the "
             "attributes that may lack a value, to release such records too"
         )
+    categories = [a for a in policy.clustered if a.scale in {Scale.NOMINAL, Scale.ORDINAL}]
+    if "" not in policy.missing_values and categories:
+        names = ", ".join(f"attributes.{attribute.name}" for attribute in categories)
+        yield (
+            f'missing_values: does not contain "", so an empty text or cell is no missing value of {names}: it is a '
+            'category (nominal) or invalid (ordinal); add "" to the list'
+        )
 
 
 def _advise_on_categories(policy: Policy) -> Iterator[str]:

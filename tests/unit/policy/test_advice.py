@@ -65,6 +65,28 @@ def test_advice_names_the_attribute_and_the_remedy(attribute: str, more: str, wo
     assert words in "".join(told)
 
 
+TREE = "scale: nominal, taxonomy: {A: [a, b], B: [c]}, missing: group"
+
+
+@pytest.mark.parametrize(
+    ("attributes", "values", "names"),
+    [
+        (f"job: {{role: quasi_identifier, {TREE}}}", '["?"]', "attributes.job"),
+        (
+            f"job: {{role: quasi_identifier, {TREE}}}\n  b: {{role: quasi_identifier, {TREE}}}",
+            "[-999]",
+            "attributes.job, attributes.b",
+        ),
+        (f"job: {{role: quasi_identifier, {TREE}}}", '["?", ""]', ""),
+        ("job: {role: confidential}", '["?"]', ""),
+    ],
+)
+def test_an_empty_text_that_is_a_category_is_told(attributes: str, values: str, names: str, tmp_path: Path) -> None:
+    told = [text for text in advice(tmp_path, attributes, f"missing_values: {values}") if "does not contain" in text]
+    assert len(told) == (1 if names else 0)
+    assert f"missing value of {names}:" in "".join(told) or not names
+
+
 def test_that_a_published_category_is_that_of_a_person_is_said_once(tmp_path: Path) -> None:
     both = "a: {role: quasi_identifier, scale: nominal}\n  b: {role: quasi_identifier, scale: nominal}"
     (told,) = advice(tmp_path, both)
