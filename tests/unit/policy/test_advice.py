@@ -96,3 +96,18 @@ def test_that_a_published_category_is_that_of_a_person_is_said_once(tmp_path: Pa
 def test_a_list_of_exactly_twenty_categories_needs_no_advice(tmp_path: Path) -> None:
     leaves = LEAVES.removesuffix(", c20")
     assert advice(tmp_path, f"a: {{role: quasi_identifier, scale: nominal, taxonomy: [{leaves}]}}") == []
+
+
+@pytest.mark.parametrize(
+    ("content", "is_told"),
+    [
+        ("nurse;Health\ndoctor;Cure\njudge;Law\n", True),
+        ("job;field\nnurse;Health\njudge;Law\n", False),
+        ("beruf;feld;alle\nnurse;Health;*\njudge;Law;*\n", False),
+    ],
+)
+def test_a_first_line_that_may_be_a_leaf_is_told(content: str, *, is_told: bool, tmp_path: Path) -> None:
+    (tmp_path / "job.csv").write_text(content)
+    told = advice(tmp_path, "job: {role: quasi_identifier, scale: nominal, taxonomy: job.csv}")
+    assert len(told) == is_told
+    assert not told or "the first line of its taxonomy is taken as the header" in told[0]
