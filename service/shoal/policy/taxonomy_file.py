@@ -20,6 +20,9 @@ __all__ = ["TaxonomyFile", "read_taxonomy_file"]
 MAX_BYTES = 32 << 20
 """Limit on a file. It bounds memory; all codes of a national classification of diseases take less than a third."""
 
+_UNDECODED = re.compile("[\udc80-\udcff]")
+"""A byte that is not UTF-8, as the error handler surrogateescape decodes it."""
+
 
 class TaxonomyFile(NamedTuple):
     """What a file contains: its first line, the rows that have as many cells, and the faults of all others."""
@@ -97,11 +100,11 @@ def _read(folder: Path, name: str) -> str:
         raise InputError(f"{name}: cannot be read: {error.strerror}") from None
     if len(content) > MAX_BYTES:
         raise InputError(f"{name}: is larger than {MAX_BYTES >> 20} MiB")
-    try:
-        return content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = error.object.count(b"\n", 0, error.start) + 1
-        raise InputError(f"{name} line {line}: not UTF-8; save the file as UTF-8") from None
+    text = content.decode("utf-8-sig", "surrogateescape")
+    if wrong := _UNDECODED.search(text):
+        line = text.count("\n", 0, wrong.start()) + 1
+        raise InputError(f"{name} line {line}: not UTF-8; save the file as UTF-8")
+    return text
 
 
 def _delimiter_of(text: str) -> str:
