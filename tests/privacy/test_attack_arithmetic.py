@@ -156,4 +156,4 @@ def test_every_published_number_is_a_multiple_of_what_the_policy_says(data_dir: 
     assert len(shown) == len(rows)
     for row in shown:
         assert [row[name] % step for name, step in zip(fields, steps, strict=True)] == [0, 0]
-    closed("R17", "what is published is a mean on a grid that the policy fixes; no median and no mode exists")
+    closed("R17", "a published number is a mean, rounded to a grid that the policy fixes")

@@ -29,7 +29,9 @@ pytestmark = pytest.mark.privacy
 WHO, TICKET, BAD, KEY, HEADER = "whoxq7canary", "ticketxq7canary", "badxq7canary", "keyxq7canary", "headerxq7canary"
 PUBLISHED, CLIPPED, ODD = "illxq7canary", 918273645918273, 43217
 """A kept text; a number far beyond its bounds; one within, whose grid is so wide that it never shows."""
-HIDDEN: list[str | int] = [WHO, TICKET, BAD, KEY, HEADER, CLIPPED]
+WARD, PLACE, MINUTE = "wardxq7canary", "placexq7canary", "T06:07:08.917"
+"""A steering value; a category of one record, which its taxonomy lacks; the end of a time whose year is published."""
+HIDDEN: list[str | int] = [WHO, TICKET, BAD, KEY, HEADER, CLIPPED, WARD, PLACE, MINUTE]
 SECRETS = ["userxq7secret", "hunterxq7secret", "keypassxq7secret"]
 WRONG: list[Any] = [
     BAD,
@@ -52,9 +54,27 @@ def attributes() -> dict[str, Any]:
         "ticket": {"role": "identifier"},
         "age": {"role": "quasi_identifier", "bounds": [0, 110], "integer": True},
         "income": {"role": "quasi_identifier", "bounds": [0, 100_000], "resolution": 5000},
+        "place": {
+            "role": "quasi_identifier",
+            "scale": "nominal",
+            "taxonomy": {"north": ["n1", "n2"], "south": ["s1"]},
+            "missing": "group",
+        },
+        "born": {
+            "role": "quasi_identifier",
+            "scale": "time",
+            "resolution": "year",
+            "bounds": ["1950-01-01", "2020-01-01"],
+        },
+        "ward": {"role": "steering", "scale": "nominal", "missing": "group"},
         "serial": {"role": "confidential", "type": "integer"},
         "illness": {"role": "confidential", "type": "string"},
     }
+
+
+def document_of() -> dict[str, Any]:
+    steering = {"by": [{"attribute": "ward", "weight": 0.1}]}
+    return {"attributes": attributes(), "steering": steering, "privacy": {"k": 3}, "stream": {"delta": 20}}
 
 
 def good(number: int) -> dict[str, Any]:
@@ -63,6 +83,9 @@ def good(number: int) -> dict[str, Any]:
         "ticket": {TICKET: [number, TICKET]},
         "age": CLIPPED if number % 11 == 0 else number % 110,
         "income": ODD,
+        "place": f"{PLACE} {number}" if number % 13 == 0 else ["n1", "n2", "s1", None][number % 4],
+        "born": f"{1955 + number % 50}-04-05{MINUTE}",
+        "ward": f"{WARD} {number % 3}",
         "serial": number,
         "illness": f"{PUBLISHED} {number}",
     }
@@ -77,7 +100,7 @@ def traffic(count: int) -> list[bytes]:
         text = json.dumps(record)
         if number % 3 == 0:
             name = draw.choice([*record, f"{BAD} field"])
-            fits = {"illness": str | None, "serial": int | None}.get(name, type(...))
+            fits = {"illness": str | None, "serial": int | None, "place": str | int | None}.get(name, type(...))
             text = json.dumps(
                 record | {name: draw.choice([one for one in WRONG if not isinstance(one, fits) or one is True])}
             )
@@ -91,7 +114,7 @@ def traffic(count: int) -> list[bytes]:
 
 async def stage_of(bootstrap: str, folder: Path, **kafka: Any) -> Stage:
     stage = await Stage.create(bootstrap, folder, partitions=2, privacy={"k": 3}, kafka=kafka)
-    stage.document["attributes"] = attributes()
+    stage.document |= {name: document_of()[name] for name in ("attributes", "steering")}
     return stage
 
 
@@ -220,7 +243,7 @@ async def test_a_crash_report_contains_its_location_and_no_value(bootstrap: str,
 
 @pytest.mark.parametrize("where", ["decode", "decide", "embed", "flow", "encode"])
 def test_a_crash_report_of_a_pipe_contains_its_location_and_no_value(tmp_path: Path, where: str) -> None:
-    document = {"attributes": attributes(), "privacy": {"k": 3}, "stream": {"delta": 20}}
+    document = document_of()
     (tmp_path / "policy.yaml").write_text(json.dumps(document))
     (tmp_path / "in.jsonl").write_bytes(b"\n".join(text.replace(b"\n", b"") for text in traffic(200)))
     policy, source, target = (str(tmp_path / name) for name in ("policy.yaml", "in.jsonl", "out.jsonl"))
@@ -239,7 +262,7 @@ def test_a_crash_report_of_a_pipe_contains_its_location_and_no_value(tmp_path: P
 def secret_policy(**kafka: Any) -> str:
     topics = {"input": "in", "output": "out", "group": "g", "bootstrap_servers": "127.0.0.1:1"}
     secrets = {"sasl_username": SECRETS[0], "sasl_password": SECRETS[1], "ssl_password": SECRETS[2]}
-    document = {"attributes": attributes(), "privacy": {"k": 3}, "stream": {"delta": 20}}
+    document = document_of()
     return json.dumps({**document, "kafka": topics | secrets | kafka}, indent=1)
 
 
@@ -309,7 +332,7 @@ def bent(text: str, draw: random.Random) -> str:
 
 @pytest.mark.parametrize(("turns", "fewest"), [(500, 70), pytest.param(1500, 200, marks=pytest.mark.nightly)])
 def test_the_judge_names_file_and_remedy_of_a_broken_file_and_no_value(tmp_path: Path, turns: int, fewest: int) -> None:
-    document = {"attributes": attributes(), "privacy": {"k": 3}, "stream": {"delta": 20}}
+    document = document_of()
     (tmp_path / "policy.yaml").write_text(json.dumps(document))
     policy = Policy.load(tmp_path / "policy.yaml")
     names = {name: tmp_path / f"{name}.jsonl" for name in ("original", "released", "evidence", "quarantine")}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from fractions import Fraction
 from itertools import combinations, pairwise
 from typing import Any
 
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from shoal.audit.taxonomy_tree import TaxonomyTree
 from shoal.clustering.embedding import Embedding
 from shoal.pipeline.category_index import CategoryIndex
 from shoal.policy import Scale, Taxonomy
@@ -20,36 +22,45 @@ pytestmark = pytest.mark.property
 
 @st.composite
 def taxonomies(draw: st.DrawFn) -> Taxonomy:
-    """Return a random tree with equally deep leaves; some inner nodes have one child."""
+    """Return a random tree with equally deep leaves; some inner nodes have one child.
+
+    All levels share their names, also with the root: only a level and a name are a node.
+    """
     levels = draw(st.integers(1, 4))
-    paths: list[tuple[str, ...]] = [("",)]
-    for level in range(levels, 0, -1):
-        paths = [
-            (f"{level}.{number}.{child}", *path)
-            for number, path in enumerate(paths)
-            for child in range(draw(st.integers(1, 3)))
-        ]
-    return Taxonomy(tuple(path[:-1] for path in paths), "all")
+    paths: list[tuple[str, ...]] = [("0",)]
+    for _ in range(levels):
+        parents = [path for path in paths for _ in range(draw(st.integers(1, 3)))]
+        names = draw(st.permutations(range(len(parents))))
+        paths = [(str(name), *path) for name, path in zip(names, parents, strict=True)]
+    return Taxonomy(tuple(path[:-1] for path in paths), "0")
+
+
+UNKNOWN = ["no leaf", "another"]
+
+
+def paths_of(names: list[str], taxonomy: Taxonomy) -> list[tuple[str, ...]]:
+    """Return the path of each category below the root. A category that the taxonomy lacks is on all levels."""
+    paths = {path[0]: path for path in taxonomy.paths}
+    return [paths.get(name, (f"own {name}",) * taxonomy.levels) for name in names]
 
 
 def height(one: tuple[str, ...], other: tuple[str, ...]) -> int:
     """Return the height of the lowest common ancestor: half the number of edges on the path between two leaves."""
-    edges = set(pairwise(enumerate((*one, "all")))) ^ set(pairwise(enumerate((*other, "all"))))
+    edges = set(pairwise(enumerate((*one, "0")))) ^ set(pairwise(enumerate((*other, "0"))))
     return len(edges) // 2
 
 
 @given(taxonomies(), st.data())
 def test_squared_distances_are_path_lengths_of_the_tree(taxonomy: Taxonomy, data: st.DataObject) -> None:
-    paths = {path[0]: path for path in taxonomy.paths}
-    names = data.draw(st.lists(st.sampled_from([*paths, "no leaf", "another"]), min_size=2, max_size=12))
+    names = data.draw(st.lists(st.sampled_from([*taxonomy.leaves, *UNKNOWN]), min_size=2, max_size=12))
+    paths = paths_of(names, taxonomy)
     policy = policy_with(attribute("a", Scale.NOMINAL, taxonomy=taxonomy, weight=3.0))
     index = CategoryIndex(policy)
     values = index.encode(block_of(policy, [[f'"{name}"'] for name in names])).values
     embedding = Embedding.of(policy, None, index.trees, index.texts)
     codes, points = embedding.codes(values), embedding.dense(values)
     for i, j in combinations(range(len(names)), 2):
-        one, other = (paths.get(names[n], (names[n],) * taxonomy.levels) for n in (i, j))
-        expected = 9 * height(one, other) / taxonomy.levels
+        expected = 9 * height(paths[i], paths[j]) / taxonomy.levels
         assert float(embedding.code_distances[codes[i] != codes[j]].sum()) == pytest.approx(expected)
         assert float(((points[i] - points[j]) ** 2).sum()) == pytest.approx(expected)
 
@@ -61,20 +72,34 @@ def plain_mode(names: list[str]) -> str:
 
 def plain_nodes(names: list[str], taxonomy: Taxonomy) -> tuple[str, str]:
     """Return lowest common ancestor and tree median, from the root down."""
-    paths = {path[0]: (*path, "all") for path in taxonomy.paths}
-    down = [paths.get(name, (*[name] * taxonomy.levels, "all"))[::-1] for name in names]
-    ancestor = median = "all"
-    for level in range(1, taxonomy.levels + 1):
+    down = [path[::-1] for path in paths_of(names, taxonomy)]
+    ancestor = median = "0"
+    for level in range(taxonomy.levels):
         counts = Counter(path[level] for path in down)
         name, count = counts.most_common(1)[0]
         ancestor = name if count == len(names) else ancestor
         median = name if 2 * count > len(names) else median
-    return ancestor, median
+    return ancestor.removeprefix("own "), median.removeprefix("own ")
+
+
+@given(taxonomies(), st.data())
+def test_the_judge_finds_the_same_nodes_and_their_distances(taxonomy: Taxonomy, data: st.DataObject) -> None:
+    names = data.draw(st.lists(st.sampled_from([*taxonomy.leaves, *UNKNOWN]), min_size=1, max_size=9))
+    tree = TaxonomyTree(taxonomy)
+    nodes = tree.ancestor(names), tree.median(names)
+    assert tuple(node.name for node in nodes) == plain_nodes(names, taxonomy)
+    paths = paths_of(names, taxonomy)
+    for node in nodes:
+        is_root = node.level == taxonomy.levels
+        below = next(path for path in paths if is_root or path[node.level].removeprefix("own ") == node.name)
+        for name, path in zip(names, paths, strict=True):
+            common = [level for level in range(node.level, taxonomy.levels) if path[level] == below[level]]
+            assert tree.distance(name, node) == Fraction(min(common, default=taxonomy.levels), taxonomy.levels)
 
 
 @given(taxonomies(), st.data())
 def test_published_nodes_equal_a_plain_computation_in_any_order(taxonomy: Taxonomy, data: st.DataObject) -> None:
-    leaves = [path[0] for path in taxonomy.paths]
+    leaves = list(taxonomy.leaves)
     clusters = data.draw(
         st.lists(st.lists(st.sampled_from([*leaves, "no leaf"]), min_size=1, max_size=9), min_size=1, max_size=5)
     )

@@ -10,8 +10,7 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 from shoal.audit.times import TimeGrid
 from shoal.clustering.embedding.time_publisher import TimePublisher
-from shoal.policy import EpochUnit, Scale, TimeStep
-from support.scales import attribute
+from shoal.policy import EpochUnit, TimeStep
 
 pytestmark = pytest.mark.property
 
@@ -29,8 +28,7 @@ def test_engine_and_judge_publish_the_same_time(times: list[int], text: str, uni
     step = TimeStep.parse(text)
     assert step is not None
     assume(unit != "days" or step.is_whole_days)
-    one = attribute("when", Scale.TIME, unit=unit, time_step=step)
-    texts, published = TimePublisher(one).publish(np.array(times, np.float64), np.array([0, len(times)]))
+    texts, published = TimePublisher(step, unit).publish(np.array(times, np.float64), np.array([0, len(times)]))
     assert FIRST <= published[0] <= LAST
     grid = TimeGrid(step, unit)
     mean = grid.mean([float(time) for time in times])

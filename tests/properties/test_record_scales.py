@@ -16,6 +16,8 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from shoal.audit.parsing import Form, JsonNumber
+from shoal.audit.scales import POINT, Categories, value_reader
 from shoal.policy import EpochUnit
 from shoal.policy.time_text import parse_time
 from shoal.records import (
@@ -181,3 +183,36 @@ def test_no_text_raises_an_error_as_a_time(text: str) -> None:
     found = parse_iso_times([text]).tolist()
     assert found == [math.inf if parse_time(text, None) is None else parse_time(text, None)]
     assert all(len(parse_epoch_times([text], unit)) == 1 for unit in UNITS)
+
+
+SCALARS = st.sampled_from([7, -1, 1, 0, 12, 2, 8, True, False])
+MISSING_TEXTS = st.lists(st.sampled_from(["", "?", "7", "-1", "1.0", "0e0", "12", "true", "false", "+2"]), max_size=9)
+
+
+@given(SCALARS, MISSING_TEXTS, st.sampled_from(["number", "seconds", "flat", "leaf", "rank"]))
+def test_numbers_and_truth_values_are_missing_in_every_format_or_in_none(
+    value: int | bool,  # noqa: FBT001
+    missing_texts: list[str],
+    name: str,
+) -> None:
+    numbers = {"number": {"role": "quasi_identifier"}, "seconds": ATTRIBUTES["date"] | {"unit": "s"}}
+    attribute = (numbers | ATTRIBUTES)[name] | {"missing": "group"}
+    if name == "rank":
+        attribute |= {"order": ["a", "b", 8]}
+    policy = policy_of({"x": attribute, "note": unchanged_field("string")}, missing_values=missing_texts)
+    text = json.dumps(value)
+    as_json = contents(JsonDecoder(policy).decode([json.dumps({"x": value, "note": "n"}).encode()]))
+    is_missing = as_json == {0: None}
+    is_equal = not isinstance(value, bool) and any(_is_number(one) and float(one) == value for one in missing_texts)
+    assert is_missing is (is_equal if name in numbers else text in missing_texts)
+    assert (contents(decode_csv(policy, [text])) == {0: None}) is is_missing or name in numbers
+    quasi = policy.quasi_identifiers[0]
+    forms: dict[Form, object] = {"jsonl": value if isinstance(value, bool) else JsonNumber(text), "csv": text}
+    for form, given_value in forms.items():
+        found = value_reader(quasi, form, POINT, policy.missing_values, Categories())(given_value)
+        engine = as_json if form == "jsonl" else contents(decode_csv(policy, [text]))
+        assert (found is not None and math.isnan(found)) is (engine == {0: None})
+
+
+def _is_number(text: str) -> bool:
+    return text.strip("+-").replace(".", "").replace("e", "").isdigit()

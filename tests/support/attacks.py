@@ -58,8 +58,14 @@ ATTACKS = {
         "One very large value dominates the mean of its cluster",
         outside="unless `dominance` is set (line 7)",
     ),
-    "R17": Attack("A median or mode publishes the value of a real person"),
-    "R18": Attack("A missing value that is published as missing identifies its record within the cluster"),
+    "R17": Attack(
+        "A median or mode publishes the value of a real person",
+        outside="a mode, a median of ranks and a rounded time may be the value of only one member (line 7)",
+    ),
+    "R18": Attack(
+        "A missing value that is published as missing identifies its record within the cluster",
+        outside="null shows that at least half of the cluster have no value (line 7)",
+    ),
     "R19": Attack(
         "All members of a cluster have the same confidential value",
         outside="k-anonymity does not protect confidential values (line 3)",

@@ -18,8 +18,16 @@ _TREES: tuple[Any, ...] = (
     {"heart": ["I21", "I50", "é"], "lung": {"J1": ["J18", "J19"], "J4": ["J45"]}, "1": ["1"]},
     {"any place": {"north": ["a", "b", "true"], "south": ["c"]}},
     ["M", "F", "é"],
+    # Groups named like one of their leaves, like the root, and like a node of another level.
+    {"all": {"Other": ["Other", "Amer"], "all": ["White", "Black"]}},
+    {"a": {"a": {"d": ["z", "b"], "c": ["y"]}, "b": {"a": ["x", "c", "d"]}}},
 )
+_MISSING_TEXTS = (["?"], ["", "n/a"], ["?", "0", "1970-01-01"], ["", "99", "7", "300"], ["true", "50.0", "-1e0"])
+"""With numbers and a truth value that attributes have as values."""
+_MANY_BOUNDS = (["1969-03-01", "2021-07-15T12:30Z"],) * 2 + (["0001-01-01", "9999-12-31T23:59:59.999Z"],)
 _PER_SECOND = {"s": 1, "ms": 1000, "us": 1_000_000, "days": 1 / 86_400}
+_FIRST_SECONDS, _LAST_SECONDS = (-62_135_596_800, -62_100_000_000), (253_370_000_000, 253_402_300_799)
+"""From 1970 to the years 1 and 9999."""
 _STEPS = ("s", "15min", "h", "6h", "day", "2day", "month", "year")
 _ORDERS = (["low", "mid", "high"], [1, 2, 3, 10], ["I", 2, "é", "true"])
 
@@ -40,7 +48,7 @@ def with_scales(random: Random, document: Document, kind: Kind) -> Document:
     if random.random() < 0.7 and "dominance" not in document["privacy"]:
         _let_miss(random, document, is_stream=is_stream)
     if random.random() < 0.3:
-        document["missing_values"] = random.choice((["?"], ["", "n/a"], ["?", "0", "1970-01-01"]))
+        document["missing_values"] = random.choice(_MISSING_TEXTS)
     if random.random() < 0.2:
         document["attributes"]["notes"] = {"role": "confidential", "type": "json", "max_bytes": random.choice((20, 80))}
     if kind != "table" and random.random() < 0.4 and "csv" not in document:
@@ -63,12 +71,13 @@ def _ordinal(random: Random) -> Document:
 
 def _time(random: Random) -> Document:
     attribute = {"role": "quasi_identifier", "scale": "time", "resolution": random.choice(_STEPS)}
-    return attribute | {"bounds": ["1969-03-01", "2021-07-15T12:30Z"]}
+    return attribute | {"bounds": random.choice(_MANY_BOUNDS)}
 
 
 def _epoch(random: Random) -> Document:
     unit = random.choice(tuple(_PER_SECOND))
-    bounds = [int(seconds * _PER_SECOND[unit]) for seconds in (-(10**7), 10**9)]
+    limits = random.choice(((-(10**7), 10**9),) * 2 + ((_FIRST_SECONDS[0], _LAST_SECONDS[0]),))
+    bounds = [int(seconds * _PER_SECOND[unit]) for seconds in limits]
     attribute = _time(random) | {"unit": unit, "bounds": bounds, "out_of_bounds": random.choice(("clip", "quarantine"))}
     return attribute | ({"resolution": random.choice(("day", "7day", "month"))} if unit == "days" else {})
 
@@ -133,6 +142,9 @@ def _generator(random: Random, policy: Policy, attribute: Attribute, *, is_table
         Scale.TIME: _times(random, attribute),
     }
     domain = domains[attribute.scale]
+    if random.random() < 0.3 and attribute.scale is not Scale.TIME:
+        numbers = [99, 50, -1] if attribute.scale is Scale.NUMERIC else [99, 7]
+        domain = domain + [one for one in numbers if not is_table or isinstance(domain[0], int)]
     if attribute.taxonomy is not None:
         leaves = [path[0] for path in attribute.taxonomy.paths]
         domain = random.sample(leaves, random.randint(1, len(leaves))) + random.choice(([], ["?!"], ["north", "zzz"]))
@@ -153,8 +165,10 @@ def _times(random: Random, attribute: Attribute) -> list[Any]:
         return [0]
     if attribute.unit is not None:
         size = _PER_SECOND[attribute.unit]
-        return [int(random.randint(-(10**7), 11 * 10**8) * size) + random.choice((0, 0, 1)) for _ in range(9)]
-    days = [f"{random.randint(1968, 2022)}-{random.randint(1, 12):02}-{random.randint(1, 28):02}" for _ in range(9)]
+        low, high = random.choice(((-(10**7), 11 * 10**8),) * 2 + (_FIRST_SECONDS, _LAST_SECONDS))
+        return [int(random.randint(low, high) * size) + random.choice((0, 0, 1)) for _ in range(9)]
+    first, last = random.choice(((1968, 2022), (1968, 2022), (1, 3), (9997, 9999)))
+    days = [f"{random.randint(first, last):04}-{random.randint(1, 12):02}-{random.randint(1, 28):02}" for _ in range(9)]
     zones = ("", "Z", "+02:00", "-0930")
     clocks = [f"{day}{random.choice('T ')}{random.randint(0, 23):02}:59:30.5{random.choice(zones)}" for day in days]
     return random.choice((days, clocks, days + clocks))

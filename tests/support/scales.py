@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from shoal.policy import Attribute, Policy, Role, Scale, Taxonomy
+from shoal.policy import Attribute, Policy, Role, Scale, Taxonomy, TimeStep
 from shoal.policy.schema import Document
 from shoal.records import Block
 
@@ -19,9 +19,11 @@ AREAS = Taxonomy.of_rows(
 
 
 def attribute(name: str, scale: Scale, **more: Any) -> Attribute:
-    """Return a quasi-identifier of a scale; ordinal ones have the bounds of their ranks."""
+    """Return a quasi-identifier of a scale; ordinal ones have the bounds of their ranks, and times a step of a day."""
     if scale is Scale.ORDINAL:
         more.setdefault("bounds", (0.0, len(more["order"]) - 1.0))
+    if scale is Scale.TIME:
+        more.setdefault("time_step", TimeStep(1, "day"))
     return Attribute(**{"name": name, "role": Role.QUASI_IDENTIFIER, "scale": scale, **more})
 
 

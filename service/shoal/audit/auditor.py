@@ -25,6 +25,7 @@ from shoal.audit.releases import ReleasedRows
 from shoal.audit.rows import LOOK_ALIKE, AllowedOrder, RowOrder, check_order, compare_rows, is_in_input_order
 from shoal.audit.scope import AuditScope, StatedFiles
 from shoal.audit.stream_checks import check_stream
+from shoal.audit.structure import dropped_kinds
 from shoal.audit.summary_counts import check_summary, reading_warnings, stated_suppressed
 from shoal.audit.topic_order import check_topic_order, repeated_numbers
 from shoal.audit.unexamined import unexamined_questions
@@ -85,7 +86,7 @@ class Auditor:
         """Run all checks and return the verdict."""
         if not self._has_other_policy(stated):
             self._check(stated)
-        return self._verdict(has_summary=stated.summary_fields is not None)
+        return self._verdict(stated.summary_fields)
 
     def _has_other_policy(self, stated: StatedFiles) -> bool:
         """Check the policy that evidence and summary name; return whether another policy is needed to judge them."""
@@ -125,7 +126,7 @@ class Auditor:
         if stated.summary_fields is not None:
             summary, name = stated.summary_fields, stated.summary_name
             self._check_summary(summary, name, is_inferred=is_inferred)
-            self._found.warnings += reading_warnings(summary, self._originals, name)
+            self._found.warnings += reading_warnings(summary, self._originals, dropped_kinds(self._policy), name)
         # A file without records has no rows: `shoal pipe` accepts it.
         if len(self._originals) and not len(self._release):
             self._confirm_empty(stated)
@@ -358,7 +359,7 @@ class Auditor:
         unreleased = max(0, decided - len(self._release)) if self._scope.is_ordered else 0
         return self._accounts.held + unreleased
 
-    def _verdict(self, *, has_summary: bool) -> Verdict:
+    def _verdict(self, summary: Summary | None) -> Verdict:
         """Return the verdict on all checks so far."""
         usable, accounts = self._originals.usable, self._accounts
         measures = measure_release(self._policy, self._originals, self._clusters, self._unchanged, self._joint)
@@ -366,7 +367,8 @@ class Auditor:
         return Verdict(
             checks=tuple(check.result() for check in self._found.checks),
             counts={
-                "records": len(self._originals),
+                "records": self._originals.records,
+                **({"dropped": len(self._originals) - self._originals.records} if dropped_kinds(self._policy) else {}),
                 "usable": usable,
                 "unusable": self._originals.records - usable,
                 "rows": len(self._release),
@@ -383,7 +385,7 @@ class Auditor:
                 self._scope,
                 self._release,
                 is_export=self._originals.is_export,
-                has_summary=has_summary,
+                summary=summary,
                 is_end_known=accounts is not None and accounts.population is not None,
             ),
             claimed=tuple(f"{counted(count, 'record')} {text}" for text, count in self._found.claimed.items()),

@@ -13,7 +13,6 @@ import unicodedata
 from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
-from itertools import zip_longest
 from typing import TypeAlias
 
 from shoal.audit.arithmetic import canonical_float
@@ -47,6 +46,9 @@ __all__ = [
 ]
 
 UnchangedReader: TypeAlias = Callable[[object], str | None]
+
+MOST_CATEGORY_BYTES = 1_000
+"""Bytes of a category as JSON. A record with a longer one is too large, whatever ``kafka.max_record_bytes`` is."""
 
 FIELD_SEPARATOR = "\x00"
 """Separates the texts of unchanged fields. JSON text holds no raw NUL, so no field contains it."""
@@ -102,16 +104,17 @@ class RecordReader:
         # Faust adds the name of its model to every record.
         self._ignored = {"__faust"} - self._names if original == "jsonl" else set()
         sign = DecimalSign(policy.csv.decimal if original == "csv" else ".")
-        self.categories = [
-            Categories(are_leaves=a.taxonomy is not None) if a.scale is Scale.NOMINAL else None
-            for a in policy.quasi_identifiers
-        ]
         # Steering attributes are not published, but a record without a usable one does not fit the policy.
+        self._known = [
+            Categories(are_leaves=a.taxonomy is not None) if a.scale is Scale.NOMINAL else None
+            for a in policy.clustered
+        ]
         self._quasi = [
             (a.name, value_reader(a, source_form(a, original), sign, policy.missing_values, categories))
-            for a, categories in zip_longest(policy.clustered, self.categories)
+            for a, categories in zip(policy.clustered, self._known, strict=True)
         ]
-        self._width, self._has_categories = len(policy.quasi_identifiers), any(self.categories)
+        self._width, self._has_categories = len(policy.quasi_identifiers), any(self._known)
+        self.categories = self._known[: self._width]
         released_sign = DecimalSign(policy.csv_output.decimal if released == "csv" else ".")
         self._unchanged = [
             (
@@ -123,6 +126,7 @@ class RecordReader:
             for a in policy.unchanged_fields
         ]
         self._subject, self._sign = policy.subject, sign
+        self._no_subjects = self._missing_subjects(policy)
         encoding = policy.csv_output.encoding
         # Only CSV has other encodings than those of Unicode.
         self._encoding = encoding if released == "csv" and not encoding.startswith("utf-") else None
@@ -155,7 +159,7 @@ class RecordReader:
         if self._encoding is not None and not is_encodable("".join(unchanged), self._encoding):
             return None
         subject = None if self._subject is None else self._subject_text(record[self._subject.name], self._subject)
-        if subject is None and self._subject is not None:
+        if self._subject is not None and (subject is None or subject in self._no_subjects):
             return None
         size = self._category_bytes(values) if self._has_categories else 0
         if size is None:
@@ -163,26 +167,34 @@ class RecordReader:
         return UsableRecord(tuple(values[: self._width]), FIELD_SEPARATOR.join(unchanged), subject, size)
 
     def _category_bytes(self, values: list[float]) -> int | None:
-        """Return the bytes of the published categories as JSON; None if the encoding of the release lacks a letter."""
+        """Return the bytes of the published categories as JSON.
+
+        It is None if a category is longer than the limit, or the encoding of the release lacks a letter of one.
+        """
         texts = [
-            known.json_text(value)
-            for known, value in zip(self.categories, values, strict=False)
-            if known is not None and not math.isnan(value)
+            "" if known is None or math.isnan(value) else known.json_text(value)
+            for known, value in zip(self._known, values, strict=True)
         ]
-        if self._encoding is not None and not is_encodable("".join(texts), self._encoding):
+        lengths = [len(text.encode()) for text in texts]
+        if max(lengths) > MOST_CATEGORY_BYTES:
             return None
-        return sum(len(text.encode()) for text in texts)
+        if self._encoding is not None and not is_encodable("".join(texts[: self._width]), self._encoding):
+            return None
+        return sum(lengths[: self._width])
+
+    @staticmethod
+    def _missing_subjects(policy: Policy) -> frozenset[str]:
+        """Return the normalised subjects that stand for a missing one."""
+        if policy.subject is None:
+            return frozenset()
+        texts = [_spelt_subject(text, policy.subject) for text in policy.missing_values]
+        return frozenset(text for text in texts if text is not None)
 
     def _subject_text(self, value: object, subject: Attribute) -> str | None:
         if subject.type != "string" and isinstance(value, str) and self._sign.is_comma:
             text = value.replace(",", ".")
             value = text if decimal_number(text.strip()) is not None else value
-        if isinstance(value, str) and not isinstance(value, JsonNumber):
-            if subject.normalize:
-                value = one_spelling(value, subject.normalize)
-            elif has_long_mark_sequence(value):
-                return None
-        return _normalised_subject(value, subject.type)
+        return _spelt_subject(value, subject)
 
 
 def _may_be_absent(attribute: Attribute) -> bool:
@@ -201,6 +213,16 @@ def source_form(attribute: Attribute, original: Form) -> Form:
 
 
 # ---------------------------------------------------------------- the subject
+
+
+def _spelt_subject(value: object, subject: Attribute) -> str | None:
+    """Return one text per subject, with the steps of ``normalize``; None if the value cannot be a subject."""
+    if isinstance(value, str) and not isinstance(value, JsonNumber):
+        if subject.normalize:
+            value = one_spelling(value, subject.normalize)
+        elif has_long_mark_sequence(value):
+            return None
+    return _normalised_subject(value, subject.type)
 
 
 def _normalised_subject(value: object, kind: FieldType) -> str | None:

@@ -251,7 +251,8 @@ def read_originals(
     zeros = (0.0,) * len(policy.quasi_identifiers)
     codes: dict[str, int] = {}
     indices: dict[int, dict[int, int]] = {}
-    for index, original in enumerate(original_records(file, names, by_line=by_line)):
+    clustered = {attribute.name for attribute in policy.clustered}
+    for index, original in enumerate(original_records(file, names, by_line=by_line, clustered=clustered)):
         partition, offset, record, envelope, size = original
         if has_offsets and indices.setdefault(partition, {}).setdefault(offset, index) != index:
             raise InputError(f"{path}, line {index + 1}: this partition and offset are repeated; export again")

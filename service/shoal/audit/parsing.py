@@ -14,7 +14,7 @@ import json
 import os
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -155,13 +155,14 @@ def form_of(path: Path, default: Form | None = None) -> Form:
     return form
 
 
-def byte_lines(path: Path, *, skip_bom: bool = False) -> Iterator[bytes]:
+def byte_lines(path: Path, *, skip_bom: bool = False, clustered: Collection[str] = ()) -> Iterator[bytes]:
     """Yield the lines of a file without their ends; of a Parquet file its rows as JSON.
 
     The empty text after the last line end is not a line. ``skip_bom``: ignore a byte order mark at the beginning.
+    ``clustered``: as of `parquet_lines`.
     """
     if is_parquet(path):
-        yield from map(str.encode, parquet_lines(path))
+        yield from map(str.encode, parquet_lines(path, clustered=clustered))
         return
     try:
         with path.open("rb") as file:
@@ -182,8 +183,8 @@ def _without_blank_end(items: Iterable[Item], is_blank: Callable[[Item], bool]) 
             pending.clear()
 
 
-def _original_lines(path: Path) -> Iterator[bytes]:
-    return _without_blank_end(byte_lines(path, skip_bom=True), lambda text: not text.strip())
+def _original_lines(path: Path, clustered: Collection[str] = ()) -> Iterator[bytes]:
+    return _without_blank_end(byte_lines(path, skip_bom=True, clustered=clustered), lambda text: not text.strip())
 
 
 def is_ended(file: InputFile) -> bool:
@@ -250,26 +251,28 @@ def as_record(value: object) -> Record | None:
 
 
 def original_records(
-    file: InputFile, export_names: frozenset[str] | None = None, *, by_line: bool = False
+    file: InputFile, names: frozenset[str] | None = None, *, by_line: bool = False, clustered: Collection[str] = ()
 ) -> Iterator[OriginalRecord]:
     """Yield the records of an original.
 
     Parameters
     ----------
     file : InputFile
-    export_names : frozenset of str, optional
+    names : frozenset of str, optional
         Names that every line must have, if the file holds messages of a topic; None for plain records.
     by_line : bool
         Whether messages are numbered by line, from 0 in partition 0, as the records of a plain file are.
+    clustered : collection of str, optional
+        Names of the quasi-identifiers and steering attributes, in which infinity of Parquet is no missing value.
     """
-    if export_names is not None:
-        yield from _messages(file.path, export_names) if by_line else _exported(file.path, export_names)
+    if names is not None:
+        yield from _messages(file.path, names) if by_line else _exported(file.path, names)
     elif file.form == "csv":
         rows = (cells for _, cells in csv_rows(file.path, file.dialect, skip_bom=True))
         for number, cells in enumerate(_without_blank_end(rows, lambda cells: cells == {})):
             yield OriginalRecord(0, number, BLANK if cells == {} else cells, BLANK)
     else:
-        for number, text in enumerate(_original_lines(file.path)):
+        for number, text in enumerate(_original_lines(file.path, clustered)):
             record = within_depth(_record(text)) if text.strip() else BLANK
             yield OriginalRecord(0, number, record, BLANK, len(text))
 
@@ -379,10 +382,7 @@ def _is_text(value: object) -> bool:
 def released_records(
     file: InputFile, *, is_export: bool, number_writers: Mapping[str, NumberWriter] | None = None
 ) -> Iterator[ReleasedRecord]:
-    """Yield the released rows.
-
-    ``number_writers`` write the numbers of Parquet columns, which have no text.
-    """
+    """Yield the released rows; ``number_writers`` write the numbers of Parquet columns, which have no text."""
     if is_export:
         for number, line in _export_lines(file.path, RELEASED_EXPORT, RELEASED_EXPORT | RELEASED_ENVELOPE):
             partition, value = _integer(file.path, number, line, "partition"), line["value"]

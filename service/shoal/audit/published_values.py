@@ -1,7 +1,7 @@
 """What a cluster publishes of each quasi-identifier, by its scale, and which published values a policy allows.
 
-A published value is compared as a text. That of a number is the number with a decimal point, and nothing of an empty
-cell. All others are JSON: a cell is a string.
+Published values are compared as texts. The text of a number has a decimal point, and that of an empty cell in its place
+is empty. The text of any other value is its JSON form: that of a cell of CSV is a JSON string.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from shoal.audit.arithmetic import ExactGrid
 from shoal.audit.parsing import Form, JsonNumber
 from shoal.audit.scales import Categories, DecimalSign
-from shoal.audit.taxonomy_tree import TaxonomyTree
+from shoal.audit.taxonomy_tree import Node, TaxonomyTree
 from shoal.audit.times import TimeGrid
 from shoal.policy import Attribute, Policy, Scale
 
@@ -54,7 +54,7 @@ class PublishedValues(ABC):
         self.attribute = attribute
         self._is_csv, self._is_table = form == "csv", table
         self.missing = '""' if self._is_csv else "null"
-        self._may_be_missing, self._is_group = attribute.may_be_missing, attribute.missing == "group"
+        self._may_be_missing = attribute.may_be_missing
 
     def of_members(self, values: Sequence[float], categories: Categories | None = None) -> str:
         """Return the text that a cluster publishes.
@@ -69,11 +69,7 @@ class PublishedValues(ABC):
         if not self._may_be_missing:
             return self._of_present(values, categories)
         present = [value for value in values if not math.isnan(value)]
-        return self._of_present(present, categories) if self._is_published(len(present), len(values)) else self.missing
-
-    def _is_published(self, present: int, members: int) -> bool:
-        """Whether a cluster publishes a value if so many of its members have one."""
-        return present > 0 and not (self._is_group and 2 * present < members)
+        return self._of_present(present, categories) if 2 * len(present) > len(values) else self.missing
 
     def allows(self, text: str) -> bool:
         """Whether the policy allows a published text, apart from bounds."""
@@ -103,7 +99,7 @@ class PublishedValues(ABC):
         """Return the sum over members of the distance in [0, 1] of a rank or category from the published one."""
         present = [value for value in values if not math.isnan(value)]
         # An empty cell can also be the category that is an empty text.
-        if not self._is_published(len(present), len(values)):
+        if 2 * len(present) <= len(values):
             return float(len(present))
         return len(values) - len(present) + self._total_distance(present, text, categories or Categories())
 
@@ -225,19 +221,22 @@ class PublishedCategories(PublishedValues):
     def __init__(self, attribute: Attribute, form: Form, *, table: bool, missing_values: tuple[str, ...] = ()) -> None:
         super().__init__(attribute, form, table=table)
         self._publish = attribute.publish
-        self._missing_texts = frozenset(map(_json_text, missing_values))
+        # A whole number or truth value is missing, too, if its text is that of a missing value.
+        self._missing_texts = frozenset(map(_json_text, missing_values)).union(
+            text for text in missing_values if not text.startswith('"')
+        )
         self._tree = None if attribute.taxonomy is None else TaxonomyTree(attribute.taxonomy)
         self._nodes: frozenset[str] | None = None
         if self._tree is not None and attribute.unknown == "quarantine":
-            names = self._tree.leaves if attribute.publish == "mode" else self._tree.nodes
+            names = self._tree.leaves | (frozenset() if attribute.publish == "mode" else self._tree.inner)
             self._nodes = frozenset(self._shown(_json_text(name)) for name in names)
 
     @property
     def inner_nodes(self) -> frozenset[str]:
-        """The texts of the nodes that may be published although no record has them."""
+        """The texts of the nodes above leaves, which may be published although no record has them."""
         if self._tree is None or self._publish == "mode":
             return frozenset()
-        return frozenset(self._shown(_json_text(name)) for name in self._tree.nodes - self._tree.leaves)
+        return frozenset(self._shown(_json_text(name)) for name in self._tree.inner)
 
     def shown_category(self, category: str) -> str:
         """Return the published text of a category."""
@@ -247,9 +246,10 @@ class PublishedCategories(PublishedValues):
         known = categories or Categories()
         if self._tree is None or self._publish == "mode":
             return self.shown_category(self._mode(values, known))
-        names = [known.texts[int(value)] for value in values]
-        find = self._tree.ancestor if self._publish == "ancestor" else self._tree.median
-        return self._shown(_json_text(find(names)))
+        return self._shown(_json_text(self._node(self._tree, [known.texts[int(value)] for value in values]).name))
+
+    def _node(self, tree: TaxonomyTree, leaves: Sequence[str]) -> Node:
+        return tree.ancestor(leaves) if self._publish == "ancestor" else tree.median(leaves)
 
     def _mode(self, values: Sequence[float], categories: Categories) -> str:
         counts = Counter(map(int, values))
@@ -277,10 +277,10 @@ class PublishedCategories(PublishedValues):
         counts = Counter(categories.texts[int(value)] for value in values)
         if self._tree is None:
             return float(sum(count for name, count in counts.items() if self.shown_category(name) != text))
-        node = json.loads(text)
-        # A category that the taxonomy lacks can have the name of an inner node.
-        is_leaf = self._publish == "mode" or 2 * counts[node] > len(values)
-        return float(sum(count * self._tree.distance(name, node, is_leaf=is_leaf) for name, count in counts.items()))
+        # The text names a node, but not its level: leaf, inner node and root can have one name.
+        mode = self._publish == "mode"
+        node = Node(0, json.loads(text)) if mode else self._node(self._tree, list(counts.elements()))
+        return float(sum(count * self._tree.distance(name, node) for name, count in counts.items()))
 
 
 def published_values(

@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import TypeAlias
 
+from shoal.audit.arithmetic import canonical_float
 from shoal.audit.parsing import Form, JsonNumber
 from shoal.audit.times import epoch_ms, iso_ms
 from shoal.policy import Attribute, MessagePart, Scale
@@ -67,9 +68,6 @@ class Categories:
         """Return a category as JSON."""
         text = self.texts[int(code)]
         return _json_text(text) if self._are_leaves else text
-
-    def __contains__(self, text: object) -> bool:
-        return text in self._codes
 
 
 class DecimalSign:
@@ -128,7 +126,7 @@ def value_reader(
     sign : DecimalSign
         Of the original's cells.
     missing_values : tuple of str
-        Texts that stand for a missing value.
+        Texts that stand for a missing value. So do equal numbers, and categories with the text of one.
     categories : Categories or None
         Gets the categories of a nominal attribute.
     """
@@ -136,13 +134,32 @@ def value_reader(
     if not attribute.may_be_missing and attribute.scale is Scale.NUMERIC and set(missing_values) <= {""}:
         return read  # an empty cell and null are no numbers, so the record is unusable in any case
     missing, found = frozenset(missing_values), math.nan if attribute.may_be_missing else None
+    is_number = _missing_number(attribute, form, sign, missing)
     if form == "csv":
-        return lambda value: found if str(value).strip(_BLANKS) in missing else read(value)
-    return lambda value: found if value is None or value is ABSENT or _is_in(value, missing) else read(value)
+        return lambda value: found if str(value).strip(_BLANKS) in missing or is_number(value) else read(value)
+    return lambda value: (
+        found if value is None or value is ABSENT or _is_in(value, missing) or is_number(value) else (read(value))
+    )
 
 
 def _is_in(value: object, missing: frozenset[str]) -> bool:
     return isinstance(value, str) and not isinstance(value, JsonNumber) and value in missing
+
+
+def _missing_number(
+    attribute: Attribute, form: Form, sign: DecimalSign, missing: frozenset[str]
+) -> Callable[[object], bool]:
+    """Return whether a value means a missing one as a number, or as the text of a number or truth value."""
+    if attribute.scale in {Scale.NOMINAL, Scale.ORDINAL}:
+        return lambda value: isinstance(value, bool | JsonNumber) and _name(value, form) in missing
+    numbers = {number for number in map(decimal_number, missing) if number is not None and math.isfinite(number)}
+    is_text = attribute.scale is Scale.TIME and attribute.unit is None
+    if not numbers or (is_text and attribute.source.part is not MessagePart.TIMESTAMP):
+        return lambda _: False
+    if form == "jsonl":
+        return lambda value: isinstance(value, JsonNumber) and float(value) in numbers
+    blanks = _BLANKS if attribute.scale is Scale.TIME else None
+    return lambda value: decimal_number(sign.to_point(str(value).strip(blanks))) in numbers
 
 
 def _present_reader(attribute: Attribute, form: Form, sign: DecimalSign, categories: Categories | None) -> ValueReader:
@@ -220,10 +237,17 @@ def _name(value: object, form: Form) -> str | None:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, JsonNumber):
-        is_whole = _INTEGER.fullmatch(value) and len(value) <= _MAX_INTEGER_LENGTH
-        return str(int(value)) if is_whole else None
+        return _whole_number(value)
     text = _text(value, form)
     return text if text is not None and is_encodable(text) else None
+
+
+def _whole_number(text: str) -> str | None:
+    """Return the digits of a whole number: exactly, or those of its float64 if it has a point or an exponent."""
+    if _INTEGER.fullmatch(text):
+        return str(int(text)) if len(text) <= _MAX_INTEGER_LENGTH else None
+    number = float(text)
+    return canonical_float(number) if number.is_integer() else None
 
 
 def _nominal_reader(attribute: Attribute, form: Form, categories: Categories) -> ValueReader:

@@ -1,11 +1,12 @@
 """Bounds of the bytes that are compared with ``kafka.max_record_bytes``.
 
-Three lengths are limited: that of a message, that of each key and header that the policy reads, and that of the
-unchanged fields as they are published, without what stands between them and the quasi-identifiers, with the categories
-of the record. The original shows
-them exactly, except the lengths of messages that an export has as objects, and of the rows of Parquet: these are
-estimated. A record is too large for certain if the smallest length exceeds the limit, and cannot be too large if the
-largest one does not.
+Three lengths are limited: the length of a message, the length of each key and header that the policy reads, and the
+length of the categories of a record and its unchanged fields as they are published. Separators between these fields and
+the quasi-identifiers do not count. A category has a limit of its own, which `shoal.audit.fields` checks.
+
+The original shows these lengths exactly, with two exceptions: messages that an export contains as JSON objects, and
+rows of Parquet. Their lengths are estimated by a smallest and a largest one. A record is certainly too large if the
+smallest length exceeds the limit. It is certainly not too large if the largest length does not exceed it.
 """
 
 from __future__ import annotations

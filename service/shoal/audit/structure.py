@@ -12,7 +12,16 @@ from enum import StrEnum
 from shoal.audit.parsing import TOMBSTONE, Form, JsonNumber, JsonObject, Record, as_record
 from shoal.policy import Attribute, Policy
 
-__all__ = ["Dropped", "FieldPaths", "MessageStructure", "column_name", "input_path", "nested_order", "output_path"]
+__all__ = [
+    "Dropped",
+    "FieldPaths",
+    "MessageStructure",
+    "column_name",
+    "dropped_kinds",
+    "input_path",
+    "nested_order",
+    "output_path",
+]
 
 _CONVERTED = {"schema", "payload"}
 """Names of the object that JsonConverter writes."""
@@ -76,6 +85,12 @@ def nested_order(paths: Iterable[tuple[str, ...]]) -> list[tuple[str, ...]]:
     return [
         (name, *inner) for name, below in tree.items() for inner in ([()] if below == [()] else nested_order(below))
     ]
+
+
+def dropped_kinds(policy: Policy) -> list[str]:
+    """Return the kinds of messages that a policy drops."""
+    actions = {Dropped.DELETES: policy.deletes, Dropped.TOMBSTONES: policy.tombstones}
+    return [kind.value for kind, action in actions.items() if action == "drop"]
 
 
 class MessageStructure:

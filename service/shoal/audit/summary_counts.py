@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NoReturn
 
 from shoal.audit.audited_counts import AuditedCounts
@@ -126,8 +126,20 @@ def stated_suppressed(summary: Summary, name: str = "the summary") -> int | None
     return reader.total("suppressed")
 
 
-def reading_warnings(summary: Summary, originals: Originals, name: str = "the summary") -> list[str]:
-    """Warn if a summary counts fewer records than there are, leaves counts out, or differs on refused messages."""
+def reading_warnings(
+    summary: Summary, originals: Originals, dropped: Sequence[str] = (), name: str = "the summary"
+) -> list[str]:
+    """Warn if a summary counts fewer records than there are, leaves counts out, or differs on refused messages.
+
+    Parameters
+    ----------
+    summary : mapping
+    originals : Originals
+    dropped : sequence of str
+        The kinds of messages that the policy drops.
+    name : str
+        What errors call the summary.
+    """
     reader = _SummaryReader(summary, name)
     records_in, count = reader.total("records_in"), originals.records
     quarantined = reader.total("quarantined") if originals.is_export else None
@@ -141,6 +153,12 @@ def reading_warnings(summary: Summary, originals: Originals, name: str = "the su
     missing = [field for field in _ACCOUNTED if reader.total(field) is None]
     if records_in is not None and missing:
         warnings.append(f"the summary does not state {', '.join(missing)}, so it does not account for all records")
+    unstated = [f"dropped.{kind}" for kind in dropped if reader.number("dropped", kind) is None]
+    if unstated:
+        warnings.append(
+            f"the summary does not state {', '.join(unstated)}, though the policy drops such messages: their number is "
+            "not compared"
+        )
     unusable = originals.unusable_of(originals.end_of(read))
     if quarantined is not None and quarantined != unusable:
         warnings.append(

@@ -11,7 +11,7 @@ import csv
 import json
 import math
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
@@ -39,6 +39,8 @@ __all__ = [
 
 NumberWriter: TypeAlias = Callable[[float], str]
 
+_INFINITIES = (math.inf, -math.inf)
+_TOO_LARGE_NUMBER = "1e999"
 _REPLACE_UNDECODABLE = "shoal.audit.replace"
 codecs.register_error(_REPLACE_UNDECODABLE, lambda error: ("\udcff", getattr(error, "end", 1)))
 
@@ -262,11 +264,14 @@ def parquet_file(path: Path) -> Iterator[Any]:
         raise InputError(f"{path}: not a readable Parquet file; write it again") from None
 
 
-def parquet_lines(path: Path, number_writers: Mapping[str, NumberWriter] | None = None) -> Iterator[str]:
+def parquet_lines(
+    path: Path, number_writers: Mapping[str, NumberWriter] | None = None, *, clustered: Collection[str] = ()
+) -> Iterator[str]:
     """Yield the rows of a Parquet file as compact JSON objects.
 
     Dates, times and decimals become texts in Arrow's format. In an original, NaN and infinity become null, as in the
-    product; in a release they become words that are not JSON, as does a zero with a sign.
+    product; in a release they become words that are not JSON, as does a zero with a sign. Infinity in a column of
+    ``clustered`` becomes a number that no float64 can hold.
 
     Parameters
     ----------
@@ -274,6 +279,8 @@ def parquet_lines(path: Path, number_writers: Mapping[str, NumberWriter] | None 
     number_writers : mapping, optional
         Of a release: functions that write the numbers of some columns. Other numbers are written in their canonical
         form.
+    clustered : collection of str, optional
+        Of an original: the columns of quasi-identifiers and steering attributes.
 
     Raises
     ------
@@ -287,7 +294,12 @@ def parquet_lines(path: Path, number_writers: Mapping[str, NumberWriter] | None 
             names = batch.schema.names
             for row in zip(*[plain_values(arrow, column) for column in batch.columns], strict=True):
                 fields = [
-                    f"{_text(name)}:{_json_value(value, writers.get(name), is_release=is_release)}"
+                    f"{_text(name)}:"
+                    + (
+                        _TOO_LARGE_NUMBER
+                        if name in clustered and value in _INFINITIES
+                        else _json_value(value, writers.get(name), is_release=is_release)
+                    )
                     for name, value in zip(names, row, strict=True)
                 ]
                 yield "{" + ",".join(fields) + "}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from shoal.audit.evidence import Summary
 from shoal.audit.options import unobservable_options
 from shoal.audit.releases import ReleasedRows
 from shoal.audit.scope import AuditScope
@@ -18,7 +19,7 @@ def unexamined_questions(
     release: ReleasedRows,
     *,
     is_export: bool,
-    has_summary: bool,
+    summary: Summary | None,
     is_end_known: bool,
 ) -> tuple[str, ...]:
     """Return what these files cannot show. Questions that do not concern such a release are left out.
@@ -30,7 +31,7 @@ def unexamined_questions(
     release : ReleasedRows
     is_export : bool
         Whether original and release are exports of topics.
-    has_summary : bool
+    summary : mapping or None
     is_end_known : bool
         Whether it was checked how many subjects were held at the end of the input.
     """
@@ -44,7 +45,9 @@ def unexamined_questions(
         found.append("when anything was released, and delays in seconds")
     if is_export:
         found.append("aborted messages, which a read_uncommitted reader can see")
-    if has_summary:
+    if summary is not None and "unknown" in summary:
+        found.append("how many values are not in their taxonomy, as the summary states")
+    if summary is not None:
         found.append("mse and mae in the summary, and its clipped values, displacement, excess span, delay and speed")
     found.append("earlier or other releases of the same records")
     return (*found, *unobservable_options(policy, is_end_known=is_end_known))

@@ -118,9 +118,10 @@ class Verdict:
     checks : tuple of Check
         In the order in which they are printed.
     counts : dict
-        Numbers of ``records``, of ``usable`` and ``unusable`` ones, of ``rows``, of ``clusters``, of records that were
-        or may have been ``suppressed``, of records that are ``claimed``, and of records that may still be ``held``
-        (None if unknown). Records that are claimed to be suppressed count as both.
+        Numbers of ``records``, of ``dropped`` messages (only if the policy drops some), of ``usable`` and ``unusable``
+        records, of ``rows``, of ``clusters``, of records that were or may have been ``suppressed``, of records that are
+        ``claimed``, and of records that may still be ``held`` (None if unknown). Records that are claimed to be
+        suppressed count as both.
     measures : dict
         Figures that are reported and not checked.
     warnings : tuple of str

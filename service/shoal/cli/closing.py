@@ -39,6 +39,7 @@ def print_report(options: argparse.Namespace, report: RunReport) -> None:
             suppressed=report.suppressed,
             refused=report.refused,
             information_loss=report.loss_percent,
+            **({"not_in_taxonomy": dict(report.unknown)} if report.unknown else {}),
             **({"next": following} if following else {}),
         )
         return
@@ -53,8 +54,12 @@ def _text(report: RunReport) -> str:
     if report.refusals:
         refused += f" ({'; '.join(report.refusals)})"
     parts = [f"{report.records_in:,} in", f"{report.released:,} out", f"{report.suppressed:,} suppressed", refused]
-    loss = report.loss_percent
-    return ", ".join(parts) + ("" if loss is None else f", information loss {loss:g} %")
+    for name, count in report.unknown.items():
+        parts.append(f"{count:,} {'value' if count == 1 else 'values'} of {name} not in its taxonomy")
+    if report.loss_percent is not None:
+        counted = " of numbers and times" if report.has_categories else ""
+        parts.append(f"information loss {report.loss_percent:g} %{counted}")
+    return ", ".join(parts)
 
 
 def _next_command(options: argparse.Namespace, report: RunReport) -> str:

@@ -16,7 +16,7 @@ from shoal.errors import ConfigError, InputError
 from shoal.files.background import BackgroundRunner, elapsed_time, progress_bar
 from shoal.files.output_writer import encode_evidence, encode_references
 from shoal.files.outputs import PIPE, AtomicOutputs, Files, RowSink, UnbufferedOutput, open_input
-from shoal.files.report import RunReport, dropped_messages
+from shoal.files.report import RunReport, dropped_messages, has_categories
 from shoal.files.sources import RecordSource, import_parquet, open_source
 from shoal.observability import TABLE_COMPILE_S, CompilationNotice, logger
 from shoal.pipeline import AlgorithmSpec, TablePipeline, TableRelease
@@ -41,7 +41,6 @@ KEEP_ORDER_REFUSED = (
 MISSING_VALUE = {"empty", "null", "a value of missing_values"}
 """Reasons of faults by which a record is quarantined; a field that a JSON object lacks is not among them."""
 ROWS_PER_WRITE = 10_000
-TOO_LARGE = RecordFault("longer than kafka.max_record_bytes, which is 900,000 by default")
 
 
 def run_batch(policy: Policy, files: Files, spec: AlgorithmSpec, *, keep_order: bool = False) -> RunReport:
@@ -118,6 +117,8 @@ def run_batch(policy: Policy, files: Files, spec: AlgorithmSpec, *, keep_order: 
         refusals=unread.quarantined.texts(numbers["records"]),
         remedy=unread.quarantined.remedy(),
         information_loss=numbers["information_loss"],
+        has_categories=has_categories(policy),
+        unknown=numbers.get("unknown", {}),
     )
 
 
@@ -155,7 +156,7 @@ def _read(table: TablePipeline, source: RecordSource, file: BinaryIO, path: str,
         for block, records in source.blocks:
             unread.dropped.update(reason for _, reason in block.dropped)
             for index, reason in block.rejected:
-                faults = [TOO_LARGE] if reason is Reason.TOO_LARGE else source.faults_of(records[index])
+                faults = source.describe(records[index], reason)
                 if _lacks_values_only(faults, policy):
                     table.quarantine(block_start + index)
                     unread.quarantined.add(reason.value, faults)

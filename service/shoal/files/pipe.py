@@ -18,10 +18,17 @@ from shoal.files.background import BackgroundRunner, reading_bar
 from shoal.files.follow import FollowedFile, open_followed
 from shoal.files.output_writer import HoldTimer, OutputWriter
 from shoal.files.outputs import AtomicOutputs, Files, RowSink, open_appending, open_input
-from shoal.files.report import RunReport, dropped_messages
+from shoal.files.report import RunReport, dropped_messages, has_categories
 from shoal.files.sources import RecordSource, open_source
 from shoal.observability import CompilationNotice, logger, stream_compile_s
-from shoal.pipeline import BlockDecisions, PartitionPipeline, RunSummary, precompile, release_strategy
+from shoal.pipeline import (
+    BlockDecisions,
+    PartitionPipeline,
+    RunSummary,
+    UnknownValues,
+    precompile,
+    release_strategy,
+)
 from shoal.policy import Policy
 from shoal.records import (
     Block,
@@ -144,6 +151,8 @@ def _report(policy: Policy, pipeline: PartitionPipeline | None, refusals: Refusa
         refusals=refusals.texts(summary.records_in),
         remedy=refusals.remedy(),
         information_loss=summary.information_loss,
+        has_categories=has_categories(policy),
+        unknown=summary.unknown,
         is_compiling=pipeline is None,
     )
 
@@ -158,6 +167,7 @@ def _process(
 ) -> None:
     """Process all blocks and write the decisions on each; flush at the end."""
     block_start = 0
+    unknown_values = UnknownValues(pipeline.policy)
     timer = HoldTimer(pipeline.policy.require_stream().max_delay_s) if follow is not None else None
     if timer is not None and follow is not None:
         follow.on_idle = partial(_flush_if_overdue, pipeline, writer, timer)
@@ -165,6 +175,7 @@ def _process(
         for decoded, lines in () if records is None else records.blocks:
             count = len(lines)
             _count_refused(refusals, decoded, lines, records)
+            pipeline.summary.unknown.update(unknown_values.count(decoded))
             block = pipeline.apply_quota(decoded, decoded.index + block_start)
             _count_read(pipeline.summary, block, count)
             offsets = block.index + block_start
@@ -196,8 +207,7 @@ def _count_refused(
 ) -> None:
     for index, reason in decoded.rejected:
         if records is not None:
-            # What is too large is not read again.
-            refusals.add(reason.value, [] if reason is Reason.TOO_LARGE else records.faults_of(lines[index]))
+            refusals.add(reason.value, records.describe(lines[index], reason))
 
 
 def _count_read(summary: RunSummary, block: Block, count: int) -> None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
-from shoal.policy import Policy
+from shoal.policy import Policy, Scale
 from shoal.records import DropReason, is_notable
 
-__all__ = ["RunReport", "dropped_messages"]
+__all__ = ["RunReport", "dropped_messages", "has_categories"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +27,10 @@ class RunReport:
         What to do about most of them; empty if that is not known.
     information_loss : float or None
         In percent; None if nothing was released.
+    has_categories : bool
+        Whether quasi-identifiers of other scales than numeric and time exist, which ``information_loss`` leaves out.
+    unknown : mapping of str to int
+        Values of valid records that the taxonomy of their attribute lacks, by attribute.
     is_compiling : bool
         Whether the run was stopped while its kernels were compiled: the compiler still works in a thread.
     """
@@ -38,6 +42,8 @@ class RunReport:
     refusals: Sequence[str] = ()
     remedy: str = ""
     information_loss: float | None = None
+    has_categories: bool = False
+    unknown: Mapping[str, int] = field(default_factory=dict)
     is_compiling: bool = False
 
     @property
@@ -54,6 +60,11 @@ class RunReport:
     def loss_percent(self) -> float | None:
         """Information loss with three significant digits: more could reveal a value by a difference."""
         return None if self.information_loss is None else float(f"{self.information_loss:.3g}")
+
+
+def has_categories(policy: Policy) -> bool:
+    """Return whether quasi-identifiers of other scales than numeric and time exist."""
+    return any(attribute.scale in {Scale.ORDINAL, Scale.NOMINAL} for attribute in policy.quasi_identifiers)
 
 
 def dropped_messages(policy: Policy, counts: Mapping[str, int]) -> dict[str, Any]:

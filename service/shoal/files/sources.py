@@ -13,12 +13,14 @@ from shoal.files.outputs import PIPE, FileFormat
 from shoal.policy import Policy
 from shoal.records import (
     DEFAULT_MAX_BYTES,
+    LONG_JSON,
     Block,
     CsvDecoder,
     CsvReader,
     JsonDecoder,
     JsonLinesReader,
     MessageExportReader,
+    Reason,
     RecordEncoder,
     RecordFault,
     find_csv_faults,
@@ -28,6 +30,7 @@ from shoal.records import (
 __all__ = ["RecordSource", "import_parquet", "open_source"]
 
 
+TOO_LARGE = RecordFault("longer than kafka.max_record_bytes, which is 900,000 by default")
 _NO_VALUE = RecordFault("no value, or a line that is not JSON")
 
 
@@ -51,6 +54,12 @@ class RecordSource:
     line_of: Callable[[int], int]
     faults_of: Callable[[Any], list[RecordFault]]
     schema: Any = None
+
+    def describe(self, record: Any, reason: Reason) -> list[RecordFault]:  # noqa: ANN401 - as in ``blocks``
+        """Return why a raw record was rejected with a reason; never empty."""
+        if reason is not Reason.TOO_LARGE:
+            return self.faults_of(record)
+        return [fault for fault in self.faults_of(record) if fault.reason == LONG_JSON] or [TOO_LARGE]
 
 
 def import_parquet() -> ModuleType:

@@ -6,12 +6,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 
 from shoal.errors import BrokerUnavailableError, Fault, InputError, PolicyError
 from shoal.kafka.offset_metadata import LIMIT_BYTES, span_limit
-from shoal.policy import FieldPath, KafkaSection, Policy
+from shoal.policy import MAX_CATEGORY_BYTES, Attribute, FieldPath, KafkaSection, Policy, Scale
+from shoal.records.published_scalars import fixed_texts
 from shoal.settings import settings_error
 
 __all__ = ["BATCH_BYTES", "TopicLayout", "check_policy", "partitions_of", "preflight"]
@@ -20,7 +22,7 @@ BATCH_BYTES = 1 << 20
 """Largest batch, unless a topic accepts less."""
 
 OVERHEAD_BYTES = 1 << 14
-"""Allowance for what is published besides a record's unchanged fields: numbers, names, the batch header."""
+"""Allowance for what is published besides unchanged fields and categories: numbers, names, the batch header."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +49,7 @@ async def preflight(client: AIOKafkaAdminClient, policy: Policy, settings: Kafka
     faults = [
         *_about_policy(policy),
         *_about_topics(topics, counts, configs),
-        *_about_sizes(topics, limits, settings),
+        *_about_sizes(topics, limits, policy, settings),
         *_about_broker(await _broker(client), settings),
     ]
     if faults:
@@ -111,15 +113,39 @@ def _about_topics(
             yield Fault(field, f"topic {target} has {few}, the input {counts[source]}: add partitions")
 
 
-def _about_sizes(topics: Mapping[FieldPath, str], limits: dict[str, int], settings: KafkaSection) -> Iterator[Fault]:
-    needed = settings.max_record_bytes + OVERHEAD_BYTES
+def _about_sizes(
+    topics: Mapping[FieldPath, str], limits: dict[str, int], policy: Policy, settings: KafkaSection
+) -> Iterator[Fault]:
+    """Check that the longest row fits the outputs, and the longest message about a cluster its topic.
+
+    A record is compared with the limit together with its own categories, but its row has those of its cluster.
+    """
+    of_cluster = OVERHEAD_BYTES + sum(map(_longest_category, policy.quasi_identifiers))
+    of_row = settings.max_record_bytes + of_cluster
     for field, topic in _outputs(topics):
-        if limits.get(topic, needed) < needed:
+        if limits.get(topic, of_row) < of_row:
             words = (
-                f"topic {topic} accepts {limits[topic]} bytes at once, a record can have {needed}: raise its "
+                f"topic {topic} accepts {limits[topic]} bytes at once, a record can have {of_row}: raise its "
                 "max.message.bytes, or lower kafka.max_record_bytes"
             )
             yield Fault(field, words)
+    field = ("kafka", "clusters")
+    if field in topics and limits.get(topics[field], of_cluster) < of_cluster:
+        words = (
+            f"topic {topics[field]} accepts {limits[topics[field]]} bytes at once, a message about a cluster can have "
+            f"{of_cluster}: raise its max.message.bytes"
+        )
+        yield Fault(field, words)
+
+
+def _longest_category(attribute: Attribute) -> int:
+    """Return the most bytes of a category that an attribute may be published as; 0 for a number or a time."""
+    if attribute.scale not in {Scale.ORDINAL, Scale.NOMINAL}:
+        return 0
+    is_closed = attribute.scale is Scale.ORDINAL or (attribute.taxonomy is not None and attribute.unknown != "root")
+    if not is_closed:
+        return MAX_CATEGORY_BYTES
+    return max(len(msgspec.json.encode(text)) for text in fixed_texts(attribute))
 
 
 def _outputs(topics: Mapping[FieldPath, str]) -> list[tuple[FieldPath, str]]:

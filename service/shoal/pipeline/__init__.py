@@ -19,6 +19,7 @@ from shoal.pipeline.stream import (
 )
 from shoal.pipeline.table import TablePipeline, TableRelease
 from shoal.pipeline.table_partition import AlgorithmSpec
+from shoal.pipeline.unknown_values import UnknownValues
 
 __all__ = [
     "BLOCK_RECORDS",
@@ -34,6 +35,7 @@ __all__ = [
     "RunSummary",
     "TablePipeline",
     "TableRelease",
+    "UnknownValues",
     "precompile",
     "precompile_table",
     "release_strategy",

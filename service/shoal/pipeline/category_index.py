@@ -12,7 +12,7 @@ from dataclasses import replace
 import numpy as np
 
 from shoal.arrays import Float64Matrix, Float64Vector, Int64Vector
-from shoal.clustering.embedding import CategoryTexts, CategoryTree, category_trees, json_string
+from shoal.clustering.embedding import CategoryTexts, CategoryTree, category_trees
 from shoal.policy import Attribute, Policy
 from shoal.records import Block
 
@@ -84,7 +84,6 @@ class _AttributeCodes:
 
     def __init__(self, number: int, attribute: Attribute, tree: CategoryTree) -> None:
         self.number, self.name = number, attribute.name
-        self._has_taxonomy = attribute.taxonomy is not None
         self._fixed = tree.leaf_count
         self.texts = dict(enumerate(tree.leaf_texts))
         self._codes = {text: code for code, text in self.texts.items()}
@@ -105,12 +104,10 @@ class _AttributeCodes:
         return np.where(missing, np.nan, codes[indices])
 
     def _code_of(self, text: str) -> int:
-        # A taxonomy names its values by text: the number 250 and the string "250" are one leaf.
-        key = json_string(text) if self._has_taxonomy and not text.startswith('"') else text
-        code = self._codes.get(key)
+        code = self._codes.get(text)
         if code is None:
             code, self._next = self._next, self._next + 1
-            self._codes[key], self.texts[code] = code, key
+            self._codes[text], self.texts[code] = code, text
         return code
 
     def drop_unused(self, held: Float64Vector) -> None:

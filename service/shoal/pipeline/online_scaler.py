@@ -14,8 +14,7 @@ from typing import Self
 import numpy as np
 
 from shoal.arrays import Float64Matrix, Float64Vector
-from shoal.clustering.embedding import time_step
-from shoal.policy import Attribute, Policy, Scale
+from shoal.policy import Attribute, Policy
 
 __all__ = ["OnlineScaler", "ScalerState", "initial_width", "unbounded_columns"]
 
@@ -65,8 +64,8 @@ def unbounded_columns(attributes: tuple[Attribute, ...]) -> list[int]:
 
 def _step(attribute: Attribute) -> float:
     """Return the step of published values in the unit of values; 0 for exact means."""
-    if attribute.scale is Scale.TIME:
-        return float(time_step(attribute).milliseconds)
+    if attribute.time_step is not None:
+        return float(attribute.time_step.milliseconds)
     return float(attribute.publication_step())
 
 

@@ -115,6 +115,8 @@ class RunSummary:
     quarantined: Counter[str] = field(default_factory=Counter)
     dropped: Counter[str] = field(default_factory=Counter)
     """Messages that are no records; they are not part of ``records_in``."""
+    unknown: Counter[str] = field(default_factory=Counter)
+    """Values of valid records that the taxonomy of their attribute lacks, by attribute."""
     _sums: Counter[str] = field(default_factory=Counter)
     _min: dict[str, float] = field(default_factory=dict)
     _max: dict[str, float] = field(default_factory=dict)
@@ -189,6 +191,7 @@ class RunSummary:
             "suppressed": dict(self.suppressed),
             "quarantined": dict(self.quarantined),
             "clipped": self.clipped,
+            **({"unknown": dict(self.unknown)} if self.unknown else {}),
             "held": waiting,
             "clusters": self.clusters,
             "cluster_size": {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -17,6 +18,7 @@ from shoal.pipeline.confidential_columns import ConfidentialColumn, z_scores
 from shoal.pipeline.subject_quota import SubjectQuota
 from shoal.pipeline.table_measures import mdav_baseline, summarize
 from shoal.pipeline.table_partition import AlgorithmSpec, TableData, TablePartition
+from shoal.pipeline.unknown_values import UnknownValues
 from shoal.policy import Policy, Role
 from shoal.records import Block, RecordEncoder
 
@@ -97,6 +99,8 @@ class TablePipeline:
             if a.role is Role.CONFIDENTIAL
         ]
         self.clipped = 0
+        self._unknown_values = UnknownValues(policy)
+        self._unknown: Counter[str] = Counter()
 
     def __len__(self) -> int:
         return len(self._unchanged_fields)
@@ -121,6 +125,7 @@ class TablePipeline:
             Number in the input, from 0, of the first message of the block. If omitted, the block follows the accepted
             records of all blocks before it.
         """
+        self._unknown.update(self._unknown_values.count(block))
         block = self._categories.encode(block)
         self._record_numbers.append(block.index + (len(self) if first_record is None else first_record))
         self._values.append(block.values)
@@ -165,6 +170,7 @@ class TablePipeline:
             "suppressed": len(can_stay) - len(chosen),
             **({"quarantined": len(self._quarantined)} if self._quarantined else {}),
             "clipped": self.clipped,
+            **({"unknown": dict(self._unknown)} if self._unknown else {}),
             "keep_order": keep_order,
             "algorithm": spec.algorithm,
             "refine": spec.refine,

@@ -10,6 +10,7 @@
 
 from shoal.policy.advice import advise
 from shoal.policy.attribute import Attribute
+from shoal.policy.category_limit import MAX_CATEGORY_BYTES
 from shoal.policy.connection import check_connection, check_names, missing_credentials
 from shoal.policy.csv_dialect import CsvDialect
 from shoal.policy.loader import FieldPath
@@ -23,6 +24,7 @@ from shoal.policy.validation import MAX_DELTA
 from shoal.policy.value_source import MessagePart, Source
 
 __all__ = [
+    "MAX_CATEGORY_BYTES",
     "MAX_DELTA",
     "RULES",
     "Attribute",

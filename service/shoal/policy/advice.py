@@ -19,6 +19,8 @@ _CODE_WORDS = {
 """Words in the name of a field whose values are codes, not names of people."""
 MANY_LEAVES = 20
 """From this number of categories on, two random records rarely have the same one."""
+SAFE_SHARE = 0.5
+"""With a larger share, one person can have more than half of the records of a cluster."""
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 
 
@@ -65,6 +67,12 @@ def _advise_on_fields(policy: Policy) -> Iterator[str]:
         yield (
             f"{', '.join(whole)}: published whole, with every field inside it; names, dates and numbers in there can "
             "identify people, so declare single fields by their paths where that is enough"
+        )
+    missing = [f"attributes.{attribute.name}" for attribute in policy.quasi_identifiers if attribute.may_be_missing]
+    if missing and policy.max_share > SAFE_SHARE:
+        yield (
+            f"{', '.join(missing)}: a cluster publishes a value if more than half of its records have one; with "
+            "privacy.max_share above 0.5 these can all be records of one person; give max_share: 0.5 or less"
         )
     if policy.missing_values != ("",) and not any(attribute.may_be_missing for attribute in policy.clustered):
         yield (

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Iterator
 from typing import TypeAlias
@@ -17,6 +16,8 @@ Finding: TypeAlias = tuple[FieldPath, str]
 
 MAX_JSON_BYTES = 1_000_000
 """Largest limit on a field of type ``json``. Kafka's own default limit on a message is of this size."""
+MAX_WEIGHT = 1_000_000
+"""Largest weight of an attribute. Sums of squared distances stay far below the largest float64."""
 _CLUSTERED_FIELDS = (
     *("scale", "bounds", "out_of_bounds", "integer", "resolution", "weight", "order", "taxonomy", "publish"),
     *("unknown", "unit", "missing"),
@@ -57,7 +58,7 @@ def _check_clustered(path: FieldPath, attribute: AttributeSection, document: Doc
     if role == "steering":
         yield from _check_unpublished(path, attribute)
     elif attribute.weight is not None and not _is_weight(attribute.weight):
-        yield (*path, "weight"), "must be a finite number above 0"
+        yield (*path, "weight"), f"must be above 0 and at most {MAX_WEIGHT:,}"
     yield from check_scale(path, attribute, document)
 
 
@@ -151,7 +152,7 @@ def check_steering(document: Document) -> Iterator[Finding]:
         if entry.weight is None:
             yield (*place, "weight"), "missing; give a number above 0"
         elif not _is_weight(entry.weight):
-            yield (*place, "weight"), "must be a finite number above 0"
+            yield (*place, "weight"), f"must be above 0 and at most {MAX_WEIGHT:,}"
         if fault := _fault_of_steering(entry.attribute, document, names):
             yield (*place, "attribute"), fault
     for name, attribute in document.attributes.items():
@@ -178,4 +179,4 @@ def is_numeric_quasi_identifier(attribute: AttributeSection) -> bool:
 
 
 def _is_weight(weight: float) -> bool:
-    return weight > 0 and math.isfinite(weight)
+    return 0 < weight <= MAX_WEIGHT

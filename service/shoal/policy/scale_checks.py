@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from decimal import Decimal
 from typing import TypeAlias
 
+from shoal.policy.category_limit import MAX_CATEGORY_BYTES, is_long_category
 from shoal.policy.loader import FieldPath
 from shoal.policy.schema import AttributeSection, Document
 from shoal.policy.time_step import TimeStep
@@ -124,6 +125,8 @@ def _check_order(path: FieldPath, order: list[str | int] | None, document: Docum
         yield path, "names two categories that differ in blanks at the ends only, which cells do not keep; remove one"
     elif any("\ud800" <= letter <= "\udfff" for text in texts for letter in text):
         yield path, "contains a lone surrogate, which no message can contain; correct the name"
+    elif any(map(is_long_category, texts)):
+        yield path, f"names a category of more than {MAX_CATEGORY_BYTES:,} bytes as JSON; shorten it"
     elif not {text.strip(_BLANKS) for text in texts}.isdisjoint(
         [""] if document.missing_values is None else document.missing_values
     ):

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from shoal.policy.category_limit import MAX_CATEGORY_BYTES, is_long_category
 from shoal.policy.loader import FieldPath
 from shoal.policy.taxonomy import ROOT
 
@@ -30,13 +31,15 @@ class RowFault(NamedTuple):
     message: str
 
 
-def check_rows(rows: Sequence[TaxonomyRow]) -> Iterator[RowFault]:
+def check_rows(rows: Sequence[TaxonomyRow], missing_values: Collection[str]) -> Iterator[RowFault]:
     """Yield each row that does not fit into one tree with those before it.
 
     Parameters
     ----------
     rows : sequence of TaxonomyRow
         Equally many cells each.
+    missing_values : collection of str
+        Texts that no leaf may have.
     """
     if not rows:
         return
@@ -47,19 +50,30 @@ def check_rows(rows: Sequence[TaxonomyRow]) -> Iterator[RowFault]:
     parents: dict[tuple[int, str], tuple[str, TaxonomyRow]] = {}
     fitting: list[TaxonomyRow] = []
     for row in rows:
-        if message := _fault_of_names(row, leaves) or _fault_of_groups(row, parents):
+        if message := (
+            _fault_of_names(row, missing_values) or _fault_of_leaf(row, leaves) or _fault_of_groups(row, parents)
+        ):
             yield RowFault(row, message)
         else:
             fitting.append(row)
     yield from _check_names(fitting)
 
 
-def _fault_of_names(row: TaxonomyRow, leaves: dict[str, TaxonomyRow]) -> str:
-    """Return what is wrong with the names of a row; ``leaves`` are those before it, and get this one."""
+def _fault_of_names(row: TaxonomyRow, missing_values: Collection[str]) -> str:
+    """Return what is wrong with the names of a row, whatever the other rows are; empty if nothing is."""
     if "" in row.cells:
         return "a name is empty; give every leaf a name on every level"
     if any("\ud800" <= letter <= "\udfff" for cell in row.cells for letter in cell):
         return "contains a lone surrogate, which no message can contain; correct the name"
+    if any(map(is_long_category, row.cells)):
+        return f"a name has more than {MAX_CATEGORY_BYTES:,} bytes as JSON; shorten it"
+    if row.cells[0] in missing_values:
+        return "the leaf is a text that means a missing value; remove it here, or from missing_values"
+    return ""
+
+
+def _fault_of_leaf(row: TaxonomyRow, leaves: dict[str, TaxonomyRow]) -> str:
+    """Return a fault if a row before has the same leaf; ``leaves`` are those before it, and get this one."""
     first = leaves.setdefault(row.cells[0], row)
     return "" if first is row else f"the leaf occurs twice{_also(first)}; remove one"
 

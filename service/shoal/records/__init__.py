@@ -21,7 +21,7 @@ from shoal.records.csv_decoder import CsvCells, CsvDecoder
 from shoal.records.csv_reader import CsvReader
 from shoal.records.encoder import CsvEncoder, JsonEncoder, RecordEncoder
 from shoal.records.envelope import Envelope
-from shoal.records.faults import RecordFault, find_csv_faults, find_json_faults
+from shoal.records.faults import LONG_JSON, RecordFault, find_csv_faults, find_json_faults
 from shoal.records.json_decoder import DEFAULT_MAX_BYTES, JsonDecoder
 from shoal.records.line_reader import JsonLinesReader, StoppedReading
 from shoal.records.message_export import MessageExportReader
@@ -31,6 +31,7 @@ from shoal.records.refusals import RefusalCounter, is_notable
 __all__ = [
     "DEFAULT_MAX_BYTES",
     "FIRST_INEXACT",
+    "LONG_JSON",
     "Block",
     "CsvCells",
     "CsvDecoder",

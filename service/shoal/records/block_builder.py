@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from shoal.policy import Policy
+from shoal.policy import MAX_CATEGORY_BYTES, Policy
 from shoal.records.block import Block, BoolVector, Float64Matrix, Int64Vector, Reason
 from shoal.records.encoder import RecordEncoder
 from shoal.records.subjects import SubjectHash, normaliser
@@ -85,7 +85,9 @@ class BlockBuilder:
         self._max_bytes = max_bytes
         self._hash = SubjectHash(hash_key)
         subject = policy.subject
-        self._normalise = None if subject is None else normaliser(subject.type, subject.normalize)
+        self._normalise = None
+        if subject is not None:
+            self._normalise = normaliser(subject.type, subject.normalize, policy.missing_values)
         self._next_subject = 0
         attributes = policy.clustered
         limits = np.array([a.limits for a in attributes], dtype=np.float64).reshape(-1, 2)
@@ -97,12 +99,13 @@ class BlockBuilder:
         self._json_limits = [
             (number, a.max_bytes) for number, a in enumerate(policy.unchanged_fields) if a.type == "json"
         ]
-        nominal = [number for number, attribute in enumerate(attributes) if attribute.is_nominal]
-        self._published_nominal = [number for number in nominal if number < len(policy.quasi_identifiers)]
+        self._nominal = [number for number, attribute in enumerate(attributes) if attribute.is_nominal]
+        self._published_nominal = [number for number in self._nominal if number < len(policy.quasi_identifiers)]
 
     def build(self, candidates: ParsedRecords, rejected: list[tuple[int, Reason]]) -> Block:
         """Return the block. Records rejected here are added to ``rejected``, which is then sorted by index."""
         candidates = self._reject_long_json(self._reject_invalid(candidates, rejected), rejected)
+        candidates = self._reject_long_categories(candidates, rejected)
         unchanged_fields = self._encoder.encode_unchanged(candidates.unchanged_columns, len(candidates))
         is_short = self._find_short(candidates, unchanged_fields)
         if is_short is not None:
@@ -140,6 +143,23 @@ class BlockBuilder:
             column = candidates.unchanged_columns[number]
             is_short = to_mask((text is None or len(text.encode()) <= limit for text in column), len(column))
             candidates = reject_unless(is_short, candidates, Reason.TOO_LARGE, rejected)
+        return candidates
+
+    def _reject_long_categories(self, candidates: ParsedRecords, rejected: list[tuple[int, Reason]]) -> ParsedRecords:
+        """Reject records with a category that is longer than the limit, and remove these categories."""
+        for position, (column, texts) in enumerate(zip(self._nominal, candidates.categories, strict=False)):
+            is_short = to_mask((len(text.encode()) <= MAX_CATEGORY_BYTES for text in texts), len(texts))
+            if is_short.all():
+                continue
+            kept = _per_record(is_short, candidates.values[:, column], missing=1).astype(np.bool_)
+            candidates = reject_unless(kept, candidates, Reason.TOO_LARGE, rejected)
+            # The numbers of the other categories are those without the long ones.
+            is_present = ~np.isnan(candidates.values[:, column])
+            numbers = candidates.values[is_present, column].astype(np.intp)
+            candidates.values[is_present, column] = (np.cumsum(is_short) - 1)[numbers]
+            categories = list(candidates.categories)
+            categories[position] = list(itertools.compress(texts, is_short.tolist()))
+            candidates.categories = categories
         return candidates
 
     def _find_valid(self, values: Float64Matrix) -> BoolVector:

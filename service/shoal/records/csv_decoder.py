@@ -84,8 +84,8 @@ class CsvDecoder:
         -------
         Block
             The accepted records, and index and reason of each rejected one. ``undecodable``: None. ``too_large``: the
-            unchanged fields are longer than ``max_bytes``. ``invalid``: the record does not fit the policy, or a
-            cell contains another record.
+            unchanged fields are longer than ``max_bytes``, or a category than its limit. ``invalid``: the
+            record does not fit the policy, or a cell contains another record.
 
         Notes
         -----

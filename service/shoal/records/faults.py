@@ -12,14 +12,15 @@ from shoal.policy import Attribute, FieldType, Policy, Role, Scale
 from shoal.records.block import Reason
 from shoal.records.columns import MISMATCH, parse_values, replace_decimal_commas, to_number
 from shoal.records.csv_decoder import EmbeddedRecordCheck
+from shoal.records.json_values import canonical_json
 from shoal.records.numerals import NumberText
 from shoal.records.record_struct import FAUST_FIELD, has_nested_messages, path_of
-from shoal.records.scales import is_clustered, scale_reader
+from shoal.records.scales import ScaleReader, is_clustered, scale_reader
 from shoal.records.strict_json import validate_strictly
 from shoal.records.subjects import normaliser
 from shoal.records.unwrapping import Content, Unwrapper
 
-__all__ = ["OTHER_WIDTH", "RecordFault", "find_csv_faults", "find_json_faults"]
+__all__ = ["LONG_JSON", "OTHER_WIDTH", "RecordFault", "find_csv_faults", "find_json_faults"]
 
 
 class RecordFault(NamedTuple):
@@ -76,6 +77,7 @@ _NOT_TIMES = {
     "days": "not a number of days since 1970",
 }
 _decode = msgspec.json.Decoder(float_hook=NumberText).decode
+_decode_fields = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _UNKNOWN = RecordFault("the record does not fit the policy")
 _ENVELOPE = RecordFault("the key, a header or the timestamp does not fit the policy")
 _NOT_CSV = RecordFault("invalid quotation marks or bytes for the CSV dialect of the policy")
@@ -96,6 +98,7 @@ _NO_ENVELOPE = {
 }
 _DELETE = RecordFault("a delete; set deletes: drop to leave such messages out")
 _TOMBSTONE = RecordFault("no value; set tombstones: drop to leave such messages out")
+LONG_JSON = "longer than its max_bytes"
 OTHER_WIDTH = "another number of cells than the header"
 
 
@@ -141,7 +144,7 @@ def find_json_faults(policy: Policy, message: bytes) -> list[RecordFault]:
     -----
     Cost: about 10 µs for a message of 200 bytes.
     """
-    record, fault = _find_record(policy, message)
+    record, content, fault = _find_record(policy, message)
     if fault is not None:
         return [fault]
     found = []
@@ -149,6 +152,8 @@ def find_json_faults(policy: Policy, message: bytes) -> list[RecordFault]:
         value = _value_at(record, path_of(attribute))
         if value is msgspec.UNSET:
             reason = _describe_missing(attribute, "missing")
+        elif attribute.type == "json":
+            reason = _describe_json(attribute, _text_at(content, path_of(attribute)))
         else:
             reason = _describe_value(policy, attribute, value)
         if reason:
@@ -158,20 +163,20 @@ def find_json_faults(policy: Policy, message: bytes) -> list[RecordFault]:
     return found or [_ENVELOPE if policy.envelope_attributes else _UNKNOWN]
 
 
-def _find_record(policy: Policy, message: bytes) -> tuple[dict[str, Any], RecordFault | None]:
-    """Return the fields of the record in a message, and why there is no record; None if there is one."""
+def _find_record(policy: Policy, message: bytes) -> tuple[dict[str, Any], bytes, RecordFault | None]:
+    """Return fields and text of the record in a message, and why there is no record; None if there is one."""
     fields, fault = _decode_object(message, checks_nested_keys=has_nested_messages(policy))
     if fault is not None or policy.unwrap is None:
-        return fields, fault
+        return fields, message, fault
     content = Unwrapper(policy).find(message)
     if content is Content.DELETE:
-        return {}, _DELETE
+        return {}, message, _DELETE
     if content is Content.TOMBSTONE:
-        return {}, _TOMBSTONE
+        return {}, message, _TOMBSTONE
     if not isinstance(content, bytes):
-        return {}, _NO_ENVELOPE[policy.unwrap]
+        return {}, message, _NO_ENVELOPE[policy.unwrap]
     fields = _decode(content)
-    return fields, None if isinstance(fields, dict) else _NO_ENVELOPE[policy.unwrap]
+    return fields, content, None if isinstance(fields, dict) else _NO_ENVELOPE[policy.unwrap]
 
 
 def _decode_object(message: bytes, *, checks_nested_keys: bool) -> tuple[dict[str, Any], RecordFault | None]:
@@ -199,6 +204,13 @@ def _value_at(record: dict[str, Any], path: Sequence[str]) -> Any:  # noqa: ANN4
     return value
 
 
+def _text_at(record: bytes, path: Sequence[str]) -> bytes:
+    """Return the text of the value at a path that exists."""
+    for name in path:
+        record = bytes(_decode_fields(record)[name])
+    return record
+
+
 def _has_undeclared(policy: Policy, record: dict[str, Any]) -> bool:
     """Return whether a record has a field that the policy does not declare, at any depth."""
     fields = {path_of(attribute) for attribute in policy.value_attributes} | {(FAUST_FIELD,)}
@@ -222,10 +234,10 @@ def _describe_cell(policy: Policy, attribute: Attribute, cell: str) -> str:
         if not text.strip() and attribute.scale is Scale.NUMERIC:
             return "empty"
         reader = scale_reader(attribute, policy, has_commas=has_commas)
-        return _describe_clustered(attribute, float(reader.read_cells([cell]).values[0]))
+        return _describe_converted(reader, float(reader.read_cells([cell]).values[0]))
     if attribute.subject:
         text = cell.replace(",", ".") if has_commas and attribute.type in {"integer", "number"} else cell
-        return _describe_subject(attribute, text)
+        return _describe_subject(policy, attribute, text)
     if attribute.role is not Role.IDENTIFIER:
         is_converted = has_commas and attribute.type not in {"string", "json"}
         return _describe_unchanged_cell(attribute, replace_decimal_commas([cell])[0] if is_converted else cell)
@@ -233,6 +245,9 @@ def _describe_cell(policy: Policy, attribute: Attribute, cell: str) -> str:
 
 
 def _describe_unchanged_cell(attribute: Attribute, cell: str) -> str:
+    if attribute.type == "json":
+        text = cell.strip(" \t").encode()
+        return _describe_json(attribute, text) if text else ""
     values, _ = parse_values([cell], attribute.type)
     return f"not of type {attribute.type}" if values[0] is MISMATCH else ""
 
@@ -241,7 +256,7 @@ def _describe_value(policy: Policy, attribute: Attribute, value: Any) -> str:  #
     if is_clustered(attribute):
         return _describe_clustered_value(policy, attribute, value)
     if attribute.role is Role.IDENTIFIER:
-        return _describe_subject(attribute, value) if attribute.subject else ""
+        return _describe_subject(policy, attribute, value) if attribute.subject else ""
     return "" if value is None else _describe_unchanged_value(attribute, value)
 
 
@@ -252,16 +267,21 @@ def _describe_clustered_value(policy: Policy, attribute: Attribute, value: Any) 
         return _describe_missing(attribute, "a value of missing_values" if value else "empty")
     if isinstance(value, list | dict):
         return "a list or an object"
+    reader = scale_reader(attribute, policy)
     if attribute.scale is Scale.NUMERIC:
         is_number = isinstance(value, int | NumberText) and not isinstance(value, bool)
         number = to_number(value) if is_number else None
-        return _describe_clustered(attribute, np.inf if number is None else number)
-    return _describe_clustered(attribute, float(scale_reader(attribute, policy).read([value]).values[0]))
+        found = reader.drop_missing_numbers(np.array([np.inf if number is None else number]))
+        return _describe_converted(reader, float(found[0]))
+    if isinstance(value, NumberText) and attribute.scale is not Scale.TIME:
+        value = float(value)
+    found = reader.read([value]).values
+    if np.isnan(found[0]):
+        return _describe_missing(attribute, "a value of missing_values")
+    return _describe_clustered(attribute, float(found[0]))
 
 
 def _describe_unchanged_value(attribute: Attribute, value: Any) -> str:  # noqa: ANN401 - any JSON
-    if attribute.type == "json":
-        return ""
     if isinstance(value, NumberText):
         value = float(value)
         if not np.isfinite(value):
@@ -272,8 +292,23 @@ def _describe_unchanged_value(attribute: Attribute, value: Any) -> str:  # noqa:
     return "" if attribute.type != "integer" or is_integer else "not of type integer"
 
 
+def _describe_json(attribute: Attribute, text: bytes) -> str:
+    try:
+        canonical = canonical_json(text)
+    except ValueError:
+        return "not of type json"
+    return LONG_JSON if canonical is not None and len(canonical.encode()) > attribute.max_bytes else ""
+
+
 def _describe_missing(attribute: Attribute, reason: str) -> str:
     return "" if attribute.may_be_missing else reason
+
+
+def _describe_converted(reader: ScaleReader, value: float) -> str:
+    """Return what is wrong with a value that is not missing by its text, but may be missing as a number."""
+    if reader.has_missing_numbers and np.isnan(value):
+        return _describe_missing(reader.attribute, "a value of missing_values")
+    return _describe_clustered(reader.attribute, value)
 
 
 def _describe_clustered(attribute: Attribute, value: float) -> str:
@@ -292,5 +327,6 @@ def _describe_clustered(attribute: Attribute, value: float) -> str:
     return "" if attribute.clip or low <= value <= high else "outside its bounds"
 
 
-def _describe_subject(attribute: Attribute, value: object) -> str:
-    return "" if normaliser(attribute.type, attribute.normalize)([value])[0] else "not a valid subject"
+def _describe_subject(policy: Policy, attribute: Attribute, value: object) -> str:
+    normalise = normaliser(attribute.type, attribute.normalize, policy.missing_values)
+    return "" if normalise([value])[0] else "not a valid subject"

@@ -122,8 +122,8 @@ class JsonDecoder:
             The accepted records, and the index and reason of each rejected message. Reason ``undecodable``: the value
             is missing, is not JSON or is nested more than 64 levels deep, or a key or header that is read is not UTF-8.
             ``too_large``: the value, its unchanged fields, or a key or header that is read is longer than
-            ``max_bytes``. ``invalid``: the message does not fit the policy. If both the value and the envelope are
-            faulty, the reason is that of the value.
+            ``max_bytes``, or a category is longer than its limit. ``invalid``: the message does not fit the policy. If
+            both the value and the envelope are faulty, the reason is that of the value.
 
         Raises
         ------

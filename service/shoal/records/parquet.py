@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any, BinaryIO
@@ -108,13 +108,16 @@ def encode_parquet(rows: Sequence[bytes], policy: Policy, schema: pa.Schema | No
     InputError
         A field without a declared type contains values of several types.
     """
-    declared = {column_name(attribute): _published_type(attribute, schema) for attribute in policy.published}
-    inferred = _infer_types(rows, policy, [name for name, kind in declared.items() if kind is None])
+    attributes = {column_name(attribute): attribute for attribute in policy.published}
+    declared = {name: _published_type(attribute, schema) for name, attribute in attributes.items()}
+    inferred = _infer_types(rows, policy, {name: attributes[name] for name, kind in declared.items() if kind is None})
     kinds = {name: kind if kind is not None else inferred[name] for name, kind in declared.items()}
     buffer = _PieceBuffer()
     with pq.ParquetWriter(buffer, pa.schema(list(kinds.items())), compression="zstd") as writer:
         for records in _decode_groups(rows, policy):
-            columns = [_column([record[name] for record in records], kind, name) for name, kind in kinds.items()]
+            columns = [
+                _column([record[name] for record in records], kind, attributes[name]) for name, kind in kinds.items()
+            ]
             writer.write_table(pa.Table.from_arrays(columns, schema=writer.schema))
             yield buffer.take()
     yield buffer.take()
@@ -162,25 +165,31 @@ def _to_columns(record: dict[str, Any], policy: Policy) -> dict[str, Any]:
     return columns
 
 
-def _infer_types(rows: Sequence[bytes], policy: Policy, names: list[str]) -> dict[str, pa.DataType]:
+def _infer_types(rows: Sequence[bytes], policy: Policy, attributes: Mapping[str, Attribute]) -> dict[str, pa.DataType]:
     """Return the type of each column without a declared type, from all of its values."""
-    inferred: dict[str, pa.DataType] = dict.fromkeys(names, pa.null())
-    for records in _decode_groups(rows, policy) if names else ():
-        for name in names:
-            kinds = {inferred[name], _column([record[name] for record in records], None, name).type} - {pa.null()}
+    inferred: dict[str, pa.DataType] = dict.fromkeys(attributes, pa.null())
+    for records in _decode_groups(rows, policy) if attributes else ():
+        for name, attribute in attributes.items():
+            kinds = {inferred[name], _column([record[name] for record in records], None, attribute).type} - {pa.null()}
             if kinds == {pa.int64(), pa.float64()}:
                 kinds = {pa.float64()}
             if len(kinds) > 1:
-                raise _type_error(name)
+                raise _type_error(attribute)
             inferred[name] = kinds.pop() if kinds else pa.null()
     return inferred
 
 
-def _type_error(name: str) -> InputError:
-    return InputError(
-        f"column '{name}': values do not fit one Parquet type; set attributes.{name}.type, or for a quasi_identifier "
-        "another resolution, or write another format"
-    )
+def _type_error(attribute: Attribute) -> InputError:
+    place = f"attributes.{attribute.name}"
+    if attribute.role is not Role.QUASI_IDENTIFIER:
+        remedy = f"set {place}.type to another type"
+    elif attribute.scale is Scale.ORDINAL:
+        remedy = f"write the items of {place}.order as texts only, or as integers only"
+    elif attribute.scale is Scale.NUMERIC:
+        remedy = f"set {place}.resolution to another step"
+    else:
+        remedy = "give its values one type in the input"
+    return InputError(f"{place}: its values do not fit one Parquet type; {remedy}, or write another format")
 
 
 def _split(rows: Sequence[bytes], size: int) -> Iterator[Sequence[bytes]]:
@@ -216,12 +225,17 @@ def _missing_type(attribute: Attribute, kind: pa.DataType) -> str:
     if attribute.may_be_missing and pa.types.is_null(kind):
         return ""
     role = f"a {attribute.role.value}"
+    cast = f"; cast it from {kind} to float64" if pa.types.is_decimal(kind) else ""
     if attribute.scale is Scale.NUMERIC:
-        return "" if is_number else f"{role} must be a column of numbers"
+        return "" if is_number else f"{role} must be a column of numbers{cast}"
     if attribute.scale is not Scale.TIME:
         return ""
     if attribute.unit is not None:
-        return "" if is_number else f"{role} of scale time with a unit must be a column of numbers; remove unit"
+        return (
+            ""
+            if is_number
+            else f"{role} of scale time with a unit must be a column of numbers{cast or '; remove unit'}"
+        )
     is_text = not is_number and not pa.types.is_boolean(kind)
     return "" if is_text else f"{role} of scale time must be a column of texts, dates or timestamps; set unit"
 
@@ -265,7 +279,7 @@ def _can_hold(kind: pa.DataType, step: Decimal, bounds: tuple[float, float] | No
     return kind.bit_width == MAX_BITS or all(low <= round(end) * Fraction(step) <= high for end in ends)
 
 
-def _column(values: Iterable[Any], kind: pa.DataType | None, name: str) -> pa.Array:
+def _column(values: Iterable[Any], kind: pa.DataType | None, attribute: Attribute) -> pa.Array:
     try:
         if kind is None:
             return pa.array(values)
@@ -278,7 +292,7 @@ def _column(values: Iterable[Any], kind: pa.DataType | None, name: str) -> pa.Ar
         if has_json_type(kind):
             return pa.array(values, kind)
         if pa.types.is_dictionary(kind):
-            return _column(values, kind.value_type, name).dictionary_encode().cast(kind)
+            return _column(values, kind.value_type, attribute).dictionary_encode().cast(kind)
         return pa.array(values, pa.string()).cast(kind)
     except (pa.ArrowException, OverflowError, TypeError):
-        raise _type_error(name) from None
+        raise _type_error(attribute) from None

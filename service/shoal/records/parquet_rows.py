@@ -6,6 +6,7 @@ so that the rules for values of JSON hold for it, too.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -31,6 +32,8 @@ _ESCAPED_BYTES = 6
 _NUMBER_BYTES = 32
 """Most bytes that JSON takes for a number or truth value, with punctuation."""
 
+_INFINITY = msgspec.Raw(b"1e999")
+
 _encode = msgspec.json.Encoder().encode
 
 
@@ -38,8 +41,9 @@ _encode = msgspec.json.Encoder().encode
 class ParquetRows:
     """Consecutive rows of a Parquet file.
 
-    Numbers, texts and booleans keep their type. Dates, times and decimals become texts, as Arrow formats them. NaN and
-    infinity become null.
+    Numbers, texts and booleans keep their type. Dates, times and decimals become texts, as Arrow formats them. NaN
+    becomes null. Infinity becomes null in an unchanged field; in a quasi-identifier or steering attribute it is
+    invalid.
 
     Attributes
     ----------
@@ -74,7 +78,9 @@ class ParquetRows:
         """Return consecutive rows as JSON."""
         names, part = self.group.schema.names, self.group.slice(start, count)
         columns = [
-            [None] * part.num_rows if is_ignored(attribute) else self._attribute_values(attribute, column)
+            [None] * part.num_rows
+            if is_ignored(attribute)
+            else list(map(_json_scalar, self._attribute_values(attribute, column)))
             for attribute, column in zip(self.policy.attributes, part.columns, strict=True)
         ]
         return [_encode(dict(zip(names, record, strict=True))) for record in zip(*columns, strict=True)]
@@ -106,24 +112,27 @@ class ParquetRows:
         )
 
     def _clustered_column(self, attribute: Attribute, column: pa.Array) -> ScaleColumn:
+        reader = scale_reader(attribute, self.policy)
         if attribute.scale is not Scale.NUMERIC:
-            return scale_reader(attribute, self.policy).read(self._attribute_values(attribute, column))
+            return reader.read(self._attribute_values(attribute, column))
         values = np.array(_numbers(column), dtype=np.float64)
-        values[_are_null(column) | ~np.isfinite(values)] = np.nan
-        return ScaleColumn(values)
+        values[_are_null(column)] = np.nan
+        return ScaleColumn(reader.drop_missing_numbers(values))
 
     def _attribute_values(self, attribute: Attribute, column: pa.Array) -> list[Any]:
         """Return a column as values of JSON types.
 
         Many programs write the integers of a column with nulls as float64: an integral category is an integer.
         """
-        values = self._values(attribute.name, column)
-        if is_clustered(attribute) and attribute.scale in {Scale.ORDINAL, Scale.NOMINAL}:
+        if not is_clustered(attribute):
+            return self._values(attribute.name, column)
+        values = self._values(attribute.name, column, keep_infinity=True)
+        if attribute.scale in {Scale.ORDINAL, Scale.NOMINAL}:
             return [integral_to_int(value) if type(value) is float else value for value in values]
         return values
 
-    def _values(self, name: str, column: pa.Array) -> list[Any]:
-        """Return a column as values of JSON types."""
+    def _values(self, name: str, column: pa.Array, *, keep_infinity: bool = False) -> list[Any]:
+        """Return a column as values of JSON types, and infinity as it is or as None."""
         kind = value_type(column.type)
         if pa.types.is_dictionary(column.type):
             column = column.cast(kind)
@@ -133,7 +142,8 @@ class ParquetRows:
             return self._texts(name, column)
         numbers = _numbers(column)
         values: list[Any] = numbers.tolist()
-        for index in np.flatnonzero(_are_null(column) | ~np.isfinite(numbers)).tolist():
+        is_none = np.isnan(numbers) if keep_infinity else ~np.isfinite(numbers)
+        for index in np.flatnonzero(_are_null(column) | is_none).tolist():
             values[index] = None
         return values
 
@@ -157,6 +167,11 @@ class _Messages(Sequence[bytes]):
 
     def __getitem__(self, index: Any) -> Any:  # noqa: ANN401 - only numbers are asked for
         return self._rows.messages(index, 1)[0]
+
+
+def _json_scalar(value: Any) -> Any:  # noqa: ANN401 - a scalar
+    """Return a scalar as the encoder takes it: infinity as a number that no float64 can hold, not as null."""
+    return _INFINITY if type(value) is float and math.isinf(value) else value
 
 
 def is_ignored(attribute: Attribute) -> bool:

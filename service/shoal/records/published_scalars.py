@@ -87,10 +87,10 @@ def _present_pattern(attribute: Attribute) -> str:
         return "|".join(re.escape(msgspec.json.encode(item).decode()) for item in attribute.order)
     if attribute.scale is Scale.NOMINAL:
         return f"{_STRING}|true|false|{_INTEGER}" if attribute.taxonomy is None else _STRING
-    if attribute.scale is Scale.TIME:
+    if attribute.time_step is not None:
         if attribute.unit is not None:
             return _INTEGER
-        return _DATE if attribute.time_step is None or attribute.time_step.is_date else _DATE_TIME
+        return _DATE if attribute.time_step.is_date else _DATE_TIME
     return JSON_NUMBER
 
 

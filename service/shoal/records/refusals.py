@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from shoal.records.faults import OTHER_WIDTH, RecordFault
+from shoal.records.faults import LONG_JSON, OTHER_WIDTH, RecordFault
 
 __all__ = ["RefusalCounter", "is_notable"]
 
@@ -42,7 +42,15 @@ _REMEDIES = {
     "not a whole number": "set integer: false, or correct the values",
     "outside its bounds": "widen the bounds, or set out_of_bounds: clip",
     "a list or an object": "give the field the role identifier, which leaves it out, or make the values flat",
-    "not a valid subject": "each record needs an identifier of its person; correct the values or the type of the field",
+    "not a valid subject": (
+        "each record needs an identifier of its person, which is no value of missing_values; correct the values or the "
+        "type of the field"
+    ),
+    "not of type json": (
+        "a value must be JSON (RFC 8259) with each name once in an object and no number beyond float64; correct the "
+        "values"
+    ),
+    LONG_JSON: "raise max_bytes of the attribute, or shorten the values",
     OTHER_WIDTH: "correct csv.delimiter and csv.quote in the policy, or the lines of the file",
 }
 """What to do about a fault, by its reason. Other reasons say it themselves."""

@@ -5,6 +5,8 @@ The decoders of JSON, CSV and Parquet share this module, so that equal content g
 
 from __future__ import annotations
 
+import math
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from itertools import compress, repeat
@@ -16,7 +18,7 @@ from numpy.typing import NDArray
 
 from shoal.policy import Attribute, MessagePart, Policy, Role, Scale
 from shoal.records.columns import parse_numbers, replace_decimal_commas
-from shoal.records.numerals import NumberText
+from shoal.records.numerals import DECIMAL, NumberText, integral_to_int
 from shoal.records.times import convert_epoch_times, parse_epoch_times, parse_iso_times
 
 __all__ = [
@@ -38,6 +40,8 @@ INVALID = np.inf
 """Stands for a value that does not fit its attribute, as NaN does where no value may be missing."""
 
 _BLANKS = " \t"
+_SCALAR = re.compile(r"true|false|-?[0-9]+")
+"""A text that a truth value or a whole number can have."""
 _UNSET = msgspec.UNSET
 _encode_text = msgspec.json.Encoder().encode
 
@@ -64,14 +68,21 @@ class ScaleReader(ABC):
     ----------
     attribute : Attribute
     missing_values : collection of str
-        Texts that stand for a missing value.
+        Texts that stand for a missing value. So does a number of numeric attributes and of times in units, if one of
+        the texts is an equal number; and a whole number or truth value of categories, if one is its text.
     has_commas : bool
         Whether decimal numbers in cells have commas.
     """
 
+    _has_numbers = False
+    """Whether values are numbers, not categories or texts."""
+
     def __init__(self, attribute: Attribute, missing_values: Iterable[str], *, has_commas: bool = False) -> None:
         self.attribute = attribute
         self._missing_values = frozenset(missing_values)
+        self._missing_scalars = frozenset(filter(_SCALAR.fullmatch, self._missing_values))
+        numbers = map(float, filter(DECIMAL.fullmatch, self._missing_values))
+        self._missing_numbers = frozenset(filter(math.isfinite, numbers))
         self._has_commas = has_commas
 
     def read(self, values: Iterable[Any]) -> ScaleColumn:
@@ -87,6 +98,11 @@ class ScaleReader(ABC):
             value not in missing if type(value) is str else value is not None and value is not _UNSET
             for value in column
         ]
+        if self._missing_scalars and not self._has_numbers:
+            is_present = [
+                present and (type(value) is str or _text_of(value) not in self._missing_scalars)
+                for value, present in zip(column, is_present, strict=True)
+            ]
         return self._parse_present(column, is_present, self._parse)
 
     def read_cells(self, cells: Sequence[str]) -> ScaleColumn:
@@ -101,11 +117,22 @@ class ScaleReader(ABC):
         """Convert keys, headers or timestamps: text cells, or the timestamps of messages in ms as int."""
         if self.attribute.source.part is not MessagePart.TIMESTAMP:
             return self.read_cells(column)
+        numbers = np.array(column, dtype=np.float64)
         if self.attribute.scale is Scale.TIME:
-            return ScaleColumn(convert_epoch_times(column, "ms"))
-        if self.attribute.scale is Scale.NUMERIC:
-            return ScaleColumn(np.array(column, dtype=np.float64))
-        return self._parse(column)
+            times = convert_epoch_times(column, "ms")
+            return ScaleColumn(np.where(np.isnan(self.drop_missing_numbers(numbers)), MISSING, times))
+        return ScaleColumn(self.drop_missing_numbers(numbers)) if self._has_numbers else self.read(column)
+
+    @property
+    def has_missing_numbers(self) -> bool:
+        """Whether some numbers stand for a missing value."""
+        return self._has_numbers and bool(self._missing_numbers)
+
+    def drop_missing_numbers(self, numbers: Float64Vector) -> Float64Vector:
+        """Return numbers, with NaN for those that stand for a missing value."""
+        if not self._missing_numbers:
+            return numbers
+        return np.where(np.isin(numbers, list(self._missing_numbers)), MISSING, numbers)
 
     def are_valid(self, values: Float64Vector) -> NDArray[np.bool_]:
         """Return which converted values are valid, whatever their bounds."""
@@ -132,9 +159,11 @@ class ScaleReader(ABC):
 class _NumericReader(ScaleReader):
     """Numbers. Where no value may be missing, the decoder of JSON has checked the types already."""
 
+    _has_numbers = True
+
     def read(self, values: Iterable[Any]) -> ScaleColumn:
         if not self.attribute.may_be_missing:
-            return ScaleColumn(np.fromiter(values, np.float64))
+            return ScaleColumn(self.drop_missing_numbers(np.fromiter(values, np.float64)))
         return super().read(values)
 
     def read_cells(self, cells: Sequence[str]) -> ScaleColumn:
@@ -146,11 +175,11 @@ class _NumericReader(ScaleReader):
     def _parse(self, column: Sequence[Any]) -> ScaleColumn:
         if not set(map(type, column)) <= {float}:
             column = [value if type(value) is float else INVALID for value in column]
-        return ScaleColumn(np.fromiter(column, np.float64, len(column)))
+        return ScaleColumn(self.drop_missing_numbers(np.fromiter(column, np.float64, len(column))))
 
     def _parse_cells(self, cells: Sequence[str]) -> ScaleColumn:
         numbers = parse_numbers(replace_decimal_commas(cells) if self._has_commas else cells)
-        return ScaleColumn(np.where(np.isnan(numbers), INVALID, numbers))
+        return ScaleColumn(self.drop_missing_numbers(np.where(np.isnan(numbers), INVALID, numbers)))
 
 
 class _OrdinalReader(ScaleReader):
@@ -208,8 +237,10 @@ class _TextTimeReader(ScaleReader):
 class _EpochTimeReader(ScaleReader):
     """Times as numbers of s, ms, us or days, in ms."""
 
+    _has_numbers = True
+
     def _parse(self, column: Sequence[Any]) -> ScaleColumn:
-        if set(map(type, column)) <= {int}:
+        if set(map(type, column)) <= {int} and not self._missing_numbers:
             return ScaleColumn(convert_epoch_times(column, self.attribute.unit or "ms"))
         return self._parse_texts(list(map(_number_text, column)))
 
@@ -217,7 +248,13 @@ class _EpochTimeReader(ScaleReader):
         return self._parse_texts(replace_decimal_commas(cells) if self._has_commas else cells)
 
     def _parse_texts(self, texts: Sequence[str]) -> ScaleColumn:
-        return ScaleColumn(parse_epoch_times(texts, self.attribute.unit or "ms"))
+        times = parse_epoch_times(texts, self.attribute.unit or "ms")
+        if self._missing_numbers:
+            # The number counts as it was written: it need not be a time of the years 1 to 9999.
+            times[[DECIMAL.fullmatch(text) is not None and float(text) in self._missing_numbers for text in texts]] = (
+                MISSING
+            )
+        return ScaleColumn(times)
 
 
 def scale_reader(attribute: Attribute, policy: Policy, *, has_commas: bool = False) -> ScaleReader:
@@ -253,8 +290,8 @@ def json_type(attribute: Attribute) -> Any:  # noqa: ANN401 - a type or a union 
     is_epoch = attribute.scale is Scale.TIME and attribute.unit is not None
     kinds = {
         Scale.NUMERIC: float,
-        Scale.ORDINAL: str | int | bool,
-        Scale.NOMINAL: str | int | bool,
+        Scale.ORDINAL: str | int | float | bool,
+        Scale.NOMINAL: str | int | float | bool,
         Scale.TIME: Any if is_epoch else str,
     }
     kind: Any = kinds[attribute.scale]
@@ -262,9 +299,14 @@ def json_type(attribute: Attribute) -> Any:  # noqa: ANN401 - a type or a union 
 
 
 def _text_of(value: object) -> str | None:
-    """Return the content of a text, and the JSON text of a boolean or integer; None for a value of another type."""
+    """Return the content of a text, and the JSON text of a boolean or integer; None for any other value.
+
+    A float without a fraction is an integer: many programs write 1 as 1.0.
+    """
     if type(value) is str:
         return value
+    if isinstance(value, float):
+        value = integral_to_int(value)
     if isinstance(value, bool):
         return "true" if value else "false"
     return str(value) if isinstance(value, int) else None

@@ -43,7 +43,7 @@ _IGNORABLE = (
 
 
 def normaliser(
-    kind: FieldType, steps: Collection[NormalizeStep] | None = None
+    kind: FieldType, steps: Collection[NormalizeStep] | None = None, missing_values: Collection[str] = ()
 ) -> Callable[[Sequence[object]], list[str]]:
     """Return the function that normalises subjects of a type.
 
@@ -56,11 +56,30 @@ def normaliser(
     kind : {"string", "integer", "number", "boolean", "any"}
     steps : collection of {"nfkc", "casefold", "spaces", "invisible"}, optional
         Further steps for texts, before NFC: see `fold`. Only for types string and any.
+    missing_values : collection of str
+        Texts that stand for a missing value. They are normalised as subjects are, and a subject that equals one of
+        them becomes "".
 
     Notes
     -----
     Cost: about 0.1 µs per ASCII text without steps, 2 µs per text with all of them.
     """
+    normalise = _normaliser_with_steps(kind, steps)
+    missing = frozenset(normalise(list(missing_values))) - {""}
+    if not missing:
+        return normalise
+
+    def normalise_present(values: Sequence[object]) -> list[str]:
+        texts = normalise(values)
+        return texts if missing.isdisjoint(texts) else ["" if text in missing else text for text in texts]
+
+    return normalise_present
+
+
+def _normaliser_with_steps(
+    kind: FieldType, steps: Collection[NormalizeStep] | None
+) -> Callable[[Sequence[object]], list[str]]:
+    """Return the function that normalises subjects, whatever stands for a missing value."""
     if steps:
         folded, normalise_texts = fold(steps), _normaliser_without_steps(kind, lambda value: value)
         return lambda values: normalise_texts([folded(one) if _is_text(one) else one for one in values])

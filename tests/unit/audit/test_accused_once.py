@@ -294,3 +294,10 @@ def test_a_line_that_is_no_json_is_no_message_without_a_value(tmp_path: Path) ->
     assert verdict.exit_code == 0, verdict.text()
     summary = json.loads(paths["summary"].read_text())
     assert (summary["dropped"], summary["quarantined"]) == ({"deletes": 0, "tombstones": 1}, {"undecodable": 1})
+    assert verdict.text().startswith("holds: 5 records, 1 dropped, 4 usable, 1 unusable, 4 rows, ")
+    assert not [told for told in verdict.warnings if "dropped" in told]
+    del summary["dropped"]
+    paths["summary"].write_text(json.dumps(summary))
+    verdict = judged(policy, paths, ("evidence", "quarantine", "summary"))
+    assert verdict.exit_code == 0, verdict.text()
+    assert "does not state dropped.tombstones, though the policy drops such messages" in "".join(verdict.warnings)

@@ -39,6 +39,28 @@ def test_a_record_that_fits_is_read(tmp_path: Path) -> None:
     assert take(tmp_path, json.dumps(GOOD)) == UsableRecord((40.0, 0.5), '"x"', "p")
 
 
+@pytest.mark.parametrize(
+    ("subject", "steps", "who", "is_usable"),
+    [
+        ("any", "", '"unknown"', False),
+        ("any", "", '" unknown "', False),
+        ("any", "", '"Unknown"', True),
+        ("any", "", '"p"', True),
+        ("any", "", "-1.0", False),
+        ("any", "", '"-1"', False),
+        ("integer", "", "-1", False),
+        ("integer", "", "1", True),
+        ("string", "", '"-1"', False),
+        ("string", "", '"-1.0"', True),
+        ("string", ", normalize: [casefold]", '"UNKNOWN"', False),
+    ],
+)
+def test_a_missing_value_is_no_subject(tmp_path: Path, subject: str, steps: str, who: str, *, is_usable: bool) -> None:
+    line = json.dumps(GOOD).replace('"p"', who)
+    found = take(tmp_path, line, subject=subject + steps, undeclared="quarantine\nmissing_values: ['', unknown, '-1']")
+    assert (found is not None) is is_usable
+
+
 def test_values_out_of_bounds_are_clipped_where_the_policy_clips(tmp_path: Path) -> None:
     found = take(tmp_path, json.dumps(GOOD | {"age": 1000}))
     assert found is not None

@@ -74,27 +74,60 @@ def test_a_node_of_the_taxonomy_is_published(publish: str, leaves: list[str], no
 
 
 @pytest.mark.parametrize(
+    ("publish", "leaves", "text", "distance"),
+    [
+        ("ancestor", ["Other", "Amer"], '"Other"', 1.0),
+        ("ancestor", ["Other", "Other", "Amer"], '"Other"', 1.5),
+        ("ancestor", ["Other", "Other"], '"Other"', 0.0),
+        ("ancestor", ["Amer", "White"], '"Other"', 2.0),
+        ("median", ["Other", "Amer", "White"], '"Other"', 2.0),
+        ("median", ["Other", "Other", "White"], '"Other"', 1.0),
+        ("mode", ["Other", "Other", "Amer"], '"Other"', 0.5),
+    ],
+)
+def test_leaf_group_and_root_can_have_one_name(publish: str, leaves: list[str], text: str, distance: float) -> None:
+    tree = Taxonomy((("Other", "Other"), ("Amer", "Other"), ("White", "W")), "Other")
+    one = nominal(taxonomy=tree, publish=publish, unknown="quarantine")
+    values, categories = coded(*leaves)
+    assert one.of_members(values, categories) == text
+    assert one.total_distance(values, text, categories) == distance
+    assert one.allows(text)
+    assert ('"Other"' in one.inner_nodes) == (publish != "mode")
+
+
+@pytest.mark.parametrize(
     ("missing", "values", "text"),
     [
         ("group", ['"a"', "", ""], "null"),
-        ("group", ['"a"', ""], '"a"'),
+        ("group", ['"a"', ""], "null"),
+        ("group", ['"a"', '"a"', "", ""], "null"),
         ("group", ["", ""], "null"),
         ("group", ['"a"', '"a"', ""], '"a"'),
     ],
 )
-def test_a_cluster_publishes_missing_if_more_than_half_of_it_misses_the_value(
+def test_a_cluster_publishes_a_category_only_if_more_than_half_of_it_has_one(
     missing: str, values: list[str], text: str
 ) -> None:
     assert nominal(missing=missing).of_members(*coded(*values)) == text
 
 
-def test_with_mean_a_cluster_publishes_missing_only_if_no_member_has_the_value() -> None:
-    numbers = PublishedNumbers(attribute(Scale.NUMERIC, missing="mean", integer=True), "jsonl", table=False)
-    assert numbers.of_members([NAN, NAN, 3.0]) == "3"
+@pytest.mark.parametrize("missing", ["group", "mean"])
+def test_a_cluster_publishes_a_number_only_if_more_than_half_of_it_has_one(missing: str) -> None:
+    settings = attribute(Scale.NUMERIC, missing=missing, integer=True)
+    numbers = PublishedNumbers(settings, "jsonl", table=False)
+    assert numbers.of_members([NAN, NAN, 3.0]) == "null"
+    assert numbers.of_members([NAN, 3.0, 5.0]) == "4"
     assert numbers.of_members([NAN, NAN]) == "null"
-    grouped = PublishedNumbers(attribute(Scale.NUMERIC, missing="group", integer=True), "csv", table=False)
-    assert grouped.of_members([NAN, NAN, 3.0]) == ""
-    assert grouped.of_members([NAN, 4.0]) == "4"
+    cells = PublishedNumbers(settings, "csv", table=False)
+    assert cells.of_members([NAN, 3.0]) == ""
+    assert cells.of_members([NAN, 4.0, 4.0]) == "4"
+
+
+@pytest.mark.parametrize("missing", ["group", "mean"])
+def test_the_distance_of_a_cluster_that_publishes_none_is_its_number_of_values(missing: str) -> None:
+    grade = PublishedRanks(attribute(Scale.ORDINAL, order=(1, 2, 3), missing=missing), "jsonl", table=False)
+    assert grade.total_distance([0.0, 2.0, NAN, NAN], "null", None) == 2.0
+    assert grade.total_distance([0.0, 2.0, NAN], "1", None) == 2.0
 
 
 @pytest.mark.parametrize(("ranks", "text"), [([0, 2], '"low"'), ([0, 1, 2], "2"), ([2, 2, 0, 1], "2"), ([2], '"high"')])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pytest
 from shoal.audit.parsing import Form, JsonNumber
@@ -31,6 +32,11 @@ def read(
         ("1", '"1"'),
         (JsonNumber("1"), "1"),
         (JsonNumber("-0"), "0"),
+        (JsonNumber("1.0"), "1"),
+        (JsonNumber("1e0"), "1"),
+        (JsonNumber("-0.0"), "0"),
+        (JsonNumber("2.5e2"), "250"),
+        (JsonNumber("1e23"), "1" + "0" * 23),
         (True, "true"),
         ("true", '"true"'),
     ],
@@ -41,7 +47,9 @@ def test_a_category_is_a_json_scalar(value: object, text: str) -> None:
     assert categories.texts == [text]
 
 
-@pytest.mark.parametrize("value", [JsonNumber("1.0"), JsonNumber("1e2"), [], ["x"], None, "", "?", ABSENT, "\ud800"])
+@pytest.mark.parametrize(
+    "value", [JsonNumber("1.5"), JsonNumber("1e-2"), JsonNumber("1e999"), [], ["x"], None, "", "?", ABSENT, "\ud800"]
+)
 def test_any_other_value_is_no_category(value: object) -> None:
     assert read(value, scale=Scale.NOMINAL) is None
 
@@ -68,7 +76,16 @@ def test_a_category_that_the_taxonomy_lacks_is_a_leaf_or_unusable() -> None:
 
 @pytest.mark.parametrize(
     ("value", "rank"),
-    [("low", 0), ("2", 1), (JsonNumber("2"), 1), ("high", 2), ("High", None), (JsonNumber("2.0"), None), (None, None)],
+    [
+        ("low", 0),
+        ("2", 1),
+        (JsonNumber("2"), 1),
+        ("high", 2),
+        ("High", None),
+        (JsonNumber("2.0"), 1),
+        (JsonNumber("2.5"), None),
+        (None, None),
+    ],
 )
 def test_an_ordinal_value_is_its_rank(value: object, rank: float | None) -> None:
     assert read(value, scale=Scale.ORDINAL, order=("low", 2, "high")) == rank
@@ -114,3 +131,43 @@ def test_a_missing_value_is_nan_where_the_policy_allows_it(
 @pytest.mark.parametrize("value", [" ", "x", True, []])
 def test_any_other_value_is_no_missing_number(value: object) -> None:
     assert read(value, missing="group") is None
+
+
+MISSING_99 = ("", "99", "-1.5", "true", "9,5")
+
+
+@pytest.mark.parametrize(
+    ("settings", "form", "missing", "present"),
+    [
+        ({}, "jsonl", ["99", JsonNumber("99"), JsonNumber("99.0"), JsonNumber("-15e-1")], JsonNumber("98")),
+        ({}, "csv", ["99", " 99.0", "9.9e1", "+99", "9,5"], "98"),
+        ({"scale": Scale.TIME, "unit": "s"}, "jsonl", ["99", JsonNumber("99"), JsonNumber("99.0")], JsonNumber("99.1")),
+        ({"scale": Scale.TIME, "unit": "s"}, "csv", ["99", "099 ", "-1.5"], "99.1"),
+        ({"scale": Scale.NOMINAL}, "jsonl", ["99", JsonNumber("99"), True, "true"], False),
+        ({"scale": Scale.NOMINAL}, "csv", ["99", " true"], "99.0"),
+        ({"scale": Scale.NOMINAL, "taxonomy": TAXONOMY}, "jsonl", ["99", JsonNumber("99"), True], JsonNumber("1")),
+        ({"scale": Scale.ORDINAL, "order": ("a", 98)}, "jsonl", ["99", JsonNumber("99"), True], JsonNumber("98")),
+    ],
+)
+def test_a_number_or_truth_value_is_missing_if_its_text_is(
+    settings: dict[str, Any], form: Form, missing: list[object], present: object
+) -> None:
+    def read_as(value: object, rule: str) -> float | None:
+        attribute = Attribute("a", Role.QUASI_IDENTIFIER, **settings, missing=rule)  # type: ignore[arg-type]
+        return value_reader(attribute, form, DecimalSign(), MISSING_99, Categories())(value)
+
+    for value in missing:
+        assert read_as(value, "quarantine") is None
+        found = read_as(value, "group")
+        assert found is not None
+        assert math.isnan(found)
+    found = read_as(present, "group")
+    assert found is not None
+    assert math.isfinite(found)
+
+
+def test_a_decimal_comma_is_read_before_a_number_is_compared() -> None:
+    attribute = Attribute("a", Role.QUASI_IDENTIFIER, missing="group")
+    reader = value_reader(attribute, "csv", DecimalSign(","), ("-1.5",), None)
+    assert math.isnan(reader("-1,50") or 0)
+    assert reader("-1,5001") == -1.5001

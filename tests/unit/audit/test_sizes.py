@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Literal
 
@@ -63,3 +64,36 @@ def test_a_message_that_an_export_has_as_an_object_has_no_known_size(tmp_path: P
 
 def test_an_unusable_record_has_no_size(tmp_path: Path) -> None:
     assert sizes(tmp_path, "in.jsonl", '{"who":"p"}\n', "jsonl") == [0, 0]
+
+
+CATEGORIES = """
+attributes:
+  sex:  {role: quasi_identifier, scale: nominal, missing: group}
+  job:  {role: quasi_identifier, scale: nominal, taxonomy: {A: [x]}}
+  ward: {role: steering, scale: nominal}
+subject: every_record
+steering: {by: [{attribute: ward, weight: 1}]}
+privacy: {k: 2}
+"""
+
+
+@pytest.mark.parametrize("name", ["in.csv", "in.jsonl", "messages.jsonl"])
+@pytest.mark.parametrize("column", [0, 1, 2])
+@pytest.mark.parametrize(
+    ("text", "is_usable"), [("!" * 998, True), ("!" * 999, False), ("é" * 499, True), ("é" * 500, False)]
+)
+def test_a_record_with_a_long_category_does_not_fit(
+    tmp_path: Path, name: str, column: int, text: str, *, is_usable: bool
+) -> None:
+    row = {"sex": "", "job": "x", "ward": "w"}
+    row[list(row)[column]] = text
+    line = json.dumps(row)
+    if name == "in.csv":
+        line = "sex,job,ward\n" + ",".join(row.values())
+    elif name == "messages.jsonl":
+        line = json.dumps({"partition": 0, "offset": 0, "value": line})
+    path = tmp_path / name
+    path.write_text(f"{line}\n", encoding="utf-8")
+    policy = load_policy(tmp_path, CATEGORIES)
+    found = read_originals(policy, InputFile.of(path, policy.csv), "csv", is_export=name == "messages.jsonl")
+    assert found.is_usable(0) is is_usable

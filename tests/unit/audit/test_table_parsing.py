@@ -1,10 +1,15 @@
-"""CSV files as cells."""
+"""CSV files as cells, and rows of Parquet files."""
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
+from oracle.naive_release import load_policy
+from pyarrow import parquet
+from shoal.audit.originals import read_originals
 from shoal.audit.parsing import BLANK, InputFile, original_records, released_records
 from shoal.audit.table_parsing import original_header, released_header
 from shoal.errors import InputError
@@ -68,3 +73,30 @@ def test_headers_are_read_or_refused(tmp_path: Path) -> None:
 def test_rows_below_repeated_column_names_are_no_records(tmp_path: Path) -> None:
     path = table(tmp_path, "a,a\n1,2\n")
     assert released(path) == [(0, "1,2", None)]
+
+
+INFINITY = """
+attributes:
+  age:  {role: quasi_identifier, bounds: [0, 110], missing: group}
+  when: {role: quasi_identifier, scale: time, unit: s, bounds: [0, 110], missing: group}
+  sex:  {role: quasi_identifier, scale: nominal, missing: group}
+  ward: {role: steering, scale: ordinal, order: [1, 2], missing: group}
+  note: {role: confidential, type: number}
+subject: every_record
+steering: {by: [{attribute: ward, weight: 1}]}
+privacy: {k: 2}
+"""
+
+
+@pytest.mark.parametrize(
+    ("column", "is_usable"), [("age", False), ("when", False), ("sex", False), ("ward", False), ("note", True)]
+)
+@pytest.mark.parametrize("value", [math.inf, -math.inf])
+def test_infinity_in_parquet_is_no_missing_value(tmp_path: Path, column: str, value: float, *, is_usable: bool) -> None:
+    names = ("age", "when", "sex", "ward", "note")
+    path = tmp_path / "original.parquet"
+    rows = {name: [1.0, math.nan, value if name == column else None] for name in names}
+    parquet.write_table(pa.table({name: pa.array(values, pa.float64()) for name, values in rows.items()}), path)
+    policy = load_policy(tmp_path, INFINITY)
+    found = read_originals(policy, InputFile.of(path, policy.csv), "jsonl")
+    assert [found.is_usable(index) for index in range(3)] == [True, True, is_usable]

@@ -135,17 +135,17 @@ def test_a_published_time_stays_in_the_years_1_to_9999(step: str, member: str, t
     assert published(when, [time(member)] * 2) == [f'"{text}"']
 
 
-@pytest.mark.parametrize(
-    ("missing", "texts"), [("group", ["5", "null", "3", "null"]), ("mean", ["5", "7", "3", "null"])]
-)
-def test_when_a_number_is_published_as_missing(missing: str, texts: list[str]) -> None:
+@pytest.mark.parametrize("missing", ["group", "mean"])
+def test_a_number_is_published_only_if_more_than_half_of_the_members_have_one(missing: str) -> None:
     number = attribute("number", Scale.NUMERIC, bounds=(0.0, 10.0), integer=True, missing=missing)
-    assert published(number, [5, None], [7, None, None], [2, 4], [None, None]) == texts
+    clusters = [5, None], [7, None, None], [2, 4], [None, None], [8, None, 9], [6, 6, None, None]
+    assert published(number, *clusters) == ["null", "null", "3", "null", "8", "null"]
 
 
-def test_when_a_category_is_published_as_missing() -> None:
+def test_a_category_or_rank_is_published_only_if_more_than_half_of_the_members_have_one() -> None:
     sex = attribute("sex", Scale.NOMINAL, missing="group")
-    assert published(sex, ['"F"', None], [None, None, '"F"'], ['"M"']) == ['"F"', "null", '"M"']
+    clusters = ['"F"', None], [None, None, '"F"'], ['"M"'], ['"F"', None, '"F"']
+    assert published(sex, *clusters) == ["null", "null", '"M"', '"F"']
     assert published(sex, [None], [None]) == ["null", "null"]
     grade = attribute("grade", Scale.ORDINAL, order=ORDER, missing="mean")
-    assert published(grade, [None, 2, None], [None]) == ['"high"', "null"]
+    assert published(grade, [None, 2, None], [None], [None, 2], [2, None, 2]) == ["null", "null", "null", '"high"']

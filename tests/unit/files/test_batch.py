@@ -11,6 +11,7 @@ import random
 import termios
 from collections import Counter
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -776,7 +777,9 @@ def test_parquet_types_come_from_all_rows_and_rows_are_written_in_chunks(
     source, out = write(tmp_path / "in.jsonl", rows), tmp_path / "again.parquet"
     policy = policy_of(tmp_path, attributes, **KEEP_ORDER)
     assert main(["batch", str(policy), "-i", str(source), "-o", str(out), "--keep-order"]) == 2
-    assert "column 'note': values do not fit one Parquet type" in capsys.readouterr().err
+    assert (
+        "attributes.note: its values do not fit one Parquet type; set attributes.note.type" in capsys.readouterr().err
+    )
     assert not out.exists()
 
 
@@ -801,7 +804,7 @@ def test_an_integer_that_float64_cannot_hold_is_not_rounded(tmp_path: Path, caps
     source, policy = tmp_path / "in.jsonl", policy_of(tmp_path, attributes, subject="every_record")
     source.write_text("".join(f'{{"age":{n},"cost":{2**53 + n}}}\n' for n in range(4)))
     assert main(["batch", str(policy), "-i", str(source), "-o", str(tmp_path / "out.parquet")]) == 2
-    assert "column 'cost': values do not fit one Parquet type" in capsys.readouterr().err
+    assert "attributes.cost: its values do not fit one Parquet type" in capsys.readouterr().err
 
 
 def test_text_of_parquet_that_is_not_utf_8_is_reported_with_its_column(
@@ -906,3 +909,37 @@ def test_messages_about_faults_contain_no_value(tmp_path: Path, capfd: pytest.Ca
         result = capfd.readouterr()
         assert "canary" not in result.err + result.out
         assert "line 6" in result.err
+
+
+@pytest.mark.parametrize("suffix", ["jsonl", "csv"])
+def test_a_long_json_field_is_named(suffix: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    policy = tmp_path / "policy.json"
+    attributes = {
+        "age": {"role": "quasi_identifier", "bounds": [0, 110]},
+        "codes": {"role": "confidential", "type": "json", "max_bytes": 10},
+    }
+    policy.write_text(json.dumps({"attributes": attributes, "subject": "every_record", "privacy": {"k": 2}}))
+    source = tmp_path / f"in.{suffix}"
+    texts = ["[1]", '["canary-canary"]', "[2]"]
+    with source.open("w", newline="") as file:
+        if suffix == "csv":
+            csv.writer(file).writerows([["age", "codes"], *([40, text] for text in texts)])
+        else:
+            file.writelines(f'{{"age":40,"codes":{text}}}\n' for text in texts)
+    assert main(["batch", str(policy), "-i", str(source), "-o", str(tmp_path / f"out.{suffix}")]) == 2
+    message = capfd.readouterr().err
+    assert ("line 3, column 2 (codes)" if suffix == "csv" else "line 2, field codes") in message
+    assert "longer than its max_bytes" in message
+    assert "kafka" not in message
+    assert "canary" not in message
+
+
+def test_a_decimal_column_is_refused_with_a_remedy(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    policy = tmp_path / "policy.json"
+    policy.write_text(
+        '{"attributes": {"age": {"role": "quasi_identifier"}}, "subject": "every_record", "privacy": {"k": 2}}'
+    )
+    pq.write_table(pa.table({"age": pa.array([Decimal("1.50")] * 3)}), tmp_path / "in.parquet")
+    names = ["-i", str(tmp_path / "in.parquet"), "-o", str(tmp_path / "out.csv")]
+    assert main(["batch", str(policy), *names]) == 2
+    assert "must be a column of numbers; cast it from decimal128(3, 2) to float64" in capfd.readouterr().err

@@ -48,6 +48,43 @@ def rows_of(count: int) -> list[list[str]]:
     ]
 
 
+NOT_EXAMINED = "how many values are not in their taxonomy, as the summary states"
+
+
+@pytest.mark.parametrize("command", ["pipe", "batch"])
+def test_values_that_a_taxonomy_lacks_are_counted(
+    command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "policy.yaml").write_text(POLICY)
+    source, target, summary = tmp_path / "in.csv", tmp_path / "out.csv", tmp_path / "summary"
+    rows = [row for row in rows_of(120) if row[6]]
+    rows[3][5] = "canary"
+    with source.open("w", newline="") as file:
+        csv.writer(file).writerows([NAMES, *rows])
+    names = ["-i", str(source), "-o", str(target), "--summary", str(summary)]
+    assert main([command, str(tmp_path / "policy.yaml"), *names]) == 0
+    area = sum(row[4] == "XX" for row in rows)
+    assert area == 24
+    assert json.loads(summary.read_text())["unknown"] == {"area": 24, "city": 1}
+    errors = capsys.readouterr().err
+    assert errors.count("24 values of area not in its taxonomy, 1 value of city not in its taxonomy, information") == 1
+    assert " % of numbers and times; next" in errors
+    assert "canary" not in errors
+    verdict = verify(Policy.load(tmp_path / "policy.yaml"), source, target, summary=summary, table=command == "batch")
+    assert NOT_EXAMINED in verdict.not_examined
+
+
+def test_a_summary_names_no_taxonomy_that_lacks_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "policy.yaml").write_text(POLICY)
+    source, target, summary = tmp_path / "in.csv", tmp_path / "out.csv", tmp_path / "summary"
+    with source.open("w", newline="") as file:
+        csv.writer(file).writerows([NAMES, *(row for row in rows_of(120) if row[6] and row[4] != "XX")])
+    names = ["-i", str(source), "-o", str(target), "--summary", str(summary)]
+    assert main(["pipe", str(tmp_path / "policy.yaml"), *names]) == 0
+    assert "unknown" not in json.loads(summary.read_text())
+    assert "taxonomy" not in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("command", ["pipe", "batch"])
 @pytest.mark.parametrize("suffix", ["csv", "jsonl"])
 def test_the_judge_agrees_with_releases_of_all_scales(command: str, suffix: str, tmp_path: Path) -> None:

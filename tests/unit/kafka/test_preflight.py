@@ -9,6 +9,7 @@ from shoal.errors import BrokerUnavailableError
 from shoal.kafka import preflight as checks
 from shoal.policy import FieldPath, KafkaSection
 from shoal.policy.schema import TopicPairSection
+from support.making import policy_of, quasi
 
 pytestmark = pytest.mark.unit
 
@@ -52,5 +53,44 @@ def test_each_pair_of_topics_is_checked() -> None:
     assert fault == (("kafka", "topics", "1", "output"), "topic d has 3 partitions, the input 4: add partitions", None)
     (fault,) = checks._about_topics(topics, counts | {"d": 4}, {"b": {"cleanup.policy": "compact"}})
     assert (fault.path, fault.message[:20]) == (("kafka", "topics", "0", "output"), "topic b is compacted")
-    (fault,) = checks._about_sizes(topics, {"b": 17_384, "d": 17_383, "e": 1}, settings)
+    limits = {"b": 17_384, "d": 17_383, "e": 1}
+    (fault,) = checks._about_sizes(topics, limits, policy_of({"x": quasi()}), settings)
     assert (fault.path, fault.message[:28]) == (("kafka", "topics", "1", "output"), "topic d accepts 17383 bytes ")
+
+
+TREE = {"Any": {"Health": ["nurse", "é" * 10], "Law": ["judge"]}}
+
+
+@pytest.mark.parametrize(
+    ("attribute", "longest"),
+    [
+        ({}, 0),
+        ({"scale": "time"}, 0),
+        ({"scale": "nominal"}, 1000),
+        ({"scale": "nominal", "taxonomy": TREE}, 1000),
+        ({"scale": "nominal", "taxonomy": TREE, "unknown": "quarantine"}, 22),
+        ({"scale": "ordinal", "order": ["low", 2, 'hi"gh']}, 8),
+    ],
+)
+def test_the_longest_category_fits_the_output_and_the_topic_of_clusters(
+    attribute: dict[str, Any], longest: int
+) -> None:
+    """A row has the categories of its cluster, which are not counted with the record."""
+    quasi_identifier = {"role": "quasi_identifier", **attribute}
+    policy = policy_of({"x": quasi_identifier, "y": quasi_identifier})
+    settings = KafkaSection(input="a", output="b", clusters="c", max_record_bytes=1000)
+    topics = checks._named_topics(settings)
+    of_row, of_cluster = 17_384 + 2 * longest, 16_384 + 2 * longest
+    assert list(checks._about_sizes(topics, {"b": of_row, "c": of_cluster}, policy, settings)) == []
+    about_row, about_cluster = checks._about_sizes(topics, {"b": of_row - 1, "c": of_cluster - 1}, policy, settings)
+    assert about_row.path == ("kafka", "output")
+    assert f"a record can have {of_row}: raise" in about_row.message
+    assert about_cluster.path == ("kafka", "clusters")
+    assert f"a message about a cluster can have {of_cluster}: raise" in about_cluster.message
+
+
+def test_steering_attributes_need_no_space() -> None:
+    steering = {"w": {"role": "steering", "scale": "nominal"}, "x": quasi()}
+    policy = policy_of(steering, steering={"by": [{"attribute": "w", "weight": 1}]})
+    settings = KafkaSection(input="a", output="b", max_record_bytes=1000)
+    assert list(checks._about_sizes(checks._named_topics(settings), {"b": 17_384}, policy, settings)) == []

@@ -111,12 +111,14 @@ def test_rows_and_losses_of_a_table() -> None:
         days = np.mean([r[4] for r in own]) / DAY
         expected += [
             {
-                "age": float(np.mean(ages)) if 2 * len(ages) >= len(own) else None,
+                "age": float(np.mean(ages)) if 2 * len(ages) > len(own) else None,
                 "sex": json.loads(min(sexes, key=lambda s: (-sexes.count(s), -total(rows, s), s)))
-                if 2 * len(sexes) >= len(own)
+                if 2 * len(sexes) > len(own)
                 else None,
                 "area": common,
-                "grade": ("low", "middle", "high")[int(grades[(len(grades) - 1) // 2])] if grades else None,
+                "grade": ("low", "middle", "high")[int(grades[(len(grades) - 1) // 2])]
+                if 2 * len(grades) > len(own)
+                else None,
                 "day": str(np.datetime64(0, "D") + int(np.rint(days))),
             }
         ] * len(own)

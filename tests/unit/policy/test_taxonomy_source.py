@@ -168,6 +168,19 @@ def test_a_tree_in_the_policy_has_leaves_of_one_depth(
     assert (set(taxonomy.paths), taxonomy.root) == (paths, root)
 
 
+def test_a_leaf_that_means_a_missing_value_is_a_fault(tmp_path: Path) -> None:
+    text = TEXT.format(taxonomy="\n      A: [x, '?']\n      B: [y]") + "missing_values: ['?', 'B']\n"
+    line, message = faults(text, tmp_path)["attributes.job.taxonomy"]
+    assert line == 7
+    assert message == "the leaf is a text that means a missing value; remove it here, or from missing_values"
+
+
+def test_names_of_up_to_1000_bytes_are_allowed(tmp_path: Path) -> None:
+    taxonomy = load(TEXT.format(taxonomy=f"{{{'é' * 499}: [{'y' * 998}]}}"), tmp_path).attributes[0].taxonomy
+    assert taxonomy is not None
+    assert taxonomy.root == "é" * 499
+
+
 def test_a_tree_is_read_from_toml(tmp_path: Path) -> None:
     text = """\
 subject = "every_record"
@@ -187,6 +200,8 @@ privacy.k = 2
         ("\n      Health: [nurse, doctor]\n      Law:\n      - nurse", 9, "the leaf occurs twice"),
         ("\n      A: {C: [x]}\n      B: {C: [y]}", 8, "level 1 is below two different names"),
         ("\n      A: [x, '']", 7, "a name is empty"),
+        (f"\n      A: [x, {'y' * 999}]", 7, "more than 1,000 bytes"),
+        (f"\n      {'é' * 500}: [x]\n      B: [y]", 7, "more than 1,000 bytes"),
         ("\n      A: [x, 1.5]", 7, "neither a text nor an integer"),
         ("\n      A: [x, null]", 7, "neither a text nor an integer"),
         ('\n      A: [x, "\\ud800"]', 7, "lone surrogate"),

@@ -181,6 +181,28 @@ def test_columns_of_parquet(attribute: dict[str, Any], texts: list[str], source:
     assert column.to_pylist() == [json.loads(text) for text in texts]
 
 
-def test_categories_of_several_types_are_no_column_of_parquet() -> None:
-    with pytest.raises(InputError, match="column 'x': values do not fit one Parquet type"):
-        parquet_of(policy_of({"x": NOMINAL}), ["1", '"M"'])
+@pytest.mark.parametrize(
+    ("attribute", "texts", "remedy"),
+    [
+        (NOMINAL, ["1", '"M"'], "give its values one type in the input"),
+        (NOMINAL, ["1" + "0" * 30], "give its values one type in the input"),
+        (
+            {"role": "quasi_identifier", "scale": "ordinal", "order": [1, "high"]},
+            ["1", '"high"'],
+            "write the items of attributes.x.order as texts only, or as integers only",
+        ),
+        (quasi(resolution=1), ["1" + "0" * 30], "set attributes.x.resolution to another step"),
+        ({"role": "confidential"}, ["1", '"M"'], "set attributes.x.type to another type"),
+    ],
+)
+def test_an_attribute_with_values_of_several_types_is_no_column_of_parquet(
+    attribute: dict[str, Any], texts: list[str], remedy: str
+) -> None:
+    """The error names the attribute and a key that it has, not the column."""
+    policy = policy_of({"x": attribute | {"to": "out.x"}, "age": quasi()})
+    rows = [b'{"out":{"x":%b},"age":1}' % text.encode() for text in texts]
+    with pytest.raises(InputError) as caught:
+        list(encode_parquet(rows, policy))
+    assert str(caught.value) == (
+        f"attributes.x: its values do not fit one Parquet type; {remedy}, or write another format"
+    )

@@ -26,6 +26,7 @@ ICD = NOMINAL | {"taxonomy": {"A": ["A1", "A2"], "B": ["B1", "7"]}}
 DATE = {"role": "quasi_identifier", "scale": "time"}
 SECONDS = DATE | {"unit": "s"}
 NUMBER = {"role": "quasi_identifier"}
+INF = float("inf")
 GROUP = {"missing": "group"}
 DAY = 86_400_000.0
 INVALID = object()
@@ -74,20 +75,52 @@ JSON_CASES: list[tuple[dict[str, Any], list[tuple[Any, Any]]]] = [
         [
             *(("M", '"M"'), ("F", '"F"'), (True, "true"), (False, "false"), ("true", '"true"'), (1, "1"), ("1", '"1"')),
             *((0, "0"), (-250, "-250"), (10**30, "1" + "0" * 30), (" M ", '" M "'), ('"\n', '"\\"\\n"'), ("é", '"é"')),
-            *((1.0, INVALID), (1e300, INVALID), (None, INVALID), ("", INVALID), ([], INVALID), ({}, INVALID)),
+            *(
+                (1.0, "1"),
+                (-0.0, "0"),
+                (1e23, "1" + "0" * 23),
+                (1.5, INVALID),
+                (1e-300, INVALID),
+                (None, INVALID),
+                ("", INVALID),
+                ([], INVALID),
+                ({}, INVALID),
+            ),
         ],
     ),
     (NOMINAL | GROUP, [(None, None), ("", None), ("?", '"?"'), (" ", '" "'), (1.5, INVALID), (["a"], INVALID)]),
     (
         ORDINAL,
         [
-            *(("low", 0), (2, 1), ("2", 1), ("high", 2), ("Low", INVALID), (3, INVALID), (2.0, INVALID), (0, INVALID)),
+            *(
+                ("low", 0),
+                (2, 1),
+                ("2", 1),
+                ("high", 2),
+                ("Low", INVALID),
+                (3, INVALID),
+                (2.0, 1),
+                (2.5, INVALID),
+                (0, INVALID),
+            ),
             *((True, INVALID), (" low", INVALID), (None, INVALID), ("", INVALID)),
         ],
     ),
     (ORDINAL | GROUP, [("low", 0), (None, None), ("", None), ("none", INVALID)]),
     (ORDINAL | {"order": ["true", "false"]}, [(True, 0), ("true", 0), (False, 1)]),
-    (ICD, [("A1", '"A1"'), (7, '"7"'), ("7", '"7"'), ("A", '"A"'), ("Z9", '"Z9"'), (8, '"8"'), (1.5, INVALID)]),
+    (
+        ICD,
+        [
+            ("A1", '"A1"'),
+            (7, '"7"'),
+            ("7", '"7"'),
+            ("A", '"A"'),
+            ("Z9", '"Z9"'),
+            (8, '"8"'),
+            (7.0, '"7"'),
+            (1.5, INVALID),
+        ],
+    ),
     (ICD | {"unknown": "quarantine"}, [("A1", '"A1"'), (7, '"7"'), ("A", INVALID), ("Z9", INVALID), ("", INVALID)]),
     (ICD | {"unknown": "quarantine"} | GROUP, [("A1", '"A1"'), (None, None), ("", None), ("A", INVALID)]),
     (
@@ -187,10 +220,46 @@ def test_missing_values_are_those_of_the_policy(attribute: dict[str, Any]) -> No
     assert contents(decode_csv(quarantining, texts), 4) == [INVALID, INVALID, kept, INVALID]
 
 
-def test_a_number_is_no_missing_value_in_json() -> None:
-    policy = policy_with(NUMBER | GROUP, missing_values=["999"])
-    assert contents(decode_json(policy, [999, "999", None]), 3) == [999, None, None]
-    assert contents(decode_json(policy_with(NOMINAL | GROUP, missing_values=["999"]), [999, "999"]), 2) == ["999", None]
+TEXTS_99: dict[str, Any] = {"missing_values": ["", "99", "-1.5", "true", "n/a"]}
+
+
+@pytest.mark.parametrize(
+    ("attribute", "values", "expected"),
+    [
+        (NUMBER, [99, 99.0, "99", 9.9e1, -1.5, 98, None], [None, None, None, None, None, 98, None]),
+        (SECONDS, [99, 99.0, "99", -1.5, 98, 99.0001, True], [None, None, None, None, 98000, 99000, INVALID]),
+        (NOMINAL, [99, "99", True, "true", 98, False, 99.0], [None, None, None, None, "98", "false", INVALID]),
+        (ICD, [99, "99", True, "true", 98, 7, -1], [None, None, None, None, '"98"', '"7"', '"-1"']),
+        (ORDINAL, [99, "99", True, 2, "2", 98], [None, None, None, 1, 1, INVALID]),
+    ],
+)
+def test_a_number_or_truth_value_is_missing_if_its_text_is(
+    attribute: dict[str, Any], values: list[Any], expected: list[Any]
+) -> None:
+    n = len(values)
+    assert contents(decode_json(policy_with(attribute | GROUP, **TEXTS_99), values), n) == expected
+    refused = [INVALID if value is None else value for value in expected]
+    assert contents(decode_json(policy_with(attribute, **TEXTS_99), values), n) == refused
+
+
+def test_a_number_is_missing_in_every_format_however_it_is_written() -> None:
+    cells = ["99", " 99.0", "9.9e1", "-1.5", "098", "+99"]
+    for attribute, other in ((NUMBER, 98), (SECONDS, 98_000)):
+        policy = policy_with(attribute | GROUP, **TEXTS_99)
+        assert contents(decode_csv(policy, cells), 6) == [None, None, None, None, other, None]
+        for column in (pa.array([99, 98], pa.int16()), pa.array([99.0, 98.0])):
+            assert contents(decode_parquet(policy, column), 2) == [None, other]
+            assert contents(decode_parquet(policy, column, max_bytes=0), 2) == [None, other]
+    for category in (NOMINAL, ICD):
+        policy = policy_with(category | GROUP, **TEXTS_99)
+        assert contents(decode_parquet(policy, pa.array([99.0, None])), 2) == [None, None]
+        assert contents(decode_parquet(policy, pa.array([True, None])), 2) == [None, None]
+
+
+def test_a_time_that_no_year_has_can_mean_a_missing_one() -> None:
+    policy = policy_with(SECONDS | GROUP, missing_values=["9999999999999999"])
+    assert contents(decode_json(policy, [9999999999999999, 1]), 2) == [None, 1000]
+    assert contents(decode_json(policy, [9999999999999999, 9999999999999]), 2) == [None, INVALID]
 
 
 PARQUET_CASES: list[tuple[dict[str, Any], pa.Array, list[Any]]] = [
@@ -201,6 +270,8 @@ PARQUET_CASES: list[tuple[dict[str, Any], pa.Array, list[Any]]] = [
     (NOMINAL | GROUP, pa.array([1, None, 2], pa.int8()), ["1", None, "2"]),
     (NOMINAL | GROUP, pa.array([1.0, None, float("nan"), 2.5, 1e30]), ["1", None, None, INVALID, "1" + "0" * 30]),
     (NOMINAL | GROUP, pa.nulls(2), [None, None]),
+    (NOMINAL | GROUP, pa.array([INF, 1.0]), [INVALID, "1"]),
+    (ORDINAL | GROUP, pa.array([2.0, -INF]).dictionary_encode(), [1, INVALID]),
     (ORDINAL | GROUP, pa.array([2, None, 1]), [1, None, INVALID]),
     (ORDINAL | GROUP, pa.array([2.0, None, 2.5]), [1, None, INVALID]),
     (ICD, pa.array(["A1", None, "zz"]), ['"A1"', INVALID, '"zz"']),
@@ -209,9 +280,9 @@ PARQUET_CASES: list[tuple[dict[str, Any], pa.Array, list[Any]]] = [
     (DATE | GROUP, pa.array([1, None], pa.date32()), [DAY, None]),
     (DATE | GROUP, pa.array([1_234, None, -1], pa.timestamp("ms")), [1234, None, -1]),
     (DATE, pa.array([1_234_500], pa.timestamp("ns", "Europe/Berlin")), [1]),
-    (SECONDS | GROUP, pa.array([0.5, None, float("inf"), 1e300]), [500, None, None, INVALID]),
+    (SECONDS | GROUP, pa.array([0.5, None, float("nan"), INF, 1e300]), [500, None, None, INVALID, INVALID]),
     (SECONDS, pa.array([86_400, None], pa.int32()), [DAY, INVALID]),
-    (NUMBER | GROUP, pa.array([1.5, None, float("nan"), float("inf")]), [1.5, None, None, None]),
+    (NUMBER | GROUP, pa.array([1.5, None, float("nan"), INF, -INF]), [1.5, None, None, INVALID, INVALID]),
     (NUMBER | GROUP, pa.array([1, None], pa.int64()), [1, None]),
     (NUMBER | GROUP, pa.nulls(2), [None, None]),
     (NUMBER, pa.array([1.5, None]), [1.5, INVALID]),
@@ -286,6 +357,43 @@ def test_a_category_that_the_output_encoding_lacks_is_invalid() -> None:
         csv={"encoding": "latin-1"},
     )
     assert CsvDecoder(steering).decode([["Ω", "1"]]).rejected == []
+
+
+LONG, LONGEST = "!" * 999, "!" * 998
+"""Texts of 1,001 and of 1,000 bytes as JSON."""
+
+
+@pytest.mark.parametrize("attribute", [NOMINAL | GROUP, ICD | GROUP])
+@pytest.mark.parametrize(
+    "read", [decode_json, decode_csv, lambda policy, texts: decode_parquet(policy, pa.array(texts))]
+)
+def test_a_long_category_makes_its_record_too_large(read: Any, attribute: dict[str, Any]) -> None:
+    block = read(policy_with(attribute), [LONG, "a", LONGEST, "", "é" * 500, "é" * 499, "b"])
+    assert block.rejected == [(0, Reason.TOO_LARGE), (4, Reason.TOO_LARGE)]
+    assert block.index.tolist() == [1, 2, 3, 5, 6]
+    assert block.categories == [['"a"', f'"{LONGEST}"', f'"{"é" * 499}"', '"b"']]
+    assert block.values[:, 0].tolist()[:2] == [0, 1]
+    assert np.isnan(block.values[2, 0])
+    assert block.values[:, 0].tolist()[3:] == [2, 3]
+
+
+def test_long_categories_of_json_and_of_steering_attributes() -> None:
+    number = b'{"x":1%s,"note":"n"}'
+    block = JsonDecoder(policy_with(NOMINAL)).decode([number % (b"0" * 1000), number % (b"0" * 999)])
+    assert block.rejected == [(0, Reason.TOO_LARGE)]
+    steering = policy_of(
+        {"w": {"role": "steering", "scale": "nominal"}, "age": quasi(), "sex": NOMINAL},
+        steering={"by": [{"attribute": "w", "weight": 1}]},
+    )
+    rows = [[LONG, "1", "M"], ["s", "2", LONG], ["s", "x", LONG], ["t", "4", "F"], ["s", "5", "M"]]
+    block = CsvDecoder(steering).decode(rows)
+    assert block.rejected == [(0, Reason.TOO_LARGE), (1, Reason.TOO_LARGE), (2, Reason.INVALID)]
+    assert block.categories == [['"M"', '"F"'], ['"s"', '"t"']]
+    assert block.values.tolist() == [[4, 1, 1], [5, 0, 0]]
+
+
+def test_an_unknown_long_value_of_a_closed_taxonomy_is_invalid() -> None:
+    assert contents(decode_csv(policy_with(ICD | {"unknown": "quarantine"}), [LONG, "A1"]), 2) == [INVALID, '"A1"']
 
 
 def test_categories_count_as_unchanged_fields_do() -> None:

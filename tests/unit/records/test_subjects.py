@@ -160,3 +160,21 @@ def test_invisible_characters_do_not_divide_marks_that_follow_each_other() -> No
     hidden = "a" + ("\u0301" * 20 + "\u200b") * 2
     assert normaliser("string", ["nfkc"])([hidden]) != [""]
     assert normaliser("string", ["invisible"])([hidden]) == [""]
+
+
+@pytest.mark.parametrize(
+    ("kind", "steps", "present", "missing"),
+    [
+        ("any", None, ["a", 7, True, "Unknown"], ["unknown", " unknown ", "-1", -1, NumberText("-1.0"), "", None]),
+        ("string", None, ["a", "-1.0", "Unknown"], ["unknown", "-1"]),
+        ("string", ALL_STEPS, ["a"], ["unknown", "UN\u200bKNOWN", "\uff35nknown"]),
+        ("integer", None, [1, "0"], ["-1", -1, "unknown"]),
+    ],
+)
+def test_a_missing_value_is_no_subject(
+    kind: FieldType, steps: list[NormalizeStep] | None, present: list[object], missing: list[object]
+) -> None:
+    normalise = normaliser(kind, steps, ["", "unknown", "-1"])
+    assert "" not in normalise(present)
+    assert set(normalise(missing)) == {""}
+    assert normalise([]) == []

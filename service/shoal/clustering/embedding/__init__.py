@@ -4,12 +4,11 @@
 in their own units, never from coordinates.
 """
 
-from shoal.clustering.embedding.category_tree import CategoryTree, json_string
+from shoal.clustering.embedding.category_tree import CategoryTree
 from shoal.clustering.embedding.coordinates import Embedding, category_trees
 from shoal.clustering.embedding.exact_means import exact_means
 from shoal.clustering.embedding.publication_grid import PublicationGrid, Published
 from shoal.clustering.embedding.published_values import CategoryTexts
-from shoal.clustering.embedding.time_publisher import time_step
 
 __all__ = [
     "CategoryTexts",
@@ -19,6 +18,4 @@ __all__ = [
     "Published",
     "category_trees",
     "exact_means",
-    "json_string",
-    "time_step",
 ]

@@ -15,7 +15,7 @@ import numpy as np
 from shoal.arrays import BoolVector, Float64Vector, Int64Matrix, Int64Vector
 from shoal.policy import Taxonomy
 
-__all__ = ["ROOT_NODE", "CategoryTree", "json_string"]
+__all__ = ["ROOT_NODE", "CategoryTree"]
 
 ROOT_NODE = -1
 """Number of the root."""
@@ -43,11 +43,11 @@ class CategoryTree:
     def __init__(self, taxonomy: Taxonomy | None) -> None:
         paths = () if taxonomy is None else taxonomy.paths
         self.levels = 1 if taxonomy is None else taxonomy.levels
-        self.leaf_texts = [json_string(path[0]) for path in paths]
-        self._root_text = json_string("*" if taxonomy is None else taxonomy.root)
+        self.leaf_texts = [_json_string(path[0]) for path in paths]
+        self._root_text = _json_string("*" if taxonomy is None else taxonomy.root)
         ids: list[dict[str, int]] = [{} for _ in range(self.levels)]
         leaves = [[known.setdefault(name, len(known)) for known, name in zip(ids, path, strict=True)] for path in paths]
-        self._inner_texts = [json_string(name) for known in ids[1:] for name in known]
+        self._inner_texts = [_json_string(name) for known in ids[1:] for name in known]
         self._first_inner: Int64Vector = np.cumsum([0, *(len(known) for known in ids[1:])])
         rows = np.full((len(leaves) + 1 + len(self._inner_texts), self.levels), _BELOW_NODE, np.int64)
         rows[: len(leaves)] = np.array(leaves, np.int64).reshape(len(leaves), self.levels)
@@ -113,6 +113,6 @@ class CategoryTree:
         return self._root_text if node == ROOT_NODE else self._inner_texts[ROOT_NODE - 1 - node]
 
 
-def json_string(name: str) -> str:
+def _json_string(name: str) -> str:
     """Return the text of a JSON string."""
     return msgspec.json.encode(name).decode()

@@ -17,7 +17,7 @@ from shoal.clustering.embedding.scale_publishers import (
     ScalePublisher,
 )
 from shoal.clustering.embedding.time_publisher import TimePublisher
-from shoal.policy import Attribute, Missing, Scale
+from shoal.policy import Attribute, Scale
 
 __all__ = ["CategoryTexts", "Publication"]
 
@@ -45,8 +45,8 @@ class Publication:
 
     Notes
     -----
-    Missing values: under ``missing: group`` a cluster publishes null if more than half of its members have no value;
-    under ``missing: mean`` if none has one. Else it publishes the value of the members that have one.
+    Missing values: a cluster publishes null unless more than half of its members have a value; then it publishes the
+    value of these. If no subject has more than half of a cluster, they are records of at least two subjects.
     """
 
     def __init__(
@@ -65,11 +65,11 @@ class Publication:
         self._mean_columns = [columns[i] for i in means]
         # One grid for all of them: sums of all columns are computed at once.
         self._grid = PublicationGrid([steps[i] for i in means])
-        self._others: list[tuple[int, int, Missing, ScalePublisher]] = []
+        self._others: list[tuple[int, int, ScalePublisher]] = []
         for i, attribute in enumerate(attributes):
             if i not in means:
                 publisher = _publisher_of(attribute, steps[i], trees, texts, is_table=is_table)
-                self._others.append((i, columns[i], attribute.missing, publisher))
+                self._others.append((i, columns[i], publisher))
 
     def of_clusters(self, values: Float64Matrix, bounds: Int64Vector) -> Published:
         """Return the published values of clusters.
@@ -91,14 +91,12 @@ class Publication:
             numbers[:, self._means] = numeric.values
             for i, column in zip(self._means, zip(*numeric.texts, strict=True), strict=False):
                 columns[i] = list(column)
-        for i, column_number, missing, publisher in self._others:
-            columns[i], numbers[:, i] = _publish(publisher, values[:, column_number], bounds, missing)
+        for i, column_number, publisher in self._others:
+            columns[i], numbers[:, i] = _publish(publisher, values[:, column_number], bounds)
         return Published([list(row) for row in zip(*columns, strict=True)], numbers)
 
 
-def _publish(
-    publisher: ScalePublisher, values: Float64Vector, bounds: Int64Vector, missing: Missing
-) -> tuple[list[str], Float64Vector]:
+def _publish(publisher: ScalePublisher, values: Float64Vector, bounds: Int64Vector) -> tuple[list[str], Float64Vector]:
     """Return the published values of one attribute, null and NaN for a cluster that publishes none."""
     if len(bounds) == 1:
         return [], np.zeros(0)
@@ -109,7 +107,7 @@ def _publish(
         return publisher.publish(values, bounds)
     sizes = np.diff(bounds)
     counts = np.diff(np.append(0, np.cumsum(is_known))[bounds])
-    publishes = counts > 0 if missing == "mean" else 2 * counts >= sizes
+    publishes = 2 * counts > sizes
     texts, numbers = np.full(len(sizes), "null", np.object_), np.full(len(sizes), np.nan)
     if publishes.any():
         members = is_known & publishes.repeat(sizes)
@@ -131,6 +129,6 @@ def _publisher_of(
         return NominalPublisher(attribute, trees[name], texts[name], is_table=is_table)
     if attribute.scale is Scale.ORDINAL:
         return OrdinalPublisher(attribute.order)
-    if attribute.scale is Scale.TIME:
-        return TimePublisher(attribute)
+    if attribute.time_step is not None:
+        return TimePublisher(attribute.time_step, attribute.unit)
     return NumericPublisher(step)

@@ -5,12 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from shoal.arrays import Float64Vector, Int64Vector
-from shoal.policy import Attribute, TimeStep
+from shoal.policy import EpochUnit, TimeStep
 
-__all__ = ["DEFAULT_STEP", "TimePublisher", "time_step"]
-
-DEFAULT_STEP = TimeStep(1, "day")
-"""Step of published times if the policy sets none."""
+__all__ = ["TimePublisher"]
 
 _DAY_MS = 86_400_000
 _MS_PER_UNIT = {"s": 1000, "ms": 1, "days": _DAY_MS}
@@ -23,8 +20,10 @@ class TimePublisher:
 
     Parameters
     ----------
-    attribute : Attribute
-        Its step and the form of its times.
+    step : TimeStep
+        Step of published times.
+    unit : EpochUnit or None
+        Unit of published numbers; None for times in the form of ISO 8601.
 
     Notes
     -----
@@ -34,9 +33,8 @@ class TimePublisher:
     nearest multiple is outside the years 0001 to 9999, the next one inside is published.
     """
 
-    def __init__(self, attribute: Attribute) -> None:
-        self._step = time_step(attribute)
-        self._unit = attribute.unit
+    def __init__(self, step: TimeStep, unit: EpochUnit | None) -> None:
+        self._step, self._unit = step, unit
 
     def publish(self, values: Float64Vector, bounds: Int64Vector) -> tuple[list[str], Float64Vector]:
         """Return the rounded means as JSON strings in the form of ISO 8601, or as numbers of the unit; and in ms."""
@@ -71,11 +69,6 @@ class TimePublisher:
         precision, zone = ("D", "") if self._step.is_date else ("s", "Z")
         written = np.datetime_as_string(times.astype("M8[ms]").astype(f"M8[{precision}]"))
         return [f'"{text}{zone}"' for text in written.tolist()]
-
-
-def time_step(attribute: Attribute) -> TimeStep:
-    """Return the step of an attribute's published times."""
-    return attribute.time_step or DEFAULT_STEP
 
 
 def _exact_means(times: Int64Vector, bounds: Int64Vector) -> tuple[Int64Vector, Int64Vector]:
