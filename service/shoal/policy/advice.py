@@ -79,6 +79,13 @@ def _advise_on_fields(policy: Policy) -> Iterator[str]:
             "missing_values: a record with one of them in a quasi-identifier is quarantined; set missing: group at the "
             "attributes that may lack a value, to release such records too"
         )
+    categories = [a for a in policy.clustered if a.scale in {Scale.NOMINAL, Scale.ORDINAL}]
+    if "" not in policy.missing_values and categories:
+        names = ", ".join(f"attributes.{attribute.name}" for attribute in categories)
+        yield (
+            f'missing_values: does not contain "", so an empty text or cell is no missing value of {names}: it is a '
+            'category (nominal) or invalid (ordinal); add "" to the list'
+        )
 
 
 def _advise_on_categories(policy: Policy) -> Iterator[str]:
@@ -96,6 +103,11 @@ def _advise_on_categories(policy: Policy) -> Iterator[str]:
         )
     for attribute in policy.clustered:
         taxonomy = attribute.taxonomy
+        if taxonomy is not None and taxonomy.may_lack_header and taxonomy.header[0] != attribute.name:
+            yield (
+                f"attributes.{attribute.name}: the first line of its taxonomy is taken as the header. If it is a leaf, "
+                "add a header; if it is none, give its first cell the name of the attribute, or all rows one last name"
+            )
         if taxonomy is not None and taxonomy.levels == 1 and len(taxonomy.paths) > MANY_LEAVES:
             yield (
                 f"attributes.{attribute.name}: its {len(taxonomy.paths)} categories are all equally far from each "

@@ -32,6 +32,8 @@ MAX_CHARACTERS, MAX_NODES = 1 << 20, 100_000
 """Limits on a policy file, and on its values after YAML aliases are expanded. They bound time and memory."""
 
 _TEXT, _TIMESTAMP = "tag:yaml.org,2002:str", "tag:yaml.org,2002:timestamp"
+_INTEGER, _NUMBER, _BOOLEAN = (f"tag:yaml.org,2002:{kind}" for kind in ("int", "float", "bool"))
+_PLAIN_INTEGER = re.compile(r"0|-?[1-9][0-9]*")
 _YAML_REASONS = (
     ("'\\t'", "a tab; YAML indents with blanks"),
     ("expected ',' or ']'", "a list in [...] is not closed, or a comma is missing"),
@@ -144,6 +146,20 @@ def _visit(node: object, path: FieldPath, lines: Lines, faults: list[Fault], bud
     elif isinstance(node, ScalarNode) and str(node.tag) == _TIMESTAMP:
         # A date stays the text of the file. The reader would convert it to UTC and drop the zone.
         node.tag = _TEXT
+    elif isinstance(node, ScalarNode):
+        _visit_number(node, path, faults)
+
+
+def _visit_number(node: ScalarNode, path: FieldPath, faults: list[Fault]) -> None:
+    """Keep the text of a number or a boolean that stands for a text, or note that the text would be lost."""
+    tag = str(node.tag)
+    if path[:1] == ("missing_values",) and tag in {_INTEGER, _NUMBER, _BOOLEAN}:
+        node.tag = _TEXT
+    is_category = path[:1] == ("attributes",) and path[2:3] in {("order",), ("taxonomy",)}
+    if is_category and tag == _INTEGER and not _PLAIN_INTEGER.fullmatch(str(node.value)):
+        message = "has a number with another text than that of its value, such as 01 for 1; put it in quotes"
+        if all(fault.path != path[:3] for fault in faults):
+            faults.append(Fault(path[:3], message, node.start_mark.line + 1))
 
 
 def _visit_mapping(node: MappingNode, path: FieldPath, lines: Lines, faults: list[Fault], budget: list[int]) -> None:

@@ -7,9 +7,9 @@ the rules that involve several fields, and `resolved` fills in the defaults.
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr
 
 __all__ = [
     "AttributeSection",
@@ -60,6 +60,17 @@ Number: TypeAlias = float
 Encoding: TypeAlias = Literal[
     "utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "latin-1", "iso-8859-15", "cp1250", "cp1252"
 ]
+
+
+def _text_of_scalar(value: object) -> object:
+    """Return the text of a number or a boolean, as JSON writes it; any other value as it is."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return repr(value) if isinstance(value, int | float) else value
+
+
+MissingText: TypeAlias = Annotated[str, BeforeValidator(_text_of_scalar)]
+"""A text that means that a value is missing. A number or a boolean stands for its text."""
 
 
 class Section(BaseModel):
@@ -207,7 +218,7 @@ class Document(Section):
     subject: Literal["every_record"] | None = None
     undeclared: Literal["quarantine", "drop"] = "quarantine"
     out_of_bounds: Literal["clip", "quarantine"] = "clip"
-    missing_values: list[str] | None = None
+    missing_values: list[MissingText] | None = None
     unwrap: Literal["debezium", "connect", "cloudevents"] | None = None
     deletes: Literal["drop", "quarantine"] | None = None
     tombstones: Literal["drop", "quarantine"] | None = None

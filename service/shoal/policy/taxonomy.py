@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 __all__ = ["ROOT", "Taxonomy"]
@@ -25,10 +25,13 @@ class Taxonomy:
         A node is its name at its level: equal names at two levels are two nodes.
     root : str
         Name of the root.
+    header : tuple of str
+        The first line of its file; empty without a file. It is no part of the tree.
     """
 
     paths: tuple[tuple[str, ...], ...]
     root: str = ROOT
+    header: tuple[str, ...] = field(default=(), compare=False)
 
     @property
     def levels(self) -> int:
@@ -47,9 +50,14 @@ class Taxonomy:
         return hashlib.sha256(content.encode()).hexdigest()
 
     @classmethod
-    def of_rows(cls, rows: Sequence[Sequence[str]]) -> Taxonomy:
+    def of_rows(cls, rows: Sequence[Sequence[str]], header: tuple[str, ...] = ()) -> Taxonomy:
         """Return the tree of rows from leaf to root. If all rows end with one name, it is that of the root."""
         tops = {row[-1] for row in rows}
         if len(tops) == 1 and len(rows[0]) > 1:
-            return cls(tuple(tuple(row[:-1]) for row in rows), tops.pop())
-        return cls(tuple(tuple(row) for row in rows))
+            return cls(tuple(tuple(row[:-1]) for row in rows), tops.pop(), header)
+        return cls(tuple(tuple(row) for row in rows), header=header)
+
+    @property
+    def may_lack_header(self) -> bool:
+        """Whether the first line of the file may be a leaf: nothing in the other rows shows that it is none."""
+        return len(self.header) == self.levels

@@ -10,18 +10,30 @@ import io
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from shoal.errors import InputError
 from shoal.policy.taxonomy_rows import RowFault, TaxonomyRow
 
-__all__ = ["rows_of_file"]
+__all__ = ["TaxonomyFile", "read_taxonomy_file"]
 
 MAX_BYTES = 32 << 20
 """Limit on a file. It bounds memory; all codes of a national classification of diseases take less than a third."""
 
+_UNDECODED = re.compile("[\udc80-\udcff]")
+"""A byte that is not UTF-8, as the error handler surrogateescape decodes it."""
 
-def rows_of_file(folder: Path, name: str) -> tuple[list[TaxonomyRow], list[RowFault]]:
-    """Return the rows of a file that have as many cells as its header, and the faults of the others.
+
+class TaxonomyFile(NamedTuple):
+    """What a file contains: its first line, the rows that have as many cells, and the faults of all others."""
+
+    header: tuple[str, ...]
+    rows: list[TaxonomyRow]
+    faults: list[RowFault]
+
+
+def read_taxonomy_file(folder: Path, name: str) -> TaxonomyFile:
+    """Read the taxonomy of a file; `check_rows` checks that its rows are one tree.
 
     Parameters
     ----------
@@ -49,7 +61,7 @@ def rows_of_file(folder: Path, name: str) -> tuple[list[TaxonomyRow], list[RowFa
     width = len(header.cells)
     whole = [row for row in leaves if len(row.cells) == width]
     wrong = [_wrong_width(row, width) for row in leaves if len(row.cells) != width]
-    return whole, [*_check_header(header, whole), *wrong]
+    return TaxonomyFile(header.cells, whole, [*_check_header(header, whole), *wrong])
 
 
 def _wrong_width(row: TaxonomyRow, width: int) -> RowFault:
@@ -88,11 +100,11 @@ def _read(folder: Path, name: str) -> str:
         raise InputError(f"{name}: cannot be read: {error.strerror}") from None
     if len(content) > MAX_BYTES:
         raise InputError(f"{name}: is larger than {MAX_BYTES >> 20} MiB")
-    try:
-        return content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = error.object.count(b"\n", 0, error.start) + 1
-        raise InputError(f"{name} line {line}: not UTF-8; save the file as UTF-8") from None
+    text = content.decode("utf-8-sig", "surrogateescape")
+    if wrong := _UNDECODED.search(text):
+        line = text.count("\n", 0, wrong.start()) + 1
+        raise InputError(f"{name} line {line}: not UTF-8; save the file as UTF-8")
+    return text
 
 
 def _delimiter_of(text: str) -> str:

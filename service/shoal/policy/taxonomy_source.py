@@ -14,7 +14,7 @@ from shoal.errors import InputError
 from shoal.policy.loader import FieldPath
 from shoal.policy.schema import Document
 from shoal.policy.taxonomy import Taxonomy
-from shoal.policy.taxonomy_file import rows_of_file
+from shoal.policy.taxonomy_file import read_taxonomy_file
 from shoal.policy.taxonomy_rows import MAX_LEVELS, RowFault, TaxonomyRow, check_rows
 
 __all__ = ["TaxonomyFault", "read_taxonomies"]
@@ -59,9 +59,9 @@ def read_taxonomies(document: Document, folder: Path) -> tuple[dict[str, Taxonom
         path = ("attributes", name, "taxonomy")
         try:
             if isinstance(source, str):
-                rows, wrong = rows_of_file(folder, source)
+                header, rows, wrong = read_taxonomy_file(folder, source)
             else:
-                rows, wrong = _rows_of_tree(source, path), []
+                header, rows, wrong = (), _rows_of_tree(source, path), []
         except _TreeError as error:
             faults.append(TaxonomyFault(path, str(error), error.place))
             continue
@@ -74,7 +74,7 @@ def read_taxonomies(document: Document, folder: Path) -> tuple[dict[str, Taxonom
         ]
         faults += found[:MAX_FAULTS]
         if not found:
-            taxonomies[name] = Taxonomy.of_rows([row.cells for row in rows])
+            taxonomies[name] = Taxonomy.of_rows([row.cells for row in rows], header)
     return taxonomies, faults
 
 

@@ -65,6 +65,28 @@ def test_advice_names_the_attribute_and_the_remedy(attribute: str, more: str, wo
     assert words in "".join(told)
 
 
+TREE = "scale: nominal, taxonomy: {A: [a, b], B: [c]}, missing: group"
+
+
+@pytest.mark.parametrize(
+    ("attributes", "values", "names"),
+    [
+        (f"job: {{role: quasi_identifier, {TREE}}}", '["?"]', "attributes.job"),
+        (
+            f"job: {{role: quasi_identifier, {TREE}}}\n  b: {{role: quasi_identifier, {TREE}}}",
+            "[-999]",
+            "attributes.job, attributes.b",
+        ),
+        (f"job: {{role: quasi_identifier, {TREE}}}", '["?", ""]', ""),
+        ("job: {role: confidential}", '["?"]', ""),
+    ],
+)
+def test_an_empty_text_that_is_a_category_is_told(attributes: str, values: str, names: str, tmp_path: Path) -> None:
+    told = [text for text in advice(tmp_path, attributes, f"missing_values: {values}") if "does not contain" in text]
+    assert len(told) == (1 if names else 0)
+    assert f"missing value of {names}:" in "".join(told) or not names
+
+
 def test_that_a_published_category_is_that_of_a_person_is_said_once(tmp_path: Path) -> None:
     both = "a: {role: quasi_identifier, scale: nominal}\n  b: {role: quasi_identifier, scale: nominal}"
     (told,) = advice(tmp_path, both)
@@ -74,6 +96,21 @@ def test_that_a_published_category_is_that_of_a_person_is_said_once(tmp_path: Pa
 def test_a_list_of_exactly_twenty_categories_needs_no_advice(tmp_path: Path) -> None:
     leaves = LEAVES.removesuffix(", c20")
     assert advice(tmp_path, f"a: {{role: quasi_identifier, scale: nominal, taxonomy: [{leaves}]}}") == []
+
+
+@pytest.mark.parametrize(
+    ("content", "is_told"),
+    [
+        ("nurse;Health\ndoctor;Cure\njudge;Law\n", True),
+        ("job;field\nnurse;Health\njudge;Law\n", False),
+        ("beruf;feld;alle\nnurse;Health;*\njudge;Law;*\n", False),
+    ],
+)
+def test_a_first_line_that_may_be_a_leaf_is_told(content: str, *, is_told: bool, tmp_path: Path) -> None:
+    (tmp_path / "job.csv").write_text(content)
+    told = advice(tmp_path, "job: {role: quasi_identifier, scale: nominal, taxonomy: job.csv}")
+    assert len(told) == is_told
+    assert not told or "the first line of its taxonomy is taken as the header" in told[0]
 
 
 @pytest.mark.parametrize(

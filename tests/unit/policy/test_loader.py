@@ -183,3 +183,53 @@ def test_no_sentence_of_the_validator_is_passed_on(tmp_path: Path) -> None:
                 assert "nput" not in fault.message, "the validator speaks of inputs"
                 assert "of the wrong kind" not in fault.message
     assert len(told) > 30
+
+
+@pytest.mark.parametrize(
+    ("text", "texts"),
+    [
+        ("[-999]", ("-999",)),
+        ("['', 0999, 9.90, 1e3, True, NA]", ("", "0999", "9.90", "1e3", "True", "NA")),
+        ("[2020-01-01]", ("2020-01-01",)),
+    ],
+)
+def test_a_missing_value_keeps_its_text(text: str, texts: tuple[str, ...], tmp_path: Path) -> None:
+    assert load(GOOD + f"missing_values: {text}\n", tmp_path).missing_values == texts
+
+
+def test_a_missing_value_of_toml_is_the_text_of_its_value(tmp_path: Path) -> None:
+    text = """\
+missing_values = [-999, 9.5, true, ""]
+subject = "every_record"
+attributes.age = {role = "quasi_identifier"}
+privacy.k = 2
+"""
+    assert load(text, tmp_path, "p.toml").missing_values == ("-999", "9.5", "true", "")
+
+
+@pytest.mark.parametrize("text", ["[null]", "[[]]", "[{}]"])
+def test_a_missing_value_is_a_text(text: str, tmp_path: Path) -> None:
+    assert faults(GOOD + f"missing_values: {text}\n", tmp_path) == {"missing_values.0": (9, "must be text")}
+
+
+@pytest.mark.parametrize(
+    ("scale", "line"),
+    [
+        ("ordinal, order: [01, 02, 010]", 2),
+        ("ordinal, order: [1, '02', 0x1F]", 2),
+        ("nominal, taxonomy: {'0': [01067, 01069]}", 2),
+        ("nominal, taxonomy: {'0': {'01': [1067],\n    '02': [1069, +5]}}", 3),
+        ("nominal, taxonomy: [1_000, 2]", 2),
+    ],
+)
+def test_a_category_whose_text_yaml_would_change_needs_quotes(scale: str, line: int, tmp_path: Path) -> None:
+    text = f"attributes:\n  zip: {{role: quasi_identifier, scale: {scale}}}\nsubject: every_record\nprivacy: {{k: 2}}\n"
+    message = "has a number with another text than that of its value, such as 01 for 1; put it in quotes"
+    field = "order" if "order" in scale else "taxonomy"
+    assert faults(text, tmp_path) == {f"attributes.zip.{field}": (line, message)}
+
+
+@pytest.mark.parametrize("scale", ["ordinal, order: [0, -1, 10, '01']", "nominal, taxonomy: {'0': ['01067', 1069]}"])
+def test_a_category_with_the_text_of_its_number_needs_no_quotes(scale: str, tmp_path: Path) -> None:
+    text = f"attributes:\n  zip: {{role: quasi_identifier, scale: {scale}}}\nsubject: every_record\nprivacy: {{k: 2}}\n"
+    assert len(load(text, tmp_path).attributes) == 1

@@ -242,6 +242,37 @@ def test_a_file_is_found_beside_the_policy(tmp_path: Path, monkeypatch: pytest.M
     assert "relative to the folder of the policy" in found["attributes.job.taxonomy"][1]
 
 
+@pytest.mark.parametrize("absent", [Path("a/absent.csv"), "a/absent.csv"])
+def test_a_missing_file_in_place_of_that_of_the_policy_is_named_as_given(absent: str | Path, tmp_path: Path) -> None:
+    (tmp_path / "policy.yaml").write_text(TEXT.format(taxonomy="job.csv"))
+    with pytest.raises(PolicyError) as caught:
+        Policy.load(tmp_path / "policy.yaml", {"job": absent})
+    assert [(fault.line, fault.message) for fault in caught.value.faults] == [(None, "a/absent.csv: no such file")]
+
+
+@pytest.mark.parametrize(
+    ("taxonomy", "name", "words"),
+    [
+        ("[a, b]", "jobs", "name one of those that have one: attributes.job, attributes.work"),
+        ("[a, b]", "age", "name one of those that have one: attributes.job, attributes.work"),
+        ("", "job", "no attribute has one"),
+    ],
+)
+def test_a_file_for_an_attribute_without_taxonomy_is_answered_with_those_that_have_one(
+    taxonomy: str, name: str, words: str, tmp_path: Path
+) -> None:
+    text = TEXT.format(taxonomy=taxonomy).replace("privacy", "  age: {role: quasi_identifier}\nprivacy")
+    if taxonomy:
+        text = text.replace("  age", "  work: {role: quasi_identifier, scale: nominal, taxonomy: [c, d]}\n  age")
+    (tmp_path / "policy.yaml").write_text(text)
+    (tmp_path / "job.csv").write_text(FILE)
+    with pytest.raises(PolicyError) as caught:
+        Policy.load(tmp_path / "policy.yaml", {name: tmp_path / "job.csv"})
+    assert [fault.message for fault in caught.value.faults] == [
+        f"missing, so no other file can be given for it; {words}"
+    ]
+
+
 def test_a_taxonomy_of_another_scale_is_not_read(tmp_path: Path) -> None:
     found = faults(TEXT.format(taxonomy="absent.csv").replace("nominal", "ordinal"), tmp_path)
     assert set(found) == {"attributes.job.taxonomy", "attributes.job.order"}
