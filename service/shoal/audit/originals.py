@@ -237,7 +237,8 @@ def read_originals(
     """
     path, form = file.path, file.form
     if form == "csv":
-        original_header(path, file.dialect)
+        file = replace(file, columns=frozenset(attribute.name for attribute in policy.attributes))
+        original_header(path, file.dialect, file.columns)
     names = _export_names(policy, file, is_export=is_export, by_line=by_line)
     by_line = by_line and bool(policy.envelope_attributes)
     has_offsets = names is not None and not by_line

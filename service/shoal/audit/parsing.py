@@ -81,11 +81,12 @@ _FORMS: dict[str, Form] = {".csv": "csv", ".jsonl": "jsonl", ".json": "jsonl", "
 
 @dataclass(frozen=True, slots=True)
 class InputFile:
-    """A file and how it is written. The dialect applies to CSV only."""
+    """A file and how it is written. For CSV only: the dialect, and the declared columns of an original."""
 
     path: Path
     form: Form
     dialect: CsvDialect
+    columns: frozenset[str] = frozenset()
 
     @classmethod
     def of(cls, path: str | Path, dialect: CsvDialect, default_form: Form | None = None) -> InputFile:
@@ -268,7 +269,7 @@ def original_records(
     if names is not None:
         yield from _messages(file.path, names) if by_line else _exported(file.path, names)
     elif file.form == "csv":
-        rows = (cells for _, cells in csv_rows(file.path, file.dialect, skip_bom=True))
+        rows = (cells for _, cells in csv_rows(file.path, file.dialect, skip_bom=True, declared=file.columns))
         for number, cells in enumerate(_without_blank_end(rows, lambda cells: cells == {})):
             yield OriginalRecord(0, number, BLANK if cells == {} else cells, BLANK)
     else:
@@ -350,9 +351,7 @@ def _value(line: Record) -> Record | None:
 
 def _envelope(line: Record) -> Record:
     """Return key, timestamp and headers of a message; without those that are missing, malformed or repeated."""
-    found: dict[str, object] = {}
-    if _is_text(line.get("key")):
-        found["key"] = line["key"]
+    found: dict[str, object] = {"key": line["key"]} if _is_text(line.get("key")) else {}
     timestamp = line.get("timestamp")
     if isinstance(timestamp, JsonNumber) and _COUNT.fullmatch(timestamp) and int(timestamp) >= 0:
         found["timestamp"] = timestamp

@@ -48,15 +48,15 @@ codecs.register_error(_REPLACE_UNDECODABLE, lambda error: ("\udcff", getattr(err
 # ---------------------------------------------------------------- CSV
 
 
-def original_header(path: Path, dialect: CsvDialect) -> list[str]:
-    """Return the column names of an original.
+def original_header(path: Path, dialect: CsvDialect, declared: Collection[str] = ()) -> list[str]:
+    """Return the column names of an original; blanks and tabs around a name are ignored if it is declared.
 
     Raises
     ------
     InputError
         There is no header, or a name is repeated.
     """
-    header = (_header(path, dialect, skip_bom=True) or ("", []))[1]
+    header = _column_names((_header(path, dialect, skip_bom=True) or ("", []))[1], declared)
     if not header:
         raise InputError(f"{path}, line 1: no header; the first line must name the columns")
     if len(set(header)) != len(header):
@@ -83,14 +83,21 @@ def _header(path: Path, dialect: CsvDialect, *, skip_bom: bool) -> tuple[str, li
     return None
 
 
-def csv_rows(path: Path, dialect: CsvDialect, *, skip_bom: bool) -> Iterator[tuple[str, Mapping[str, object] | None]]:
+def _column_names(header: list[str], declared: Collection[str]) -> list[str]:
+    names = [(name, name.strip(" \t")) for name in header]
+    return [stripped if stripped in declared and name not in declared else name for name, stripped in names]
+
+
+def csv_rows(
+    path: Path, dialect: CsvDialect, *, skip_bom: bool, declared: Collection[str] = ()
+) -> Iterator[tuple[str, Mapping[str, object] | None]]:
     """Yield the rows after the header: the text as it stands in the file, and the cells by column name.
 
     The cells are None if the text is not a record of this header, and empty for an empty line. ``skip_bom``: ignore a
-    byte order mark at the beginning of the file.
+    byte order mark at the beginning of the file. ``declared``: as in `original_header`.
     """
     rows = _cells(path, dialect, skip_bom=skip_bom)
-    header = next(rows, ("", None))[1] or []
+    header = _column_names(next(rows, ("", None))[1] or [], declared)
     has_repeated_names = len(set(header)) != len(header)
     for text, cells in rows:
         if cells == []:

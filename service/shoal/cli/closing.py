@@ -55,7 +55,8 @@ def _text(report: RunReport) -> str:
         refused += f" ({'; '.join(report.refusals)})"
     parts = [f"{report.records_in:,} in", f"{report.released:,} out", f"{report.suppressed:,} suppressed", refused]
     for name, count in report.unknown.items():
-        parts.append(f"{count:,} {'value' if count == 1 else 'values'} of {name} not in its taxonomy")
+        values, are = ("value", "is") if count == 1 else ("values", "are")
+        parts.append(f"{count:,} {values} of {name} {are} not in its taxonomy")
     if report.loss_percent is not None:
         counted = " of numbers and times" if report.has_categories else ""
         parts.append(f"information loss {report.loss_percent:g} %{counted}")

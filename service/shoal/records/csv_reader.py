@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import re
+import unicodedata
 from array import array
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
@@ -221,11 +222,19 @@ def _check_header(header: Sequence[str], policy: Policy, name: str) -> tuple[str
             "csv.encoding"
         )
     declared = [attribute.name for attribute in policy.attributes]
+    header = [column if column in declared else _declared_name(column, declared) for column in header]
     missing = [column for column in declared if column not in header]
     if missing:
         remedy = f"add {_it(missing)}, or remove {_it(missing)} from the policy"
         if len(header) == 1 < len(declared):
             remedy += f"; if the file has {_it(missing)}, give the csv.delimiter that separates the columns"
+        near = [name for name in missing if _fold(name) in map(_fold, header)]
+        if near:
+            listed = ", ".join(f"'{name}'" for name in near)
+            remedy = (
+                f"the header has {listed} in another spelling (upper or lower case, or Unicode form); use one spelling "
+                "in the header and the policy"
+            )
         raise InputError(f"{prefix}{_columns(missing)} missing; {remedy}")
     for column in header:
         if header.count(column) > 1:
@@ -235,6 +244,16 @@ def _check_header(header: Sequence[str], policy: Policy, name: str) -> tuple[str
         remedy = f"declare {_it(undeclared)}, or set undeclared: drop"
         raise InputError(f"{prefix}{_columns(undeclared)} not declared; {remedy}")
     return tuple(header)
+
+
+def _declared_name(column: str, declared: Sequence[str]) -> str:
+    """Return a name of the header without blanks and tabs around it if it is declared then, else unchanged."""
+    stripped = column.strip(" \t")
+    return stripped if stripped in declared else column
+
+
+def _fold(name: str) -> str:
+    return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", name).casefold()).strip()
 
 
 def _columns(names: Sequence[str]) -> str:

@@ -70,6 +70,16 @@ def test_headers_are_read_or_refused(tmp_path: Path) -> None:
         released_header(table(tmp_path, '"a"b\n'), PLAIN)
 
 
+def test_blanks_around_declared_names_are_ignored(tmp_path: Path) -> None:
+    path = table(tmp_path, " a\t, b, c \n1,2,3\n")
+    declared = frozenset({"a", " b"})
+    assert original_header(path, PLAIN, declared) == ["a", " b", " c "]
+    (one,) = original_records(InputFile(path, "csv", PLAIN, declared))
+    assert one.record == {"a": "1", " b": "2", " c ": "3"}
+    with pytest.raises(InputError, match="repeated"):
+        original_header(table(tmp_path, "a, a\n"), PLAIN, declared)
+
+
 def test_rows_below_repeated_column_names_are_no_records(tmp_path: Path) -> None:
     path = table(tmp_path, "a,a\n1,2\n")
     assert released(path) == [(0, "1,2", None)]

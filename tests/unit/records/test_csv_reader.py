@@ -62,8 +62,11 @@ def test_the_header_is_kept_in_the_order_of_the_file() -> None:
         (b"\xff,y\n", "no header"),
         (b'"x,y', "no header"),
         (b"x\n1\n", "column 'y' is missing; add it, or remove it from the policy"),
-        (b"x, y\n", "column 'y' is missing"),
-        (b"X,Y\n", "columns 'x', 'y' are missing; add them, or remove them from the policy"),
+        (b"X,Y\n", "columns 'x', 'y' are missing; the header has 'x', 'y' in another spelling (upper or lower case"),
+        (b"X,z\n", "columns 'x', 'y' are missing; the header has 'x' in another spelling"),
+        (b"x,\xef\xbc\xb9\n", "column 'y' is missing; the header has 'y' in another spelling"),
+        (b"x, y,y\t\n", "column 'y' occurs twice"),
+        (b"x,y, y\n", "column 'y' occurs twice"),
         (b"x,y,x\n", "column 'x' occurs twice; rename or remove one of them"),
         (b"x,y,z\n", "column 'z' is not declared; declare it, or set undeclared: drop"),
         (b"z,x,y,a\n", "columns 'z', 'a' are not declared; declare them, or set undeclared: drop"),
@@ -78,6 +81,18 @@ def test_a_header_that_does_not_fit_is_refused(header: bytes, message: str) -> N
     assert message in str(caught.value)
     assert caught.value.__cause__ is None
     assert caught.value.__suppress_context__ or caught.value.__context__ is None
+
+
+def test_blanks_around_declared_names_are_ignored() -> None:
+    lenient = policy_of({"x": quasi(), " y": unchanged_field()}, undeclared="drop")
+    assert CsvReader(io.BytesIO(b" x\t, y, z ,z\n"), lenient).columns == ("x", " y", " z ", "z")
+
+
+def test_a_name_in_another_unicode_form_is_a_near_miss() -> None:
+    with pytest.raises(InputError, match="the header has 'gr\u00f6\u00dfe' in another spelling"):
+        CsvReader(
+            io.BytesIO("gro\u0308\u00dfe,x\n".encode()), policy_of({"x": quasi(), "gr\u00f6\u00dfe": unchanged_field()})
+        )
 
 
 def test_the_error_of_a_missing_header_contains_no_value() -> None:
