@@ -199,6 +199,8 @@ def test_numbers_and_truth_values_are_missing_in_every_format_or_in_none(
     attribute = (numbers | ATTRIBUTES)[name] | {"missing": "group"}
     if name == "rank":
         attribute |= {"order": ["a", "b", 8]}
+    if name == "leaf":
+        attribute |= {"taxonomy": {"A": ["a", "b"], "B": ["c"]}}
     policy = policy_of({"x": attribute, "note": unchanged_field("string")}, missing_values=missing_texts)
     text = json.dumps(value)
     as_json = contents(JsonDecoder(policy).decode([json.dumps({"x": value, "note": "n"}).encode()]))
