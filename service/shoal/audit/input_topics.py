@@ -54,12 +54,17 @@ def require_one_input(
 ) -> None:
     """Refuse evidence and references of several inputs if it is not said which of them is judged.
 
+    Evidence that names no input is of a service with one: a reference to another topic is then false, and is left to
+    the check of the references.
+
     Raises
     ------
     InputError
         They name several input topics.
     """
     named = {cluster.topic for cluster in clusters or [] if cluster.topic is not None}
+    if clusters and not named:
+        return
     named |= {reference.topic for reference in references or [] if reference.is_wellformed}
     if input_topic is None and len(named) > 1:
         raise InputError(
