@@ -11,7 +11,7 @@ WAITING := $(PYTHON) deploy/waiting.py
 KAFKA := $(PYTHON) deploy/kafka/local.py
 PYTEST := $(BIN)/pytest
 # More processes than cores: many tests wait for a broker.
-PARALLEL = -n $(shell $(PYTHON) -c 'import os; print(2 * (os.cpu_count() or 1))')
+PARALLEL = -n $(shell $(PYTHON) -c 'import os; print(3 * (os.cpu_count() or 1))')
 BESIDE_KAFKA := $(KAFKA) with -- $(PYTEST)
 CODE := service tests deploy benchmarks docs
 

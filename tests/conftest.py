@@ -28,13 +28,19 @@ reached: list[Row] = []
 
 CI = os.environ.get("CI", "").lower() in {"1", "true"}
 
-# Kernels compile within the first example and the machine is shared: no deadlines.
-settings.register_profile("dev", deadline=None)
-settings.register_profile("ci", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+# Kernels compile within the first example and the machine is shared: no deadlines. The nightly run draws more examples.
+settings.register_profile("dev", deadline=None, max_examples=50)
+settings.register_profile(
+    "ci", deadline=None, max_examples=50, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
+)
 settings.register_profile("nightly", deadline=None, max_examples=2000, suppress_health_check=[HealthCheck.too_slow])
 # For mutants: the same examples for each, none kept for the next, and none made smaller.
 settings.register_profile(
-    "mutants", settings.get_profile("ci"), phases=(Phase.explicit, Phase.generate), report_multiple_bugs=False
+    "mutants",
+    settings.get_profile("ci"),
+    max_examples=100,
+    phases=(Phase.explicit, Phase.generate),
+    report_multiple_bugs=False,
 )
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE") or ("ci" if CI else "dev"))
 
