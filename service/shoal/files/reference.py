@@ -58,9 +58,11 @@ def run_reference(
     policy : Policy
     attribute : Attribute
         A confidential attribute of the policy.
-    source, target : str
-        Paths; ``-`` is a standard stream.
+    source : str
+        Path of the sample; ``-`` is standard input.
     source_format : {"csv", "jsonl", "parquet"}
+    target : str
+        Path of the reference; ``-`` is standard output.
 
     Raises
     ------

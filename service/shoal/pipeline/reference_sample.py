@@ -19,7 +19,7 @@ from shoal.errors import InputError
 from shoal.policy import Attribute, Policy
 from shoal.records import Block, ConfidentialKeys, Key, is_json_number
 
-__all__ = ["ReferenceRow", "ReferenceSample", "SmoothedReference"]
+__all__ = ["UNITS", "ReferenceRow", "ReferenceSample", "SmoothedReference"]
 
 SUBJECTS_PER_BIN = 100
 """A bin of numbers has at least one of this many subjects of the sample."""
