@@ -91,7 +91,7 @@ class ReferenceSample:
     attacker who knows all other records of the sample can still learn that it is there, if it is the one by which a
     count reaches the next multiple: the result is not differentially private.
 
-    Memory: 16 bytes per record, and each distinct value once.
+    Memory: 16 bytes per record; at the end about 100 bytes for each value of a subject. Cost: about 1 µs per record.
     """
 
     def __init__(self, policy: Policy, attribute: Attribute) -> None:
