@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import NamedTuple
 
-from support.cheat_base import Base, compose, mean_of, row_text
+from support.cheat_base import Base, compose, row_text, shown_of
 from support.cheat_draft import Draft
 
 __all__ = ["gains"]
@@ -58,7 +58,7 @@ def gains(draft: Draft) -> set[str]:
     found |= {"twice"} if max(tags.values(), default=0) > 1 else set()
     classes = _classes(base, read)
     for members in classes:
-        found |= _faults_of_class(base, members)
+        found |= _faults_of_class(base, members, list(tags))
     found |= _disorder(base, read, classes)
     if base.delta is not None:
         found |= _lateness(base, classes, base.delta)
@@ -89,6 +89,8 @@ def _rows(base: Base, content: bytes) -> Iterator[_Row | None]:
 
 
 def _fields(base: Base, text: str) -> tuple[tuple[str, ...], str]:
+    if base.shape is not None:
+        return base.shape.read(text)
     if base.is_csv:
         cells = next(csv.reader(io.StringIO(text), strict=True))
         return tuple(cells[:2]), cells[2]
@@ -106,13 +108,15 @@ def _classes(base: Base, rows: Sequence[_Row]) -> list[list[_Row]]:
     return list(found.values())
 
 
-def _faults_of_class(base: Base, members: Sequence[_Row]) -> set[str]:
+def _faults_of_class(base: Base, members: Sequence[_Row], released: Sequence[int]) -> set[str]:
     records = [base.record(row.member) for row in members]
     people = Counter(record["patient"].strip() for record in records)
     found = {"below k"} if len(people) < base.k else set()
     if 2 * max(people.values()) > len(records):
         found.add("share")
-    means = [mean_of(records, name) for name in ("age", "income")]
+    if base.shape is not None:
+        found |= base.shape.faults(records)
+    means = shown_of(base, [row.member for row in members], released)
     is_ordered = base.is_ordered  # its rows are compared as a whole, since they carry values of other members
     if not is_ordered and any(row.text != row_text(base, base.record(row.member), means) for row in members):
         found.add("value")
@@ -146,7 +150,7 @@ def _disorder(base: Base, rows: Sequence[_Row], classes: Sequence[Sequence[_Row]
         due: list[tuple[int, int, str]] = []
         for members in classes:
             records = [base.record(row.member) for row in members]
-            means = [mean_of(records, name) for name in ("age", "income")]
+            means = shown_of(base, [row.member for row in members], [row.member for row in rows])
             texts = sorted((row_text(base, record, means) for record in records), key=str.encode)
             slots = sorted((row.partition, row.member) for row in members)
             due += [(*slot, text) for slot, text in zip(slots, texts, strict=True)]

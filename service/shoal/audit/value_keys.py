@@ -10,22 +10,28 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 import unicodedata
 from collections.abc import Callable, Collection
 from decimal import Decimal
 from typing import TypeAlias
 
-from shoal.policy import FieldType
+from shoal.audit.json_documents import document_reader
+from shoal.audit.parsing import Form
+from shoal.policy import Attribute, FieldType
 
-__all__ = ["MISSING", "KeyReader", "is_number", "key_reader", "number_of"]
+__all__ = ["MISSING", "KeyReader", "is_number", "key_reader", "number_of", "text_key_reader"]
 
 KeyReader: TypeAlias = Callable[[str], str]
 
 MISSING = ""
 """Key of every missing value. Other keys begin with the letter of their kind."""
-_NUMBER, _TEXT, _DOCUMENT, _TRUTH = "ntjb"
-_JSON_NUMBER = re.compile(r"(-?)(0|[1-9][0-9]*)(?:\.([0-9]+))?(?:[eE]([+-]?[0-9]{1,15}))?")
-"""Of larger exponents no number is made: such a text is a text."""
+_NUMBER, _TEXT, _DOCUMENT = "ntj"
+_JSON_NUMBER = re.compile(r"(-?)(0|[1-9][0-9]*)(?:\.([0-9]+))?(?:[eE]([+-]?[0-9]+))?")
+_LONGEST_EXPONENT = 18
+"""Characters. Of longer exponents no number is made: such a text is a text."""
+_LARGEST_POWER = 10**17
+"""Largest power of ten that numbers are compared with."""
 
 
 def key_reader(kind: FieldType, missing_values: Collection[str]) -> KeyReader:
@@ -35,24 +41,36 @@ def key_reader(kind: FieldType, missing_values: Collection[str]) -> KeyReader:
     ----------
     kind : FieldType
         Type of the attribute. Only the types any, integer and number have numbers: the texts "007" and "7" of type
-        string are two values.
+        string are two values. Of type json only null is missing.
     missing_values : collection of str
-        Texts that stand for a missing value. JSON null always does.
+        Texts that stand for a missing value. JSON null and the empty text always do.
     """
     has_numbers = kind in {"any", "integer", "number"}
-    missing = {_key_of_text(text, has_numbers=has_numbers) for text in missing_values}
+    missing = {_key_of_text(text, has_numbers=has_numbers) for text in ("", *missing_values)}
 
     def read(text: str) -> str:
         if text == "null":
             return MISSING
         if kind == "json":
             return _DOCUMENT + text
-        if text in {"true", "false"}:
-            return _TRUTH + text
         key = _key_of_text(json.loads(text) if text.startswith('"') else text, has_numbers=has_numbers)
         return MISSING if key in missing else key
 
     return read
+
+
+def text_key_reader(attribute: Attribute, missing_values: Collection[str], released: Form) -> Callable[[str | None], str]:
+    """Return the function from a text of a reference, an order or a taxonomy to the key of the value it means."""
+    read, document = key_reader(attribute.type, missing_values), document_reader("csv", released, sys.maxsize)
+
+    def read_text(text: str | None) -> str:
+        if text is None:
+            return MISSING
+        if attribute.type == "json":
+            return read(document(text) or "null")
+        return read(json.dumps(text.lower() if attribute.type == "boolean" else text))
+
+    return read_text
 
 
 def is_number(key: str) -> bool:
@@ -62,13 +80,14 @@ def is_number(key: str) -> bool:
 
 def number_of(key: str) -> Decimal:
     """Return the exact number of a key. Comparisons of it are exact; sums need not be."""
-    return Decimal(key.removeprefix(_NUMBER))
+    digits, _, power = key.removeprefix(_NUMBER).partition("e")
+    return Decimal(f"{digits}e{max(min(int(power or 0), _LARGEST_POWER), -_LARGEST_POWER)}")
 
 
 def _key_of_text(text: str, *, has_numbers: bool) -> str:
     text = unicodedata.normalize("NFC", text).strip()
     found = _JSON_NUMBER.fullmatch(text) if has_numbers else None
-    if found is None:
+    if found is None or len(found[4] or "") > _LONGEST_EXPONENT:
         return _TEXT + text
     sign, integer, fraction, exponent = found.groups(default="")
     digits = (integer + fraction).lstrip("0")
