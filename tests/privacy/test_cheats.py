@@ -15,6 +15,7 @@ from support.cheat_oracle import gains
 from support.cheats import CATALOGUE, COMPOSED, composed, composed_cheats, composed_of_scales
 from support.judge_table import PAGE, page, row_of
 from support.named_cheats import Cheat, with_records
+from support.promises import promises_of
 from support.scaled_bases import SCALED_BASES, scaled_base
 
 pytestmark = pytest.mark.privacy
@@ -138,10 +139,9 @@ def test_whatever_ten_thousand_composed_cheats_of_scales_gain_is_noticed(batch: 
 # ---------------------------------------------------------------- the oracle
 
 
-@pytest.mark.parametrize("name", SCALED_BASES)
-@pytest.mark.parametrize("k", [2, 3, 5])
-def test_a_sound_release_of_every_scale_gains_nothing_and_holds(name: str, k: int, tmp_path: Path) -> None:
-    draft = Draft.of(scaled_base(name, k=k))
+@pytest.mark.parametrize(("name", "promised"), [(name, one) for name in SCALED_BASES for one in promises_of(name)])
+def test_a_sound_release_of_every_scale_gains_nothing_and_holds(name: str, promised: str, tmp_path: Path) -> None:
+    draft = Draft.of(scaled_base(name, promised))
     assert gains(draft) == set()
     found = draft.judged(tmp_path)
     assert found.code == 0, found.text

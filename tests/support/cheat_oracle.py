@@ -38,7 +38,8 @@ def gains(draft: Draft) -> set[str]:
     are not in their order. ``late``: a class spans more than delta records, or is released after its oldest record
     expired. ``sequence``: the classes of a file are not in the order of their oldest records, or no transactions
     explain the order of those of a topic; the delay need not exceed delta. ``lost``: a record is missing, and no
-    suppression can explain it.
+    suppression can explain it. ``diverse``, ``value share``, ``close``: a class breaks a promise about confidential
+    values.
 
     Classes of a topic in the order of their oldest records, as if each had a transaction of its own, are no gain: each
     of them may have been published as soon as it was decided. The rows of an ordered release do not show an order of
@@ -115,7 +116,7 @@ def _faults_of_class(base: Base, members: Sequence[_Row], released: Sequence[int
     if 2 * max(people.values()) > len(records):
         found.add("share")
     if base.shape is not None:
-        found |= base.shape.faults(records)
+        found |= base.shape.faults(records, [base.record(index) for index in released])
     means = shown_of(base, [row.member for row in members], released)
     is_ordered = base.is_ordered  # its rows are compared as a whole, since they carry values of other members
     if not is_ordered and any(row.text != row_text(base, base.record(row.member), means) for row in members):
@@ -224,6 +225,8 @@ def _losses(draft: Draft, released: set[int]) -> set[str]:
         return {"lost"}
     if base.is_topic and draft.quarantine is not None:
         return set()  # a drain of the service may have suppressed them: the verdict calls them claimed
+    if base.shape is not None and base.shape.has_promise:
+        return set()  # they may have been suppressed because no cluster of them keeps the promise: claimed, too
     return {"lost"} if any(_is_provably_lost(base, ranks, missing, index, base.delta) for index in missing) else set()
 
 

@@ -20,6 +20,7 @@ from support.cheats_of_parquet import CHEATS as OF_PARQUET
 from support.cheats_of_scales import CHEATS as OF_SCALES
 from support.cheats_of_summaries import CHEATS as OF_SUMMARIES
 from support.named_cheats import Cheat
+from support.promises import promises_of
 from support.scaled_bases import SCALED_BASES, scaled_base
 
 __all__ = ["CATALOGUE", "COMPOSED", "composed", "composed_cheats", "composed_of_scales"]
@@ -55,7 +56,8 @@ def composed_of_scales(seed: int) -> tuple[str, Draft]:
     """Return the same for a release with an attribute of every scale, and confidential values that are protected."""
     random = Random(seed)
     name = random.choice(SCALED_BASES)
-    draft = Draft.of(scaled_base(name, k=random.choice((2, 3, 5)), seed=random.randrange(3)))
+    promised = random.choice(promises_of(name))
+    draft = Draft.of(scaled_base(name, promised, k=random.choice((2, 3, 5)), seed=random.randrange(3)))
     return _moved(draft, random), draft
 
 

@@ -9,8 +9,8 @@ import csv
 import io
 import json
 from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 from itertools import takewhile
@@ -117,13 +117,25 @@ class ScaleShape:
     Attributes
     ----------
     is_csv, is_table : bool
-    faults : callable
-        Which promises of the policy about confidential values these records of one cluster break.
+    broken : callable
+        From the true values of the attribute ``ill`` in a cluster and in all clusters to the promises that the cluster
+        breaks.
+    truth : mapping
+        True value of ``ill`` by tag.
+    has_promise : bool
+        Whether the policy promises anything of confidential values.
     """
 
     is_csv: bool
     is_table: bool
-    faults: Callable[[Sequence[Record]], set[str]] = lambda _: set()
+    broken: Callable[[Sequence[str], Sequence[str]], set[str]] = lambda _values, _everyone: set()
+    truth: Mapping[str, str] = field(default_factory=dict)
+    has_promise: bool = False
+
+    def faults(self, records: Sequence[Record], everyone: Sequence[Record]) -> set[str]:
+        """Return which promises about confidential values the records of one cluster break."""
+        values, others = ([self.truth[record["tag"]] for record in part] for part in (records, everyone))
+        return self.broken(values, others)
 
     @property
     def fields(self) -> tuple[str, ...]:

@@ -18,9 +18,9 @@ from typing import TypeAlias
 
 from shoal.audit.json_documents import document_reader
 from shoal.audit.parsing import Form
-from shoal.policy import Attribute, FieldType
+from shoal.policy import Attribute, FieldType, Policy
 
-__all__ = ["MISSING", "KeyReader", "is_number", "key_reader", "number_of", "text_key_reader"]
+__all__ = ["MISSING", "KeyReader", "comparable_fields", "is_number", "key_reader", "number_of", "text_key_reader"]
 
 KeyReader: TypeAlias = Callable[[str], str]
 
@@ -59,7 +59,9 @@ def key_reader(kind: FieldType, missing_values: Collection[str]) -> KeyReader:
     return read
 
 
-def text_key_reader(attribute: Attribute, missing_values: Collection[str], released: Form) -> Callable[[str | None], str]:
+def text_key_reader(
+    attribute: Attribute, missing_values: Collection[str], released: Form
+) -> Callable[[str | None], str]:
     """Return the function from a text of a reference, an order or a taxonomy to the key of the value it means."""
     read, document = key_reader(attribute.type, missing_values), document_reader("csv", released, sys.maxsize)
 
@@ -71,6 +73,30 @@ def text_key_reader(attribute: Attribute, missing_values: Collection[str], relea
         return read(json.dumps(text.lower() if attribute.type == "boolean" else text))
 
     return read_text
+
+
+def comparable_fields(policy: Policy, released: Form) -> list[tuple[int, Callable[[str], bool]]]:
+    """Return the places of the unchanged fields whose values must have a place in an order, and whether one has.
+
+    These are the protected attributes that the policy declares as ordered, if it has ``t``. Categories must be those of
+    the order, and other values numbers. A missing value always has a place.
+    """
+    return [
+        (policy.unchanged_fields.index(attribute), _comparable(attribute, policy.missing_values, released))
+        for attribute in policy.protected
+        if policy.t is not None and attribute.distance == "ordered"
+    ]
+
+
+def _comparable(attribute: Attribute, missing_values: Collection[str], released: Form) -> Callable[[str], bool]:
+    read, text_key = key_reader(attribute.type, missing_values), text_key_reader(attribute, missing_values, released)
+    order = {text_key(str(item)) for item in attribute.order}
+
+    def is_comparable(text: str) -> bool:
+        key = read(text)
+        return key == MISSING or (key in order if order else is_number(key))
+
+    return is_comparable
 
 
 def is_number(key: str) -> bool:
