@@ -117,8 +117,9 @@ def _ordered_bins(
     if attribute.order:
         listed = [*first, *(keys(str(item)) for item in attribute.order)]
         places = {key: place for place, key in enumerate(listed)}
-        places.setdefault(MISSING, min((place for key, place in places.items() if key in shares), default=0))
-        return places.__getitem__, [shares.get(key, 0.0) for key in listed]
+        lowest = min((place for key, place in places.items() if key in shares), default=0)
+        places.setdefault(MISSING, lowest)
+        return lambda key: places.get(key, lowest), [shares.get(key, 0.0) for key in listed]
     return _numeric_bins(shares, len(first))
 
 
