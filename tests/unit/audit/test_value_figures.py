@@ -82,7 +82,7 @@ def test_the_smallest_l_and_the_largest_share_are_recomputed(
     ],
 )
 def test_the_distances_of_a_stream_are_recomputed(tmp_path: Path, emd: dict[str, float], place: str | None) -> None:
-    reference = {"reference": str(REFERENCES / "ills.csv")}
+    reference: dict[str, Any] = {"reference": str(REFERENCES / "ills.csv")}
     found = verdict(tmp_path, {"emd": {"ill": emd}}, {"t": 0.45}, **reference)
     assert found["accounts"].places == (() if place is None else (place,))
 
@@ -119,7 +119,7 @@ def test_d_x_and_d_y_are_recomputed(tmp_path: Path, d_y: float, d_x: float, plac
 
 def test_an_edited_reference_is_noticed_if_the_run_names_its_policy(tmp_path: Path) -> None:
     question = "whether references and taxonomies of confidential attributes are those of the run"
-    reference = {"reference": str(REFERENCES / "ills.csv")}
+    reference: dict[str, Any] = {"reference": str(REFERENCES / "ills.csv")}
     found = verdict(tmp_path, {}, {"t": 0.45}, **reference)
     assert sum(question in text for text in found.not_examined) == 1
     assert not any(question in text for text in verdict(tmp_path, {}, L).not_examined)
