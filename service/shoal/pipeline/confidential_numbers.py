@@ -18,7 +18,7 @@ from shoal.arrays import LARGEST, Float64Matrix, Float64Vector, Int64Matrix, Int
 from shoal.clustering.embedding import Embedding
 from shoal.errors import ParameterError
 from shoal.pipeline.attribute_loss import LossTotals
-from shoal.policy import Policy, Role, Scale
+from shoal.policy import Policy, Scale
 from shoal.records import Block, to_number
 
 __all__ = ["ConfidentialNumbers", "DistanceSpace", "ValueLoss"]
@@ -28,7 +28,7 @@ _MISSING = 0.5
 
 
 class ConfidentialNumbers:
-    """The confidential attributes with bounds, of which the dependence on quasi-identifiers is preserved or measured.
+    """The confidential attributes of which the dependence on quasi-identifiers is preserved: those with bounds.
 
     Parameters
     ----------
@@ -45,7 +45,7 @@ class ConfidentialNumbers:
         self._columns = [
             (number, attribute)
             for number, attribute in enumerate(policy.unchanged_fields)
-            if attribute.role is Role.CONFIDENTIAL and attribute.bounds is not None
+            if attribute in policy.dependence_attributes
         ]
         self._missing_texts = frozenset(policy.missing_values)
         self.attributes = tuple(replace(attribute, scale=Scale.NUMERIC) for _, attribute in self._columns)

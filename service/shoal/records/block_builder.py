@@ -62,8 +62,8 @@ class ParsedRecords:
 
 
 def needs_confidential_values(policy: Policy) -> bool:
-    """Return whether clusters of a stream depend on confidential values, or are measured by them."""
-    return policy.stream is not None and any(attribute.bounds is not None for attribute in policy.confidential)
+    """Return whether the clusters of a stream depend on confidential values."""
+    return policy.stream is not None and (policy.protects_values or bool(policy.dependence_attributes))
 
 
 class BlockBuilder:
