@@ -159,6 +159,22 @@ def test_t_may_be_reached_in_each_attribute() -> None:
     assert not is_diverse(build_diversity_rule(references[1:], t=second - 1e-9), bins[1:], bins[1:], members, scratch)
 
 
+def test_the_excess_says_how_far_a_cluster_is_from_a_rule() -> None:
+    rule = build_diversity_rule(
+        [ValueReference(EQUAL, np.array([0.5, 0.5]))], l_kind=DISTINCT, l=2, max_value_share=0.6, t=0.1
+    )
+    members, scratch = np.arange(4), empty_diversity_scratch(4)
+
+    def excess(codes: list[int], enough: float = 1e9) -> float:
+        columns = np.array([codes])
+        return float(kernels.excess_of(rule, columns, columns, members, scratch, enough))
+
+    assert excess([0, 1, 0, 1]) == 0.0
+    assert excess([0, 0, 0, 1]) == pytest.approx(0.15 + 0.15)  # share 0.75, distance 0.25
+    assert excess([0, 0, 0, 0]) == pytest.approx(0.4 + 0.5 + 0.4)
+    assert excess([0, 0, 0, 0], 0.1) == pytest.approx(0.4 + 0.5)
+
+
 @pytest.mark.parametrize("m", [0, 1, 2, 3, 13, 14, 400])
 def test_codes_are_sorted(m: int) -> None:
     codes = np.random.default_rng(m).integers(-5, m + 1, m)

@@ -15,6 +15,7 @@ from shoal.clustering.diversity.kernels import (
     T_TOLERANCE,
     distance_of,
     empty_diversity_scratch,
+    excess_of,
     is_diverse,
 )
 from shoal.clustering.diversity.rule import (
@@ -47,5 +48,6 @@ __all__ = [
     "build_diversity_rule",
     "distance_of",
     "empty_diversity_scratch",
+    "excess_of",
     "is_diverse",
 ]

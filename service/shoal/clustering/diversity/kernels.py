@@ -20,7 +20,15 @@ from shoal.arrays import Float64Vector, Int64Matrix, Int64Vector
 from shoal.clustering.diversity.rule import DISTINCT, ENTROPY, EQUAL, NO_L, ORDERED, DiversityRule
 from shoal.clustering.numba.jit import njit_inline, njit_inner
 
-__all__ = ["SHARE_TOLERANCE", "T_TOLERANCE", "distance_of", "empty_diversity_scratch", "is_diverse", "sort_codes"]
+__all__ = [
+    "SHARE_TOLERANCE",
+    "T_TOLERANCE",
+    "distance_of",
+    "empty_diversity_scratch",
+    "excess_of",
+    "is_diverse",
+    "sort_codes",
+]
 
 T_TOLERANCE = 1e-12
 """Rounding allowance for a distance between distributions."""
@@ -67,34 +75,64 @@ def is_diverse(
     The result depends on which codes are equal, not on their values. Cost: O(m log m) per attribute, about; with an
     ordered reference O(m log bins) in addition, with a hierarchical one O(m levels).
     """
+    return bool(excess_of(rule, values, bins, members, scratch, 0.0) <= 0.0)
+
+
+@njit_inner
+def excess_of(
+    rule: DiversityRule,
+    values: Int64Matrix,
+    bins: Int64Matrix,
+    members: Int64Vector,
+    scratch: Int64Matrix,
+    enough: float,
+) -> float:
+    """Return by how much a cluster violates a rule: 0 if it satisfies it, and more the farther it is from that.
+
+    Parameters
+    ----------
+    rule, values, bins, members, scratch
+        As of `is_diverse`.
+    enough : float
+        Once the sum is above this, it may be returned without the rest.
+
+    Notes
+    -----
+    It is the sum over the attributes of: the share of the l values that is missing, or what the entropy lacks in nats,
+    or r_1 - c (r_l + ...) over n; the part of the largest share that is too large; the part of the distance above t.
+    """
+    total = 0.0
     if members.size == 0:
-        return True
+        return total
     if rule.l_kind != NO_L or rule.max_value_share < 1.0:
         for attribute in range(values.shape[0]):
-            if not _are_values_diverse(rule, values[attribute], members, scratch):
-                return False
+            total += _excess_of_values(rule, values[attribute], members, scratch)
+            if total > enough:
+                return total
     if rule.t < 1.0:
         for attribute in range(bins.shape[0]):
-            if not _is_close(rule, attribute, bins[attribute], members, scratch):
-                return False
-    return True
+            total += _excess_of_distance(rule, attribute, bins[attribute], members, scratch)
+            if total > enough:
+                return total
+    return total
 
 
 @njit_inline
-def _is_close(
+def _excess_of_distance(
     rule: DiversityRule, attribute: int, bins: Int64Vector, members: Int64Vector, scratch: Int64Matrix
-) -> bool:
-    """Whether the distance of a cluster from the reference of one attribute is at most t."""
+) -> float:
+    """Return the distance of a cluster from the reference of one attribute above t; 0 if it is at most t."""
     own = scratch[0, : members.size]
     for x in range(members.size):
         own[x] = bins[members[x]]
     sort_codes(own)
-    return bool(distance_of(rule, attribute, own) <= rule.t + T_TOLERANCE)
+    excess = distance_of(rule, attribute, own) - rule.t
+    return excess if excess > T_TOLERANCE else 0.0
 
 
 @njit_inline
-def _are_values_diverse(rule: DiversityRule, codes: Int64Vector, members: Int64Vector, scratch: Int64Matrix) -> bool:
-    """Whether the values of one attribute satisfy l-diversity and the largest share."""
+def _excess_of_values(rule: DiversityRule, codes: Int64Vector, members: Int64Vector, scratch: Int64Matrix) -> float:
+    """Return the excess of the values of one attribute: that of the largest share, and that of l-diversity."""
     size, own = members.size, scratch[0, : members.size]
     for x in range(size):
         own[x] = codes[members[x]]
@@ -106,27 +144,31 @@ def _are_values_diverse(rule: DiversityRule, codes: Int64Vector, members: Int64V
             largest = max(largest, x + 1 - start)
             distinct += 1
             start = x + 1
-    if largest > rule.max_value_share * size + SHARE_TOLERANCE:
-        return False
-    if rule.l_kind == NO_L or rule.l_kind == DISTINCT:  # noqa: PLR1714 - a tuple of constants costs time to compile
-        return bool(rule.l_kind == NO_L or distinct >= rule.l)
-    counts = scratch[1, :distinct]
-    sort_codes(counts)  # sums in this order do not depend on the codes
-    return bool(_is_l_diverse(rule, counts, size))
+    above = largest - rule.max_value_share * size
+    excess = above / size if above > SHARE_TOLERANCE else 0.0
+    if rule.l_kind == DISTINCT:
+        excess += max(1.0 - distinct / rule.l, 0.0)
+    elif rule.l_kind != NO_L:
+        counts = scratch[1, :distinct]
+        sort_codes(counts)  # sums in this order do not depend on the codes
+        excess += _excess_of_counts(rule, counts, size)
+    return excess
 
 
 @njit_inline
-def _is_l_diverse(rule: DiversityRule, counts: Int64Vector, size: int) -> bool:
-    """Whether values with these counts, ascending, are diverse by entropy or recursively."""
+def _excess_of_counts(rule: DiversityRule, counts: Int64Vector, size: int) -> float:
+    """Return the excess of entropy or recursive l-diversity; ``counts`` are those of the values, ascending."""
     if rule.l_kind == ENTROPY:
         total = 0.0
         for x in range(counts.size):
             total += counts[x] * math.log(counts[x])
-        return bool(math.log(size) - total / size >= math.log(rule.l) - ENTROPY_TOLERANCE)
+        excess = math.log(rule.l) - (math.log(size) - total / size)
+        return excess if excess > ENTROPY_TOLERANCE else 0.0
     rest = 0
     for x in range(counts.size - int(rule.l) + 1):  # the counts but the l - 1 largest
         rest += counts[x]
-    return bool(counts[counts.size - 1] < rule.c * rest - SHARE_TOLERANCE)
+    excess = counts[counts.size - 1] - rule.c * rest + SHARE_TOLERANCE
+    return excess / size if excess > 0.0 else 0.0
 
 
 @njit_inline
