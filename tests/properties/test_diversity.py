@@ -18,6 +18,7 @@ from shoal.clustering.diversity import (
     ORDERED,
     RECURSIVE,
     DiversityRule,
+    LDiversity,
     ValueReference,
     build_diversity_rule,
     distance_of,
@@ -78,10 +79,10 @@ def test_distances_are_optima_of_the_linear_program(
 
 @given(CODES, st.integers(2, 5), st.sampled_from([0.3, 0.5, 1, 2, 3.5]), st.floats(0.05, 1))
 def test_l_diversity_and_value_share_as_defined(codes: list[int], l: int, c: float, share: float) -> None:  # noqa: E741
-    assert keeps(build_diversity_rule(l_kind=DISTINCT, l=l), codes) == (len(set(codes)) >= l)
-    assert keeps(build_diversity_rule(l_kind=RECURSIVE, c=c, l=l), codes) == is_recursive(codes, c, l)
+    assert keeps(build_diversity_rule(l=LDiversity(DISTINCT, l)), codes) == (len(set(codes)) >= l)
+    assert keeps(build_diversity_rule(l=LDiversity(RECURSIVE, l, c)), codes) == is_recursive(codes, c, l)
     entropy = entropy_of(codes)
-    assert keeps(build_diversity_rule(l_kind=ENTROPY, l=l), codes) == (entropy >= math.log(l) - 1e-11)
+    assert keeps(build_diversity_rule(l=LDiversity(ENTROPY, l)), codes) == (entropy >= math.log(l) - 1e-11)
     assume(abs(value_share(codes) - share) > 1e-9)
     assert keeps(build_diversity_rule(max_value_share=share), codes) == (value_share(codes) <= share)
 
@@ -90,10 +91,10 @@ def test_l_diversity_and_value_share_as_defined(codes: list[int], l: int, c: flo
 def test_the_result_depends_on_equality_of_codes_only(codes: list[int], numbers: list[int], order: list[int]) -> None:
     renamed = [100 - 7 * numbers[codes[x]] for x in order if x < len(codes)]
     for least in (entropy_of(codes) + step for step in (-2e-12, -1e-12, 0.0, 1e-12)):
-        rule = build_diversity_rule(l_kind=ENTROPY, l=math.exp(least))
+        rule = build_diversity_rule(l=LDiversity(ENTROPY, math.exp(least)))
         assert keeps(rule, codes) == keeps(rule, renamed)
     for l in (2, 3):  # noqa: E741 - the letter of the literature
-        rule = build_diversity_rule(l_kind=RECURSIVE, c=1.5, l=l, max_value_share=0.6)
+        rule = build_diversity_rule(l=LDiversity(RECURSIVE, l, 1.5), max_value_share=0.6)
         assert keeps(rule, codes) == keeps(rule, renamed)
 
 
@@ -115,9 +116,7 @@ def test_merging_keeps_every_constraint(
     t = max(float(distance_of(measure, 0, np.sort(own))) for own in bins)
     rule = build_diversity_rule(
         [reference],
-        l_kind=kind,
-        l=least if kind == ENTROPY else l,
-        c=c,
+        l=None if kind == NO_L else LDiversity(kind, least if kind == ENTROPY else l, c),
         max_value_share=float(max(map(value_share, clusters))),
         t=t,
     )

@@ -13,6 +13,7 @@ from shoal.clustering.diversity import (
     ORDERED,
     RECURSIVE,
     DiversityRule,
+    LDiversity,
     ValueReference,
     build_diversity_rule,
     distance_of,
@@ -43,13 +44,13 @@ def test_without_constraints_every_cluster_is_diverse() -> None:
 
 
 def test_an_empty_cluster_is_diverse() -> None:
-    rule = build_diversity_rule(l_kind=DISTINCT, l=3)
+    rule = build_diversity_rule(l=LDiversity(DISTINCT, 3))
     codes, nothing = np.zeros((1, 4), np.int64), np.zeros(0, np.int64)
     assert is_diverse(rule, codes, codes, nothing, empty_diversity_scratch(1))
 
 
 def test_distinct_values_are_counted_in_each_attribute() -> None:
-    rule = build_diversity_rule(l_kind=DISTINCT, l=3)
+    rule = build_diversity_rule(l=LDiversity(DISTINCT, 3))
     assert keeps(rule, [1, 2, 3, 1])
     assert not keeps(rule, [1, 2, 2, 1])
     assert keeps(rule, [1, 2, 3, 1], [9, 8, -7, 8])
@@ -57,38 +58,38 @@ def test_distinct_values_are_counted_in_each_attribute() -> None:
 
 
 def test_the_entropy_of_equally_frequent_values_is_just_enough() -> None:
-    rule = build_diversity_rule(l_kind=ENTROPY, l=3)
+    rule = build_diversity_rule(l=LDiversity(ENTROPY, 3))
     assert keeps(rule, [1, 2, 3])
     assert keeps(rule, [3, 1, 2, 2, 1, 3, 3, 2, 1])
     assert not keeps(rule, [1, 1, 2, 3])  # 1.0397 < 1.0986 nats
-    assert keeps(build_diversity_rule(l_kind=ENTROPY, l=2.8), [1, 1, 2, 3])  # log 2.8 = 1.0296
-    assert keeps(build_diversity_rule(l_kind=ENTROPY, l=math.sqrt(8)), [1, 1, 2, 3])  # exp of 1.0397
-    assert not keeps(build_diversity_rule(l_kind=ENTROPY, l=math.sqrt(8) + 1e-9), [1, 1, 2, 3])
+    assert keeps(build_diversity_rule(l=LDiversity(ENTROPY, 2.8)), [1, 1, 2, 3])  # log 2.8 = 1.0296
+    assert keeps(build_diversity_rule(l=LDiversity(ENTROPY, math.sqrt(8))), [1, 1, 2, 3])  # exp of 1.0397
+    assert not keeps(build_diversity_rule(l=LDiversity(ENTROPY, math.sqrt(8) + 1e-9)), [1, 1, 2, 3])
 
 
 def test_recursive_diversity_compares_the_most_frequent_with_the_rarer_values() -> None:
     counts = [1, 1, 1, 1, 2, 2, 2, 3, 4, 4]  # 4, 3, 2, 1
-    assert keeps(build_diversity_rule(l_kind=RECURSIVE, c=2, l=3), counts)  # 4 < 2 (2 + 1)
-    assert not keeps(build_diversity_rule(l_kind=RECURSIVE, c=1, l=3), counts)  # 4 < 3
-    assert not keeps(build_diversity_rule(l_kind=RECURSIVE, c=1, l=2), [1, 1, 1, 2, 2, 3])  # 3 < 3 is not below
-    assert keeps(build_diversity_rule(l_kind=RECURSIVE, c=1.01, l=2), [1, 1, 1, 2, 2, 3])
-    assert not keeps(build_diversity_rule(l_kind=RECURSIVE, c=100, l=3), [1, 2, 1, 2])
+    assert keeps(build_diversity_rule(l=LDiversity(RECURSIVE, 3, 2)), counts)  # 4 < 2 (2 + 1)
+    assert not keeps(build_diversity_rule(l=LDiversity(RECURSIVE, 3, 1)), counts)  # 4 < 3
+    assert not keeps(build_diversity_rule(l=LDiversity(RECURSIVE, 2, 1)), [1, 1, 1, 2, 2, 3])  # 3 < 3 is not below
+    assert keeps(build_diversity_rule(l=LDiversity(RECURSIVE, 2, 1.01)), [1, 1, 1, 2, 2, 3])
+    assert not keeps(build_diversity_rule(l=LDiversity(RECURSIVE, 3, 100)), [1, 2, 1, 2])
     # 3 = 0.1 * 30, which float64 rounds up
-    assert not keeps(build_diversity_rule(l_kind=RECURSIVE, c=0.1, l=2), [0, 0, 0, *range(1, 31)])
+    assert not keeps(build_diversity_rule(l=LDiversity(RECURSIVE, 2, 0.1)), [0, 0, 0, *range(1, 31)])
 
 
 def test_the_largest_share_of_a_value_may_be_reached() -> None:
     rule = build_diversity_rule(max_value_share=0.3)
     assert keeps(rule, [1, 1, 1, 2, 3, 4, 5, 6, 7, 8])
     assert not keeps(rule, [1, 1, 1, 2, 3, 4, 5, 6, 7])
-    both = build_diversity_rule(l_kind=DISTINCT, l=2, max_value_share=0.5)
+    both = build_diversity_rule(l=LDiversity(DISTINCT, 2), max_value_share=0.5)
     assert keeps(both, [1, 2, 1, 2])
     assert not keeps(both, [1, 1, 1, 2])
 
 
 def test_codes_are_compared_for_equality_only() -> None:
     huge = 1 << 62
-    assert keeps(build_diversity_rule(l_kind=DISTINCT, l=3), [-huge, 0, huge])
+    assert keeps(build_diversity_rule(l=LDiversity(DISTINCT, 3)), [-huge, 0, huge])
 
 
 SALARIES = ValueReference(ORDERED, np.ones(9, np.int64))  # 3k to 11k, each once
@@ -161,7 +162,7 @@ def test_t_may_be_reached_in_each_attribute() -> None:
 
 def test_the_excess_says_how_far_a_cluster_is_from_a_rule() -> None:
     rule = build_diversity_rule(
-        [ValueReference(EQUAL, np.array([0.5, 0.5]))], l_kind=DISTINCT, l=2, max_value_share=0.6, t=0.1
+        [ValueReference(EQUAL, np.array([0.5, 0.5]))], l=LDiversity(DISTINCT, 2), max_value_share=0.6, t=0.1
     )
     members, scratch = np.arange(4), empty_diversity_scratch(4)
 

@@ -28,6 +28,7 @@ from shoal.clustering.diversity.rule import (
     ORDERED,
     RECURSIVE,
     DiversityRule,
+    LDiversity,
     ValueReference,
     build_diversity_rule,
 )
@@ -44,6 +45,7 @@ __all__ = [
     "SHARE_TOLERANCE",
     "T_TOLERANCE",
     "DiversityRule",
+    "LDiversity",
     "ValueReference",
     "build_diversity_rule",
     "distance_of",

@@ -20,6 +20,7 @@ __all__ = [
     "ORDERED",
     "RECURSIVE",
     "DiversityRule",
+    "LDiversity",
     "ValueReference",
     "build_diversity_rule",
 ]
@@ -28,6 +29,14 @@ NO_L, DISTINCT, ENTROPY, RECURSIVE = range(4)
 """Kinds of l-diversity."""
 ORDERED, EQUAL, HIERARCHICAL = range(3)
 """Distances between two bins: by rank, 1 between any two, by the height of their lowest common ancestor."""
+
+
+class LDiversity(NamedTuple):
+    """A kind of l-diversity and its parameters."""
+
+    kind: int  # DISTINCT, ENTROPY or RECURSIVE
+    l: float  # noqa: E741 - the letter of the literature
+    c: float = 0.0  # of recursive diversity
 
 
 class ValueReference(NamedTuple):
@@ -74,9 +83,7 @@ class DiversityRule(NamedTuple):
 def build_diversity_rule(
     references: Sequence[ValueReference] = (),
     *,
-    l_kind: int = NO_L,
-    l: float = 0.0,  # noqa: E741 - the letter of the literature
-    c: float = 0.0,
+    l: LDiversity | None = None,  # noqa: E741 - the letter of the literature
     max_value_share: float | None = None,
     t: float | None = None,
 ) -> DiversityRule:
@@ -86,10 +93,8 @@ def build_diversity_rule(
     ----------
     references : sequence of ValueReference
         That of each protected attribute. Needed with ``t`` only; may be empty without it.
-    l_kind : int
-        `NO_L`, `DISTINCT`, `ENTROPY` or `RECURSIVE`.
-    l, c : float
-        Parameters of l-diversity; ``c`` of the recursive kind.
+    l : LDiversity, optional
+        Kind and parameters of l-diversity. By default none.
     max_value_share : float, optional
         Largest share of one value among the records of a cluster, above 0, at most 1. By default no limit.
     t : float, optional
@@ -114,9 +119,9 @@ def build_diversity_rule(
     shares = [reference.weights / total for reference, total in zip(references, totals, strict=True)]
     paths, node_shares, levels = _trees(references, shares)
     return DiversityRule(
-        l_kind,
-        float(l),
-        float(c),
+        NO_L if l is None else l.kind,
+        0.0 if l is None else float(l.l),
+        0.0 if l is None else float(l.c),
         1.0 if max_value_share is None else float(max_value_share),
         1.0 if t is None else float(t),
         np.array([reference.distance for reference in references], np.int8),
