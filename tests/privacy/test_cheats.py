@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -11,9 +12,11 @@ import pytest
 from support.cheat_base import BASES, base_of
 from support.cheat_draft import Draft, Judgement
 from support.cheat_oracle import gains
-from support.cheats import CATALOGUE, COMPOSED, composed, composed_cheats
+from support.cheats import CATALOGUE, COMPOSED, composed, composed_cheats, composed_of_scales
 from support.judge_table import PAGE, page, row_of
 from support.named_cheats import Cheat, with_records
+from support.promises import promises_of
+from support.scaled_bases import SCALED_BASES, scaled_base
 
 pytestmark = pytest.mark.privacy
 
@@ -68,11 +71,14 @@ def test_names_of_cheats_are_unique() -> None:
 # ---------------------------------------------------------------- fuzz
 
 
-def unnoticed(seeds: Iterable[int]) -> list[str]:
+VARIED = partial(composed, varied=True)
+
+
+def unnoticed(seeds: Iterable[int], compose: Callable[[int], tuple[str, Draft]] = VARIED) -> list[str]:
     """Return the cheats that gain something and pass, and the changes without effect that do not pass."""
     found = []
     for seed in seeds:
-        moves, draft = composed(seed, varied=True)
+        moves, draft = compose(seed)
         gained = gains(draft)
         with TemporaryDirectory() as folder:
             judged = draft.judged(Path(folder))
@@ -115,7 +121,30 @@ def test_whatever_ten_thousand_composed_cheats_gain_is_noticed(batch: int) -> No
     assert not found, "\n".join(found)
 
 
+@pytest.mark.parametrize("batch", range(FUZZED))
+def test_whatever_a_composed_cheat_of_scales_gains_is_noticed(batch: int) -> None:
+    first = 10_000 + batch * BATCH
+    found = unnoticed(range(first, first + BATCH), composed_of_scales)
+    assert not found, "\n".join(found)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("batch", range(FUZZED_AT_NIGHT))
+def test_whatever_ten_thousand_composed_cheats_of_scales_gain_is_noticed(batch: int) -> None:
+    first = 2_000_000 + batch * BATCH
+    found = unnoticed(range(first, first + BATCH), composed_of_scales)
+    assert not found, "\n".join(found)
+
+
 # ---------------------------------------------------------------- the oracle
+
+
+@pytest.mark.parametrize(("name", "promised"), [(name, one) for name in SCALED_BASES for one in promises_of(name)])
+def test_a_sound_release_of_every_scale_gains_nothing_and_holds(name: str, promised: str, tmp_path: Path) -> None:
+    draft = Draft.of(scaled_base(name, promised))
+    assert gains(draft) == set()
+    found = draft.judged(tmp_path)
+    assert found.code == 0, found.text
 
 
 @pytest.mark.parametrize("name", BASES)

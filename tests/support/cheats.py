@@ -20,8 +20,10 @@ from support.cheats_of_parquet import CHEATS as OF_PARQUET
 from support.cheats_of_scales import CHEATS as OF_SCALES
 from support.cheats_of_summaries import CHEATS as OF_SUMMARIES
 from support.named_cheats import Cheat
+from support.promises import promises_of
+from support.scaled_bases import SCALED_BASES, scaled_base
 
-__all__ = ["CATALOGUE", "COMPOSED", "composed", "composed_cheats"]
+__all__ = ["CATALOGUE", "COMPOSED", "composed", "composed_cheats", "composed_of_scales"]
 
 CATALOGUE: tuple[Cheat, ...] = (
     *OF_CLUSTERS,
@@ -47,6 +49,20 @@ def composed(seed: int, *, varied: bool = False) -> tuple[str, Draft]:
     draft = Draft.of(base_of(name, k=k, delta=delta, seed=records))
     if gains(draft):  # clusters with equal means, which the oracle takes for one
         draft = Draft.of(base_of(name))
+    return _moved(draft, random), draft
+
+
+def composed_of_scales(seed: int) -> tuple[str, Draft]:
+    """Return the same for a release with an attribute of every scale, and confidential values that are protected."""
+    random = Random(seed)
+    name = random.choice(SCALED_BASES)
+    promised = random.choice(promises_of(name))
+    draft = Draft.of(scaled_base(name, promised, k=random.choice((2, 3, 5)), seed=random.randrange(3)))
+    return _moved(draft, random), draft
+
+
+def _moved(draft: Draft, random: Random) -> str:
+    """Falsify a draft by random moves, and return their names."""
     moves = random.sample(list(CLUSTER_MOVES), random.choice((0, 1, 1, 2)))
     for move in moves:
         CLUSTER_MOVES[move](draft, random)
@@ -55,7 +71,7 @@ def composed(seed: int, *, varied: bool = False) -> tuple[str, Draft]:
     changes = random.sample(list(FILE_MOVES), random.choice((0, 1, 2)) if moves else random.choice((1, 1, 2, 3)))
     for change in changes:
         FILE_MOVES[change](draft, random)
-    return ", ".join([*moves, *changes]), draft
+    return ", ".join([*moves, *changes])
 
 
 def _composed_cheats() -> Iterator[Cheat]:

@@ -13,6 +13,7 @@ from shoal.audit.arrivals import AdmissionLimits
 from shoal.audit.audited_counts import AuditedCounts, count_release, read_lines, read_records
 from shoal.audit.clusters import RecomputedClusters, check_clusters, released_above_limit
 from shoal.audit.evidence import EvidenceCluster, Summary, foreign_fingerprints
+from shoal.audit.homogeneity import check_values_of_rows
 from shoal.audit.joint_uniqueness import measure_joint_uniqueness
 from shoal.audit.losses import measure_losses
 from shoal.audit.measures import check_unchanged_fields, measure_release, measure_unchanged_fields
@@ -119,6 +120,8 @@ class Auditor:
             self._find_ordered_clusters(stated.evidence_clusters)
         else:
             self._check_unordered(stated.evidence_clusters, is_inferred=is_inferred)
+        if self._clusters is None:
+            self._found.checks += check_values_of_rows(self._policy, self._originals, self._release)
         self._check_references(stated)
         self._check_stream(stated, is_inferred=is_inferred)
         if self._scope.is_strict:
@@ -362,7 +365,8 @@ class Auditor:
     def _verdict(self, summary: Summary | None) -> Verdict:
         """Return the verdict on all checks so far."""
         usable, accounts = self._originals.usable, self._accounts
-        measures = measure_release(self._policy, self._originals, self._clusters, self._unchanged, self._joint)
+        known = self._release, self._clusters, self._unchanged, self._joint
+        measures = measure_release(self._policy, self._originals, *known)
         near = count_near_duplicates(self._policy, self._originals, self._clusters)
         return Verdict(
             checks=tuple(check.result() for check in self._found.checks),
