@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from shoal.audit import verify
 from shoal.files import Files, run_pipe
 from shoal.policy import Policy
 
@@ -34,7 +35,7 @@ def policy_of(folder: Path, privacy: dict[str, Any], **more: Any) -> Policy:
         "stream": {"delta": 50},
     }
     for name, section in more.items():
-        document[name] = {**document.get(name, {}), **section}  # type: ignore[dict-item]
+        document[name] = {**document.get(name, {}), **section}
     path = folder / "policy.yaml"
     path.write_text(json.dumps(document))
     return Policy.load(path)
@@ -66,11 +67,13 @@ def write(path: Path, data: list[dict[str, Any]]) -> None:
 def piped(
     folder: Path, policy: Policy, data: list[dict[str, Any]], suffix: str = "jsonl"
 ) -> tuple[list[list[dict[str, Any]]], dict[str, Any]]:
-    """Release records; return the records of each cluster, and the summary."""
+    """Release records and let the judge verify them; return the records of each cluster, and the summary."""
     names = [folder / name for name in (f"in.{suffix}", "out.jsonl", "summary", "evidence", "quarantine")]
     source, out, summary, evidence, quarantine = names
     write(source, data)
     run_pipe(policy, Files(str(source), str(out), None, None, str(summary), str(evidence), str(quarantine)))
+    verdict = verify(policy, source, out, evidence, summary, quarantine=quarantine, complete=True)
+    assert verdict.outcome == "holds", verdict.text()
     clusters = [json.loads(line)["offsets"] for line in evidence.read_text().splitlines()]
     published = Counter(json.loads(line)["ward"] or "" for line in out.read_text().splitlines())
     assert published == Counter(data[offset]["ward"] for cluster in clusters for offset in cluster)
