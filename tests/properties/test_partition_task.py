@@ -109,7 +109,7 @@ def random_log(random: Random) -> list[Message]:
         kind, far = random.choice(KINDS), random.choice([1, 10, 1000])
         good = json.dumps(
             {"who": random.randint(0, 12), "x": random.randint(0, 100), "y": far * random.randint(0, 9), "n": number}
-            | {"ward": WARDS[number * number % 7]}
+            | {"ward": WARDS[number * 37 % 101 % 7]}
         ).encode()
         value = {"null": None, "bad": b"{"}.get(kind, good)
         # An edge record is refused now and would be accepted some seconds later.
