@@ -14,8 +14,10 @@ from shoal.policy.category_limit import MAX_CATEGORY_BYTES
 from shoal.policy.connection import check_connection, check_names, missing_credentials
 from shoal.policy.csv_dialect import CsvDialect
 from shoal.policy.diversity import Diversity
+from shoal.policy.explanation import explain
 from shoal.policy.loader import FieldPath
 from shoal.policy.reference import Reference
+from shoal.policy.reference_file import REFERENCE_HEADER
 from shoal.policy.resolved import Policy
 from shoal.policy.resolved_sections import PerSubject, Stream
 from shoal.policy.rule_choice import RULES, resolve_rule, supports_dominance
@@ -29,6 +31,7 @@ from shoal.policy.value_source import MessagePart, Source
 __all__ = [
     "MAX_CATEGORY_BYTES",
     "MAX_DELTA",
+    "REFERENCE_HEADER",
     "RULES",
     "Attribute",
     "CsvDialect",
@@ -53,6 +56,7 @@ __all__ = [
     "check_connection",
     "check_names",
     "describe_fault",
+    "explain",
     "missing_credentials",
     "resolve_rule",
     "supports_dominance",

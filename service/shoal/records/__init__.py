@@ -15,7 +15,7 @@ A record passes through four steps:
 No error, log line or `Reason` contains an attribute value.
 """
 
-from shoal.records.block import Block, DropReason, Reason
+from shoal.records.block import Block, DropReason, ProtectedValues, Reason
 from shoal.records.columns import to_exact_number, to_number
 from shoal.records.confidential_keys import NO_BIN, ConfidentialKeys, Key, ReferenceBins
 from shoal.records.csv_decoder import CsvCells, CsvDecoder
@@ -26,7 +26,7 @@ from shoal.records.faults import LONG_JSON, RecordFault, find_csv_faults, find_j
 from shoal.records.json_decoder import DEFAULT_MAX_BYTES, JsonDecoder
 from shoal.records.line_reader import JsonLinesReader, StoppedReading
 from shoal.records.message_export import MessageExportReader
-from shoal.records.numerals import FIRST_INEXACT
+from shoal.records.numerals import FIRST_INEXACT, is_json_number
 from shoal.records.refusals import RefusalCounter, is_notable
 
 __all__ = [
@@ -47,6 +47,7 @@ __all__ = [
     "JsonLinesReader",
     "Key",
     "MessageExportReader",
+    "ProtectedValues",
     "Reason",
     "RecordEncoder",
     "RecordFault",
@@ -55,6 +56,7 @@ __all__ = [
     "StoppedReading",
     "find_csv_faults",
     "find_json_faults",
+    "is_json_number",
     "is_notable",
     "to_exact_number",
     "to_number",
