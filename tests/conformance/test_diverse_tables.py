@@ -48,7 +48,7 @@ def correlated(seed: int, n: int = 120) -> tuple[Float64Matrix, tuple[Confidenti
     draw = np.random.default_rng(seed)
     values = draw.random((n, 2))
     areas = np.minimum((values[:, 0] * 5 + draw.exponential(0.5, n)).astype(np.int64), 6)
-    words = np.minimum(draw.geometric(0.4, n), 5) - 1
+    words = np.minimum(draw.geometric(0.3, n), 5) - 1
     return values, (ConfidentialAttribute(areas, ordered=False), ConfidentialAttribute(words, ordered=False))
 
 
