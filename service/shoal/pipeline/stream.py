@@ -16,6 +16,7 @@ from shoal.errors import GuaranteeError
 from shoal.pipeline.adaptive_state import AdaptiveState
 from shoal.pipeline.attribute_loss import AttributeDistances
 from shoal.pipeline.category_index import CategoryIndex
+from shoal.pipeline.confidential_numbers import ConfidentialNumbers, DistanceSpace
 from shoal.pipeline.decisions import BlockDecisions, DecidedCluster, join_decisions
 from shoal.pipeline.online_scaler import OnlineScaler
 from shoal.pipeline.record_store import RecordStore, StoredRecords
@@ -23,6 +24,7 @@ from shoal.pipeline.release import release_strategy
 from shoal.pipeline.reorder_buffer import ClusterRestorer, PendingRow, RestoredMember
 from shoal.pipeline.stats import RunSummary, measure_clusters
 from shoal.pipeline.subject_quota import SubjectQuota
+from shoal.pipeline.value_index import ValueIndex
 from shoal.policy import Policy, Scale
 from shoal.records import Block, RecordEncoder
 
@@ -108,17 +110,22 @@ class PartitionPipeline:
         self._scaler = OnlineScaler.of(policy, state.scaler)
         self._categories = CategoryIndex(policy)
         self._embedding = self._embed(None if self._scaler is None else self._scaler.widths)
+        self._numbers = ConfidentialNumbers(policy)
+        self._space = DistanceSpace(policy, self._numbers)
+        self._values = ValueIndex(policy)
         self._clusterer = StreamClusterer(
             policy.k,
             stream.delta,
-            self._embedding.dimensions,
+            self._space.dimensions(self._embedding),
             rule=stream.rule,
-            position=_position_weight(policy, self._embedding.ranges, state),
+            position=_position_weight(policy, self._space.ranges(self._embedding), state),
             max_share=policy.max_share,
             expiry_limits=expiry_limits,
             min_population=policy.min_population or 0,
             dominance=dominance_of(policy),
-            code_distances=self._embedding.code_distances,
+            code_distances=self._space.code_distances(self._embedding),
+            diversity=self._values.rule,
+            protected=max(1, len(self._values)),
         )
         self._amounts = [i for i, a in enumerate(policy.quasi_identifiers) if a.scale is Scale.NUMERIC]
         self._buffer = release_strategy(policy).buffer(stream.delta, expiry_limits)
@@ -128,11 +135,12 @@ class PartitionPipeline:
                 "stream.release is cluster, but a part of a cluster was released before the restart; no more is sent"
             )
         # A record is decided at most delta positions after its arrival: delta, this block and the next one suffice.
-        self._records = RecordStore(stream.delta + 2 * LARGE_BLOCK_RECORDS, len(policy.clustered))
+        capacity = stream.delta + 2 * LARGE_BLOCK_RECORDS
+        self._records = RecordStore(capacity, len(policy.clustered), len(self._numbers), 2 * len(self._values))
         self._next_position = 0
         self._next_rank = 0
         self._distances = AttributeDistances(policy.quasi_identifiers, self._categories.trees)
-        self.summary = RunSummary(policy.quasi_identifiers)
+        self.summary = RunSummary.of(policy)
 
     @property
     def waiting_count(self) -> int:
@@ -252,27 +260,33 @@ class PartitionPipeline:
         chosen = slice(None) if is_undecided.all() else np.flatnonzero(is_undecided)
         unchanged_fields = np.empty(len(positions), np.object_)
         unchanged_fields[:] = block.unchanged_fields
-        records = StoredRecords(block.values[chosen], expiry_keys[chosen], unchanged_fields[chosen])
+        numbers, protected = self._numbers.read(block), self._values.encode(block)
+        records = StoredRecords(
+            block.values[chosen], expiry_keys[chosen], unchanged_fields[chosen], numbers[chosen], protected[chosen]
+        )
         self._next_rank += len(positions) - len(records.values)
         return positions[chosen], block.subjects[chosen], records
 
     def _encode_categories(self, block: Block) -> Block:
-        """Return the block with the codes of this partition; drop codes that are no longer needed."""
+        """Return the block with the codes of this partition; drop codes, of values too, that are no longer needed."""
         if self._categories.is_large:
             held = self._records.get(self._clusterer.held_positions()).values
             self._categories.drop_unused(np.vstack([held, *self._restorer.collected_values()]))
+        if self._values.is_large:
+            self._values.drop_unused(self._records.get(self._clusterer.held_positions()).protected)
         return self._categories.encode(block)
 
     def _cluster(self, subjects: Int64Vector, positions: Int64Vector, records: StoredRecords) -> Decisions:
         """Store the records until they are decided, and return the verified decisions."""
         self._records.put(positions, records)
         return self._clusterer.push(
-            self._embedding.coordinates(records.values),
+            self._space.coordinates(self._embedding, records.values, records.numbers),
             subjects,
             positions,
             records.expiry_keys,
             None if self.policy.dominance is None else records.values[:, self._amounts],
-            self._embedding.codes(records.values),
+            self._space.codes(self._embedding, records.values),
+            *self._values.split(records.protected),
         )
 
     def _embed(self, widths: Float64Vector | None) -> Embedding:
@@ -282,7 +296,8 @@ class PartitionPipeline:
         """Compute the coordinates of all held records again, from their values, as a restart would. Codes stay."""
         self._embedding = self._embed(widths)
         held = self._records.get(self._clusterer.held_positions())
-        self._clusterer.replace_coordinates(self._embedding.coordinates(held.values))
+        coordinates = self._space.coordinates(self._embedding, held.values, held.numbers)
+        self._clusterer.replace_coordinates(coordinates)
 
     def _first_undecided(self) -> int:
         """Return the position of the oldest record that is not decided."""
@@ -337,6 +352,7 @@ class PartitionPipeline:
             stats,
             sst_growth=float((growth / self._embedding.unit**2).sum()),
             early_count=int(np.count_nonzero(decided.causes == _BY_OFFSET_SPAN)),
+            confidential=self.summary.confidential.add(members, decided.cluster_bounds),
         )
 
     def _encode(self, texts: list[list[str]], unchanged_fields: list[bytes], bounds: list[int]) -> list[bytes]:

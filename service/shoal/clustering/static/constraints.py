@@ -18,6 +18,7 @@ from shoal.clustering.diversity import (
     DiversityRule,
     LDiversity,
     build_diversity_rule,
+    excess_of,
     is_diverse,
 )
 from shoal.clustering.numba.jit import njit, njit_inline, njit_inner
@@ -30,6 +31,7 @@ __all__ = [
     "NONE",
     "ClusterConstraints",
     "ConstraintArrays",
+    "excess_of_constraints",
     "is_unconstrained",
     "merge_until_feasible",
     "no_constraints",
@@ -293,6 +295,35 @@ def satisfies_constraints(
     An empty cluster does. Buckets are not looked at. O(s) for the subjects of s members; for l-diversity and closeness
     as `diversity.is_diverse`.
     """
+    count = _collect(constraints, members, leaving, joining)
+    if count == 0:
+        return True
+    if constraints.subjects.size > 0 and not _has_subjects(constraints, count, k):
+        return False
+    own, scratch = constraints.scratch[0, :count], constraints.scratch[1:]
+    return bool(_satisfies_rule(constraints.rule, constraints.values, constraints.bins, own, scratch))
+
+
+@njit_inner
+def excess_of_constraints(
+    constraints: ConstraintArrays, members: Int64Vector, leaving: int, joining: int, k: int
+) -> float:
+    """Return by how much a cluster violates the constraints, 0 if it does not; arguments as of `satisfies_constraints`.
+
+    That is `diversity.excess_of`, and 1 in addition if it violates a constraint on subjects. There must be a rule.
+    """
+    count, excess = _collect(constraints, members, leaving, joining), 0.0
+    if constraints.subjects.size > 0 and not _has_subjects(constraints, count, k):
+        excess += 1.0
+    if constraints.rule is not None:
+        own, scratch = constraints.scratch[0, :count], constraints.scratch[1:]
+        excess += excess_of(constraints.rule, constraints.values, constraints.bins, own, scratch, np.inf)
+    return excess
+
+
+@njit_inline
+def _collect(constraints: ConstraintArrays, members: Int64Vector, leaving: int, joining: int) -> int:
+    """Write members without one and with another record to the scratch and return their number."""
     kept, count = constraints.scratch[0], 0
     for x in range(members.size):
         if members[x] != leaving:
@@ -301,12 +332,7 @@ def satisfies_constraints(
     if joining != NONE:
         kept[count] = joining
         count += 1
-    if count == 0:
-        return True
-    if constraints.subjects.size > 0 and not _has_subjects(constraints, count, k):
-        return False
-    own, scratch = kept[:count], constraints.scratch[1:]
-    return bool(_satisfies_rule(constraints.rule, constraints.values, constraints.bins, own, scratch))
+    return count
 
 
 @njit_inner
