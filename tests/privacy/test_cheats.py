@@ -12,7 +12,15 @@ import pytest
 from support.cheat_base import BASES, base_of
 from support.cheat_draft import Draft, Judgement
 from support.cheat_oracle import gains
-from support.cheats import CATALOGUE, COMPOSED, composed, composed_cheats, composed_of_scales
+from support.cheats import (
+    CATALOGUE,
+    COMPOSED,
+    COMPOSED_OF_SCALES,
+    composed,
+    composed_cheats,
+    composed_cheats_of_scales,
+    composed_of_scales,
+)
 from support.judge_table import PAGE, page, row_of
 from support.named_cheats import Cheat, with_records
 from support.promises import promises_of
@@ -45,7 +53,7 @@ def test_a_cheat_made_by_hand_is_noticed(cheat: Cheat, tmp_path: Path) -> None:
 
 def test_composed_cheats_of_the_table_are_noticed() -> None:
     rows = []
-    for cheat in composed_cheats(COMPOSED):
+    for cheat in (*composed_cheats(COMPOSED), *composed_cheats_of_scales(COMPOSED_OF_SCALES)):
         with TemporaryDirectory() as folder:
             found = cheat.make().judged(Path(folder))
         assert found.code in {1, 2}, cheat.name
@@ -56,10 +64,11 @@ def test_composed_cheats_of_the_table_are_noticed() -> None:
 def test_the_table_holds_the_catalogue_and_nothing_else() -> None:
     rows = [row for row in printed() if not row.startswith("| release ")]
     named, drawn = rows[: len(CATALOGUE)], rows[len(CATALOGUE) :]
-    assert PAGE.read_text("utf-8") == page(named, drawn)
-    assert len(drawn) == COMPOSED == 200
-    assert len(named) >= 80
-    for cheat, row in zip([*CATALOGUE, *composed_cheats(COMPOSED)], rows, strict=True):
+    assert PAGE.read_text("utf-8") == page(named, drawn[:200], drawn[200:])
+    assert (COMPOSED, COMPOSED_OF_SCALES, len(drawn)) == (200, 100, 300)
+    assert len(named) >= 120
+    cheats = [*CATALOGUE, *composed_cheats(COMPOSED), *composed_cheats_of_scales(COMPOSED_OF_SCALES)]
+    for cheat, row in zip(cheats, rows, strict=True):
         assert row.startswith(row_of(cheat, Judgement(0, (), "")).removesuffix("0 |  |"))
 
 

@@ -21,7 +21,13 @@ from support.scale_shape import ATTRIBUTES, ScaleShape, random_values
 
 __all__ = ["SCALED_BASES", "scaled_base"]
 
-SCALED_BASES = ("stream of scales", "table of scales", "ordered", "topic of scales", "stream of scales csv")
+SCALED_BASES = (
+    "stream of scales",
+    "table of scales",
+    "stream of scales, ordered",
+    "topic of scales",
+    "stream of scales, csv",
+)
 _BROKEN = ("{", '{"patient": "p1"}')
 _UNFIT: tuple[Record, ...] = ({"stage": "V"}, {"born": "1955-02-29"}, {"mass": "heavy"}, {"code": None})
 """Values that make a record unusable."""

@@ -13,7 +13,12 @@ from shoal.audit.value_checks import ValueClass, check_values
 from shoal.audit.verdict import CheckCounter
 from shoal.policy import Policy
 
-__all__ = ["check_values_of_rows", "measure_homogeneity", "value_classes"]
+__all__ = ["check_values_of_rows", "known_classes", "measure_homogeneity", "value_classes"]
+
+
+def known_classes(found: RecomputedClusters | None) -> list[ValueClass]:
+    """Return the clusters; empty if they are not known."""
+    return [] if found is None else [ValueClass(cluster.label, cluster.unchanged) for cluster in found.clusters]
 
 
 def value_classes(found: RecomputedClusters | None, release: ReleasedRows) -> list[ValueClass]:
@@ -22,7 +27,7 @@ def value_classes(found: RecomputedClusters | None, release: ReleasedRows) -> li
     Such rows are of one or more whole clusters. They are named by their first row.
     """
     if found is not None:
-        return [ValueClass(cluster.label, cluster.unchanged) for cluster in found.clusters]
+        return known_classes(found)
     classes: dict[tuple[int, str], tuple[int, list[str]]] = {}
     for partition, rows in release.by_partition.items():
         for line, quasi, unchanged in zip(rows.lines, rows.quasi, rows.unchanged, strict=True):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
@@ -17,7 +18,7 @@ from shoal.audit.taxonomy_tree import TaxonomyTree
 from shoal.audit.value_keys import MISSING, is_number, key_reader, number_of, text_key_reader
 from shoal.policy import Attribute, Policy
 
-__all__ = ["ConfidentialColumn", "Distance", "distance_from", "reference_shares"]
+__all__ = ["ConfidentialColumn", "Distance", "distance_from", "number_or_none", "reference_shares"]
 
 Distance: TypeAlias = Callable[[Mapping[str, int]], float]
 """From the number of members of each key to the distance of their distribution from the reference."""
@@ -33,6 +34,8 @@ class ConfidentialColumn:
     attribute : Attribute
     released : {"csv", "jsonl"}
         Form of the release that the texts are compared with.
+    folds : bool
+        Whether spellings of one value have one key. Otherwise only null and the empty text are one value.
 
     Attributes
     ----------
@@ -40,11 +43,11 @@ class ConfidentialColumn:
         Returns the key that a text of the policy means.
     """
 
-    def __init__(self, policy: Policy, attribute: Attribute, released: Form = "jsonl") -> None:
+    def __init__(self, policy: Policy, attribute: Attribute, released: Form = "jsonl", *, folds: bool = True) -> None:
         self.attribute = attribute
         self.key_of_text = text_key_reader(attribute, policy.missing_values, released)
         self._place = policy.unchanged_fields.index(attribute)
-        self._read = key_reader(attribute.type, policy.missing_values)
+        self._read = key_reader(attribute.type, policy.missing_values) if folds else _as_spelt
         self._known: dict[str, str] = {}
 
     def key(self, unchanged: str) -> str:
@@ -61,9 +64,22 @@ class ConfidentialColumn:
         """Whether values are compared by their order. If the policy leaves it open, all usable ones must be numbers."""
         if self.attribute.distance is not None:
             return self.attribute.distance == "ordered"
+        return self.is_numeric(originals)
+
+    def is_numeric(self, originals: Originals) -> bool:
+        """Whether all usable values are numbers or missing, and there is a number. A type of texts has no numbers."""
+        if self.attribute.type not in {"any", "integer", "number"}:
+            return False
         usable = originals.unchanged_of(index for index in range(len(originals)) if originals.is_usable(index))
         keys = set(map(self.key, usable)) - {MISSING}
-        return bool(keys) and all(_number(key) is not None for key in keys)
+        return bool(keys) and all(number_or_none(key) is not None for key in keys)
+
+
+def _as_spelt(text: str) -> str:
+    """Return a key that keeps the spelling of a text."""
+    if text in {"null", '""'}:
+        return MISSING
+    return f"t{json.loads(text)}" if text.startswith('"') else key_reader("number", ())(text)
 
 
 def reference_shares(attribute: Attribute, keys: TextKeys) -> dict[str, float] | None:
@@ -126,21 +142,21 @@ def _ordered_bins(
 def _numeric_bins(shares: Mapping[str, float], first: int) -> tuple[Callable[[str], int], list[float]]:
     by_number: dict[Decimal, float] = {}
     for key, share in shares.items():
-        number = _number(key)
+        number = number_or_none(key)
         if number is not None:
             by_number[number] = by_number.get(number, 0.0) + share
     numbers = sorted(by_number)
 
     def bin_of(key: str) -> int:
-        number = _number(key)
+        number = number_or_none(key)
         return 0 if number is None else first + nearest(number, numbers)
 
     return bin_of, [*([shares[MISSING]] if first else []), *(by_number[number] for number in numbers)]
 
 
-def _number(key: str) -> Decimal | None:
+def number_or_none(key: str) -> Decimal | None:
     """Return the number of a key, or of a text that is one outside JSON, such as 007; None of any other."""
     if is_number(key):
         return number_of(key)
-    value = decimal_number(key[1:]) if key.startswith("t") else None
+    value = decimal_number(key[1:].strip()) if key.startswith("t") else None
     return None if value is None or not math.isfinite(value) else Decimal(repr(value))
