@@ -20,12 +20,16 @@ from shoal.policy.schema import EpochUnit, FieldType, KafkaSection, Missing, Nor
 from shoal.policy.schema_faults import describe_fault
 from shoal.policy.taxonomy import Taxonomy
 from shoal.policy.time_step import TimeStep
+from shoal.policy.time_text import FIRST_MS, LAST_MS, MS_PER_UNIT
 from shoal.policy.validation import MAX_DELTA
 from shoal.policy.value_source import MessagePart, Source
 
 __all__ = [
+    "FIRST_MS",
+    "LAST_MS",
     "MAX_CATEGORY_BYTES",
     "MAX_DELTA",
+    "MS_PER_UNIT",
     "RULES",
     "Attribute",
     "CsvDialect",
