@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
+from shoal.arrays import Float64Vector
 from shoal.policy import FieldType
 from shoal.records.json_values import canonical_json
 from shoal.records.numerals import DECIMAL, FIRST_INEXACT, integral_to_int
@@ -33,7 +33,7 @@ _MAX_INTEGER_DIGITS = 4300
 _BOOLEANS = {"true": True, "false": False, "": None}
 
 
-def parse_numbers(cells: Cells) -> NDArray[np.float64]:
+def parse_numbers(cells: Cells) -> Float64Vector:
     """Parse a column of a quasi-identifier.
 
     Returns

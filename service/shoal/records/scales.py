@@ -10,12 +10,12 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from itertools import compress, repeat
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
+from shoal.arrays import BoolVector, Float64Matrix, Float64Vector
 from shoal.policy import Attribute, MessagePart, Policy, Role, Scale
 from shoal.records.columns import parse_numbers, replace_decimal_commas
 from shoal.records.numerals import DECIMAL, NumberText, integral_to_int
@@ -31,9 +31,6 @@ __all__ = [
     "scale_reader",
     "stack_columns",
 ]
-
-Float64Matrix: TypeAlias = NDArray[np.float64]
-Float64Vector: TypeAlias = NDArray[np.float64]
 
 MISSING = np.nan
 INVALID = np.inf
@@ -134,7 +131,7 @@ class ScaleReader(ABC):
             return numbers
         return np.where(np.isin(numbers, list(self._missing_numbers)), MISSING, numbers)
 
-    def are_valid(self, values: Float64Vector) -> NDArray[np.bool_]:
+    def are_valid(self, values: Float64Vector) -> BoolVector:
         """Return which converted values are valid, whatever their bounds."""
         return np.isfinite(values) | (np.isnan(values) & self.attribute.may_be_missing)
 
