@@ -104,6 +104,7 @@ class LossTotals:
         self._counts = np.zeros(count, np.int64)
         self._records = 0
         self._distances, self._squared_error, self._mean, self._centred_squares = (np.zeros(count) for _ in range(4))
+        self._lowest, self._highest = np.full(count, np.inf), np.full(count, -np.inf)
 
     @property
     def has_numbers(self) -> bool:
@@ -124,9 +125,12 @@ class LossTotals:
         # Means and sums of squares of two samples are combined without a second pass (Chan et al. 1983).
         present = ~(np.isnan(values) | np.isnan(published)) & self._numeric
         counts, mean = _means(values, present)
-        error, centred = values - published, values - mean
+        error, centred, lowest, highest = values - published, values - mean, values, values
         if not present.all():
             error, centred = np.where(present, error, 0.0), np.where(present, centred, 0.0)
+            lowest, highest = np.where(present, values, np.inf), np.where(present, values, -np.inf)
+        self._lowest = np.minimum(self._lowest, lowest.min(axis=0))
+        self._highest = np.maximum(self._highest, highest.max(axis=0))
         before, total = self._counts, np.maximum(self._counts + counts, 1)
         step = np.where(counts > 0, mean - self._mean, 0.0)
         growth = np.einsum("ij,ij->j", centred, centred) + step * step * (before * counts / total)
@@ -138,9 +142,14 @@ class LossTotals:
         return self._centred_squares - before_squares
 
     @property
+    def _varied(self) -> BoolVector:
+        """Whether the values of each attribute vary (q,). Of equal values, the sum of squares is a rounding error."""
+        return (self._lowest < self._highest) & (self._centred_squares > 0)
+
+    @property
     def sse(self) -> float:
-        """Sum of squared errors on z-scores (ddof = 0) of numeric and time attributes."""
-        varied = self._centred_squares > 0
+        """Sum of squared errors on z-scores (ddof = 0) of the numeric and time attributes that vary."""
+        varied = self._varied
         ratios, counts = self._squared_error[varied] / self._centred_squares[varied], self._counts[varied]
         if (counts == self._records).all():
             return float(ratios.sum() * self._records)
@@ -149,7 +158,7 @@ class LossTotals:
     @property
     def sst(self) -> float:
         """Total sum of squares on z-scores: the present values of attributes that vary."""
-        return float(self._counts[self._centred_squares > 0].sum())
+        return float(self._counts[self._varied].sum())
 
     def by_attribute(self) -> dict[str, float | None]:
         """Return the loss of each attribute in its own measure, by name.
@@ -158,10 +167,11 @@ class LossTotals:
         distance of records from their published values. None without records.
         """
         losses: dict[str, float | None] = {}
+        varied = self._varied
         for column, name in enumerate(self._names):
             if self._numeric[column]:
                 total = float(self._centred_squares[column])
-                losses[name] = float(self._squared_error[column]) / total if total > 0 else None
+                losses[name] = float(self._squared_error[column]) / total if varied[column] else None
             else:
                 losses[name] = float(self._distances[column]) / self._records if self._records else None
         return losses
