@@ -14,9 +14,9 @@ import numpy as np
 
 from shoal.arrays import BoolMatrix, BoolVector, Float64Matrix, Float64Vector, Int64Vector
 from shoal.clustering.embedding import CategoryTree
-from shoal.policy import Attribute, Scale
+from shoal.policy import Attribute
 
-__all__ = ["AttributeDistances", "LossTotals", "RecordDistances", "has_moments"]
+__all__ = ["AttributeDistances", "LossTotals", "RecordDistances", "present_means"]
 
 
 class RecordDistances(NamedTuple):
@@ -37,11 +37,6 @@ class RecordDistances(NamedTuple):
     numeric_squared: Float64Vector
 
 
-def has_moments(attributes: Sequence[Attribute]) -> BoolVector:
-    """Return which attributes have a mean and a variance: those of scale numeric and time, shape (q,)."""
-    return np.array([attribute.scale in {Scale.NUMERIC, Scale.TIME} for attribute in attributes], np.bool_)
-
-
 class AttributeDistances:
     """Measures distances of records from their published values.
 
@@ -54,7 +49,7 @@ class AttributeDistances:
     """
 
     def __init__(self, attributes: Sequence[Attribute], trees: Mapping[str, CategoryTree]) -> None:
-        self._numeric = has_moments(attributes)
+        self._numeric = np.array([attribute.has_moments for attribute in attributes], np.bool_)
         self._is_plain = bool(self._numeric.all()) and not any(a.may_be_missing for a in attributes)
         self._trees = {i: trees[a.name] for i, a in enumerate(attributes) if a.is_nominal}
 
@@ -99,7 +94,7 @@ class LossTotals:
 
     def __init__(self, attributes: Sequence[Attribute]) -> None:
         self._names = [attribute.name for attribute in attributes]
-        self._numeric = has_moments(attributes)
+        self._numeric = np.array([attribute.has_moments for attribute in attributes], np.bool_)
         count = len(attributes)
         self._counts = np.zeros(count, np.int64)
         self._records = 0
@@ -124,7 +119,7 @@ class LossTotals:
             self._distances += np.abs(distances).sum(axis=0)
         # Means and sums of squares of two samples are combined without a second pass (Chan et al. 1983).
         present = ~(np.isnan(values) | np.isnan(published)) & self._numeric
-        counts, mean = _means(values, present)
+        counts, mean = present_means(values, present)
         error, centred, lowest, highest = values - published, values - mean, values, values
         if not present.all():
             error, centred = np.where(present, error, 0.0), np.where(present, centred, 0.0)
@@ -177,7 +172,7 @@ class LossTotals:
         return losses
 
 
-def _means(values: Float64Matrix, present: BoolMatrix) -> tuple[Int64Vector, Float64Vector]:
+def present_means(values: Float64Matrix, present: BoolMatrix) -> tuple[Int64Vector, Float64Vector]:
     """Return number and mean of the present values of each column; the mean 0 where there are none."""
     if present.all():
         return np.full(values.shape[1], len(values)), values.mean(axis=0)
