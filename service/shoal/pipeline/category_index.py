@@ -104,8 +104,10 @@ class _AttributeCodes:
 
     def count_unknown(self, numbers: Float64Vector, categories: Sequence[str]) -> int:
         """Return how many records have a category that is no leaf; 0 without a taxonomy."""
+        if not self._fixed:
+            return 0
         unknown = [i for i, text in enumerate(categories) if self._codes.get(text, self._fixed) >= self._fixed]
-        return int(np.isin(numbers, unknown).sum()) if unknown and self._fixed else 0
+        return int(np.isin(numbers, unknown).sum()) if unknown else 0
 
     @property
     def is_large(self) -> bool:

@@ -37,7 +37,7 @@ def test_values_that_a_taxonomy_lacks_are_counted() -> None:
     area, sex = attribute("area", Scale.NOMINAL, taxonomy=AREAS, missing="group"), attribute("sex", Scale.NOMINAL)
     policy = policy_with(area, sex)
     index = CategoryIndex(policy)
-    rows = [['"AK"', '"F"'], ['"XX"', '"F"'], ['"West"', '"M"'], ['"XX"', '"F"'], [None, '"M"']]
+    rows: list[list[str | None]] = [['"AK"', '"F"'], ['"XX"', '"F"'], ['"West"', '"M"'], ['"XX"', '"F"'], [None, '"M"']]
     block = block_of(policy, rows)
     assert index.count_unknown(block) == {"area": 3}
     index.encode(block)
