@@ -16,7 +16,7 @@ import msgspec
 import numpy as np
 
 from shoal.arrays import BoolVector, Float64Matrix, Float64Vector
-from shoal.policy import Attribute, MessagePart, Policy, Role, Scale
+from shoal.policy import BLANKS, Attribute, MessagePart, Policy, Role, Scale
 from shoal.records.columns import parse_numbers, replace_decimal_commas
 from shoal.records.numerals import DECIMAL, NumberText, integral_to_int
 from shoal.records.times import convert_epoch_times, parse_epoch_times, parse_iso_times
@@ -36,7 +36,6 @@ MISSING = np.nan
 INVALID = np.inf
 """Stands for a value that does not fit its attribute, as NaN does where no value may be missing."""
 
-_BLANKS = " \t"
 _SCALAR = re.compile(r"true|false|-?[0-9]+")
 """A text that a truth value or a whole number can have."""
 _UNSET = msgspec.UNSET
@@ -104,7 +103,7 @@ class ScaleReader(ABC):
 
     def read_cells(self, cells: Sequence[str]) -> ScaleColumn:
         """Convert text cells. Blanks and tabs around a value are ignored."""
-        stripped = [cell.strip(_BLANKS) for cell in cells]
+        stripped = [cell.strip(BLANKS) for cell in cells]
         missing = self._missing_values
         if missing.isdisjoint(stripped):
             return self._parse_cells(stripped)
