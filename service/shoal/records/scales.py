@@ -283,15 +283,11 @@ def json_type(attribute: Attribute) -> Any:  # noqa: ANN401 - a type or a union 
 
     Numbers with a point or an exponent become `NumberText` where their text decides.
     """
-    is_epoch = attribute.scale is Scale.TIME and attribute.unit is not None
-    kinds = {
-        Scale.NUMERIC: float,
-        Scale.ORDINAL: str | int | float | bool,
-        Scale.NOMINAL: str | int | float | bool,
-        Scale.TIME: Any if is_epoch else str,
-    }
-    kind: Any = kinds[attribute.scale]
-    return kind | str | None if attribute.may_be_missing else kind
+    if attribute.scale is Scale.TIME and attribute.unit is not None:
+        return Any
+    if not attribute.may_be_missing:
+        return {Scale.NUMERIC: float, Scale.TIME: str}.get(attribute.scale, str | int | float | bool)
+    return float | str | None if attribute.scale is Scale.NUMERIC else str | int | float | bool | None
 
 
 def _text_of(value: object) -> str | None:
