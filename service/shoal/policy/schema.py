@@ -252,3 +252,8 @@ class Document(Section):
     steering: SteeringSection = Field(default_factory=SteeringSection)
     kafka: KafkaSection | None = None
     csv: CsvSection | None = None
+
+    @property
+    def missing_texts(self) -> list[str]:
+        """Texts that mean that a value is missing; an empty one if the policy names none."""
+        return [""] if self.missing_values is None else self.missing_values
