@@ -144,6 +144,11 @@ def least_records(levels: Sequence[Sequence[float]], t: float, most: int) -> int
     Notes
     -----
     Cost: O(nodes log nodes) per number of records.
+
+    Examples
+    --------
+    >>> least_records([[0.5, 0.3, 0.2]], 0.05, 100)
+    4
     """
     for n in range(1, most + 1):
         if sum(_least_distance(shares, n) for shares in levels) / len(levels) <= t + _ROUNDING:
