@@ -38,6 +38,11 @@ class Protection(NamedTuple):
         return self.rule.t < 1.0
 
     @property
+    def limits_values(self) -> bool:
+        """Whether there is l-diversity or a largest share of one value."""
+        return self.rule.l_kind != NO_L or self.rule.max_value_share < 1.0
+
+    @property
     def rows(self) -> int:
         """Codes that a held record needs: a value code per attribute, and with t a bin."""
         return self.attributes * (2 if self.has_bins else 1)
