@@ -15,15 +15,16 @@ from typing import NamedTuple
 from shoal.errors import InputError
 from shoal.policy.category_limit import MAX_CATEGORY_BYTES, is_long_category
 from shoal.policy.distance import JSON_NUMBER
+from shoal.policy.folded_text import fold_text, is_finite_number
 from shoal.policy.loader import FieldPath
 from shoal.policy.named_file import read_named_file
 from shoal.policy.reference import Reference
 from shoal.policy.schema import AttributeSection, Document
 from shoal.policy.schema_faults import did_you_mean
 
-__all__ = ["HEADER", "read_references"]
+__all__ = ["REFERENCE_HEADER", "is_of_reference", "read_references", "without_references"]
 
-HEADER = ("value", "share")
+REFERENCE_HEADER = ("value", "share")
 MAX_FAULTS = 5
 """Faults that are reported of one reference. One mistake, such as decimal commas, shows in every row."""
 SUM_TOLERANCE = 1e-6
@@ -79,6 +80,17 @@ def read_references(document: Document, folder: Path) -> tuple[dict[str, Referen
     return references, faults
 
 
+def without_references(document: Document) -> Document:
+    """Return a document whose attributes name no reference."""
+    attributes = {name: a.model_copy(update={"reference": None}) for name, a in document.attributes.items()}
+    return document.model_copy(update={"attributes": attributes})
+
+
+def is_of_reference(path: FieldPath) -> bool:
+    """Return whether a field is the reference of an attribute."""
+    return path[:1] == ("attributes",) and path[2:3] == ("reference",)
+
+
 def _reference_of(rows: Sequence[_Row]) -> Reference:
     """Return the distribution; its shares are divided by their sum, which differs from 1 by rounding only."""
     shares = [float(row.share) for row in rows]
@@ -104,12 +116,12 @@ def _read_rows(folder: Path, name: str, missing: Collection[str]) -> tuple[list[
     try:
         for cells in reader:
             stripped = [unicodedata.normalize("NFC", cell.strip()).strip() for cell in cells]
-            if not any(stripped) and len(stripped) < len(HEADER):
+            if not any(stripped) and len(stripped) < len(REFERENCE_HEADER):
                 continue
             if header is None:
                 header = stripped
                 _require_header(name, stripped)
-            elif len(stripped) != len(HEADER):
+            elif len(stripped) != len(REFERENCE_HEADER):
                 faults.append(_RowFault(reader.line_num, _describe_width(len(stripped))))
             else:
                 value, share = stripped
@@ -122,15 +134,15 @@ def _read_rows(folder: Path, name: str, missing: Collection[str]) -> tuple[list[
 
 
 def _require_header(name: str, cells: Sequence[str]) -> None:
-    if tuple(cell.lower() for cell in cells) == HEADER:
+    if tuple(cell.lower() for cell in cells) == REFERENCE_HEADER:
         return
-    hints = [did_you_mean(cell, HEADER) for cell in cells if cell.lower() not in HEADER]
-    hint = next(filter(None, hints), "") if len(cells) == len(HEADER) else ""
+    hints = [did_you_mean(cell, REFERENCE_HEADER) for cell in cells if cell.lower() not in REFERENCE_HEADER]
+    hint = next(filter(None, hints), "") if len(cells) == len(REFERENCE_HEADER) else ""
     raise InputError(f"{name} line 1: must be the header value,share" + (f"; {hint}" if hint else ""))
 
 
 def _describe_width(count: int) -> str:
-    if count < len(HEADER):
+    if count < len(REFERENCE_HEADER):
         return "has one cell; give a value and its share"
     return f"has {count} cells; give a value and its share, and put a value with a delimiter in quotes"
 
@@ -145,7 +157,7 @@ def _check_rows(rows: Sequence[_Row], attribute: AttributeSection) -> Iterator[_
         if row.text is not None and (fault := _fault_of_value(row.text, attribute, order)):
             yield _RowFault(row.line, fault)
             continue
-        first = lines.setdefault(_fold(row.text, attribute), row.line)
+        first = lines.setdefault(fold_text(row.text, attribute), row.line)
         if first != row.line:
             what = "the missing value" if row.text is None else "the value"
             yield _RowFault(row.line, f"{what} occurs twice, also in line {first}; add the shares and remove one row")
@@ -171,7 +183,7 @@ def _fault_of_value(text: str, attribute: AttributeSection, order: Collection[st
 
 
 def _fault_of_type(text: str, attribute: AttributeSection) -> str:
-    is_number = _is_number(text)
+    is_number = is_finite_number(text)
     if (attribute.scale == "numeric" or attribute.type in {"integer", "number"}) and not is_number:
         return "the value must be a number; a missing value is an empty cell"
     if attribute.type == "integer" and Decimal(text) % 1:
@@ -189,22 +201,6 @@ def _is_json(text: str) -> bool:
     except (ValueError, RecursionError):
         return False
     return True
-
-
-def _fold(text: str | None, attribute: AttributeSection) -> object:
-    """Return what is equal for two texts of one value."""
-    if text is None or attribute.type in {"string", "json"}:
-        return text
-    if attribute.type == "boolean":
-        return text.lower()
-    return Decimal(text) if _is_number(text) else text
-
-
-def _is_number(text: str) -> bool:
-    """Return whether a text is a JSON number of ordinary size: sums of two such numbers can be formed exactly."""
-    if not JSON_NUMBER.fullmatch(text) or not math.isfinite(float(text)):
-        return False
-    return float(text) != 0 or not any(digit in text.lower().partition("e")[0] for digit in "123456789")
 
 
 def _check_shares(rows: Sequence[_Row]) -> Iterator[str]:
