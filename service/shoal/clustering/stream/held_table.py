@@ -82,16 +82,17 @@ class HeldTable:
 
 @cache
 def precompile_table(*, has_t: bool, limits_values: bool) -> None:
-    """Compile the kernels of `HeldTable`, once, by partitioning artificial records without any real limit."""
+    """Compile the kernels of `HeldTable`, once, by partitioning artificial records."""
     count, k = ARTIFICIAL_RECORDS, 4
     rule = build_diversity_rule(
         [ValueReference(EQUAL, np.array([1.0, 0.0]))],
-        l=LDiversity(DISTINCT, 1.0) if limits_values else None,
+        l=LDiversity(DISTINCT, 2.0) if limits_values else None,
         t=np.nextafter(1.0, 0.0) if has_t else None,
     )
     protection = Protection(rule, 1)
     held = empty_held(count, 1, 0, protected=protection.rows)
     held.extent[:], held.subjects[:] = (0, count), np.arange(count)
+    held.codes[0] = np.arange(count) % 2
     constraints = StreamConstraints(k, count, np.zeros(1), 1.0, np.zeros(0, np.int64), 0, NO_DOMINANCE, NO_TARGET)
     points = np.stack([np.arange(count) % 7, np.arange(count) % 11], axis=1).astype(np.float64)
     table = HeldTable(held, points, constraints, protection)
