@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from oracle.diverse import NaiveDiverse, NaiveProtection
 from oracle.naive import log_of
 from shoal.arrays import Float64Matrix, Int64Matrix, Int64Vector
 from shoal.clustering.diversity import (
@@ -213,3 +214,20 @@ def test_a_rule_that_every_cluster_satisfies_changes_nothing_before_the_end(sett
         plain.push(setting.coordinates, distinct),
     )
     assert log_of([one]) == log_of([other])
+
+
+@given(settings())
+def test_rule_nearest_decides_as_plain_python_does(setting: Setting) -> None:
+    setting = replace(setting, rule="nearest")
+    names = {None: "none", DISTINCT: "distinct", ENTROPY: "entropy", RECURSIVE: "recursive"}
+    kind, number, c = setting.l or (None, 0.0, 0.0)
+    distances = [{ORDERED: "ordered", EQUAL: "equal", HIERARCHICAL: "tree"}[one] for one in setting.distances]
+    shares = [setting.shares] * len(distances)
+    protection = NaiveProtection(
+        names[kind], number, c, setting.max_value_share, setting.t, distances, shares, PATHS.tolist()
+    )
+    naive = NaiveDiverse(setting.k, setting.delta, protection)
+    records = zip(setting.coordinates.tolist(), setting.subjects.tolist(), setting.values.tolist(), strict=True)
+    for position, (x, subject, values) in enumerate(records):
+        naive.push(x, subject, position, (), values)
+    assert log_of(setting.run(setting.cuts)[:-1]) == naive.decisions.log

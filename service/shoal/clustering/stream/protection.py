@@ -90,7 +90,7 @@ def _violated_by_values(rule: DiversityRule, values: Int64Vector, clusters: Int6
         shares = counts / sizes[owners]
         is_diverse = np.bincount(owners, -shares * np.log(shares), len(sizes)) >= np.log(rule.l) - TOLERANCE
     else:
-        is_diverse = largest < rule.c * _sum_of_rare(counts, owners, sizes, int(rule.l))
+        is_diverse = largest < rule.c * _sum_of_rare(counts, owners, sizes, int(rule.l)) - TOLERANCE
     return "" if is_diverse.all() else f"has no {_NAMES[rule.l_kind]} {rule.l:g}-diversity"
 
 
