@@ -9,7 +9,7 @@ from typing import TypeAlias
 import numpy as np
 
 from shoal.audit.originals import Originals
-from shoal.audit.protected_values import ConfidentialColumn, number_or_none
+from shoal.audit.protected_values import AuditedColumn, number_or_none
 from shoal.audit.value_checks import ValueClass, class_distances
 from shoal.policy import Attribute, Policy
 
@@ -41,7 +41,7 @@ def measure_values(policy: Policy, originals: Originals, classes: Sequence[Value
     if not classes:
         return found
     if policy.protects_values:
-        columns = [ConfidentialColumn(policy, attribute, originals.released) for attribute in policy.protected]
+        columns = [AuditedColumn(policy, attribute, originals.released) for attribute in policy.protected]
         counts = [[column.counts(one.unchanged) for one in classes] for column in columns]
         sizes = [len(one.unchanged) for one in classes]
         found["l", "min"] = (min(len(own) for column in counts for own in column),)
@@ -80,7 +80,7 @@ def _measured(
     """Return pairs of mean and largest distance: by the keys of values, and without a reference as they are spelt."""
     pairs = []
     for folds in (True, False) if attribute.reference is None else (True,):
-        column = ConfidentialColumn(policy, attribute, originals.released, folds=folds)
+        column = AuditedColumn(policy, attribute, originals.released, folds=folds)
         distances = class_distances(originals, column, [column.counts(one.unchanged) for one in classes])
         pairs.append((math.fsum(distances) / len(distances), max(distances)))
     return pairs
@@ -93,7 +93,7 @@ def _variation_within(policy: Policy, originals: Originals, classes: Sequence[Va
     """
     total, weight = 0.0, 0
     for attribute in policy.dependence_attributes or policy.confidential:
-        column = ConfidentialColumn(policy, attribute, originals.released)
+        column = AuditedColumn(policy, attribute, originals.released)
         if not attribute.bounds and not column.is_numeric(originals):
             continue
         groups = [
