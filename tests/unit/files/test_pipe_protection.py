@@ -168,7 +168,9 @@ def test_the_judge_agrees_with_every_distance(scale: str, suffix: str, tmp_path:
     (tmp_path / "pays.csv").write_text("value,share\n,0.1\n10,0.4\n20,0.3\n30,0.2\n")
     (tmp_path / "tree.csv").write_text("pay,class,all\n10,low,any\n20,low,any\n30,high,any\n40,high,any\n")
     pay = SCALES[scale] | {"reference": "pays.csv", "protect": True}
-    policy = policy_of(tmp_path, {"t": 0.2, "l": {"entropy": 1.5}}, attributes={"gain": pay, "ward": {"role": "confidential"}})
+    policy = policy_of(
+        tmp_path, {"t": 0.2, "l": {"entropy": 1.5}}, attributes={"gain": pay, "ward": {"role": "confidential"}}
+    )
     random = np.random.default_rng(4)
     spellings = {10: ("10", "1e1", "10.0"), 20: ("20", "2E1", "20"), 30: ("30", "30", "30.00"), 40: ("40", "40", "40")}
     data = records(300)
