@@ -48,7 +48,9 @@ def verdict(
     for name, lines in files.items():
         paths.append(folder / f"{name}.jsonl")
         paths[-1].write_text("".join(f"{line}\n" for line in lines))
-    return verify(Policy.from_document(Document.model_validate(document)), *paths, {**SUMMARY, **stated})
+    original, published, evidence = paths
+    policy = Policy.from_document(Document.model_validate(document))
+    return verify(policy, original, published, evidence, {**SUMMARY, **stated})
 
 
 L = {"l": 2, "max_value_share": 0.6}

@@ -187,7 +187,7 @@ class ConfidentialEncoder:
         references = [reference.weights for reference in self._references] if t is not None else []
         return build_diversity_rule(references, l=diversity, max_value_share=max_value_share, t=t)
 
-    def encode(self, confidential: ArrayLike, count: int) -> tuple[Int64Matrix, Int64Matrix | None]:
+    def encode(self, confidential: ArrayLike | Sequence[object], count: int) -> tuple[Int64Matrix, Int64Matrix | None]:
         """Return value codes (count, q), and bins (count, q) if there are references.
 
         Raises

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TypeAlias, TypeGuard
 
 import numpy as np
@@ -127,7 +127,7 @@ def is_finite_number(value: object) -> TypeGuard[float]:
     return bool(-sys.float_info.max <= value <= sys.float_info.max)
 
 
-def as_array(given: ArrayLike, name: str) -> AnyArray:
+def as_array(given: ArrayLike | Sequence[object], name: str) -> AnyArray:
     """Return any array-like as an array.
 
     Raises
