@@ -26,6 +26,7 @@ from shoal.clustering.stream.held_records import CLUSTERS, FLUSHED, HEAD, NOT_DU
 from shoal.clustering.stream.nearest import NearestRule, release_or_suppress, select_by_distance
 from shoal.clustering.stream.protection import Protection
 from shoal.clustering.stream.steering import update_weight
+from shoal.clustering.stream.undominated import select_undominated
 
 __all__ = ["DiverseGrowthRule", "DiverseNearestRule"]
 
@@ -108,7 +109,10 @@ def decide_diversely_by_distance(
         cause = _next_cause(held, workspace, constraints, cursor, is_flush)
         if cause == NOT_DUE:
             return
-        size = select_by_distance(held, workspace, constraints, constraints.k)
+        if constraints.dominance.share > 0.0:
+            size = select_undominated(held, workspace, constraints, constraints.k)
+        else:
+            size = select_by_distance(held, workspace, constraints, constraints.k)
         _decide_oldest(held, workspace, decisions, constraints, state, cursor[NEWEST_POSITION], cause, size, False)
 
 

@@ -270,8 +270,11 @@ def _members(labels: Int32Vector, clusters: int) -> tuple[Int64Vector, Int64Vect
     sizes, members = np.zeros(clusters, np.int64), np.zeros(labels.size, np.int64)
     for label in labels:
         sizes[label] += 1
-    ends = np.cumsum(sizes)
-    filled = ends - sizes
+    ends, filled, end = np.zeros(clusters, np.int64), np.zeros(clusters, np.int64), 0
+    for cluster in range(clusters):
+        filled[cluster] = end
+        end += sizes[cluster]
+        ends[cluster] = end
     for i in range(labels.size):
         members[filled[labels[i]]] = i
         filled[labels[i]] += 1
@@ -333,9 +336,10 @@ def _release_all(held: HeldRecords, decisions: DecisionBuffer, labels: Int32Vect
     index, start, found = decisions.counts[CLUSTERS], decisions.counts[RELEASED], ends.size
     for i in range(labels.size):
         decisions.positions[start + i] = held.positions[head + members[i]]
-    decisions.clusters[END, index : index + found] = start + ends
-    decisions.clusters[CAUSE, index : index + found] = cause
-    decisions.clusters[NEWEST, index : index + found] = newest
+    for cluster in range(found):  # an array expression would add code for arrays of unequal lengths
+        decisions.clusters[END, index + cluster] = start + ends[cluster]
+        decisions.clusters[CAUSE, index + cluster] = cause
+        decisions.clusters[NEWEST, index + cluster] = newest
     decisions.counts[CLUSTERS] = index + found
     decisions.counts[RELEASED] = start + labels.size
     held.extent[HEAD] = tail
