@@ -19,7 +19,7 @@ from shoal.clustering.static.descent_dense import ROUNDS, descend_dense, pair_sq
 from shoal.clustering.static.mdav import mdav, mdav_by_scan
 from shoal.clustering.static.mdav_dense import mdav_dense
 from shoal.clustering.static.refinement import descended, precompile_refinement
-from shoal.clustering.stream.expiry import StreamConstraints, Workspace, has_min_population
+from shoal.clustering.stream.expiry import StreamConstraints, Workspace
 from shoal.clustering.stream.held_records import (
     CAUSE,
     CLUSTERS,
@@ -88,7 +88,8 @@ class PartitionFlushRule(NearestRule):
 
     def _flush(self, decisions: DecisionBuffer, newest: int) -> None:
         held, workspace, constraints = self._buffer.held, self._workspace, self._constraints
-        if has_min_population(held, workspace, constraints) and len(self._buffer):
+        population = len(np.unique(self._buffer.subjects()))
+        if population >= max(constraints.population, 1):
             rows, labels = self._partition()
             if len(labels) and merge_infeasible(held, rows, labels, workspace, constraints):
                 release_partition(held, decisions, constraints, labels, newest, FLUSHED)
