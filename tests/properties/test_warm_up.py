@@ -34,7 +34,7 @@ def late(rule, delta, position, columns):
         return stream.push(random.random((count, 3)), subjects, codes=codes)
     before = compiled()
     released = 0
-    for _ in range(4):
+    for _ in range(2):
         subjects = np.where(random.random(delta) < 0.1, 1, random.integers(2, 1 << 40, delta))
         released += len(push(delta, subjects).cluster_bounds) - 1
     push(2 * delta, np.zeros(2 * delta, np.int64))  # one subject only

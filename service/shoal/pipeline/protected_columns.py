@@ -62,7 +62,10 @@ class _Column:
         self._parts.append(codes[numbers])
 
     def of(self, chosen: BoolVector) -> ConfidentialAttribute:
-        """Return the attribute for the chosen records; bins are codes if there is no t."""
+        """Return the attribute for the chosen records.
+
+        The bins of categories of the table itself are in the order of their first records. Without t, so are all.
+        """
         codes, keys = np.concatenate(self._parts)[chosen], list(self._codes)
         if not self._has_bins:
             return ConfidentialAttribute(codes, ordered=False)
@@ -71,6 +74,8 @@ class _Column:
         reference = ReferenceBins(
             self.attribute, self._missing_values, None if self.attribute.reference is not None else present
         )
+        if self.attribute.reference is None and reference.distance == "equal":
+            return ConfidentialAttribute(np.unique(codes, return_inverse=True)[1], ordered=False, values=codes)
         bins = np.array([max(reference.bin_of(key), 0) if key in present else 0 for key in keys], np.int64)
         is_ordered = reference.distance == "ordered"
         return ConfidentialAttribute(bins[codes], is_ordered, value_reference_of(reference), codes)
