@@ -168,7 +168,9 @@ def test_the_judge_agrees_with_every_distance(scale: str, suffix: str, tmp_path:
     (tmp_path / "pays.csv").write_text("value,share\n,0.1\n10,0.4\n20,0.3\n30,0.2\n")
     (tmp_path / "tree.csv").write_text("pay,class,all\n10,low,any\n20,low,any\n30,high,any\n40,high,any\n")
     pay = SCALES[scale] | {"reference": "pays.csv", "protect": True}
-    policy = policy_of(tmp_path, {"t": 0.2, "l": {"entropy": 1.5}}, attributes={"gain": pay, "ward": {"role": "confidential"}})
+    policy = policy_of(
+        tmp_path, {"t": 0.2, "l": {"entropy": 1.5}}, attributes={"gain": pay, "ward": {"role": "confidential"}}
+    )
     random = np.random.default_rng(4)
     spellings = {10: ("10", "1e1", "10.0"), 20: ("20", "2E1", "20"), 30: ("30", "30", "30.00"), 40: ("40", "40", "40")}
     data = records(300)
@@ -179,3 +181,18 @@ def test_the_judge_agrees_with_every_distance(scale: str, suffix: str, tmp_path:
     assert len(clusters) >= 8
     assert 0 < summary["emd"]["gain"]["max"] <= 0.2 + 1e-9
     assert summary["l"]["min"] >= 2
+
+
+@pytest.mark.parametrize("suffix", ["jsonl", "csv"])
+def test_the_judge_recomputes_what_the_summary_says_of_dependence(suffix: str, tmp_path: Path) -> None:
+    gain = {"role": "confidential", "type": "number", "bounds": [0, 1000]}
+    steering = {"dependence": 0.4}
+    policy = policy_of(tmp_path, {"l": 2}, attributes={"gain": gain}, steering=steering, stream={"rule": "awo"})
+    clusters, summary = piped(tmp_path, policy, records(200), suffix)
+    assert len(clusters) > 10
+    assert 0.1 < summary["d_x"] < 0.5
+    assert 0.1 < summary["d_y"] < 0.5
+    changed = tmp_path / "changed"
+    changed.write_text(json.dumps(summary | {"d_y": summary["d_y"] / 2}))
+    source, out, evidence = (tmp_path / name for name in (f"in.{suffix}", "out.jsonl", "evidence"))
+    assert verify(policy, source, out, evidence, changed, quarantine=tmp_path / "quarantine").outcome == "broken"
