@@ -27,6 +27,7 @@ from online import ranges_part, target_part
 from order import order_part
 from part import Limit, Part
 from people import people_part
+from privacy_part import privacy_part
 from start import start_part
 from static_sets import FASTER, LESS, about_static_sets, static_sets
 
@@ -120,6 +121,7 @@ PARTS: dict[str, Callable[[], Part]] = {
     "castle": castle_part,
     "tables": tables_part,
     "adult": lambda: adult_part(_bootstrap()),
+    "privacy": privacy_part,
 }
 HEAD = [
     "# Benchmarks",
