@@ -13,8 +13,11 @@ from shoal.policy.attribute import Attribute
 from shoal.policy.category_limit import MAX_CATEGORY_BYTES
 from shoal.policy.connection import check_connection, check_names, missing_credentials
 from shoal.policy.csv_dialect import CsvDialect
+from shoal.policy.diversity import Diversity
 from shoal.policy.loader import FieldPath
-from shoal.policy.resolved import PerSubject, Policy, Stream
+from shoal.policy.reference import Reference
+from shoal.policy.resolved import Policy
+from shoal.policy.resolved_sections import PerSubject, Stream
 from shoal.policy.rule_choice import RULES, resolve_rule, supports_dominance
 from shoal.policy.schema import EpochUnit, FieldType, KafkaSection, Missing, NormalizeStep, Role, Scale
 from shoal.policy.schema_faults import describe_fault
@@ -29,6 +32,7 @@ __all__ = [
     "RULES",
     "Attribute",
     "CsvDialect",
+    "Diversity",
     "EpochUnit",
     "FieldPath",
     "FieldType",
@@ -38,6 +42,7 @@ __all__ = [
     "NormalizeStep",
     "PerSubject",
     "Policy",
+    "Reference",
     "Role",
     "Scale",
     "Source",

@@ -7,7 +7,9 @@ from decimal import ROUND_DOWN, Decimal
 from math import inf
 from typing import Any, Literal
 
+from shoal.policy.distance import resolve_distance
 from shoal.policy.field_path import split_path
+from shoal.policy.reference import Reference
 from shoal.policy.scale_checks import MAX_EXACT_INTEGER
 from shoal.policy.schema import AttributeSection, Document, EpochUnit, FieldType, Missing, NormalizeStep, Role, Scale
 from shoal.policy.taxonomy import Taxonomy
@@ -80,6 +82,16 @@ class Attribute:
         accepts every finite number.
     max_bytes : int
         Of a field of type ``json``: a longer one makes its record too large.
+    protect : bool
+        Of a confidential attribute: whether ``privacy.l``, ``privacy.t`` and ``privacy.max_value_share`` are limited to
+        it and to the other attributes with this mark. `Policy.protected` says to which attributes they apply.
+    has_scale : bool
+        Of a confidential attribute: whether the policy declares its scale, order, taxonomy and bounds included.
+    reference : Reference or None
+        Of a confidential attribute: the distribution that ``privacy.t`` compares clusters with.
+    distance : {"ordered", "equal", "hierarchical"} or None
+        Of a confidential attribute: the distance of two values, from which the distance of two distributions follows.
+        None if it depends on the values of a table.
     """
 
     name: str
@@ -106,6 +118,10 @@ class Attribute:
     path: tuple[str, ...] = ()
     to: tuple[str, ...] = ()
     max_bytes: int = DEFAULT_MAX_BYTES
+    protect: bool = False
+    has_scale: bool = False
+    reference: Reference | None = None
+    distance: Literal["ordered", "equal", "hierarchical"] | None = None
 
     @property
     def is_nominal(self) -> bool:
@@ -140,7 +156,8 @@ class Attribute:
                 "max_bytes": self.max_bytes if self.type == "json" else None,
             }
             content = {"role": self.role.value, "type": self.type, **self._places_as_dict()}
-            return content | {name: option for name, option in options.items() if option}
+            content |= {name: option for name, option in options.items() if option}
+            return content | self._protection_as_dict()
         content = {"role": self.role.value, **self._places_as_dict(), "scale": self.scale.value}
         content |= self._scale_as_dict(table=table)
         if self.role is Role.QUASI_IDENTIFIER:
@@ -178,22 +195,55 @@ class Attribute:
             content["resolution"] = str(self.time_step or self.publication_step(table=table))
         return content
 
+    def _protection_as_dict(self) -> dict[str, Any]:
+        """Return how a confidential attribute is protected, without defaults."""
+        content: dict[str, Any] = {"protect": True} if self.protect else {}
+        if self.has_scale:
+            content["scale"] = self.scale.value
+        if self.order:
+            content["order"] = list(self.order)
+        if self.taxonomy is not None:
+            content["taxonomy"] = self._taxonomy_as_dict(self.taxonomy)
+        if self.bounds is not None:
+            content["bounds"] = list(self.bounds)
+        if self.reference is not None:
+            content["reference"] = {"sha256": self.reference.digest, "values": len(self.reference.texts)}
+        return content
+
     def _plain_bound(self, bound: float) -> str | float:
         return format_time(bound, self.unit) if self.scale is Scale.TIME else bound
 
     def _nominal_as_dict(self) -> dict[str, Any]:
         content: dict[str, Any] = {"publish": self.publish} if self.role is Role.QUASI_IDENTIFIER else {}
         if self.taxonomy is not None:
-            levels, leaves = self.taxonomy.levels, len(self.taxonomy.paths)
-            content["taxonomy"] = {"sha256": self.taxonomy.digest, "leaves": leaves, "levels": levels}
+            content["taxonomy"] = self._taxonomy_as_dict(self.taxonomy)
             content["unknown"] = self.unknown
         return content
 
+    @staticmethod
+    def _taxonomy_as_dict(taxonomy: Taxonomy) -> dict[str, Any]:
+        return {"sha256": taxonomy.digest, "leaves": len(taxonomy.paths), "levels": taxonomy.levels}
+
 
 def resolve_attribute(
-    name: str, section: AttributeSection, document: Document, taxonomy: Taxonomy | None = None
+    name: str,
+    section: AttributeSection,
+    document: Document,
+    taxonomy: Taxonomy | None = None,
+    reference: Reference | None = None,
 ) -> Attribute:
-    """Fill in the defaults of one attribute. ``taxonomy`` is that of a nominal attribute."""
+    """Fill in the defaults of one attribute.
+
+    Parameters
+    ----------
+    name : str
+    section : AttributeSection
+    document : Document
+    taxonomy : Taxonomy, optional
+        Of a nominal attribute.
+    reference : Reference, optional
+        Of a confidential attribute.
+    """
     scale = Scale(section.scale or "numeric")
     is_clustered = section.role in {"quasi_identifier", "steering"}
     resolution = None if scale is Scale.TIME or isinstance(section.resolution, str) else section.resolution
@@ -226,12 +276,16 @@ def resolve_attribute(
         path=path,
         to=(name,) if section.to is None else split_path(section.to),
         max_bytes=DEFAULT_MAX_BYTES if section.max_bytes is None else section.max_bytes,
+        protect=section.protect,
+        has_scale=section.role == "confidential" and section.scale is not None,
+        reference=reference,
+        distance=resolve_distance(section, reference, is_stream=document.stream is not None),
     )
 
 
 def _bounds_of(section: AttributeSection, scale: Scale) -> tuple[float, float] | None:
     if scale is Scale.ORDINAL:
-        return 0.0, float(len(section.order or ()) - 1)
+        return None if section.role == "confidential" else (0.0, float(len(section.order or ()) - 1))
     if section.bounds is None or scale is Scale.NOMINAL:
         return None
     if scale is Scale.TIME:

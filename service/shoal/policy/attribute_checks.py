@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import TypeAlias
 
 from shoal.policy.loader import FieldPath
+from shoal.policy.protection_checks import check_confidential
 from shoal.policy.scale_checks import check_scale
 from shoal.policy.schema import AttributeSection, Document
 
@@ -41,7 +42,7 @@ def check_attributes(document: Document) -> Iterator[Finding]:
         elif attribute.role in {"quasi_identifier", "steering"}:
             yield from _check_clustered(path, attribute, document)
         else:
-            yield from _check_other_role(path, attribute)
+            yield from _check_other_role(path, attribute, document)
     if all(attribute.role not in {"quasi_identifier", None} for attribute in document.attributes.values()):
         yield ("attributes",), "no attribute has the role quasi_identifier, so there is nothing to make k-anonymous"
 
@@ -71,10 +72,13 @@ def _check_unpublished(path: FieldPath, attribute: AttributeSection) -> Iterator
         yield (*path, "weight"), "the weight of a steering attribute is given in steering.by; remove it here"
 
 
-def _check_other_role(path: FieldPath, attribute: AttributeSection) -> Iterator[Finding]:
-    for name in _CLUSTERED_FIELDS:
+def _check_other_role(path: FieldPath, attribute: AttributeSection, document: Document) -> Iterator[Finding]:
+    is_confidential = attribute.role == "confidential"
+    for name in ("weight",) if is_confidential else _CLUSTERED_FIELDS:
         if getattr(attribute, name) is not None:
             yield (*path, name), f"only for a quasi_identifier; remove it, or change the role from {attribute.role}"
+    if is_confidential:
+        yield from check_confidential(path, attribute, document)
     if attribute.role == "other" and not attribute.publish_unchanged:
         yield (
             (*path, "publish_unchanged"),

@@ -16,92 +16,32 @@ from pydantic import SecretStr
 from shoal.errors import Fault, PolicyError
 from shoal.policy.attribute import Attribute, resolve_attribute
 from shoal.policy.csv_dialect import CsvDialect, resolve_dialects
+from shoal.policy.diversity import Diversity, resolve_diversity
 from shoal.policy.follow_up import is_follow_up
-from shoal.policy.loader import FieldPath, Lines, line_of, read_document
-from shoal.policy.rule_choice import explain_rule, resolve_rule
-from shoal.policy.schema import (
-    Document,
-    KafkaSection,
-    PerSubjectSection,
-    Role,
-    StreamSection,
+from shoal.policy.loader import Lines, line_of, read_document
+from shoal.policy.reference import Reference
+from shoal.policy.reference_file import read_references
+from shoal.policy.resolved_sections import (
+    Origin,
+    PerSubject,
+    Stream,
+    optional_float,
+    resolve_per_subject,
+    resolve_stream,
+    resolve_value_share,
 )
+from shoal.policy.schema import Document, KafkaSection, Role
 from shoal.policy.taxonomy import Taxonomy
 from shoal.policy.taxonomy_places import replace_taxonomies
 from shoal.policy.taxonomy_source import read_taxonomies
 from shoal.policy.validation import check_document
 from shoal.policy.value_source import MessagePart
 
-__all__ = ["Origin", "PerSubject", "Policy", "Stream"]
+__all__ = ["Policy"]
 
 DEFAULT_MAX_SHARE = 0.5
 SECRETS = {name for name, field in KafkaSection.model_fields.items() if SecretStr in get_args(field.annotation)}
 """Fields that are left out of everything that is shown."""
-
-
-@dataclass(frozen=True, slots=True)
-class Stream:
-    """The resolved section ``stream``.
-
-    Attributes
-    ----------
-    delta : int
-        Maximum delay in records.
-    max_delay_s : float or None
-        Maximum delay in seconds.
-    rule : str
-        The rule that forms clusters; never ``auto``.
-    release : {"cluster", "ordered"}
-        Whether whole clusters are released, or single records in the order of the input.
-    reveal_order : bool
-        For ordered release: whether each record keeps its own confidential values.
-    reason : str
-        Why ``auto`` selected the rule; empty if the policy names the rule. For information only.
-    """
-
-    delta: int
-    max_delay_s: float | None
-    rule: str
-    release: Literal["cluster", "ordered"]
-    reveal_order: bool = False
-    reason: str = ""
-
-    @property
-    def is_ordered(self) -> bool:
-        """Whether each record is released when its own delay has passed, in the order of the input."""
-        return self.release == "ordered"
-
-
-@dataclass(frozen=True, slots=True)
-class PerSubject:
-    """At most ``max`` records of one subject are released per window.
-
-    Window j of a partition consists of its offsets from ``j * window`` to ``(j + 1) * window - 1``. In files, record
-    numbers take the place of offsets.
-    """
-
-    max: int
-    window: int
-
-
-@dataclass(frozen=True, slots=True)
-class Origin:
-    """Where a policy was read; only for messages.
-
-    Attributes
-    ----------
-    source : str
-        The file.
-    lines : mapping
-        Line (from 1) of each field, by path.
-    """
-
-    source: str
-    lines: Mapping[FieldPath, int] = field(default_factory=dict)
-
-    def line_of(self, path: FieldPath) -> int | None:
-        """Return the line of a field, or of the nearest enclosing field that has a line."""
-        return line_of(path, self.lines)
 
 
 @dataclass(frozen=True)
@@ -128,6 +68,11 @@ class Policy:
     csv, csv_output : CsvDialect
     dominance, per_subject, min_population, t, dependence
         Options of the sections ``privacy`` and ``steering``; None or 0 if not set.
+    diversity : Diversity or None
+        l-diversity of each protected attribute (``privacy.l``).
+    max_value_share : float or None
+        Maximum share of one value of a protected attribute in the records of a cluster. 0.5 if the policy asks for
+        distinct l-diversity and says nothing of it.
     missing_values : tuple of str
         Texts that mean that a value is missing, in cells and in JSON strings. JSON null always does.
     unwrap : {"debezium", "connect", "cloudevents"} or None
@@ -153,6 +98,8 @@ class Policy:
     per_subject: PerSubject | None = None
     min_population: int | None = None
     t: float | None = None
+    diversity: Diversity | None = None
+    max_value_share: float | None = None
     dependence: float = 0.0
     target_span: float | None = None
     keep_order: bool = False
@@ -209,10 +156,10 @@ class Policy:
         found = list(faults or [])
         known = [fault.path for fault in found]
         taxonomies, wrong = read_taxonomies(document, Path(source).parent)
+        references, misread = read_references(document, Path(source).parent)
+        located = [*((f.path, f.message, f.place) for f in wrong), *((path, text, path) for path, text in misread)]
         found += [
-            Fault(fault.path, fault.message, line_of(fault.place, lines or {}))
-            for fault in wrong
-            if fault.path not in known
+            Fault(path, message, line_of(place, lines or {})) for path, message, place in located if path not in known
         ]
         for path, message in check_document(document):
             # A field with a schema fault was removed from the document.
@@ -220,30 +167,34 @@ class Policy:
                 found.append(Fault(path, message, line_of(path, lines or {})))
         if found:
             raise PolicyError(found, source)
-        return cls._resolve(document, taxonomies)
+        return cls._resolve(document, taxonomies, references)
 
     @classmethod
-    def _resolve(cls, document: Document, taxonomies: Mapping[str, Taxonomy]) -> Self:
+    def _resolve(
+        cls, document: Document, taxonomies: Mapping[str, Taxonomy], references: Mapping[str, Reference]
+    ) -> Self:
         privacy, position = document.privacy, document.steering.position
         if privacy is None or privacy.k is None:  # `check_document` reports this
             raise PolicyError([Fault((), "incomplete")])
         max_share = DEFAULT_MAX_SHARE if privacy.max_share is None else float(privacy.max_share)
         return cls(
             attributes=tuple(
-                resolve_attribute(name, section, document, taxonomies.get(name))
+                resolve_attribute(name, section, document, taxonomies.get(name), references.get(name))
                 for name, section in document.attributes.items()
             ),
             undeclared=document.undeclared,
             k=privacy.k,
             max_share=max_share,
-            stream=_resolve_stream(document.stream, privacy.k, has_dominance=privacy.dominance is not None),
+            stream=resolve_stream(document.stream, privacy.k, has_dominance=privacy.dominance is not None),
             position=0.0 if isinstance(position, dict) else float(position),
             target_span=float(position["target_span"]) if isinstance(position, dict) else None,
             kafka=document.kafka,
-            dominance=_optional_float(privacy.dominance),
-            per_subject=_resolve_per_subject(privacy.per_subject),
+            dominance=optional_float(privacy.dominance),
+            per_subject=resolve_per_subject(privacy.per_subject),
             min_population=privacy.min_population,
-            t=_optional_float(privacy.t),
+            t=optional_float(privacy.t),
+            diversity=resolve_diversity(privacy.l),
+            max_value_share=resolve_value_share(privacy),
             dependence=float(document.steering.dependence),
             csv=resolve_dialects(document)[0],
             csv_output=resolve_dialects(document)[1],
@@ -281,6 +232,26 @@ class Policy:
     def confidential(self) -> tuple[Attribute, ...]:
         """The confidential attributes: published unchanged, and not to be inferred for a person."""
         return tuple(a for a in self.unchanged_fields if a.role is Role.CONFIDENTIAL)
+
+    @cached_property
+    def protected(self) -> tuple[Attribute, ...]:
+        """The confidential attributes that l, t and the largest share of a value apply to, in the order of the policy.
+
+        Those with ``protect: true``, or all of them if none has it. Empty if the policy sets none of the three.
+        """
+        if not self.protects_values:
+            return ()
+        return tuple(a for a in self.confidential if a.protect) or self.confidential
+
+    @property
+    def protects_values(self) -> bool:
+        """Whether clusters must keep l-diversity, t-closeness or a largest share of one confidential value."""
+        return self.diversity is not None or self.t is not None or self.max_value_share is not None
+
+    @cached_property
+    def dependence_attributes(self) -> tuple[Attribute, ...]:
+        """The confidential numbers that join the distance of a stream if dependence is preserved: those with bounds."""
+        return tuple(a for a in self.confidential if a.bounds is not None)
 
     @cached_property
     def published(self) -> tuple[Attribute, ...]:
@@ -373,27 +344,10 @@ class Policy:
             content["per_subject"] = {"max": self.per_subject.max, "window": self.per_subject.window}
         if self.min_population is not None:
             content["min_population"] = self.min_population
+        if self.diversity is not None:
+            content["l"] = self.diversity.as_plain()
         if self.t is not None:
             content["t"] = self.t
+        if self.max_value_share is not None:
+            content["max_value_share"] = self.max_value_share
         return content
-
-
-def _resolve_stream(section: StreamSection | None, k: int, *, has_dominance: bool) -> Stream | None:
-    if section is None or section.delta is None:
-        return None
-    rule = resolve_rule(section.rule, k, has_dominance=has_dominance)
-    reason = explain_rule(section.rule, k, has_dominance=has_dominance)
-    limit = _optional_float(section.max_delay_s)
-    return Stream(section.delta, limit, rule, section.release, section.reveal_order, reason)
-
-
-def _optional_float(value: float | None) -> float | None:
-    return None if value is None else float(value)
-
-
-def _resolve_per_subject(section: PerSubjectSection | None) -> PerSubject | None:
-    if (
-        section is None or section.max is None or section.window is None
-    ):  # `check_document` reports an incomplete section
-        return None
-    return PerSubject(section.max, section.window)

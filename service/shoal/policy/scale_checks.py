@@ -13,7 +13,15 @@ from shoal.policy.schema import AttributeSection, Document
 from shoal.policy.time_step import TimeStep
 from shoal.policy.time_text import parse_time
 
-__all__ = ["MAX_EXACT_INTEGER", "SCALE_FIELDS", "check_missing", "check_missing_values", "check_scale"]
+__all__ = [
+    "MAX_EXACT_INTEGER",
+    "SCALE_FIELDS",
+    "check_missing",
+    "check_missing_values",
+    "check_numeric_bounds",
+    "check_order",
+    "check_scale",
+]
 
 Finding: TypeAlias = tuple[FieldPath, str]
 
@@ -46,17 +54,18 @@ def check_scale(path: FieldPath, attribute: AttributeSection, document: Document
         if getattr(attribute, name) is not None and scale not in scales:
             yield (*path, name), f"only for scale {' or '.join(scales)}; remove it, or give scale: {scales[0]}"
     if scale == "ordinal":
-        yield from _check_order(path, attribute.order, document)
+        yield from check_order(path, attribute.order, document)
     elif scale == "nominal":
         yield from _check_taxonomy(path, attribute)
     elif scale == "time":
         yield from _check_time(path, attribute)
     else:
-        yield from _check_numeric_bounds(path, attribute.bounds)
+        yield from check_numeric_bounds(path, attribute.bounds)
         yield from _check_numeric_resolution(path, attribute)
 
 
-def _check_numeric_bounds(path: FieldPath, section: list[float | str] | None) -> Iterator[Finding]:
+def check_numeric_bounds(path: FieldPath, section: list[float | str] | None) -> Iterator[Finding]:
+    """Check the bounds of a number; ``path`` is that of the attribute."""
     if section is None:
         return
     bounds = [bound for bound in section if not isinstance(bound, str)]
@@ -111,7 +120,8 @@ def _check_time(path: FieldPath, attribute: AttributeSection) -> Iterator[Findin
         yield (*path, "resolution"), "is wider than the bounds, so all records would be equal; give a smaller step"
 
 
-def _check_order(path: FieldPath, order: list[str | int] | None, document: Document) -> Iterator[Finding]:
+def check_order(path: FieldPath, order: list[str | int] | None, document: Document) -> Iterator[Finding]:
+    """Check the categories of an ordinal attribute; ``path`` is that of the attribute."""
     path = (*path, "order")
     if order is None:
         yield path, "missing: scale ordinal needs its categories; give order: [lowest, ..., highest]"

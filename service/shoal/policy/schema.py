@@ -10,11 +10,13 @@ from enum import StrEnum
 from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr
+from pydantic_core import PydanticCustomError
 
 __all__ = [
     "AttributeSection",
     "CsvSection",
     "DialectSection",
+    "DiversitySection",
     "Document",
     "EpochUnit",
     "FieldType",
@@ -73,6 +75,16 @@ MissingText: TypeAlias = Annotated[str, BeforeValidator(_text_of_scalar)]
 """A text that means that a value is missing. A number or a boolean stands for its text."""
 
 
+def _section_of_number(value: object) -> object:
+    """Return ``privacy.l`` as a section: a number is that of distinct values."""
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return {"distinct": value}
+    if value is None or isinstance(value, dict | DiversitySection):
+        return value
+    kind = "l"
+    raise PydanticCustomError(kind, "of another type")
+
+
 class Section(BaseModel):
     """A mapping of the file. Unknown keys are faults, and no value is converted to another type."""
 
@@ -102,6 +114,8 @@ class AttributeSection(Section):
     max_bytes: int | None = None
     normalize: list[NormalizeStep] | None = None
     publish_unchanged: bool = False
+    protect: bool = False
+    reference: str | None = None
 
 
 class PerSubjectSection(Section):
@@ -109,6 +123,15 @@ class PerSubjectSection(Section):
 
     max: int | None = None
     window: int | None = None
+
+
+class DiversitySection(Section):
+    """``privacy.l``: one of four forms of l-diversity. A number in its place is that of ``distinct``."""
+
+    distinct: int | None = None
+    p_sensitive: int | None = None
+    entropy: Number | None = None
+    recursive: list[Number] | None = None
 
 
 class PrivacySection(Section):
@@ -119,7 +142,8 @@ class PrivacySection(Section):
     dominance: Number | None = None
     per_subject: PerSubjectSection | None = None
     min_population: int | None = None
-    l: int | None = None  # noqa: E741 - the name of l-diversity's parameter
+    l: Annotated[DiversitySection | None, BeforeValidator(_section_of_number)] = None  # noqa: E741 - l-diversity
+    max_value_share: Number | None = None
     t: Number | None = None
 
 

@@ -24,6 +24,7 @@ _KINDS = {
     "dict": "a mapping",
     "model": "a mapping",
     "mapping": "a mapping",
+    "l": "an integer, {distinct: L}, {p_sensitive: L}, {entropy: L} or {recursive: [C, L]}",
 }
 """What a field must be, by the first word of the library's error type."""
 _LIMITS = {

@@ -13,15 +13,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from shoal.errors import InputError
+from shoal.policy.named_file import delimiter_of, read_named_file
 from shoal.policy.taxonomy_rows import RowFault, TaxonomyRow
 
 __all__ = ["TaxonomyFile", "read_taxonomy_file"]
-
-MAX_BYTES = 32 << 20
-"""Limit on a file. It bounds memory; all codes of a national classification of diseases take less than a third."""
-
-_UNDECODED = re.compile("[\udc80-\udcff]")
-"""A byte that is not UTF-8, as the error handler surrogateescape decodes it."""
 
 
 class TaxonomyFile(NamedTuple):
@@ -47,8 +42,8 @@ def read_taxonomy_file(folder: Path, name: str) -> TaxonomyFile:
     InputError
         The file cannot be read, or is no table with at least two columns.
     """
-    text = _read(folder, name)
-    reader = csv.reader(io.StringIO(text, newline=""), delimiter=_delimiter_of(text), strict=True)
+    text = read_named_file(folder, name)
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter_of(text), strict=True)
     rows: list[TaxonomyRow] = []
     try:
         rows.extend(TaxonomyRow(tuple(cell.strip() for cell in cells), reader.line_num) for cells in reader if cells)
@@ -78,42 +73,6 @@ def _check_columns(name: str, header: TaxonomyRow, leaf: TaxonomyRow) -> None:
         raise InputError(f"{name}: separates cells by |; separate them by ; or ,")
     if len(header.cells) == len(leaf.cells) == 1:
         raise InputError(f"{name}: has one column; give the leaf and its groups, or leave taxonomy out")
-
-
-def _read(folder: Path, name: str) -> str:
-    """Return the text of a file.
-
-    Raises
-    ------
-    InputError
-        It cannot be read, is too large, or is not UTF-8.
-    """
-    try:
-        path = folder / name
-        if not path.exists():
-            raise InputError(f"{name}: no such file; its path is relative to the folder of the policy")
-        if not path.is_file():
-            raise InputError(f"{name}: is no file")
-        with path.open("rb") as file:
-            content = file.read(MAX_BYTES + 1)
-    except OSError as error:
-        raise InputError(f"{name}: cannot be read: {error.strerror}") from None
-    if len(content) > MAX_BYTES:
-        raise InputError(f"{name}: is larger than {MAX_BYTES >> 20} MiB")
-    text = content.decode("utf-8-sig", "surrogateescape")
-    if wrong := _UNDECODED.search(text):
-        line = text.count("\n", 0, wrong.start()) + 1
-        raise InputError(f"{name} line {line}: not UTF-8; save the file as UTF-8")
-    return text
-
-
-def _delimiter_of(text: str) -> str:
-    """Return the delimiter of the first of two lines that has one."""
-    for line in text.splitlines()[:2]:
-        for delimiter in (";", ","):
-            if delimiter in line:
-                return delimiter
-    return ";"
 
 
 def _check_header(header: TaxonomyRow, rows: Sequence[TaxonomyRow]) -> Iterator[RowFault]:

@@ -24,6 +24,7 @@ from shoal.policy.connection import check_names
 from shoal.policy.csv_dialect import check_dialects
 from shoal.policy.loader import FieldPath
 from shoal.policy.message_checks import check_messages
+from shoal.policy.protection_checks import check_protection
 from shoal.policy.rule_choice import supports_dominance
 from shoal.policy.scale_checks import check_missing, check_missing_values
 from shoal.policy.schema import Document, KafkaSection, PrivacySection, StreamSection
@@ -59,8 +60,7 @@ def check_document(document: Document) -> Iterator[Finding]:
         _check_dominance(document),
         _check_per_subject(document),
         _check_min_population(document),
-        _check_t_closeness(document),
-        _check_dependence(document),
+        check_protection(document),
         _check_stream(document),
         _check_position(document),
         check_steering(document),
@@ -80,8 +80,6 @@ def _check_privacy(privacy: PrivacySection | None) -> Iterator[Finding]:
     elif not 2 <= privacy.k <= MAX_DELTA:  # noqa: PLR2004 - one subject alone is no cluster
         yield ("privacy", "k"), f"must be from 2 to {MAX_DELTA}"
     yield from _check_max_share(privacy.max_share, privacy.k)
-    if privacy.l is not None:
-        yield ("privacy", "l"), "not supported in this version; remove it"
 
 
 def _check_max_share(max_share: float | None, k: int | None) -> Iterator[Finding]:
@@ -141,43 +139,6 @@ def _check_min_population(document: Document) -> Iterator[Finding]:
         yield path, "must be at least k (recommended: 2k); fewer than k subjects are never released"
     elif stream is not None and stream.delta is not None and privacy.min_population > stream.delta:
         yield path, "must be at most delta: the buffer never holds more subjects"
-
-
-# ---------------------------------------------------------------- options of tables
-
-
-def _check_t_closeness(document: Document) -> Iterator[Finding]:
-    if document.privacy is None or document.privacy.t is None:
-        return
-    path = ("privacy", "t")
-    if not 0 < document.privacy.t < 1:
-        yield path, "must be above 0 and below 1: it is a distance between two distributions"
-    if not any(attribute.role == "confidential" for attribute in document.attributes.values()):
-        yield path, "no attribute is confidential, so there is no distribution to compare; remove it"
-    if document.stream is not None:
-        yield (
-            path,
-            "not supported in this version: t-closeness of a stream; remove it, or remove stream to release a table",
-        )
-
-
-def _check_dependence(document: Document) -> Iterator[Finding]:
-    if document.steering.dependence == 0:
-        return
-    path = ("steering", "dependence")
-    numeric = [
-        a
-        for a in document.attributes.values()
-        if a.role == "confidential" and a.type in {"integer", "number", "any", None}
-    ]
-    if not 0 <= document.steering.dependence <= 1:
-        yield path, "must be from 0 (only quasi-identifiers count) to 1 (only confidential attributes count)"
-    if not numeric:
-        yield path, "no confidential attribute is a number, so there is no dependence to preserve; set it to 0"
-    if document.privacy is not None and document.privacy.t is not None:
-        yield path, "conflicts with privacy.t, which separates equal confidential values; remove one of the two"
-    if document.stream is not None:
-        yield path, "not supported in this version: dependence in a stream; set it to 0, or remove stream"
 
 
 # ---------------------------------------------------------------- stream and steering

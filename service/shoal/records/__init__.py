@@ -17,6 +17,7 @@ No error, log line or `Reason` contains an attribute value.
 
 from shoal.records.block import Block, DropReason, Reason
 from shoal.records.columns import to_exact_number, to_number
+from shoal.records.confidential_keys import NO_BIN, ConfidentialKeys, Key, ReferenceBins
 from shoal.records.csv_decoder import CsvCells, CsvDecoder
 from shoal.records.csv_reader import CsvReader
 from shoal.records.encoder import CsvEncoder, JsonEncoder, RecordEncoder
@@ -32,7 +33,9 @@ __all__ = [
     "DEFAULT_MAX_BYTES",
     "FIRST_INEXACT",
     "LONG_JSON",
+    "NO_BIN",
     "Block",
+    "ConfidentialKeys",
     "CsvCells",
     "CsvDecoder",
     "CsvEncoder",
@@ -42,10 +45,12 @@ __all__ = [
     "JsonDecoder",
     "JsonEncoder",
     "JsonLinesReader",
+    "Key",
     "MessageExportReader",
     "Reason",
     "RecordEncoder",
     "RecordFault",
+    "ReferenceBins",
     "RefusalCounter",
     "StoppedReading",
     "find_csv_faults",

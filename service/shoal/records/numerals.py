@@ -13,6 +13,7 @@ __all__ = [
     "canonical_number",
     "integral_to_int",
     "is_integer_text",
+    "is_json_number",
 ]
 
 JSON_NUMBER = r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?"
@@ -22,6 +23,7 @@ DECIMAL = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 """A decimal number in a text cell."""
 
 _NUMBER = re.compile(r"([+-]?)(?:([0-9]+)\.?([0-9]*)|\.([0-9]+))(?:[eE]([+-]?[0-9]+))?")
+_JSON_NUMBER = re.compile(JSON_NUMBER)
 _MAX_DIGITS = 400
 """An integer of up to this many digits is written without an exponent. Every finite float64 has fewer."""
 _MAX_EXPONENT_DIGITS = 18
@@ -59,6 +61,12 @@ def canonical_number(text: str) -> str | None:
     if exponent >= 0 and len(significant) + exponent <= _MAX_DIGITS:
         return sign + significant + "0" * exponent
     return f"{sign}{significant}e{exponent}"
+
+
+def is_json_number(text: str) -> bool:
+    """Return whether a text is a JSON number whose exponent has at most 18 digits."""
+    match = _NUMBER.fullmatch(text) if _JSON_NUMBER.fullmatch(text) else None
+    return match is not None and len(match[5] or "") <= _MAX_EXPONENT_DIGITS
 
 
 def is_integer_text(text: str) -> bool:
