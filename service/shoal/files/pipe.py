@@ -133,7 +133,7 @@ def _require_whole_clusters(policy: Policy, *, follows: bool) -> None:
 def _summarize(policy: Policy, pipeline: PartitionPipeline | None, elapsed_s: float) -> dict[str, Any]:
     """Return the contents of the summary file: totals, the adaptive state at the end, the fingerprint of the policy."""
     if pipeline is None:
-        summary = RunSummary(policy.quasi_identifiers)
+        summary = RunSummary.of(policy)
         totals = summary.as_dict(0, elapsed_s)
     else:
         summary = pipeline.summary
@@ -142,7 +142,7 @@ def _summarize(policy: Policy, pipeline: PartitionPipeline | None, elapsed_s: fl
 
 
 def _report(policy: Policy, pipeline: PartitionPipeline | None, refusals: RefusalCounter) -> RunReport:
-    summary = RunSummary(policy.quasi_identifiers) if pipeline is None else pipeline.summary
+    summary = RunSummary.of(policy) if pipeline is None else pipeline.summary
     return RunReport(
         records_in=summary.records_in,
         released=summary.released,

@@ -133,7 +133,7 @@ class RecordCollector:
         batch.rows += decisions.rows
         batch.row_bytes += sum(map(len, decisions.rows))
         if decisions.stats is not None:
-            batch.stats.append((decisions.stats, decisions.sst_growth, waited_s))
+            batch.stats.append((decisions.stats, decisions.sst_growth, waited_s, decisions.confidential))
 
     def add_unpublished(self, offset: int, reason: Reason) -> None:
         """Add a record that is suppressed or quarantined."""
@@ -233,8 +233,8 @@ class RecordCollector:
             self._count("suppressed" if reason == Reason.SUPPRESSED else "quarantined", reason, count)
         for dropped, count in batch.dropped.items():
             self._count("dropped", dropped, count)
-        for stats, sst_growth, waited_s in batch.stats:
-            self._metrics.observe(stats, sst_growth, waited_s)
+        for figures in batch.stats:
+            self._metrics.observe(*figures)
 
     def _count(self, outcome: str, reason: str, count: int) -> None:
         self._metrics.records.labels(outcome, reason, self._topic, self._partition).inc(count)

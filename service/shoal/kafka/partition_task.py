@@ -109,7 +109,7 @@ class PartitionTask:
         self._release = release_strategy(policy)
         self._pipeline = restore_pipeline(policy, state)
         self._tracker.adaptive_state = self._pipeline.adaptive_state.to_bytes()
-        metrics.set_position_weight(topic, partition, self._pipeline.position_weight)
+        metrics.add_partition(topic, partition, self._pipeline)
         self._max_delay_s = policy.require_stream().max_delay_s
         self._reader = PartitionReader(self._name, decoder, self._pipeline, state, metrics.refusals)
         # aiokafka revokes partitions in another asyncio task, while the loop may be processing a block.

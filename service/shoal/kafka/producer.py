@@ -18,6 +18,7 @@ from shoal.kafka.gap_reader import first_record
 from shoal.kafka.preflight import TopicLayout
 from shoal.kafka.topic_pairs import has_several_inputs
 from shoal.pipeline import DecidedCluster, release_strategy
+from shoal.pipeline.confidential_measures import ConfidentialStats
 from shoal.pipeline.stats import ReleaseStats
 from shoal.policy import KafkaSection, Policy
 from shoal.records import DropReason
@@ -50,7 +51,7 @@ class TransactionBatch:
         Published rows, in the order in which the pipeline released them.
     row_bytes : int
         Total length of the rows (bytes).
-    stats : list of (ReleaseStats, float, ndarray)
+    stats : list of (ReleaseStats, float, ndarray, ConfidentialStats)
         What `Metrics.observe` counts after the commit.
     dropped : Counter of DropReason
         Messages that are dropped. They are counted after the commit; nothing of them is sent.
@@ -60,7 +61,7 @@ class TransactionBatch:
     unpublished: list[UnpublishedRecord] = field(default_factory=list)
     rows: list[bytes] = field(default_factory=list)
     row_bytes: int = 0
-    stats: list[tuple[ReleaseStats, float, Float64Vector]] = field(default_factory=list)
+    stats: list[tuple[ReleaseStats, float, Float64Vector, ConfidentialStats]] = field(default_factory=list)
     dropped: Counter[DropReason] = field(default_factory=Counter)
 
     def __bool__(self) -> bool:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from math import floor, log10
 
 import numpy as np
 from prometheus_client import CollectorRegistry, Counter, Gauge
@@ -18,6 +17,9 @@ from prometheus_client.core import HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from shoal.arrays import Float64Vector, Int64Vector
+from shoal.observability.confidential_metrics import ConfidentialMetrics, three_digits
+from shoal.pipeline import PartitionPipeline
+from shoal.pipeline.confidential_measures import NO_CONFIDENTIAL_STATS, ConfidentialStats
 from shoal.pipeline.stats import ReleaseStats
 from shoal.records import RefusalCounter
 
@@ -102,6 +104,8 @@ class Metrics:
         self._stepped = [self.reordering, self.delay, self.delay_seconds]
         self._pending = [BulkHistogram(h.name, h.help_text, h.edges.tolist()) for h in self._stepped]
         self._loss = [0.0, 0.0]
+        self.confidential: ConfidentialMetrics | None = None
+        """Metrics of confidential values; None if the policy measures none."""
         self._clipped: dict[tuple[str, int], int] = {}
         self._weights: dict[tuple[str, int], float] = {}
         self._pending_clusters = 0
@@ -114,6 +118,12 @@ class Metrics:
         histogram = BulkHistogram(name, help_text, edges)
         self.registry.register(histogram)
         return histogram
+
+    def add_partition(self, topic: str, partition: int, pipeline: PartitionPipeline) -> None:
+        """Report a partition that was assigned. Metrics of confidential values exist only if its policy needs them."""
+        self.set_position_weight(topic, partition, pipeline.position_weight)
+        if self.confidential is None and pipeline.summary.confidential.has_figures:
+            self.confidential = ConfidentialMetrics(self.registry)
 
     def totals(self) -> dict[str, int]:
         """Return the records of this process by outcome, over all partitions; ``dropped`` only if messages were."""
@@ -156,7 +166,13 @@ class Metrics:
             with suppress(KeyError):
                 gauge.remove(topic, str(partition))
 
-    def observe(self, stats: ReleaseStats, total_squares: float, seconds: Float64Vector) -> None:
+    def observe(
+        self,
+        stats: ReleaseStats,
+        total_squares: float,
+        seconds: Float64Vector,
+        confidential: ConfidentialStats = NO_CONFIDENTIAL_STATS,
+    ) -> None:
         """Add committed clusters to the metrics; publish the stepped ones after every `STEP_CLUSTERS` clusters.
 
         Parameters
@@ -167,6 +183,8 @@ class Metrics:
             The records' part of the total sum of squares, scaled like ``stats.numeric_squared``.
         seconds : ndarray of float64, shape (n_records,)
             How long each record was held (s).
+        confidential : ConfidentialStats
+            Figures of the confidential values of the clusters.
         """
         self.size.observe(stats.size)
         self.subjects.observe(stats.subjects)
@@ -176,6 +194,8 @@ class Metrics:
         delay_seconds.observe(seconds)
         self._loss[0] += float(stats.numeric_squared.sum())
         self._loss[1] += total_squares
+        if self.confidential is not None:
+            self.confidential.observe(confidential)
         self._pending_clusters += len(stats.size)
         if self._pending_clusters >= STEP_CLUSTERS:
             self._publish_step()
@@ -185,16 +205,11 @@ class Metrics:
             published.merge_and_clear(pending)
         self.sse.inc(three_digits(self._loss[0]))
         self.sst.inc(three_digits(self._loss[1]))
+        if self.confidential is not None:
+            self.confidential.publish_step()
         for labels, count in self._clipped.items():
             self.clipped.labels(*labels).inc(count)
         self._clipped.clear()
         self._publish_position_weight()
         self._loss = [0.0, 0.0]
         self._pending_clusters = 0
-
-
-def three_digits(number: float) -> float:
-    """Round to three significant digits."""
-    if number == 0:
-        return 0.0
-    return round(number, 2 - floor(log10(abs(number))))

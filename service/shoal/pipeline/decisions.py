@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from shoal.pipeline.confidential_measures import NO_CONFIDENTIAL_STATS, ConfidentialStats
 from shoal.pipeline.stats import ReleaseStats
 
 __all__ = ["BlockDecisions", "DecidedCluster", "join_decisions"]
@@ -62,6 +63,8 @@ class BlockDecisions:
     rows : list of bytes
         Published bytes of the released records, in the order of release. As many as ``released``; aligned with it only
         where the order of members is revealed.
+    confidential : ConfidentialStats
+        Figures of the confidential values of the clusters.
     """
 
     clusters: list[DecidedCluster]
@@ -71,6 +74,7 @@ class BlockDecisions:
     early_count: int = 0
     released: list[int] = field(default_factory=list)
     rows: list[bytes] = field(default_factory=list)
+    confidential: ConfidentialStats = NO_CONFIDENTIAL_STATS
 
 
 def join_decisions(parts: list[BlockDecisions]) -> BlockDecisions:
@@ -87,4 +91,5 @@ def join_decisions(parts: list[BlockDecisions]) -> BlockDecisions:
         early_count=sum(part.early_count for part in parts),
         released=[offset for part in parts for offset in part.released],
         rows=[row for part in parts for row in part.rows],
+        confidential=ConfidentialStats.join(part.confidential for part in parts),
     )

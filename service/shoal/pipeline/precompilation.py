@@ -38,13 +38,15 @@ def precompile(policy: Policy, stop: Event | None = None) -> None:
     count = 3 * policy.k
     encoder = JsonEncoder(policy)
     low = [0.0 if a.bounds is None else a.bounds[0] for a in policy.clustered]
+    columns = [[None] * count for _ in policy.unchanged_fields]
     block = Block(
         values=np.tile(np.array(low), (count, 1)),
         subjects=np.arange(count) // 2,
-        unchanged_fields=encoder.encode_unchanged([[None] * count for _ in policy.unchanged_fields], count),
+        unchanged_fields=encoder.encode_unchanged(columns, count),
         index=np.arange(count),
         rejected=[],
         clipped=0,
+        unchanged_columns=columns,
         categories=_categories(policy),
     )
     with stopping_compilation(stop or Event()):

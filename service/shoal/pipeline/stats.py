@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
 from shoal.arrays import Float64Matrix, Float64Vector, Int64Vector
 from shoal.clustering.stream.clusterer import Decisions
 from shoal.pipeline.attribute_loss import LossTotals, RecordDistances
-from shoal.policy import Attribute
+from shoal.pipeline.confidential_measures import ConfidentialMeasures
+from shoal.policy import Attribute, Policy
 
 __all__ = ["EMPTY_STATS", "ReleaseStats", "RunSummary", "measure_clusters"]
 
@@ -92,6 +93,8 @@ class RunSummary:
     ----------
     attributes : tuple of Attribute
         The quasi-identifiers.
+    confidential : ConfidentialMeasures
+        Totals of the confidential values of decided clusters.
     records_in, released, clipped, clusters, decided : int
     suppressed, quarantined : Counter
         Numbers of records by reason.
@@ -105,6 +108,7 @@ class RunSummary:
     """
 
     attributes: tuple[Attribute, ...]
+    confidential: ConfidentialMeasures
     records_in: int = 0
     released: int = 0
     clipped: int = 0
@@ -125,6 +129,11 @@ class RunSummary:
     def __post_init__(self) -> None:
         """Start the sums of each attribute at zero."""
         self.losses = LossTotals(self.attributes)
+
+    @classmethod
+    def of(cls, policy: Policy) -> Self:
+        """Return the summary of a policy before the first record."""
+        return cls(policy.quasi_identifiers, ConfidentialMeasures(policy))
 
     def add_clusters(
         self, stats: ReleaseStats, values: Float64Matrix, published: Float64Matrix, distances: Float64Matrix
@@ -210,6 +219,7 @@ class RunSummary:
             "displacement": self._mean_and_max("displacement", self.released),
             "excess_span": self._mean_and_max("excess_span", self.clusters),
             "delay": self._mean_and_max("delay", self.released),
+            **self.confidential.as_dict(None if self.information_loss is None else self.information_loss / 100),
             "elapsed_s": elapsed_s,
             "records_per_s": self.records_in / elapsed_s if elapsed_s > 0 else None,
         }

@@ -16,6 +16,7 @@ from shoal.errors import GuaranteeError
 from shoal.pipeline.adaptive_state import AdaptiveState
 from shoal.pipeline.attribute_loss import AttributeDistances
 from shoal.pipeline.category_index import CategoryIndex
+from shoal.pipeline.confidential_numbers import ConfidentialNumbers, DistanceSpace
 from shoal.pipeline.decisions import BlockDecisions, DecidedCluster, join_decisions
 from shoal.pipeline.online_scaler import OnlineScaler
 from shoal.pipeline.record_store import RecordStore, StoredRecords
@@ -108,17 +109,19 @@ class PartitionPipeline:
         self._scaler = OnlineScaler.of(policy, state.scaler)
         self._categories = CategoryIndex(policy)
         self._embedding = self._embed(None if self._scaler is None else self._scaler.widths)
+        self._numbers = ConfidentialNumbers(policy)
+        self._space = DistanceSpace(policy, self._numbers)
         self._clusterer = StreamClusterer(
             policy.k,
             stream.delta,
-            self._embedding.dimensions,
+            self._space.dimensions(self._embedding),
             rule=stream.rule,
-            position=_position_weight(policy, self._embedding.ranges, state),
+            position=_position_weight(policy, self._space.ranges(self._embedding), state),
             max_share=policy.max_share,
             expiry_limits=expiry_limits,
             min_population=policy.min_population or 0,
             dominance=dominance_of(policy),
-            code_distances=self._embedding.code_distances,
+            code_distances=self._space.code_distances(self._embedding),
         )
         self._amounts = [i for i, a in enumerate(policy.quasi_identifiers) if a.scale is Scale.NUMERIC]
         self._buffer = release_strategy(policy).buffer(stream.delta, expiry_limits)
@@ -128,11 +131,12 @@ class PartitionPipeline:
                 "stream.release is cluster, but a part of a cluster was released before the restart; no more is sent"
             )
         # A record is decided at most delta positions after its arrival: delta, this block and the next one suffice.
-        self._records = RecordStore(stream.delta + 2 * LARGE_BLOCK_RECORDS, len(policy.clustered))
+        capacity = stream.delta + 2 * LARGE_BLOCK_RECORDS
+        self._records = RecordStore(capacity, len(policy.clustered), len(self._numbers))
         self._next_position = 0
         self._next_rank = 0
         self._distances = AttributeDistances(policy.quasi_identifiers, self._categories.trees)
-        self.summary = RunSummary(policy.quasi_identifiers)
+        self.summary = RunSummary.of(policy)
 
     @property
     def waiting_count(self) -> int:
@@ -252,7 +256,8 @@ class PartitionPipeline:
         chosen = slice(None) if is_undecided.all() else np.flatnonzero(is_undecided)
         unchanged_fields = np.empty(len(positions), np.object_)
         unchanged_fields[:] = block.unchanged_fields
-        records = StoredRecords(block.values[chosen], expiry_keys[chosen], unchanged_fields[chosen])
+        numbers = self._numbers.read(block)
+        records = StoredRecords(block.values[chosen], expiry_keys[chosen], unchanged_fields[chosen], numbers[chosen])
         self._next_rank += len(positions) - len(records.values)
         return positions[chosen], block.subjects[chosen], records
 
@@ -267,12 +272,12 @@ class PartitionPipeline:
         """Store the records until they are decided, and return the verified decisions."""
         self._records.put(positions, records)
         return self._clusterer.push(
-            self._embedding.coordinates(records.values),
+            self._space.coordinates(self._embedding, records.values, records.numbers),
             subjects,
             positions,
             records.expiry_keys,
             None if self.policy.dominance is None else records.values[:, self._amounts],
-            self._embedding.codes(records.values),
+            self._space.codes(self._embedding, records.values),
         )
 
     def _embed(self, widths: Float64Vector | None) -> Embedding:
@@ -282,7 +287,8 @@ class PartitionPipeline:
         """Compute the coordinates of all held records again, from their values, as a restart would. Codes stay."""
         self._embedding = self._embed(widths)
         held = self._records.get(self._clusterer.held_positions())
-        self._clusterer.replace_coordinates(self._embedding.coordinates(held.values))
+        coordinates = self._space.coordinates(self._embedding, held.values, held.numbers)
+        self._clusterer.replace_coordinates(coordinates)
 
     def _first_undecided(self) -> int:
         """Return the position of the oldest record that is not decided."""
@@ -337,6 +343,7 @@ class PartitionPipeline:
             stats,
             sst_growth=float((growth / self._embedding.unit**2).sum()),
             early_count=int(np.count_nonzero(decided.causes == _BY_OFFSET_SPAN)),
+            confidential=self.summary.confidential.add(members.numbers, decided.cluster_bounds),
         )
 
     def _encode(self, texts: list[list[str]], unchanged_fields: list[bytes], bounds: list[int]) -> list[bytes]:

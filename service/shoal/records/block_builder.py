@@ -15,7 +15,7 @@ from shoal.records.block import Block, BoolVector, Float64Matrix, Int64Vector, R
 from shoal.records.encoder import RecordEncoder
 from shoal.records.subjects import SubjectHash, normaliser
 
-__all__ = ["BlockBuilder", "Column", "ParsedRecords", "reject_unless", "to_mask"]
+__all__ = ["BlockBuilder", "Column", "ParsedRecords", "needs_confidential_values", "reject_unless", "to_mask"]
 
 Column: TypeAlias = Sequence[Any]
 Float64Vector: TypeAlias = NDArray[np.float64]
@@ -61,6 +61,11 @@ class ParsedRecords:
         )
 
 
+def needs_confidential_values(policy: Policy) -> bool:
+    """Return whether the clusters of a stream depend on confidential values."""
+    return policy.stream is not None and (policy.protects_values or bool(policy.dependence_attributes))
+
+
 class BlockBuilder:
     """Checks values against the policy, hashes the subjects and encodes the unchanged fields.
 
@@ -74,13 +79,14 @@ class BlockBuilder:
     max_bytes : int
         Maximum length of the encoded unchanged fields and categories of a record.
     with_columns : bool
-        Whether blocks also contain the unchanged fields as typed columns.
+        Whether blocks also contain the unchanged fields as typed columns. They always do if
+        `needs_confidential_values` is true of the policy.
     """
 
     def __init__(
         self, policy: Policy, encoder: RecordEncoder, hash_key: bytes | None, max_bytes: int, *, with_columns: bool
     ) -> None:
-        self._with_columns = with_columns
+        self._with_columns = with_columns or needs_confidential_values(policy)
         self._encoder = encoder
         self._max_bytes = max_bytes
         self._hash = SubjectHash(hash_key)

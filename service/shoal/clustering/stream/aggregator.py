@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from decimal import Decimal
 from functools import partial
 from typing import Any
-from unicodedata import normalize
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -16,14 +13,22 @@ from numpy.typing import ArrayLike
 from shoal.arrays import LARGEST, Float64Matrix, Float64Vector, Int64Matrix, Int64Vector
 from shoal.clustering.embedding import exact_means
 from shoal.clustering.stream.clusterer import Decisions, StreamClusterer, code_distance_faults
+from shoal.clustering.stream.confidential import (
+    ConfidentialEncoder,
+    Diversity,
+    ProtectedCodes,
+    Reference,
+    default_value_share,
+    parse_diversity,
+    parse_references,
+    protection_faults,
+)
+from shoal.clustering.stream.normal_form import normal_form
 from shoal.clustering.stream.steering import are_weights, parse_position
 from shoal.clustering.stream.validation import as_array, parameter_faults
 from shoal.errors import ParameterError
 
 __all__ = ["Released", "StreamAggregator", "SubjectEncoder"]
-
-_NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,17})?")
-"""Texts that are numbers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +76,16 @@ class StreamAggregator:
     code_distances : sequence of float, optional
         One per category column: the squared distance of two records whose codes differ there, in squared units of the
         weighted values. For a category that counts as much as an attribute with range 1 and weight w, it is w squared.
+    l : int or mapping, optional
+        l-diversity of the confidential values of each cluster: a number of distinct values (also ``{"distinct": l}`` or
+        ``{"p_sensitive": p}``), ``{"entropy": l}``, or ``{"recursive": [c, l]}``.
+    max_value_share : float, optional
+        Largest share of one confidential value in a cluster. By default 0.5 with a number of distinct values, else 1.
+    t : float, optional
+        t-closeness: largest earth mover's distance between the confidential values of a cluster and the reference.
+    reference : mapping or sequence of mappings, optional
+        Share of each value of a confidential attribute, for each attribute; required with ``t``. If all values are
+        numbers or None, neighbouring values are equally far apart; else any two values are.
 
     Raises
     ------
@@ -105,6 +120,10 @@ class StreamAggregator:
         weights: Sequence[float] | None = None,
         max_share: float = 0.5,
         code_distances: Sequence[float] | Float64Vector | None = None,
+        l: Diversity | None = None,  # noqa: E741 - the letter of the literature
+        max_value_share: float | None = None,
+        t: float | None = None,
+        reference: Reference | Sequence[Reference] | None = None,
     ) -> None:
         steered: Any = parse_position(position)
         faults = parameter_faults(k, delta, rule, steered, max_share)
@@ -116,8 +135,17 @@ class StreamAggregator:
         else:
             distances = distances.astype(np.float64)
             faults += code_distance_faults(distances)
+        faults += protection_faults(l, max_value_share, t, reference, delta)
         if faults:
             raise ParameterError("; ".join(faults))
+        self._protects = not (l is None and max_value_share is None and t is None)
+        self._values_of = ConfidentialEncoder(delta, parse_references(reference) if self._protects else [])
+        self._protection = partial(
+            self._values_of.protection,
+            diversity=parse_diversity(l),
+            max_value_share=default_value_share(l, max_value_share),
+            t=t,
+        )
         self._make = partial(
             StreamClusterer,
             k,
@@ -151,8 +179,11 @@ class StreamAggregator:
         subjects : array_like of int or str, shape (n,), optional
             Subject of each record. Strings are compared as in record files; see `SubjectEncoder`. If omitted (then in
             all calls), each record is a subject of its own.
-        confidential : array_like, length n, optional
-            Reserved; only its length is checked.
+        confidential : array_like of str, number or None, shape (n,) or (n, q), optional
+            Values of the q confidential attributes that ``l``, ``max_value_share`` and ``t`` apply to; required with
+            one of these. Numbers are compared by value, texts without surrounding whitespace, and a text that is a
+            number as that number. None and NaN are one value: missing. Without these parameters only the length is
+            checked.
         codes : array_like of int, shape (n, c), optional
             Code of each record in each category column; required if there are ``code_distances``. Only equality counts.
 
@@ -170,14 +201,17 @@ class StreamAggregator:
         """
         matrix = self._matrix(values)
         count, width = matrix.shape
-        if confidential is not None and as_array(confidential, "confidential").shape[:1] != (count,):
-            raise ParameterError(f"confidential: must have length {count}")
-        clusterer = self._clusterer or self._make(width)
+        protected = self._protected(confidential, count)
+        clusterer = self._clusterer or self._new(width, protected)
         subject_codes = None if subjects is None else self._encoder.encode(subjects, count)
         first = clusterer.next_position
-        decided = clusterer.push(self._coordinates(matrix), subject_codes, codes=self._codes(codes, count))
+        value_codes, bins = (None, None) if protected is None else protected
+        decided = clusterer.push(
+            self._coordinates(matrix), subject_codes, codes=self._codes(codes, count), values=value_codes, bins=bins
+        )
         self._clusterer = clusterer
         self._encoder.remember(count)
+        self._values_of.remember(count)
         self._store(matrix, first)
         return self._released(decided)
 
@@ -185,6 +219,23 @@ class StreamAggregator:
         """Decide on all held records, as at the end of the stream; see `StreamClusterer.flush`."""
         clusterer = self._clusterer or self._make(1)
         return self._released(clusterer.flush())
+
+    def _new(self, width: int, protected: ProtectedCodes | None) -> StreamClusterer:
+        """Return the clusterer of the stream, whose first block has these protected attributes."""
+        if protected is None:
+            return self._make(width)
+        rule, attributes = self._protection(protected[0].shape[1])
+        return self._make(width, diversity=rule, protected=attributes)
+
+    def _protected(self, confidential: ArrayLike | None, count: int) -> ProtectedCodes | None:
+        """Return the value codes and bins of confidential values; None if nothing protects them."""
+        if not self._protects:
+            if confidential is not None and as_array(confidential, "confidential").shape[:1] != (count,):
+                raise ParameterError(f"confidential: must have length {count}")
+            return None
+        if confidential is None:
+            raise ParameterError("confidential: missing, l, max_value_share and t apply to it")
+        return self._values_of.encode(confidential, count)
 
     def _matrix(self, values: ArrayLike) -> Float64Matrix:
         given = as_array(values, "values")
@@ -273,7 +324,7 @@ class SubjectEncoder:
         self._pending_kind = kind
         if kind == "integers":
             return given.astype(np.int64)
-        return np.array([self._code(_normal_form(name)) for name in given.tolist()], np.int64)
+        return np.array([self._code(normal_form(name)) for name in given.tolist()], np.int64)
 
     def remember(self, count: int) -> None:
         """Count accepted records. Strings without an occurrence among the last delta records are dropped eventually."""
@@ -291,14 +342,3 @@ class SubjectEncoder:
             self._next += code == self._next
             self._recent[name] = code
         return code
-
-
-def _normal_form(name: str) -> str:
-    """Return the normal form of a string."""
-    text = normalize("NFC", name).strip()
-    if not _NUMBER.fullmatch(text):
-        return text
-    sign, digits, exponent = Decimal(text).as_tuple()
-    whole = "".join(map(str, digits)).lstrip("0")
-    short = whole.rstrip("0")
-    return f"{'-' * sign}{short}e{int(exponent) + len(whole) - len(short)}" if short else "0"

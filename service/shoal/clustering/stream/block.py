@@ -101,7 +101,7 @@ def decide_due_by_partition(
         decide_by_growth(held, workspace, candidates, decisions, constraints, cursor[NEWEST_POSITION], refused_cause)
     while True:
         cause = append_until_due(held, workspace, constraints, cursor)
-        largest = DENSE_UP_TO if held.codes.shape[0] == 0 else PAIRS_UP_TO
+        largest = DENSE_UP_TO if held.code_distances.size == 0 else PAIRS_UP_TO
         if cause == NOT_DUE or held.extent[TAIL] - held.extent[HEAD] > largest:
             return cause
         rows = held_as_table(held, workspace, constraints)

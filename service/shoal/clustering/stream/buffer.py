@@ -24,7 +24,8 @@ class CoordinateBlock(NamedTuple):
     subjects, positions : int64 (n,)
     expiry_keys : int64 (n, C)
     amounts : float64 (n, a)
-    codes : int64 (n, c)
+    codes : int64 (n, c + q or c + 2 q)
+        Category columns, then value codes of the protected attributes, then their bins if there is a t.
     """
 
     coordinates: Float64Matrix
@@ -46,6 +47,8 @@ class Buffer:
         Coordinates, expiry keys and amounts of a record.
     code_distances : ndarray of float64, shape (c,), optional
         Squared distance of each category column.
+    protected : int
+        Rows of value codes and bins behind those of the category columns.
 
     Attributes
     ----------
@@ -56,11 +59,17 @@ class Buffer:
     """
 
     def __init__(
-        self, delta: int, dimensions: int, columns: int, amounts: int = 0, code_distances: Float64Vector | None = None
+        self,
+        delta: int,
+        dimensions: int,
+        columns: int,
+        amounts: int = 0,
+        code_distances: Float64Vector | None = None,
+        protected: int = 0,
     ) -> None:
         self.capacity = delta + 1 + max(SLICE, delta // 2)
         distances = np.zeros(0) if code_distances is None else code_distances
-        self.held: HeldRecords = empty_held(self.capacity, dimensions, columns, amounts, distances)
+        self.held: HeldRecords = empty_held(self.capacity, dimensions, columns, amounts, distances, protected)
 
     def __len__(self) -> int:
         return int(self.held.extent[TAIL] - self.held.extent[HEAD] - self.held.gap_state[GAP_COUNT])

@@ -8,11 +8,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from shoal.arrays import LARGEST, Float64Matrix, Float64Vector, Int8Vector, Int64Matrix, Int64Vector
+from shoal.clustering.diversity import DiversityRule
 from shoal.clustering.stream.buffer import Buffer
 from shoal.clustering.stream.dominance import NO_DOMINANCE, Dominance
 from shoal.clustering.stream.expiry import StreamConstraints
 from shoal.clustering.stream.held_records import BY_POSITION, FLUSHED, DecisionBuffer
 from shoal.clustering.stream.invariants import InvariantChecker
+from shoal.clustering.stream.protection import Protection
 from shoal.clustering.stream.rules import make_rule
 from shoal.clustering.stream.steering import NO_TARGET, TargetSpan
 from shoal.clustering.stream.validation import InputValidator, are_expiry_limits, is_integer, parameter_faults
@@ -89,6 +91,10 @@ class StreamClusterer:
     code_distances : ndarray of float64, shape (c,), optional
         One per category column: the squared distance of two records whose codes differ there, from 0 to 1e150, in
         squared units of the coordinates.
+    diversity : DiversityRule, optional
+        l-diversity, largest share of one value and t-closeness that each cluster must satisfy (`clustering.diversity`).
+    protected : int
+        Number of protected attributes q that ``diversity`` applies to, 1 or more.
 
     Raises
     ------
@@ -135,6 +141,8 @@ class StreamClusterer:
         min_population: int = 0,
         dominance: Dominance | None = None,
         code_distances: Float64Vector | None = None,
+        diversity: DiversityRule | None = None,
+        protected: int = 1,
     ) -> None:
         faults = parameter_faults(k, delta, rule, position, max_share, has_dominance=dominance is not None)
         distances = np.zeros(0) if code_distances is None else code_distances
@@ -144,11 +152,14 @@ class StreamClusterer:
             faults.append(f"d: must be a whole number from {fewest} to {MAX_DIMENSIONS}")
         if not are_expiry_limits(expiry_limits):
             faults.append("expiry_limits: must be whole numbers, 0 or more")
+        faults += protection_faults(diversity, protected)
         if faults:
             raise ParameterError("; ".join(faults))
+        protection = None if diversity is None else Protection(diversity, int(protected))
+        rows = 0 if protection is None else protection.rows
         dominance_rule = NO_DOMINANCE if dominance is None else dominance
         amounts = len(dominance_rule.references)
-        buffer = Buffer(int(delta), int(d), len(expiry_limits), amounts, distances)
+        buffer = Buffer(int(delta), int(d), len(expiry_limits), amounts, distances, rows)
         limits = np.asarray(expiry_limits, np.int64)
         weight, target = (
             position.initial(int(k), d, distances) if isinstance(position, TargetSpan) else (position, NO_TARGET)
@@ -159,9 +170,10 @@ class StreamClusterer:
             int(k), int(delta), self._weight, float(max_share), limits, population, dominance_rule, target
         )
         self._buffer = buffer
-        self._validator = InputValidator(d, len(expiry_limits), amounts, len(distances))
-        self._rule = make_rule(rule, buffer, constraints)
-        self._invariants = InvariantChecker(int(k), int(delta), float(max_share), dominance_rule)
+        self._validator = InputValidator(d, len(expiry_limits), amounts, len(distances), protection)
+        self._rule = make_rule(rule, buffer, constraints, protection)
+        self._invariants = InvariantChecker(int(k), int(delta), float(max_share), dominance_rule, protection)
+        self._columns = len(distances)
 
     @property
     def held(self) -> int:
@@ -210,6 +222,8 @@ class StreamClusterer:
         expiry_keys: Int64Matrix | None = None,
         amounts: Float64Matrix | None = None,
         codes: Int64Matrix | None = None,
+        values: Int64Matrix | None = None,
+        bins: Int64Matrix | None = None,
     ) -> Decisions:
         """Add a block of records and return the decisions on the records that expire.
 
@@ -228,6 +242,11 @@ class StreamClusterer:
             Values that ``dominance`` is applied to, in the units of its references.
         codes : ndarray of int64, shape (n, c), optional
             Code of each record in each category column. A category must keep its code while a record with it is held.
+        values : ndarray of int64, shape (n, q), optional
+            Value code of each record in each protected attribute; required if there is a ``diversity``. Only equality
+            counts; a value must keep its code while a record with it is held.
+        bins : ndarray of int64, shape (n, q), optional
+            Index of each value in the reference of its attribute; required if ``diversity`` has a t.
 
         Returns
         -------
@@ -241,8 +260,8 @@ class StreamClusterer:
         GuaranteeError
             A decision violates an invariant. This call and all later ones raise.
         """
-        block = self._validator.validate(coordinates, subjects, positions, expiry_keys, amounts, codes)
-        self._invariants.register(block.positions, block.subjects, block.amounts)
+        block = self._validator.validate(coordinates, subjects, positions, expiry_keys, amounts, codes, values, bins)
+        self._invariants.register(block.positions, block.subjects, block.amounts, block.codes[:, self._columns :])
         self._validator.remember(block, by_subject=subjects is not None)
         return self._verified(self._rule.push(block))
 
@@ -286,6 +305,19 @@ class StreamClusterer:
             suppressed_causes=suppressed_causes.astype(np.int8),
             suppressed_before=suppressed_before,
         )
+
+
+def protection_faults(diversity: object, protected: object) -> list[str]:
+    """Return what is wrong with a rule on protected attributes; an empty list if it is valid."""
+    if diversity is None:
+        return []
+    if not isinstance(diversity, DiversityRule):
+        return ["diversity: must be a DiversityRule"]
+    if not is_integer(protected) or not 1 <= protected <= MAX_DIMENSIONS:
+        return [f"protected: must be a whole number from 1 to {MAX_DIMENSIONS}"]
+    if diversity.t < 1.0 and len(diversity.distances) != protected:
+        return ["diversity: t needs a reference for each protected attribute"]
+    return []
 
 
 def code_distance_faults(code_distances: object) -> list[str]:

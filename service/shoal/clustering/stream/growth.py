@@ -41,15 +41,13 @@ from shoal.clustering.stream.held_records import (
     TAIL,
     DecisionBuffer,
     HeldRecords,
-    release,
-    suppress,
 )
 from shoal.clustering.stream.membership import add_member, limit_shares_and_reset, sort_by_age
-from shoal.clustering.stream.nearest import release_nearest
+from shoal.clustering.stream.nearest import release_or_suppress, select_nearest_subjects
 from shoal.clustering.stream.partition import PartitionFlushRule
 from shoal.clustering.stream.steering import update_weight
 
-__all__ = ["GrowthRule", "decide_by_growth", "decide_due_by_growth", "grow"]
+__all__ = ["GrowthRule", "decide_by_growth", "decide_due_by_growth", "grow", "select_by_growth"]
 
 CANDIDATES_PER_K = 4
 """Nearest records, in units of k, from which awo selects. More take longer and reduce the loss by about 1 %."""
@@ -82,7 +80,7 @@ class GrowthRule(PartitionFlushRule):
         max_candidates = (
             min(CANDIDATES_PER_K * constraints.k, buffer.capacity) if opportunity_weight else buffer.capacity
         )
-        dimensions, columns = len(buffer.held.coordinates), len(buffer.held.codes)
+        dimensions, columns = len(buffer.held.coordinates), len(buffer.held.code_distances)
         self._candidates = empty_candidates(max_candidates, dimensions, constraints.k, opportunity_weight, columns)
 
     def _decide_due(self, decisions: DecisionBuffer, cursor: Int64Vector) -> None:
@@ -118,26 +116,23 @@ def decide_by_growth(
 ) -> None:
     """Decide on the expiring record, which is the oldest, and update the weight of the position."""
     clusters_before = decisions.counts[CLUSTERS]
-    _release_or_suppress(held, workspace, candidates, decisions, constraints, newest, cause)
+    size = select_by_growth(held, workspace, candidates, constraints, newest)
+    release_or_suppress(held, workspace, decisions, size, newest, cause)
     update_weight(constraints.omega_p, constraints.target, decisions, clusters_before)
 
 
 @njit_inline
-def _release_or_suppress(
-    held: HeldRecords,
-    workspace: Workspace,
-    candidates: Candidates,
-    decisions: DecisionBuffer,
-    constraints: StreamConstraints,
-    newest: int,
-    cause: int,
-) -> None:
-    """Release the oldest record in a cluster that grows to k subjects, or suppress it if fewer are held."""
+def select_by_growth(
+    held: HeldRecords, workspace: Workspace, candidates: Candidates, constraints: StreamConstraints, newest: int
+) -> int:
+    """Write the cluster that grows around the oldest record to k subjects to ``workspace.members``; return its size.
+
+    Members are written oldest first. The size is 0 if fewer than k subjects are held.
+    """
     head, tail = held.extent[HEAD], held.extent[TAIL]
     subjects = held.subjects[head:tail]
     if count_up_to(workspace.numbering, subjects, constraints.k) < constraints.k:
-        suppress(held, decisions, newest, cause)
-        return
+        return 0
     count = _fill_candidates(held, workspace, candidates, constraints.omega_p[0])
     if candidates.opportunity_weight[0] > 0.0:
         _fill_opportunity_costs(held, workspace, candidates, constraints, count, newest)
@@ -146,8 +141,7 @@ def _release_or_suppress(
     if workspace.numbering.size[0] < constraints.k:
         # The candidates have fewer than k subjects. Rule nearest considers all held records.
         limit_shares_and_reset(workspace, size, 1.0)
-        release_nearest(held, workspace, decisions, constraints, newest, cause, constraints.k)
-        return
+        return int(select_nearest_subjects(held, workspace, constraints, constraints.k))
     # From here on `members[:size]` contains -1 where ``max_share`` removed a member; `kept` counts the others.
     kept = limit_shares_and_reset(workspace, size, constraints.max_share)
     # With k members for k subjects each subject has one record: ``max_share`` removed none, and a member can be
@@ -156,7 +150,7 @@ def _release_or_suppress(
     if size == constraints.k:
         _include_old_records(held, workspace, candidates, constraints.k)
     sort_by_age(workspace.members[:size], workspace.heap[: tail - head])
-    release(held, decisions, workspace.members[:kept], newest, cause)
+    return int(kept)
 
 
 @njit_inline
@@ -315,7 +309,7 @@ def _replaceable_member(
 def _sum_member_distances(held: HeldRecords, members: Int64Vector, code_sums: Float64Vector) -> None:
     """Write the sum of the squared distances of each member from all members in the category columns."""
     code_sums[:] = 0.0
-    for column in range(held.codes.shape[0]):
+    for column in range(held.code_distances.size):
         codes, distance = held.codes[column, held.extent[HEAD] : held.extent[TAIL]], held.code_distances[column]
         for i in range(members.size):
             for other in members:

@@ -92,8 +92,9 @@ class HeldRecords(NamedTuple):
         Scaled and weighted quasi-identifiers, one row per attribute.
     amounts : float64 (a, capacity)
         Values that the p % rule is applied to.
-    codes : int64 (c, capacity)
-        One row per category column; two records differ in a column if their codes do.
+    codes : int64 (c + protected, capacity)
+        One row per category column; two records differ in a column if their codes do. Behind them the value codes of q
+        protected attributes, and if there is a t their bins.
     code_distances : float64 (c,)
         Squared distance of two records that differ in a category column.
     positions, subjects : int64 (capacity,)
@@ -151,16 +152,21 @@ class DecisionBuffer(NamedTuple):
 
 
 def empty_held(
-    capacity: int, dimensions: int, columns: int, amounts: int = 0, code_distances: Float64Vector = _NONE
+    capacity: int,
+    dimensions: int,
+    columns: int,
+    amounts: int = 0,
+    code_distances: Float64Vector = _NONE,
+    protected: int = 0,
 ) -> HeldRecords:
     """Allocate the arrays for ``capacity`` records with so many coordinates, expiry keys and amounts.
 
-    Each entry of ``code_distances`` (c,) adds a category column.
+    Each entry of ``code_distances`` (c,) adds a category column; ``protected`` rows of codes follow.
     """
     return HeldRecords(
         coordinates=np.zeros((dimensions, capacity)),
         amounts=np.zeros((amounts, capacity)),
-        codes=np.zeros((len(code_distances), capacity), np.int64),
+        codes=np.zeros((len(code_distances) + protected, capacity), np.int64),
         code_distances=code_distances.copy(),
         positions=np.zeros(capacity, np.int64),
         subjects=np.zeros(capacity, np.int64),

@@ -24,6 +24,7 @@ from shoal.clustering.stream.held_records import (
     DecisionBuffer,
     empty_decision_buffer,
 )
+from shoal.clustering.stream.protection import Protection, violated_constraint
 from shoal.errors import AnonymityViolation, DelayViolation, GuaranteeError
 
 __all__ = [
@@ -89,10 +90,13 @@ class InvariantChecker:
         Largest share of one subject in a cluster.
     dominance : Dominance
         The p % rule that each cluster must satisfy.
+    protection : Protection, optional
+        What the protected attributes of each cluster must satisfy.
 
     Notes
     -----
-    Guarantees: a verified cluster has at least k subjects, none of them above its share, and satisfies the p % rule.
+    Guarantees: a verified cluster has at least k subjects, none of them above its share, and satisfies the p % rule and
+    the protection.
     Each record is decided once. A record is due when the newest position is delta or more above its own. Each due
     record was decided before the next arrival, as far as the rule states the arrivals correctly; after the call no held
     record is due. If positions have no gaps, no delay exceeds delta. After a violation all further calls are rejected.
@@ -100,8 +104,16 @@ class InvariantChecker:
     Cost: O(block + decided) per call on average, and O(log held) more per decided record if positions have gaps.
     """
 
-    def __init__(self, k: int, delta: int, max_share: float, dominance: Dominance = NO_DOMINANCE) -> None:
-        self._dominance = dominance
+    def __init__(
+        self,
+        k: int,
+        delta: int,
+        max_share: float,
+        dominance: Dominance = NO_DOMINANCE,
+        protection: Protection | None = None,
+    ) -> None:
+        self._dominance, self._protection = dominance, protection
+        self._codes = np.zeros((0, 0 if protection is None else protection.rows), np.int64)
         self._limits = InvariantLimits(k, delta, max_share)
         self._amounts = np.zeros((0, len(dominance.references)))
         self._registry = _empty_registry(0)
@@ -110,7 +122,13 @@ class InvariantChecker:
         self._violated = False
         self.verify(empty_decision_buffer(0))  # compiles the kernels before the first records arrive
 
-    def register(self, positions: Int64Vector, subjects: Int64Vector, amounts: Float64Matrix | None = None) -> None:
+    def register(
+        self,
+        positions: Int64Vector,
+        subjects: Int64Vector,
+        amounts: Float64Matrix | None = None,
+        codes: Int64Matrix | None = None,
+    ) -> None:
         """Add arriving records to the registry.
 
         Parameters
@@ -119,6 +137,8 @@ class InvariantChecker:
             Positions ascend, over all calls.
         amounts : ndarray of float64, shape (n, a), optional
             Required if there is a p % rule.
+        codes : ndarray of int64, shape (n, rows), optional
+            Value codes and bins of the protected attributes; required if there is a protection.
 
         Raises
         ------
@@ -135,6 +155,8 @@ class InvariantChecker:
         self._registry.subjects[self._filled : end] = subjects
         if amounts is not None and amounts.shape[1]:
             self._amounts[self._filled : end] = amounts
+        if codes is not None:
+            self._codes[self._filled : end] = codes
         self._filled = end
         self._arrivals = np.concatenate((self._arrivals[-1:], positions))
 
@@ -154,13 +176,13 @@ class InvariantChecker:
         Raises
         ------
         AnonymityViolation
-            A cluster has too few subjects, has a subject above ``max_share``, or violates the p % rule; or a decision
-            names a record that is not held.
+            A cluster has too few subjects, has a subject above ``max_share``, or violates the p % rule or the
+            protection; or a decision names a record that is not held.
         DelayViolation
             A record was due and not decided before the next arrival, or is due and still held.
         """
         self._violated = True  # until all checks have passed
-        undominated = self._is_undominated(decisions)
+        undominated, violated = self._is_undominated(decisions), self._violated_protection(decisions)
         positions, subjects, decided, oldest = self._registry
         registry = RegisteredRecords(
             positions[: self._filled], subjects[: self._filled], decided[: self._filled], oldest
@@ -184,6 +206,8 @@ class InvariantChecker:
             )
         if not undominated:
             raise AnonymityViolation("a cluster violates the p % rule; nothing of its block was released")
+        if violated:
+            raise AnonymityViolation(f"a cluster {violated}; nothing of its block was released")
         self._violated = False
         return subject_counts
 
@@ -192,10 +216,12 @@ class InvariantChecker:
         kept = np.flatnonzero(~self._registry.decided[: self._filled])
         registry = _empty_registry(max(2 * (len(kept) + arriving), MIN_CAPACITY))
         amounts = np.zeros((len(registry.decided), self._amounts.shape[1]))
+        codes = np.zeros((len(registry.decided), self._codes.shape[1]), np.int64)
         for new, old in ((registry.positions, self._registry.positions), (registry.subjects, self._registry.subjects)):
             new[: len(kept)] = old[kept]
         amounts[: len(kept)] = self._amounts[kept]
-        self._registry, self._amounts, self._filled = registry, amounts, len(kept)
+        codes[: len(kept)] = self._codes[kept]
+        self._registry, self._amounts, self._codes, self._filled = registry, amounts, codes, len(kept)
 
     def _is_undominated(self, decisions: DecisionBuffer) -> bool:
         """Whether every cluster satisfies the p % rule. Records that are not held are left to `check_decisions`."""
@@ -207,6 +233,15 @@ class InvariantChecker:
             if len(slots) and is_dominated(self._dominance, self._amounts[slots], self._registry.subjects[slots]):
                 return False
         return True
+
+    def _violated_protection(self, decisions: DecisionBuffer) -> str:
+        """Return the constraint on protected attributes that a cluster violates; empty if none does."""
+        if self._protection is None or not decisions.clusters.shape[1]:
+            return ""
+        slots = np.searchsorted(self._registry.positions[: self._filled], decisions.positions)
+        if (slots == self._filled).any():
+            return ""  # a record that is not held, which `check_decisions` finds
+        return violated_constraint(self._protection, self._codes[slots], decisions.clusters[END])
 
 
 def _empty_registry(capacity: int) -> RegisteredRecords:

@@ -53,7 +53,9 @@ from shoal.clustering.stream.steering import update_weight
 __all__ = [
     "NearestRule",
     "decide_all_by_distance",
-    "release_nearest",
+    "release_or_suppress",
+    "select_by_distance",
+    "select_nearest_subjects",
 ]
 
 MAX_EXTRA = 4
@@ -176,28 +178,32 @@ def decide_all_by_distance(
             if cause == NOT_DUE:
                 return
         clusters_before = decisions.counts[CLUSTERS]
-        _release_or_suppress(held, workspace, decisions, constraints, cursor[NEWEST_POSITION], cause, wanted)
+        size = select_by_distance(held, workspace, constraints, wanted)
+        release_or_suppress(held, workspace, decisions, size, cursor[NEWEST_POSITION], cause)
         update_weight(constraints.omega_p, constraints.target, decisions, clusters_before)
 
 
 @njit_inline
-def _release_or_suppress(
-    held: HeldRecords,
-    workspace: Workspace,
-    decisions: DecisionBuffer,
-    constraints: StreamConstraints,
-    newest: int,
-    cause: int,
-    wanted: int,
+def release_or_suppress(
+    held: HeldRecords, workspace: Workspace, decisions: DecisionBuffer, size: int, newest: int, cause: int
 ) -> None:
-    """Release the oldest record in a cluster of ``wanted`` subjects, or suppress it if fewer than k are held.
+    """Release the cluster of so many records in ``workspace.members``; suppress the oldest record if there is none."""
+    if size > 0:
+        release(held, decisions, workspace.members[:size], newest, cause)
+    else:
+        suppress(held, decisions, newest, cause)
 
-    More than k are wanted in a flush only, and only if at least k are held.
+
+@njit_inline
+def select_by_distance(held: HeldRecords, workspace: Workspace, constraints: StreamConstraints, wanted: int) -> int:
+    """Write the cluster of the oldest record, with ``wanted`` subjects, to ``workspace.members``; return its size.
+
+    Members are written oldest first. The size is 0 if fewer than k subjects are held, or no cluster satisfies the p %
+    rule. More than k subjects are wanted in a flush only, and only if at least k are held.
     """
     head, tail = held.extent[HEAD], held.extent[TAIL]
     if constraints.dominance.share > 0.0:
-        _release_undominated(held, workspace, decisions, constraints, newest, cause, wanted)
-        return
+        return int(_select_undominated(held, workspace, constraints, wanted))
     has_subjects = wanted > constraints.k
     if not has_subjects and tail - head >= constraints.k:
         distances, subjects = workspace.distances[: tail - head], held.subjects[head:tail]
@@ -205,50 +211,32 @@ def _release_or_suppress(
         nearest = workspace.members[: constraints.k]
         _select_nearest(distances, workspace.nearest_distances[: constraints.k - 1], workspace.heap, nearest)
         if all_distinct(subjects, nearest, workspace):
-            release(held, decisions, nearest, newest, cause)
-            return
+            return constraints.k
         has_subjects = count_up_to(workspace.numbering, subjects, constraints.k) == constraints.k
-    if has_subjects:
-        release_nearest(held, workspace, decisions, constraints, newest, cause, wanted)
-    else:
-        suppress(held, decisions, newest, cause)
+    return int(select_nearest_subjects(held, workspace, constraints, wanted)) if has_subjects else 0
 
 
 @njit_inline
-def release_nearest(
-    held: HeldRecords,
-    workspace: Workspace,
-    decisions: DecisionBuffer,
-    constraints: StreamConstraints,
-    newest: int,
-    cause: int,
-    wanted: int,
-) -> None:
-    """Release the oldest record with its nearest until ``wanted`` subjects are members, within ``max_share``."""
+def select_nearest_subjects(
+    held: HeldRecords, workspace: Workspace, constraints: StreamConstraints, wanted: int
+) -> int:
+    """Select the oldest record with its nearest until ``wanted`` subjects are members, within ``max_share``."""
     head, tail = held.extent[HEAD], held.extent[TAIL]
     distances, subjects = workspace.distances[: tail - head], held.subjects[head:tail]
     squared_distances(held, constraints.omega_p[0], distances)
     size = _add_nearest(distances, subjects, workspace, wanted)
     kept = limit_shares_and_reset(workspace, size, constraints.max_share)
     sort_by_age(workspace.members[:size], workspace.heap[: tail - head])
-    release(held, decisions, workspace.members[:kept], newest, cause)
+    return int(kept)
 
 
 @njit_inline
-def _release_undominated(
-    held: HeldRecords,
-    workspace: Workspace,
-    decisions: DecisionBuffer,
-    constraints: StreamConstraints,
-    newest: int,
-    cause: int,
-    wanted: int,
-) -> None:
-    """Release the oldest record as `release_nearest` does, in a cluster that satisfies the p % rule.
+def _select_undominated(held: HeldRecords, workspace: Workspace, constraints: StreamConstraints, wanted: int) -> int:
+    """Select the cluster of the oldest record as `select_nearest_subjects` does, one that satisfies the p % rule.
 
     The farthest records of a subject that violates the rule are removed; then the next nearest record is added. The
-    oldest record itself is not removed: if its subject violates the rule, records are added until it no longer does. It
-    is suppressed if the rule is still violated when all held records, or `MAX_EXTRA` k more, were tried.
+    oldest record itself is not removed: if its subject violates the rule, records are added until it no longer does.
+    There is no cluster if the rule is still violated when all held records, or `MAX_EXTRA` k more, were tried.
     """
     head, tail = held.extent[HEAD], held.extent[TAIL]
     distances, subjects, amounts = (
@@ -278,11 +266,10 @@ def _release_undominated(
         sift_down(heap, remaining, 0, distances)
     workspace.counts[: workspace.numbering.size[0]] = 0
     clear(workspace.numbering)
-    if fits and (subjects_in >= wanted or remaining == 0):
-        sort_by_age(workspace.members[:size], workspace.heap[: tail - head])
-        release(held, decisions, workspace.members[:kept], newest, cause)
-    else:
-        suppress(held, decisions, newest, cause)
+    if not (fits and (subjects_in >= wanted or remaining == 0)):
+        return 0
+    sort_by_age(workspace.members[:size], workspace.heap[: tail - head])
+    return int(kept)
 
 
 @njit_inline

@@ -71,7 +71,7 @@ class PartitionFlushRule(NearestRule):
         """Compile all kernels by deciding on no records and on a few artificial ones."""
         super().precompile()
         most = self._constraints.delta + 1
-        if not len(self._buffer.held.codes) or most > PAIRS_UP_TO:
+        if not len(self._buffer.held.code_distances) or most > PAIRS_UP_TO:
             precompile_refinement(most)
         self._run_on_zeros(self._flush)
 
@@ -100,16 +100,17 @@ class PartitionFlushRule(NearestRule):
         if not len(rows):
             return rows, np.empty(0, np.int32)
         points = self._points(rows)
-        if len(self._buffer.held.codes) and len(rows) <= PAIRS_UP_TO:
+        if len(self._buffer.held.code_distances) and len(rows) <= PAIRS_UP_TO:
             return points, partition_by_pairs(self._buffer.held, rows, k)
         return points, descended(points, mdav(points, k), k)
 
     def _points(self, rows: Float64Matrix) -> Float64Matrix:
         """Return a table of the held records that has coordinates for their categories, too."""
         held = self._buffer.held
-        if not len(held.codes):
+        columns = len(held.code_distances)
+        if not columns:
             return rows
-        codes = held.codes[:, held.extent[HEAD] : held.extent[HEAD] + len(rows)].T
+        codes = held.codes[:columns, held.extent[HEAD] : held.extent[HEAD] + len(rows)].T
         return dense_coordinates(rows, codes, held.code_distances, MAX_CODES)
 
 
@@ -171,7 +172,7 @@ def partition_dense(held: HeldRecords, rows: Float64Matrix, k: int) -> Int32Vect
     if n < 2 * k:
         return np.zeros(n, np.int32)
     squares = pair_squares(rows)
-    if held.codes.shape[0] == 0:
+    if held.code_distances.size == 0:
         return descend_dense(squares, mdav_by_scan(rows, k), k, ROUNDS)
     for i in range(n):
         add_code_distances(held.codes, head, held.code_distances, i, squares[i])

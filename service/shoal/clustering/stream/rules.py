@@ -7,11 +7,13 @@ from typing import Protocol
 
 from shoal.clustering.stream.block import BlockRule
 from shoal.clustering.stream.buffer import Buffer, CoordinateBlock
+from shoal.clustering.stream.diverse import DiverseGrowthRule, DiverseNearestRule
 from shoal.clustering.stream.expiry import StreamConstraints
 from shoal.clustering.stream.growth import GrowthRule
 from shoal.clustering.stream.held_records import DecisionBuffer
 from shoal.clustering.stream.indexed import IndexedGrowthRule, IndexedNearestRule
 from shoal.clustering.stream.nearest import NearestRule
+from shoal.clustering.stream.protection import Protection
 from shoal.errors import ParameterError
 from shoal.policy import RULES, resolve_rule, supports_dominance
 
@@ -47,7 +49,7 @@ def rule_faults(name: object, *, has_dominance: bool = False) -> list[str]:
     return []
 
 
-def make_rule(name: str, buffer: Buffer, constraints: StreamConstraints) -> Rule:
+def make_rule(name: str, buffer: Buffer, constraints: StreamConstraints, protection: Protection | None = None) -> Rule:
     """Return the rule of a name, with all of its kernels compiled.
 
     Raises
@@ -55,7 +57,11 @@ def make_rule(name: str, buffer: Buffer, constraints: StreamConstraints) -> Rule
     ParameterError
         No rule has this name.
     """
-    rule = _create(name, buffer, constraints)
+    rule = (
+        _create(name, buffer, constraints)
+        if protection is None
+        else _create_diverse(name, buffer, constraints, protection)
+    )
     rule.precompile()
     return rule
 
@@ -63,7 +69,7 @@ def make_rule(name: str, buffer: Buffer, constraints: StreamConstraints) -> Rule
 def _create(name: str, buffer: Buffer, constraints: StreamConstraints) -> Rule:
     chosen = resolve_rule(name, constraints.k, has_dominance=constraints.dominance.share > 0)
     min_held = INDEXED_FROM.get(chosen, 0)
-    is_numeric = not len(buffer.held.codes)  # cells bound numeric coordinates only
+    is_numeric = not len(buffer.held.code_distances)  # cells bound numeric coordinates only
     is_indexable = is_numeric and 0 < min_held <= constraints.delta
     is_indexable = is_indexable and len(buffer.held.coordinates) <= MAX_INDEXED_DIMENSIONS
     if chosen == "nearest" and is_indexable and constraints.dominance.share == 0.0:
@@ -79,6 +85,15 @@ def _create(name: str, buffer: Buffer, constraints: StreamConstraints) -> Rule:
     if chosen == "greedy":
         return GrowthRule(buffer, constraints, 0.0)  # rule awo without opportunity costs
     raise ParameterError("rule: no class implements it")
+
+
+def _create_diverse(name: str, buffer: Buffer, constraints: StreamConstraints, protection: Protection) -> Rule:
+    """Return a rule whose clusters satisfy a protection. A cell index is of no use to it."""
+    chosen = resolve_rule(name, constraints.k, has_dominance=constraints.dominance.share > 0)
+    if chosen == "nearest":
+        return DiverseNearestRule(buffer, constraints, protection)
+    weight = 0.0 if chosen == "greedy" else _opportunity_weight(constraints.k)
+    return DiverseGrowthRule(buffer, constraints, weight, protection)
 
 
 def _opportunity_weight(k: int) -> float:

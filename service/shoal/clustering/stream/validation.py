@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from shoal.arrays import Float64Matrix, Int64Matrix, Int64Vector
 from shoal.clustering.static.validation import is_integer
 from shoal.clustering.stream.buffer import CoordinateBlock
+from shoal.clustering.stream.protection import Protection
 from shoal.clustering.stream.rules import rule_faults
 from shoal.clustering.stream.steering import is_finite_number, position_faults
 from shoal.errors import ParameterError
@@ -63,6 +64,8 @@ class InputValidator:
     ----------
     dimensions, columns, amounts, codes : int
         Coordinates, expiry keys, amounts and category columns of a record.
+    protection : Protection, optional
+        What the protected attributes must satisfy.
 
     Attributes
     ----------
@@ -70,7 +73,10 @@ class InputValidator:
         Position of the last record; -1 before the first.
     """
 
-    def __init__(self, dimensions: int, columns: int, amounts: int = 0, codes: int = 0) -> None:
+    def __init__(
+        self, dimensions: int, columns: int, amounts: int = 0, codes: int = 0, protection: Protection | None = None
+    ) -> None:
+        self._protection = protection
         self._amounts = amounts
         self._codes = codes
         self._dimensions = dimensions
@@ -87,12 +93,14 @@ class InputValidator:
         expiry_keys: AnyArray | None,
         amounts: AnyArray | None = None,
         codes: AnyArray | None = None,
+        values: AnyArray | None = None,
+        bins: AnyArray | None = None,
     ) -> CoordinateBlock:
         """Return the arrays as a block, with positions and subjects filled in; the validator does not change.
 
         Parameters
         ----------
-        coordinates, subjects, positions, expiry_keys, amounts, codes
+        coordinates, subjects, positions, expiry_keys, amounts, codes, values, bins
             As of `StreamClusterer.push`.
 
         Raises
@@ -110,7 +118,7 @@ class InputValidator:
             _expect(numbered, "positions", np.int64, (count,)),
             _expect(self._keys_or_empty(expiry_keys, count), "expiry_keys", np.int64, (count, self._columns)),
             _expect(self._amounts_or_empty(amounts, count), "amounts", np.float64, (count, self._amounts)),
-            self._codes_or_empty(codes, count),
+            self._with_protected(self._codes_or_empty(codes, count), values, bins),
         )
         if count:
             self._check_content(block, numbered=positions is None)
@@ -132,6 +140,20 @@ class InputValidator:
         if codes is None:
             return np.zeros((count, 0), np.int64)
         return _expect(codes, "codes", np.int64, (count, self._codes))
+
+    def _with_protected(self, codes: Int64Matrix, values: AnyArray | None, bins: AnyArray | None) -> Int64Matrix:
+        """Return the codes of category columns with those of protected attributes, and with their bins, behind them."""
+        protection = self._protection
+        if protection is None:
+            return codes
+        shape = (len(codes), protection.attributes)
+        columns = [codes, _expect(values, "values", np.int64, shape)]
+        if protection.has_bins:
+            given = _expect(bins, "bins", np.int64, shape)
+            if ((given < 0) | (given >= np.diff(protection.rule.bin_bounds))).any():
+                raise ParameterError("bins: must be indices into the reference of their attribute")
+            columns.append(given)
+        return np.concatenate(columns, axis=1)
 
     def _check_content(self, block: CoordinateBlock, *, numbered: bool) -> None:
         if not np.isfinite(block.coordinates).all():

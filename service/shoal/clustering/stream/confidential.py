@@ -1,0 +1,266 @@
+"""Confidential values of the Python interface: parameters of their protection, value codes, and bins of a reference."""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
+from decimal import Decimal
+from typing import TypeAlias
+from unicodedata import normalize
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from shoal.arrays import Int64Matrix, Int64Vector
+from shoal.clustering.diversity import (
+    DISTINCT,
+    ENTROPY,
+    EQUAL,
+    ORDERED,
+    RECURSIVE,
+    LDiversity,
+    ValueReference,
+    build_diversity_rule,
+)
+from shoal.clustering.static.validation import is_integer
+from shoal.clustering.stream.normal_form import NUMBER
+from shoal.clustering.stream.protection import Protection
+from shoal.clustering.stream.steering import is_finite_number
+from shoal.clustering.stream.validation import as_array
+from shoal.errors import ParameterError
+
+__all__ = ["ConfidentialEncoder", "Diversity", "Reference", "parse_diversity", "parse_references"]
+
+Diversity: TypeAlias = int | Mapping[str, float | Sequence[float]]
+"""An ``l``: a number of distinct values, or a kind with its parameters."""
+
+Reference: TypeAlias = Mapping[object, float]
+"""Shares of the values of a confidential attribute."""
+
+ProtectedCodes: TypeAlias = tuple[Int64Matrix, Int64Matrix | None]
+"""Value codes (n, q), and bins (n, q) with t."""
+
+DEFAULT_VALUE_SHARE = 0.5
+"""Largest share of one value where only a number of distinct values is given."""
+
+SUM_TOLERANCE = 1e-6
+"""Largest difference between 1 and the sum of the shares of a reference."""
+
+_KINDS = {"distinct": DISTINCT, "p_sensitive": DISTINCT, "entropy": ENTROPY}
+_FORMS = "must be a whole number of 2 or more, {'entropy': a number above 1}, or {'recursive': [c above 0, l]}"
+
+
+def parse_diversity(given: object) -> LDiversity | None:
+    """Return the l-diversity that a caller states.
+
+    Raises
+    ------
+    ParameterError
+        It is none of the forms that `StreamAggregator` documents.
+    """
+    if given is None:
+        return None
+    named = given if isinstance(given, Mapping) else {"distinct": given}
+    if len(named) != 1:
+        raise ParameterError(f"l: {_FORMS}")
+    name, value = next(iter(named.items()))
+    if name == "recursive" and isinstance(value, Sequence) and len(value) == 2:  # noqa: PLR2004 - c and l
+        c, number = value
+        if is_finite_number(c) and c > 0 and is_integer(number) and number >= 2:  # noqa: PLR2004
+            return LDiversity(RECURSIVE, float(number), float(c))
+    elif name == "entropy" and is_finite_number(value) and value > 1:
+        return LDiversity(ENTROPY, float(value))
+    elif _KINDS.get(str(name)) == DISTINCT and is_integer(value) and value >= 2:  # noqa: PLR2004
+        return LDiversity(DISTINCT, float(value))
+    raise ParameterError(f"l: {_FORMS}")
+
+
+def default_value_share(given: object, max_value_share: float | None) -> float | None:
+    """Return the largest share of one value, where a caller states ``l`` and perhaps that share."""
+    diversity = parse_diversity(given)
+    if max_value_share is None and diversity is not None and diversity.kind == DISTINCT:
+        return DEFAULT_VALUE_SHARE
+    return max_value_share
+
+
+def protection_faults(given: object, max_value_share: object, t: object, reference: object, delta: int) -> list[str]:
+    """Return what is wrong with the parameters of the protection; an empty list if they are valid."""
+    faults = []
+    try:
+        diversity = parse_diversity(given)
+        if diversity is not None and is_integer(delta) and diversity.l > delta + 1:
+            faults.append("l: must be at most delta + 1, the number of records that are held")
+    except ParameterError as error:
+        faults.append(str(error))
+    try:
+        if t is not None and not parse_references(reference):
+            faults.append("reference: required with t")
+    except ParameterError as error:
+        faults.append(str(error))
+    if max_value_share is not None and not (is_finite_number(max_value_share) and 0 < max_value_share <= 1):
+        faults.append("max_value_share: must be above 0 and at most 1")
+    if t is not None and not (is_finite_number(t) and 0 < t <= 1):
+        faults.append("t: must be above 0 and at most 1")
+    return faults
+
+
+def parse_references(given: object) -> list[dict[object, float]]:
+    """Return one reference per attribute, by the keys of the values.
+
+    Raises
+    ------
+    ParameterError
+        A reference is no mapping of two or more values to shares, or lists a value twice.
+    """
+    if given is None:
+        return []
+    found = []
+    for reference in [given] if isinstance(given, Mapping) else list(given) if isinstance(given, Sequence) else [None]:
+        if not isinstance(reference, Mapping) or len(reference) < 2:  # noqa: PLR2004 - one value has no distance
+            raise ParameterError("reference: must map two or more values to their shares, for each attribute")
+        shares = {_key(value): share for value, share in reference.items()}
+        if len(shares) < len(reference):
+            raise ParameterError("reference: lists a value twice")
+        if not all(is_finite_number(share) and share >= 0 for share in shares.values()):
+            raise ParameterError("reference: shares must be numbers, 0 or more")
+        if abs(math.fsum(shares.values()) - 1) > SUM_TOLERANCE:
+            raise ParameterError("reference: shares must sum to 1")
+        found.append(shares)
+    return found
+
+
+class ConfidentialEncoder:
+    """Encodes confidential values: a code per distinct value, and its bin in the reference.
+
+    Numbers are compared by their exact value, texts in Unicode's composed form without surrounding whitespace, and a
+    text that is a number as that number. None and NaN are one value: missing.
+
+    Parameters
+    ----------
+    delta : int
+        A value keeps its code for at least this many records after its last occurrence.
+    references : list of dict
+        As `parse_references` returns them; empty without t.
+
+    Notes
+    -----
+    If all values of a reference are numbers or missing, its distance is the ordered one. A number that is not listed
+    then counts as the nearest one, ties as the lower; missing as the lowest. Else the distance is the equal one, and
+    values that are not listed have a bin with a share of 0. Memory: the values of 2 delta records and two blocks.
+    """
+
+    def __init__(self, delta: int, references: Sequence[Mapping[object, float]]) -> None:
+        self._delta = delta
+        self._references = [_Bins(reference) for reference in references]
+        self._recent: dict[tuple[int, object], int] = {}
+        self._older: dict[tuple[int, object], int] = {}
+        self._seen = self._next = 0
+
+    def protection(
+        self, attributes: int, diversity: LDiversity | None, max_value_share: float | None, t: float | None
+    ) -> Protection:
+        """Return what the attributes must satisfy.
+
+        Raises
+        ------
+        ParameterError
+            With t, there is not one reference per attribute.
+        """
+        if t is not None and len(self._references) != attributes:
+            raise ParameterError(f"reference: must be one per confidential attribute, here {attributes}")
+        references = [reference.weights for reference in self._references] if t is not None else []
+        return Protection(
+            build_diversity_rule(references, l=diversity, max_value_share=max_value_share, t=t), attributes
+        )
+
+    def encode(self, confidential: ArrayLike, count: int) -> tuple[Int64Matrix, Int64Matrix | None]:
+        """Return value codes (count, q), and bins (count, q) if there are references.
+
+        Raises
+        ------
+        ParameterError
+            The values are not one per record and attribute, or one is no number where the reference is ordered.
+        """
+        given = as_array(confidential, "confidential")
+        if given.shape[:1] != (count,) or given.ndim not in {1, 2}:
+            raise ParameterError(f"confidential: must have shape ({count},) or ({count}, q)")
+        columns = [[_key(value) for value in column] for column in given.reshape(count, -1).T.tolist()]
+        if given.ndim == 1:
+            columns = columns or [[]]
+        if self._references and len(columns) != len(self._references):
+            raise ParameterError(f"confidential: must have {len(self._references)} columns, one per reference")
+        bins = [reference.bins_of(keys) for reference, keys in zip(self._references, columns, strict=False)]
+        codes = [[self._code(number, key) for key in keys] for number, keys in enumerate(columns)]
+        return _stacked(codes, count), _stacked(bins, count) if bins else None
+
+    def remember(self, count: int) -> None:
+        """Count accepted records. Values without an occurrence among the last delta records are dropped eventually."""
+        self._seen += count
+        if self._seen > self._delta:
+            self._recent, self._older, self._seen = {}, self._recent, 0
+
+    def _code(self, attribute: int, key: object) -> int:
+        """Return the code of a value."""
+        entry = attribute, key
+        code = self._recent.get(entry)
+        if code is None:
+            code = self._older.get(entry, self._next)
+            self._next += code == self._next
+            self._recent[entry] = code
+        return code
+
+
+class _Bins:
+    """The bins of a reference."""
+
+    def __init__(self, reference: Mapping[object, float]) -> None:
+        self._is_ordered = all(key is None or isinstance(key, int | Decimal) for key in reference)
+        listed = sorted(reference, key=_order) if self._is_ordered else list(reference)
+        self._bins = {key: number for number, key in enumerate(listed)}
+        self._numbers = [key for key in listed if isinstance(key, int | Decimal)]
+        shares = np.array([reference[key] for key in listed], np.float64)
+        self.weights = ValueReference(
+            ORDERED if self._is_ordered else EQUAL, shares if self._is_ordered else np.append(shares, 0.0)
+        )
+
+    def bins_of(self, keys: list[object]) -> list[int]:
+        """Return the bin of each value."""
+        return [self._bins[key] if key in self._bins else self._unlisted(key) for key in keys]
+
+    def _unlisted(self, key: object) -> int:
+        """Return the bin of a value that is not listed."""
+        if not self._is_ordered:
+            return len(self._bins)
+        if key is None:
+            return 0
+        if not isinstance(key, int | Decimal):
+            raise ParameterError("confidential: must be numbers or missing, as the reference is")
+        above = bisect_left(self._numbers, key)
+        near = self._numbers[max(above - 1, 0) : above + 1]
+        return self._bins[min(near, key=lambda number: (abs(float(number) - float(key)), number))]
+
+
+def _order(key: object) -> tuple[bool, object]:
+    """Return what the values of an ordered reference are sorted by: missing first."""
+    return (key is not None, 0 if key is None else key)
+
+
+def _key(value: object) -> object:
+    """Return what two equal confidential values have in common: an exact number, a text, True or False, or None."""
+    if value is None or (isinstance(value, float | np.floating) and math.isnan(value)):
+        return None
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, bool):
+        return ("bool", value)  # True is not the number 1
+    if isinstance(value, str):
+        text = normalize("NFC", value).strip()
+        return Decimal(text) if NUMBER.fullmatch(text) else text
+    return Decimal(repr(value)) if isinstance(value, float) else value
+
+
+def _stacked(columns: list[list[int]], count: int) -> NDArray[np.int64]:
+    """Return columns as an array (count, columns)."""
+    stacked: Int64Vector = np.array(columns, np.int64).reshape(len(columns), count)
+    return np.ascontiguousarray(stacked.T)

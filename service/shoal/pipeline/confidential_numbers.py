@@ -1,0 +1,189 @@
+"""Numeric confidential attributes of a stream: their place in the distance, and how much clusters mix them.
+
+With ``steering.dependence`` a record is the point (X, beta Y): X are the coordinates of its quasi-identifiers, Y those
+of its confidential numbers, each scaled to [0, 1] by its bounds. Records of a cluster then agree in both, so that the
+relation between the published means and the confidential values is preserved.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from shoal.arrays import LARGEST, Float64Matrix, Float64Vector, Int64Matrix, Int64Vector
+from shoal.clustering.embedding import Embedding
+from shoal.errors import ParameterError
+from shoal.pipeline.attribute_loss import LossTotals
+from shoal.policy import Policy, Scale
+from shoal.records import Block, to_number
+
+__all__ = ["ConfidentialNumbers", "DistanceSpace", "ValueLoss"]
+
+_MISSING = 0.5
+"""Coordinate of a missing value: the middle of the bounds."""
+
+
+class ConfidentialNumbers:
+    """The confidential attributes of which the dependence on quasi-identifiers is preserved: those with bounds.
+
+    Parameters
+    ----------
+    policy : Policy
+        Of a stream.
+
+    Notes
+    -----
+    A value outside the bounds is published as it is. In distances it counts as the nearest bound, and a missing value,
+    or a text that is not a number, as the middle of the bounds.
+    """
+
+    def __init__(self, policy: Policy) -> None:
+        self._columns = [
+            (number, attribute)
+            for number, attribute in enumerate(policy.unchanged_fields)
+            if attribute in policy.dependence_attributes
+        ]
+        self._missing_texts = frozenset(policy.missing_values)
+        self.attributes = tuple(replace(attribute, scale=Scale.NUMERIC) for _, attribute in self._columns)
+        bounds = np.array([attribute.bounds for attribute in self.attributes]).reshape(-1, 2)
+        self._low, self.unit = bounds[:, 0], bounds[:, 1] - bounds[:, 0]
+
+    def __len__(self) -> int:
+        return len(self._columns)
+
+    def read(self, block: Block) -> Float64Matrix:
+        """Return the numbers of the records of a block (n, m): NaN where missing, no number, or beyond 1e150.
+
+        The block must have been decoded with its unchanged columns, unless there are no such attributes.
+        """
+        numbers = np.empty((len(block), len(self)))
+        for column, (number, _) in enumerate(self._columns):
+            numbers[:, column] = self._to_numbers(block.unchanged_columns[number])
+        numbers[~(np.abs(numbers) < LARGEST)] = np.nan
+        return numbers
+
+    def coordinates(self, numbers: Float64Matrix) -> Float64Matrix:
+        """Return the numbers (n, m) scaled to [0, 1] by the bounds."""
+        scaled = np.clip((numbers - self._low) / self.unit, 0.0, 1.0)
+        return np.where(np.isnan(scaled), _MISSING, scaled)
+
+    def _to_numbers(self, column: Sequence[Any]) -> Float64Vector:
+        """Return a column of any JSON scalars as numbers; NaN for what is missing or not a number."""
+        found = (None if value in self._missing_texts else to_number(value) for value in column)
+        return np.fromiter((math.nan if number is None else number for number in found), np.float64, len(column))
+
+
+class DistanceSpace:
+    """The space in which the distances of the records of a stream are computed.
+
+    Parameters
+    ----------
+    policy : Policy
+    numbers : ConfidentialNumbers
+        Of this policy.
+
+    Raises
+    ------
+    ParameterError
+        Dependence is to be preserved, and no confidential attribute has bounds.
+
+    Notes
+    -----
+    With ``dependence`` lambda, m quasi-identifiers and m' confidential numbers, the weight of a confidential number is
+    beta = sqrt(lambda / (1 - lambda) * m / m'), so that the confidential numbers have the share lambda of the squared
+    distance if all attributes have the same variance [1]_. With lambda = 1 only confidential numbers count: no
+    quasi-identifier and no steering attribute does.
+
+    References
+    ----------
+    .. [1] D. Rebollo-Monedero, J. Forné, M. Soriano and J. Puiggalí Allepuz, "k-Anonymous Microaggregation with
+       Preservation of Statistical Dependence", Information Sciences 342, 2016, section 4.
+    """
+
+    def __init__(self, policy: Policy, numbers: ConfidentialNumbers) -> None:
+        share = policy.dependence
+        if share > 0 and not len(numbers):
+            raise ParameterError("bounds: missing for every confidential attribute, so that no dependence is preserved")
+        self._numbers = numbers
+        self._has_numbers, self._has_attributes = share > 0, share < 1
+        self._beta = 1.0
+        if 0 < share < 1:
+            self._beta = math.sqrt(share / (1 - share) * len(policy.quasi_identifiers) / len(numbers))
+
+    def dimensions(self, embedding: Embedding) -> int:
+        """Return the number of coordinates of a record, without codes."""
+        return len(self.ranges(embedding))
+
+    def ranges(self, embedding: Embedding) -> tuple[float, ...]:
+        """Return the width of the range of each coordinate."""
+        widths = embedding.ranges if self._has_attributes else ()
+        return (*widths, *[self._beta] * len(self._numbers)) if self._has_numbers else widths
+
+    def code_distances(self, embedding: Embedding) -> Float64Vector:
+        """Return the squared distances of the columns of codes."""
+        return embedding.code_distances if self._has_attributes else np.zeros(0)
+
+    def coordinates(self, embedding: Embedding, values: Float64Matrix, numbers: Float64Matrix) -> Float64Matrix:
+        """Return the coordinates of records with values (n, d) and confidential numbers (n, m)."""
+        if not self._has_numbers:
+            return embedding.coordinates(values)
+        scaled = self._beta * self._numbers.coordinates(numbers)
+        return np.column_stack([embedding.coordinates(values), scaled]) if self._has_attributes else scaled
+
+    def codes(self, embedding: Embedding, values: Float64Matrix) -> Int64Matrix:
+        """Return the codes of records with values (n, d)."""
+        return embedding.codes(values) if self._has_attributes else np.empty((len(values), 0), np.int64)
+
+
+class ValueLoss:
+    """Sums for D_Y: the share of the variation of confidential numbers that is within clusters.
+
+    Parameters
+    ----------
+    numbers : ConfidentialNumbers
+    """
+
+    def __init__(self, numbers: ConfidentialNumbers) -> None:
+        self._unit, self._totals = numbers.unit, LossTotals(numbers.attributes)
+
+    def add(self, numbers: Float64Matrix, cluster_bounds: Int64Vector) -> tuple[float, float]:
+        """Add clusters, and return how much the sums of squares within clusters and in total have grown.
+
+        Parameters
+        ----------
+        numbers : ndarray of float64, shape (E, m)
+            Confidential numbers, cluster after cluster; NaN where missing; E >= 1.
+        cluster_bounds : ndarray of int64, shape (G + 1,)
+            Start of each cluster, and E.
+
+        Returns
+        -------
+        within, total : float
+            With each attribute in units of its bounds.
+        """
+        if not len(self._unit):
+            return 0.0, 0.0
+        means = _means_of_clusters(numbers, cluster_bounds).repeat(np.diff(cluster_bounds), axis=0)
+        residues = (numbers - means) / self._unit
+        growth = self._totals.add(numbers, means, residues)
+        return float(np.nansum(residues * residues)), float((growth / self._unit**2).sum())
+
+    @property
+    def d_y(self) -> float | None:
+        """Sum of squares within clusters over the total sum of squares, on z-scores; None if no number varies."""
+        total = self._totals.sst
+        return self._totals.sse / total if total else None
+
+
+def _means_of_clusters(numbers: Float64Matrix, cluster_bounds: Int64Vector) -> Float64Matrix:
+    """Return the means of the present numbers of each cluster (G, m); NaN where none is present."""
+    present = ~np.isnan(numbers)
+    starts = cluster_bounds[:-1]
+    counts = np.add.reduceat(present.astype(np.int64), starts, axis=0)
+    sums = np.add.reduceat(np.where(present, numbers, 0.0), starts, axis=0)
+    means: Float64Matrix = np.where(counts > 0, sums / np.maximum(counts, 1), np.nan)
+    return means
