@@ -12,7 +12,7 @@ from shoal.pipeline.stream import PartitionPipeline
 from shoal.pipeline.table import TablePipeline
 from shoal.pipeline.table_partition import AlgorithmSpec
 from shoal.policy import Attribute, Policy
-from shoal.records import Block, JsonEncoder
+from shoal.records import Block, JsonEncoder, ProtectedValues
 
 __all__ = ["precompile", "precompile_table"]
 
@@ -48,6 +48,7 @@ def precompile(policy: Policy, stop: Event | None = None) -> None:
         clipped=0,
         unchanged_columns=columns,
         categories=_categories(policy),
+        protected=_protected_values(policy, count),
     )
     with stopping_compilation(stop or Event()):
         pipeline = PartitionPipeline(policy, encoder)
@@ -98,6 +99,15 @@ def _spread(attribute: Attribute, shares: Float64Vector) -> Float64Vector:
 
 def _categories(policy: Policy) -> list[tuple[str, ...]]:
     return [_CATEGORIES for attribute in policy.clustered if attribute.is_nominal]
+
+
+def _protected_values(policy: Policy, count: int) -> ProtectedValues | None:
+    """Return the values of records in which as many different ones occur as there are."""
+    width = len(policy.protected)
+    if not width:
+        return None
+    numbers = np.arange(count)[:, None].repeat(width, axis=1)
+    return ProtectedValues(numbers, [[str(number) for number in range(count)]] * width)
 
 
 def _artificial_value(attribute: Attribute, number: int) -> object:

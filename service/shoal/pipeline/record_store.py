@@ -23,12 +23,15 @@ class StoredRecords(NamedTuple):
         Encoded as bytes.
     numbers : ndarray of float64, shape (n, m)
         Confidential numbers as of `ConfidentialNumbers`.
+    protected : ndarray of int64, shape (n, 2 q)
+        Codes and bins of protected values as of `ValueIndex`.
     """
 
     values: Float64Matrix
     expiry_keys: Int64Matrix
     unchanged_fields: NDArray[np.object_]
     numbers: Float64Matrix
+    protected: Int64Matrix
 
 
 class RecordStore:
@@ -41,24 +44,28 @@ class RecordStore:
         Number of values of a record.
     numbers : int
         Number of its confidential numbers.
+    protected : int
+        Number of codes and bins of its protected values.
     """
 
-    def __init__(self, capacity: int, width: int, numbers: int = 0) -> None:
+    def __init__(self, capacity: int, width: int, numbers: int = 0, protected: int = 0) -> None:
         size = 1 << capacity.bit_length()
         self._mask = size - 1
-        self._values = np.empty((size, width))
-        self._expiry_keys = np.full((size, 2), -1, np.int64)
-        self._unchanged_fields = np.full(size, b"", np.object_)
-        self._numbers = np.empty((size, numbers))
+        self._columns = StoredRecords(
+            np.empty((size, width)),
+            np.full((size, 2), -1, np.int64),
+            np.full(size, b"", np.object_),
+            np.empty((size, numbers)),
+            np.empty((size, protected), np.int64),
+        )
 
     def put(self, positions: Int64Vector, records: StoredRecords) -> None:
         """Store the records of these positions, shape (n,)."""
         cells = positions & self._mask
-        self._values[cells], self._expiry_keys[cells], self._unchanged_fields[cells], self._numbers[cells] = records
+        for column, contents in zip(self._columns, records, strict=True):
+            column[cells] = contents
 
     def get(self, positions: Int64Vector) -> StoredRecords:
         """Return the records of these positions, shape (n,)."""
         cells = positions & self._mask
-        return StoredRecords(
-            self._values[cells], self._expiry_keys[cells], self._unchanged_fields[cells], self._numbers[cells]
-        )
+        return StoredRecords(*(column[cells] for column in self._columns))

@@ -24,6 +24,7 @@ from shoal.pipeline.release import release_strategy
 from shoal.pipeline.reorder_buffer import ClusterRestorer, PendingRow, RestoredMember
 from shoal.pipeline.stats import RunSummary, measure_clusters
 from shoal.pipeline.subject_quota import SubjectQuota
+from shoal.pipeline.value_index import ValueIndex
 from shoal.policy import Policy, Scale
 from shoal.records import Block, RecordEncoder
 
@@ -111,6 +112,7 @@ class PartitionPipeline:
         self._embedding = self._embed(None if self._scaler is None else self._scaler.widths)
         self._numbers = ConfidentialNumbers(policy)
         self._space = DistanceSpace(policy, self._numbers)
+        self._values = ValueIndex(policy)
         self._clusterer = StreamClusterer(
             policy.k,
             stream.delta,
@@ -122,6 +124,8 @@ class PartitionPipeline:
             min_population=policy.min_population or 0,
             dominance=dominance_of(policy),
             code_distances=self._space.code_distances(self._embedding),
+            diversity=self._values.rule,
+            protected=max(1, len(self._values)),
         )
         self._amounts = [i for i, a in enumerate(policy.quasi_identifiers) if a.scale is Scale.NUMERIC]
         self._buffer = release_strategy(policy).buffer(stream.delta, expiry_limits)
@@ -132,7 +136,7 @@ class PartitionPipeline:
             )
         # A record is decided at most delta positions after its arrival: delta, this block and the next one suffice.
         capacity = stream.delta + 2 * LARGE_BLOCK_RECORDS
-        self._records = RecordStore(capacity, len(policy.clustered), len(self._numbers))
+        self._records = RecordStore(capacity, len(policy.clustered), len(self._numbers), 2 * len(self._values))
         self._next_position = 0
         self._next_rank = 0
         self._distances = AttributeDistances(policy.quasi_identifiers, self._categories.trees)
@@ -256,16 +260,20 @@ class PartitionPipeline:
         chosen = slice(None) if is_undecided.all() else np.flatnonzero(is_undecided)
         unchanged_fields = np.empty(len(positions), np.object_)
         unchanged_fields[:] = block.unchanged_fields
-        numbers = self._numbers.read(block)
-        records = StoredRecords(block.values[chosen], expiry_keys[chosen], unchanged_fields[chosen], numbers[chosen])
+        numbers, protected = self._numbers.read(block), self._values.encode(block)
+        records = StoredRecords(
+            block.values[chosen], expiry_keys[chosen], unchanged_fields[chosen], numbers[chosen], protected[chosen]
+        )
         self._next_rank += len(positions) - len(records.values)
         return positions[chosen], block.subjects[chosen], records
 
     def _encode_categories(self, block: Block) -> Block:
-        """Return the block with the codes of this partition; drop codes that are no longer needed."""
+        """Return the block with the codes of this partition; drop codes, of values too, that are no longer needed."""
         if self._categories.is_large:
             held = self._records.get(self._clusterer.held_positions()).values
             self._categories.drop_unused(np.vstack([held, *self._restorer.collected_values()]))
+        if self._values.is_large:
+            self._values.drop_unused(self._records.get(self._clusterer.held_positions()).protected)
         return self._categories.encode(block)
 
     def _cluster(self, subjects: Int64Vector, positions: Int64Vector, records: StoredRecords) -> Decisions:
@@ -278,6 +286,7 @@ class PartitionPipeline:
             records.expiry_keys,
             None if self.policy.dominance is None else records.values[:, self._amounts],
             self._space.codes(self._embedding, records.values),
+            *self._values.split(records.protected),
         )
 
     def _embed(self, widths: Float64Vector | None) -> Embedding:
@@ -343,7 +352,7 @@ class PartitionPipeline:
             stats,
             sst_growth=float((growth / self._embedding.unit**2).sum()),
             early_count=int(np.count_nonzero(decided.causes == _BY_OFFSET_SPAN)),
-            confidential=self.summary.confidential.add(members.numbers, decided.cluster_bounds),
+            confidential=self.summary.confidential.add(members, decided.cluster_bounds),
         )
 
     def _encode(self, texts: list[list[str]], unchanged_fields: list[bytes], bounds: list[int]) -> list[bytes]:

@@ -15,7 +15,7 @@ A record passes through four steps:
 No error, log line or `Reason` contains an attribute value.
 """
 
-from shoal.records.block import Block, DropReason, Reason
+from shoal.records.block import Block, DropReason, ProtectedValues, Reason
 from shoal.records.columns import to_exact_number, to_number
 from shoal.records.confidential_keys import NO_BIN, ConfidentialKeys, Key, ReferenceBins
 from shoal.records.csv_decoder import CsvCells, CsvDecoder
@@ -47,6 +47,7 @@ __all__ = [
     "JsonLinesReader",
     "Key",
     "MessageExportReader",
+    "ProtectedValues",
     "Reason",
     "RecordEncoder",
     "RecordFault",

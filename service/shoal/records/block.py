@@ -6,15 +6,25 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import compress
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Block", "BoolVector", "DropReason", "Float64Matrix", "Int64Vector", "Reason"]
+__all__ = [
+    "Block",
+    "BoolVector",
+    "DropReason",
+    "Float64Matrix",
+    "Int64Matrix",
+    "Int64Vector",
+    "ProtectedValues",
+    "Reason",
+]
 
 BoolVector: TypeAlias = NDArray[np.bool_]
 Float64Matrix: TypeAlias = NDArray[np.float64]
+Int64Matrix: TypeAlias = NDArray[np.int64]
 Int64Vector: TypeAlias = NDArray[np.int64]
 
 
@@ -32,6 +42,25 @@ class DropReason(StrEnum):
 
     DELETES = "deletes"
     TOMBSTONES = "tombstones"
+
+
+class ProtectedValues(NamedTuple):
+    """The values of the q protected attributes of n records.
+
+    Attributes
+    ----------
+    numbers : ndarray of int64, shape (n, q)
+        Index of each value in ``keys``.
+    keys : sequence of sequences of str or None
+        The keys of the values of each attribute, each once, as of `ConfidentialKeys`.
+    """
+
+    numbers: Int64Matrix
+    keys: Sequence[Sequence[str | None]]
+
+    def select(self, records: BoolVector | slice) -> ProtectedValues:
+        """Return the values of some records. The keys stay the same."""
+        return ProtectedValues(self.numbers[records], self.keys)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -67,6 +96,8 @@ class Block:
     dropped : sequence of (int, DropReason)
         Index and reason of each dropped message, by increasing index. Every message is in ``index``, in ``rejected`` or
         here.
+    protected : ProtectedValues or None
+        The values of the protected attributes (`Policy.protected`) of a stream; None if there are none.
     """
 
     values: Float64Matrix
@@ -78,6 +109,7 @@ class Block:
     unchanged_columns: Sequence[Sequence[Any]] = ()
     categories: Sequence[Sequence[str]] = ()
     dropped: Sequence[tuple[int, DropReason]] = ()
+    protected: ProtectedValues | None = None
 
     def __len__(self) -> int:
         return len(self.unchanged_fields)
@@ -92,6 +124,7 @@ class Block:
             unchanged_fields=list(compress(self.unchanged_fields, selectors)),
             index=self.index[mask],
             unchanged_columns=[list(compress(column, selectors)) for column in self.unchanged_columns],
+            protected=None if self.protected is None else self.protected.select(mask),
         )
 
     def slice(self, records: slice) -> Block:
@@ -105,6 +138,7 @@ class Block:
             unchanged_fields=self.unchanged_fields[records],
             index=self.index[records],
             unchanged_columns=[column[records] for column in self.unchanged_columns],
+            protected=None if self.protected is None else self.protected.select(records),
         )
 
     def __repr__(self) -> str:

@@ -11,11 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shoal.policy import MAX_CATEGORY_BYTES, Policy
-from shoal.records.block import Block, BoolVector, Float64Matrix, Int64Vector, Reason
+from shoal.records.block import Block, BoolVector, Float64Matrix, Int64Vector, ProtectedValues, Reason
 from shoal.records.encoder import RecordEncoder
+from shoal.records.protected_values import ProtectedReader
 from shoal.records.subjects import SubjectHash, normaliser
 
-__all__ = ["BlockBuilder", "Column", "ParsedRecords", "needs_confidential_values", "reject_unless", "to_mask"]
+__all__ = ["BlockBuilder", "Column", "ParsedRecords", "reject_unless", "to_mask"]
 
 Column: TypeAlias = Sequence[Any]
 Float64Vector: TypeAlias = NDArray[np.float64]
@@ -38,6 +39,8 @@ class ParsedRecords:
         One column per unchanged field: str, int, float, bool or None.
     categories : sequence of sequences of str
         As in `Block.categories`.
+    protected : ProtectedValues or None
+        As in `Block.protected`, once `BlockBuilder` has read them.
     """
 
     index: Int64Vector
@@ -45,6 +48,7 @@ class ParsedRecords:
     subjects: Column | None
     unchanged_columns: Sequence[Column]
     categories: Sequence[Sequence[str]] = ()
+    protected: ProtectedValues | None = None
 
     def __len__(self) -> int:
         return len(self.index)
@@ -58,12 +62,8 @@ class ParsedRecords:
             subjects=None if self.subjects is None else list(itertools.compress(self.subjects, selectors)),
             unchanged_columns=[list(itertools.compress(column, selectors)) for column in self.unchanged_columns],
             categories=self.categories,
+            protected=None if self.protected is None else self.protected.select(mask),
         )
-
-
-def needs_confidential_values(policy: Policy) -> bool:
-    """Return whether the clusters of a stream depend on confidential values."""
-    return policy.stream is not None and (policy.protects_values or bool(policy.dependence_attributes))
 
 
 class BlockBuilder:
@@ -79,18 +79,19 @@ class BlockBuilder:
     max_bytes : int
         Maximum length of the encoded unchanged fields and categories of a record.
     with_columns : bool
-        Whether blocks also contain the unchanged fields as typed columns. They always do if
-        `needs_confidential_values` is true of the policy.
+        Whether blocks also contain the unchanged fields as typed columns. They always do if the distance of the stream
+        includes confidential numbers.
     """
 
     def __init__(
         self, policy: Policy, encoder: RecordEncoder, hash_key: bytes | None, max_bytes: int, *, with_columns: bool
     ) -> None:
-        self._with_columns = with_columns or needs_confidential_values(policy)
+        self._with_columns = with_columns or bool(policy.dependence_attributes)
         self._encoder = encoder
         self._max_bytes = max_bytes
         self._hash = SubjectHash(hash_key)
         subject = policy.subject
+        self._protected = ProtectedReader(policy)
         self._normalise = None
         if subject is not None:
             self._normalise = normaliser(subject.type, subject.normalize, policy.missing_values)
@@ -112,6 +113,7 @@ class BlockBuilder:
         """Return the block. Records rejected here are added to ``rejected``, which is then sorted by index."""
         candidates = self._reject_long_json(self._reject_invalid(candidates, rejected), rejected)
         candidates = self._reject_long_categories(candidates, rejected)
+        candidates = self._reject_unplaced(candidates, rejected)
         unchanged_fields = self._encoder.encode_unchanged(candidates.unchanged_columns, len(candidates))
         is_short = self._find_short(candidates, unchanged_fields)
         if is_short is not None:
@@ -132,6 +134,7 @@ class BlockBuilder:
             clipped=clipped,
             unchanged_columns=candidates.unchanged_columns if self._with_columns else (),
             categories=candidates.categories,
+            protected=candidates.protected,
         )
 
     def _reject_invalid(self, candidates: ParsedRecords, rejected: list[tuple[int, Reason]]) -> ParsedRecords:
@@ -142,6 +145,13 @@ class BlockBuilder:
             if "" in candidates.subjects:
                 is_valid &= to_mask(map(bool, candidates.subjects), len(candidates))
         return reject_unless(is_valid, candidates, Reason.INVALID, rejected)
+
+    def _reject_unplaced(self, candidates: ParsedRecords, rejected: list[tuple[int, Reason]]) -> ParsedRecords:
+        """Read the protected attributes, and reject records with a value that cannot be compared with its reference."""
+        if not len(self._protected):
+            return candidates
+        candidates.protected, is_placed = self._protected.read(candidates.unchanged_columns, len(candidates))
+        return reject_unless(is_placed, candidates, Reason.INVALID, rejected)
 
     def _reject_long_json(self, candidates: ParsedRecords, rejected: list[tuple[int, Reason]]) -> ParsedRecords:
         """Reject records with a field of type json that is longer than its limit."""

@@ -14,6 +14,7 @@ from shoal.records.columns import MISMATCH, parse_values, replace_decimal_commas
 from shoal.records.csv_decoder import EmbeddedRecordCheck
 from shoal.records.json_values import canonical_json
 from shoal.records.numerals import NumberText
+from shoal.records.protected_values import describe_unplaced
 from shoal.records.record_struct import FAUST_FIELD, has_nested_messages, path_of
 from shoal.records.scales import ScaleReader, is_clustered, scale_reader
 from shoal.records.strict_json import validate_strictly
@@ -239,17 +240,17 @@ def _describe_cell(policy: Policy, attribute: Attribute, cell: str) -> str:
         text = cell.replace(",", ".") if has_commas and attribute.type in {"integer", "number"} else cell
         return _describe_subject(policy, attribute, text)
     if attribute.role is not Role.IDENTIFIER:
-        is_converted = has_commas and attribute.type not in {"string", "json"}
-        return _describe_unchanged_cell(attribute, replace_decimal_commas([cell])[0] if is_converted else cell)
+        is_converted = has_commas and attribute.type in {"integer", "number"}
+        return _describe_unchanged_cell(policy, attribute, replace_decimal_commas([cell])[0] if is_converted else cell)
     return ""
 
 
-def _describe_unchanged_cell(attribute: Attribute, cell: str) -> str:
+def _describe_unchanged_cell(policy: Policy, attribute: Attribute, cell: str) -> str:
     if attribute.type == "json":
         text = cell.strip(" \t").encode()
         return _describe_json(attribute, text) if text else ""
-    values, _ = parse_values([cell], attribute.type)
-    return f"not of type {attribute.type}" if values[0] is MISMATCH else ""
+    (value,), _ = parse_values([cell], attribute.type)
+    return f"not of type {attribute.type}" if value is MISMATCH else describe_unplaced(policy, attribute, value)
 
 
 def _describe_value(policy: Policy, attribute: Attribute, value: Any) -> str:  # noqa: ANN401 - any JSON
@@ -257,7 +258,9 @@ def _describe_value(policy: Policy, attribute: Attribute, value: Any) -> str:  #
         return _describe_clustered_value(policy, attribute, value)
     if attribute.role is Role.IDENTIFIER:
         return _describe_subject(policy, attribute, value) if attribute.subject else ""
-    return "" if value is None else _describe_unchanged_value(attribute, value)
+    if value is None:
+        return ""
+    return _describe_unchanged_value(attribute, value) or describe_unplaced(policy, attribute, _plain(value))
 
 
 def _describe_clustered_value(policy: Policy, attribute: Attribute, value: Any) -> str:  # noqa: ANN401 - any JSON
@@ -279,6 +282,11 @@ def _describe_clustered_value(policy: Policy, attribute: Attribute, value: Any) 
     if np.isnan(found[0]):
         return _describe_missing(attribute, "a value of missing_values")
     return _describe_clustered(attribute, float(found[0]))
+
+
+def _plain(value: object) -> object:
+    """Return a number as float, as a record has it."""
+    return float(value) if isinstance(value, NumberText) else value
 
 
 def _describe_unchanged_value(attribute: Attribute, value: Any) -> str:  # noqa: ANN401 - any JSON

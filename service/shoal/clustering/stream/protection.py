@@ -13,7 +13,7 @@ import numpy as np
 from shoal.arrays import Float64Matrix, Float64Vector, Int64Matrix, Int64Vector
 from shoal.clustering.diversity import DISTINCT, ENTROPY, NO_L, ORDERED, RECURSIVE, DiversityRule
 
-__all__ = ["Protection", "violated_constraint"]
+__all__ = ["Protection", "distances_of_clusters", "violated_constraint"]
 
 TOLERANCE = 1e-9
 """Rounding allowance for counts, shares times counts, and distances."""
@@ -62,7 +62,7 @@ def violated_constraint(protection: Protection, codes: Int64Matrix, ends: Int64V
             return found
         if protection.has_bins:
             bins = codes[:, protection.attributes + attribute]
-            distances = _distances(protection.rule, attribute, bins, clusters, sizes)
+            distances = distances_of_clusters(protection.rule, attribute, bins, clusters, sizes)
             if (distances > protection.rule.t + TOLERANCE).any():
                 return f"is farther than {protection.rule.t} from the reference"
     return ""
@@ -101,10 +101,13 @@ def _sum_of_rare(counts: Int64Vector, owners: Int64Vector, sizes: Int64Vector, l
     return np.asarray(np.bincount(owners[rare], counts[rare], len(sizes)), np.float64)
 
 
-def _distances(
+def distances_of_clusters(
     rule: DiversityRule, attribute: int, bins: Int64Vector, clusters: Int64Vector, sizes: Int64Vector
 ) -> Float64Vector:
-    """Return the earth mover's distance of each cluster from the reference of an attribute."""
+    """Return the earth mover's distance of each cluster from the reference of an attribute, shape (G,).
+
+    ``bins`` and ``clusters``, shape (n,), are the bin and the number of the cluster of each member.
+    """
     part = slice(rule.bin_bounds[attribute], rule.bin_bounds[attribute + 1])
     reference = rule.shares[part]
     m = len(reference)
