@@ -180,7 +180,8 @@ def diverse_document(privacy: Mapping[str, Any], reference: Path | None = None) 
     document = policy_document()
     document["privacy"] |= privacy
     occupation = document["attributes"][CONFIDENTIAL]
-    occupation["protect"] = True
+    if privacy:
+        occupation["protect"] = True
     if reference is not None:
         occupation["reference"] = str(reference.resolve())
     return document

@@ -42,7 +42,10 @@ def stream(folder: Path, required: str, rule: str, k: int = K, delta: int = DELT
         {name: int(rows[index][name]) for name in ADULT} | {"earns": rows[index]["salary-class"].strip(".")}
         for index in chosen
     ]
-    privacy, earns = REQUIRED[required], {"role": "confidential", "type": "string", "protect": True}
+    privacy = REQUIRED[required]
+    earns: dict[str, Any] = {"role": "confidential", "type": "string"}
+    if privacy:
+        earns["protect"] = True
     if "t" in privacy:
         earns["reference"] = str(written_reference(records))
     fields = {name: quasi(*bounds, integer=True) for name, bounds in ADULT.items()} | {"earns": earns}
