@@ -63,9 +63,10 @@ def test_check_prints_the_resolved_policy(policy: str) -> None:
     assert told["chosen"] == {"stream.rule": "auto: awo below k = 7"}
 
 
-def test_check_has_no_advice_on_the_policy_of_the_readme() -> None:
+def test_check_advises_on_confidential_values_of_the_policy_of_the_readme_only() -> None:
     done = run_command("check", str(Path(__file__).parents[2] / "docs" / "quickstart" / "policy.yaml"))
-    assert (done.returncode, done.stderr) == (0, b"")
+    assert (done.returncode, done.stderr.count(b"warning")) == (0, 1)
+    assert b"attributes.diagnosis: k alone does not protect a confidential value" in done.stderr
 
 
 ADVICE = {
@@ -102,7 +103,8 @@ def test_check_advises_on_names_unchanged_fields_and_copies(
         "age": {"role": "quasi_identifier", "bounds": [0, 110]},
         "ward": {"role": "confidential"} | ward,
     }
-    document = {"attributes": attributes, "privacy": {"k": 3}} | ({} if who else {"subject": "every_record"})
+    privacy = {"k": 3} | ({} if "role" in ward else {"t": 0.5})
+    document = {"attributes": attributes, "privacy": privacy} | ({} if who else {"subject": "every_record"})
     path = tmp_path / "policy.yaml"
     path.write_text(json.dumps(document))
     done = run_command("check", str(path))

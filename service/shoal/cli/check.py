@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from shoal.kafka import check_files, check_policy
 from shoal.observability import escape_control_characters, logger
-from shoal.policy import KafkaSection, Policy, advise, missing_credentials
+from shoal.policy import KafkaSection, Policy, advise, explain, missing_credentials
 from shoal.settings import PREFIX, kafka_settings, missing_settings, settings_error
 
 __all__ = ["SUMMARY", "add_arguments", "execute"]
@@ -27,8 +27,8 @@ def execute(options: argparse.Namespace) -> int:
     settings = kafka_settings(policy, required=(), has_secrets=False)
     unread = _check_files(policy, settings)
     resolved = policy.resolved() | {"fingerprint": policy.fingerprint}
-    if policy.stream is not None and policy.stream.reason:
-        resolved["chosen"] = {"stream.rule": policy.stream.reason}
+    if explained := explain(policy):
+        resolved["chosen"] = explained
     print(escape_control_characters(json.dumps(resolved, indent=2, ensure_ascii=False)))
     for advice in (*advise(policy), *_advise_on_missing(settings), *unread):
         logger("cli").warning(escape_control_characters(advice))

@@ -10,10 +10,10 @@ from typing import NamedTuple
 import numpy as np
 
 from shoal.arrays import Float64Matrix, Int32Vector, Int64Matrix, Int64Vector
+from shoal.clustering.diversity import T_TOLERANCE
 from shoal.clustering.embedding import Embedding
 from shoal.clustering.static import BudgetUsed, ClusterConstraints, ConfidentialAttribute, emd_of_clusters, refined
 from shoal.clustering.static.approximate import dependency_tree, discretized
-from shoal.clustering.static.constraints import T_TOLERANCE
 from shoal.clustering.static.registry import check_parameters, parameters_of
 from shoal.clustering.stream.held_records import BEFORE, CAUSE, END, FLUSHED, NEWEST, DecisionBuffer
 from shoal.clustering.stream.invariants import InvariantChecker

@@ -14,6 +14,7 @@ from shoal.policy.category_limit import MAX_CATEGORY_BYTES
 from shoal.policy.connection import check_connection, check_names, missing_credentials
 from shoal.policy.csv_dialect import CsvDialect
 from shoal.policy.diversity import Diversity
+from shoal.policy.explanation import explain
 from shoal.policy.loader import FieldPath
 from shoal.policy.reference import Reference
 from shoal.policy.resolved import Policy
@@ -53,6 +54,7 @@ __all__ = [
     "check_connection",
     "check_names",
     "describe_fault",
+    "explain",
     "missing_credentials",
     "resolve_rule",
     "supports_dominance",

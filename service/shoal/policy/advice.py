@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 
 from shoal.policy.attribute import Attribute
+from shoal.policy.protection_advice import advise_on_confidential
 from shoal.policy.resolved import Policy
 from shoal.policy.schema import Scale
 from shoal.policy.value_source import MessagePart
@@ -40,6 +41,7 @@ def advise(policy: Policy) -> Iterator[str]:
             "matters, set normalize: []"
         )
     yield from _advise_on_fields(policy)
+    yield from advise_on_confidential(policy)
     yield from _advise_on_categories(policy)
     for attribute in policy.quasi_identifiers:
         if attribute.integer and attribute.resolution is not None and attribute.resolution % 1:

@@ -7,13 +7,19 @@ from shoal.policy.scale_checks import SCALE_FIELDS
 
 __all__ = ["is_follow_up"]
 
-_DEPENDENT = {"scale": SCALE_FIELDS, "unit": ("bounds", "resolution")}
+_DEPENDENT = {"scale": (*SCALE_FIELDS, "reference"), "unit": ("bounds", "resolution"), "type": ("scale", "reference")}
 """The fields of an attribute that are checked by another field of it."""
+_NEEDED_BY = {
+    "protect": {("privacy",), ("privacy", "l"), ("privacy", "t"), ("privacy", "max_value_share")},
+    "reference": {("privacy",), ("privacy", "t"), ("stream",)},
+    "bounds": {("steering",), ("steering", "dependence"), ("stream",)},
+}
+"""The fields outside the attributes by which a field of a confidential attribute is checked."""
 
 
 def is_follow_up(path: FieldPath, known: FieldPath) -> bool:
     """Return whether a fault at ``path`` may only show that the field ``known`` was removed for a fault of its own."""
-    return _covers(path, known) or _depends(path, known)
+    return _covers(path, known) or _depends(path, known) or _is_checked_outside(path, known) or _is_part(path, known)
 
 
 def _covers(path: FieldPath, known: FieldPath) -> bool:
@@ -26,3 +32,13 @@ def _depends(path: FieldPath, known: FieldPath) -> bool:
     if path[:1] != ("attributes",) or path[:2] != known[:2] or len(path) < 3 or len(known) != 3:  # noqa: PLR2004
         return False
     return path[2] in _DEPENDENT.get(known[2], ())
+
+
+def _is_checked_outside(path: FieldPath, known: FieldPath) -> bool:
+    """Return whether ``known`` is a field outside the attributes by which the field at ``path`` is checked."""
+    return path[:1] == ("attributes",) and len(path) > 2 and known[:2] in _NEEDED_BY.get(path[2], ())  # noqa: PLR2004
+
+
+def _is_part(path: FieldPath, known: FieldPath) -> bool:
+    """Return whether ``known`` was the form of l-diversity in the section at ``path``."""
+    return path == ("privacy", "l") == known[:2]

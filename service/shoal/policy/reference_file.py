@@ -164,7 +164,9 @@ def _fault_of_value(text: str, attribute: AttributeSection, order: Collection[st
     if attribute.type != "json" and is_long_category(text):
         return f"the value has more than {MAX_CATEGORY_BYTES:,} bytes as JSON; shorten it"
     if attribute.scale == "ordinal":
-        return "" if text in order else "the value is not in the order of the attribute; correct its spelling"
+        return (
+            "" if text in order or not order else "the value is not in the order of the attribute; correct its spelling"
+        )
     return _fault_of_type(text, attribute)
 
 

@@ -25,7 +25,7 @@ LEAVES = ", ".join(f"c{n}" for n in range(21))
 def advice(folder: Path, attribute: str, more: str = "") -> list[str]:
     told = list(advise(load(TEXT.format(attribute=attribute, more=more), folder)))
     assert told[-1].startswith("subject: every_record"), "of every policy here"
-    return told[:-1]
+    return [sentence for sentence in told[:-1] if "k alone does not protect" not in sentence]
 
 
 @pytest.mark.parametrize(

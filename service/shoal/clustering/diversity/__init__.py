@@ -11,6 +11,7 @@ largest share and the distance do not rise above the larger of the two.
 from __future__ import annotations
 
 from shoal.clustering.diversity.kernels import (
+    ENTROPY_TOLERANCE,
     SHARE_TOLERANCE,
     T_TOLERANCE,
     distance_of,
@@ -36,6 +37,7 @@ from shoal.clustering.diversity.rule import (
 __all__ = [
     "DISTINCT",
     "ENTROPY",
+    "ENTROPY_TOLERANCE",
     "EQUAL",
     "HIERARCHICAL",
     "NO_DIVERSITY",

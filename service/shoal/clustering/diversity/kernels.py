@@ -21,6 +21,7 @@ from shoal.clustering.diversity.rule import DISTINCT, ENTROPY, EQUAL, NO_L, ORDE
 from shoal.clustering.numba.jit import njit_inline, njit_inner
 
 __all__ = [
+    "ENTROPY_TOLERANCE",
     "SHARE_TOLERANCE",
     "T_TOLERANCE",
     "distance_of",

@@ -12,10 +12,11 @@ from shoal.clustering.static.hansen_mukherjee import optimal
 from shoal.clustering.static.hilbert import hilbert
 from shoal.clustering.static.mdav import mdav
 from shoal.clustering.static.refinement import refine
+from shoal.clustering.static.repair import repair_by_swaps
 from shoal.clustering.static.t_closeness import TClosePartition, strict
 from shoal.clustering.static.vmdav import vmdav
 
-__all__ = ["candidate_partitions", "t_close_partitions"]
+__all__ = ["candidate_partitions", "made_feasible", "t_close_partitions"]
 
 SEVERAL_UP_TO = 20_000
 """Records up to which several partitions are made, of which the best is kept."""
@@ -46,13 +47,13 @@ def candidate_partitions(
     Notes
     -----
     One attribute: the optimal partition. Up to 20,000 records: MDAV, V-MDAV and, if refined, the Hilbert curve. More:
-    the Hilbert curve if refined, else MDAV. Clusters that violate a constraint are merged.
+    the Hilbert curve if refined, else MDAV. Clusters that violate a constraint are merged; with l-diversity or a
+    largest share of a value, they first exchange records with near clusters.
     With t-closeness also `strict` partitions, one per confidential attribute (above 20,000 records only the best of
     them), refined by swaps within their buckets: the smaller t, the better they are as a start.
     """
     found = _candidates(values, k, constraints, refined=refined)
-    if not constraints.are_none:
-        found = [merge_until_feasible(values, labels, k, constraints) for labels in found]
+    found = [made_feasible(values, labels, k, constraints) for labels in found]
     if constraints.t is None:
         return found
     t_close = t_close_partitions(values, k, strict, constraints)
@@ -62,6 +63,13 @@ def candidate_partitions(
     return found
 
 
+def made_feasible(values: Float64Matrix, labels: Int32Vector, k: int, constraints: ClusterConstraints) -> Int32Vector:
+    """Return the partition after exchanges between clusters, for l and value shares, and after merging what is left."""
+    if constraints.limit_values:
+        labels = repair_by_swaps(values, labels, k, constraints)
+    return labels if constraints.are_none else merge_until_feasible(values, labels, k, constraints)
+
+
 def t_close_partitions(
     values: Float64Matrix, k: int, algorithm: Callable[..., TClosePartition], constraints: ClusterConstraints
 ) -> list[TClosePartition]:
@@ -69,14 +77,14 @@ def t_close_partitions(
     found = []
     for attribute in constraints.confidential:
         made = algorithm(values, k, attribute, constraints.t)
-        found.append(made._replace(labels=merge_until_feasible(values, made.labels, k, constraints)))
+        found.append(made._replace(labels=made_feasible(values, made.labels, k, constraints)))
     return sorted(found, key=lambda made: loss_of(values, made.labels))
 
 
 def _candidates(values: Float64Matrix, k: int, constraints: ClusterConstraints, *, refined: bool) -> list[Int32Vector]:
     """Return the candidates before constraints are taken into account."""
     best = [optimal(values, k)] if values.shape[1] == 1 else []
-    if best and constraints.t is None:
+    if best and constraints.t is None and not constraints.limit_values:
         return best
     if len(values) <= SEVERAL_UP_TO:
         return [*best, mdav(values, k), vmdav(values, k), *([hilbert(values, k)] if refined else [])]

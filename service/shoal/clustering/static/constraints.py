@@ -12,22 +12,26 @@ from typing import NamedTuple
 import numpy as np
 
 from shoal.arrays import BoolVector, Float64Matrix, Int32Matrix, Int32Vector, Int64Matrix, Int64Vector
-from shoal.clustering.numba.jit import njit, njit_inline
+from shoal.clustering.diversity import (
+    SHARE_TOLERANCE,
+    T_TOLERANCE,
+    DiversityRule,
+    LDiversity,
+    build_diversity_rule,
+    excess_of,
+    is_diverse,
+)
+from shoal.clustering.numba.jit import njit, njit_inline, njit_inner
 from shoal.clustering.numba.neighbours import neighbours_of
 from shoal.clustering.static.centroids import centroids_of
-from shoal.clustering.static.emd import (
-    ConfidentialAttribute,
-    ReferenceDistribution,
-    distance_of_sorted,
-    emd_of_clusters,
-    reference_distribution,
-)
+from shoal.clustering.static.emd import ConfidentialAttribute, emd_of_clusters
+from shoal.clustering.static.value_counts import count_values
 
 __all__ = [
     "NONE",
-    "T_TOLERANCE",
     "ClusterConstraints",
     "ConstraintArrays",
+    "excess_of_constraints",
     "is_unconstrained",
     "merge_until_feasible",
     "no_constraints",
@@ -38,10 +42,6 @@ __all__ = [
 
 NONE = -1
 """In place of a record or a cluster: there is none."""
-T_TOLERANCE = 1e-12
-"""Rounding allowance for a distance between distributions."""
-SHARE_TOLERANCE = 1e-9
-"""Rounding allowance, in records, for the largest share of a subject."""
 LEAF_SIZE = 64
 CANDIDATES = 8
 """Nearest clusters that a cluster may be merged with in one round."""
@@ -60,9 +60,13 @@ class ClusterConstraints:
     max_share : float
         Largest share of a cluster's records that one subject may own, above 0, at most 1.
     confidential : tuple of ConfidentialAttribute
-        Attributes whose distribution in each cluster must be close to that of the table.
+        Protected attributes: each must satisfy ``t``, ``l`` and ``max_value_share``.
     t : float, optional
-        Largest earth mover's distance between the two (t-closeness).
+        Largest earth mover's distance of a cluster from the reference (t-closeness).
+    l : LDiversity, optional
+        l-diversity of each cluster.
+    max_value_share : float, optional
+        Largest share of one value among the records of a cluster, above 0, at most 1.
     buckets : ndarray of int64, shape (n,), optional
         Bucket of each record. Refinement may then swap two records of one bucket, and change nothing else.
     """
@@ -72,11 +76,23 @@ class ClusterConstraints:
     confidential: tuple[ConfidentialAttribute, ...] = ()
     t: float | None = None
     buckets: Int64Vector | None = None
+    l: LDiversity | None = None  # noqa: E741 - the letter of the literature
+    max_value_share: float | None = None
 
     @property
     def are_none(self) -> bool:
         """Whether every partition into clusters of k records satisfies them."""
-        return self.subjects is None and self.t is None
+        return self.subjects is None and self.t is None and not self.limit_values
+
+    @property
+    def limit_values(self) -> bool:
+        """Whether l-diversity or a largest share of a value is stated."""
+        return self.l is not None or self.max_value_share is not None
+
+    def diversity_rule(self) -> DiversityRule:
+        """Return what the protected attributes must satisfy, for the kernels."""
+        references = [] if self.t is None else [attribute.compared_with() for attribute in self.confidential]
+        return build_diversity_rule(references, l=self.l, max_value_share=self.max_value_share, t=self.t)
 
     def arrays(self, order: Int64Vector) -> ConstraintArrays:
         """Return them for the kernels, for the records that ``order`` lists, in its order."""
@@ -84,9 +100,12 @@ class ClusterConstraints:
         if self.subjects is not None:
             counts = np.zeros(int(self.subjects.max()) + 1, np.int64)
             arrays = arrays._replace(subjects=self.subjects[order], max_share=self.max_share, counts=counts)
+        if self.t is not None or self.limit_values:
+            arrays = arrays._replace(rule=self.diversity_rule())
         if self.t is not None:
-            reference = reference_distribution(self.confidential)
-            arrays = arrays._replace(reference=reference._replace(bins=reference.bins[:, order]), t=self.t)
+            arrays = arrays._replace(bins=np.stack([attribute.bins[order] for attribute in self.confidential]))
+        if self.limit_values:
+            arrays = arrays._replace(values=np.stack([attribute.codes[order] for attribute in self.confidential]))
         return arrays if self.buckets is None else arrays._replace(buckets=self.buckets[order])
 
 
@@ -105,6 +124,10 @@ def violating_clusters(labels: Int32Vector, k: int, constraints: ClusterConstrai
     if constraints.t is not None:
         for attribute in constraints.confidential:
             violating |= emd_of_clusters(attribute, labels) > constraints.t + T_TOLERANCE
+    if constraints.limit_values:
+        for attribute in constraints.confidential:
+            counts = count_values(attribute.codes, labels)
+            violating |= ~counts.satisfy(constraints.l, constraints.max_value_share)
     return violating
 
 
@@ -231,30 +254,36 @@ def _pair_clusters(neighbours: Int32Matrix, violating: BoolVector) -> Int64Vecto
 
 
 class ConstraintArrays(NamedTuple):
-    """The constraints of n records for the kernels; an empty array states no constraint."""
+    """The constraints of n records for the kernels; an empty array states no constraint.
+
+    Without a rule, the type of this tuple is another one. So kernels are compiled without the code that checks it.
+    """
 
     subjects: Int64Vector  # (n,): subject of each record, as codes from 0
     max_share: float
-    reference: ReferenceDistribution
-    t: float
+    rule: DiversityRule | None
+    values: Int64Matrix  # (q, n): value codes, for l-diversity and the largest share of a value
+    bins: Int64Matrix  # (q, n): bins, for t-closeness
     buckets: Int64Vector  # (n,): only two records of one bucket may swap, and nothing else may change
-    scratch: Int64Matrix  # (2, capacity): members and bins of the cluster that is being checked
+    scratch: Int64Matrix  # (3, capacity): members of the cluster that is being checked, and scratch of `is_diverse`
     counts: Int64Vector  # (subjects,): scratch, zero between two checks
 
 
 def no_constraints() -> ConstraintArrays:
     """Return arrays that state no constraint."""
-    codes, shares = np.zeros(0, np.int64), np.zeros(0)
-    reference = ReferenceDistribution(
-        np.zeros((0, 0), np.int64), np.zeros(1, np.int64), shares, shares, shares, np.zeros(0, np.bool_)
-    )
-    return ConstraintArrays(codes, 1.0, reference, 1.0, codes, np.zeros((2, 0), np.int64), codes)
+    codes, none = np.zeros(0, np.int64), np.zeros((0, 0), np.int64)
+    return ConstraintArrays(codes, 1.0, None, none, none, codes, np.zeros((3, 0), np.int64), codes)
 
 
 @njit
 def is_unconstrained(constraints: ConstraintArrays) -> bool:
     """Whether no constraint is stated."""
-    return constraints.subjects.size == 0 and constraints.reference.ordered.size == 0 and constraints.buckets.size == 0
+    return (
+        constraints.subjects.size == 0
+        and constraints.values.shape[0] == 0
+        and constraints.bins.shape[0] == 0
+        and constraints.buckets.size == 0
+    )
 
 
 @njit_inline
@@ -263,9 +292,38 @@ def satisfies_constraints(
 ) -> bool:
     """Whether a cluster satisfies the constraints without one member and with another record; -1 stands for neither.
 
-    An empty cluster does. Buckets are not looked at. O(s) for the subjects of s members, O(s (s + log bins)) for
-    closeness.
+    An empty cluster does. Buckets are not looked at. O(s) for the subjects of s members; for l-diversity and closeness
+    as `diversity.is_diverse`.
     """
+    count = _collect(constraints, members, leaving, joining)
+    if count == 0:
+        return True
+    if constraints.subjects.size > 0 and not _has_subjects(constraints, count, k):
+        return False
+    own, scratch = constraints.scratch[0, :count], constraints.scratch[1:]
+    return bool(_satisfies_rule(constraints.rule, constraints.values, constraints.bins, own, scratch))
+
+
+@njit_inner
+def excess_of_constraints(
+    constraints: ConstraintArrays, members: Int64Vector, leaving: int, joining: int, k: int
+) -> float:
+    """Return by how much a cluster violates the constraints, 0 if it does not; arguments as of `satisfies_constraints`.
+
+    That is `diversity.excess_of`, and 1 in addition if it violates a constraint on subjects. There must be a rule.
+    """
+    count, excess = _collect(constraints, members, leaving, joining), 0.0
+    if constraints.subjects.size > 0 and not _has_subjects(constraints, count, k):
+        excess += 1.0
+    if constraints.rule is not None:
+        own, scratch = constraints.scratch[0, :count], constraints.scratch[1:]
+        excess += excess_of(constraints.rule, constraints.values, constraints.bins, own, scratch, np.inf)
+    return excess
+
+
+@njit_inline
+def _collect(constraints: ConstraintArrays, members: Int64Vector, leaving: int, joining: int) -> int:
+    """Write members without one and with another record to the scratch and return their number."""
     kept, count = constraints.scratch[0], 0
     for x in range(members.size):
         if members[x] != leaving:
@@ -274,14 +332,17 @@ def satisfies_constraints(
     if joining != NONE:
         kept[count] = joining
         count += 1
-    if count == 0:
+    return count
+
+
+@njit_inner
+def _satisfies_rule(
+    rule: DiversityRule | None, values: Int64Matrix, bins: Int64Matrix, members: Int64Vector, scratch: Int64Matrix
+) -> bool:
+    """Whether a cluster satisfies a rule, if there is one: the rest is not compiled for a rule that is None."""
+    if rule is None:
         return True
-    if constraints.subjects.size > 0 and not _has_subjects(constraints, count, k):
-        return False
-    for attribute in range(constraints.reference.ordered.size):
-        if _distance(constraints, attribute, count) > constraints.t + T_TOLERANCE:
-            return False
-    return True
+    return bool(is_diverse(rule, values, bins, members, scratch))
 
 
 @njit_inline
@@ -296,16 +357,3 @@ def _has_subjects(constraints: ConstraintArrays, count: int, k: int) -> bool:
     for x in range(count):
         counts[constraints.subjects[records[x]]] = 0
     return bool(distinct >= k and max_per_subject <= constraints.max_share * count + SHARE_TOLERANCE)
-
-
-@njit_inline
-def _distance(constraints: ConstraintArrays, attribute: int, count: int) -> float:
-    """Return the distance from the table of the records in the scratch, after sorting their bins."""
-    records, bins, column = constraints.scratch[0], constraints.scratch[1], constraints.reference.bins[attribute]
-    for x in range(count):
-        code, position = column[records[x]], x
-        while position > 0 and bins[position - 1] > code:
-            bins[position] = bins[position - 1]
-            position -= 1
-        bins[position] = code
-    return distance_of_sorted(constraints.reference, attribute, bins[:count])

@@ -1,4 +1,4 @@
-"""Earth mover's distance (EMD) between the confidential values of a cluster and those of the whole table.
+"""Earth mover's distance (EMD) between the confidential values of a cluster and those of the reference.
 
 References
 ----------
@@ -12,17 +12,18 @@ from typing import NamedTuple
 
 import numpy as np
 
-from shoal.arrays import BoolVector, Float64Vector, Int32Vector, Int64Matrix, Int64Vector
-from shoal.clustering.numba.jit import njit, njit_inline
+from shoal.arrays import Float64Vector, Int32Vector, Int64Vector
+from shoal.clustering.diversity import (
+    EQUAL,
+    ORDERED,
+    DiversityRule,
+    ValueReference,
+    build_diversity_rule,
+    distance_of,
+)
+from shoal.clustering.numba.jit import njit
 
-__all__ = [
-    "ConfidentialAttribute",
-    "ReferenceDistribution",
-    "cluster_distances",
-    "distance_of_sorted",
-    "emd_of_clusters",
-    "reference_distribution",
-]
+__all__ = ["ConfidentialAttribute", "cluster_distances", "emd_of_clusters"]
 
 
 class ConfidentialAttribute(NamedTuple):
@@ -31,48 +32,35 @@ class ConfidentialAttribute(NamedTuple):
     Attributes
     ----------
     bins : ndarray of int64, shape (n,)
-        Code of each value, 0 to m - 1, in ascending order of the values; equal values have equal codes.
+        Bin of each value in the reference, 0 to m - 1; ordered bins ascend, and equal values have equal bins.
     ordered : bool
-        True: the values are ordered, and neighbouring values are 1 / (m - 1) apart. False: the values are categories,
-        and any two of them are 1 apart.
+        Without ``reference``: whether the values are ordered, and neighbouring values are 1 / (m - 1) apart. Otherwise
+        they are categories, and any two of them are 1 apart.
+    reference : ValueReference, optional
+        What the distribution in a cluster is compared with, and the distance of two bins. By default the distribution
+        in the table, and the distance that ``ordered`` says.
+    values : ndarray of int64, shape (n,), optional
+        Code of each value, of which only equality counts; for l-diversity and the largest share of a value. By default
+        the bins. It is needed where different values have one bin of a given reference.
     """
 
     bins: Int64Vector
     ordered: bool
+    reference: ValueReference | None = None
+    values: Int64Vector | None = None
 
+    @property
+    def codes(self) -> Int64Vector:
+        """Code of each value (n,)."""
+        return self.bins if self.values is None else self.values
 
-class ReferenceDistribution(NamedTuple):
-    """The distribution of a confidential attributes in the whole table, as arrays for the kernels.
-
-    Attribute ``i`` has the bins ``bin_bounds[i]`` to ``bin_bounds[i + 1]`` of ``shares`` and ``cumulative``. Its part
-    of ``cumulative_sums`` is one longer, so it begins at ``bin_bounds[i] + i``.
-    """
-
-    bins: Int64Matrix  # (a, n): code of each record
-    bin_bounds: Int64Vector  # (a + 1,)
-    shares: Float64Vector  # share of the table in each bin
-    cumulative: Float64Vector  # share of the table up to and including each bin
-    cumulative_sums: Float64Vector  # sum of `cumulative` over all lower bins
-    ordered: BoolVector  # (a,)
-
-
-def reference_distribution(attributes: tuple[ConfidentialAttribute, ...]) -> ReferenceDistribution:
-    """Return the distribution of some attributes in the table. O(a n)."""
-    counts = [np.bincount(attribute.bins) for attribute in attributes]
-    shares = [count / count.sum() for count in counts]
-    cumulative = [np.cumsum(count) / count.sum() for count in counts]
-    return ReferenceDistribution(
-        bins=np.stack([attribute.bins for attribute in attributes]),
-        bin_bounds=np.cumsum([0, *map(len, counts)]),
-        shares=np.concatenate(shares),
-        cumulative=np.concatenate(cumulative),
-        cumulative_sums=np.concatenate([np.append(0.0, np.cumsum(column)) for column in cumulative]),
-        ordered=np.array([attribute.ordered for attribute in attributes]),
-    )
+    def compared_with(self) -> ValueReference:
+        """Return the reference; by default that of the table. O(n)."""
+        return self.reference or ValueReference(ORDERED if self.ordered else EQUAL, np.bincount(self.bins))
 
 
 def emd_of_clusters(attribute: ConfidentialAttribute, labels: Int32Vector) -> Float64Vector:
-    """Return the earth mover's distance of each cluster from the table, for one attribute.
+    """Return the earth mover's distance of each cluster from the reference, for one attribute.
 
     Parameters
     ----------
@@ -89,7 +77,8 @@ def emd_of_clusters(attribute: ConfidentialAttribute, labels: Int32Vector) -> Fl
     Notes
     -----
     Ordered values: the mean, over the distinct values but the last, of the absolute difference of the two cumulative
-    shares (formula (1) of [1]_). Categories: half the sum of the absolute differences of the shares.
+    shares (formula (1) of [1]_). Categories: half the sum of the absolute differences of the shares. With a taxonomy:
+    the mean of the latter over its levels.
     Cost: O(n log n).
 
     References
@@ -97,83 +86,20 @@ def emd_of_clusters(attribute: ConfidentialAttribute, labels: Int32Vector) -> Fl
     .. [1] J. Domingo-Ferrer and J. Soria-Comas, "Steered Microaggregation: A Unified Primitive for Anonymization of
        Data Sets and Data Streams", ICDM Workshops 2017. doi:10.1109/ICDMW.2017.141
     """
-    reference = reference_distribution((attribute,))
+    rule = build_diversity_rule([attribute.compared_with()], t=0.0)
     order = np.lexsort((attribute.bins, labels))
     cluster_bounds = np.append(0, np.cumsum(np.bincount(labels)))
-    return cluster_distances(reference, 0, order, cluster_bounds)
+    return cluster_distances(rule, attribute.bins[order], cluster_bounds)
 
 
 @njit
-def cluster_distances(
-    reference: ReferenceDistribution, attribute: int, order: Int64Vector, cluster_bounds: Int64Vector
-) -> Float64Vector:
-    """Return the distance of each cluster from the table, shape (clusters,).
+def cluster_distances(rule: DiversityRule, bins: Int64Vector, cluster_bounds: Int64Vector) -> Float64Vector:
+    """Return the distance of each cluster from the reference of the only attribute, shape (clusters,).
 
-    ``order`` (n,) lists the records by cluster and, within a cluster, by bin. Cluster g is
-    ``order[cluster_bounds[g]:cluster_bounds[g + 1]]``. O(size log bins) per cluster.
+    ``bins`` (n,) are those of the records by cluster and, within a cluster, ascending. Cluster g is
+    ``bins[cluster_bounds[g]:cluster_bounds[g + 1]]``. O(size log bins) per cluster.
     """
     found = np.empty(cluster_bounds.size - 1)
-    bins = reference.bins[attribute][order]
     for cluster in range(found.size):
-        found[cluster] = distance_of_sorted(
-            reference, attribute, bins[cluster_bounds[cluster] : cluster_bounds[cluster + 1]]
-        )
+        found[cluster] = distance_of(rule, 0, bins[cluster_bounds[cluster] : cluster_bounds[cluster + 1]])
     return found
-
-
-@njit_inline
-def distance_of_sorted(reference: ReferenceDistribution, attribute: int, bins: Int64Vector) -> float:
-    """Return the distance of one cluster from the table; ``bins`` are those of its records, ascending."""
-    first, end = reference.bin_bounds[attribute], reference.bin_bounds[attribute + 1]
-    if reference.ordered[attribute]:
-        cumulative = reference.cumulative[first:end]
-        sums = reference.cumulative_sums[first + attribute : end + attribute + 1]
-        return float(_ordered_distance(bins, cumulative, sums))
-    return float(_categorical_distance(bins, reference.shares[first:end]))
-
-
-@njit_inline
-def _ordered_distance(bins: Int64Vector, cumulative: Float64Vector, sums: Float64Vector) -> float:
-    """Return the mean of |cumulative share in the cluster - cumulative share in the table| over the bins.
-
-    The cluster's cumulative share is a step function with one step per record; the table's never falls. Each step
-    crosses it at most once, and the crossing is found by bisection.
-    """
-    m, count = cumulative.size, bins.size
-    if m == 1:
-        return 0.0
-    start, total = 0, 0.0
-    for step in range(count + 1):
-        end = bins[step] if step < count else m
-        if end > start:
-            height = step / count
-            crossing = _first_above(cumulative, height, start, end)
-            total += height * (crossing - start) - (sums[crossing] - sums[start])
-            total += (sums[end] - sums[crossing]) - height * (end - crossing)
-            start = end
-    return max(total, 0.0) / (m - 1)
-
-
-@njit_inline
-def _first_above(cumulative: Float64Vector, height: float, low: int, high: int) -> int:
-    """Return the first index in [low, high) with a value above ``height``; ``high`` if there is none."""
-    while low < high:
-        middle = (low + high) >> 1
-        if cumulative[middle] > height:
-            high = middle
-        else:
-            low = middle + 1
-    return low
-
-
-@njit_inline
-def _categorical_distance(bins: Int64Vector, shares: Float64Vector) -> float:
-    """Return half the sum of |share in the cluster - share in the table|, as 1 minus the shares both have."""
-    common, x, count = 0.0, 0, bins.size
-    while x < count:
-        y = x
-        while y < count and bins[y] == bins[x]:
-            y += 1
-        common += min((y - x) / count, shares[bins[x]])
-        x = y
-    return max(1.0 - common, 0.0)

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from shoal.arrays import LARGEST, Float64Matrix, Int32Vector
-from shoal.clustering.static.auto import candidate_partitions, t_close_partitions
-from shoal.clustering.static.constraints import ClusterConstraints, merge_until_feasible, violating_clusters
+from shoal.clustering.static.auto import candidate_partitions, made_feasible, t_close_partitions
+from shoal.clustering.static.constraints import ClusterConstraints, violating_clusters
 from shoal.clustering.static.exact import check_exact
 from shoal.clustering.static.refinement import NO_CONSTRAINTS, BudgetUsed, RefinedPartition
 from shoal.clustering.static.refinement import refine as refine_partitions
@@ -133,7 +133,7 @@ def _refined(
         partitions = candidate_partitions(table, k, constraints, refined=refine != "none")
     else:
         labels = partition(table, k, algorithm, seed, parameters)
-        partitions = [labels if constraints.are_none else merge_until_feasible(table, labels, k, constraints)]
+        partitions = [made_feasible(table, labels, k, constraints)]
     return refine_partitions(table, partitions, k, refine, seed, budget_used, constraints)
 
 

@@ -94,10 +94,11 @@ def build_partition_state(
         ConstraintArrays(
             constraints.subjects,
             constraints.max_share,
-            constraints.reference,
-            constraints.t,
+            constraints.rule,
+            constraints.values,
+            constraints.bins,
             constraints.buckets,
-            np.zeros((2, largest + 1), np.int64),
+            np.zeros((3, largest + 1), np.int64),
             constraints.counts,
         ),
     )

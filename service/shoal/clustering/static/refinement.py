@@ -41,8 +41,8 @@ NEIGHBOURS, NEIGHBOURS_OF_MANY = 20, 15
 """Neighbours of a record: at least the first and 3k; with more than `MANY` records the second."""
 MANY = 20_000
 MAX_CLUSTER, MAX_T_CLOSE_CLUSTER = 1_000, 100
-"""Records of the largest cluster that is refined. With t-closeness and without buckets it is the second, because every
-change computes distances from the table."""
+"""Records of the largest cluster that is refined. With t-closeness or l-diversity it is the second, as every change
+looks at all values of two clusters; with buckets it is the first."""
 BATCH, T_CLOSE_BATCH = 100_000, 5_000
 """Changes that annealing tries at one temperature. With t-closeness it is the second, or n if that is more."""
 START_TEMPERATURE, END_TEMPERATURE = 2.0, 0.05
@@ -220,8 +220,8 @@ def _search_states(
         rows = np.ascontiguousarray(centred[order])  # along the curve, neighbours in space are neighbours in memory
         return rows, _neighbours(rows, k)
 
-    is_t_close = constraints.t is not None and constraints.buckets is None
-    largest = max(2 * k - 1, MAX_T_CLOSE_CLUSTER if is_t_close else MAX_CLUSTER)
+    looks_at_values = (constraints.t is not None or constraints.limit_values) and constraints.buckets is None
+    largest = max(2 * k - 1, MAX_T_CLOSE_CLUSTER if looks_at_values else MAX_CLUSTER)
     searches, of_all_records = [], cache(lambda: rows_and_neighbours(all_records))
     for start in starts:
         takes_part = np.bincount(start) <= largest

@@ -8,16 +8,11 @@ from typing import NamedTuple
 import numpy as np
 
 from shoal.arrays import Float64Matrix, Int32Vector, Int64Vector
+from shoal.clustering.diversity import ORDERED, T_TOLERANCE, build_diversity_rule
 from shoal.clustering.numba.jit import njit
 from shoal.clustering.numba.kd_tree import LOWEST, build, empty_neighbour_search, nearest, remove
 from shoal.clustering.static.centroids import centroids_of
-from shoal.clustering.static.constraints import T_TOLERANCE
-from shoal.clustering.static.emd import (
-    ConfidentialAttribute,
-    cluster_distances,
-    emd_of_clusters,
-    reference_distribution,
-)
+from shoal.clustering.static.emd import ConfidentialAttribute, cluster_distances, emd_of_clusters
 from shoal.clustering.static.mdav import mdav
 
 __all__ = ["TClosePartition", "fewest_buckets", "steered", "strict"]
@@ -25,6 +20,10 @@ __all__ = ["TClosePartition", "fewest_buckets", "steered", "strict"]
 LEAF_SIZE = 32
 MAX_ATTEMPTS = 32
 """Numbers of buckets that `strict` tries, one after the other, before it returns a partition that is not t-close."""
+
+
+STEP = 8
+"""Without an order, the number of buckets is raised by one STEP-th: the first number is that of ordered values."""
 
 
 class TClosePartition(NamedTuple):
@@ -51,7 +50,7 @@ def steered(
     k : int
         Smallest cluster, 2 <= k <= n.
     confidential : ConfidentialAttribute
-        The attribute whose distribution in each cluster should be close to that of the table.
+        The attribute whose distribution in each cluster should be close to its reference.
     t : float
         Largest earth mover's distance aimed at.
     weight : float
@@ -99,14 +98,15 @@ def strict(values: Float64Matrix, k: int, confidential: ConfidentialAttribute, t
     Returns
     -------
     TClosePartition
-        Checked to be t-close. Only if 32 numbers of buckets were tried in vain, which needs values that many records
-        share, it is the last one tried, and its clusters must be merged.
+        Checked to be t-close. Only if 33 numbers of buckets were tried in vain, which needs values that many records
+        share, or a reference that differs from the table, it is the last one tried, and its clusters must be merged.
 
     Notes
     -----
     With b buckets of M = floor(n / b) records, the clusters are chains through all buckets. The n - Mb records in the
     middle of the order are left over; each joins the nearest cluster that stays t-close. If a cluster is too far from
-    the table, b is raised by one.
+    the reference, b is raised: by one for ordered values, else by an eighth. For categories, the order is that of the
+    bins, so that records of one node of a taxonomy are in neighbouring buckets.
     Cost: O(n log n) for few attributes, O(n² / b) for many.
 
     References
@@ -115,11 +115,13 @@ def strict(values: Float64Matrix, k: int, confidential: ConfidentialAttribute, t
        Microaggregation", IEEE TKDE 27(11), 2015. doi:10.1109/TKDE.2015.2435777
     """
     n = len(values)
-    first = fewest_buckets(n, k, t)
-    found = _partition_by_chains(values, first, confidential, t)
-    for b in range(first + 1, min(first + MAX_ATTEMPTS, n) + 1):
-        if emd_of_clusters(confidential, found.labels).max() <= t + T_TOLERANCE:
+    b = fewest_buckets(n, k, t)
+    is_ordered = confidential.compared_with().distance == ORDERED
+    found = _partition_by_chains(values, b, confidential, t)
+    for _ in range(MAX_ATTEMPTS):
+        if b == n or emd_of_clusters(confidential, found.labels).max() <= t + T_TOLERANCE:
             break
+        b = min(b + (1 if is_ordered else max(b // STEP, 1)), n)
         found = _partition_by_chains(values, b, confidential, t)
     return found
 
@@ -147,7 +149,7 @@ def _assign_leftovers(
     values: Float64Matrix, labels: Int32Vector, leftovers: Int64Vector, confidential: ConfidentialAttribute, t: float
 ) -> None:
     """Assign each record of label -1 to the nearest cluster that stays t-close with it, else to the nearest."""
-    reference, inside = reference_distribution((confidential,)), labels >= 0
+    rule, inside = build_diversity_rule([confidential.compared_with()], t=t), labels >= 0
     counts = np.bincount(labels[inside])
     centroids = centroids_of(values[inside], labels[inside])
     order = np.flatnonzero(inside)
@@ -155,9 +157,8 @@ def _assign_leftovers(
     for i in leftovers.tolist():
         by_distance = np.argsort(((centroids - values[i]) ** 2).sum(axis=1), kind="stable")
         for cluster in by_distance.tolist():
-            members = np.append(own[cluster], i)
-            members = members[np.argsort(confidential.bins[members], kind="stable")]
-            if cluster_distances(reference, 0, members, np.array([0, len(members)]))[0] <= t + T_TOLERANCE:
+            bins = np.sort(confidential.bins[np.append(own[cluster], i)])
+            if cluster_distances(rule, bins, np.array([0, len(bins)]))[0] <= t + T_TOLERANCE:
                 break
         else:
             cluster = by_distance[0]

@@ -1,0 +1,145 @@
+"""Advice on confidential attributes: what the settings of a policy leave unprotected, and what they cost."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+
+from shoal.policy.attribute import Attribute
+from shoal.policy.reference import Reference
+from shoal.policy.resolved import Policy
+
+__all__ = ["advise_on_confidential", "least_records"]
+
+MOST_RECORDS = 2000
+"""Largest cluster whose distance from a reference is computed in advance."""
+_ROUNDING = 1e-9
+
+
+def advise_on_confidential(policy: Policy) -> Iterator[str]:
+    """Yield a sentence for each setting to decide on. It names fields of the policy, never a value."""
+    if not policy.confidential:
+        return
+    if not policy.protects_values:
+        yield (
+            f"{_names(policy.confidential)}: k alone does not protect a confidential value, because all records of a "
+            "cluster can have the same one; shoal verify measures how many do (homogeneous share). Set privacy.l, "
+            "privacy.t or privacy.max_value_share, or accept this"
+        )
+        return
+    yield from _advise_on_diversity(policy)
+    yield from _advise_on_references(policy)
+    unprotected = [attribute for attribute in policy.confidential if attribute not in policy.protected]
+    if unprotected:
+        yield (
+            f"{_names(unprotected)}: not protected, because other attributes have protect: true; all records of a "
+            "cluster can have the same value"
+        )
+
+
+def _advise_on_diversity(policy: Policy) -> Iterator[str]:
+    diversity, share = policy.diversity, policy.max_value_share
+    is_distinct = diversity is not None and diversity.kind == "distinct"
+    if is_distinct and share is not None and share >= 1:
+        yield (
+            "privacy.max_value_share: 1 sets no limit, and distinct l alone is weak: all records of a cluster but "
+            "l - 1 can have one value, and the size of a cluster or a suppressed record can show which ones do; leave "
+            "it out (0.5), or give a share below 1"
+        )
+    if share is not None and share * policy.k < 1:
+        least = math.ceil(1 / share)
+        yield (
+            f"privacy.max_value_share: below 1/k, so that no cluster of k records has it; clusters have at "
+            f"least {least} records, which costs precision"
+        )
+    if diversity is not None and diversity.l > policy.k:
+        yield (
+            f"privacy.l: above k, so that no cluster of k records has it; clusters have at least "
+            f"{math.ceil(diversity.l)} records, which costs precision"
+        )
+    if policy.dependence and diversity is not None:
+        yield (
+            "steering.dependence: draws records with similar confidential values together, and privacy.l keeps equal "
+            "ones apart; clusters grow and more records are suppressed than with one of the two"
+        )
+    numbers = [a for a in policy.protected if a.distance == "ordered" and not a.order]
+    if numbers and policy.t is None:
+        yield (
+            f"{_names(numbers)}: privacy.l and privacy.max_value_share count different numbers, however near they are: "
+            "50000 and 50001 are two values; privacy.t compares how they are distributed"
+        )
+    whole = [attribute for attribute in policy.protected if attribute.type == "json"]
+    if whole:
+        yield (
+            f"{_names(whole)}: an object or a list is one value, so two that differ in any part are different values; "
+            "declare the part to be protected as an attribute of its own"
+        )
+
+
+def _advise_on_references(policy: Policy) -> Iterator[str]:
+    for attribute in policy.protected if policy.t is not None else ():
+        reference, place = attribute.reference, f"attributes.{attribute.name}"
+        if reference is None:
+            continue
+        if attribute.taxonomy is not None:
+            lacking = sum(text is not None and text not in attribute.taxonomy.leaves for text in reference.texts)
+            if lacking:
+                yield (
+                    f"{place}: {lacking} values of its reference are not in its taxonomy, so each is as far as "
+                    "possible from all others; add them to the taxonomy, or correct their spelling"
+                )
+        if attribute.distance == "equal":
+            yield from _advise_on_size(policy, place, reference)
+
+
+def _advise_on_size(policy: Policy, place: str, reference: Reference) -> Iterator[str]:
+    """Yield advice if t, not k, sets the size of clusters."""
+    most = MOST_RECORDS if policy.stream is None else min(policy.stream.delta + 1, MOST_RECORDS)
+    least = least_records(reference.shares, policy.t or 0.0, most)
+    if least is None:
+        yield (
+            f"{place}: no cluster of up to {most} records is within privacy.t of its reference; give a larger t, a "
+            "larger delta in a stream, or a scale or taxonomy by which some values are near each other"
+        )
+    elif least > policy.k:
+        yield (
+            f"{place}: a cluster within privacy.t of its reference has at least {least} records, more than k; a larger "
+            "t, or a scale or taxonomy by which some values are near each other, costs less precision"
+        )
+
+
+def least_records(shares: Sequence[float], t: float, most: int) -> int | None:
+    """Return the fewest records within t of a reference, if all values are equally far from each other.
+
+    Of n records, as many as possible have each value in proportion; the others fill the largest remainders. Their
+    distance is 1 less the sum of all min(count / n, share).
+
+    Parameters
+    ----------
+    shares : sequence of float
+        Of the reference; their sum is 1.
+    t : float
+    most : int
+        Largest number of records that is tried.
+
+    Returns
+    -------
+    int or None
+        None if no number up to ``most`` fits.
+
+    Notes
+    -----
+    Cost: O(values log values) per number of records.
+    """
+    for n in range(1, most + 1):
+        exact = [share * n for share in shares]
+        whole = [math.floor(count + _ROUNDING) for count in exact]
+        rests = sorted((count - floor for count, floor in zip(exact, whole, strict=True)), reverse=True)
+        common = sum(whole) + sum(max(rest, 0.0) for rest in rests[: n - sum(whole)])
+        if 1 - common / n <= t + _ROUNDING:
+            return n
+    return None
+
+
+def _names(attributes: tuple[Attribute, ...] | list[Attribute]) -> str:
+    return ", ".join(f"attributes.{attribute.name}" for attribute in attributes)
