@@ -30,6 +30,19 @@ async def test_unfinished_clusters_are_completed_after_kills(bootstrap: str, tmp
     assert found.aborted_rows > 0, "no kill fell inside a transaction: the test has lost its aim"
 
 
+@pytest.mark.nightly
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("release", ["cluster", "ordered"])
+async def test_clusters_keep_l_and_t_through_kills(release: str, bootstrap: str, tmp_path: Path) -> None:
+    deployment = await Deployment.create(bootstrap, tmp_path, partitions=PARTITIONS, has_wards=True, release=release)
+    by_plan, by_hand = await torture(deployment, kills=6, wave=1000)
+    found = await check(deployment)
+    assert by_plan >= 3
+    assert by_hand >= 2
+    assert found.released > 0.9 * found.records
+    assert found.aborted_rows > 0, "no kill fell inside a transaction: the test has lost its aim"
+
+
 async def test_a_zombie_is_fenced(bootstrap: str, tmp_path: Path) -> None:
     deployment = await Deployment.create(bootstrap, tmp_path, partitions=PARTITIONS)
     await zombie(deployment, wave=1500)

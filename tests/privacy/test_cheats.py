@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -11,9 +12,19 @@ import pytest
 from support.cheat_base import BASES, base_of
 from support.cheat_draft import Draft, Judgement
 from support.cheat_oracle import gains
-from support.cheats import CATALOGUE, COMPOSED, composed, composed_cheats
+from support.cheats import (
+    CATALOGUE,
+    COMPOSED,
+    COMPOSED_OF_SCALES,
+    composed,
+    composed_cheats,
+    composed_cheats_of_scales,
+    composed_of_scales,
+)
 from support.judge_table import PAGE, page, row_of
 from support.named_cheats import Cheat, with_records
+from support.promises import promises_of
+from support.scaled_bases import SCALED_BASES, scaled_base
 
 pytestmark = pytest.mark.privacy
 
@@ -42,7 +53,7 @@ def test_a_cheat_made_by_hand_is_noticed(cheat: Cheat, tmp_path: Path) -> None:
 
 def test_composed_cheats_of_the_table_are_noticed() -> None:
     rows = []
-    for cheat in composed_cheats(COMPOSED):
+    for cheat in (*composed_cheats(COMPOSED), *composed_cheats_of_scales(COMPOSED_OF_SCALES)):
         with TemporaryDirectory() as folder:
             found = cheat.make().judged(Path(folder))
         assert found.code in {1, 2}, cheat.name
@@ -53,10 +64,11 @@ def test_composed_cheats_of_the_table_are_noticed() -> None:
 def test_the_table_holds_the_catalogue_and_nothing_else() -> None:
     rows = [row for row in printed() if not row.startswith("| release ")]
     named, drawn = rows[: len(CATALOGUE)], rows[len(CATALOGUE) :]
-    assert PAGE.read_text("utf-8") == page(named, drawn)
-    assert len(drawn) == COMPOSED == 200
-    assert len(named) >= 80
-    for cheat, row in zip([*CATALOGUE, *composed_cheats(COMPOSED)], rows, strict=True):
+    assert PAGE.read_text("utf-8") == page(named, drawn[:200], drawn[200:])
+    assert (COMPOSED, COMPOSED_OF_SCALES, len(drawn)) == (200, 100, 300)
+    assert len(named) >= 120
+    cheats = [*CATALOGUE, *composed_cheats(COMPOSED), *composed_cheats_of_scales(COMPOSED_OF_SCALES)]
+    for cheat, row in zip(cheats, rows, strict=True):
         assert row.startswith(row_of(cheat, Judgement(0, (), "")).removesuffix("0 |  |"))
 
 
@@ -68,11 +80,14 @@ def test_names_of_cheats_are_unique() -> None:
 # ---------------------------------------------------------------- fuzz
 
 
-def unnoticed(seeds: Iterable[int]) -> list[str]:
+VARIED = partial(composed, varied=True)
+
+
+def unnoticed(seeds: Iterable[int], compose: Callable[[int], tuple[str, Draft]] = VARIED) -> list[str]:
     """Return the cheats that gain something and pass, and the changes without effect that do not pass."""
     found = []
     for seed in seeds:
-        moves, draft = composed(seed, varied=True)
+        moves, draft = compose(seed)
         gained = gains(draft)
         with TemporaryDirectory() as folder:
             judged = draft.judged(Path(folder))
@@ -115,7 +130,30 @@ def test_whatever_ten_thousand_composed_cheats_gain_is_noticed(batch: int) -> No
     assert not found, "\n".join(found)
 
 
+@pytest.mark.parametrize("batch", range(FUZZED))
+def test_whatever_a_composed_cheat_of_scales_gains_is_noticed(batch: int) -> None:
+    first = 10_000 + batch * BATCH
+    found = unnoticed(range(first, first + BATCH), composed_of_scales)
+    assert not found, "\n".join(found)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("batch", range(FUZZED_AT_NIGHT))
+def test_whatever_ten_thousand_composed_cheats_of_scales_gain_is_noticed(batch: int) -> None:
+    first = 2_000_000 + batch * BATCH
+    found = unnoticed(range(first, first + BATCH), composed_of_scales)
+    assert not found, "\n".join(found)
+
+
 # ---------------------------------------------------------------- the oracle
+
+
+@pytest.mark.parametrize(("name", "promised"), [(name, one) for name in SCALED_BASES for one in promises_of(name)])
+def test_a_sound_release_of_every_scale_gains_nothing_and_holds(name: str, promised: str, tmp_path: Path) -> None:
+    draft = Draft.of(scaled_base(name, promised))
+    assert gains(draft) == set()
+    found = draft.judged(tmp_path)
+    assert found.code == 0, found.text
 
 
 @pytest.mark.parametrize("name", BASES)

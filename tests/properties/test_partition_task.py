@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import sys
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -70,6 +74,8 @@ def policy_of(
     rule: str = "nearest",
     release: str = "cluster",
     bounds: tuple[float, float] | None = (0, 9000),
+    ward: dict[str, object] | None = None,
+    dependence: float = 0.0,
     **options: object,
 ) -> Policy:
     return Policy.from_document(
@@ -79,16 +85,19 @@ def policy_of(
                     "who": {"role": "identifier", "subject": True, "type": "integer"},
                     "x": {"role": "quasi_identifier", "scale": "numeric", "bounds": [0, 100], "integer": True},
                     "y": {"role": "quasi_identifier", "bounds": bounds and list(bounds), "resolution": 5},
-                    "n": {"role": "confidential", "type": "integer"},
+                    "n": {"role": "confidential", "type": "integer"} | ({"bounds": [0, 60]} if dependence else {}),
+                    "ward": {"role": "confidential", "type": "string", **(ward or {})},
                 },
                 "privacy": {"k": k, "max_share": max_share, **options},
                 "stream": {"delta": delta, "max_delay_s": max_delay_s, "rule": rule, "release": release},
-                "steering": {"position": position},
+                "steering": {"position": position, "dependence": dependence},
             }
         )
     )
 
 
+WARDS = ["eye", "eye", "ear", "eye", "ear", "nose", "nose"]
+SHARES = {"eye": 0.5, "ear": 0.3, "nose": 0.2}
 KINDS = ["good"] * 8 + ["bad", "null", "future", "edge"]
 
 
@@ -100,6 +109,7 @@ def random_log(random: Random) -> list[Message]:
         kind, far = random.choice(KINDS), random.choice([1, 10, 1000])
         good = json.dumps(
             {"who": random.randint(0, 12), "x": random.randint(0, 100), "y": far * random.randint(0, 9), "n": number}
+            | {"ward": WARDS[number * 37 % 101 % 7]}
         ).encode()
         value = {"null": None, "bad": b"{"}.get(kind, good)
         # An edge record is refused now and would be accepted some seconds later.
@@ -108,7 +118,7 @@ def random_log(random: Random) -> list[Message]:
     return messages
 
 
-def random_policy(random: Random) -> Policy:
+def random_policy(random: Random, ward: dict[str, object] | None = None, **protection: Any) -> Policy:
     k = random.randint(2, 4)
     delta = k - 1 + random.randint(0, 12)
     positions: list[float | dict[str, float]] = [0.0, 0.05, *({"target_span": span} for span in (0.0, 2.0, 6.0))]
@@ -125,7 +135,26 @@ def random_policy(random: Random) -> Policy:
         min_population=random.choice([None, k]) if delta >= k else None,
         release=random.choice(["cluster", "ordered"]),
         bounds=None if dominance is None and random.random() < 0.5 else (0, 9000),
+        ward=ward,
+        **protection,
     )
+
+
+def random_protected_policy(random: Random, reference: Path) -> Policy:
+    ward: dict[str, object] = {"protect": True}
+    protection: dict[str, Any] = random.choice(
+        [
+            {"l": 2, "max_value_share": random.choice([0.5, 0.7, 1])},
+            {"l": {"entropy": 1.5}},
+            {"l": {"recursive": [2, 2]}},
+            {"max_value_share": 0.6, "dependence": 0.5},
+            {"t": random.choice([0.25, 0.4])},
+            {"l": 2, "t": 0.45, "max_value_share": 0.75},
+        ]
+    )
+    if "t" in protection:
+        ward["reference"] = str(reference)
+    return random_policy(random, ward, **protection)
 
 
 async def run(policy: Policy, log: list[Message], topic: Topic, steps: Any, now: list[float]) -> None:
@@ -173,10 +202,10 @@ def by_number(batches: list[TransactionBatch]) -> dict[int, DecidedCluster]:
     return {cluster.number: cluster for batch in batches for cluster in batch.clusters}
 
 
-def run_and_check(seed: int) -> Counter[str]:
+def run_and_check(seed: int, draw_policy: Callable[[Random], Policy] = random_policy) -> Counter[str]:
     """One random life of a partition; return how much of what was tried happened in it."""
     random = Random(seed)
-    log, policy = random_log(random), random_policy(random)
+    log, policy = random_log(random), draw_policy(random)
     topic = Topic(plan=[random.choice(["commit", "commit", "abort", "unknown"]) for _ in range(30)])
     asyncio.run(run(policy, log, topic, random.randint, [START_S + 100]))
 
@@ -188,6 +217,7 @@ def run_and_check(seed: int) -> Counter[str]:
     for cluster in clusters.values():
         assert len({people[place] for place in cluster.offsets}) >= policy.k
         assert cluster.rows == sorted(cluster.rows)
+        check_protection(policy, Counter(json.loads(row)["ward"] for row in cluster.rows))
     rule = policy.per_subject
     if rule is not None:
         places = [place for cluster in clusters.values() for place in cluster.offsets]
@@ -199,6 +229,23 @@ def run_and_check(seed: int) -> Counter[str]:
     surplus = 0 if rule is None else len(too_many(log, rule))
     in_order = check_order(topic, clusters) if policy.require_stream().is_ordered else 0
     return Counter(clusters=len(clusters), aborted=len(aborted), surplus=surplus, in_order=in_order)
+
+
+def check_protection(policy: Policy, counts: Counter[str]) -> None:
+    """See that a cluster with these wards keeps l, t and the largest share."""
+    shares = sorted((count / counts.total() for count in counts.values()), reverse=True)
+    if policy.max_value_share is not None:
+        assert shares[0] <= policy.max_value_share + 1e-9
+    if policy.t is not None:
+        distance = sum(abs(counts[ward] / counts.total() - share) for ward, share in SHARES.items()) / 2
+        assert distance <= policy.t + 1e-9
+    if policy.diversity is not None:
+        entropy = -sum(share * math.log(share) for share in shares)
+        assert {
+            "distinct": len(shares) >= 2,
+            "entropy": entropy >= math.log(1.5) - 1e-9,
+            "recursive": shares[0] < 2 * sum(shares[1:]),
+        }[policy.diversity.kind]
 
 
 def check_order(topic: Topic, clusters: dict[int, DecidedCluster]) -> int:
@@ -240,6 +287,18 @@ def test_each_offset_is_completed_once_and_crashes_repeat_the_same_clusters() ->
     assert happened["in_order"] > 500, "hardly any commit fell between the records of a cluster"
 
 
+def test_clusters_that_keep_l_and_t_are_repeated_after_crashes(tmp_path: Path) -> None:
+    reference = tmp_path / "wards.csv"
+    reference.write_text("value,share\n" + "".join(f"{ward},{share}\n" for ward, share in SHARES.items()))
+    happened = sum(
+        (run_seed(seed, partial(random_protected_policy, reference=reference)) for seed in range(50_000, 50_150)),
+        Counter[str](),
+    )
+    assert happened["clusters"] > 300
+    assert happened["aborted"] > 60, "hardly any crash fell between a decision and its commit"
+    assert happened["in_order"] > 80, "hardly any commit fell between the records of a cluster"
+
+
 def test_many_future_timestamps_need_no_list(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(progress, "MAX_FUTURE_TIMESTAMPED", 0)
     monkeypatch.setattr(sys.modules[__name__], "KINDS", ["good"] * 3 + ["future"] * 2)
@@ -254,10 +313,10 @@ def test_the_same_for_many_more_runs() -> None:
     assert happened["aborted"] > 20_000
 
 
-def run_seed(seed: int) -> Counter[str]:
+def run_seed(seed: int, draw_policy: Callable[[Random], Policy] = random_policy) -> Counter[str]:
     """Name the seed of a run that failed; it is enough to repeat the run."""
     try:
-        return run_and_check(seed)
+        return run_and_check(seed, draw_policy)
     except Exception as error:
         error.add_note(f"seed {seed}")
         raise

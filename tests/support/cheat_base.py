@@ -21,9 +21,10 @@ from shoal.files import Files, parse_algorithm_options, run_batch, run_pipe
 from shoal.policy import Policy
 from shoal.policy.schema import Document
 from support.messages import Message
+from support.scale_shape import ScaleShape
 from support.topic_runs import run_topic
 
-__all__ = ["BASES", "FIELDS", "Base", "Record", "base_of", "compose", "mean_of", "row_text", "timestamp_of"]
+__all__ = ["BASES", "FIELDS", "Base", "Record", "base_of", "compose", "mean_of", "row_text", "shown_of", "timestamp_of"]
 
 Record = dict[str, Any]
 
@@ -53,6 +54,8 @@ class Base:
         Partition and offset of each record.
     clusters : tuple of tuple of int
         Members of each cluster, as indexes into the records; in the order of the release.
+    shape : ScaleShape or None
+        What the rows are made of, if the records have an attribute of every scale.
     """
 
     name: str
@@ -61,6 +64,12 @@ class Base:
     records: tuple[Record | None, ...]
     places: tuple[tuple[int, int], ...]
     clusters: tuple[tuple[int, ...], ...]
+    shape: ScaleShape | None = None
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """The columns of a row."""
+        return FIELDS if self.shape is None else self.shape.fields
 
     @property
     def k(self) -> int:
@@ -137,6 +146,8 @@ def mean_of(records: Iterable[Record], name: str) -> str:
 
 def row_text(base: Base, record: Record, means: Sequence[str]) -> str:
     """Return a published row: the means of a cluster, and what the record publishes unchanged."""
+    if base.shape is not None:
+        return base.shape.row(record, means)
     if base.is_csv:
         text = io.StringIO()
         csv.writer(text, lineterminator="").writerow([*means, record["tag"], record["ward"]])
@@ -146,12 +157,21 @@ def row_text(base: Base, record: Record, means: Sequence[str]) -> str:
     return "{" + ",".join(shown) + "}"
 
 
+def shown_of(base: Base, members: Iterable[int], released: Iterable[int]) -> list[str]:
+    """Return what a cluster publishes of the quasi-identifiers; ``released``: the members of all clusters."""
+    records = [base.record(index) for index in members]
+    if base.shape is not None:
+        return list(base.shape.shown_of(records, [base.record(index) for index in released]))
+    return [mean_of(records, name) for name in STEPS]
+
+
 def compose(base: Base, clusters: Sequence[Sequence[int]]) -> list[list[str]]:
     """Return the rows that Shoal would publish for these clusters: one list per cluster, or one per partition."""
     found = []
+    released = [index for members in clusters for index in members]
     for members in clusters:
         records = [base.record(index) for index in members]
-        means = [mean_of(records, name) for name in STEPS]
+        means = shown_of(base, members, released)
         found.append(sorted((row_text(base, record, means) for record in records), key=str.encode))
     if base.is_table:
         return [sorted((row for rows in found for row in rows), key=str.encode)]

@@ -12,7 +12,7 @@ from shoal.audit import Verdict, verify
 from shoal.errors import InputError
 from shoal.policy import Policy
 from shoal.policy.schema import Document
-from support.cheat_base import FIELDS, Base, compose
+from support.cheat_base import Base, compose
 
 __all__ = ["Draft", "Judgement", "judge"]
 
@@ -145,7 +145,7 @@ class Draft:
                 for row in rows
             ]
         else:
-            texts = [",".join(FIELDS)] * self.base.is_csv + [row for rows in self.rows for row in rows]
+            texts = [",".join(self.base.fields)] * self.base.is_csv + [row for rows in self.rows for row in rows]
         return "".join(f"{text}\n" for text in texts).encode("utf-8", "surrogateescape")
 
     def partition_of(self, place: int) -> int:

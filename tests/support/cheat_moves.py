@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import TypeAlias
 
-from support.cheat_base import mean_of, row_text
+from support.cheat_base import row_text, shown_of
 from support.cheat_draft import Draft
 
 __all__ = ["CLUSTER_MOVES", "FILE_MOVES", "Move"]
@@ -122,15 +122,23 @@ def remove_a_row(draft: Draft, random: Random) -> None:
 def add_a_row(draft: Draft, random: Random) -> None:
     """Publish a record with the means of a cluster to which it does not belong."""
     members = random.choice(draft.clusters) or draft.clusters[0]
-    means = [mean_of([draft.base.record(index) for index in members], name) for name in ("age", "income")]
+    means = shown_of(draft.base, members, _released(draft))
     stranger = draft.base.record(random.choice(random.choice(draft.clusters)))
     random.choice(draft.rows).append(row_text(draft.base, stranger, means))
 
 
+def _released(draft: Draft) -> list[int]:
+    return [index for members in draft.clusters for index in members]
+
+
 def raw_value(draft: Draft, random: Random) -> None:
     """Publish a record with its own values."""
-    record = draft.base.record(random.choice(random.choice(draft.clusters)))
-    own = [str(record["age"]), str(record["income"])]
+    member = random.choice(random.choice(draft.clusters))
+    record = draft.base.record(member)
+    if draft.base.shape is None:
+        own = [str(record["age"]), str(record["income"])]
+    else:
+        own = shown_of(draft.base, [member], _released(draft))
     _replace_row_of(draft, record["tag"], row_text(draft.base, record, own))
 
 
@@ -142,7 +150,7 @@ def _replace_row_of(draft: Draft, tag: str, text: str) -> None:
 def means_of_two(draft: Draft, random: Random) -> None:
     """Publish two clusters with one mean: that of both."""
     first, second = _two(draft, random)
-    means = [mean_of([draft.base.record(index) for index in (*first, *second)], name) for name in ("age", "income")]
+    means = shown_of(draft.base, (*first, *second), _released(draft))
     for index in (*first, *second):
         record = draft.base.record(index)
         _replace_row_of(draft, record["tag"], row_text(draft.base, record, means))
@@ -168,8 +176,16 @@ def relabel(draft: Draft, random: Random) -> None:
 
 
 def off_the_grid(draft: Draft, random: Random) -> None:
-    """Add a little to the income of one cluster, or of one row of a file that is one list."""
+    """Add a little to the income of one cluster, or of one row of a file that is one list.
+
+    Where a release has attributes of every scale, one of them gets any other value.
+    """
     rows = random.choice(draft.rows)
+    if draft.base.shape is not None:
+        place, shown = draft.base.shape.another(random, rows)
+        count = len(rows) if len(draft.rows) > 1 and random.random() < 0.5 else 1
+        rows[:count] = [draft.base.shape.edited(row, place, shown) for row in rows[:count]]
+        return
     pattern, more = re.compile(r'("income":|^-?\d+,)(\d+)'), random.choice((1, 500))
     chosen = rows if len(draft.rows) > 1 else rows[:1]
     rows[: len(chosen)] = [pattern.sub(lambda found: f"{found[1]}{int(found[2]) + more}", row) for row in chosen]

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import NamedTuple
 
-from support.cheat_base import Base, compose, mean_of, row_text
+from support.cheat_base import Base, compose, row_text, shown_of
 from support.cheat_draft import Draft
 
 __all__ = ["gains"]
@@ -38,7 +38,8 @@ def gains(draft: Draft) -> set[str]:
     are not in their order. ``late``: a class spans more than delta records, or is released after its oldest record
     expired. ``sequence``: the classes of a file are not in the order of their oldest records, or no transactions
     explain the order of those of a topic; the delay need not exceed delta. ``lost``: a record is missing, and no
-    suppression can explain it.
+    suppression can explain it. ``diverse``, ``value share``, ``close``: a class breaks a promise about confidential
+    values.
 
     Classes of a topic in the order of their oldest records, as if each had a transaction of its own, are no gain: each
     of them may have been published as soon as it was decided. The rows of an ordered release do not show an order of
@@ -58,7 +59,7 @@ def gains(draft: Draft) -> set[str]:
     found |= {"twice"} if max(tags.values(), default=0) > 1 else set()
     classes = _classes(base, read)
     for members in classes:
-        found |= _faults_of_class(base, members)
+        found |= _faults_of_class(base, members, list(tags))
     found |= _disorder(base, read, classes)
     if base.delta is not None:
         found |= _lateness(base, classes, base.delta)
@@ -89,6 +90,8 @@ def _rows(base: Base, content: bytes) -> Iterator[_Row | None]:
 
 
 def _fields(base: Base, text: str) -> tuple[tuple[str, ...], str]:
+    if base.shape is not None:
+        return base.shape.read(text)
     if base.is_csv:
         cells = next(csv.reader(io.StringIO(text), strict=True))
         return tuple(cells[:2]), cells[2]
@@ -106,13 +109,15 @@ def _classes(base: Base, rows: Sequence[_Row]) -> list[list[_Row]]:
     return list(found.values())
 
 
-def _faults_of_class(base: Base, members: Sequence[_Row]) -> set[str]:
+def _faults_of_class(base: Base, members: Sequence[_Row], released: Sequence[int]) -> set[str]:
     records = [base.record(row.member) for row in members]
     people = Counter(record["patient"].strip() for record in records)
     found = {"below k"} if len(people) < base.k else set()
     if 2 * max(people.values()) > len(records):
         found.add("share")
-    means = [mean_of(records, name) for name in ("age", "income")]
+    if base.shape is not None:
+        found |= base.shape.faults(records, [base.record(index) for index in released])
+    means = shown_of(base, [row.member for row in members], released)
     is_ordered = base.is_ordered  # its rows are compared as a whole, since they carry values of other members
     if not is_ordered and any(row.text != row_text(base, base.record(row.member), means) for row in members):
         found.add("value")
@@ -146,7 +151,7 @@ def _disorder(base: Base, rows: Sequence[_Row], classes: Sequence[Sequence[_Row]
         due: list[tuple[int, int, str]] = []
         for members in classes:
             records = [base.record(row.member) for row in members]
-            means = [mean_of(records, name) for name in ("age", "income")]
+            means = shown_of(base, [row.member for row in members], [row.member for row in rows])
             texts = sorted((row_text(base, record, means) for record in records), key=str.encode)
             slots = sorted((row.partition, row.member) for row in members)
             due += [(*slot, text) for slot, text in zip(slots, texts, strict=True)]
@@ -220,6 +225,8 @@ def _losses(draft: Draft, released: set[int]) -> set[str]:
         return {"lost"}
     if base.is_topic and draft.quarantine is not None:
         return set()  # a drain of the service may have suppressed them: the verdict calls them claimed
+    if base.shape is not None and base.shape.has_promise:
+        return set()  # they may have been suppressed because no cluster of them keeps the promise: claimed, too
     return {"lost"} if any(_is_provably_lost(base, ranks, missing, index, base.delta) for index in missing) else set()
 
 

@@ -21,6 +21,10 @@ from support.kafka_broker import Message, admin, create_topic, produce, read_all
 WORKER = Path(__file__).with_name("worker.py")
 CANARY = "xq7canary9z"
 """Part of every subject and every malformed value; it must not be published."""
+WARDS = ("eye", "eye", "ear", "eye", "ear", "nose", "nose")
+SHARES = {"eye": 0.5, "ear": 0.3, "nose": 0.2}
+"""The reference that clusters are compared with where values are protected."""
+PROTECTION = {"l": 2, "t": 0.35, "max_value_share": 0.6}
 SIDE = ("output", "quarantine", "clusters", "evidence")
 
 
@@ -101,17 +105,27 @@ class Deployment:
     is_ordered: bool = False
     is_fresh: bool = False
     """Whether each start of a worker is a new interpreter."""
+    has_wards: bool = False
+    """Whether records have a ward, which `PROTECTION` protects."""
     known: dict[str, list[Message]] = field(default_factory=dict)
     """Committed messages that were read so far, by topic."""
 
     @classmethod
     async def create(
-        cls, bootstrap: str, folder: Path, *, partitions: int, k: int = 5, delta: int = 100, **stream: Any
+        cls,
+        bootstrap: str,
+        folder: Path,
+        *,
+        partitions: int,
+        k: int = 5,
+        delta: int = 100,
+        has_wards: bool = False,
+        **stream: Any,
     ) -> Self:
         topics = {"input": await create_topic(bootstrap, partitions)}
         for name in SIDE:
             topics[name] = await create_topic(bootstrap, partitions if name == "output" else 2)
-        document = {
+        document: dict[str, Any] = {
             "attributes": {
                 "who": {"role": "identifier", "subject": True},
                 "age": {"role": "quasi_identifier", "scale": "numeric", "bounds": [0, 110], "integer": True},
@@ -123,9 +137,16 @@ class Deployment:
             "steering": {"position": 0.001},
             "kafka": {"group": f"group-{topics['input']}", **topics},
         }
+        if has_wards:
+            lines = [f"{ward},{share}\n" for ward, share in SHARES.items()]
+            (folder / "wards.csv").write_text("".join(["value,share\n", *lines]))
+            ward = {"role": "confidential", "type": "string", "protect": True, "reference": "wards.csv"}
+            document["attributes"]["ward"] = ward
+            document["privacy"] |= PROTECTION
         policy = folder / "policy.yaml"
         policy.write_text(json.dumps(document))
-        return cls(bootstrap, folder, topics, policy, k, is_ordered=stream.get("release") == "ordered")
+        is_ordered = stream.get("release") == "ordered"
+        return cls(bootstrap, folder, topics, policy, k, is_ordered=is_ordered, has_wards=has_wards)
 
     def worker(self, name: str) -> Worker:
         name, log = f"{self.topics['input']}-{name}", self.folder / f"{name}.log"
@@ -141,6 +162,8 @@ class Deployment:
                 "income": number * 977 % 100_000,
                 "serial": number,
             }
+            if self.has_wards:
+                record["ward"] = WARDS[number * 37 % 101 % 7]
             if number % 50 == 7:
                 record["age"] = f"unknown {CANARY}"
             values.append(json.dumps(record).encode())
@@ -252,7 +275,7 @@ def is_small(
     people: dict[tuple[int, int], str],
     deployment: Deployment,
 ) -> bool:
-    """Whether a cluster has fewer than k people, or members with different values or in a wrong order."""
+    """Whether a cluster has fewer than k people, too similar wards, or members with different values or in disorder."""
     record_ids = [(cluster["partition"], offset) for offset in cluster["offsets"]]
     members = sorted((rows[record_id] for record_id in record_ids), key=lambda message: message.offset)
     looks = {tuple(json.loads(m.value or b"")[name] for name in ("age", "income")) for m in members}
@@ -264,6 +287,18 @@ def is_small(
         or len(looks) != 1
         or not together
         or not in_order
+        or (deployment.has_wards and not is_diverse([json.loads(m.value or b"")["ward"] for m in members]))
+    )
+
+
+def is_diverse(wards: Sequence[str]) -> bool:
+    """Whether the wards of a cluster satisfy `PROTECTION`."""
+    shares = {ward: wards.count(ward) / len(wards) for ward in SHARES}
+    distance = sum(abs(shares[ward] - SHARES[ward]) for ward in SHARES) / 2
+    return (
+        len(set(wards)) >= PROTECTION["l"]
+        and distance <= PROTECTION["t"] + 1e-9
+        and max(shares.values()) <= PROTECTION["max_value_share"] + 1e-9
     )
 
 

@@ -10,7 +10,13 @@ from tempfile import TemporaryDirectory
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from support.cheat_draft import Judgement
-from support.cheats import CATALOGUE, COMPOSED, composed_cheats
+from support.cheats import (
+    CATALOGUE,
+    COMPOSED,
+    COMPOSED_OF_SCALES,
+    composed_cheats,
+    composed_cheats_of_scales,
+)
 from support.named_cheats import Cheat
 
 __all__ = ["PAGE", "main", "page", "row_of"]
@@ -34,23 +40,31 @@ def row_of(cheat: Cheat, found: Judgement) -> str:
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 
 
-def page(named: Iterable[str], composed: Iterable[str]) -> str:
-    """Return the text of the page for the rows of both tables."""
+def page(named: Iterable[str], composed: Iterable[str], of_scales: Iterable[str]) -> str:
+    """Return the text of the page for the rows of its tables."""
     header = ["| release | cheat | exit code | checks |", "|---|---|---|---|"]
     parts = [HEAD, "## Made by hand", "", *header, *named, "", "## Composed at random", ""]
-    parts += ["What a cheat gains is computed from the truth and stands in brackets.", "", *header, *composed]
+    parts += ["What a cheat gains is computed from the truth and stands in brackets.", "", *header, *composed, ""]
+    parts += [
+        "## Composed at random, of every scale and of promises about confidential values",
+        "",
+        *header,
+        *of_scales,
+    ]
     return "\n".join(parts) + "\n"
 
 
 def main() -> int:
     """Judge every cheat and write the page."""
-    rows: dict[bool, list[str]] = {True: [], False: []}
-    for is_named, cheats in ((True, CATALOGUE), (False, composed_cheats(COMPOSED))):
+    catalogues = CATALOGUE, composed_cheats(COMPOSED), composed_cheats_of_scales(COMPOSED_OF_SCALES)
+    rows: list[list[str]] = []
+    for cheats in catalogues:
+        rows.append([])
         for cheat in cheats:
             with TemporaryDirectory() as folder:
-                rows[is_named].append(row_of(cheat, cheat.make().judged(Path(folder))))
-    PAGE.write_text(page(rows[True], rows[False]), encoding="utf-8")
-    print(f"{PAGE.name}: {len(rows[True])} cheats made by hand, {len(rows[False])} composed")
+                rows[-1].append(row_of(cheat, cheat.make().judged(Path(folder))))
+    PAGE.write_text(page(*rows), encoding="utf-8")
+    print(f"{PAGE.name}: {len(rows[0])} cheats made by hand, {len(rows[1]) + len(rows[2])} composed")
     return 0
 
 

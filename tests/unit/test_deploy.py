@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from ruamel.yaml import YAML
-from shoal.observability import Metrics
+from shoal.observability import ConfidentialMetrics, Metrics
 from shoal.policy import KafkaSection, Policy
 from support.kafka_broker import LOCAL, load_local
 
@@ -38,6 +38,12 @@ METRICS = {
     "shoal_consumer_lag_records",
     "shoal_policy_info",
     "shoal_ready",
+    "shoal_protects_values",
+    "shoal_cluster_values_min",
+    "shoal_cluster_value_share_max",
+    "shoal_cluster_distance_max",
+    "shoal_confidential_sse_total",
+    "shoal_confidential_sst_total",
 }
 """The metrics that other programs may count on."""
 HISTOGRAMS = {
@@ -207,7 +213,9 @@ def test_the_metrics_that_others_count_on_are_exported() -> None:
 
 
 def families() -> Iterator[Any]:
-    yield from Metrics().registry.collect()
+    metrics = Metrics()
+    ConfidentialMetrics(metrics.registry)
+    yield from metrics.registry.collect()
 
 
 def test_prometheus_asks_the_workers(compose: Any) -> None:
@@ -228,6 +236,18 @@ def test_every_alert_says_how_bad_it_is_and_what_to_do() -> None:
         assert_queries_known_metrics(rule["expr"])
 
 
+def test_suppression_has_one_alert_with_and_one_without_protected_values() -> None:
+    (group,) = yaml(DEPLOY / "prometheus" / "rules.yml")["groups"]
+    rules = {rule["alert"]: re.sub(r"\s+", " ", rule["expr"]).strip() for rule in group["rules"]}
+    share = (
+        'sum(rate(shoal_records_total{job="shoal", outcome="suppressed"}[30m])) '
+        '/ sum(rate(shoal_records_total{job="shoal", outcome="in"}[30m]))'
+    )
+    protects = '(max(shoal_protects_values{job="shoal"}) == 1)'
+    assert rules["ShoalSuppressing"] == f"{share} > 0.01 unless {protects}"
+    assert rules["ShoalSuppressingForDiversity"] == f"{share} > 0.05 and {protects}"
+
+
 def dashboard() -> Any:
     return json.loads((DEPLOY / "grafana" / "dashboards" / "shoal.json").read_text(encoding="utf-8"))
 
@@ -242,7 +262,7 @@ def test_the_dashboard_shows_known_metrics_from_the_provisioned_source() -> None
         for target in panel["targets"]:
             assert_queries_known_metrics(target["expr"])
     shown = " ".join(target["expr"] for panel in panels for target in panel["targets"])
-    assert {name for name in METRICS if name not in shown} <= {"shoal_position_weight"}
+    assert {name for name in METRICS if name not in shown} <= {"shoal_position_weight", "shoal_protects_values"}
 
 
 def test_panels_of_the_dashboard_do_not_overlap() -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from ruamel.yaml import YAML
 from shoal.cli import main
-from shoal.policy import Policy
+from shoal.policy import Policy, advise
 
 pytestmark = pytest.mark.unit
 
@@ -135,6 +135,24 @@ def test_the_policy_page_shows_a_policy_without_faults(tmp_path: Path) -> None:
     shown, *_ = fences(ROOT / "docs" / "policy.md", "yaml")
     (tmp_path / "policy.yaml").write_text(shown, encoding="utf-8")
     assert Policy.load(tmp_path / "policy.yaml").k == 10
+
+
+def test_the_policy_of_the_page_on_confidential_values_has_no_fault(tmp_path: Path) -> None:
+    page = ROOT / "docs" / "protection.md"
+    (shown,), (reference,) = fences(page, "yaml"), fences(page, "csv")
+    (tmp_path / "policy.yaml").write_text(shown, encoding="utf-8")
+    (tmp_path / "diagnosis.csv").write_text(reference, encoding="utf-8")
+    policy = Policy.load(tmp_path / "policy.yaml")
+    assert [attribute.name for attribute in policy.protected] == ["diagnosis"]
+    assert (policy.t, policy.max_value_share) == (0.4, 0.6)
+    assert [sentence for sentence in advise(policy) if "diagnosis" in sentence] == []
+    forms = [form for row in table(page, "form of `l`") for form in re.findall(r"`([^`]+)`", row[0])]
+    assert len(forms) == 5
+    for form in forms:
+        (tmp_path / "policy.yaml").write_text(shown.replace("l: 3", f"l: {form}"), encoding="utf-8")
+        found = Policy.load(tmp_path / "policy.yaml").diversity
+        assert found is not None
+        assert found.l == 3
 
 
 def test_every_example_of_the_policy_page_is_part_of_a_policy_without_faults(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from shoal.audit.evidence import Summary, is_count
 from shoal.audit.losses import Losses
 from shoal.audit.originals import UNUSABLE, Originals
 from shoal.audit.structure import Dropped
+from shoal.audit.value_figures import Figures
 
 __all__ = ["AuditedCounts", "count_release", "quarantine_bounds", "read_lines", "read_records"]
 
@@ -45,6 +46,8 @@ class AuditedCounts:
         Messages that are dropped, by kind.
     losses : Losses or None
         None if the summary does not state them.
+    values : dict
+        What the summary may state of confidential values (`measure_values`).
     """
 
     records: int
@@ -62,11 +65,19 @@ class AuditedCounts:
     quarantined: tuple[int, int] | None = None
     dropped: Mapping[str, int] = field(default_factory=dict)
     losses: Losses | None = None
+    values: Figures = field(default_factory=dict)
 
     def without_clusters(self) -> AuditedCounts:
         """Return the same without what is known of the clusters."""
         return replace(
-            self, clusters=None, smallest=None, largest=None, fewest_subjects=None, largest_share=None, losses=None
+            self,
+            clusters=None,
+            smallest=None,
+            largest=None,
+            fewest_subjects=None,
+            largest_share=None,
+            losses=None,
+            values={},
         )
 
 

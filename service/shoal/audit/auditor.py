@@ -13,6 +13,7 @@ from shoal.audit.arrivals import AdmissionLimits
 from shoal.audit.audited_counts import AuditedCounts, count_release, read_lines, read_records
 from shoal.audit.clusters import RecomputedClusters, check_clusters, released_above_limit
 from shoal.audit.evidence import EvidenceCluster, Summary, foreign_fingerprints
+from shoal.audit.homogeneity import check_values_of_rows, known_classes
 from shoal.audit.joint_uniqueness import measure_joint_uniqueness
 from shoal.audit.losses import measure_losses
 from shoal.audit.measures import check_unchanged_fields, measure_release, measure_unchanged_fields
@@ -30,6 +31,7 @@ from shoal.audit.summary_counts import check_summary, reading_warnings, stated_s
 from shoal.audit.topic_order import check_topic_order, repeated_numbers
 from shoal.audit.unexamined import unexamined_questions
 from shoal.audit.unpublished import Accounts, StatedAccounts, check_unpublished_rows, unknown_completeness
+from shoal.audit.value_figures import measure_values
 from shoal.audit.verdict import CheckCounter, Verdict, counted
 from shoal.audit.without_evidence import REMEDY, check_without_evidence, infer_clusters
 from shoal.policy import Policy
@@ -86,7 +88,7 @@ class Auditor:
         """Run all checks and return the verdict."""
         if not self._has_other_policy(stated):
             self._check(stated)
-        return self._verdict(stated.summary_fields)
+        return self._verdict(stated)
 
     def _has_other_policy(self, stated: StatedFiles) -> bool:
         """Check the policy that evidence and summary name; return whether another policy is needed to judge them."""
@@ -119,6 +121,8 @@ class Auditor:
             self._find_ordered_clusters(stated.evidence_clusters)
         else:
             self._check_unordered(stated.evidence_clusters, is_inferred=is_inferred)
+        if self._clusters is None:
+            self._found.checks += check_values_of_rows(self._policy, self._originals, self._release)
         self._check_references(stated)
         self._check_stream(stated, is_inferred=is_inferred)
         if self._scope.is_strict:
@@ -342,6 +346,7 @@ class Auditor:
             are_exact=self._references is not None,
             certain=0 if self._accounts is None else self._accounts.certain,
             losses=measure_losses(self._originals, self._clusters, self._published) if has_losses else None,
+            values=measure_values(self._policy, self._originals, known_classes(self._clusters)),
         )
 
     def _suppressed(self) -> int | None:
@@ -359,10 +364,11 @@ class Auditor:
         unreleased = max(0, decided - len(self._release)) if self._scope.is_ordered else 0
         return self._accounts.held + unreleased
 
-    def _verdict(self, summary: Summary | None) -> Verdict:
+    def _verdict(self, stated: StatedFiles) -> Verdict:
         """Return the verdict on all checks so far."""
         usable, accounts = self._originals.usable, self._accounts
-        measures = measure_release(self._policy, self._originals, self._clusters, self._unchanged, self._joint)
+        known = self._release, self._clusters, self._unchanged, self._joint
+        measures = measure_release(self._policy, self._originals, *known)
         near = count_near_duplicates(self._policy, self._originals, self._clusters)
         return Verdict(
             checks=tuple(check.result() for check in self._found.checks),
@@ -385,7 +391,7 @@ class Auditor:
                 self._scope,
                 self._release,
                 is_export=self._originals.is_export,
-                summary=summary,
+                stated=stated,
                 is_end_known=accounts is not None and accounts.population is not None,
             ),
             claimed=tuple(f"{counted(count, 'record')} {text}" for text, count in self._found.claimed.items()),

@@ -29,6 +29,7 @@ class Cause(Enum):
     """What may have suppressed a record although delta and the end of the input did not."""
 
     DOMINANCE = "dominance"
+    VALUES = "l, t or max_value_share"
     EARLY = "early"
     LOST_WINDOW = "a restart that lost the start of a quota window"
     WHOLE_WINDOW = "a restart, although the original has the start of the quota window"

@@ -30,6 +30,7 @@ from shoal.audit.scales import (
 )
 from shoal.audit.spellings import EVERY_STEP, has_long_mark_sequence, one_spelling
 from shoal.audit.structure import Dropped, MessageStructure
+from shoal.audit.value_keys import comparable_fields
 from shoal.policy import Attribute, FieldType, MessagePart, Policy, Role, Scale
 
 __all__ = [
@@ -125,6 +126,7 @@ class RecordReader:
             )
             for a in policy.unchanged_fields
         ]
+        self._comparable = comparable_fields(policy, released)
         self._subject, self._sign = policy.subject, sign
         self._no_subjects = self._missing_subjects(policy)
         encoding = policy.csv_output.encoding
@@ -157,6 +159,8 @@ class RecordReader:
         if len(values) < len(self._quasi) or len(unchanged) < len(self._unchanged):
             return None
         if self._encoding is not None and not is_encodable("".join(unchanged), self._encoding):
+            return None
+        if not all(is_comparable(unchanged[place]) for place, is_comparable in self._comparable):
             return None
         subject = None if self._subject is None else self._subject_text(record[self._subject.name], self._subject)
         if self._subject is not None and (subject is None or subject in self._no_subjects):

@@ -18,12 +18,14 @@ import numpy.typing as npt
 
 from shoal.audit.clusters import RecomputedClusters
 from shoal.audit.fields import FIELD_SEPARATOR
+from shoal.audit.homogeneity import measure_homogeneity, value_classes
 from shoal.audit.joint_uniqueness import JointUniqueness
 from shoal.audit.order_information import measure_order_information
 from shoal.audit.originals import Originals
+from shoal.audit.releases import ReleasedRows
 from shoal.audit.scales import decimal_number
 from shoal.audit.verdict import CheckCounter
-from shoal.policy import Policy, Role
+from shoal.policy import Policy
 
 __all__ = ["UnchangedField", "check_unchanged_fields", "measure_release", "measure_unchanged_fields"]
 
@@ -90,6 +92,7 @@ class UnchangedField:
 def measure_release(
     policy: Policy,
     originals: Originals,
+    release: ReleasedRows,
     clusters: RecomputedClusters | None,
     unchanged: Sequence[UnchangedField],
     joint: Sequence[JointUniqueness],
@@ -100,13 +103,13 @@ def measure_release(
     -------
     dict
         If the clusters are known: ``releases_per_subject_max`` and ``releases_per_subject_mean`` (over released
-        subjects), ``largest_share`` (of one subject in a cluster), and for each confidential attribute
-        ``single_value_share.NAME`` (the share of clusters in which all values are equal). For each field that is
-        published unchanged: ``unique_share.NAME``, ``order_correlation.NAME`` and ``order_information.NAME``; the last
-        one also for fields that depend on the order of arrival only together. For each of `joint`:
-        ``joint_unique_share.NAMES``. Several names are joined by ``+``.
+        subjects) and ``largest_share`` (of one subject in a cluster). Those of `measure_homogeneity`, of clusters or
+        else of rows with equal quasi-identifiers. For each field that is published unchanged: ``unique_share.NAME``,
+        ``order_correlation.NAME`` and ``order_information.NAME``; the last one also for fields that depend on the order
+        of arrival only together. For each of `joint`: ``joint_unique_share.NAMES``. Several names are joined by ``+``.
     """
-    found: dict[str, float | int | None] = {} if clusters is None else _measure_clusters(policy, originals, clusters)
+    found: dict[str, float | int | None] = {} if clusters is None else _measure_clusters(originals, clusters)
+    found |= measure_homogeneity(policy, originals, value_classes(clusters, release))
     for field in unchanged:
         if field.is_combined:
             found[f"order_information.{field.name}"] = field.order_information
@@ -117,22 +120,15 @@ def measure_release(
     return found | {f"joint_unique_share.{'+'.join(one.names)}": one.share for one in joint}
 
 
-def _measure_clusters(policy: Policy, originals: Originals, found: RecomputedClusters) -> dict[str, float | int | None]:
+def _measure_clusters(originals: Originals, found: RecomputedClusters) -> dict[str, float | int | None]:
     members = [index for cluster in found.clusters for index in cluster.members]
     counts = np.bincount(originals.subjects[members]) if members else np.zeros(0, dtype=np.int64)
     released = counts[counts > 0]
-    measures: dict[str, float | int | None] = {
+    return {
         "releases_per_subject_max": int(released.max()) if released.size else None,
         "releases_per_subject_mean": float(released.mean()) if released.size else None,
         "largest_share": found.largest_share,
     }
-    for column, attribute in enumerate(policy.unchanged_fields):
-        if attribute.role is Role.CONFIDENTIAL:
-            values = ({text.split(FIELD_SEPARATOR)[column] for text in cluster.unchanged} for cluster in found.clusters)
-            single = sum(len(distinct) == 1 for distinct in values)
-            share = single / len(found.clusters) if found.clusters else None
-            measures[f"single_value_share.{attribute.name}"] = share
-    return measures
 
 
 def measure_unchanged_fields(policy: Policy, originals: Originals) -> list[UnchangedField]:

@@ -1,4 +1,4 @@
-"""Checks the privacy options of a policy on the recomputed clusters: ``dominance``, ``per_subject`` and ``t``."""
+"""Checks the privacy options of a policy on the recomputed clusters: ``dominance``, ``per_subject``, l and t."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from shoal.audit.clusters import RecomputedCluster
 from shoal.audit.originals import Originals
-from shoal.audit.t_closeness import check_closeness
+from shoal.audit.value_checks import ValueClass, check_values
 from shoal.audit.verdict import CheckCounter, counted
 from shoal.policy import Attribute, PerSubject, Policy, Scale
 
@@ -27,15 +27,16 @@ def check_options(policy: Policy, originals: Originals, clusters: Sequence[Recom
     Returns
     -------
     list of CheckCounter
-        ``dominance``, ``releases`` (for ``per_subject``) and ``closeness`` (for ``t``).
+        ``dominance``, ``releases`` (for ``per_subject``), and those of `check_values`.
     """
     checks = []
     if policy.dominance is not None:
         checks.append(_check_dominance(policy, policy.dominance, originals, clusters))
     if policy.per_subject is not None:
         checks.append(_check_per_subject(policy.per_subject, originals, clusters))
-    if policy.t is not None:
-        checks.append(check_closeness(policy, policy.t, originals, clusters))
+    if policy.protects_values:
+        classes = [ValueClass(cluster.label, cluster.unchanged) for cluster in clusters]
+        checks += check_values(policy, originals, classes)
     return checks
 
 

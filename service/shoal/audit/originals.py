@@ -75,6 +75,8 @@ class Originals:
         The categories of each nominal quasi-identifier; None for other scales. Empty if there is none.
     drops : dict of Dropped to list of int
         Indices of the messages that are no records and are dropped, as the policy says of deletes and tombstones.
+    released : {"csv", "jsonl"}
+        Form of the release that the records are compared with.
     may_be_followed : bool
         Whether a run with ``--follow`` may have read the file. It reads no topic, and not for an ordered release.
     """
@@ -91,6 +93,7 @@ class Originals:
     was_read_whole: bool = False
     merged: npt.NDArray[np.int64] | None = None
     may_be_followed: bool = True
+    released: Form = "jsonl"
     categories: Sequence[Categories | None] = ()
     drops: dict[Dropped, list[int]] = field(default_factory=dict)
     _index: dict[int, dict[int, int]] = field(default_factory=dict)
@@ -289,6 +292,7 @@ def read_originals(
         merged=_merge_subjects(policy, codes),
         may_be_followed=not has_offsets and policy.stream is not None and not policy.stream.is_ordered,
         drops=drops,
+        released=released,
         categories=reader.categories if any(reader.categories) else (),
         _index=indices,
     )

@@ -60,6 +60,7 @@ def check_summary(summary: Summary, counts: AuditedCounts, name: str = "the summ
         fewest, most = counts.quarantined
         check.expect(fewest <= parts[2] <= most, "quarantined")
     _check_scales(check, reader, counts)
+    _check_values(check, reader, counts)
     for field in filter(reader.has_negative, _ACCOUNTED):
         check.fail(field)
     return check
@@ -74,7 +75,23 @@ def _check_scales(check: CheckCounter, reader: _SummaryReader, counts: AuditedCo
             check.expect(fewest <= dropped <= most, f"dropped.{field}")
     for field, loss, stated in _stated_losses(reader, counts.losses):
         if stated is not None and loss is not None:
-            check.expect(abs(stated - loss) <= RELATIVE_TOLERANCE * abs(loss) + ABSOLUTE_TOLERANCE, field)
+            check.expect(_is_near(stated, loss), field)
+
+
+def _check_values(check: CheckCounter, reader: _SummaryReader, counts: AuditedCounts) -> None:
+    """Check what the summary states of confidential values, and ``d_x`` beside it."""
+    figures = dict(counts.values)
+    losses = counts.losses
+    if ("d_y",) in figures and losses is not None and losses.sse is not None and losses.sst:
+        figures["d_x",] = (losses.sse / losses.sst,)
+    for path, right in figures.items():
+        number = reader.at(path)
+        if number is not None:
+            check.expect(any(_is_near(number, one) for one in right), ".".join(path))
+
+
+def _is_near(number: float, right: float) -> bool:
+    return abs(number - right) <= RELATIVE_TOLERANCE * abs(right) + ABSOLUTE_TOLERANCE
 
 
 def _stated_losses(reader: _SummaryReader, losses: Losses | None) -> Iterator[tuple[str, float | None, float | None]]:
@@ -199,6 +216,13 @@ class _SummaryReader:
         found = self._summary.get(group)
         value = found.get(field) if isinstance(found, Mapping) else None
         return None if value is None else self._number(f"{group}.{field}", value)
+
+    def at(self, path: Sequence[str]) -> float | None:
+        """Return one number inside fields of fields; None if the summary has none there."""
+        value: object = self._summary
+        for name in path:
+            value = value.get(name) if isinstance(value, Mapping) else None
+        return None if value is None or isinstance(value, Mapping) else self._number(".".join(path), value)
 
     def measure(self, field: str) -> float | None:
         """Return one number."""

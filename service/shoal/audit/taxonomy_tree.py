@@ -53,9 +53,13 @@ class TaxonomyTree:
         self.leaves = frozenset(self._paths)
         self.inner = frozenset(node.name for path in paths for node in path[1:]) | {self.root.name}
 
+    def path(self, leaf: str) -> tuple[Node, ...]:
+        """Return the nodes from a leaf up to the child of the root. A leaf of its own is on all of its levels."""
+        return self._paths.get(leaf) or (Node(0, leaf),) * self.depth
+
     def ancestor(self, leaves: Sequence[str]) -> Node:
         """Return the lowest common ancestor; the leaf itself if all are equal."""
-        paths = [self._path(name) for name in set(leaves)]
+        paths = [self.path(name) for name in set(leaves)]
         for level in range(self.depth):
             found = {path[level] for path in paths}
             if len(found) == 1:
@@ -68,7 +72,7 @@ class TaxonomyTree:
         for level in range(self.depth):
             weights: Counter[Node] = Counter()
             for leaf, count in counts.items():
-                weights[self._path(leaf)[level]] += count
+                weights[self.path(leaf)[level]] += count
             node, weight = max(weights.items(), key=lambda item: item[1])
             if 2 * weight > len(leaves):
                 return node
@@ -76,11 +80,7 @@ class TaxonomyTree:
 
     def distance(self, leaf: str, node: Node) -> Fraction:
         """Return the height of the common ancestor of a leaf and a node, over the number of levels."""
-        path = self._path(leaf)
-        other = self._path(node.name) if node.level == 0 else self._from.get(node, (None,) * self.depth)
+        path = self.path(leaf)
+        other = self.path(node.name) if node.level == 0 else self._from.get(node, (None,) * self.depth)
         common = (level for level in range(self.depth) if path[level] == other[level])
         return Fraction(min(common, default=self.depth), self.depth)
-
-    def _path(self, leaf: str) -> tuple[Node, ...]:
-        """Return the nodes from a leaf up to the child of the root. A leaf of its own is on all of its levels."""
-        return self._paths.get(leaf) or (Node(0, leaf),) * self.depth

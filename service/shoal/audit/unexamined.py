@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from shoal.audit.evidence import Summary
 from shoal.audit.options import unobservable_options
 from shoal.audit.releases import ReleasedRows
-from shoal.audit.scope import AuditScope
+from shoal.audit.scope import AuditScope, StatedFiles
 from shoal.policy import Policy
 
 __all__ = ["unexamined_questions"]
@@ -19,7 +18,7 @@ def unexamined_questions(
     release: ReleasedRows,
     *,
     is_export: bool,
-    summary: Summary | None,
+    stated: StatedFiles,
     is_end_known: bool,
 ) -> tuple[str, ...]:
     """Return what these files cannot show. Questions that do not concern such a release are left out.
@@ -31,11 +30,11 @@ def unexamined_questions(
     release : ReleasedRows
     is_export : bool
         Whether original and release are exports of topics.
-    summary : mapping or None
+    stated : StatedFiles
     is_end_known : bool
         Whether it was checked how many subjects were held at the end of the input.
     """
-    found = [NOT_COMPLETE] if scope.is_partial else []
+    found, summary = [NOT_COMPLETE] if scope.is_partial else [], stated.summary_fields
     if is_export and not scope.is_ordered:
         found.append("whether each cluster was published in one transaction")
     if is_export:
@@ -49,8 +48,19 @@ def unexamined_questions(
         found.append("how many values are not in their taxonomy, as the summary states")
     if summary is not None:
         found.append("mse and mae in the summary, and its clipped values, displacement, excess span, delay and speed")
+    if any(a.reference or a.taxonomy for a in policy.protected) and not _names_policy(stated):
+        found.append(
+            "whether references and taxonomies of confidential attributes are those of the run, because the evidence "
+            "and the summary do not name its policy"
+        )
     found.append("earlier or other releases of the same records")
     return (*found, *unobservable_options(policy, is_end_known=is_end_known))
+
+
+def _names_policy(stated: StatedFiles) -> bool:
+    """Whether the summary, or every line of the evidence, states a fingerprint. A wrong one is a fault."""
+    clusters = stated.evidence_clusters
+    return "policy" in (stated.summary_fields or {}) or bool(clusters and all(one.fingerprint for one in clusters))
 
 
 def _listed(names: list[str]) -> str:

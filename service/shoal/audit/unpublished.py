@@ -11,9 +11,10 @@ A usable record of a stream may be unpublished for these reasons only:
 A record of a table may be unpublished because of ``privacy.per_subject``, or because its subject would have more than
 ``max_share`` of the whole table.
 
-Files decide the first four, unless a clock, the size of the offset metadata, an operator, a restart or ``dominance``
-may have decided on the record. Then a suppression that is possible is a claim (`claims`) of the quarantine file or of
-the summary: it is counted and reported, and does not change the outcome. One that is impossible is a fault.
+Files decide the first four, unless a clock, the size of the offset metadata, an operator, a restart, ``dominance``, or
+a promise about confidential values (`value_suppression`) may have decided on the record. Then a suppression that is
+possible is a claim (`claims`) of the quarantine file or of the summary: it is counted and reported, and does not change
+the outcome. One that is impossible is a fault.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from shoal.audit.clusters import SHARE_TOLERANCE, RecomputedClusters, clusters_b
 from shoal.audit.held import PartitionHistory
 from shoal.audit.options import can_break_dominance
 from shoal.audit.originals import UNUSABLE, Originals
+from shoal.audit.value_suppression import BreakableValues
 from shoal.audit.verdict import CheckCounter, counted
 from shoal.policy import Policy
 
@@ -241,6 +243,7 @@ class _Examiner:
         self._positions = np.zeros(len(originals), np.int64)
         self._may_be_held = np.zeros(len(originals), np.bool_)
         self._possible: list[tuple[int, Cause | None]] = []
+        self._values = BreakableValues(policy, originals)
         self._claims = ClaimedSuppressions(policy, is_export=originals.is_export)
         self._may_flush_early = originals.is_export or policy.require_stream().max_delay_s is not None
         clusters = clusters_by_partition(found.clusters)
@@ -358,8 +361,12 @@ class _Examiner:
 
     def _possible_cause(self, index: int) -> Cause | None:
         """Return what may have suppressed the record although files do not show it; None if nothing may have."""
-        if self._policy.dominance is not None and self._may_break_dominance(index):
+        if self._policy.dominance is not None and can_break_dominance(
+            self._policy, self._originals, self._held_with(index)
+        ):
             return Cause.DOMINANCE
+        if self._values.can_be_broken(self._held_with(index)):
+            return Cause.VALUES
         history, position = self._histories[self._partitions[index]], int(self._positions[index])
         if history.may_have_been_short(position, counts_all=True):
             return Cause.EARLY
@@ -367,11 +374,11 @@ class _Examiner:
             return Cause.WHOLE_WINDOW if self._arrivals.is_window_whole[index] else Cause.LOST_WINDOW
         return Cause.EARLY if history.may_have_been_short(position, counts_all=False) else None
 
-    def _may_break_dominance(self, index: int) -> bool:
-        """Whether records that may have been held with this one can form a cluster that violates ``dominance``."""
+    def _held_with(self, index: int) -> list[int]:
+        """Return the records that may have been held with this one until it expired."""
         found, position = self._arrivals.by_partition[self._partitions[index]], int(self._positions[index])
-        window = found.indices[position : position + self._policy.require_stream().delta + 1]
-        return can_break_dominance(self._policy, self._originals, window.tolist())
+        held: list[int] = found.indices[position : position + self._policy.require_stream().delta + 1].tolist()
+        return held
 
     def _claim(self, index: int, cause: Cause) -> None:
         partition, position = self._partitions[index], int(self._positions[index])

@@ -9,15 +9,18 @@ from shoal.files.background import BackgroundRunner, elapsed_time
 from shoal.files.batch import run_batch
 from shoal.files.outputs import Files, write_text
 from shoal.files.pipe import run_pipe
+from shoal.files.reference import choose_attribute, run_reference
 from shoal.files.report import RunReport
 
 __all__ = [
     "BackgroundRunner",
     "Files",
     "RunReport",
+    "choose_attribute",
     "elapsed_time",
     "parse_algorithm_options",
     "run_batch",
     "run_pipe",
+    "run_reference",
     "write_text",
 ]

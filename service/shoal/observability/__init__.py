@@ -5,6 +5,7 @@ every log line of the process to standard error, without attribute values.
 """
 
 from shoal.observability.compilation import TABLE_COMPILE_S, CompilationNotice, stream_compile_s
+from shoal.observability.confidential_metrics import ConfidentialMetrics
 from shoal.observability.health import Health
 from shoal.observability.http import serve
 from shoal.observability.logs import (
@@ -23,6 +24,7 @@ from shoal.observability.totals import log_totals
 __all__ = [
     "TABLE_COMPILE_S",
     "CompilationNotice",
+    "ConfidentialMetrics",
     "Health",
     "Metrics",
     "error_code",

@@ -1,14 +1,24 @@
-"""Metrics of the confidential values of released clusters. They are all stepped, and none has a label."""
+"""Metrics of the confidential values of released clusters. None has a label.
+
+All are stepped, except that `shoal_protects_values` repeats what the policy says.
+"""
 
 from __future__ import annotations
 
-from math import floor, log10
+import math
 
-from prometheus_client import CollectorRegistry, Counter
+from prometheus_client import CollectorRegistry, Counter, Gauge
 
 from shoal.pipeline.confidential_measures import NO_CONFIDENTIAL_STATS, ConfidentialStats
 
 __all__ = ["ConfidentialMetrics", "three_digits"]
+
+_EXTREMES = {
+    "shoal_cluster_values_min": "Smallest number of distinct values",
+    "shoal_cluster_value_share_max": "Largest share of one value",
+    "shoal_cluster_distance_max": "Largest earth mover's distance from the reference",
+}
+"""Gauges of the clusters of one step; NaN until something was measured."""
 
 
 class ConfidentialMetrics:
@@ -31,6 +41,15 @@ class ConfidentialMetrics:
             "Total sum of squares of confidential numbers, scaled likewise; stepped",
             registry=registry,
         )
+        self.protects_values = Gauge(
+            "shoal_protects_values", "1 if the policy sets privacy.l, t or max_value_share, else 0", registry=registry
+        )
+        self._extremes = {
+            name: Gauge(name, f"{text} of a confidential attribute, clusters of the last step", registry=registry)
+            for name, text in _EXTREMES.items()
+        }
+        for gauge in self._extremes.values():
+            gauge.set(math.nan)
         self._pending = NO_CONFIDENTIAL_STATS
 
     def observe(self, stats: ConfidentialStats) -> None:
@@ -41,6 +60,10 @@ class ConfidentialMetrics:
         """Publish the figures that were added since the last step, with three digits."""
         self.sse.inc(three_digits(self._pending.within))
         self.sst.inc(three_digits(self._pending.total))
+        figures = (self._pending.fewest_values, self._pending.value_share, self._pending.distance)
+        for gauge, figure in zip(self._extremes.values(), figures, strict=True):
+            if math.isfinite(figure):
+                gauge.set(three_digits(figure))
         self._pending = NO_CONFIDENTIAL_STATS
 
 
@@ -48,4 +71,4 @@ def three_digits(number: float) -> float:
     """Round to three significant digits."""
     if number == 0:
         return 0.0
-    return round(number, 2 - floor(log10(abs(number))))
+    return round(number, 2 - math.floor(math.log10(abs(number))))

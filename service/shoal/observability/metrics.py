@@ -122,8 +122,10 @@ class Metrics:
     def add_partition(self, topic: str, partition: int, pipeline: PartitionPipeline) -> None:
         """Report a partition that was assigned. Metrics of confidential values exist only if its policy needs them."""
         self.set_position_weight(topic, partition, pipeline.position_weight)
-        if self.confidential is None and pipeline.summary.confidential.has_figures:
+        measures = pipeline.summary.confidential
+        if self.confidential is None and measures.has_figures:
             self.confidential = ConfidentialMetrics(self.registry)
+            self.confidential.protects_values.set(measures.has_protection)
 
     def totals(self) -> dict[str, int]:
         """Return the records of this process by outcome, over all partitions; ``dropped`` only if messages were."""

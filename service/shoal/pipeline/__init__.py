@@ -7,6 +7,7 @@ result. The caller decodes records and writes rows. The package reads no clock a
 
 from shoal.pipeline.adaptive_state import AdaptiveState
 from shoal.pipeline.precompilation import precompile, precompile_table
+from shoal.pipeline.reference_sample import UNITS, ReferenceSample, SmoothedReference
 from shoal.pipeline.release import ReleaseStrategy, release_strategy
 from shoal.pipeline.reorder_buffer import ClusterRestorer, PendingRow
 from shoal.pipeline.stats import RunSummary
@@ -24,6 +25,7 @@ from shoal.pipeline.unknown_values import UnknownValues
 __all__ = [
     "BLOCK_RECORDS",
     "LARGE_BLOCK_RECORDS",
+    "UNITS",
     "AdaptiveState",
     "AlgorithmSpec",
     "BlockDecisions",
@@ -31,8 +33,10 @@ __all__ = [
     "DecidedCluster",
     "PartitionPipeline",
     "PendingRow",
+    "ReferenceSample",
     "ReleaseStrategy",
     "RunSummary",
+    "SmoothedReference",
     "TablePipeline",
     "TableRelease",
     "UnknownValues",

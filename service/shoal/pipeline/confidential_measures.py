@@ -30,18 +30,22 @@ class ConfidentialStats:
         How much the sums of squares of confidential numbers within clusters and in total have grown; each attribute in
         units of its bounds.
     fewest_values : float
-        Smallest number of distinct values of a protected attribute in a cluster; infinite without one.
+        Smallest number of distinct values of a protected attribute in a cluster.
     value_share : float
         Largest share of one value of a protected attribute in the records of a cluster.
     distance : float
         Largest earth mover's distance of a cluster from the reference of a protected attribute.
+
+    Notes
+    -----
+    The last three are infinite where nothing was measured.
     """
 
     within: float = 0.0
     total: float = 0.0
     fewest_values: float = math.inf
-    value_share: float = 0.0
-    distance: float = 0.0
+    value_share: float = -math.inf
+    distance: float = -math.inf
 
     @classmethod
     def join(cls, parts: Iterable[ConfidentialStats]) -> ConfidentialStats:
@@ -114,7 +118,7 @@ class ConfidentialMeasures:
         sizes = np.diff(cluster_bounds)
         owners = np.arange(len(sizes)).repeat(sizes)
         self._clusters += len(sizes)
-        fewest, share, farthest = math.inf, 0.0, 0.0
+        fewest, share, farthest = math.inf, -math.inf, -math.inf
         for number, name in enumerate(self._names):
             distinct, largest = _count_values(members.protected[:, number], owners, len(sizes))
             fewest = min(fewest, float(distinct.min()))

@@ -7,7 +7,10 @@ from threading import Event
 import numpy as np
 
 from shoal.arrays import Float64Vector
+from shoal.clustering.embedding import Embedding
 from shoal.clustering.numba.jit import stopping_compilation
+from shoal.pipeline.category_index import CategoryIndex
+from shoal.pipeline.online_scaler import OnlineScaler
 from shoal.pipeline.stream import PartitionPipeline
 from shoal.pipeline.table import TablePipeline
 from shoal.pipeline.table_partition import AlgorithmSpec
@@ -54,6 +57,16 @@ def precompile(policy: Policy, stop: Event | None = None) -> None:
         pipeline = PartitionPipeline(policy, encoder)
         pipeline.push(block, np.column_stack([np.zeros(count, np.int64), np.arange(count)]))
         pipeline.flush()
+        # Artificial records may all be suppressed, under privacy.t for instance.
+        _published(policy, block)
+
+
+def _published(policy: Policy, block: Block) -> None:
+    """Compute the published values of one cluster of all records."""
+    categories, scaler = CategoryIndex(policy), OnlineScaler.of(policy, None)
+    widths = None if scaler is None else scaler.widths
+    embedding = Embedding.of(policy, widths, categories.trees, categories.texts)
+    embedding.published(categories.encode(block).values, np.array([0, len(block)]))
 
 
 def precompile_table(policy: Policy) -> None:

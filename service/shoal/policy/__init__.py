@@ -17,6 +17,7 @@ from shoal.policy.diversity import Diversity
 from shoal.policy.explanation import explain
 from shoal.policy.loader import FieldPath
 from shoal.policy.reference import Reference
+from shoal.policy.reference_file import REFERENCE_HEADER
 from shoal.policy.resolved import Policy
 from shoal.policy.resolved_sections import PerSubject, Stream
 from shoal.policy.rule_choice import RULES, resolve_rule, supports_dominance
@@ -30,6 +31,7 @@ from shoal.policy.value_source import MessagePart, Source
 __all__ = [
     "MAX_CATEGORY_BYTES",
     "MAX_DELTA",
+    "REFERENCE_HEADER",
     "RULES",
     "Attribute",
     "CsvDialect",

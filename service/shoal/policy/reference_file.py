@@ -21,9 +21,9 @@ from shoal.policy.reference import Reference
 from shoal.policy.schema import AttributeSection, Document
 from shoal.policy.schema_faults import did_you_mean
 
-__all__ = ["HEADER", "read_references"]
+__all__ = ["REFERENCE_HEADER", "is_of_reference", "read_references", "without_references"]
 
-HEADER = ("value", "share")
+REFERENCE_HEADER = ("value", "share")
 MAX_FAULTS = 5
 """Faults that are reported of one reference. One mistake, such as decimal commas, shows in every row."""
 SUM_TOLERANCE = 1e-6
@@ -79,6 +79,17 @@ def read_references(document: Document, folder: Path) -> tuple[dict[str, Referen
     return references, faults
 
 
+def without_references(document: Document) -> Document:
+    """Return a document whose attributes name no reference."""
+    attributes = {name: a.model_copy(update={"reference": None}) for name, a in document.attributes.items()}
+    return document.model_copy(update={"attributes": attributes})
+
+
+def is_of_reference(path: FieldPath) -> bool:
+    """Return whether a field is the reference of an attribute."""
+    return path[:1] == ("attributes",) and path[2:3] == ("reference",)
+
+
 def _reference_of(rows: Sequence[_Row]) -> Reference:
     """Return the distribution; its shares are divided by their sum, which differs from 1 by rounding only."""
     shares = [float(row.share) for row in rows]
@@ -104,12 +115,12 @@ def _read_rows(folder: Path, name: str, missing: Collection[str]) -> tuple[list[
     try:
         for cells in reader:
             stripped = [unicodedata.normalize("NFC", cell.strip()).strip() for cell in cells]
-            if not any(stripped) and len(stripped) < len(HEADER):
+            if not any(stripped) and len(stripped) < len(REFERENCE_HEADER):
                 continue
             if header is None:
                 header = stripped
                 _require_header(name, stripped)
-            elif len(stripped) != len(HEADER):
+            elif len(stripped) != len(REFERENCE_HEADER):
                 faults.append(_RowFault(reader.line_num, _describe_width(len(stripped))))
             else:
                 value, share = stripped
@@ -122,15 +133,15 @@ def _read_rows(folder: Path, name: str, missing: Collection[str]) -> tuple[list[
 
 
 def _require_header(name: str, cells: Sequence[str]) -> None:
-    if tuple(cell.lower() for cell in cells) == HEADER:
+    if tuple(cell.lower() for cell in cells) == REFERENCE_HEADER:
         return
-    hints = [did_you_mean(cell, HEADER) for cell in cells if cell.lower() not in HEADER]
-    hint = next(filter(None, hints), "") if len(cells) == len(HEADER) else ""
+    hints = [did_you_mean(cell, REFERENCE_HEADER) for cell in cells if cell.lower() not in REFERENCE_HEADER]
+    hint = next(filter(None, hints), "") if len(cells) == len(REFERENCE_HEADER) else ""
     raise InputError(f"{name} line 1: must be the header value,share" + (f"; {hint}" if hint else ""))
 
 
 def _describe_width(count: int) -> str:
-    if count < len(HEADER):
+    if count < len(REFERENCE_HEADER):
         return "has one cell; give a value and its share"
     return f"has {count} cells; give a value and its share, and put a value with a delimiter in quotes"
 

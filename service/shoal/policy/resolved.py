@@ -20,7 +20,7 @@ from shoal.policy.diversity import Diversity, resolve_diversity
 from shoal.policy.follow_up import is_follow_up
 from shoal.policy.loader import Lines, line_of, read_document
 from shoal.policy.reference import Reference
-from shoal.policy.reference_file import read_references
+from shoal.policy.reference_file import is_of_reference, read_references, without_references
 from shoal.policy.resolved_sections import (
     Origin,
     PerSubject,
@@ -110,7 +110,13 @@ class Policy:
     origin: Origin | None = field(default=None, compare=False, repr=False)
 
     @classmethod
-    def load(cls, path: str | Path, taxonomies: Mapping[str, str | Path] | None = None) -> Self:
+    def load(
+        cls,
+        path: str | Path,
+        taxonomies: Mapping[str, str | Path] | None = None,
+        *,
+        needs_references: bool = True,
+    ) -> Self:
         """Read, check and resolve a policy file: TOML if its suffix is ``.toml``, else YAML.
 
         Parameters
@@ -118,6 +124,9 @@ class Policy:
         path : path
         taxonomies : mapping of str to path, optional
             Files of taxonomies by attribute, in place of those that the policy names.
+        needs_references : bool
+            Whether references are read, and must be there where the policy needs them. Without them a policy is good
+            for writing them only.
 
         Raises
         ------
@@ -129,12 +138,20 @@ class Policy:
         document, faults, lines = read_document(Path(path))
         document, unknown = replace_taxonomies(document, taxonomies or {})
         faults = [*faults, *starmap(Fault, unknown)]
-        policy = cls.from_document(document, faults, lines, source=str(path))
+        if not needs_references:
+            document, faults = without_references(document), [f for f in faults if not is_of_reference(f.path)]
+        policy = cls.from_document(document, faults, lines, str(path), needs_references=needs_references)
         return replace(policy, origin=Origin(str(path), lines))
 
     @classmethod
     def from_document(
-        cls, document: Document, faults: list[Fault] | None = None, lines: Lines | None = None, source: str = "policy"
+        cls,
+        document: Document,
+        faults: list[Fault] | None = None,
+        lines: Lines | None = None,
+        source: str = "policy",
+        *,
+        needs_references: bool = True,
     ) -> Self:
         """Check and resolve a document.
 
@@ -146,7 +163,9 @@ class Policy:
         lines : dict, optional
             The line of each field.
         source : str
-            Path of the policy file, which errors name. Taxonomies are read from its folder.
+            Path of the policy file, which errors name. Taxonomies and references are read from its folder.
+        needs_references : bool
+            As in `load`.
 
         Raises
         ------
@@ -163,7 +182,8 @@ class Policy:
         ]
         for path, message in check_document(document):
             # A field with a schema fault was removed from the document.
-            if not any(is_follow_up(path, other) for other in known):
+            is_needed = needs_references or not is_of_reference(path)
+            if is_needed and not any(is_follow_up(path, other) for other in known):
                 found.append(Fault(path, message, line_of(path, lines or {})))
         if found:
             raise PolicyError(found, source)

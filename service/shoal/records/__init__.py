@@ -26,7 +26,7 @@ from shoal.records.faults import LONG_JSON, RecordFault, find_csv_faults, find_j
 from shoal.records.json_decoder import DEFAULT_MAX_BYTES, JsonDecoder
 from shoal.records.line_reader import JsonLinesReader, StoppedReading
 from shoal.records.message_export import MessageExportReader
-from shoal.records.numerals import FIRST_INEXACT
+from shoal.records.numerals import FIRST_INEXACT, is_json_number
 from shoal.records.refusals import RefusalCounter, is_notable
 
 __all__ = [
@@ -56,6 +56,7 @@ __all__ = [
     "StoppedReading",
     "find_csv_faults",
     "find_json_faults",
+    "is_json_number",
     "is_notable",
     "to_exact_number",
     "to_number",

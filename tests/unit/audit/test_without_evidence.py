@@ -18,7 +18,10 @@ def test_records_with_equal_unchanged_fields_need_evidence(tmp_path: Path) -> No
     assert verdict.exit_code == 2
     assert "--evidence" in verdict.undecided[0]
     assert verdict.counts["clusters"] is None
-    assert not [name for name in verdict.measures if "per_subject" in name or "single" in name]
+    assert not [name for name in verdict.measures if "per_subject" in name]
+    # Rows with equal quasi-identifiers are of whole clusters.
+    assert verdict.measures["single_value_share.diagnosis"] == 1
+    assert verdict.measures["single_value_records.diagnosis"] == 1
     assert verdict.measures["near_duplicate_clusters"] is None
 
 

@@ -1,0 +1,175 @@
+"""Cheats of what a policy promises of confidential values: l, the largest share of a value, and t."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from copy import deepcopy
+from typing import Any
+
+from support.cheat_base import Base
+from support.cheat_draft import Draft
+from support.named_cheats import Cheat, with_records
+from support.promises import REFERENCES
+from support.scaled_bases import scaled_base
+
+__all__ = ["CHEATS"]
+
+Change = Callable[[Draft], object]
+_STREAM, _TABLE = "stream of scales", "table of scales"
+
+
+def _base(name: str, promised: str, values: Sequence[Any] | None = None, cluster: int = 4) -> Base:
+    """Return a sound base; ``values``: what the members of one cluster have in their originals, in turn."""
+    base = scaled_base(name, promised)
+    if values is None:
+        return base
+    changes = {index: {"ill": values[turn % len(values)]} for turn, index in enumerate(base.clusters[cluster])}
+    return with_records(base, changes)
+
+
+def made(name: str, promised: str, *values: Any) -> Callable[[], Draft]:
+    """Return a maker of a release in which the members of one cluster have these values, in turn."""
+    return lambda: Draft.of(_base(name, promised, values))
+
+
+def changed(name: str, promised: str, change: Change) -> Callable[[], Draft]:
+    """Return a maker of a sound release of which one file is changed."""
+
+    def make() -> Draft:
+        draft = Draft.of(_base(name, promised))
+        draft.document = deepcopy(draft.document)
+        change(draft)
+        return draft
+
+    return make
+
+
+def under_weaker(*, names_policy: bool, privacy: dict[str, Any] | None = None, **attribute: Any) -> Change:
+    """Let the judge have a stricter policy than the run; ``names_policy``: whether the evidence tells of the other."""
+
+    def change(draft: Draft) -> None:
+        fingerprint = draft.policy.fingerprint
+        draft.document["privacy"] |= privacy or {}
+        draft.document["attributes"]["ill"] |= attribute
+        if names_policy:
+            draft.evidence = [json.dumps(json.loads(line) | {"policy": fingerprint}) for line in draft.evidence or []]
+
+    return change
+
+
+def stating(**fields: Any) -> Change:
+    """State other figures in the summary."""
+
+    def change(draft: Draft) -> None:
+        if isinstance(draft.summary, dict):
+            draft.summary |= fields
+
+    return change
+
+
+def without_evidence(make: Callable[[], Draft]) -> Callable[[], Draft]:
+    """Return a maker of the same release, of which the judge does not get the evidence."""
+
+    def changed_draft() -> Draft:
+        draft = make()
+        draft.evidence = None
+        return draft
+
+    return changed_draft
+
+
+def dropped(promised: str) -> Callable[[], Draft]:
+    """Return a maker of a release in which all values differ, and of which three of four clusters are dropped.
+
+    The others are listed as suppressed. No cluster of such records breaks a promise, so none was suppressed for that.
+    """
+
+    def make() -> Draft:
+        base = scaled_base(_STREAM, promised)
+        changes = {index: {"ill": f"v{index}"} for members in base.clusters for index in members}
+        draft = Draft.of(with_records(base, changes))
+        draft.clusters = draft.clusters[::4]
+        draft.recompose()
+        return draft
+
+    return make
+
+
+_FLAT = {"any": ["I21", "I50", "J18", "J45"]}
+_OTHER_TREE = {"any": {"heart": ["I21", "J18"], "lung": ["I50", "J45"]}}
+_OTHER_ILLS = str(REFERENCES / "other_ills.csv")
+
+
+def _cheats(*entries: tuple[str, str, Callable[[], Draft], str]) -> list[Cheat]:
+    return [Cheat(name, base, make, 1, check) for base, name, make, check in entries]
+
+
+CHEATS: list[Cheat] = [
+    *_cheats(
+        *(
+            (base, "l: a cluster of one value", made(base, "l", "flu"), "diversity")
+            for base in (_STREAM, _TABLE, "stream of scales, ordered")
+        ),
+        (_STREAM, "l: a cluster of two values", made(_STREAM, "l", "flu", "cold"), "diversity"),
+        (_STREAM, "l: blanks around a value", made(_STREAM, "l", "flu", " flu", "flu\t", "flu\u00a0"), "diversity"),
+        (_STREAM, 'l: 1, "1" and 1.0', made(_STREAM, "l", 1, "1", "1.0", " 1", "10e-1"), "diversity"),
+        (_STREAM, "l: a number in three spellings", made(_STREAM, "l", "0.5", "5e-1", "0.50"), "diversity"),
+        (_STREAM, "l: null, an empty text and ?", made(_STREAM, "l", None, "", "?", " "), "diversity"),
+        (_STREAM, "l: missing counted twice", made(_STREAM, "l", None, "?", "flu"), "diversity"),
+        (_STREAM, "l: composed and decomposed letters", made(_STREAM, "l", "é", "e\u0301", " é"), "diversity"),
+        (_STREAM, "l: true as a truth value and as a text", made(_STREAM, "l", True, "true", "true "), "diversity"),
+        (_STREAM, "l: one cluster, without evidence", without_evidence(made(_STREAM, "l", "flu")), "diversity"),
+        (_STREAM, "entropy of two values", made(_STREAM, "entropy", "flu", "cold"), "diversity"),
+        (_STREAM, "recursive: one value too frequent", made(_STREAM, "recursive", "flu", "flu", "cold"), "diversity"),
+        (_STREAM, "share: one value above it", made(_STREAM, "share", "flu", "flu ", "cold"), "value_share"),
+        (_STREAM, "default share beside l", made(_STREAM, "l and a share", "1", 1, "1.0", "flu"), "value_share"),
+        (_STREAM, "t, equal: a cluster of one value", made(_STREAM, "t, equal", "gout"), "closeness"),
+        (_STREAM, "t, equal: a value not listed", made(_STREAM, "t, equal", "rare", "rarer", "flu"), "closeness"),
+        (_STREAM, "t, equal: missing as three values", made(_STREAM, "t, equal", None, "", "?"), "closeness"),
+        (_STREAM, "t, numbers: only large ones", made(_STREAM, "t, numbers", 6, "6.0", 5), "closeness"),
+        (_STREAM, "t, numbers: beyond the listed", made(_STREAM, "t, numbers", 10**9, "1e300"), "closeness"),
+        (_STREAM, "t, numbers: a text", made(_STREAM, "t, numbers", 1, "much", 4), "existing"),
+        (_STREAM, "t, ranks: only high ones", made(_STREAM, "t, ranks", "high", "top "), "closeness"),
+        (_STREAM, "t, ranks: no rank", made(_STREAM, "t, ranks", "low", "tip", "mid"), "existing"),
+        (_STREAM, "t, tree: one branch alone", made(_STREAM, "t, tree", "J18", "J45"), "closeness"),
+        (_STREAM, "t, tree: a leaf that it lacks", made(_STREAM, "t, tree", "Z99"), "closeness"),
+        (_TABLE, "t, own values: a cluster of one value", made(_TABLE, "t, own values", "Z99"), "closeness"),
+        (_STREAM, "l: three of four clusters dropped, all values differ", dropped("l"), "suppressed"),
+        (_STREAM, "share: three of four clusters dropped, all values differ", dropped("share"), "suppressed"),
+    ),
+    *_cheats(
+        *(
+            (
+                _STREAM,
+                name,
+                changed(_STREAM, promised, under_weaker(names_policy=names_policy, privacy=privacy, **attribute)),
+                check,
+            )
+            for name, promised, names_policy, privacy, attribute, check in (
+                ("made under a smaller l, as the evidence says", "l", True, {"l": 4}, {}, "policy"),
+                ("made under a smaller l", "l", False, {"l": 6}, {}, "diversity"),
+                ("made under a larger t", "t, equal", False, {"t": 0.05}, {}, "closeness"),
+                ("made with another reference", "t, equal", True, {}, {"reference": _OTHER_ILLS}, "policy"),
+                ("another reference, not named", "t, equal", False, {}, {"reference": _OTHER_ILLS}, "closeness"),
+                ("made with another taxonomy", "t, tree", True, {}, {"taxonomy": _OTHER_TREE}, "policy"),
+                ("another taxonomy, not named", "t, tree", False, {}, {"taxonomy": _FLAT}, "closeness"),
+            )
+        ),
+        (
+            "topic of scales",
+            "made under a smaller l",
+            changed("topic of scales", "l", under_weaker(names_policy=False, privacy={"l": 6})),
+            "diversity",
+        ),
+        *(
+            (_STREAM, f"summary: {name}", changed(_STREAM, promised, stating(**fields)), "accounts")
+            for name, promised, fields in (
+                ("too large an l", "l", {"l": {"min": 6}}),
+                ("too small a share", "share", {"value_share": {"max": 0.1}}),
+                ("too small a distance", "t, equal", {"emd": {"ill": {"max": 0.01}}}),
+                ("too small a mean distance", "t, tree", {"emd": {"ill": {"mean": 0.01}}}),
+            )
+        ),
+    ),
+]

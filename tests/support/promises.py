@@ -1,0 +1,222 @@
+"""What policies promise of confidential values, and from the truth which promises a cluster breaks.
+
+The truth of a value is known from how it was drawn, so that spellings need not be read. No code of Shoal is used.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from itertools import accumulate
+from pathlib import Path
+from random import Random
+from typing import Any, TypeAlias
+
+from support.scale_shape import TREE
+
+__all__ = ["PROMISES", "REFERENCES", "Promise", "promises_of"]
+
+Shares: TypeAlias = dict[str, Fraction]
+Faults: TypeAlias = Callable[[Sequence[str], Shares], set[str]]
+
+REFERENCES = Path(__file__).resolve().parents[1] / "data" / "references"
+MISSING = "missing"
+_ILLS: dict[str, tuple[Any, ...]] = {
+    "flu": ("flu", " flu", "flu\t"),
+    "cold": ("cold", "cold "),
+    "gout": ("gout", "gout", "gout"),
+    "1": (1, "1", "1.0", "10e-1", " 1"),
+    "true": (True, "true"),
+    MISSING: (None, "", "?", " "),
+}
+_NUMBERS: dict[str, tuple[Any, ...]] = {
+    **{str(n): (n, str(n), f"{n}.0", f"{n}0e-1") for n in (1, 2, 3, 4, 5, 6)},
+    MISSING: (None, "?"),
+}
+_CODES: dict[str, tuple[Any, ...]] = {code: (code, f"{code} ") for code in ("I21", "I50", "J18", "J45", "Z99")}
+_GRADES: dict[str, tuple[Any, ...]] = {grade: (grade, f" {grade}") for grade in ("low", "mid", "high", "top")}
+
+
+@dataclass(frozen=True)
+class Promise:
+    """Options of a policy, values of the attribute ``ill``, and a check of the truth.
+
+    Attributes
+    ----------
+    privacy : mapping
+        Beside ``k``.
+    attribute : mapping
+        Fields of ``ill`` beside its role.
+    spellings : mapping
+        For each true value how it may be written.
+    faults : callable
+        From the true values of a cluster and the shares that they are compared with to the broken promises.
+    shares : mapping
+        The reference; empty in a table that is compared with itself.
+    """
+
+    privacy: Mapping[str, Any] = field(default_factory=dict)
+    attribute: Mapping[str, Any] = field(default_factory=dict)
+    spellings: Mapping[str, tuple[Any, ...]] = field(default_factory=lambda: {"flu": ("flu",)})
+    faults: Faults = lambda _values, _shares: set()
+    shares: Mapping[str, Fraction] = field(default_factory=dict)
+
+    def draw(self, random: Random) -> tuple[str, Any]:
+        """Return a true value and a spelling of it. The first values are more frequent."""
+        truth = list(self.spellings)[int(len(self.spellings) * random.random() ** 1.3)]
+        return truth, random.choice(self.spellings[truth])
+
+    def broken(self, values: Sequence[str], everyone: Sequence[str]) -> set[str]:
+        """Return the broken promises; ``everyone``: the true values of all released records."""
+        shares = dict(self.shares) or {
+            value: Fraction(count, len(everyone)) for value, count in Counter(everyone).items()
+        }
+        return self.faults(values, shares)
+
+
+# ---------------------------------------------------------------- l and the share of one value
+
+
+def _few(least: int) -> Faults:
+    return lambda values, _: {"diverse"} if len(set(values)) < least else set()
+
+
+def _frequent(limit: Fraction) -> Faults:
+    return lambda values, _: (
+        {"value share"} if any(values.count(one) > limit * len(values) for one in values) else set()
+    )
+
+
+def _disordered(least: float) -> Faults:
+    def faults(values: Sequence[str], _: Shares) -> set[str]:
+        parts = [values.count(one) / len(values) for one in set(values)]
+        return {"diverse"} if -sum(part * math.log2(part) for part in parts) < math.log2(least) - 1e-7 else set()
+
+    return faults
+
+
+def _dominated(c: Fraction, least: int) -> Faults:
+    def faults(values: Sequence[str], _: Shares) -> set[str]:
+        counts = sorted((values.count(one) for one in set(values)), reverse=True)
+        rare = counts[least - 1 :]
+        return set() if rare and counts[0] < c * sum(rare) else {"diverse"}
+
+    return faults
+
+
+def _all_of(*faults: Faults) -> Faults:
+    return lambda values, shares: {fault for one in faults for fault in one(values, shares)}
+
+
+# ---------------------------------------------------------------- t
+
+
+def _own(values: Sequence[str]) -> Shares:
+    return {value: Fraction(values.count(value), len(values)) for value in set(values)}
+
+
+def _far(t: Fraction, distance: Callable[[Shares, Shares], Fraction]) -> Faults:
+    return lambda values, shares: {"close"} if distance(_own(values), shares) > t else set()
+
+
+def _equal(own: Shares, shares: Shares) -> Fraction:
+    both = own.keys() | shares.keys()
+    return sum((abs(own.get(one, Fraction()) - shares.get(one, Fraction())) for one in both), Fraction()) / 2
+
+
+def _ordered(bins: Sequence[str], place: Callable[[str], str]) -> Callable[[Shares, Shares], Fraction]:
+    """Return the distance over ordered bins; ``place``: the bin of a value."""
+
+    def distance(own: Shares, shares: Shares) -> Fraction:
+        placed = {one: sum((share for value, share in own.items() if place(value) == one), Fraction()) for one in bins}
+        steps = zip(
+            accumulate(placed[one] for one in bins),
+            accumulate(shares.get(one, Fraction()) for one in bins),
+            strict=True,
+        )
+        return sum((abs(a - b) for a, b in steps), Fraction()) / (len(bins) - 1)
+
+    return distance
+
+
+def _climbed(own: Shares, shares: Shares) -> Fraction:
+    """Match equal leaves, then what is left within each group, then the rest over the root."""
+    ((_, groups),) = TREE.items()
+    group_of = {leaf: group for group, leaves in groups.items() for leaf in leaves}
+    left, wanted, total = dict(own), dict(shares), Fraction()
+    for name_of, height in ((lambda leaf: leaf, 0), (lambda leaf: group_of.get(leaf, leaf), 1), (lambda _: "", 2)):
+        for leaf, other in ((a, b) for a in left for b in wanted if name_of(a) == name_of(b)):
+            moved = min(left[leaf], wanted[other])
+            left[leaf], wanted[other], total = left[leaf] - moved, wanted[other] - moved, total + moved * height
+    return total / 2
+
+
+def _nearest_number(value: str) -> str:
+    return {MISSING: MISSING, "3": "2", "5": "4"}.get(value, value)
+
+
+def _part(text: str) -> Fraction:
+    return Fraction(text)
+
+
+_SHARES_OF_ILLS = {
+    "flu": _part("0.35"),
+    "cold": _part("0.25"),
+    "gout": _part("0.2"),
+    "1": _part("0.1"),
+    MISSING: _part("0.1"),
+}
+_SHARES_OF_NUMBERS = {
+    MISSING: _part("0.1"),
+    "1": _part("0.25"),
+    "2": _part("0.25"),
+    "4": _part("0.2"),
+    "6": _part("0.2"),
+}
+_SHARES_OF_CODES = {"I21": _part("0.3"), "I50": _part("0.3"), "J18": _part("0.2"), "J45": _part("0.2")}
+_SHARES_OF_GRADES = {"low": _part("0.4"), "mid": _part("0.3"), "high": _part("0.2"), "top": _part("0.1")}
+_NUMERIC = _ordered(tuple(_SHARES_OF_NUMBERS), _nearest_number)
+_GRADED = _ordered(tuple(_GRADES), str)
+
+PROMISES: dict[str, Promise] = {
+    "none": Promise(),
+    "l": Promise({"l": 3, "max_value_share": 1}, {}, _ILLS, _few(3)),
+    "l and a share": Promise({"l": 2}, {}, _ILLS, _all_of(_few(2), _frequent(Fraction(1, 2)))),
+    "share": Promise({"max_value_share": 0.4}, {}, _ILLS, _frequent(Fraction(2, 5))),
+    "entropy": Promise({"l": {"entropy": 2.5}}, {}, _ILLS, _disordered(2.5)),
+    "recursive": Promise({"l": {"recursive": [2, 3]}}, {}, _ILLS, _dominated(Fraction(2), 3)),
+    "t, equal": Promise(
+        {"t": 0.45}, {"reference": str(REFERENCES / "ills.csv")}, _ILLS, _far(Fraction(9, 20), _equal), _SHARES_OF_ILLS
+    ),
+    "t, numbers": Promise(
+        {"t": 0.2},
+        {"reference": str(REFERENCES / "numbers.csv")},
+        _NUMBERS,
+        _far(Fraction(1, 5), _NUMERIC),
+        _SHARES_OF_NUMBERS,
+    ),
+    "t, ranks": Promise(
+        {"t": 0.2},
+        {"reference": str(REFERENCES / "grades.csv"), "scale": "ordinal", "order": list(_GRADES)},
+        _GRADES,
+        _far(Fraction(1, 5), _GRADED),
+        _SHARES_OF_GRADES,
+    ),
+    "t, tree": Promise(
+        {"t": 0.3},
+        {"reference": str(REFERENCES / "codes.csv"), "scale": "nominal", "taxonomy": TREE},
+        _CODES,
+        _far(Fraction(3, 10), _climbed),
+        _SHARES_OF_CODES,
+    ),
+    "t, own values": Promise({"t": 0.35}, {"type": "string"}, _CODES, _far(Fraction(7, 20), _equal)),
+}
+"""By name. The last one is for tables alone: their clusters are compared with the table."""
+
+
+def promises_of(base: str) -> tuple[str, ...]:
+    """Return the names of the promises that the policy of a base can make."""
+    return tuple(PROMISES) if base.startswith("table") else tuple(PROMISES)[:-1]

@@ -1,0 +1,240 @@
+"""Checks of l, of the largest share of a value and of t in the audit, worked out by hand."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from shoal.audit.originals import Originals
+from shoal.audit.value_checks import ValueClass, check_values
+from shoal.audit.verdict import Check
+from shoal.policy import Policy
+from shoal.policy.schema import Document
+
+pytestmark = pytest.mark.unit
+
+TREE = {"any": {"heart": ["I21", "I50"], "lung": ["J18", "J45"]}}
+
+
+def checked(
+    privacy: dict[str, Any],
+    *clusters: list[str],
+    reference: str | None = None,
+    folder: Path | None = None,
+    **attribute: Any,
+) -> dict[str, Check]:
+    """Return the checks by name. A cluster is the texts of one confidential field."""
+    if reference is not None and folder is not None:
+        (folder / "reference.csv").write_text(f"value,share\n{reference}", encoding="utf-8")
+        attribute["reference"] = str(folder / "reference.csv")
+    document = {
+        "attributes": {
+            "who": {"role": "identifier", "subject": True},
+            "age": {"role": "quasi_identifier", "bounds": [0, 110]},
+            "ill": {"role": "confidential", **attribute},
+        },
+        "privacy": {"k": 2, **privacy},
+    }
+    unchanged = [text for cluster in clusters for text in cluster]
+    n, numbers = len(unchanged), np.arange(len(unchanged))
+    originals = Originals(np.zeros((n, 1)), numbers, list(unchanged), np.zeros(n, np.int64), numbers, is_export=False)
+    classes = [ValueClass(number, cluster) for number, cluster in enumerate(clusters)]
+    policy = Policy.from_document(Document.model_validate(document))
+    return {check.name: check for check in (one.result() for one in check_values(policy, originals, classes))}
+
+
+# ---------------------------------------------------------------- l
+
+
+@pytest.mark.parametrize(
+    ("clusters", "failed"),
+    [
+        ([['"a"', '"b"', '"c"']], 0),
+        ([['"a"', '"b"', '"b"']], 1),
+        ([['"a"', '"a "', '" a"', '"b"']], 1),  # blanks make no other value
+        ([["1", "1.0", '"1"', '"1.00"', '"1e0"']], 1),
+        ([["1", "true", "0"]], 0),
+        ([["true", '"true"', "1"]], 1),
+        ([["null", '""', '" "', '"a"']], 1),  # missing is one value
+        ([["null", '"b"', '"a"']], 0),
+        ([['"\\u00e9"', '"e\\u0301"', '"a"']], 1),
+        ([['"a"', '"b"', '"c"'], ['"a"', '"a"', '"b"'], ['"c"', '"c"', '"c"']], 2),
+    ],
+)
+def test_distinct_values_are_counted_whatever_their_spelling(clusters: list[list[str]], failed: int) -> None:
+    check = checked({"l": 3, "max_value_share": 1}, *clusters)["diversity"]
+    assert (check.examined, check.failed) == (len(clusters), failed)
+    assert check.status == ("broken" if failed else "holds")
+
+
+def test_the_verdict_names_p_sensitive_k_anonymity() -> None:
+    check = checked({"k": 3, "l": 2}, ['"a"', '"b"', '"b"'])["diversity"]
+    assert "at least 2 different values of ill (distinct l-diversity" in check.claim
+    assert "with k = 3 also called p-sensitive k-anonymity, p = 2" in check.claim
+    assert check.worst == 2
+    assert "p-sensitive" not in checked({"k": 2, "l": 3}, ['"a"', '"b"', '"c"'])["diversity"].claim
+    assert checked({"l": {"p_sensitive": 2}}, ['"a"', '"b"'])["diversity"].status == "holds"
+
+
+def test_the_default_share_beside_distinct_l_is_checked() -> None:
+    found = checked({"l": 2}, ['"a"', '"a"', '"b"'], ['"a"', '"b"'])
+    assert found["diversity"].status == "holds"
+    assert (found["value_share"].failed, found["value_share"].places) == (1, (0,))
+    assert found["value_share"].worst == pytest.approx(2 / 3)
+
+
+@pytest.mark.parametrize(
+    ("rule", "cluster", "holds", "worst"),
+    [
+        ({"entropy": 2}, ['"a"', '"b"'], True, 2.0),
+        ({"entropy": 2}, ['"a"', '"b"', '"b"'], False, 3 / 2 ** (2 / 3)),
+        ({"entropy": 2}, ['"a"', '"b"', '"b"', '"c"'], True, 2 * 2**0.5),
+        ({"recursive": [2, 2]}, ['"a"', '"a"', '"b"'], False, 2.0),  # 2 < 2 * 1 does not hold
+        ({"recursive": [2, 2]}, ['"a"', '"a"', '"b"', '"c"'], True, 1.0),
+        ({"recursive": [9, 3]}, ['"a"', '"b"'], False, None),  # fewer than three values
+    ],
+)
+def test_entropy_and_recursive_diversity(
+    rule: dict[str, Any],
+    cluster: list[str],
+    holds: bool,  # noqa: FBT001
+    worst: float | None,
+) -> None:
+    check = checked({"l": rule}, cluster)["diversity"]
+    assert check.status == ("holds" if holds else "broken")
+    assert check.worst == (None if worst is None else pytest.approx(worst))
+
+
+def test_the_limit_of_a_share_is_kept_exactly() -> None:
+    thirds = ['"a"', '"b"', '"c"']
+    assert checked({"max_value_share": 1 / 3}, thirds)["value_share"].status == "holds"
+    assert checked({"max_value_share": 0.3333333}, thirds)["value_share"].status == "broken"
+    assert checked({"max_value_share": 0.7}, ['"a"'] * 7 + ['"b"'] * 3)["value_share"].status == "holds"
+
+
+# ---------------------------------------------------------------- t, compared with the table
+
+
+@pytest.mark.parametrize(
+    ("kind", "clusters", "distance"),
+    [
+        # Cumulative shares 1/2, 1, 1 against 1/4, 1/2, 3/4: differences 1/4, 1/2, 1/4 over three steps.
+        ("integer", (["1", "2"], ["3", "4"]), 1 / 3),
+        ("integer", (["1", "4"], ["2", "3"]), 1 / 6),
+        ("number", (["0.5", "1e3"], ["0.5", "1e3"]), 0.0),
+        ("integer", (["7", "7"], ["7"]), 0.0),
+        ("integer", (["null", "1"], ["1", "1"]), 0.25),
+        ("integer", (["9007199254740992"] * 2, ["9007199254740993"] * 2), 0.5),
+        ("any", (["1", "2"], ["3", "4"]), 1 / 3),
+        ("any", (['"1"', '" 2"'], ['"3"', '"4"']), 1 / 3),
+        ("any", (['"01"', '" 2"'], ['"+3"', '"4."']), 1 / 3),
+        ("any", (["1", "2"], ['"x"', "4"]), 0.5),
+        ("any", (["true", "true"], ["1", "1"]), 0.5),
+        ("string", (['"a"', '"a"'], ['"b"', '"b"']), 0.5),
+        ("string", (['"a"', '"a"'], ['"a "', '" a"']), 0.0),
+        ("string", (['"a"', '"b"'], ['"a"', '"b"', '"c"', '"c"']), 1 / 3),
+        ("boolean", (["true", "false"], ["true", "false"]), 0.0),
+    ],
+)
+def test_the_worst_distance_is_the_largest_of_a_cluster(
+    kind: str, clusters: tuple[list[str], ...], distance: float
+) -> None:
+    check = checked({"t": 0.9}, *clusters, type=kind)["closeness"]
+    assert check.worst == pytest.approx(distance, abs=1e-12)
+    assert (check.status, check.examined) == ("holds", len(clusters))
+    assert check.claim == "no confidential attribute of a cluster is farther than 0.9 from the table"
+
+
+def test_a_cluster_farther_than_t_is_listed() -> None:
+    clusters = ["1", "2"], ["1", "2"], ["2", "2"]
+    # 1 has a share of 1/3 in the release, 1/2 in the first two clusters and none in the last.
+    check = checked({"t": 0.2}, *clusters, type="integer")["closeness"]
+    assert (check.status, check.failed, check.places) == ("broken", 1, (2,))
+    assert checked({"t": 1 / 3}, *clusters, type="integer")["closeness"].status == "holds"
+    assert checked({"t": 0.33}, *clusters, type="integer")["closeness"].status == "broken"
+
+
+def test_without_clusters_nothing_is_examined() -> None:
+    found = checked({"t": 0.2, "l": 2}, type="integer")
+    assert {name: check.status for name, check in found.items()} == dict.fromkeys(
+        ("diversity", "value_share", "closeness"), "not examined"
+    )
+
+
+def test_in_a_table_the_distance_follows_the_scale() -> None:
+    clusters = ['"low"', '"mid"'], ['"low"', '"top"']
+    order: dict[str, Any] = {"scale": "ordinal", "order": ["low", "mid", "high", "top"]}
+    # Shares 1/2, 1/4, 0, 1/4. Of the first cluster the cumulative shares differ by 0, 1/4, 1/4.
+    assert checked({"t": 0.9}, *clusters, **order)["closeness"].worst == pytest.approx(0.5 / 3)
+    assert checked({"t": 0.9}, *clusters, scale="nominal")["closeness"].worst == pytest.approx(0.25)
+    icd = ['"I21"', '"I50"'], ['"J18"', '"I21"']
+    # Shares 1/2, 1/4, 1/4. In the second cluster a quarter moves from I50 over the root to J18.
+    tree: dict[str, Any] = {"scale": "nominal", "taxonomy": TREE}
+    assert checked({"t": 0.9}, *icd, **tree)["closeness"].worst == pytest.approx(0.25)
+    assert checked({"t": 0.9}, ['"I21"'], ['"I50"'], **tree)["closeness"].worst == pytest.approx(0.25)
+
+
+# ---------------------------------------------------------------- t, compared with a reference
+
+
+@pytest.mark.parametrize(
+    ("reference", "attribute", "cluster", "distance"),
+    [
+        ("a,0.5\nb,0.5\n", {}, ['"a"', '"a"', '"b"', '"x"'], 0.25),
+        ("a,0.5\nb,0.25\n,0.25\n", {}, ['"a"', "null", '""', '" a "'], 0.25),
+        ("1,0.5\n3,0.5\n", {}, ["1", '"1.0"', "3", '"0.3e1"'], 0.0),
+        ("1,0.5\n3,0.5\n", {}, ["2", "2", "2.01", "9"], 0.0),  # 2 belongs to 1, the lower of two
+        ("1,0.5\n3,0.5\n", {}, ["null", '""', "3", "3"], 0.0),  # missing belongs to the lowest
+        ("1,0.4\n3,0.4\n,0.2\n", {}, ["1", "1", "null", "null"], (0.3 + 0.4) / 2),
+        ("1,0.25\n2,0.25\n3,0.25\n4,0.25\n", {"type": "integer"}, ["1", "2"], 1 / 3),
+        (
+            "low,0.5\ntop,0.5\n",
+            {"scale": "ordinal", "order": ["low", "mid", "high", "top"]},
+            ['"mid"', '"high"'],
+            (0.5 + 0.0 + 0.5) / 3,
+        ),
+        ("I21,0.5\nJ18,0.5\n", {"scale": "nominal", "taxonomy": TREE}, ['"I50"', '"J18"'], 0.25),
+        ("I21,0.5\nJ18,0.5\n", {"scale": "nominal", "taxonomy": TREE}, ['"Z99"', '"J18"'], 0.5),
+        ("I21,0.5\n,0.5\n", {"scale": "nominal", "taxonomy": TREE}, ["null", '"I21"'], 0.0),
+        ("true,0.5\nfalse,0.5\n", {"type": "boolean"}, ["true", "true"], 0.5),
+        ("007,0.5\n7,0.5\n", {"type": "string"}, ['"007"', '"007"'], 0.5),
+        # An ordered distance would be less than 1.
+        ("1,0.5\nx,0.5\n", {}, ["2"], 1.0),
+    ],
+)
+def test_clusters_are_compared_with_the_reference(
+    tmp_path: Path, reference: str, attribute: dict[str, Any], cluster: list[str], distance: float
+) -> None:
+    check = checked({"t": 0.99}, cluster, reference=reference, folder=tmp_path, **attribute)["closeness"]
+    assert check.worst == pytest.approx(distance, abs=1e-12)
+    assert "from the reference of the policy in ill (" in check.claim
+
+
+def test_the_claim_names_the_distance(tmp_path: Path) -> None:
+    check = checked({"t": 0.5}, ["1"], reference="1,0.5\n2,0.5\n", folder=tmp_path)["closeness"]
+    assert check.claim == "no cluster is farther than 0.5 from the reference of the policy in ill (ordered distance)"
+    assert (check.status, check.worst) == ("holds", 0.5)
+
+
+def test_only_protected_attributes_are_checked() -> None:
+    assert checked({"l": 2}, ['"a"', '"b"'])["diversity"].status == "holds"
+    policy = {
+        "attributes": {
+            "who": {"role": "identifier", "subject": True},
+            "age": {"role": "quasi_identifier", "bounds": [0, 110]},
+            "ill": {"role": "confidential", "protect": True},
+            "tag": {"role": "confidential", "publish_unchanged": True},
+        },
+        "privacy": {"k": 2, "l": 2},
+    }
+    texts = ['"a"\x00"t"', '"b"\x00"t"'], ['"a"\x00"t"', '"a"\x00"u"']
+    n = np.arange(4)
+    originals = Originals(np.zeros((4, 1)), n, [*texts[0], *texts[1]], np.zeros(4, np.int64), n, is_export=False)
+    classes = [ValueClass(number, list(own)) for number, own in enumerate(texts)]
+    checks = check_values(Policy.from_document(Document.model_validate(policy)), originals, classes)
+    assert [(check.name, check.failed, check.places) for check in checks] == [
+        ("diversity", 1, [1]),
+        ("value_share", 1, [1]),
+    ]

@@ -1,0 +1,63 @@
+"""Suppressions that a promise about confidential values may explain, and those that it cannot."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from shoal.audit.originals import Originals
+from shoal.audit.value_suppression import BreakableValues
+from shoal.policy import Policy
+from shoal.policy.schema import Document
+
+pytestmark = pytest.mark.unit
+
+
+def can_be_broken(privacy: dict[str, Any], values: str, people: str | None = None) -> bool:
+    """Whether records with these values, one letter each, may form a cluster of k subjects that breaks a promise."""
+    document = {
+        "attributes": {
+            "who": {"role": "identifier", "subject": True},
+            "age": {"role": "quasi_identifier", "bounds": [0, 110]},
+            "ill": {"role": "confidential", "type": "string"},
+        },
+        "privacy": {"k": 3, **privacy},
+    }
+    n = np.arange(len(values))
+    subjects = n if people is None else np.array([ord(one) for one in people])
+    unchanged: list[str | None] = [f'"{value}"' for value in values]
+    originals = Originals(np.zeros((len(n), 1)), subjects, unchanged, n * 0, n, is_export=False)
+    policy = Policy.from_document(Document.model_validate(document))
+    return BreakableValues(policy, originals).can_be_broken(n.tolist())
+
+
+@pytest.mark.parametrize(
+    ("privacy", "values", "found"),
+    [
+        ({"l": 2, "max_value_share": 1}, "abcd", False),
+        ({"l": 2, "max_value_share": 1}, "aabbcc", False),  # two of one value are not yet three people
+        ({"l": 2, "max_value_share": 1}, "aaab", True),
+        ({"l": 3, "max_value_share": 1}, "aabb", True),
+        ({"l": 3, "max_value_share": 1}, "abcde", False),
+        ({"l": 2}, "abcd", False),
+        ({"l": 2}, "aabcd", True),  # two of three records have one value
+        ({"max_value_share": 0.7}, "aabcd", False),
+        ({"t": 0.9}, "abcd", True),
+        ({"l": {"entropy": 2}}, "abcd", True),
+        ({"l": {"recursive": [1, 2]}}, "abcd", True),
+        ({}, "aaaa", False),
+    ],
+)
+def test_a_suppression_is_possible_if_some_cluster_breaks_a_promise(
+    privacy: dict[str, Any],
+    values: str,
+    found: bool,  # noqa: FBT001
+) -> None:
+    assert can_be_broken(privacy, values) is found
+
+
+def test_records_of_one_person_count_once_towards_k() -> None:
+    assert not can_be_broken({"l": 2, "max_value_share": 1}, "aaaab", "xxxyz")
+    assert can_be_broken({"l": 2, "max_value_share": 1}, "aaaab", "xxwyz")
+    assert can_be_broken({"max_value_share": 0.5}, "aaabc", "xxxyz")

@@ -1,0 +1,155 @@
+"""`shoal pipe` under l, t and a largest share of one value: every format and option keeps them."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from shoal.audit import verify
+from shoal.files import Files, run_pipe
+from shoal.policy import Policy
+
+pytestmark = pytest.mark.unit
+
+SHARES = {"eye": 0.4, "ear": 0.3, "nose": 0.2, "": 0.1}
+FIELDS = ("who", "age", "gain", "ward")
+
+
+def policy_of(folder: Path, privacy: dict[str, Any], **more: Any) -> Policy:
+    lines = [f"{ward},{share}" for ward, share in SHARES.items()]
+    (folder / "wards.csv").write_text("\n".join(["value,share", *lines, ""]))
+    ward = {"role": "confidential", "type": "string"} | ({"reference": "wards.csv"} if "t" in privacy else {})
+    document = {
+        "attributes": {
+            "who": {"role": "identifier", "subject": True},
+            "age": {"role": "quasi_identifier", "bounds": [0, 110], "integer": True},
+            "gain": {"role": "quasi_identifier", "bounds": [0, 1000], "resolution": 0.5},
+            "ward": ward,
+        },
+        "privacy": {"k": 4, **privacy},
+        "stream": {"delta": 50},
+    }
+    for name, section in more.items():
+        document[name] = {**document.get(name, {}), **section}
+    path = folder / "policy.yaml"
+    path.write_text(json.dumps(document))
+    return Policy.load(path)
+
+
+def records(count: int = 400, people: int = 400) -> list[dict[str, Any]]:
+    random = np.random.default_rng(8)
+    return [
+        {
+            "who": str(random.integers(people)) if people < count else str(number),
+            "age": int(random.integers(0, 100)),
+            "gain": float(random.integers(1, 999)),
+            "ward": str(random.choice(list(SHARES), p=[0.5, 0.3, 0.15, 0.05])),
+        }
+        for number in range(count)
+    ]
+
+
+def write(path: Path, data: list[dict[str, Any]]) -> None:
+    if path.suffix == ".csv":
+        with path.open("w", newline="") as file:
+            writer = csv.DictWriter(file, FIELDS)
+            writer.writeheader()
+            writer.writerows(data)
+    else:
+        path.write_text("".join(f"{json.dumps(record)}\n" for record in data))
+
+
+def piped(
+    folder: Path, policy: Policy, data: list[dict[str, Any]], suffix: str = "jsonl"
+) -> tuple[list[list[dict[str, Any]]], dict[str, Any]]:
+    """Release records and let the judge verify them; return the records of each cluster, and the summary."""
+    names = [folder / name for name in (f"in.{suffix}", "out.jsonl", "summary", "evidence", "quarantine")]
+    source, out, summary, evidence, quarantine = names
+    write(source, data)
+    run_pipe(policy, Files(str(source), str(out), None, None, str(summary), str(evidence), str(quarantine)))
+    verdict = verify(policy, source, out, evidence, summary, quarantine=quarantine, complete=True)
+    assert verdict.outcome == "holds", verdict.text()
+    clusters = [json.loads(line)["offsets"] for line in evidence.read_text().splitlines()]
+    published = Counter(json.loads(line)["ward"] or "" for line in out.read_text().splitlines())
+    assert published == Counter(data[offset]["ward"] for cluster in clusters for offset in cluster)
+    return [[data[offset] for offset in cluster] for cluster in clusters], json.loads(summary.read_text())
+
+
+def distance(cluster: list[dict[str, Any]]) -> float:
+    counts = Counter(record["ward"] for record in cluster)
+    return sum(abs(counts[ward] / len(cluster) - share) for ward, share in SHARES.items()) / 2
+
+
+def largest_share(cluster: list[dict[str, Any]]) -> float:
+    return max(Counter(record["ward"] for record in cluster).values()) / len(cluster)
+
+
+def check(clusters: list[list[dict[str, Any]]], summary: dict[str, Any], t: float, l: int, share: float) -> None:  # noqa: E741
+    distances, shares = [distance(one) for one in clusters], [largest_share(one) for one in clusters]
+    values = [len({record["ward"] for record in one}) for one in clusters]
+    assert len(clusters) >= 8
+    assert max(distances) <= t + 1e-9
+    assert max(shares) <= share + 1e-9
+    assert min(values) >= l
+    assert summary["emd"] == {"ward": {"mean": pytest.approx(np.mean(distances)), "max": pytest.approx(max(distances))}}
+    assert summary["l"] == {"min": min(values)}
+    assert summary["value_share"] == {"max": pytest.approx(max(shares))}
+    assert summary["released"] == sum(map(len, clusters))
+
+
+PROTECTION = {"t": 0.35, "l": 2, "max_value_share": 0.6}
+
+
+@pytest.mark.parametrize("suffix", ["jsonl", "csv"])
+def test_the_values_of_every_format_are_protected(suffix: str, tmp_path: Path) -> None:
+    clusters, summary = piped(tmp_path, policy_of(tmp_path, PROTECTION), records(), suffix)
+    check(clusters, summary, 0.35, 2, 0.6)
+
+
+def test_both_formats_lead_to_the_same_clusters(tmp_path: Path) -> None:
+    policy = policy_of(tmp_path, PROTECTION)
+    found = [piped(tmp_path, policy, records(200), suffix)[0] for suffix in ("jsonl", "csv")]
+    assert found[0] == found[1]
+
+
+@pytest.mark.parametrize(
+    ("privacy", "more"),
+    [
+        ({}, {"stream": {"release": "ordered"}}),
+        ({}, {"stream": {"release": "ordered", "reveal_order": True}}),
+        ({}, {"attributes": {"gain": {"role": "quasi_identifier", "resolution": 0.5}}}),
+        ({"per_subject": {"max": 1, "window": 100}}, {}),
+        ({"dominance": 20}, {}),
+        ({"min_population": 10}, {"stream": {"rule": "nearest"}}),
+        ({}, {"steering": {"position": {"target_span": 20}}}),
+        ({"max_share": 0.25}, {"stream": {"rule": "block"}}),
+    ],
+)
+def test_every_option_keeps_them(privacy: dict[str, Any], more: dict[str, Any], tmp_path: Path) -> None:
+    policy = policy_of(tmp_path, PROTECTION | privacy, **more)
+    data = records(people=150)
+    clusters, summary = piped(tmp_path, policy, data)
+    check(clusters, summary, 0.35, 2, 0.6)
+    assert min(len({record["who"] for record in one}) for one in clusters) >= 4
+
+
+def test_a_stream_of_one_value_is_suppressed_for_one_reason(tmp_path: Path) -> None:
+    data = records(60)
+    for record in data:
+        record["ward"] = "eye"
+    clusters, summary = piped(tmp_path, policy_of(tmp_path, {"l": 2}), data)
+    assert clusters == []
+    assert summary["suppressed"] == {"suppressed": 60}
+    assert summary["l"] == {"min": None}
+    assert summary["value_share"] == {"max": None}
+
+
+def test_the_references_of_suppressed_records_say_nothing_of_values(tmp_path: Path) -> None:
+    piped(tmp_path, policy_of(tmp_path, PROTECTION), records())
+    reasons = {json.loads(line)["reason"] for line in (tmp_path / "quarantine").read_text().splitlines()}
+    assert reasons <= {"suppressed"}
