@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from threading import Event
 
 import numpy as np
@@ -9,6 +10,7 @@ import numpy as np
 from shoal.arrays import Float64Vector
 from shoal.clustering.embedding import Embedding
 from shoal.clustering.numba.jit import stopping_compilation
+from shoal.clustering.static.repair import precompile_repair
 from shoal.pipeline.category_index import CategoryIndex
 from shoal.pipeline.online_scaler import OnlineScaler
 from shoal.pipeline.stream import PartitionPipeline
@@ -77,11 +79,24 @@ def precompile_table(policy: Policy) -> None:
     ConfigError
         As for `TablePipeline`.
     """
+    if policy.diversity is not None or policy.max_value_share is not None:
+        precompile_repair()
+    policy = _without_limits(policy)
     fewest = max(3 * policy.k, policy.min_population or 0)
     for count in (max(_SMALL, fewest), max(_LARGE, fewest)):
         table = TablePipeline(policy, JsonEncoder(policy))
         table.add(_artificial_records(policy, count))
         table.release(AlgorithmSpec())
+
+
+def _without_limits(policy: Policy) -> Policy:
+    """Return a policy that needs the same kernels and that artificial values cannot violate."""
+    return replace(
+        policy,
+        t=None if policy.t is None else 1.0,
+        diversity=None if policy.diversity is None else replace(policy.diversity, kind="distinct", l=1.0, c=None),
+        max_value_share=None if policy.max_value_share is None else 1.0,
+    )
 
 
 def _artificial_records(policy: Policy, count: int) -> Block:
@@ -98,6 +113,7 @@ def _artificial_records(policy: Policy, count: int) -> Block:
         clipped=0,
         unchanged_columns=columns,
         categories=_categories(policy),
+        protected=_protected_values(policy, count),
     )
 
 
@@ -115,12 +131,12 @@ def _categories(policy: Policy) -> list[tuple[str, ...]]:
 
 
 def _protected_values(policy: Policy, count: int) -> ProtectedValues | None:
-    """Return the values of records in which as many different ones occur as there are."""
-    width = len(policy.protected)
-    if not width:
+    """Return the values of records: as many different ones as there are records, or as an ordinal attribute has."""
+    if not policy.protected:
         return None
-    numbers = np.arange(count)[:, None].repeat(width, axis=1)
-    return ProtectedValues(numbers, [[str(number) for number in range(count)]] * width)
+    keys = [[str(item) for item in a.order] or [str(number) for number in range(count)] for a in policy.protected]
+    numbers = np.stack([np.arange(count) % len(own) for own in keys], axis=1)
+    return ProtectedValues(numbers, keys)
 
 
 def _artificial_value(attribute: Attribute, number: int) -> object:

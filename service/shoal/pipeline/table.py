@@ -15,6 +15,7 @@ from shoal.clustering.static import records_above_share
 from shoal.errors import ConfigError, InputError
 from shoal.pipeline.category_index import CategoryIndex
 from shoal.pipeline.confidential_columns import ConfidentialColumn, z_scores
+from shoal.pipeline.protected_columns import ProtectedColumns
 from shoal.pipeline.subject_quota import SubjectQuota
 from shoal.pipeline.table_measures import mdav_baseline, summarize
 from shoal.pipeline.table_partition import AlgorithmSpec, TableData, TablePartition
@@ -98,6 +99,7 @@ class TablePipeline:
             for number, a in enumerate(policy.unchanged_fields)
             if a.role is Role.CONFIDENTIAL
         ]
+        self._protected = ProtectedColumns(policy)
         self.clipped = 0
         self._unknown_values = UnknownValues(policy)
         self._unknown: Counter[str] = Counter()
@@ -133,6 +135,7 @@ class TablePipeline:
         self._unchanged_fields += block.unchanged_fields
         for number, column in self._confidential:
             column.add(block.unchanged_columns[number])
+        self._protected.add(block)
         self.clipped += block.clipped
 
     def quarantine(self, record: int) -> None:
@@ -211,14 +214,17 @@ class TablePipeline:
     def _table_data(self, values: Float64Matrix, subjects: Int64Vector, can_stay: BoolVector) -> TableData:
         columns = [column for _, column in self._confidential]
         numbers = [found for column in columns if (found := column.numbers()) is not None]
+        protected = self._protected.attributes(can_stay)
+        with_bins = protected if self._policy.t is not None else {}
         return TableData(
             policy=self._policy,
             values=values,
             categories=self._categories,
             subjects=subjects,
             scores=z_scores([column[can_stay] for column in numbers], len(values)),
-            confidential=tuple(column.bins(can_stay) for column in columns),
+            confidential=tuple(with_bins.get(column.attribute.name) or column.bins(can_stay) for column in columns),
             confidential_names=tuple(column.attribute.name for column in columns),
+            protected=tuple(protected.values()),
         )
 
     def _encode(self, partitions: list[TablePartition], chosen: Int64Vector, *, keep_order: bool) -> list[bytes]:

@@ -11,6 +11,7 @@ import numpy as np
 from shoal.arrays import BoolMatrix, Float64Matrix, Float64Vector, Int32Vector, Int64Vector
 from shoal.clustering.static import ConfidentialAttribute, emd_of_clusters
 from shoal.clustering.static.record_linkage import expected_links
+from shoal.clustering.static.value_counts import count_values
 from shoal.pipeline.attribute_loss import AttributeDistances, LossTotals, has_moments
 from shoal.pipeline.table_partition import AlgorithmSpec, TableData, TablePartition
 
@@ -20,6 +21,7 @@ __all__ = [
     "linkage_share",
     "mdav_baseline",
     "measure_closeness",
+    "measure_diversity",
     "measure_losses",
     "summarize",
 ]
@@ -47,6 +49,7 @@ def summarize(data: TableData, partitions: list[TablePartition]) -> dict[str, An
         **_losses(data, published),
         "d_y": confidential_loss(first.labels, data.scores) if is_one else None,
         **closeness,
+        **(measure_diversity(data.protected, first.labels) if is_one and data.protected else {}),
         "dld": _linkage(data, published, first if is_one else None),
         "l_avg": distinct_categories(first.labels, data.scores) if is_one else None,
         "bound": first.bound if is_one else None,
@@ -215,6 +218,19 @@ def measure_closeness(
         emd_of[name] = {"mean": float(distances.mean()), "max": float(distances.max())}
     worst = max(emd_of.values(), key=lambda distance: distance["max"], default={"mean": None, "max": None})
     return {"emd": dict(worst), "emd_of": emd_of}
+
+
+def measure_diversity(protected: tuple[ConfidentialAttribute, ...], labels: Int32Vector) -> dict[str, Any]:
+    """Return the smallest l and the largest share of a value, over all clusters and protected attributes.
+
+    ``l`` has in ``min`` the smallest number of different values, ``value_share`` in ``max`` the largest share of one
+    value among the records of a cluster.
+    """
+    counts = [count_values(attribute.codes, labels) for attribute in protected]
+    return {
+        "l": {"min": min(int(own.distinct.min()) for own in counts)},
+        "value_share": {"max": max(float((own.largest / own.sizes).max()) for own in counts)},
+    }
 
 
 def _linkage(data: TableData, published: Float64Matrix, partition: TablePartition | None) -> float | None:

@@ -10,15 +10,16 @@ from typing import NamedTuple
 import numpy as np
 
 from shoal.arrays import Float64Matrix, Int32Vector, Int64Matrix, Int64Vector
-from shoal.clustering.diversity import T_TOLERANCE
 from shoal.clustering.embedding import Embedding
-from shoal.clustering.static import BudgetUsed, ClusterConstraints, ConfidentialAttribute, emd_of_clusters, refined
+from shoal.clustering.static import BudgetUsed, ClusterConstraints, ConfidentialAttribute, refined
 from shoal.clustering.static.approximate import dependency_tree, discretized
 from shoal.clustering.static.registry import check_parameters, parameters_of
 from shoal.clustering.stream.held_records import BEFORE, CAUSE, END, FLUSHED, NEWEST, DecisionBuffer
 from shoal.clustering.stream.invariants import InvariantChecker
-from shoal.errors import AnonymityViolation, ConfigError
+from shoal.errors import ConfigError
 from shoal.pipeline.category_index import CategoryIndex
+from shoal.pipeline.value_index import l_diversity_of
+from shoal.pipeline.value_verification import verify_values
 from shoal.policy import Policy
 
 __all__ = ["AlgorithmSpec", "TableData", "TablePartition"]
@@ -105,6 +106,8 @@ class TableData:
         All confidential attributes as bins.
     confidential_names : tuple of str
         Their names.
+    protected : tuple of ConfidentialAttribute
+        The attributes that l, t and the largest share of a value apply to.
     """
 
     policy: Policy
@@ -114,6 +117,7 @@ class TableData:
     scores: Float64Matrix
     confidential: tuple[ConfidentialAttribute, ...]
     confidential_names: tuple[str, ...]
+    protected: tuple[ConfidentialAttribute, ...] = ()
 
     def partition(self, spec: AlgorithmSpec) -> list[TablePartition]:
         """Partition the records once for each block of quasi-identifiers.
@@ -128,8 +132,8 @@ class TableData:
         d = len(self.policy.quasi_identifiers)
         # With dependence 1 quasi-identifiers have no weight: all blocks would have the same partition.
         width = d if self.policy.dependence == 1 else spec.blocks or d
-        if width < d and self.policy.t is not None:
-            raise ConfigError("--param blocks: cannot be combined with privacy.t; remove one of the two")
+        if width < d and self.policy.protects_values:
+            raise ConfigError("--param blocks: cannot be combined with privacy.l, t or max_value_share; remove blocks")
         blocks = [np.arange(first, min(first + width, d)) for first in range(0, d, width)]
         return [self._partition_block(spec, columns, len(blocks)) for columns in blocks]
 
@@ -156,7 +160,7 @@ class TableData:
         order = np.argsort(labels, kind="stable")
         bounds = np.append(0, np.cumsum(np.bincount(labels)))
         counts = self._verify_clusters(order, bounds)
-        self._verify_t_closeness(labels)
+        verify_values(self.policy, self.protected, labels)
         proven = (found.bound, found.gap) if spec.refine == "exact" else (None, None)
         texts, published = embedding.published(self.values[order], bounds)
         return TablePartition(columns, labels, order, bounds, texts, published, counts, *proven)
@@ -209,15 +213,13 @@ class TableData:
     def _constraints(self) -> ClusterConstraints:
         shared = self.policy.subject is not None and len(np.unique(self.subjects)) < len(self.subjects)
         return ClusterConstraints(
-            self.subjects if shared else None, self.policy.max_share, self.confidential, self.policy.t
+            self.subjects if shared else None,
+            self.policy.max_share,
+            self.protected,
+            self.policy.t,
+            l=l_diversity_of(self.policy),
+            max_value_share=self.policy.max_value_share,
         )
-
-    def _verify_t_closeness(self, labels: Int32Vector) -> None:
-        """Compute the distance of each cluster from the table again; the result of the algorithm is not trusted."""
-        for attribute in self.confidential if self.policy.t is not None else ():
-            farthest = float(emd_of_clusters(attribute, labels).max())
-            if not farthest <= (self.policy.t or 0.0) + T_TOLERANCE:
-                raise AnonymityViolation("a cluster is farther from the table than privacy.t; nothing was written")
 
     def _verify_clusters(self, order: Int64Vector, bounds: Int64Vector) -> Int64Matrix:
         """Verify k and the share of each cluster from the input; return `TablePartition.counts`."""

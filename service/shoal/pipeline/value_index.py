@@ -27,7 +27,7 @@ from shoal.clustering.diversity import (
 from shoal.policy import Policy
 from shoal.records import NO_BIN, Block, Key, ReferenceBins
 
-__all__ = ["ValueIndex"]
+__all__ = ["ValueIndex", "l_diversity_of", "value_reference_of"]
 
 FEWEST_TO_DROP = 512
 """Values of an attribute from which codes without a held record are dropped."""
@@ -137,12 +137,22 @@ class _ValueCodes:
         self._limit = max(FEWEST_TO_DROP, 2 * len(self._codes))
 
 
+def l_diversity_of(policy: Policy) -> LDiversity | None:
+    """Return the l-diversity of a policy, for the kernels."""
+    diversity = policy.diversity
+    return None if diversity is None else LDiversity(_KINDS[diversity.kind], diversity.l, diversity.c or 0.0)
+
+
+def value_reference_of(bins: ReferenceBins) -> ValueReference:
+    """Return a reference, for the kernels."""
+    return ValueReference(_DISTANCES[bins.distance], bins.shares, bins.paths)
+
+
 def _rule_of(policy: Policy, references: Sequence[ReferenceBins]) -> DiversityRule:
     """Return the constraints of a policy on its protected attributes, for the kernels."""
-    diversity = policy.diversity
     return build_diversity_rule(
-        [ValueReference(_DISTANCES[one.distance], one.shares, one.paths) for one in references],
-        l=None if diversity is None else LDiversity(_KINDS[diversity.kind], diversity.l, diversity.c or 0.0),
+        [value_reference_of(reference) for reference in references],
+        l=l_diversity_of(policy),
         max_value_share=policy.max_value_share,
         t=policy.t,
     )

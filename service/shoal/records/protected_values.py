@@ -21,15 +21,13 @@ class ProtectedReader:
     Parameters
     ----------
     policy : Policy
-        There is nothing to read if it protects no values, or if it is that of a table without references.
+        There is nothing to read if it protects no values.
     """
 
     def __init__(self, policy: Policy) -> None:
         names = [attribute.name for attribute in policy.unchanged_fields]
         self._columns = [
-            (names.index(attribute.name), _ProtectedColumn(policy, attribute))
-            for attribute in policy.protected
-            if policy.stream is not None or attribute.reference is not None
+            (names.index(attribute.name), _ProtectedColumn(policy, attribute)) for attribute in policy.protected
         ]
 
     def __len__(self) -> int:
@@ -64,8 +62,8 @@ class ProtectedReader:
 
 
 def describe_unplaced(policy: Policy, attribute: Attribute, value: object) -> str:
-    """Return why a typed value cannot be compared with the reference of its attribute; empty if it can."""
-    if attribute.reference is None or attribute not in policy.protected:
+    """Return why a typed value cannot be compared with others of its attribute; empty if it can."""
+    if attribute not in policy.protected:
         return ""
     column = _ProtectedColumn(policy, attribute)
     return column.describe_unplaced(column.keys.key(value))
@@ -76,14 +74,15 @@ class _ProtectedColumn:
 
     def __init__(self, policy: Policy, attribute: Attribute) -> None:
         self.keys = ConfidentialKeys(attribute, policy.missing_values)
-        has_order = policy.t is not None and attribute.reference is not None and attribute.distance == "ordered"
+        has_order = policy.t is not None and attribute.distance == "ordered"
         self._categories = {self.keys.key_of_text(str(item)) for item in attribute.order} if has_order else set()
         self._needs_number = has_order and not attribute.order
+        self._why = "the values of its reference are" if attribute.reference is not None else "its scale needs"
 
     def describe_unplaced(self, key: Key) -> str:
         """Return why the reference cannot place a key; empty if it can."""
         if key is None:
             return ""
         if self._needs_number:
-            return "" if is_json_number(key) else "not a number, as the values of its reference are"
+            return "" if is_json_number(key) else f"not a number, as {self._why}"
         return "not in its order" if self._categories and key not in self._categories else ""

@@ -188,7 +188,7 @@ def test_a_partition_that_violates_t_is_not_written(
     source, out = write(tmp_path / "in.csv", records(60)), tmp_path / "out.csv"
     policy = policy_of(tmp_path, privacy={"k": 3, "t": 0.05})
     assert main(["batch", str(policy), "-i", str(source), "-o", str(out)]) == 1
-    assert "a cluster is farther from the table than privacy.t" in capsys.readouterr().err
+    assert "a cluster is farther from the reference than privacy.t" in capsys.readouterr().err
     assert not out.exists()
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from shoal.arrays import Float64Matrix, Float64Vector, Int32Matrix, Int32Vector, Int64Vector
+from shoal.clustering.diversity import DISTINCT, LDiversity
 from shoal.clustering.numba.jit import njit, njit_inline, njit_inner
 from shoal.clustering.numba.neighbours import neighbours_of
 from shoal.clustering.static.centroids import centroids_of
@@ -14,6 +15,7 @@ from shoal.clustering.static.constraints import (
     excess_of_constraints,
     violating_clusters,
 )
+from shoal.clustering.static.emd import ConfidentialAttribute
 from shoal.clustering.static.partition_state import (
     MIN_SIZE,
     PartitionState,
@@ -24,7 +26,7 @@ from shoal.clustering.static.partition_state import (
     recompute_centroids,
 )
 
-__all__ = ["repair_by_swaps"]
+__all__ = ["precompile_repair", "repair_by_swaps"]
 
 LEAF_SIZE = 64
 NEAR_CLUSTERS = (8, 32, 128)
@@ -74,6 +76,13 @@ def repair_by_swaps(values: Float64Matrix, labels: Int32Vector, k: int, constrai
         _exchange(partition, near, np.flatnonzero(violating))
         labels = partition.labels.astype(np.int32)
     return labels
+
+
+def precompile_repair() -> None:
+    """Compile what `repair_by_swaps` needs, so that no table waits for it."""
+    rows, labels = np.arange(40.0).reshape(-1, 2), (np.arange(20) // 4).astype(np.int32)
+    halves = ConfidentialAttribute(np.arange(20) // 10, ordered=False)
+    repair_by_swaps(rows, labels, 4, ClusterConstraints(confidential=(halves,), l=LDiversity(DISTINCT, 2)))
 
 
 @njit
