@@ -7,7 +7,7 @@ from typing import Protocol
 
 from shoal.clustering.stream.block import BlockRule
 from shoal.clustering.stream.buffer import Buffer, CoordinateBlock
-from shoal.clustering.stream.diverse import DiverseGrowthRule, DiverseNearestRule
+from shoal.clustering.stream.diverse import DiverseBlockRule, DiverseGrowthRule, DiverseNearestRule
 from shoal.clustering.stream.expiry import StreamConstraints
 from shoal.clustering.stream.growth import GrowthRule
 from shoal.clustering.stream.held_records import DecisionBuffer
@@ -93,7 +93,8 @@ def _create_diverse(name: str, buffer: Buffer, constraints: StreamConstraints, p
     if chosen == "nearest":
         return DiverseNearestRule(buffer, constraints, protection)
     weight = 0.0 if chosen == "greedy" else _opportunity_weight(constraints.k)
-    return DiverseGrowthRule(buffer, constraints, weight, protection)
+    made = DiverseBlockRule if chosen == "block" else DiverseGrowthRule
+    return made(buffer, constraints, weight, protection)
 
 
 def _opportunity_weight(k: int) -> float:
