@@ -7,7 +7,7 @@ import io
 from collections.abc import Iterator
 
 from shoal.errors import ConfigError
-from shoal.files.background import reading_bar
+from shoal.files.background import elapsed_time, reading_bar
 from shoal.files.outputs import FileFormat, open_input, open_output
 from shoal.files.sources import RecordSource, open_source
 from shoal.observability import logger
@@ -79,7 +79,8 @@ def run_reference(
                 sample.add(block)
                 count += read
                 advance(read)
-    reference = sample.smooth()
+    with elapsed_time("smoothing"):
+        reference = sample.smooth()
     with open_output(target) as output:
         output.write(_encode(reference).encode())
     log = logger("reference")

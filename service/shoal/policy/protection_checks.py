@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from typing import TypeAlias
+from collections.abc import Iterator, Mapping
+from typing import Any, TypeAlias
 
+from shoal.policy.diversity import resolve_diversity
+from shoal.policy.folded_text import has_repeated_value
 from shoal.policy.loader import FieldPath
 from shoal.policy.scale_checks import SCALE_FIELDS, check_numeric_bounds, check_order
 from shoal.policy.schema import AttributeSection, DiversitySection, Document
+from shoal.policy.taxonomy import Taxonomy
 
-__all__ = ["check_confidential", "check_protection", "is_number"]
+__all__ = ["check_confidential", "check_leaves", "check_protection", "is_number"]
 
 Finding: TypeAlias = tuple[FieldPath, str]
 
@@ -44,6 +47,8 @@ def check_confidential(path: FieldPath, attribute: AttributeSection, document: D
     yield from _check_scale(path, attribute)
     if scale == "ordinal":
         yield from check_order(path, attribute.order, document)
+        if has_repeated_value(map(str, attribute.order or ()), attribute):
+            yield (*path, "order"), "names a value twice, such as 1 and 1.0; remove one"
     yield from _check_bounds(path, attribute, document)
 
 
@@ -73,6 +78,14 @@ def _check_bounds(path: FieldPath, attribute: AttributeSection, document: Docume
         yield (*path, "bounds"), f"only for numbers; remove it, or change the type from {attribute.type}"
     else:
         yield from check_numeric_bounds(path, attribute.bounds)
+
+
+def check_leaves(document: Document, taxonomies: Mapping[str, Taxonomy]) -> Iterator[Finding]:
+    """Check that no two leaves in the taxonomy of a confidential attribute mean the same value."""
+    for name, taxonomy in taxonomies.items():
+        attribute = document.attributes[name]
+        if attribute.role == "confidential" and has_repeated_value(taxonomy.leaves, attribute):
+            yield ("attributes", name, "taxonomy"), "names a value twice, such as 1 and 1.0; remove one"
 
 
 def is_number(attribute: AttributeSection) -> bool:
@@ -106,18 +119,34 @@ def _check_diversity(section: DiversitySection | None, document: Document) -> It
         yield path, "must be one of: an integer, {distinct: L}, {p_sensitive: L}, {entropy: L}, {recursive: [C, L]}"
         return
     (form,) = given
-    values = getattr(section, form)
+    yield from _check_form(path, form, getattr(section, form))
+    if not _has_confidential(document):
+        yield path, "no attribute is confidential, so there are no values to count; remove it"
+    diversity, delta = resolve_diversity(section), _delta_of(document)
+    if diversity is None:
+        return
+    if delta is not None and diversity.l > delta + 1:
+        yield path, "must be at most delta + 1: the buffer never holds more records"
+    for name, attribute in _protected(document):
+        if (most := _most_values(attribute)) is not None and diversity.l > most:
+            yield path, f"attributes.{name} has at most {most} values, a missing one included, so no cluster has l"
+
+
+def _check_form(path: FieldPath, form: str, values: Any) -> Iterator[Finding]:  # noqa: ANN401 - as the form requires
     if form == "recursive":
         yield from _check_recursive(path, values)
     elif form == "entropy" and not (values > 1 and math.isfinite(values)):
         yield path, "must be a number above 1: l equally frequent values have the entropy log(l)"
     elif form != "entropy" and values < _MIN_DISTINCT:
         yield path, "must be at least 2: every cluster has one value"
-    if not _has_confidential(document):
-        yield path, "no attribute is confidential, so there are no values to count; remove it"
-    needed, delta = values[-1] if isinstance(values, list) and values else values, _delta_of(document)
-    if delta is not None and isinstance(needed, int | float) and needed > delta + 1:
-        yield path, "must be at most delta + 1: the buffer never holds more records"
+
+
+def _most_values(attribute: AttributeSection) -> int | None:
+    """Return how many different values an attribute can have, a missing one included; None without a limit.
+
+    Only ``t`` rejects a value that is not in the order, so an order sets no limit.
+    """
+    return 3 if attribute.type == "boolean" else None
 
 
 def _check_recursive(path: FieldPath, values: list[float]) -> Iterator[Finding]:

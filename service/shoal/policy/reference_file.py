@@ -15,6 +15,7 @@ from typing import NamedTuple
 from shoal.errors import InputError
 from shoal.policy.category_limit import MAX_CATEGORY_BYTES, is_long_category
 from shoal.policy.distance import JSON_NUMBER
+from shoal.policy.folded_text import fold_text, is_finite_number
 from shoal.policy.loader import FieldPath
 from shoal.policy.named_file import read_named_file
 from shoal.policy.reference import Reference
@@ -156,7 +157,7 @@ def _check_rows(rows: Sequence[_Row], attribute: AttributeSection) -> Iterator[_
         if row.text is not None and (fault := _fault_of_value(row.text, attribute, order)):
             yield _RowFault(row.line, fault)
             continue
-        first = lines.setdefault(_fold(row.text, attribute), row.line)
+        first = lines.setdefault(fold_text(row.text, attribute), row.line)
         if first != row.line:
             what = "the missing value" if row.text is None else "the value"
             yield _RowFault(row.line, f"{what} occurs twice, also in line {first}; add the shares and remove one row")
@@ -182,7 +183,7 @@ def _fault_of_value(text: str, attribute: AttributeSection, order: Collection[st
 
 
 def _fault_of_type(text: str, attribute: AttributeSection) -> str:
-    is_number = _is_number(text)
+    is_number = is_finite_number(text)
     if (attribute.scale == "numeric" or attribute.type in {"integer", "number"}) and not is_number:
         return "the value must be a number; a missing value is an empty cell"
     if attribute.type == "integer" and Decimal(text) % 1:
@@ -200,22 +201,6 @@ def _is_json(text: str) -> bool:
     except (ValueError, RecursionError):
         return False
     return True
-
-
-def _fold(text: str | None, attribute: AttributeSection) -> object:
-    """Return what is equal for two texts of one value."""
-    if text is None or attribute.type in {"string", "json"}:
-        return text
-    if attribute.type == "boolean":
-        return text.lower()
-    return Decimal(text) if _is_number(text) else text
-
-
-def _is_number(text: str) -> bool:
-    """Return whether a text is a JSON number of ordinary size: sums of two such numbers can be formed exactly."""
-    if not JSON_NUMBER.fullmatch(text) or not math.isfinite(float(text)):
-        return False
-    return float(text) != 0 or not any(digit in text.lower().partition("e")[0] for digit in "123456789")
 
 
 def _check_shares(rows: Sequence[_Row]) -> Iterator[str]:

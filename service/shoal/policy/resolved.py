@@ -19,6 +19,7 @@ from shoal.policy.csv_dialect import CsvDialect, resolve_dialects
 from shoal.policy.diversity import Diversity, resolve_diversity
 from shoal.policy.follow_up import is_follow_up
 from shoal.policy.loader import Lines, line_of, read_document
+from shoal.policy.protection_checks import check_leaves
 from shoal.policy.reference import Reference
 from shoal.policy.reference_file import is_of_reference, read_references, without_references
 from shoal.policy.resolved_sections import (
@@ -180,7 +181,7 @@ class Policy:
         found += [
             Fault(path, message, line_of(place, lines or {})) for path, message, place in located if path not in known
         ]
-        for path, message in check_document(document):
+        for path, message in (*check_document(document), *check_leaves(document, taxonomies)):
             # A field with a schema fault was removed from the document.
             is_needed = needs_references or not is_of_reference(path)
             if is_needed and not any(is_follow_up(path, other) for other in known):

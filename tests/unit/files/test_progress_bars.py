@@ -54,6 +54,23 @@ def test_pipe_and_verify_show_progress_on_a_terminal(tmp_path: Path, monkeypatch
         read_until(screen, "verifying: 00:00")
 
 
+def test_reference_shows_progress_on_a_terminal_and_nothing_elsewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    policy, sample = tmp_path / "policy.json", tmp_path / "sample.csv"
+    attributes = POLICY["attributes"] | {"ill": {"role": "confidential"}}  # type: ignore[operator]
+    policy.write_text(json.dumps(POLICY | {"attributes": attributes}))
+    sample.write_text("age,ill\n" + "".join(f"{number % 90},v{number % 3}\n" for number in range(700)))
+    arguments = ["reference", str(policy), "-i", str(sample), "-o", str(tmp_path / "out.csv")]
+    screen, its_end = pty.openpty()
+    termios.tcsetwinsize(screen, (24, 200))
+    with os.fdopen(its_end, "w") as terminal, monkeypatch.context() as patched:
+        patched.setattr("sys.stderr", terminal)
+        assert main(arguments) == 0
+        assert "reading: 100%" in read_until(screen, "smoothing: 00:00")
+    assert run_command(*arguments).stderr == b""
+
+
 def test_nothing_is_drawn_elsewhere(tmp_path: Path) -> None:
     pipe, verify = commands(tmp_path)
     assert run_command(*pipe).stderr.count(b"\n") == 1

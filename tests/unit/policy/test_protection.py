@@ -156,6 +156,13 @@ def test_a_policy_without_these_fields_keeps_its_fingerprint(tmp_path: Path) -> 
         ({"privacy": "l: {recursive: 2}"}, "privacy.l.recursive", "list"),
         ({"privacy": "l: 22", "more": STREAM}, "privacy.l", "delta + 1"),
         ({"privacy": "l: {recursive: [1, 22]}", "more": STREAM}, "privacy.l", "delta + 1"),
+        ({"ill": "type: boolean", "privacy": "l: 4"}, "privacy.l", "attributes.ill has at most 3 values"),
+        ({"ill": "scale: ordinal, order: [1, '1.0']"}, "attributes.ill.order", "names a value twice"),
+        (
+            {"ill": "scale: nominal, taxonomy: {x: ['1'], y: ['1.0']}", "privacy": "t: 0.2"},
+            "attributes.ill.taxonomy",
+            "names a value twice",
+        ),
         ({"privacy": "max_value_share: 0"}, "privacy.max_value_share", "above 0"),
         ({"privacy": "max_value_share: 1.1"}, "privacy.max_value_share", "at most 1"),
         ({"privacy": "max_value_share: 0.04", "more": STREAM}, "privacy.max_value_share", "delta + 1"),

@@ -1,0 +1,72 @@
+"""Keys and bins of confidential values: what is equal, what is near, and what does not count."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from fractions import Fraction
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from shoal.policy import Policy
+from shoal.policy.schema import Document
+from shoal.records import ConfidentialKeys, ReferenceBins
+from support.reference_samples import policy_of
+
+pytestmark = pytest.mark.property
+
+NUMBERS = st.one_of(st.integers(-(10**20), 10**20), st.floats(allow_nan=False, allow_infinity=False))
+COUNTS = st.dictionaries(NUMBERS.map(repr), st.integers(1, 9), min_size=1, max_size=8)
+
+
+@given(NUMBERS, st.integers(-3, 3), st.sampled_from(["", " ", "\t", "\u00a0"]))
+def test_a_number_and_its_spellings_have_one_key(number: float, shift: int, blank: str) -> None:
+    keys = ConfidentialKeys(policy_of(2).confidential[0], [""])
+    digits = Decimal(repr(number)).scaleb(shift)
+    spellings = [number, repr(number), f"{blank}{digits}e{-shift}{blank}".replace("E", "e")]
+    if "e" in str(digits).lower():
+        spellings.pop()
+    assert len(set(keys.keys(spellings))) == 1
+
+
+@given(st.lists(NUMBERS, min_size=2, max_size=2))
+def test_different_numbers_have_different_keys(numbers: list[float]) -> None:
+    keys = ConfidentialKeys(policy_of(2, type="number").confidential[0], [""])
+    first, second = keys.keys(numbers)
+    assert (first == second) == (Fraction(repr(numbers[0])) == Fraction(repr(numbers[1])))
+
+
+@given(COUNTS, NUMBERS)
+def test_the_bin_of_a_number_is_the_nearest_listed_one(counts: dict[str, int], number: float) -> None:
+    attribute = policy_of(2, type="number").confidential[0]
+    keys = ConfidentialKeys(attribute, [""])
+    listed = {keys.key(text): float(count) for text, count in counts.items()}
+    bins = ReferenceBins(attribute, [""], listed)
+    ordered = sorted(listed, key=lambda key: Fraction(key or 0))
+    value = Fraction(repr(number))
+    nearest = min(range(len(ordered)), key=lambda index: (abs(Fraction(ordered[index] or 0) - value), index))
+    assert bins.bin_of(keys.key(number)) == nearest
+    assert bins.shares.tolist() == [listed[key] for key in ordered]
+
+
+@given(st.permutations(["a", "b", "c", "d", None]), st.permutations(["a", "b", "c", "x"]))
+def test_the_order_of_rows_and_leaves_does_not_count(texts: list[str | None], leaves: list[str]) -> None:
+    groups = {"a": "1", "b": "1", "c": "2", "x": "2"}
+    tree: dict[str, list[str]] = {}
+    for leaf in leaves:
+        tree.setdefault(groups[leaf], []).append(leaf)
+    attribute = _nominal(tree).confidential[0]
+    counts = dict.fromkeys(texts, 1.0) | {"b": 3.0}
+    bins = ReferenceBins(attribute, [""], counts)
+    assert [bins.bin_of(key) for key in ("a", "b", "c", "x", None, "d", "other")] == [0, 1, 2, 3, 4, 5, 6]
+    assert bins.shares.tolist() == [1, 3, 1, 0, 1, 1, 0]
+    assert bins.paths.tolist() == [[0, 0], [1, 0], [2, 1], [3, 1], [4, 2], [5, 3], [6, 4]]
+
+
+def _nominal(tree: dict[str, list[str]]) -> Policy:
+    attributes = {
+        "age": {"role": "quasi_identifier"},
+        "value": {"role": "confidential", "scale": "nominal", "taxonomy": tree},
+    }
+    content = {"attributes": attributes, "subject": "every_record", "privacy": {"k": 2}}
+    return Policy.from_document(Document.model_validate(content))
