@@ -20,7 +20,7 @@ import struct
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple, Self
 
@@ -90,7 +90,14 @@ def running(home: Path) -> Broker | None:
     return broker if broker is not None and broker.is_alive(home) else None
 
 
-def up(home: Path, *, kept: bool = True) -> Broker:
+def up(
+    home: Path,
+    *,
+    kept: bool = True,
+    protocols: Sequence[str] = (),
+    settings: Sequence[str] = (),
+    users: Sequence[str] = (),
+) -> Broker:
     """Return the running broker of this folder, started if there is none.
 
     Parameters
@@ -99,6 +106,12 @@ def up(home: Path, *, kept: bool = True) -> Broker:
         Folder of data, log and process id.
     kept
         Whether it runs until `down`; a broker that is already kept remains so.
+    protocols
+        Further listeners, one of each security protocol, on free ports; server.properties has their addresses.
+    settings
+        Further lines of server.properties.
+    users
+        SCRAM credentials, in the form of ``--add-scram`` of Kafka's storage tool.
 
     Raises
     ------
@@ -113,7 +126,7 @@ def up(home: Path, *, kept: bool = True) -> Broker:
         libraries = _libraries()
         for attempt in range(3):
             try:
-                return _start(home, libraries, kept=kept)
+                return _start(home, libraries, kept, protocols, settings, users)
             except _PortTakenError:
                 _say(f"another process took the free port, attempt {attempt + 2}")
         raise BrokerFailedError("another process took the free port three times")
@@ -218,21 +231,32 @@ def _noted(broker: Broker, home: Path) -> Broker:
     return broker
 
 
-def _start(home: Path, libraries: Path, *, kept: bool) -> Broker:
+def _start(
+    home: Path,
+    libraries: Path,
+    kept: bool,  # noqa: FBT001 - private
+    protocols: Sequence[str],
+    settings: Sequence[str],
+    users: Sequence[str],
+) -> Broker:
     _clear(home)
-    port, controller_port = _free_ports(2)
+    port, controller_port, *others = _free_ports(2 + len(protocols))
     bootstrap = f"127.0.0.1:{port}"
+    names = ["PLAINTEXT", *protocols]
+    clients = ",".join(f"{name}://127.0.0.1:{at}" for name, at in zip(names, [port, *others], strict=True))
     properties = home / "server.properties"
     properties.write_text(
         (HERE / "server.properties").read_text(encoding="utf-8")
-        + f"\nlisteners=PLAINTEXT://{bootstrap},CONTROLLER://127.0.0.1:{controller_port}"
-        + f"\nadvertised.listeners=PLAINTEXT://{bootstrap}"
+        + "".join(f"\n{line}" for line in settings)
+        + f"\nlisteners={clients},CONTROLLER://127.0.0.1:{controller_port}"
+        + f"\nadvertised.listeners={clients}"
+        + f"\nlistener.security.protocol.map={','.join(f'{name}:{name}' for name in names)},CONTROLLER:PLAINTEXT"
         + f"\ncontroller.quorum.voters=1@127.0.0.1:{controller_port}"
         + f"\nlog.dirs={home / 'data'}\n",
         encoding="utf-8",
     )
     java = [_java(), *JVM, f"-Dlog4j2.configurationFile={HERE / 'log4j2.properties'}", "-cp", f"{libraries}/*"]
-    _format(java, properties)
+    _format(java, properties, users)
     with (home / "broker.log").open("ab") as log:
         process = subprocess.Popen(
             [*java, "kafka.Kafka", str(properties)],
@@ -263,8 +287,9 @@ def _began(process: subprocess.Popen[bytes], argument: str) -> str:
     return ""
 
 
-def _format(java: list[str], properties: Path) -> None:
+def _format(java: list[str], properties: Path, users: Sequence[str]) -> None:
     tool = [*java, "kafka.tools.StorageTool", "format", "-t", "c2hvYWwtbG9jYWwta2Fma2", "-c", str(properties)]
+    tool += [part for user in users for part in ("--add-scram", user)]
     done = subprocess.run(
         _with_progress_dots("kafka: starting a broker", tool),
         stdin=subprocess.DEVNULL,

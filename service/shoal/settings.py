@@ -1,6 +1,7 @@
 """Kafka settings: section ``kafka`` of the policy, overridden by environment variables.
 
-A variable holds the text of a field; ``SHOAL_KAFKA__TOPICS`` holds its list of topics in JSON.
+A variable holds the text of a field. ``SHOAL_KAFKA__TOPICS`` and ``SHOAL_KAFKA__SASL_OAUTH_COMMAND`` hold lists in
+JSON.
 
 No other module reads environment variables.
 """
@@ -23,6 +24,8 @@ __all__ = ["PREFIX", "REQUIRED", "kafka_settings", "missing_settings", "settings
 
 PREFIX = "SHOAL_KAFKA__"
 Finding: TypeAlias = tuple[FieldPath, str]
+LISTS = {"topics": '[{"input": "TOPIC", "output": "TOPIC"}]', "sasl_oauth_command": '["PROGRAM", "ARGUMENT"]'}
+"""Fields that are lists, with the form of their variables."""
 REQUIRED = ("bootstrap_servers", "input", "output", "group")
 
 
@@ -62,7 +65,7 @@ def kafka_settings(
         key.removeprefix(PREFIX).lower(): value for key, value in environment.items() if key.startswith(PREFIX)
     }
     in_policy = {} if policy.kafka is None else policy.kafka.model_dump(exclude_unset=True)
-    content = {**(defaults or {}), **in_policy, **_with_topics(overrides)}
+    content = {**(defaults or {}), **in_policy, **_with_lists(overrides)}
     faults: list[Finding] = []
     if no_topics and content.pop("topics", None) is not None:
         faults.append((("kafka", "topics"), no_topics))
@@ -120,11 +123,12 @@ def settings_error(
     return PolicyError(faults, "environment" if are_variables else source)
 
 
-def _with_topics(overrides: Mapping[str, str]) -> dict[str, Any]:
-    """Return the variables with the list of topics parsed; a text that is no JSON stays, and is a fault of the kind."""
+def _with_lists(overrides: Mapping[str, str]) -> dict[str, Any]:
+    """Return the variables with lists parsed; a text that is no JSON stays, and is a fault of the kind."""
     parsed: dict[str, Any] = dict(overrides)
-    with contextlib.suppress(KeyError, ValueError, RecursionError):
-        parsed["topics"] = json.loads(parsed["topics"])
+    for name in LISTS:
+        with contextlib.suppress(KeyError, ValueError, RecursionError):
+            parsed[name] = json.loads(parsed[name])
     return parsed
 
 
@@ -145,6 +149,6 @@ def _merge(content: dict[str, Any], overrides: Mapping[str, str], faults: list[F
 
 
 def _describe(path: FieldPath, details: Sequence[Any], overrides: Mapping[str, str]) -> str:
-    if path == ("topics",) and "topics" in overrides:
-        return 'must be a list in JSON: [{"input": "TOPIC", "output": "TOPIC"}]'
+    if len(path) == 1 and path[0] in LISTS and path[0] in overrides:
+        return f"must be a list in JSON: {LISTS[path[0]]}"
     return describe_fault(details, KafkaSection, overrides)

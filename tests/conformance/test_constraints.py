@@ -250,10 +250,3 @@ def test_categories_and_losses_equal_their_definitions() -> None:
             own = column[members][known[members]]
             within += float(((own - own.mean()) ** 2).sum()) if len(own) else 0.0
     assert measures.confidential_loss(labels, numbers) == pytest.approx(within / total)
-    values, published = draw.random((50, 2)), draw.random((50, 2))
-    values[:, 1] = 7.0
-    found = measures.measure_losses(values, published, np.array([2.0, 0.0]))
-    assert found["sst"] == 50
-    assert found["sse"] == pytest.approx(((values - published)[:, 0] ** 2).sum() / values[:, 0].var())
-    squares = ((values - published)[:, 0] / 2) ** 2 + (values - published)[:, 1] ** 2
-    assert (found["mse"], found["mae"]) == pytest.approx((squares.mean(), np.sqrt(squares).mean()))

@@ -190,7 +190,10 @@ async def test_a_pair_without_enough_partitions_and_missing_topics_are_faults_to
             await run.ended()
     assert {(".".join(fault.path), fault.message) for fault in caught.value.faults} == {
         ("kafka.topics.0.output", f"topic {second.output} has 1 partition, the input 3: add partitions"),
-        ("kafka.topics.1.input", "topic nothing.here does not exist or may not be seen; create it"),
+        (
+            "kafka.topics.1.input",
+            "topic nothing.here does not exist or may not be seen; create it, or grant its use in the ACLs",
+        ),
     }
 
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from decimal import Decimal
 from fractions import Fraction
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from shoal.policy import Policy
+from shoal.audit.value_keys import key_reader
+from shoal.policy import FieldType, Policy
 from shoal.policy.schema import Document
 from shoal.records import ConfidentialKeys, ReferenceBins
 from support.reference_samples import policy_of
@@ -16,6 +18,18 @@ from support.reference_samples import policy_of
 pytestmark = pytest.mark.property
 
 NUMBERS = st.one_of(st.integers(-(10**20), 10**20), st.floats(allow_nan=False, allow_infinity=False))
+SPELLINGS = st.one_of(
+    st.none(),
+    st.booleans(),
+    NUMBERS,
+    NUMBERS.map(repr),
+    st.text(st.sampled_from("01-+.eE 9\t\u00a0ae\u0301\u00e9?\u0667"), max_size=6),
+    st.sampled_from(
+        ["true", "TRUE", "", "?", " ? ", "-9", "-9.0", "-90e-1", "1e99999999999999999", "1e9999999999999999999"]
+    ),
+)
+"""Values of type any, among them different spellings of one value."""
+KINDS: list[FieldType] = ["any", "string"]
 COUNTS = st.dictionaries(NUMBERS.map(repr), st.integers(1, 9), min_size=1, max_size=8)
 
 
@@ -34,6 +48,16 @@ def test_different_numbers_have_different_keys(numbers: list[float]) -> None:
     keys = ConfidentialKeys(policy_of(2, type="number").confidential[0], [""])
     first, second = keys.keys(numbers)
     assert (first == second) == (Fraction(repr(numbers[0])) == Fraction(repr(numbers[1])))
+
+
+@given(st.lists(SPELLINGS, min_size=2, max_size=12), st.sampled_from(KINDS), st.sampled_from([[""], ["", "?", "-9"]]))
+def test_the_judge_takes_the_same_values_for_equal(values: list[object], kind: FieldType, missing: list[str]) -> None:
+    if kind == "string":
+        values = [value for value in values if value is None or isinstance(value, str)]
+    engine = ConfidentialKeys(policy_of(2, type=kind).confidential[0], missing)
+    read = key_reader(kind, missing)
+    ours, judged = engine.keys(values), [read(json.dumps(value)) for value in values]
+    assert [[one == other for other in ours] for one in ours] == [[one == other for other in judged] for one in judged]
 
 
 @given(COUNTS, NUMBERS)

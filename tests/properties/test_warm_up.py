@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from typing import TypeAlias
 
 import pytest
 from shoal.clustering.stream.rules import INDEXED_FROM
@@ -18,6 +19,7 @@ import os
 import sys
 import traceback
 import numpy as np
+from shoal.clustering.diversity import DISTINCT, EQUAL, LDiversity, ValueReference, build_diversity_rule
 from shoal.clustering.stream import StreamClusterer
 
 def compiled():
@@ -25,16 +27,29 @@ def compiled():
     kernels = [thing for names in modules for thing in names.values() if hasattr(thing, "signatures")]
     return {f"{kernel.__name__}{signature}" for kernel in kernels for signature in kernel.signatures}
 
-def late(rule, delta, position, columns):
+PROTECTIONS = {
+    "": {},
+    "l": {"l": LDiversity(DISTINCT, 2), "max_value_share": 0.5},
+    "t": {"t": 0.4},
+    "l, t": {"l": LDiversity(DISTINCT, 2), "t": 0.4},
+}
+
+def late(rule, delta, position, columns, protection):
     random = np.random.default_rng(0)
     distances = np.ones(columns) if columns else None
-    stream = StreamClusterer(4, delta, 3, rule=rule, position=position, code_distances=distances)
+    protected = PROTECTIONS[protection]
+    references = [ValueReference(EQUAL, np.ones(4))] if "t" in protected else []
+    diversity = build_diversity_rule(references, **protected) if protected else None
+    stream = StreamClusterer(
+        4, delta, 3, rule=rule, position=position, code_distances=distances, diversity=diversity
+    )
     def push(count, subjects):
         codes = random.integers(0, 3, (count, columns)) if columns else None
-        return stream.push(random.random((count, 3)), subjects, codes=codes)
+        values = random.integers(0, 4, (count, 1)) if protected else None
+        return stream.push(random.random((count, 3)), subjects, codes=codes, values=values, bins=values)
     before = compiled()
     released = 0
-    for _ in range(4):
+    for _ in range(2):
         subjects = np.where(random.random(delta) < 0.1, 1, random.integers(2, 1 << 40, delta))
         released += len(push(delta, subjects).cluster_bounds) - 1
     push(2 * delta, np.zeros(2 * delta, np.int64))  # one subject only
@@ -43,30 +58,36 @@ def late(rule, delta, position, columns):
     return [len(before) > 0, released > 10, *sorted(compiled() - before)]
 
 assert not compiled()
-for rule, delta, position, columns in json.loads(sys.argv[1]):
+for case in json.loads(sys.argv[1]):
     # Each case begins without a compiled kernel, in a process of its own.
     if not (child := os.fork()):
         try:
-            print(json.dumps([[rule, delta, position, columns], late(rule, delta, position, columns)]), flush=True)
+            print(json.dumps([case, late(*case)]), flush=True)
             os._exit(0)
         except BaseException:
             traceback.print_exc()
         finally:
             os._exit(1)
-    assert os.waitpid(child, 0)[1] == 0, (rule, delta, position, columns)
+    assert os.waitpid(child, 0)[1] == 0, case
 """
 
 # Kernels depend on the rule and on the delta (few records or many), and on the rule and the position or the number of
-# category columns: pairs suffice.
-CASES = [
-    *all_pairs(["nearest", "greedy", "awo", "block"], [100, 700], [0, 0.001], [0, 2]),
-    ("block", 1200, 0, 2),
-    *((rule, 2 * fewest, position, 0) for rule, fewest in INDEXED_FROM.items() for position in (0, 0.001)),
+# category columns: pairs suffice. With l-diversity or t-closeness rules have kernels of their own.
+Case: TypeAlias = tuple[str, int, float, int, str]
+
+CASES: list[Case] = [
+    *((*pair, "") for pair in all_pairs(["nearest", "greedy", "awo", "block"], [100, 700], [0, 0.001], [0, 2])),
+    ("block", 1200, 0, 2, ""),
+    *((rule, 2 * fewest, position, 0, "") for rule, fewest in INDEXED_FROM.items() for position in (0, 0.001)),
+    ("nearest", 100, 0.001, 2, "t"),
+    ("awo", 100, 0, 0, "l, t"),
+    ("block", 100, 0, 0, "l"),
+    ("block", 700, 0, 2, "l"),
 ]
 
 
 @pytest.fixture(scope="module")
-def compiled_late() -> dict[tuple[str, int, float, int], list[object]]:
+def compiled_late() -> dict[Case, list[object]]:
     """Return for each case: whether a kernel was compiled first, whether clusters left, and what was compiled later."""
     command = [sys.executable, "-c", PROGRAM, json.dumps(CASES)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -74,8 +95,6 @@ def compiled_late() -> dict[tuple[str, int, float, int], list[object]]:
     return {tuple(case): found for case, found in map(json.loads, done.stdout.splitlines())}
 
 
-@pytest.mark.parametrize(("rule", "delta", "position", "columns"), CASES)
-def test_no_kernel_is_compiled_after_the_rule_was_created(
-    compiled_late: dict[tuple[str, int, float, int], list[object]], rule: str, delta: int, position: float, columns: int
-) -> None:
-    assert compiled_late[rule, delta, position, columns] == [True, True]
+@pytest.mark.parametrize("case", CASES)
+def test_no_kernel_is_compiled_after_the_rule_was_created(compiled_late: dict[Case, list[object]], case: Case) -> None:
+    assert compiled_late[case] == [True, True]

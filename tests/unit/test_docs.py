@@ -155,6 +155,21 @@ def test_the_policy_of_the_page_on_confidential_values_has_no_fault(tmp_path: Pa
         assert found.l == 3
 
 
+def test_the_command_of_the_page_on_confidential_values_writes_what_its_policy_accepts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = ROOT / "docs" / "protection.md"
+    (command,), (shown,) = fences(page, "sh"), fences(page, "yaml")
+    rows = [f"p{n},{20 + n % 60},{'asthma' if n % 3 else 'fracture'},w{n % 4}" for n in range(90)]
+    (tmp_path / "sample.csv").write_text("\n".join(["patient,age,diagnosis,ward", *rows, ""]), encoding="utf-8")
+    (tmp_path / "policy.yaml").write_text(shown, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    program, *arguments = command.split()
+    assert (program, main(arguments)) == ("shoal", 0)
+    assert (tmp_path / "diagnosis.csv").read_text() == "value,share\nasthma,0.6667\nfracture,0.3333\n"
+    assert Policy.load("policy.yaml").protected[0].reference is not None
+
+
 def test_every_example_of_the_policy_page_is_part_of_a_policy_without_faults(tmp_path: Path) -> None:
     page = ROOT / "docs" / "policy.md"
     _, *parts = fences(page, "yaml")

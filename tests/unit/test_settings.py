@@ -241,3 +241,53 @@ def test_an_unknown_variable_is_answered_with_the_most_similar_one() -> None:
     assert "SHOAL_KAFKA__SASL_USER: unknown field; did you mean sasl_username?" in str(caught.value)
     assert "SHOAL_KAFKA__PATIENCE_S: must be a number" in str(caught.value)
     assert "canary" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("given", "fault"),
+    [
+        (
+            {"sasl_password": "canary", "sasl_password_file": "f", "sasl_username": "u"},
+            "kafka.sasl_password_file: is given besides kafka.sasl_password; remove one of the two",
+        ),
+        (
+            {"sasl_username": "u", "sasl_password": "p", "sasl_oauth_token_file": "f"},
+            "kafka.sasl_oauth_token_file: has no effect with kafka.sasl_mechanism PLAIN; remove it",
+        ),
+        (
+            {"sasl_mechanism": "OAUTHBEARER", "sasl_oauth_token_file": "f", "sasl_password_file": "p"},
+            "kafka.sasl_password_file: has no effect with kafka.sasl_mechanism OAUTHBEARER; remove it",
+        ),
+        (
+            {"sasl_mechanism": "OAUTHBEARER", "sasl_oauth_token_file": "f", "sasl_oauth_command": ["x"]},
+            "kafka.sasl_oauth_command: is given besides kafka.sasl_oauth_token_file; remove one of the two",
+        ),
+        (
+            {"sasl_mechanism": "OAUTHBEARER", "sasl_oauth_command": []},
+            "kafka.sasl_oauth_command: must be a list of a program and its arguments, without an empty one",
+        ),
+        (
+            {"sasl_mechanism": "OAUTHBEARER"},
+            "kafka.sasl_oauth_token_file: missing: SASL_SSL needs it; set it as SHOAL_KAFKA__SASL_OAUTH_TOKEN_FILE",
+        ),
+    ],
+)
+def test_credentials_that_contradict_each_other_are_refused(given: dict[str, Any], fault: str) -> None:
+    with pytest.raises(PolicyError) as caught:
+        kafka_settings(policy(KAFKA | {"security_protocol": "SASL_SSL"} | given), {})
+    assert fault in str(caught.value)
+    assert "canary" not in str(caught.value)
+
+
+def test_the_command_for_a_token_is_a_list_in_json() -> None:
+    named = {"SHOAL_KAFKA__SASL_OAUTH_COMMAND": '["print-token", "--audience", "kafka"]'}
+    given = policy(KAFKA | {"security_protocol": "SASL_SSL", "sasl_mechanism": "OAUTHBEARER"})
+    assert kafka_settings(given, named).sasl_oauth_command == ["print-token", "--audience", "kafka"]
+    with pytest.raises(PolicyError, match=r'must be a list in JSON: \["PROGRAM", "ARGUMENT"\]'):
+        kafka_settings(given, {"SHOAL_KAFKA__SASL_OAUTH_COMMAND": "print-token"})
+
+
+def test_a_file_may_stand_for_a_secret() -> None:
+    given = policy(KAFKA | {"security_protocol": "SASL_SSL", "sasl_username": "u"})
+    settings = kafka_settings(given, {"SHOAL_KAFKA__SASL_PASSWORD_FILE": "/run/secrets/password"})
+    assert settings.sasl_password_file == "/run/secrets/password"  # noqa: S105 - a path

@@ -45,6 +45,14 @@ def test_an_input_of_which_nothing_was_released_is_reported() -> None:
     assert logged() == [("stopped", {"in": 0, "released": 0} | STOPPED)]
 
 
+def test_values_that_a_taxonomy_lacks_are_reported() -> None:
+    metrics, log = Metrics(), Log()
+    metrics.count_unknown("a", 0, {"job": 3, "area": 1})
+    metrics.count_unknown("a", 1, {"job": 2})
+    log_totals(cast("Any", log), metrics)
+    assert [fields["not_in_taxonomy"] for _, fields in log.lines] == [{"job": 5, "area": 1}]
+
+
 def test_each_of_several_inputs_is_reported() -> None:
     assert logged(("b", "in", 3), ("a", "in", 4), ("a", "released", 4), ("c", "released", 1)) == [
         ("nothing was released", {"topic": "b", "records_in": 6}),

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from shoal.audit.clusters import RecomputedClusters
 from shoal.audit.originals import Originals
-from shoal.audit.protected_values import ConfidentialColumn
+from shoal.audit.protected_values import AuditedColumn
 from shoal.audit.published_values import NO_VALUE
 from shoal.audit.releases import ReleasedRows
 from shoal.audit.value_checks import ValueClass, check_values
@@ -55,7 +55,7 @@ def measure_homogeneity(
     measures: dict[str, float | int | None] = {}
     records = sum(len(one.unchanged) for one in classes)
     for attribute in policy.confidential:
-        column = ConfidentialColumn(policy, attribute, originals.released)
+        column = AuditedColumn(policy, attribute, originals.released)
         single = [one for one in classes if len(column.counts(one.unchanged)) == 1]
         measures[f"single_value_share.{attribute.name}"] = len(single) / len(classes) if classes else None
         shown = sum(len(one.unchanged) for one in single)

@@ -4,8 +4,24 @@ from __future__ import annotations
 
 from shoal.audit.evidence import EvidenceCluster, QuarantineReference
 from shoal.errors import InputError
+from shoal.policy import Policy
 
-__all__ = ["require_one_input", "select_clusters", "select_references"]
+__all__ = ["require_known_input", "require_one_input", "select_clusters", "select_references"]
+
+
+def require_known_input(policy: Policy, input_topic: str | None) -> None:
+    """Refuse an input that is none of ``kafka.topics``, if the policy has them: the name is mistyped.
+
+    An input of which nothing was released or refused has no line of its own, so that lines do not show the inputs.
+
+    Raises
+    ------
+    InputError
+        It is none of them.
+    """
+    known = [pair.input for pair in (policy.kafka and policy.kafka.topics) or () if pair.input]
+    if input_topic is not None and known and input_topic not in known:
+        raise InputError(f"--input-topic: no input of kafka.topics has this name; give one of {', '.join(known)}")
 
 
 def select_clusters(clusters: list[EvidenceCluster], input_topic: str | None) -> list[EvidenceCluster]:

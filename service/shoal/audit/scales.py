@@ -150,11 +150,13 @@ def _missing_number(
     attribute: Attribute, form: Form, sign: DecimalSign, missing: frozenset[str]
 ) -> Callable[[object], bool]:
     """Return whether a value means a missing one as a number, or as the text of a number or truth value."""
-    if attribute.scale in {Scale.NOMINAL, Scale.ORDINAL}:
+    is_text = attribute.scale is Scale.TIME and attribute.unit is None
+    if attribute.scale in {Scale.NOMINAL, Scale.ORDINAL} or (
+        is_text and attribute.source.part is not MessagePart.TIMESTAMP
+    ):
         return lambda value: isinstance(value, bool | JsonNumber) and _name(value, form) in missing
     numbers = {number for number in map(decimal_number, missing) if number is not None and math.isfinite(number)}
-    is_text = attribute.scale is Scale.TIME and attribute.unit is None
-    if not numbers or (is_text and attribute.source.part is not MessagePart.TIMESTAMP):
+    if not numbers:
         return lambda _: False
     if form == "jsonl":
         return lambda value: isinstance(value, JsonNumber) and float(value) in numbers

@@ -9,7 +9,7 @@ from pathlib import Path
 from shoal.audit.audited_counts import read_records
 from shoal.audit.auditor import Auditor
 from shoal.audit.evidence import Summary, read_evidence, read_quarantine, read_summary
-from shoal.audit.input_topics import require_one_input, select_clusters, select_references
+from shoal.audit.input_topics import require_known_input, require_one_input, select_clusters, select_references
 from shoal.audit.line_numbers import add_lines
 from shoal.audit.originals import Originals, is_export_of, read_originals
 from shoal.audit.parsing import ENVELOPE_FIELDS, ORIGINAL_EXPORT, Form, InputFile, first_line_names
@@ -115,6 +115,7 @@ def verify(
     source = InputFile.of(original, policy.csv, form)
     target = InputFile.of(released, policy.csv_output, released_form or form)
     name = str(summary) if isinstance(summary, str | Path) else "the summary"
+    require_known_input(policy, input_topic)
     clusters = None if evidence is None else list(read_evidence(Path(evidence)))
     references = None if quarantine is None else list(read_quarantine(Path(quarantine)))
     require_one_input(clusters, references, input_topic)

@@ -25,7 +25,6 @@ from shoal.pipeline import (
     BlockDecisions,
     PartitionPipeline,
     RunSummary,
-    UnknownValues,
     precompile,
     release_strategy,
 )
@@ -167,7 +166,6 @@ def _process(
 ) -> None:
     """Process all blocks and write the decisions on each; flush at the end."""
     block_start = 0
-    unknown_values = UnknownValues(pipeline.policy)
     timer = HoldTimer(pipeline.policy.require_stream().max_delay_s) if follow is not None else None
     if timer is not None and follow is not None:
         follow.on_idle = partial(_flush_if_overdue, pipeline, writer, timer)
@@ -175,7 +173,7 @@ def _process(
         for decoded, lines in () if records is None else records.blocks:
             count = len(lines)
             _count_refused(refusals, decoded, lines, records)
-            pipeline.summary.unknown.update(unknown_values.count(decoded))
+            pipeline.summary.unknown.update(pipeline.count_unknown(decoded))
             block = pipeline.apply_quota(decoded, decoded.index + block_start)
             _count_read(pipeline.summary, block, count)
             offsets = block.index + block_start

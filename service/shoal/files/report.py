@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from shoal.policy import Policy, Scale
+from shoal.policy import Policy
 from shoal.records import DropReason, is_notable
 
 __all__ = ["RunReport", "dropped_messages", "has_categories"]
@@ -64,7 +64,7 @@ class RunReport:
 
 def has_categories(policy: Policy) -> bool:
     """Return whether quasi-identifiers of other scales than numeric and time exist."""
-    return any(attribute.scale in {Scale.ORDINAL, Scale.NOMINAL} for attribute in policy.quasi_identifiers)
+    return not all(attribute.has_moments for attribute in policy.quasi_identifiers)
 
 
 def dropped_messages(policy: Policy, counts: Mapping[str, int]) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from shoal.errors import PolicyError
 from shoal.kafka.cipher import MetadataCipher
+from shoal.kafka.credentials import secret_of
 from shoal.policy import KafkaSection
 
 __all__ = ["FileFault", "check_files", "find_certificate_faults"]
@@ -35,7 +36,12 @@ def check_files(settings: KafkaSection, *, has_secrets: bool = True) -> Iterator
     has_secrets : bool
         Whether the environment holds the credentials. `shoal check` may run where it does not.
     """
-    yield from find_certificate_faults(settings, has_password=has_secrets or settings.ssl_password is not None)
+    unread = list(_find_secret_faults(settings))
+    yield from unread
+    if any(fault.field == "ssl_password_file" for fault in unread):
+        return  # the private key cannot be checked
+    has_password_here = settings.ssl_password is not None or settings.ssl_password_file is not None
+    yield from find_certificate_faults(settings, has_password=has_secrets or has_password_here)
     if settings.metadata_key_file is None or settings.metadata_key is not None:
         return  # both together are a fault of the settings, which the cipher names
     try:
@@ -43,6 +49,20 @@ def check_files(settings: KafkaSection, *, has_secrets: bool = True) -> Iterator
     except PolicyError as error:
         for fault in error.faults:
             yield FileFault("metadata_key_file", fault.message, is_unread=fault.message.startswith(UNREAD))
+
+
+def _find_secret_faults(settings: KafkaSection) -> Iterator[FileFault]:
+    """Yield the faults of the files with passwords and tokens."""
+    for name in ("sasl_username", "sasl_password", "sasl_oauth_token", "ssl_password"):
+        field = f"{name}_file"
+        path = getattr(settings, field)
+        if path is None or _is_pipe(path):
+            continue
+        fault = _fault_of_reading(field, path)
+        if fault is not None:
+            yield fault
+        elif not Path(path).read_bytes().strip():
+            yield FileFault(field, "the file is empty")
 
 
 def find_certificate_faults(settings: KafkaSection, *, has_password: bool = True) -> Iterator[FileFault]:
@@ -98,7 +118,7 @@ def _check_pair(context: ssl.SSLContext, settings: KafkaSection, *, has_password
     certificate, key = str(settings.ssl_certfile), settings.ssl_keyfile
     if not has_password and _ENCRYPTED in Path(key or certificate).read_bytes():
         return
-    password = settings.ssl_password.get_secret_value() if settings.ssl_password else ""
+    password = secret_of(settings, "ssl_password") or ""
     field = "ssl_certfile" if key is None else "ssl_keyfile"
     try:
         # Without a password OpenSSL would ask for one on the terminal.

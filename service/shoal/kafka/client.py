@@ -7,19 +7,23 @@ is raised instead.
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from itertools import chain
 from typing import Any
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka import errors as kafka_errors
 from aiokafka.admin import AIOKafkaAdminClient
+from aiokafka.conn import collect_hosts, create_conn
 from aiokafka.helpers import create_ssl_context
 from aiokafka.protocol.metadata import MetadataRequest
 
 from shoal.errors import BrokerError, BrokerUnavailableError, ConfigError, FencedError, GuaranteeError, ShoalError
 from shoal.kafka.aiokafka_compat import tolerate_invalid_header_names
 from shoal.kafka.certificates import find_certificate_faults
+from shoal.kafka.credentials import TokenProvider, secret_of
 from shoal.kafka.plain_records import plain_record_options
 from shoal.kafka.single_attempt import send_requests_once
 from shoal.observability import raise_location
@@ -40,6 +44,8 @@ __all__ = [
 ]
 
 CLOSE_S = 2.0
+REFUSAL_MS = 5000
+"""Time limit of a request while it is found out why no client could start (ms)."""
 
 CLIENT_ERRORS = (kafka_errors.KafkaError, OSError, asyncio.TimeoutError)
 
@@ -71,10 +77,10 @@ _FINAL = {
 }
 
 
-def broker_error(error: BaseException, servers: str | None = None) -> BrokerError:
+def broker_error(error: BaseException, settings: KafkaSection | None = None) -> BrokerError:
     """Return the error to raise in place of a client's; it quotes nothing of the client's text.
 
-    ``servers`` holds the addresses of the brokers, for the message.
+    The message names the brokers of the settings, and of their topics those that the error names.
     """
     if isinstance(error, BrokerError):
         return error
@@ -84,10 +90,21 @@ def broker_error(error: BaseException, servers: str | None = None) -> BrokerErro
             return FencedError("another worker owns the partition now")
         for kind, words in _FINAL.items():
             if isinstance(known, kind):
-                return BrokerError(words)
+                return BrokerError(words + _refused_topics(known, settings))
     names = " from ".join(type(known).__name__ for known in (error, error.__cause__) if known is not None)
-    address = f" at {servers}" if servers else ""
+    address = f" at {settings.bootstrap_servers}" if settings is not None else ""
     return BrokerUnavailableError(f"the broker{address} cannot be reached or refused for now ({names})")
+
+
+def _refused_topics(error: BaseException, settings: KafkaSection | None) -> str:
+    """Return the topics of the settings that a refusal names, for the end of a message; empty if it names none."""
+    if settings is None or not isinstance(error, kafka_errors.TopicAuthorizationFailedError):
+        return ""
+    named = {name for part in error.args for name in ([part] if isinstance(part, str) else part)}
+    pairs = [(pair.input, pair.output) for pair in settings.topics or ()]
+    own = [settings.input, settings.output, settings.quarantine, settings.clusters, settings.evidence, *chain(*pairs)]
+    refused = sorted({topic for topic in own if topic is not None and topic in named})
+    return f" ({', '.join(refused)})" if refused else ""
 
 
 def task_exception(task: asyncio.Task[None]) -> BaseException | None:
@@ -101,12 +118,12 @@ def task_exception(task: asyncio.Task[None]) -> BaseException | None:
     return task.exception()
 
 
-def to_shoal_error(error: BaseException) -> ShoalError:
+def to_shoal_error(error: BaseException, settings: KafkaSection | None = None) -> ShoalError:
     """Return the `ShoalError` for any error: for an unexpected error its class and location, never its text."""
     if isinstance(error, ShoalError):
         return error
     if isinstance(error, (*CLIENT_ERRORS, asyncio.CancelledError)):
-        return broker_error(error)
+        return broker_error(error, settings)
     if isinstance(error, UnicodeDecodeError) and tolerate_invalid_header_names():
         return BrokerUnavailableError("the name of a header is not UTF-8: reading again without decoding such names")
     return GuaranteeError(f"unexpected {raise_location(error)}: nothing more is sent")
@@ -119,7 +136,7 @@ def _security(settings: KafkaSection) -> dict[str, Any]:
     }
     if settings.security_protocol.endswith("SSL"):
         # Without a password OpenSSL would ask for one on the terminal.
-        password = settings.ssl_password.get_secret_value() if settings.ssl_password else ""
+        password = secret_of(settings, "ssl_password") or ""
         try:
             options["ssl_context"] = create_ssl_context(
                 cafile=settings.ssl_cafile,
@@ -131,8 +148,10 @@ def _security(settings: KafkaSection) -> dict[str, Any]:
             raise ConfigError(_certificate_faults(settings)) from None
     if settings.security_protocol.startswith("SASL"):
         options["sasl_mechanism"] = settings.sasl_mechanism or "PLAIN"
-        for name, secret in (("username", settings.sasl_username), ("password", settings.sasl_password)):
-            options[f"sasl_plain_{name}"] = secret.get_secret_value() if secret else None
+        if settings.sasl_mechanism == "OAUTHBEARER":
+            return options | {"sasl_oauth_token_provider": TokenProvider(settings)}
+        for name in ("username", "password"):
+            options[f"sasl_plain_{name}"] = secret_of(settings, f"sasl_{name}")
     return options
 
 
@@ -185,12 +204,50 @@ async def admin(settings: KafkaSection) -> AsyncIterator[AIOKafkaAdminClient]:
     """Open an administration client for the length of the context."""
     client = AIOKafkaAdminClient(**_security(settings), client_id=f"shoal-{settings.group}-admin")
     try:
-        await client.start()
+        try:
+            await client.start()
+        except CLIENT_ERRORS as error:
+            raise await _refusal(settings) or broker_error(error, settings) from None
         yield client
     except CLIENT_ERRORS as error:
-        raise broker_error(error, settings.bootstrap_servers) from None
+        raise broker_error(error, settings) from None
     finally:
         await client.close()
+
+
+async def _refusal(settings: KafkaSection) -> BrokerError | None:
+    """Connect to each address, and return the error if one refuses the credentials or has a certificate in doubt.
+
+    The client itself reports such brokers like brokers that cannot be reached. None: the addresses did not answer.
+    """
+    options = _security(settings)
+    for host, port, _ in collect_hosts(options.pop("bootstrap_servers")):
+        try:
+            connection = await create_conn(host, port, request_timeout_ms=REFUSAL_MS, **options)
+            connection.close()
+        except (kafka_errors.SaslAuthenticationFailed, kafka_errors.AuthenticationFailedError):
+            if _has_secret_files(settings):
+                return BrokerUnavailableError("the broker refused the credentials; their files are read again")
+            return BrokerError("the broker refused the credentials")
+        except ssl.SSLCertVerificationError:
+            return BrokerError(
+                "the certificate of the broker is not trusted: check kafka.ssl_cafile, and that the certificate names "
+                "the host in kafka.bootstrap_servers"
+            )
+        except ssl.SSLError:
+            return BrokerError(
+                "the broker refused the TLS connection: check kafka.security_protocol, the port, and the client "
+                "certificate in kafka.ssl_certfile"
+            )
+        except CLIENT_ERRORS:
+            continue
+    return None
+
+
+def _has_secret_files(settings: KafkaSection) -> bool:
+    """Whether credentials are read from files or printed by a command, so that others may be there later."""
+    names = ("sasl_username_file", "sasl_password_file", "sasl_oauth_token_file", "sasl_oauth_command")
+    return any(getattr(settings, name) for name in names)
 
 
 async def broker_cluster_id(settings: KafkaSection) -> str | None:

@@ -95,12 +95,12 @@ class ConsumerLoop:
         if self._failure is not None:
             raise self._failure
         if (error := task_exception(work)) is not None:
-            raise to_shoal_error(error) from None
+            raise to_shoal_error(error, self._settings) from None
 
     def fail(self, error: BaseException) -> None:
         """End the loop with this error."""
         if self._failure is None:
-            self._failure = to_shoal_error(error)
+            self._failure = to_shoal_error(error, self._settings)
             self._failed.set()
 
     def _on_background_end(self, background: asyncio.Task[None]) -> None:

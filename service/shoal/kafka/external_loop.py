@@ -165,7 +165,7 @@ class ExternalLoop:
             self._ended.set()
         error = task_exception(self._work_background)
         if error is not None and not (isinstance(error, HandoverCancelledError) and self._ending.is_set()):
-            raise to_shoal_error(error) from None
+            raise to_shoal_error(error, self._context.settings) from None
 
     async def _work(self) -> None:
         settings = self._context.settings

@@ -6,13 +6,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from shoal.kafka.classification import Classification, Message, MessageColumns, classify_messages
+from shoal.arrays import BoolVector
+from shoal.kafka.classification import MAX_AHEAD_MS, Classification, Message, MessageColumns, classify_messages
 from shoal.kafka.offset_metadata import span_limit
 from shoal.kafka.offset_tracker import LogTruncatedError, OffsetState, OffsetTracker
-from shoal.observability import logger
+from shoal.observability import Metrics, logger
 from shoal.pipeline import AdaptiveState, ClusterRestorer, PartitionPipeline
 from shoal.policy import Policy
-from shoal.records import Block, JsonDecoder, JsonEncoder, Reason, RecordFault, RefusalCounter, find_json_faults
+from shoal.records import Block, JsonDecoder, JsonEncoder, Reason, RecordFault, find_json_faults
 
 __all__ = ["PartitionReader", "restore_pipeline"]
 
@@ -49,27 +50,29 @@ class PartitionReader:
 
     Parameters
     ----------
-    name : str
-        Topic and partition, for errors.
+    topic, partition : str, int
+        Input topic and partition.
     decoder : JsonDecoder
         May be shared.
     pipeline : PartitionPipeline
         Applies the quota of each subject.
     state : OffsetState
         Of the commit from which the task continues.
-    refusals : RefusalCounter
-        Counts the messages that do not fit the policy.
+    metrics : Metrics
+        Count the messages that do not fit the policy, and the values that a taxonomy lacks.
     """
 
     def __init__(
         self,
-        name: str,
+        topic: str,
+        partition: int,
         decoder: JsonDecoder,
         pipeline: PartitionPipeline,
         state: OffsetState,
-        refusals: RefusalCounter,
+        metrics: Metrics,
     ) -> None:
-        self._name, self._decoder, self._pipeline, self._refusals = name, decoder, pipeline, refusals
+        self._tp, self._name = (topic, partition), f"{topic}-{partition}"
+        self._decoder, self._pipeline, self._metrics = decoder, pipeline, metrics
         self.position = state.committed_offset
         """Offset from which the next message is taken."""
         self._begin, self._released_from, self._reference = (
@@ -117,20 +120,29 @@ class PartitionReader:
         columns.check_order(self.position)
         self._check_reference(columns)
         block = self._decoder.decode([message.value for message in messages], messages)
+        is_new = (columns.offsets >= tracker.next_offset) & (columns.timestamps <= now_ms + MAX_AHEAD_MS)
+        self._count_unknown(block, is_new[block.index])
         block = self._pipeline.apply_quota(block, columns.offsets[block.index])
         self.position = messages[-1].offset + 1
         classified = classify_messages(tracker, columns, block, self._begin, now_ms)
         self._count_refusals(messages, block, classified)
         return block, classified
 
+    def _count_unknown(self, block: Block, is_new: BoolVector) -> None:
+        """Count the values that a taxonomy lacks, of records that are read for the first time."""
+        counts = self._pipeline.count_unknown(block)
+        if counts and not is_new.all():
+            counts = self._pipeline.count_unknown(block.filter(is_new))
+        self._metrics.count_unknown(*self._tp, counts)
+
     def _count_refusals(self, messages: Sequence[Message], block: Block, classified: Classification) -> None:
         """Count the messages that are rejected now. Those above a quota are not counted: they are suppressed."""
         for index, reason in block.rejected:
             if reason is not Reason.SUPPRESSED and classified.is_open[index]:
-                self._refusals.add(reason.value, _find_faults(self._pipeline.policy, messages[index].value))
+                self._metrics.refusals.add(reason.value, _find_faults(self._pipeline.policy, messages[index].value))
         if count := sum(rejection.is_future for rejection in classified.rejections):
             log.warning(REJECTED_AS_AHEAD, partition=self._name, count=count)
-            self._refusals.add(Reason.INVALID.value, [DATED_AHEAD], count)
+            self._metrics.refusals.add(Reason.INVALID.value, [DATED_AHEAD], count)
 
     def _check_reference(self, columns: MessageColumns) -> None:
         """Compare the record at the offset of the reference record, when it is read, with that of the last commit."""

@@ -111,7 +111,7 @@ class PartitionTask:
         self._tracker.adaptive_state = self._pipeline.adaptive_state.to_bytes()
         metrics.add_partition(topic, partition, self._pipeline)
         self._max_delay_s = policy.require_stream().max_delay_s
-        self._reader = PartitionReader(self._name, decoder, self._pipeline, state, metrics.refusals)
+        self._reader = PartitionReader(topic, partition, decoder, self._pipeline, state, metrics)
         # aiokafka revokes partitions in another asyncio task, while the loop may be processing a block.
         self._lock = asyncio.Lock()
         self._is_closed = self._is_drained = self._has_unconfirmed_rejection = False

@@ -103,7 +103,9 @@ def _about_topics(
 ) -> Iterator[Fault]:
     for field, topic in topics.items():
         if topic not in counts:
-            yield Fault(field, f"topic {topic} does not exist or may not be seen; create it")
+            yield Fault(
+                field, f"topic {topic} does not exist or may not be seen; create it, or grant its use in the ACLs"
+            )
         elif field[-1] != "input" and "compact" in configs.get(topic, {}).get("cleanup.policy", ""):
             yield Fault(field, f"topic {topic} is compacted: records without keys do not survive that; use delete")
     for field, target in _outputs(topics):

@@ -129,7 +129,7 @@ class TransactionalProducer:
         try:
             await self._producer.start()
         except CLIENT_ERRORS as error:
-            raise broker_error(error) from None
+            raise broker_error(error, self._settings) from None
 
     async def publish_and_commit(
         self, batch: TransactionBatch, committed_offset: int, metadata: str, at_ms: int
@@ -167,7 +167,7 @@ class TransactionalProducer:
             async with asyncio.timeout(self._settings.transaction_timeout_ms / 1000):
                 await self._transact(batch, OffsetAndMetadata(committed_offset, metadata), timestamp)
         except CLIENT_ERRORS as error:
-            raise broker_error(error) from None
+            raise broker_error(error, self._settings) from None
         self._has_failed = False
 
     async def _transact(self, batch: TransactionBatch, offset: OffsetAndMetadata, timestamp: int) -> None:

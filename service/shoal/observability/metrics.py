@@ -8,7 +8,7 @@ those of all others.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 
 import numpy as np
@@ -85,6 +85,9 @@ class Metrics:
         self.held = gauge("shoal_records_held", "Records read and waiting for their cluster", tp)
         self.clusters = counter("shoal_clusters_released_total", "Clusters released", tp)
         self.clipped = counter("shoal_values_clipped_total", "Values put to a bound; stepped", tp)
+        self.unknown = counter(
+            "shoal_values_unknown_total", "Values that a taxonomy lacks; stepped", ("attribute", *tp)
+        )
         self.early = counter("shoal_clusters_early_total", "Clusters released early so that progress fits", tp)
         self.skipped = counter("shoal_records_skipped_total", "Offsets left out by --skip-to-end", tp)
         self.lag = gauge("shoal_consumer_lag_records", "Offsets from the next one to read to the end of the log", tp)
@@ -107,10 +110,13 @@ class Metrics:
         self.confidential: ConfidentialMetrics | None = None
         """Metrics of confidential values; None if the policy measures none."""
         self._clipped: dict[tuple[str, int], int] = {}
+        self._unknown: dict[tuple[str, str, int], int] = {}
         self._weights: dict[tuple[str, int], float] = {}
         self._pending_clusters = 0
         self.refusals = RefusalCounter()
         """Refused messages by reason and field; they are logged at the end, and are no metric."""
+        self.unknown_totals: dict[str, int] = {}
+        """Values that the taxonomy of their attribute lacks, by attribute; logged at the end."""
         self.held_at_close = 0
         """Records that the partitions closed last still held."""
 
@@ -149,6 +155,13 @@ class Metrics:
     def count_clipped(self, topic: str, partition: int, count: int) -> None:
         """Add clipped values. They are published with the next step, so that they reveal no single record."""
         self._clipped[topic, partition] = self._clipped.get((topic, partition), 0) + count
+
+    def count_unknown(self, topic: str, partition: int, counts: Mapping[str, int]) -> None:
+        """Add values that a taxonomy lacks, by attribute. They are published with the next step."""
+        for attribute, count in counts.items():
+            labels = (attribute, topic, partition)
+            self._unknown[labels] = self._unknown.get(labels, 0) + count
+            self.unknown_totals[attribute] = self.unknown_totals.get(attribute, 0) + count
 
     def set_position_weight(self, topic: str, partition: int, weight: float) -> None:
         """Set the weight of the position in a partition. It depends on values and is published with the next step."""
@@ -212,6 +225,9 @@ class Metrics:
         for labels, count in self._clipped.items():
             self.clipped.labels(*labels).inc(count)
         self._clipped.clear()
+        for names, count in self._unknown.items():
+            self.unknown.labels(*names).inc(count)
+        self._unknown.clear()
         self._publish_position_weight()
         self._loss = [0.0, 0.0]
         self._pending_clusters = 0

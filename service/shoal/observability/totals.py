@@ -29,4 +29,5 @@ def log_totals(log: structlog.stdlib.BoundLogger, metrics: Metrics) -> None:
                 log.warning("nothing was released", topic=topic, records_in=of_topic["in"])
     elif records_in and not released:
         log.warning("nothing was released", records_in=records_in, held=held)
-    log.info("stopped", **totals, held=held)
+    unknown = {"not_in_taxonomy": metrics.unknown_totals} if metrics.unknown_totals else {}
+    log.info("stopped", **totals, held=held, **unknown)

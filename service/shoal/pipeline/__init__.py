@@ -20,7 +20,6 @@ from shoal.pipeline.stream import (
 )
 from shoal.pipeline.table import TablePipeline, TableRelease
 from shoal.pipeline.table_partition import AlgorithmSpec
-from shoal.pipeline.unknown_values import UnknownValues
 
 __all__ = [
     "BLOCK_RECORDS",
@@ -39,7 +38,6 @@ __all__ = [
     "SmoothedReference",
     "TablePipeline",
     "TableRelease",
-    "UnknownValues",
     "precompile",
     "precompile_table",
     "release_strategy",

@@ -14,9 +14,9 @@ import numpy as np
 
 from shoal.arrays import BoolMatrix, BoolVector, Float64Matrix, Float64Vector, Int64Vector
 from shoal.clustering.embedding import CategoryTree
-from shoal.policy import Attribute, Scale
+from shoal.policy import Attribute
 
-__all__ = ["AttributeDistances", "LossTotals", "RecordDistances", "has_moments"]
+__all__ = ["AttributeDistances", "LossTotals", "RecordDistances", "present_means"]
 
 
 class RecordDistances(NamedTuple):
@@ -37,11 +37,6 @@ class RecordDistances(NamedTuple):
     numeric_squared: Float64Vector
 
 
-def has_moments(attributes: Sequence[Attribute]) -> BoolVector:
-    """Return which attributes have a mean and a variance: those of scale numeric and time, shape (q,)."""
-    return np.array([attribute.scale in {Scale.NUMERIC, Scale.TIME} for attribute in attributes], np.bool_)
-
-
 class AttributeDistances:
     """Measures distances of records from their published values.
 
@@ -54,7 +49,7 @@ class AttributeDistances:
     """
 
     def __init__(self, attributes: Sequence[Attribute], trees: Mapping[str, CategoryTree]) -> None:
-        self._numeric = has_moments(attributes)
+        self._numeric = np.array([attribute.has_moments for attribute in attributes], np.bool_)
         self._is_plain = bool(self._numeric.all()) and not any(a.may_be_missing for a in attributes)
         self._trees = {i: trees[a.name] for i, a in enumerate(attributes) if a.is_nominal}
 
@@ -99,11 +94,12 @@ class LossTotals:
 
     def __init__(self, attributes: Sequence[Attribute]) -> None:
         self._names = [attribute.name for attribute in attributes]
-        self._numeric = has_moments(attributes)
+        self._numeric = np.array([attribute.has_moments for attribute in attributes], np.bool_)
         count = len(attributes)
         self._counts = np.zeros(count, np.int64)
         self._records = 0
         self._distances, self._squared_error, self._mean, self._centred_squares = (np.zeros(count) for _ in range(4))
+        self._lowest, self._highest = np.full(count, np.inf), np.full(count, -np.inf)
 
     @property
     def has_numbers(self) -> bool:
@@ -123,10 +119,13 @@ class LossTotals:
             self._distances += np.abs(distances).sum(axis=0)
         # Means and sums of squares of two samples are combined without a second pass (Chan et al. 1983).
         present = ~(np.isnan(values) | np.isnan(published)) & self._numeric
-        counts, mean = _means(values, present)
-        error, centred = values - published, values - mean
+        counts, mean = present_means(values, present)
+        error, centred, lowest, highest = values - published, values - mean, values, values
         if not present.all():
             error, centred = np.where(present, error, 0.0), np.where(present, centred, 0.0)
+            lowest, highest = np.where(present, values, np.inf), np.where(present, values, -np.inf)
+        self._lowest = np.minimum(self._lowest, lowest.min(axis=0))
+        self._highest = np.maximum(self._highest, highest.max(axis=0))
         before, total = self._counts, np.maximum(self._counts + counts, 1)
         step = np.where(counts > 0, mean - self._mean, 0.0)
         growth = np.einsum("ij,ij->j", centred, centred) + step * step * (before * counts / total)
@@ -138,9 +137,14 @@ class LossTotals:
         return self._centred_squares - before_squares
 
     @property
+    def _varied(self) -> BoolVector:
+        """Whether the values of each attribute vary (q,). Of equal values, the sum of squares is a rounding error."""
+        return (self._lowest < self._highest) & (self._centred_squares > 0)
+
+    @property
     def sse(self) -> float:
-        """Sum of squared errors on z-scores (ddof = 0) of numeric and time attributes."""
-        varied = self._centred_squares > 0
+        """Sum of squared errors on z-scores (ddof = 0) of the numeric and time attributes that vary."""
+        varied = self._varied
         ratios, counts = self._squared_error[varied] / self._centred_squares[varied], self._counts[varied]
         if (counts == self._records).all():
             return float(ratios.sum() * self._records)
@@ -149,7 +153,7 @@ class LossTotals:
     @property
     def sst(self) -> float:
         """Total sum of squares on z-scores: the present values of attributes that vary."""
-        return float(self._counts[self._centred_squares > 0].sum())
+        return float(self._counts[self._varied].sum())
 
     def by_attribute(self) -> dict[str, float | None]:
         """Return the loss of each attribute in its own measure, by name.
@@ -158,16 +162,17 @@ class LossTotals:
         distance of records from their published values. None without records.
         """
         losses: dict[str, float | None] = {}
+        varied = self._varied
         for column, name in enumerate(self._names):
             if self._numeric[column]:
                 total = float(self._centred_squares[column])
-                losses[name] = float(self._squared_error[column]) / total if total > 0 else None
+                losses[name] = float(self._squared_error[column]) / total if varied[column] else None
             else:
                 losses[name] = float(self._distances[column]) / self._records if self._records else None
         return losses
 
 
-def _means(values: Float64Matrix, present: BoolMatrix) -> tuple[Int64Vector, Float64Vector]:
+def present_means(values: Float64Matrix, present: BoolMatrix) -> tuple[Int64Vector, Float64Vector]:
     """Return number and mean of the present values of each column; the mean 0 where there are none."""
     if present.all():
         return np.full(values.shape[1], len(values)), values.mean(axis=0)

@@ -6,6 +6,7 @@ pipeline gives each category one code for as long as a record with it is held.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -61,6 +62,17 @@ class CategoryIndex:
             values[:, column.number] = column.encode(values[:, column.number], categories)
         return replace(block, values=values, categories=())
 
+    def count_unknown(self, block: Block) -> Counter[str]:
+        """Count the values of a block that the taxonomy of their attribute lacks, for each attribute that has one.
+
+        The records of a block are valid, so ``unknown: root`` accepts these values.
+        """
+        found: Counter[str] = Counter()
+        for column, categories in zip(self._columns, block.categories, strict=False):
+            if count := column.count_unknown(block.values[:, column.number], categories):
+                found[column.name] = count
+        return found
+
     @property
     def is_large(self) -> bool:
         """Whether `drop_unused` would drop codes."""
@@ -89,6 +101,13 @@ class _AttributeCodes:
         self._codes = {text: code for code, text in self.texts.items()}
         self._next = self._fixed
         self._limit = self._fixed + FEWEST_TO_DROP
+
+    def count_unknown(self, numbers: Float64Vector, categories: Sequence[str]) -> int:
+        """Return how many records have a category that is no leaf; 0 without a taxonomy."""
+        if not self._fixed:
+            return 0
+        unknown = [i for i, text in enumerate(categories) if self._codes.get(text, self._fixed) >= self._fixed]
+        return int(np.isin(numbers, unknown).sum()) if unknown else 0
 
     @property
     def is_large(self) -> bool:

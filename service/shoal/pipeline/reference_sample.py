@@ -76,7 +76,7 @@ class ReferenceSample:
 
     Notes
     -----
-    A subject counts once for each value, however many records it has. Then, with k of the policy:
+    A subject counts once for each value or bin, however many records it has. Then, with k of the policy:
 
     - Categories: a value of fewer than k subjects is left out. All other counts are rounded to the nearest multiple of
       k, half to even.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from itertools import pairwise
 
@@ -140,7 +141,7 @@ class PartitionPipeline:
         self._next_position = 0
         self._next_rank = 0
         self._distances = AttributeDistances(policy.quasi_identifiers, self._categories.trees)
-        self.summary = RunSummary.of(policy)
+        self.summary = RunSummary.of(policy, self._values)
 
     @property
     def waiting_count(self) -> int:
@@ -163,6 +164,10 @@ class PartitionPipeline:
         """Whether at least ``privacy.min_population`` subjects are held, so that a timer may flush them."""
         min_population = self.policy.min_population
         return min_population is None or self._clusterer.population >= min_population
+
+    def count_unknown(self, block: Block) -> Counter[str]:
+        """Return how many values of a decoded block the taxonomy of their attribute lacks, by attribute."""
+        return self._categories.count_unknown(block)
 
     def apply_quota(self, block: Block, offsets: Int64Vector) -> Block:
         """Suppress records above ``privacy.per_subject``. Call once for each block, before its records are pushed.

@@ -19,7 +19,6 @@ from shoal.pipeline.protected_columns import ProtectedColumns
 from shoal.pipeline.subject_quota import SubjectQuota
 from shoal.pipeline.table_measures import mdav_baseline, summarize
 from shoal.pipeline.table_partition import AlgorithmSpec, TableData, TablePartition
-from shoal.pipeline.unknown_values import UnknownValues
 from shoal.policy import Policy, Role
 from shoal.records import Block, RecordEncoder
 
@@ -101,7 +100,6 @@ class TablePipeline:
         ]
         self._protected = ProtectedColumns(policy)
         self.clipped = 0
-        self._unknown_values = UnknownValues(policy)
         self._unknown: Counter[str] = Counter()
 
     def __len__(self) -> int:
@@ -127,7 +125,7 @@ class TablePipeline:
             Number in the input, from 0, of the first message of the block. If omitted, the block follows the accepted
             records of all blocks before it.
         """
-        self._unknown.update(self._unknown_values.count(block))
+        self._unknown.update(self._categories.count_unknown(block))
         block = self._categories.encode(block)
         self._record_numbers.append(block.index + (len(self) if first_record is None else first_record))
         self._values.append(block.values)

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from shoal.arrays import BoolMatrix, Float64Matrix, Float64Vector, Int32Vector, Int64Vector
+from shoal.arrays import Float64Matrix, Float64Vector, Int32Vector, Int64Vector
 from shoal.clustering.static import ConfidentialAttribute, emd_of_clusters
 from shoal.clustering.static.record_linkage import expected_links
 from shoal.clustering.static.value_counts import count_values
-from shoal.pipeline.attribute_loss import AttributeDistances, LossTotals, has_moments
+from shoal.pipeline.attribute_loss import AttributeDistances, LossTotals, present_means
 from shoal.pipeline.table_partition import AlgorithmSpec, TableData, TablePartition
 
 __all__ = [
@@ -22,7 +22,6 @@ __all__ = [
     "mdav_baseline",
     "measure_closeness",
     "measure_diversity",
-    "measure_losses",
     "summarize",
 ]
 
@@ -67,32 +66,29 @@ def mdav_baseline(data: TableData, spec: AlgorithmSpec) -> dict[str, Any] | None
 
 
 def _losses(data: TableData, published: Float64Matrix) -> dict[str, Any]:
-    """Return the measures of `measure_losses`, and ``loss``: that of each attribute in its own measure.
+    """Return the measures of loss; ``loss`` is that of each attribute in its own measure.
 
-    ``sse``, ``sst``, ``information_loss`` and ``d_x`` are those of numeric and time attributes; None if there are none.
+    ``sse``, ``sst``, ``information_loss`` and ``d_x`` = sse / sst are those of numeric and time attributes as z-scores;
+    None if there are none. ``mse`` and ``mae`` are the mean squared and mean Euclidean distance of all attributes.
     """
     attributes = data.policy.quasi_identifiers
-    values, span, numeric = data.values[:, : len(attributes)], _span(data), has_moments(attributes)
-    if numeric.all():
-        losses = measure_losses(values, published, span)
-    elif numeric.any():
-        losses = measure_losses(values[:, numeric], published[:, numeric], span[numeric])
-    else:
-        losses = dict.fromkeys(("sse", "sst", "information_loss", "mse", "mae", "d_x"))
-    totals = LossTotals(attributes)
+    values, span = data.values[:, : len(attributes)], _span(data)
     distances = AttributeDistances(attributes, data.categories.trees).measure(
         values, published, np.where(span > 0, span, 1.0)
     )
+    totals = LossTotals(attributes)
     totals.add(values, published, distances.each)
-    mean_distances = {"mse": float(distances.squared.mean()), "mae": float(np.sqrt(distances.squared).mean())}
-    loss = totals.by_attribute()
-    # The computed mean of equal numbers may be wrong in the last bit, which is no variance.
-    loss |= {a.name: None for i, a in enumerate(attributes) if numeric[i] and not _varies(values[:, i])}
-    return losses | mean_distances | {"loss": loss}
-
-
-def _varies(column: Float64Vector) -> bool:
-    return bool(np.fmin.reduce(column) < np.fmax.reduce(column))
+    sse, sst = totals.sse, totals.sst
+    losses = {
+        "sse": sse,
+        "sst": sst,
+        "information_loss": 100 * sse / sst if sst else 0.0,
+        "mse": float(distances.squared.mean()),
+        "mae": float(np.sqrt(distances.squared).mean()),
+        "d_x": sse / sst if sst else None,
+        "loss": totals.by_attribute(),
+    }
+    return losses if totals.has_numbers else losses | dict.fromkeys(("sse", "sst", "information_loss", "d_x"))
 
 
 def _span(data: TableData) -> Float64Vector:
@@ -102,54 +98,6 @@ def _span(data: TableData) -> Float64Vector:
     ranges = np.nan_to_num(np.fmax.reduce(values, axis=0) - np.fmin.reduce(values, axis=0), nan=0.0)
     bounds = [attribute.bounds for attribute in attributes]
     return np.array([ranges[i] if bound is None else bound[1] - bound[0] for i, bound in enumerate(bounds)])
-
-
-def measure_losses(values: Float64Matrix, published: Float64Matrix, span: Float64Vector) -> dict[str, float | None]:
-    """Return ``sse``, ``sst``, ``information_loss``, ``mse``, ``mae``, ``d_x``.
-
-    Parameters
-    ----------
-    values, published : ndarray of float64, shape (n, d)
-        Numeric and time attributes in their own units, as read (clipped) and as published; NaN where missing; n >= 1.
-    span : ndarray of float64, shape (d,)
-        Unit of ``mse`` and ``mae``: width of the bounds, or range of the table; 0 for a constant attribute.
-
-    Notes
-    -----
-    ``sse`` and ``sst`` are computed on z-scores (ddof = 0) of the attributes that vary, over the records of which value
-    and published value are present. ``mse`` and ``mae`` are the mean squared and mean Euclidean distance. ``d_x`` is
-    sse / sst. The residuals themselves are squared, which avoids cancellation.
-    """
-    error = values - published
-    absent = np.isnan(error)
-    counts = len(values) - np.count_nonzero(absent, axis=0)
-    is_complete = not absent.any()
-    known = values if is_complete else np.where(absent, _present_means(values, absent), values)
-    centred = known - known.mean(axis=0)
-    squares = np.einsum("ij,ij->j", centred, centred)
-    del centred
-    error[absent] = 0.0
-    varied = (np.ptp(known, axis=0) > 0) & (squares > 0)  # the mean of equal numbers may be wrong in the last bit
-    ratios = np.einsum("ij,ij->j", error, error)[varied] / squares[varied]
-    sse = float(ratios.sum() * len(values)) if is_complete else float((ratios * counts[varied]).sum())
-    sst = float(counts[varied].sum())
-    error /= np.where(span > 0, span, 1.0)
-    squared = np.einsum("ij,ij->i", error, error)
-    return {
-        "sse": sse,
-        "sst": sst,
-        "information_loss": 100 * sse / sst if sst else 0.0,
-        "mse": float(squared.mean()),
-        "mae": float(np.sqrt(squared).mean()),
-        "d_x": sse / sst if sst else None,
-    }
-
-
-def _present_means(values: Float64Matrix, absent: BoolMatrix) -> Float64Vector:
-    """Return the mean of the values of each column that are not absent (d,); 0 if all are."""
-    counts = np.maximum(np.count_nonzero(~absent, axis=0), 1)
-    means: Float64Vector = np.where(absent, 0.0, values).sum(axis=0) / counts
-    return means
 
 
 def confidential_loss(labels: Int32Vector, numbers: Float64Matrix) -> float | None:
@@ -255,7 +203,7 @@ def _linkage(data: TableData, published: Float64Matrix, partition: TablePartitio
 def _filled(values: Float64Matrix) -> Float64Matrix:
     """Return the values with the mean of their column for missing ones."""
     absent = np.isnan(values)
-    return np.where(absent, _present_means(values, absent), values) if absent.any() else values
+    return np.where(absent, present_means(values, ~absent)[1], values) if absent.any() else values
 
 
 def linkage_share(values: Float64Matrix, published: Float64Matrix, labels: Int32Vector, bounds: Int64Vector) -> float:

@@ -135,14 +135,13 @@ class TableData:
         if width < d and self.policy.protects_values:
             raise ConfigError("--param blocks: cannot be combined with privacy.l, t or max_value_share; remove blocks")
         blocks = [np.arange(first, min(first + width, d)) for first in range(0, d, width)]
-        return [self._partition_block(spec, columns, len(blocks)) for columns in blocks]
+        embedding = Embedding.of_table(self.policy, self.values, self.categories.trees, self.categories.texts)
+        return [self._partition_block(spec, embedding, columns, len(blocks)) for columns in blocks]
 
-    def embedding(self) -> Embedding:
-        """Return the embedding of all clustered attributes."""
-        return Embedding.of_table(self.policy, self.values, self.categories.trees, self.categories.texts)
-
-    def _partition_block(self, spec: AlgorithmSpec, columns: Int64Vector, blocks: int) -> TablePartition:
-        embedding = self.embedding().select(columns)
+    def _partition_block(
+        self, spec: AlgorithmSpec, embedding: Embedding, columns: Int64Vector, blocks: int
+    ) -> TablePartition:
+        embedding = embedding.select(columns)
         compared, algorithm, parameters = embedding, spec.algorithm, spec.parameters
         if algorithm == "approximate" and len(embedding.code_distances):
             compared, algorithm, parameters = embedding.select(self._key_attributes(spec, columns)), "mdav", {}

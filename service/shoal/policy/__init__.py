@@ -24,13 +24,19 @@ from shoal.policy.rule_choice import RULES, resolve_rule, supports_dominance
 from shoal.policy.schema import EpochUnit, FieldType, KafkaSection, Missing, NormalizeStep, Role, Scale
 from shoal.policy.schema_faults import describe_fault
 from shoal.policy.taxonomy import Taxonomy
+from shoal.policy.text_checks import BLANKS
 from shoal.policy.time_step import TimeStep
+from shoal.policy.time_text import FIRST_MS, LAST_MS, MS_PER_UNIT
 from shoal.policy.validation import MAX_DELTA
 from shoal.policy.value_source import MessagePart, Source
 
 __all__ = [
+    "BLANKS",
+    "FIRST_MS",
+    "LAST_MS",
     "MAX_CATEGORY_BYTES",
     "MAX_DELTA",
+    "MS_PER_UNIT",
     "REFERENCE_HEADER",
     "RULES",
     "Attribute",

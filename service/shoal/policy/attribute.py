@@ -129,6 +129,11 @@ class Attribute:
         return self.scale is Scale.NOMINAL
 
     @property
+    def has_moments(self) -> bool:
+        """Whether values have a mean and a variance."""
+        return self.scale in {Scale.NUMERIC, Scale.TIME}
+
+    @property
     def may_be_missing(self) -> bool:
         """Whether a record without a value can be released."""
         return self.missing != "quarantine"

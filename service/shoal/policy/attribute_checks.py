@@ -10,6 +10,7 @@ from shoal.policy.loader import FieldPath
 from shoal.policy.protection_checks import check_confidential
 from shoal.policy.scale_checks import check_scale
 from shoal.policy.schema import AttributeSection, Document
+from shoal.policy.text_checks import has_lone_surrogate
 
 __all__ = ["check_attributes", "check_normalize", "check_steering", "check_subject", "is_numeric_quasi_identifier"]
 
@@ -35,7 +36,7 @@ def check_attributes(document: Document) -> Iterator[Finding]:
         return
     for name, attribute in document.attributes.items():
         path = ("attributes", name)
-        if any("\ud800" <= letter <= "\udfff" for letter in name):
+        if has_lone_surrogate(name):
             yield path, "contains a lone surrogate, which no message can contain; correct the name"
         if attribute.role is None:
             yield (*path, "role"), "missing; give identifier, quasi_identifier, confidential, other or steering"

@@ -112,6 +112,7 @@ def check_connection(settings: KafkaSection, *, has_secrets: bool) -> Iterator[t
         Whether the environment holds the credentials. `shoal check` may run where it does not.
     """
     yield from _check_unused(settings)
+    yield from _check_alternatives(settings)
     if has_secrets:
         for name in missing_credentials(settings):
             yield (
@@ -124,7 +125,11 @@ def missing_credentials(settings: KafkaSection) -> list[str]:
     """Return the names of the SASL credentials that the security protocol needs and that are missing or empty."""
     if not settings.security_protocol.startswith("SASL"):
         return []
-    return [name for name in ("sasl_username", "sasl_password") if not getattr(settings, name)]
+    if settings.sasl_mechanism == "OAUTHBEARER":
+        given = settings.sasl_oauth_token_file or settings.sasl_oauth_command
+        return [] if given else ["sasl_oauth_token_file"]
+    names = ("sasl_username", "sasl_password")
+    return [name for name in names if not (getattr(settings, name) or getattr(settings, f"{name}_file"))]
 
 
 def _check_unused(settings: KafkaSection) -> Iterator[tuple[FieldPath, str]]:
@@ -152,3 +157,27 @@ def _check_unused(settings: KafkaSection) -> Iterator[tuple[FieldPath, str]]:
             ("kafka", "ssl_keyfile"),
             "has no effect without kafka.ssl_certfile; give the certificate too, or remove it",
         )
+
+
+def _check_alternatives(settings: KafkaSection) -> Iterator[tuple[FieldPath, str]]:
+    """Refuse a secret that is given twice, and credentials that the SASL mechanism does not use."""
+    for name in ("sasl_username", "sasl_password", "ssl_password"):
+        if getattr(settings, name) and getattr(settings, f"{name}_file"):
+            yield ("kafka", f"{name}_file"), f"is given besides kafka.{name}; remove one of the two"
+    if settings.sasl_oauth_token_file and settings.sasl_oauth_command:
+        yield ("kafka", "sasl_oauth_command"), "is given besides kafka.sasl_oauth_token_file; remove one of the two"
+    command = settings.sasl_oauth_command
+    if command is not None and (not command or "" in command):
+        yield ("kafka", "sasl_oauth_command"), "must be a list of a program and its arguments, without an empty one"
+    if settings.security_protocol.startswith("SASL"):
+        yield from _check_mechanism(settings)
+
+
+def _check_mechanism(settings: KafkaSection) -> Iterator[tuple[FieldPath, str]]:
+    """Refuse credentials that the SASL mechanism does not use."""
+    mechanism = settings.sasl_mechanism or "PLAIN"
+    passwords = ("sasl_username", "sasl_username_file", "sasl_password", "sasl_password_file")
+    unused = ("sasl_oauth_token_file", "sasl_oauth_command") if mechanism != "OAUTHBEARER" else passwords
+    for name in unused:
+        if getattr(settings, name):
+            yield ("kafka", name), f"has no effect with kafka.sasl_mechanism {mechanism}; remove it"

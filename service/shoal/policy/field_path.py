@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Iterator
 
 from shoal.policy.loader import FieldPath
+from shoal.policy.text_checks import has_lone_surrogate
 
 __all__ = ["collisions", "fault_of_path", "split_path"]
 
@@ -34,7 +35,7 @@ def fault_of_path(text: str, *, is_output: bool = False) -> str:
         return "has an empty name between two dots, at its start or at its end; remove a dot"
     if len(names) > MAX_DEPTH:
         return f"has more than {MAX_DEPTH} names; move the field further out"
-    if any("\ud800" <= letter <= "\udfff" for letter in text):
+    if has_lone_surrogate(text):
         return "contains a lone surrogate, which no message can contain; correct the name"
     return ""
 

@@ -88,14 +88,27 @@ def _advise_on_references(policy: Policy) -> Iterator[str]:
                     f"{place}: {lacking} values of its reference are not in its taxonomy, so each is as far as "
                     "possible from all others; add them to the taxonomy, or correct their spelling"
                 )
-        if attribute.distance == "equal":
-            yield from _advise_on_size(policy, place, reference)
+        if attribute.distance in {"equal", "hierarchical"}:
+            yield from _advise_on_size(policy, place, _shares_by_level(attribute, reference))
 
 
-def _advise_on_size(policy: Policy, place: str, reference: Reference) -> Iterator[str]:
+def _shares_by_level(attribute: Attribute, reference: Reference) -> list[list[float]]:
+    """Return the shares of the nodes of each level of the taxonomy; without one, those of the values."""
+    taxonomy = attribute.taxonomy
+    if taxonomy is None:
+        return [list(reference.shares)]
+    levels: list[dict[object, float]] = [{} for _ in range(taxonomy.levels)]
+    for text, share in zip(reference.texts, reference.shares, strict=True):
+        path = taxonomy.paths[taxonomy.leaves[text]] if text in taxonomy.leaves else [(text,)] * taxonomy.levels
+        for level, node in zip(levels, path, strict=True):
+            level[node] = level.get(node, 0.0) + share
+    return [list(level.values()) for level in levels]
+
+
+def _advise_on_size(policy: Policy, place: str, levels: Sequence[Sequence[float]]) -> Iterator[str]:
     """Yield advice if t, not k, sets the size of clusters."""
     most = MOST_RECORDS if policy.stream is None else min(policy.stream.delta + 1, MOST_RECORDS)
-    least = least_records(reference.shares, policy.t or 0.0, most)
+    least = least_records(levels, policy.t or 0.0, most)
     if least is None:
         yield (
             f"{place}: no cluster of up to {most} records is within privacy.t of its reference; give a larger t, a "
@@ -108,16 +121,17 @@ def _advise_on_size(policy: Policy, place: str, reference: Reference) -> Iterato
         )
 
 
-def least_records(shares: Sequence[float], t: float, most: int) -> int | None:
-    """Return the fewest records within t of a reference, if all values are equally far from each other.
+def least_records(levels: Sequence[Sequence[float]], t: float, most: int) -> int | None:
+    """Return a number of records below which no cluster is within t of a reference; exact without a taxonomy.
 
     Of n records, as many as possible have each value in proportion; the others fill the largest remainders. Their
-    distance is 1 less the sum of all min(count / n, share).
+    distance is 1 less the sum of all min(count / n, share). With a taxonomy, the distance is at least the mean of these
+    distances over its levels.
 
     Parameters
     ----------
-    shares : sequence of float
-        Of the reference; their sum is 1.
+    levels : sequence of sequences of float
+        Shares of the nodes of each level of a taxonomy, or of the values alone; the sum of each is 1.
     t : float
     most : int
         Largest number of records that is tried.
@@ -129,16 +143,25 @@ def least_records(shares: Sequence[float], t: float, most: int) -> int | None:
 
     Notes
     -----
-    Cost: O(values log values) per number of records.
+    Cost: O(nodes log nodes) per number of records.
+
+    Examples
+    --------
+    >>> least_records([[0.5, 0.3, 0.2]], 0.05, 100)
+    4
     """
     for n in range(1, most + 1):
-        exact = [share * n for share in shares]
-        whole = [math.floor(count + _ROUNDING) for count in exact]
-        rests = sorted((count - floor for count, floor in zip(exact, whole, strict=True)), reverse=True)
-        common = sum(whole) + sum(max(rest, 0.0) for rest in rests[: n - sum(whole)])
-        if 1 - common / n <= t + _ROUNDING:
+        if sum(_least_distance(shares, n) for shares in levels) / len(levels) <= t + _ROUNDING:
             return n
     return None
+
+
+def _least_distance(shares: Sequence[float], n: int) -> float:
+    """Return the distance of the nearest cluster of n records, if all values are equally far from each other."""
+    exact = [share * n for share in shares]
+    whole = [math.floor(count + _ROUNDING) for count in exact]
+    rests = sorted((count - floor for count, floor in zip(exact, whole, strict=True)), reverse=True)
+    return 1 - (sum(whole) + sum(max(rest, 0.0) for rest in rests[: n - sum(whole)])) / n
 
 
 def _names(attributes: tuple[Attribute, ...] | list[Attribute]) -> str:

@@ -220,7 +220,7 @@ class Policy:
             csv=resolve_dialects(document)[0],
             csv_output=resolve_dialects(document)[1],
             keep_order=document.table.keep_order,
-            missing_values=("",) if document.missing_values is None else tuple(document.missing_values),
+            missing_values=tuple(document.missing_texts),
             unwrap=document.unwrap,
             deletes=document.deletes or "quarantine",
             tombstones=document.tombstones or "quarantine",

@@ -10,6 +10,7 @@ from typing import TypeAlias
 from shoal.policy.category_limit import MAX_CATEGORY_BYTES, is_long_category
 from shoal.policy.loader import FieldPath
 from shoal.policy.schema import AttributeSection, Document
+from shoal.policy.text_checks import BLANKS, has_lone_surrogate
 from shoal.policy.time_step import TimeStep
 from shoal.policy.time_text import parse_time
 
@@ -42,7 +43,6 @@ _SCALES_OF = {
 """The scales for which a field has a meaning."""
 SCALE_FIELDS = (*_SCALES_OF, "missing")
 """The fields that are checked by the scale of an attribute."""
-_BLANKS = " \t"
 """What is stripped from both ends of the cells of CSV files."""
 _STEPS = "15min, h, day, month or year"
 
@@ -131,15 +131,13 @@ def check_order(path: FieldPath, order: list[str | int] | None, document: Docume
         yield path, "must name at least two categories"
     elif len(set(texts)) < len(texts):
         yield path, "names a category twice (a number and its text are one category); remove one"
-    elif len({text.strip(_BLANKS) for text in texts}) < len(texts):
+    elif len({text.strip(BLANKS) for text in texts}) < len(texts):
         yield path, "names two categories that differ in blanks at the ends only, which cells do not keep; remove one"
-    elif any("\ud800" <= letter <= "\udfff" for text in texts for letter in text):
+    elif any(map(has_lone_surrogate, texts)):
         yield path, "contains a lone surrogate, which no message can contain; correct the name"
     elif any(map(is_long_category, texts)):
         yield path, f"names a category of more than {MAX_CATEGORY_BYTES:,} bytes as JSON; shorten it"
-    elif not {text.strip(_BLANKS) for text in texts}.isdisjoint(
-        [""] if document.missing_values is None else document.missing_values
-    ):
+    elif not {text.strip(BLANKS) for text in texts}.isdisjoint(document.missing_texts):
         yield path, "names a text that means a missing value; remove it here, or from missing_values"
 
 
@@ -180,9 +178,9 @@ def check_missing(document: Document) -> Iterator[Finding]:
 def check_missing_values(document: Document) -> Iterator[Finding]:
     """Check the texts that mean that a value is missing."""
     for text in document.missing_values or ():
-        if any("\ud800" <= letter <= "\udfff" for letter in text):
+        if has_lone_surrogate(text):
             yield ("missing_values",), "contains a lone surrogate, which no message can contain; correct the text"
-        if text != text.strip(_BLANKS):
+        if text != text.strip(BLANKS):
             yield (
                 ("missing_values",),
                 "has a text with blanks or tabs at its ends, which are stripped from cells; remove the blanks",

@@ -198,13 +198,18 @@ class KafkaSection(Section):
     topics: list[TopicPairSection] | None = None
     instance_id: str | None = None
     security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = "PLAINTEXT"
-    sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] | None = None
+    sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"] | None = None
     sasl_username: SecretStr | None = Field(default=None, strict=False)
+    sasl_username_file: str | None = None
     sasl_password: SecretStr | None = Field(default=None, strict=False)
+    sasl_password_file: str | None = None
+    sasl_oauth_token_file: str | None = None
+    sasl_oauth_command: list[str] | None = None
     ssl_cafile: str | None = None
     ssl_certfile: str | None = None
     ssl_keyfile: str | None = None
     ssl_password: SecretStr | None = Field(default=None, strict=False)
+    ssl_password_file: str | None = None
     metadata_key: SecretStr | None = Field(default=None, strict=False)
     metadata_key_file: str | None = None
     commit_interval_ms: int = Field(default=200, ge=1, le=60_000)
@@ -252,3 +257,8 @@ class Document(Section):
     steering: SteeringSection = Field(default_factory=SteeringSection)
     kafka: KafkaSection | None = None
     csv: CsvSection | None = None
+
+    @property
+    def missing_texts(self) -> list[str]:
+        """Texts that mean that a value is missing; an empty one if the policy names none."""
+        return [""] if self.missing_values is None else self.missing_values

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from shoal.policy.category_limit import MAX_CATEGORY_BYTES, is_long_category
 from shoal.policy.loader import FieldPath
 from shoal.policy.taxonomy import ROOT
+from shoal.policy.text_checks import has_lone_surrogate
 
 __all__ = ["MAX_LEVELS", "RowFault", "TaxonomyRow", "check_rows"]
 
@@ -63,7 +64,7 @@ def _fault_of_names(row: TaxonomyRow, missing_values: Collection[str]) -> str:
     """Return what is wrong with the names of a row, whatever the other rows are; empty if nothing is."""
     if "" in row.cells:
         return "a name is empty; give every leaf a name on every level"
-    if any("\ud800" <= letter <= "\udfff" for cell in row.cells for letter in cell):
+    if any(map(has_lone_surrogate, row.cells)):
         return "contains a lone surrogate, which no message can contain; correct the name"
     if any(map(is_long_category, row.cells)):
         return f"a name has more than {MAX_CATEGORY_BYTES:,} bytes as JSON; shorten it"

@@ -51,7 +51,6 @@ def read_taxonomies(document: Document, folder: Path) -> tuple[dict[str, Taxonom
     """
     taxonomies: dict[str, Taxonomy] = {}
     faults: list[TaxonomyFault] = []
-    missing = [""] if document.missing_values is None else document.missing_values
     for name, attribute in document.attributes.items():
         source = attribute.taxonomy
         if source is None or attribute.scale != "nominal":
@@ -70,7 +69,7 @@ def read_taxonomies(document: Document, folder: Path) -> tuple[dict[str, Taxonom
             continue
         found = [
             TaxonomyFault(path, f"{source} line {row.line}: {message}" if row.line else message, row.place or path)
-            for row, message in sorted((*wrong, *check_rows(rows, missing)), key=_line_of)
+            for row, message in sorted((*wrong, *check_rows(rows, document.missing_texts)), key=_line_of)
         ]
         faults += found[:MAX_FAULTS]
         if not found:

@@ -7,14 +7,15 @@ from datetime import date
 from decimal import Decimal
 from typing import Final
 
-__all__ = ["FIRST_MS", "LAST_MS", "format_time", "parse_time"]
+__all__ = ["FIRST_MS", "LAST_MS", "MS_PER_UNIT", "format_time", "parse_time"]
 
 FIRST_MS: Final = -62_135_596_800_000
 """0001-01-01T00:00Z in ms since 1970-01-01T00:00Z."""
 LAST_MS: Final = 253_402_300_799_999
 """The last ms of the year 9999."""
 _DAY_MS, _HOUR_MS, _MINUTE_MS, _SECOND_MS = 86_400_000, 3_600_000, 60_000, 1_000
-_MS_PER_UNIT = {"s": Decimal(1000), "ms": Decimal(1), "us": Decimal("0.001"), "days": Decimal(_DAY_MS)}
+MS_PER_UNIT: Final = {"s": Decimal(1000), "ms": Decimal(1), "us": Decimal("0.001"), "days": Decimal(_DAY_MS)}
+"""Length of the unit of a number, in ms."""
 _ISO = re.compile(
     r"([0-9]{4})-([0-9]{2})-([0-9]{2})"
     r"(?:[T ]([01][0-9]|2[0-3]):([0-5][0-9])(?::([0-5][0-9](?:\.[0-9]{1,9})?))?"
@@ -37,7 +38,7 @@ def parse_time(value: str | float, unit: str | None) -> float | None:
     elif isinstance(value, str):
         milliseconds = None
     else:
-        milliseconds = Decimal(repr(value)) * _MS_PER_UNIT[unit]
+        milliseconds = Decimal(repr(value)) * MS_PER_UNIT[unit]
     if milliseconds is None or not milliseconds.is_finite():
         return None
     whole = milliseconds.to_integral_value() if abs(milliseconds) <= LAST_MS + 1 else milliseconds
@@ -47,7 +48,7 @@ def parse_time(value: str | float, unit: str | None) -> float | None:
 def format_time(milliseconds: float, unit: str | None) -> str | float:
     """Return a time as `parse_time` reads it: in whole ms since 1970-01-01T00:00Z, from year 1 to 9999."""
     if unit is not None:
-        return milliseconds * 1000 if unit == "us" else milliseconds / float(_MS_PER_UNIT[unit])
+        return milliseconds * 1000 if unit == "us" else milliseconds / float(MS_PER_UNIT[unit])
     days, rest = divmod(int(milliseconds), _DAY_MS)
     day = date.fromordinal(days + date(1970, 1, 1).toordinal())
     seconds, fraction = divmod(rest, _SECOND_MS)

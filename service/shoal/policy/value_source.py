@@ -13,6 +13,7 @@ from typing import Self
 from shoal.policy.field_path import collisions, fault_of_path, split_path
 from shoal.policy.loader import FieldPath
 from shoal.policy.schema import AttributeSection, Document
+from shoal.policy.text_checks import has_lone_surrogate
 
 __all__ = ["VALUE", "MessagePart", "Source", "check_sources", "path_of_source"]
 
@@ -96,7 +97,7 @@ def _fault_of_value_path(text: str) -> str:
 
 def _check_envelope(path: FieldPath, source: Source, readers: Mapping[Source, str]) -> Iterator[tuple[FieldPath, str]]:
     """Check an attribute that is read from key, header or timestamp; ``readers`` are those before it."""
-    if any("\ud800" <= letter <= "\udfff" for letter in source.header):
+    if has_lone_surrogate(source.header):
         yield path, "contains a lone surrogate, which no header name can contain; correct the name"
     # Two attributes from one source could publish with one role what the other role hides.
     if source in readers:

@@ -6,26 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import compress
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
+from shoal.arrays import BoolVector, Float64Matrix, Int64Matrix, Int64Vector
 
-__all__ = [
-    "Block",
-    "BoolVector",
-    "DropReason",
-    "Float64Matrix",
-    "Int64Matrix",
-    "Int64Vector",
-    "ProtectedValues",
-    "Reason",
-]
-
-BoolVector: TypeAlias = NDArray[np.bool_]
-Float64Matrix: TypeAlias = NDArray[np.float64]
-Int64Matrix: TypeAlias = NDArray[np.int64]
-Int64Vector: TypeAlias = NDArray[np.int64]
+__all__ = ["Block", "DropReason", "ProtectedValues", "Reason"]
 
 
 class Reason(StrEnum):

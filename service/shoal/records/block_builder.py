@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
+from shoal.arrays import BoolVector, Float64Matrix, Float64Vector, Int64Vector
 from shoal.policy import MAX_CATEGORY_BYTES, Policy
-from shoal.records.block import Block, BoolVector, Float64Matrix, Int64Vector, ProtectedValues, Reason
+from shoal.records.block import Block, ProtectedValues, Reason
 from shoal.records.encoder import RecordEncoder
 from shoal.records.protected_values import ProtectedReader
 from shoal.records.subjects import SubjectHash, normaliser
@@ -19,7 +19,6 @@ from shoal.records.subjects import SubjectHash, normaliser
 __all__ = ["BlockBuilder", "Column", "ParsedRecords", "reject_unless", "to_mask"]
 
 Column: TypeAlias = Sequence[Any]
-Float64Vector: TypeAlias = NDArray[np.float64]
 
 
 @dataclass(slots=True, repr=False)

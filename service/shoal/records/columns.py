@@ -11,9 +11,9 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
-from shoal.policy import FieldType
+from shoal.arrays import Float64Vector
+from shoal.policy import BLANKS, FieldType
 from shoal.records.json_values import canonical_json
 from shoal.records.numerals import DECIMAL, FIRST_INEXACT, integral_to_int
 
@@ -24,7 +24,6 @@ Cells: TypeAlias = Sequence[str]
 MISMATCH = object()
 """Takes the place of a cell that does not have the declared type."""
 
-_BLANKS = " \t"
 _PLAIN_BYTES = b"0123456789+-.eE, \t"
 """In texts of these bytes, Python's parsers accept decimal numbers and nothing else."""
 _INTEGER = re.compile(r"[+-]?[0-9]+")
@@ -33,7 +32,7 @@ _MAX_INTEGER_DIGITS = 4300
 _BOOLEANS = {"true": True, "false": False, "": None}
 
 
-def parse_numbers(cells: Cells) -> NDArray[np.float64]:
+def parse_numbers(cells: Cells) -> Float64Vector:
     """Parse a column of a quasi-identifier.
 
     Returns
@@ -75,7 +74,7 @@ def parse_values(cells: Cells, kind: FieldType) -> tuple[Sequence[Any], bool]:
     if values is not None and (kind == "integer" or max(map(abs, values), default=0.0) < FIRST_INEXACT):
         return values, True
     parse = _CELL_PARSERS[kind]
-    values = [parse(cell.strip(_BLANKS)) for cell in cells]
+    values = [parse(cell.strip(BLANKS)) for cell in cells]
     return values, not any(value is MISMATCH for value in values)
 
 
@@ -90,7 +89,7 @@ def _parse_at_once(cells: Cells, parse: Callable[[str], Any]) -> list[Any] | Non
 
 
 def _parse_number(cell: str) -> float:
-    text = cell.strip(_BLANKS)
+    text = cell.strip(BLANKS)
     return float(text) if DECIMAL.fullmatch(text) else math.nan
 
 
@@ -129,7 +128,7 @@ _CELL_PARSERS: dict[FieldType, Callable[[str], object]] = {
 
 def to_number(value: object) -> float | None:
     """Convert one value of any type to a float64: NaN for null and a blank text, None if it is not a number."""
-    if value is None or (isinstance(value, str) and not value.strip(_BLANKS)):
+    if value is None or (isinstance(value, str) and not value.strip(BLANKS)):
         return math.nan
     if isinstance(value, str):
         number = _parse_number(value)
@@ -148,7 +147,7 @@ def to_exact_number(value: object) -> float | None:
     if number is None or not abs(number) >= FIRST_INEXACT:
         return number
     if isinstance(value, str):
-        text = value.strip(_BLANKS)
+        text = value.strip(BLANKS)
         is_integer = _INTEGER.fullmatch(text) and len(text) <= _MAX_INTEGER_DIGITS
         return int(text) if is_integer else integral_to_int(number)
     return value if isinstance(value, int) else integral_to_int(number)

@@ -15,9 +15,9 @@ from typing import Any, Protocol, TypeAlias
 
 import msgspec
 
+from shoal.arrays import Int64Vector
 from shoal.errors import ConfigError, GuaranteeError
 from shoal.policy import CsvDialect, Policy, Role, Scale
-from shoal.records.block import Int64Vector
 from shoal.records.numerals import integral_to_int
 from shoal.records.output_layout import OutputField, column_name, json_template, nested_fields, order_of
 from shoal.records.published_scalars import ScalarCheck, fixed_texts

@@ -276,7 +276,7 @@ def _describe_clustered_value(policy: Policy, attribute: Attribute, value: Any) 
         number = to_number(value) if is_number else None
         found = reader.drop_missing_numbers(np.array([np.inf if number is None else number]))
         return _describe_converted(reader, float(found[0]))
-    if isinstance(value, NumberText) and attribute.scale is not Scale.TIME:
+    if isinstance(value, NumberText) and (attribute.scale is not Scale.TIME or attribute.unit is None):
         value = float(value)
     found = reader.read([value]).values
     if np.isnan(found[0]):

@@ -9,9 +9,10 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from shoal.arrays import BoolVector
 from shoal.errors import ParameterError
 from shoal.policy import Attribute, FieldType, Policy, Role
-from shoal.records.block import Block, BoolVector, DropReason, Reason
+from shoal.records.block import Block, DropReason, Reason
 from shoal.records.block_builder import BlockBuilder, ParsedRecords, reject_unless, to_mask
 from shoal.records.columns import MISMATCH
 from shoal.records.encoder import JsonEncoder, RecordEncoder

@@ -16,9 +16,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from shoal.arrays import BoolVector
 from shoal.errors import InputError
 from shoal.policy import Attribute, Policy, Role, Scale
-from shoal.records.block import Block, BoolVector
+from shoal.records.block import Block
 from shoal.records.block_builder import ParsedRecords
 from shoal.records.json_decoder import JsonDecoder
 from shoal.records.line_reader import BATCH_SIZE

@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from shoal.arrays import BoolVector
 from shoal.policy import Attribute, Policy
-from shoal.records.block import BoolVector, ProtectedValues
+from shoal.records.block import ProtectedValues
 from shoal.records.confidential_keys import ConfidentialKeys, Key
 from shoal.records.numerals import is_json_number
 

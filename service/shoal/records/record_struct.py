@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from shoal.arrays import Int64Vector
 from shoal.policy import Attribute, Policy
-from shoal.records.block import Int64Vector
 from shoal.records.numerals import NumberText
 
 __all__ = ["FAUST_FIELD", "RecordField", "RecordStruct", "has_nested_messages", "path_of"]

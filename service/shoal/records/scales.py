@@ -10,13 +10,13 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from itertools import compress, repeat
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
-from shoal.policy import Attribute, MessagePart, Policy, Role, Scale
+from shoal.arrays import BoolVector, Float64Matrix, Float64Vector
+from shoal.policy import BLANKS, Attribute, MessagePart, Policy, Role, Scale
 from shoal.records.columns import parse_numbers, replace_decimal_commas
 from shoal.records.numerals import DECIMAL, NumberText, integral_to_int
 from shoal.records.times import convert_epoch_times, parse_epoch_times, parse_iso_times
@@ -32,14 +32,10 @@ __all__ = [
     "stack_columns",
 ]
 
-Float64Matrix: TypeAlias = NDArray[np.float64]
-Float64Vector: TypeAlias = NDArray[np.float64]
-
 MISSING = np.nan
 INVALID = np.inf
 """Stands for a value that does not fit its attribute, as NaN does where no value may be missing."""
 
-_BLANKS = " \t"
 _SCALAR = re.compile(r"true|false|-?[0-9]+")
 """A text that a truth value or a whole number can have."""
 _UNSET = msgspec.UNSET
@@ -107,7 +103,7 @@ class ScaleReader(ABC):
 
     def read_cells(self, cells: Sequence[str]) -> ScaleColumn:
         """Convert text cells. Blanks and tabs around a value are ignored."""
-        stripped = [cell.strip(_BLANKS) for cell in cells]
+        stripped = [cell.strip(BLANKS) for cell in cells]
         missing = self._missing_values
         if missing.isdisjoint(stripped):
             return self._parse_cells(stripped)
@@ -134,7 +130,7 @@ class ScaleReader(ABC):
             return numbers
         return np.where(np.isin(numbers, list(self._missing_numbers)), MISSING, numbers)
 
-    def are_valid(self, values: Float64Vector) -> NDArray[np.bool_]:
+    def are_valid(self, values: Float64Vector) -> BoolVector:
         """Return which converted values are valid, whatever their bounds."""
         return np.isfinite(values) | (np.isnan(values) & self.attribute.may_be_missing)
 
@@ -287,15 +283,11 @@ def json_type(attribute: Attribute) -> Any:  # noqa: ANN401 - a type or a union 
 
     Numbers with a point or an exponent become `NumberText` where their text decides.
     """
-    is_epoch = attribute.scale is Scale.TIME and attribute.unit is not None
-    kinds = {
-        Scale.NUMERIC: float,
-        Scale.ORDINAL: str | int | float | bool,
-        Scale.NOMINAL: str | int | float | bool,
-        Scale.TIME: Any if is_epoch else str,
-    }
-    kind: Any = kinds[attribute.scale]
-    return kind | str | None if attribute.may_be_missing else kind
+    if attribute.scale is Scale.TIME and attribute.unit is not None:
+        return Any
+    if not attribute.may_be_missing:
+        return {Scale.NUMERIC: float, Scale.TIME: str}.get(attribute.scale, str | int | float | bool)
+    return float | str | None if attribute.scale is Scale.NUMERIC else str | int | float | bool | None
 
 
 def _text_of(value: object) -> str | None:

@@ -15,7 +15,8 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from shoal.records.block import Int64Vector, Reason
+from shoal.arrays import Int64Vector
+from shoal.records.block import Reason
 
 __all__ = ["MAX_DEPTH", "has_repeated_key", "prescreen", "validate_strictly"]
 

@@ -15,8 +15,8 @@ from unicodedata import category, combining, normalize
 
 import numpy as np
 
+from shoal.arrays import Int64Vector
 from shoal.policy import FieldType, NormalizeStep
-from shoal.records.block import Int64Vector
 from shoal.records.numerals import NumberText, canonical_number, is_integer_text
 
 __all__ = ["SubjectHash", "fold", "normaliser"]

@@ -8,25 +8,17 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Sequence
-from decimal import MAX_EMAX, MAX_PREC, MIN_EMIN, ROUND_HALF_EVEN, Context, Decimal
-from typing import TypeAlias
+from decimal import MAX_EMAX, MAX_PREC, MIN_EMIN, ROUND_HALF_EVEN, Context
 
 import numpy as np
-from numpy.typing import NDArray
 
-from shoal.policy import EpochUnit
+from shoal.arrays import BoolVector, Float64Vector, Int64Vector
+from shoal.policy import FIRST_MS, LAST_MS, MS_PER_UNIT, EpochUnit
 from shoal.records.numerals import DECIMAL
 
 __all__ = ["convert_epoch_times", "parse_epoch_times", "parse_iso_times"]
 
-Float64Vector: TypeAlias = NDArray[np.float64]
-Int64Vector: TypeAlias = NDArray[np.int64]
-
 INVALID = np.inf
-FIRST_MS = -62_135_596_800_000
-"""0001-01-01T00:00:00Z."""
-LAST_MS = 253_402_300_799_999
-"""9999-12-31T23:59:59.999Z."""
 
 _DIGITS_TO_ZERO = str.maketrans("123456789", "000000000")
 _FORM = re.compile(
@@ -36,8 +28,6 @@ _FORM = re.compile(
 )
 """A time with every digit replaced by 0."""
 _LAST = {"hour": 23, "minute": 59, "second": 59, "zone_hour": 23, "zone_minute": 59}
-_MS_PER_UNIT = {"s": 1_000, "ms": 1, "days": 86_400_000}
-_EXACT_MS_PER_UNIT = {"s": Decimal(1_000), "ms": Decimal(1), "us": Decimal("0.001"), "days": Decimal(86_400_000)}
 _MAX_MAGNITUDES = {"s": 10**12, "ms": 10**15, "us": 10**18, "days": 10**9}
 """No number of a year up to 9999 is as large, and int64 holds each in ms."""
 _MIN_MAGNITUDE = 1e-9
@@ -101,7 +91,7 @@ def convert_epoch_times(numbers: Sequence[int], unit: EpochUnit) -> Float64Vecto
     except OverflowError:  # a number of more than 64 bits
         return parse_epoch_times(list(map(str, numbers)), unit)
     column = np.clip(column, -_MAX_MAGNITUDES[unit], _MAX_MAGNITUDES[unit])
-    return _within_years(_divide_half_even(column, 1_000) if unit == "us" else column * _MS_PER_UNIT[unit])
+    return _within_years(_divide_half_even(column, 1_000) if unit == "us" else column * int(MS_PER_UNIT[unit]))
 
 
 def _group_by_form(texts: Sequence[str]) -> dict[str, list[int]]:
@@ -141,7 +131,7 @@ def _parse_alike(texts: Sequence[str], form: re.Match[str]) -> Float64Vector:
     return np.where(is_valid, _within_years(milliseconds), INVALID)
 
 
-def _parse_days(year: Int64Vector, month: Int64Vector, day: Int64Vector) -> tuple[NDArray[np.bool_], Int64Vector]:
+def _parse_days(year: Int64Vector, month: Int64Vector, day: Int64Vector) -> tuple[BoolVector, Int64Vector]:
     """Return which dates exist, and the ms of their midnights since 1970."""
     months = ((year - 1970) * 12 + month - 1).astype("datetime64[M]")
     first = months.astype("datetime64[D]").astype(np.int64)
@@ -176,6 +166,6 @@ def _parse_epoch_time(text: str, unit: EpochUnit) -> float:
         return 0.0
     if magnitude > _MAX_MAGNITUDES[unit]:
         return INVALID
-    exact = _EXACT.multiply(_EXACT.create_decimal(text), _EXACT_MS_PER_UNIT[unit])
+    exact = _EXACT.multiply(_EXACT.create_decimal(text), MS_PER_UNIT[unit])
     milliseconds = int(exact.to_integral_value(ROUND_HALF_EVEN))
     return float(milliseconds) if FIRST_MS <= milliseconds <= LAST_MS else INVALID

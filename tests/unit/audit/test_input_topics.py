@@ -92,6 +92,22 @@ def test_the_command_takes_the_name_of_the_input(inputs: TwoInputs) -> None:
     assert b"south" not in done.stderr
 
 
+def test_an_input_that_the_policy_does_not_have_is_refused(inputs: TwoInputs) -> None:
+    original, released, evidence, quarantine = map(str, inputs.files("north"))
+    load_policy(inputs.folder)
+    path = inputs.folder / "policy.yaml"
+    pairs = [{"input": name, "output": f"{name}.out"} for name in ("north", "south", "east")]
+    path.write_text(f"{path.read_text()}\nkafka: {json.dumps({'topics': pairs})}\n")
+    arguments = ["verify", str(path), "--original", original, "--released", released, "--evidence", evidence]
+    arguments += ["--quarantine", quarantine, "--input-topic"]
+    assert run_command(*arguments, "north").returncode == 0
+    done = run_command(*arguments, "nroth")
+    assert done.returncode == 2
+    assert b"--input-topic: no input of kafka.topics has this name; give one of north, south, east" in done.stderr
+    # An input of which nothing was released or refused has no lines.
+    assert run_command(*arguments, "east").returncode == 1
+
+
 def test_lines_of_several_inputs_need_the_name(inputs: TwoInputs) -> None:
     evidence = inputs.evidence
     inputs.evidence = [line for line in evidence if line["topic"] == "north"]

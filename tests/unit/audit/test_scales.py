@@ -143,6 +143,7 @@ MISSING_99 = ("", "99", "-1.5", "true", "9,5")
         ({}, "csv", ["99", " 99.0", "9.9e1", "+99", "9,5"], "98"),
         ({"scale": Scale.TIME, "unit": "s"}, "jsonl", ["99", JsonNumber("99"), JsonNumber("99.0")], JsonNumber("99.1")),
         ({"scale": Scale.TIME, "unit": "s"}, "csv", ["99", "099 ", "-1.5"], "99.1"),
+        ({"scale": Scale.TIME}, "jsonl", ["99", JsonNumber("99"), JsonNumber("99.0"), True], "1970-01-02"),
         ({"scale": Scale.NOMINAL}, "jsonl", ["99", JsonNumber("99"), True, "true"], False),
         ({"scale": Scale.NOMINAL}, "csv", ["99", " true"], "99.0"),
         ({"scale": Scale.NOMINAL, "taxonomy": TAXONOMY}, "jsonl", ["99", JsonNumber("99"), True], JsonNumber("1")),

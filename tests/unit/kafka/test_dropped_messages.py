@@ -6,33 +6,13 @@ import json
 from typing import Any
 
 import pytest
-from shoal.kafka.offset_metadata import CommittedState, decode
-from shoal.kafka.offset_tracker import OffsetState
-from shoal.kafka.partition_task import PartitionTask
-from shoal.kafka.producer import TransactionBatch
 from shoal.observability import Metrics
 from shoal.policy import Policy
-from shoal.records import JsonDecoder
 from shoal.stage.message_buffer import BufferedMessage
 from support.making import SUBJECT, policy_of, quasi
+from support.partition_tasks import START_MS, RecordingSink, task_of
 
 pytestmark = pytest.mark.unit
-
-START_MS = 1_700_000_000_000
-
-
-class Sink:
-    def __init__(self) -> None:
-        self.published: list[tuple[TransactionBatch, OffsetState]] = []
-
-    async def publish_and_commit(
-        self, batch: TransactionBatch, committed_offset: int, metadata: str, at_ms: int
-    ) -> None:
-        assert at_ms > 0
-        self.published.append((batch, decode(metadata, "t", 0, committed_offset).state))
-
-    async def close(self) -> None:
-        pass
 
 
 def policy(*, drops: bool = True) -> Policy:
@@ -63,15 +43,7 @@ def topic(count: int) -> list[BufferedMessage]:
     return [kinds[offset % 5](offset) for offset in range(count)]
 
 
-def task_of(of: Policy, sink: Sink, state: OffsetState | None = None) -> tuple[PartitionTask, Metrics]:
-    metrics, begin = Metrics(), state or OffsetState(committed_offset=0, next_offset=0)
-    commit = CommittedState(begin, of.fingerprint, START_MS)
-    decoder = JsonDecoder(of, hash_key=b"k")
-    clock = START_MS / 1000 + 1
-    return PartitionTask("t", 0, of, decoder, sink, commit, metrics, 0.2, wall_clock=lambda: clock), metrics
-
-
-def clusters(sink: Sink) -> list[list[int]]:
+def clusters(sink: RecordingSink) -> list[list[int]]:
     return [cluster.offsets for batch, _ in sink.published for cluster in batch.clusters]
 
 
@@ -85,7 +57,7 @@ def samples(metrics: Metrics) -> dict[tuple[str, str], float]:
 
 
 async def test_dropped_messages_are_counted_apart_and_complete_their_offsets() -> None:
-    sink = Sink()
+    sink = RecordingSink()
     task, metrics = task_of(policy(), sink)
     await task.process(topic(25))
     await task.commit(flush=True)
@@ -105,7 +77,7 @@ async def test_dropped_messages_are_counted_apart_and_complete_their_offsets() -
 
 
 async def test_quarantined_deletes_and_tombstones_have_references() -> None:
-    sink = Sink()
+    sink = RecordingSink()
     task, metrics = task_of(policy(drops=False), sink)
     await task.process(topic(10))
     await task.commit(flush=True)
@@ -115,7 +87,7 @@ async def test_quarantined_deletes_and_tombstones_have_references() -> None:
 
 
 async def test_dropped_messages_alone_move_the_committed_offset() -> None:
-    sink = Sink()
+    sink = RecordingSink()
     task, metrics = task_of(policy(), sink)
     await task.process([delete(0), tombstone(1)])
     await task.commit()
@@ -124,7 +96,7 @@ async def test_dropped_messages_alone_move_the_committed_offset() -> None:
 
 
 async def test_a_dropped_message_takes_no_position() -> None:
-    with_drops, without = Sink(), Sink()
+    with_drops, without = RecordingSink(), RecordingSink()
     for sink, kept in ((with_drops, topic(60)), (without, [one for one in topic(60) if one.offset % 5 not in {2, 3}])):
         task, _ = task_of(policy(), sink)
         await task.process(kept)
@@ -135,7 +107,7 @@ async def test_a_dropped_message_takes_no_position() -> None:
 
 @pytest.mark.parametrize("read_before", [3, 9, 17, 24, 33])
 async def test_a_restart_decides_the_same_clusters(read_before: int) -> None:
-    whole, parts = Sink(), Sink()
+    whole, parts = RecordingSink(), RecordingSink()
     task, _ = task_of(policy(), whole)
     await task.process(topic(60))
     await task.commit(flush=True)
@@ -154,7 +126,7 @@ async def test_a_restart_decides_the_same_clusters(read_before: int) -> None:
 
 
 async def test_what_was_not_committed_was_not_dropped() -> None:
-    sink = Sink()
+    sink = RecordingSink()
     task, metrics = task_of(policy(), sink)
     await task.process(topic(10))
     assert ("dropped", "deletes") not in samples(metrics)

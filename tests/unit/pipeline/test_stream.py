@@ -107,6 +107,21 @@ def test_the_summary_equals_a_plain_computation() -> None:
     assert summary["excess_span"] == {"mean": pytest.approx(fmean(spans)), "max": max(spans)}
 
 
+def test_a_constant_attribute_has_no_part_in_the_information_loss() -> None:
+    # The computed mean of these equal numbers differs from them in the last bit.
+    data = [record | {"b": 0.1} for record in records(400, people=200)]
+    clusters, _, pipeline = run(make_policy(), [json.dumps(r).encode() for r in data], 37)
+    summary = pipeline.summary.as_dict(0, 1.0)
+    pairs = [
+        (data[offset]["a"], json.loads(row)["a"])
+        for c in clusters
+        for offset, row in zip(c.offsets, c.rows, strict=True)
+    ]
+    sse = sum((value - published) ** 2 for value, published in pairs) / pvariance([value for value, _ in pairs])
+    assert summary["loss"]["b"] is None
+    assert (summary["sst"], summary["sse"]) == (len(pairs), pytest.approx(sse))
+
+
 def test_displacement_compares_the_ranks_in_input_and_output() -> None:
     data = records(200, people=200)
     clusters, suppressed, pipeline = run(make_policy(), [json.dumps(r).encode() for r in data], 50)

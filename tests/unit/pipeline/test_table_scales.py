@@ -130,6 +130,36 @@ def test_rows_and_losses_of_a_table() -> None:
     assert summary["sst"] < 120  # numbers and times; ages that are missing do not count
 
 
+def test_losses_of_numbers_equal_their_definitions() -> None:
+    policy = policy_with(
+        attribute("a", Scale.NUMERIC, bounds=(0.0, 2.0)),
+        attribute("b", Scale.NUMERIC, missing="mean"),
+        attribute("c", Scale.NUMERIC),
+        k=3,
+        delta=None,
+    )
+    draw = np.random.default_rng(5)
+    # The computed mean of numbers 0.1 differs from them in the last bit.
+    rows = [[draw.random(), None if draw.random() < 0.2 else draw.random(), 0.1] for _ in range(50)]
+    summary = (released := release(policy, rows)).summary
+    values = np.array(rows, float)
+    published = np.empty((50, 3))
+    for members in released.clusters():
+        is_known = 2 * np.count_nonzero(~np.isnan(values[members]), axis=0) > len(members)
+        published[members] = np.where(is_known, np.nanmean(values[members], axis=0), np.nan)
+    known = ~np.isnan(values - published)
+    errors = np.where(known, values - published, 0.0)
+    variances = [values[known[:, i], i].var() for i in (0, 1)]
+    sse = float(sum((errors[:, i] ** 2).sum() / variances[i] for i in (0, 1)))
+    sst = known[:, :2].sum()
+    assert (summary["sst"], summary["sse"], summary["d_x"]) == pytest.approx((sst, sse, sse / sst))
+    assert summary["information_loss"] == pytest.approx(100 * sse / sst)
+    spans = np.array([2.0, np.nanmax(values[:, 1]) - np.nanmin(values[:, 1]), 1.0])
+    squares = ((errors / spans) ** 2).sum(axis=1) + (np.isnan(values) != np.isnan(published)).sum(axis=1)
+    assert (summary["mse"], summary["mae"]) == pytest.approx((squares.mean(), np.sqrt(squares).mean()))
+    assert summary["loss"]["c"] is None
+
+
 def total(rows: list[list[Any]], sex: str) -> int:
     return sum(row[1] == sex for row in rows)
 

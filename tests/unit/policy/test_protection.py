@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from shoal.policy import Diversity, Policy, advise, explain
+from shoal.policy.protection_advice import least_records
 from support.policy_files import faults, load
 
 pytestmark = pytest.mark.unit
@@ -284,6 +285,13 @@ def test_each_requirement_is_explained(tmp_path: Path) -> None:
             "attributes.ill: a cluster within privacy.t of its reference has at least 10 records",
         ),
         (
+            {
+                "ill": "reference: ill.csv, scale: nominal, taxonomy: {x: [flu, cold], y: [mumps]}",
+                "privacy": "t: 0.01",
+            },
+            "attributes.ill: a cluster within privacy.t of its reference has at least 10 records",
+        ),
+        (
             {"ill": "reference: ill.csv, protect: true", "privacy": "t: 0.0001", "more": "stream: {delta: 8}"},
             "attributes.ill: no cluster of up to 9 records is within privacy.t",
         ),
@@ -295,6 +303,20 @@ def test_each_requirement_is_explained(tmp_path: Path) -> None:
 )
 def test_weak_and_costly_settings_are_told(options: dict[str, str], words: str, tmp_path: Path) -> None:
     assert any(words in sentence for sentence in advise(policy(tmp_path, **options)))
+
+
+def test_the_fewest_records_within_t_are_those_of_all_clusters() -> None:
+    shares = (0.5, 0.3, 0.2)
+    for n in range(1, 9):
+        counts = [(a, b, n - a - b) for a in range(n + 1) for b in range(n + 1 - a)]
+        distances = [
+            sum(abs(count / n - share) for count, share in zip(one, shares, strict=True)) / 2 for one in counts
+        ]
+        nearest = min(distances)
+        assert (least_records([shares], nearest, n) or 0) <= n
+        if nearest > 0.001:
+            found = least_records([shares], nearest - 0.001, n)
+            assert found is None or found < n
 
 
 def test_a_common_setting_is_not_advised_against(tmp_path: Path) -> None:

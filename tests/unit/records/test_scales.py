@@ -228,6 +228,7 @@ TEXTS_99: dict[str, Any] = {"missing_values": ["", "99", "-1.5", "true", "n/a"]}
     [
         (NUMBER, [99, 99.0, "99", 9.9e1, -1.5, 98, None], [None, None, None, None, None, 98, None]),
         (SECONDS, [99, 99.0, "99", -1.5, 98, 99.0001, True], [None, None, None, None, 98000, 99000, INVALID]),
+        (DATE, [99, 99.0, "99", True, "1970-01-02", 98, -1.5, False], [None] * 4 + [DAY] + [INVALID] * 3),
         (NOMINAL, [99, "99", True, "true", 98, False, 99.0], [None, None, None, None, "98", "false", None]),
         (ICD, [99, "99", True, "true", 98, 7, -1], [None, None, None, None, '"98"', '"7"', '"-1"']),
         (ORDINAL, [99, "99", True, 2, "2", 98], [None, None, None, 1, 1, INVALID]),

@@ -5,14 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from shoal.arrays import Float64Vector, Int64Vector
-from shoal.policy import EpochUnit, TimeStep
+from shoal.policy import FIRST_MS, LAST_MS, MS_PER_UNIT, EpochUnit, TimeStep
 
 __all__ = ["TimePublisher"]
 
-_DAY_MS = 86_400_000
-_MS_PER_UNIT = {"s": 1000, "ms": 1, "days": _DAY_MS}
-_FIRST_MS, _LAST_MS = -62_135_596_800_000, 253_402_300_799_999
-"""The years 0001 to 9999."""
+_DAY_MS = int(MS_PER_UNIT["days"])
 
 
 class TimePublisher:
@@ -45,7 +42,7 @@ class TimePublisher:
         missing = np.clip(length - 2 * (whole - start), -1, 2) * sizes
         is_up = (2 * rest > missing) | ((2 * rest == missing) & (number % 2 == 1))
         end = start + length
-        rounded = np.where((is_up & (end <= _LAST_MS)) | (start < _FIRST_MS), end, start)
+        rounded = np.where((is_up & (end <= LAST_MS)) | (start < FIRST_MS), end, start)
         return self._texts(rounded), rounded.astype(np.float64)
 
     def _step_before(self, times: Int64Vector) -> tuple[Int64Vector, Int64Vector, Int64Vector]:
@@ -64,7 +61,7 @@ class TimePublisher:
     def _texts(self, times: Int64Vector) -> list[str]:
         """Write times (ms)."""
         if self._unit is not None:
-            numbers = times * 1000 if self._unit == "us" else times // _MS_PER_UNIT[self._unit]
+            numbers = times * 1000 if self._unit == "us" else times // int(MS_PER_UNIT[self._unit])
             return [str(number) for number in numbers.tolist()]
         precision, zone = ("D", "") if self._step.is_date else ("s", "Z")
         written = np.datetime_as_string(times.astype("M8[ms]").astype(f"M8[{precision}]"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import TypeGuard
 
@@ -9,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from shoal.arrays import LARGEST, Float64Matrix
+from shoal.clustering.diversity import DISTINCT, ENTROPY, RECURSIVE, LDiversity, ValueReference
 from shoal.clustering.static.constraints import ClusterConstraints
 from shoal.clustering.static.emd import ConfidentialAttribute
 from shoal.clustering.static.refinement import REFINEMENTS
@@ -88,8 +90,11 @@ def constraint_faults(constraints: object, n: int) -> list[str]:
         faults.append("constraints: max_share must be above 0 and at most 1")
     confidential: object = constraints.confidential
     if not isinstance(confidential, tuple) or not all(_is_attribute(attribute, n) for attribute in confidential):
-        faults.append(f"constraints: confidential needs attributes with integers from 0 as bins, shape ({n},)")
-    return faults if constraints.t is None else [*faults, *_closeness_faults(constraints)]
+        faults.append(
+            f"constraints: confidential needs attributes with integers from 0 as bins and values, shape ({n},), and "
+            "bins of their reference"
+        )
+    return [*faults, *_value_faults(constraints)]
 
 
 def is_integer(value: object) -> TypeGuard[int]:
@@ -102,19 +107,46 @@ def is_number(value: object) -> TypeGuard[float]:
     return is_integer(value) or isinstance(value, float | np.floating)
 
 
-def _closeness_faults(constraints: ClusterConstraints) -> list[str]:
-    """Return what is wrong with t, which is given."""
+def _value_faults(constraints: ClusterConstraints) -> list[str]:
+    """Return what is wrong with t, l and the largest share of a value."""
     faults = []
-    if not is_number(constraints.t) or not constraints.t >= 0:
+    t, share = constraints.t, constraints.max_value_share
+    if t is not None and (not is_number(t) or not t >= 0):
         faults.append("constraints: t must be a number, 0 or more")
+    if constraints.l is not None and not _is_l_diversity(constraints.l):
+        faults.append(
+            "constraints: l must be LDiversity of 2 or more values, or more than 1 by entropy, with c above 0"
+        )
+    if share is not None and (not is_number(share) or not 0 < share <= 1):
+        faults.append("constraints: max_value_share must be above 0 and at most 1")
     if not constraints.confidential:
-        faults.append("constraints: t needs a confidential attribute")
+        stated = {"t": t, "l": constraints.l, "max_value_share": share}
+        faults += [
+            f"constraints: {name} needs a confidential attribute" for name, one in stated.items() if one is not None
+        ]
     return faults
+
+
+def _is_l_diversity(given: object) -> bool:
+    """Whether a value of any type is an l-diversity that a cluster can have."""
+    if not isinstance(given, LDiversity) or not is_number(given.l) or not is_number(given.c):
+        return False
+    if given.kind == ENTROPY:
+        return 1 < given.l < math.inf
+    is_whole = float(given.l).is_integer() and given.l >= 2  # noqa: PLR2004 - one value is no diversity
+    return (given.kind == DISTINCT and is_whole) or (given.kind == RECURSIVE and is_whole and 0 < given.c < math.inf)
 
 
 def _is_attribute(attribute: object, n: int) -> bool:
     """Whether a value of any type is a confidential attribute of n records."""
-    return isinstance(attribute, ConfidentialAttribute) and _are_codes(attribute.bins, n)
+    if not isinstance(attribute, ConfidentialAttribute) or not _are_codes(attribute.bins, n):
+        return False
+    reference: object = attribute.reference
+    if reference is not None and not (
+        isinstance(reference, ValueReference) and int(attribute.bins.max()) < len(reference.weights)
+    ):
+        return False
+    return attribute.values is None or _are_codes(attribute.values, n)
 
 
 def _are_codes(codes: object, n: int) -> TypeGuard[NDArray[np.integer]]:

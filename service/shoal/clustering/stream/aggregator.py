@@ -166,7 +166,7 @@ class StreamAggregator:
         self,
         values: ArrayLike,
         subjects: ArrayLike | None = None,
-        confidential: ArrayLike | None = None,
+        confidential: ArrayLike | Sequence[object] | None = None,
         codes: ArrayLike | None = None,
     ) -> Released:
         """Add records and return the clusters that are decided.
@@ -227,7 +227,7 @@ class StreamAggregator:
         rule, attributes = self._protection(protected[0].shape[1])
         return self._make(width, diversity=rule, protected=attributes)
 
-    def _protected(self, confidential: ArrayLike | None, count: int) -> ProtectedCodes | None:
+    def _protected(self, confidential: ArrayLike | Sequence[object] | None, count: int) -> ProtectedCodes | None:
         """Return the value codes and bins of confidential values; None if nothing protects them."""
         if not self._protects:
             if confidential is not None and as_array(confidential, "confidential").shape[:1] != (count,):

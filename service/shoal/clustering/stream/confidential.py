@@ -174,7 +174,7 @@ class ConfidentialEncoder:
             build_diversity_rule(references, l=diversity, max_value_share=max_value_share, t=t), attributes
         )
 
-    def encode(self, confidential: ArrayLike, count: int) -> tuple[Int64Matrix, Int64Matrix | None]:
+    def encode(self, confidential: ArrayLike | Sequence[object], count: int) -> tuple[Int64Matrix, Int64Matrix | None]:
         """Return value codes (count, q), and bins (count, q) if there are references.
 
         Raises

@@ -70,7 +70,7 @@ class _DiverseRule(PartitionFlushRule):
         self._decide_staged(empty_decision_buffer(0), 0)
         self._decide(empty_decision_buffer(0), np.zeros(2, np.int64), FLUSHED, ALL)
         self._run_on_zeros(self._release_artificial)
-        precompile_table(self._constraints.k, self._protection)
+        precompile_table(has_t=self._protection.has_bins, limits_values=self._protection.limits_values)
 
     def _release_artificial(self, decisions: DecisionBuffer, newest: int) -> None:
         """Release artificial records as at the end of the stream, whatever the protection."""

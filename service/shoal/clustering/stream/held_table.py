@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from functools import cache
 
 import numpy as np
 
 from shoal.arrays import Float64Matrix, Int32Vector, Int64Matrix, Int64Vector
-from shoal.clustering.diversity import DISTINCT, NO_L, DiversityRule, LDiversity, ValueReference
+from shoal.clustering.diversity import (
+    DISTINCT,
+    EQUAL,
+    NO_L,
+    DiversityRule,
+    LDiversity,
+    ValueReference,
+    build_diversity_rule,
+)
 from shoal.clustering.static.constraints import ClusterConstraints, merge_until_feasible, violating_clusters
 from shoal.clustering.static.emd import ConfidentialAttribute
 from shoal.clustering.static.microaggregation import refined
 from shoal.clustering.static.refinement import refine
+from shoal.clustering.static.repair import repair_by_swaps
 from shoal.clustering.stream.dominance import NO_DOMINANCE
 from shoal.clustering.stream.expiry import StreamConstraints
 from shoal.clustering.stream.held_records import HeldRecords, empty_held
@@ -47,17 +56,6 @@ class HeldTable:
             protection, codes.astype(np.int64), np.unique(subjects, return_inverse=True)[1], constraints.max_share
         )
 
-    def relax(self) -> None:
-        """Replace all limits on values by limits that every cluster satisfies."""
-        given = self._constraints
-        self._constraints = replace(
-            given,
-            subjects=None,
-            t=None if given.t is None else 1.0,
-            l=None if given.l is None else LDiversity(DISTINCT, 1.0),
-            max_value_share=None if given.max_value_share is None else 1.0,
-        )
-
     def partition(self) -> Int32Vector | None:
         """Return the clusters of the table (n,); None if no partition satisfies the constraints."""
         algorithm = "auto" if self._has_t else "mdav"
@@ -67,8 +65,13 @@ class HeldTable:
             return None
 
     def repaired(self, labels: Int32Vector) -> Int32Vector | None:
-        """Return a partition after its violating clusters have been merged and, with t, descended; None if in vain."""
+        """Return a partition whose violating clusters exchanged records or were merged; None if in vain.
+
+        With t they are merged at once, and descent follows: it splits what has been merged without need.
+        """
         labels = np.unique(labels, return_inverse=True)[1].astype(np.int32)
+        if not self._has_t:
+            labels = repair_by_swaps(self._points, labels, self._k, self._constraints)
         labels = merge_until_feasible(self._points, labels, self._k, self._constraints)
         if violating_clusters(labels, self._k, self._constraints).any():
             return None
@@ -77,15 +80,22 @@ class HeldTable:
         return labels
 
 
-def precompile_table(k: int, protection: Protection) -> None:
-    """Compile the kernels of `HeldTable` by partitioning artificial records, without any limit on their values."""
-    count, rule = max(4 * k, ARTIFICIAL_RECORDS), protection.rule
+@cache
+def precompile_table(*, has_t: bool, limits_values: bool) -> None:
+    """Compile the kernels of `HeldTable`, once, by partitioning artificial records."""
+    count, k = ARTIFICIAL_RECORDS, 4
+    rule = build_diversity_rule(
+        [ValueReference(EQUAL, np.array([1.0, 0.0]))],
+        l=LDiversity(DISTINCT, 2.0) if limits_values else None,
+        t=np.nextafter(1.0, 0.0) if has_t else None,
+    )
+    protection = Protection(rule, 1)
     held = empty_held(count, 1, 0, protected=protection.rows)
-    held.extent[:] = 0, count
+    held.extent[:], held.subjects[:] = (0, count), np.arange(count)
+    held.codes[0] = np.arange(count) % 2
     constraints = StreamConstraints(k, count, np.zeros(1), 1.0, np.zeros(0, np.int64), 0, NO_DOMINANCE, NO_TARGET)
     points = np.stack([np.arange(count) % 7, np.arange(count) % 11], axis=1).astype(np.float64)
-    table = HeldTable(held, points, constraints, Protection(rule, protection.attributes))
-    table.relax()
+    table = HeldTable(held, points, constraints, protection)
     table.partition()
     table.repaired(np.arange(count, dtype=np.int32))
 
@@ -97,9 +107,10 @@ def _cluster_constraints(
     rule, q = protection.rule, protection.attributes
     attributes = []
     for attribute in range(q):
-        bins = codes[q + attribute] if protection.has_bins else codes[attribute]
+        values = np.unique(codes[attribute], return_inverse=True)[1]
+        bins = codes[q + attribute] if protection.has_bins else values
         reference = _reference(rule, attribute) if protection.has_bins else None
-        attributes.append(ConfidentialAttribute(bins, ordered=False, reference=reference, values=codes[attribute]))
+        attributes.append(ConfidentialAttribute(bins, ordered=False, reference=reference, values=values))
     return ClusterConstraints(
         subjects=subjects if len(subjects) and subjects.max() + 1 < len(subjects) else None,
         max_share=max_share,

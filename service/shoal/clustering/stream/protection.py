@@ -38,6 +38,11 @@ class Protection(NamedTuple):
         return self.rule.t < 1.0
 
     @property
+    def limits_values(self) -> bool:
+        """Whether there is l-diversity or a largest share of one value."""
+        return self.rule.l_kind != NO_L or self.rule.max_value_share < 1.0
+
+    @property
     def rows(self) -> int:
         """Codes that a held record needs: a value code per attribute, and with t a bin."""
         return self.attributes * (2 if self.has_bins else 1)
@@ -85,7 +90,7 @@ def _violated_by_values(rule: DiversityRule, values: Int64Vector, clusters: Int6
         shares = counts / sizes[owners]
         is_diverse = np.bincount(owners, -shares * np.log(shares), len(sizes)) >= np.log(rule.l) - TOLERANCE
     else:
-        is_diverse = largest < rule.c * _sum_of_rare(counts, owners, sizes, int(rule.l))
+        is_diverse = largest < rule.c * _sum_of_rare(counts, owners, sizes, int(rule.l)) - TOLERANCE
     return "" if is_diverse.all() else f"has no {_NAMES[rule.l_kind]} {rule.l:g}-diversity"
 
 

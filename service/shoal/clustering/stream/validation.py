@@ -193,7 +193,7 @@ class InputValidator:
             self._last_keys = block.expiry_keys[-1].copy()
 
 
-def as_array(given: ArrayLike, name: str) -> AnyArray:
+def as_array(given: ArrayLike | Sequence[object], name: str) -> AnyArray:
     """Return any array-like as an array.
 
     Raises

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from shoal import microaggregate
+from shoal.clustering.diversity import DISTINCT, ENTROPY, EQUAL, RECURSIVE, LDiversity, ValueReference
 from shoal.clustering.static import ClusterConstraints, ConfidentialAttribute
 from shoal.errors import ParameterError
 
@@ -113,7 +114,34 @@ def test_every_type_of_number_is_accepted(dtype: Any) -> None:
         (ClusterConstraints(t=0.5, confidential=3), "confidential needs attributes"),  # type: ignore[arg-type]
         (
             ClusterConstraints(t=0.5, confidential=(ConfidentialAttribute(np.arange(5), ordered=True),)),
-            r"confidential needs attributes with integers from 0 as bins, shape \(6,\)",
+            r"confidential needs attributes with integers from 0 as bins and values, shape \(6,\)",
+        ),
+        (ClusterConstraints(l=LDiversity(DISTINCT, 3)), "l needs a confidential attribute"),
+        (ClusterConstraints(max_value_share=0.5), "max_value_share needs a confidential attribute"),
+        *(
+            (ClusterConstraints(l=l, confidential=(BINS,)), "l must be LDiversity")  # type: ignore[arg-type]
+            for l in (  # noqa: E741 - the letter of the literature
+                3,
+                LDiversity(DISTINCT, 1),
+                LDiversity(DISTINCT, 2.5),
+                LDiversity(ENTROPY, 1.0),
+                LDiversity(ENTROPY, NAN),
+                LDiversity(RECURSIVE, 2),
+                LDiversity(RECURSIVE, 2, INFINITY),
+                LDiversity(7, 2),
+            )
+        ),
+        *(
+            (ClusterConstraints(max_value_share=share, confidential=(BINS,)), "max_value_share must be above 0")
+            for share in (0.0, 1.5, NAN, True)
+        ),
+        (
+            ClusterConstraints(t=0.5, confidential=(BINS._replace(reference=ValueReference(EQUAL, np.ones(5))),)),
+            "confidential needs attributes with integers from 0 as bins and values, .*and bins of their reference",
+        ),
+        (
+            ClusterConstraints(max_value_share=0.5, confidential=(BINS._replace(values=np.arange(5)),)),
+            "confidential needs attributes with integers from 0 as bins and values",
         ),
     ],
 )

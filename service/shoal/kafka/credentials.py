@@ -1,0 +1,141 @@
+"""Credentials of the Kafka settings: texts, mounted files, and OAuth tokens.
+
+Each new client reads its files again. So a secret that was rotated is used without a restart of the process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import contextlib
+import json
+import time
+from asyncio.subprocess import DEVNULL, PIPE
+from collections.abc import Sequence
+from pathlib import Path
+
+from aiokafka.abc import AbstractTokenProvider
+from aiokafka.errors import KafkaConnectionError
+from pydantic import SecretStr
+
+from shoal.errors import ConfigError
+from shoal.observability import logger
+from shoal.policy import KafkaSection
+
+__all__ = ["TokenProvider", "secret_of"]
+
+COMMAND_S = 30.0
+"""Time limit of the command that prints a token (s)."""
+REFRESH_SHARE = 0.8
+"""Share of the lifetime of a token after which the command runs again."""
+
+log = logger("kafka")
+
+
+def secret_of(settings: KafkaSection, name: str) -> str | None:
+    """Return a secret: the value of field ``name``, or the content of the file in ``name_file``; None without both.
+
+    One line end at the end of a file does not belong to the secret.
+
+    Raises
+    ------
+    ConfigError
+        The file cannot be read or is empty. The message quotes nothing of it.
+    """
+    value: SecretStr | None = getattr(settings, name)
+    if value is not None:
+        return value.get_secret_value()
+    path: str | None = getattr(settings, f"{name}_file")
+    return None if path is None else _content(f"kafka.{name}_file", path)
+
+
+def _content(field: str, path: str) -> str:
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(f"{field}: the file cannot be read: {error.strerror}") from None
+    except ValueError:
+        raise ConfigError(f"{field}: the file is not UTF-8") from None
+    text = text.removesuffix("\n").removesuffix("\r")
+    if not text:
+        raise ConfigError(f"{field}: the file is empty")
+    return text
+
+
+class TokenProvider(AbstractTokenProvider):  # type: ignore[misc] # the client has no types
+    """Gives the client an OAuth token for each new connection.
+
+    Parameters
+    ----------
+    settings : KafkaSection
+        With ``sasl_oauth_token_file``, which is read for each connection, or ``sasl_oauth_command``. The command prints
+        a token. It runs again when `REFRESH_SHARE` of the lifetime of its token has passed, and for each connection if
+        the token does not tell its lifetime.
+    """
+
+    def __init__(self, settings: KafkaSection) -> None:
+        self._file, self._command = settings.sasl_oauth_token_file, settings.sasl_oauth_command
+        self._lock = asyncio.Lock()
+        self._token = ""
+        self._valid_until_s = 0.0
+
+    async def token(self) -> str:
+        """Return a token.
+
+        Raises
+        ------
+        KafkaConnectionError
+            There is none now. The client takes it for a connection that failed, and tries again.
+        """
+        try:
+            if self._file is not None:
+                return _content("kafka.sasl_oauth_token_file", self._file).strip()
+            async with self._lock:
+                if time.time() >= self._valid_until_s:
+                    self._token = await _printed(self._command or ())
+                    self._valid_until_s = _refresh_time_s(self._token)
+        except ConfigError as error:
+            log.warning("no OAuth token", reason=str(error))
+            raise KafkaConnectionError(str(error)) from None
+        return self._token
+
+
+async def _printed(command: Sequence[str]) -> str:
+    """Return what a command prints.
+
+    Raises
+    ------
+    ConfigError
+        It prints no token. Its output is not quoted, because it may hold a secret.
+    """
+    field = "kafka.sasl_oauth_command"
+    try:
+        process = await asyncio.create_subprocess_exec(*command, stdin=DEVNULL, stdout=PIPE, stderr=DEVNULL)
+    except (OSError, ValueError):
+        raise ConfigError(f"{field}: the command cannot be started") from None
+    try:
+        printed, _ = await asyncio.wait_for(process.communicate(), COMMAND_S)
+    except TimeoutError:
+        raise ConfigError(f"{field}: the command did not end within {COMMAND_S:.0f} s") from None
+    finally:
+        if process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                process.kill()
+            await process.wait()
+    token = printed.decode(errors="replace").strip()
+    if process.returncode:
+        raise ConfigError(f"{field}: the command ended with exit code {process.returncode}")
+    if not token or any(character.isspace() for character in token):
+        raise ConfigError(f"{field}: the command must print the token, and nothing else")
+    return token
+
+
+def _refresh_time_s(token: str) -> float:
+    """Return when to get another token (s since 1970); 0 if the token does not tell when it was issued and expires."""
+    try:
+        claims = token.split(".")[1]
+        content = json.loads(base64.urlsafe_b64decode(claims + "=" * (-len(claims) % 4)))
+        issued_s, expires_s = float(content.get("iat", time.time())), float(content["exp"])
+    except (IndexError, ValueError, TypeError, KeyError, AttributeError):
+        return 0.0
+    return issued_s + REFRESH_SHARE * (expires_s - issued_s)

@@ -1,0 +1,13 @@
+"""Characters that texts of a policy must not contain."""
+
+from __future__ import annotations
+
+__all__ = ["BLANKS", "has_lone_surrogate"]
+
+BLANKS = " \t"
+"""Characters that are stripped from both ends of a cell."""
+
+
+def has_lone_surrogate(text: str) -> bool:
+    """Return whether a text contains a half of a character of UTF-16, which UTF-8 cannot encode."""
+    return any("\ud800" <= letter <= "\udfff" for letter in text)

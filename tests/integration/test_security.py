@@ -1,0 +1,196 @@
+"""TLS, SASL and ACLs: the service at a broker that lets nobody in without them."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from support.certificates import Authority
+from support.kafka_broker import produce, wait_until
+from support.running import Stage
+from support.secured_broker import GROUP, TOPIC, TRANSACTIONAL_ID, Grant, SecuredBroker, secured_broker, unsigned_token
+
+pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("kernels")]
+
+PASSWORDS = {"PLAIN": "plain-secret", "SCRAM-SHA-256": "scram-secret-256", "SCRAM-SHA-512": "scram-secret-512"}
+USERS = {"PLAIN": "plain", "SCRAM-SHA-256": "scram256", "SCRAM-SHA-512": "scram512"}
+
+
+@pytest.fixture(scope="module")
+def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredBroker]:
+    with secured_broker(tmp_path_factory.mktemp("secured")) as broker:
+        yield broker
+
+
+def grants(stage: Stage) -> dict[str, Grant]:
+    """The least a worker needs: what docs/operate.md lists."""
+    topics, group = stage.topics, stage.group
+    needed = {"group": Grant(GROUP, group, "READ"), "input": Grant(TOPIC, topics["input"], "READ")}
+    needed |= {
+        "output, to look for records of another group": Grant(TOPIC, topics["output"], "READ"),
+        "transactional ids": Grant(TRANSACTIONAL_ID, f"{group}-{topics['input']}-", "WRITE", is_prefix=True),
+    }
+    for role in ("output", "quarantine", "clusters", "evidence"):
+        needed[role] = Grant(TOPIC, topics[role], "WRITE")
+    return needed
+
+
+async def stage_for(secured: SecuredBroker, folder: Path, user: str) -> Stage:
+    stage = await Stage.create(secured.plain, folder)
+    await secured.allow(user, grants(stage).values())
+    return stage
+
+
+def tls(secured: SecuredBroker, protocol: str = "SASL_SSL", **more: str) -> dict[str, str]:
+    """The environment of a process that connects to the listener of a protocol."""
+    given = {"BOOTSTRAP_SERVERS": secured.addresses[protocol], "SECURITY_PROTOCOL": protocol}
+    return given | {"SSL_CAFILE": str(secured.authority.file)} | more
+
+
+async def releases(stage: Stage, environment: dict[str, str], *arguments: str) -> None:
+    """Run a worker until all records have an outcome."""
+    record_ids = await stage.put(60)
+    async with stage.process("--from", "earliest", "--drain", *arguments, **environment) as process:
+        assert await process.ended(60) == 0, process.said
+    await stage.until_completed(record_ids)
+
+
+# ---------------------------------------------------------------- mechanisms
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
+async def test_passwords_over_tls_from_files(secured: SecuredBroker, tmp_path: Path, mechanism: str) -> None:
+    stage = await stage_for(secured, tmp_path, USERS[mechanism])
+    secret = tmp_path / "password"
+    secret.write_text(f"{PASSWORDS[mechanism]}\n")
+    given = {"SASL_MECHANISM": mechanism, "SASL_USERNAME": USERS[mechanism], "SASL_PASSWORD_FILE": str(secret)}
+    await releases(stage, tls(secured, **given))
+
+
+async def test_a_password_from_the_environment(secured: SecuredBroker, tmp_path: Path) -> None:
+    stage = await stage_for(secured, tmp_path, "plain")
+    await releases(stage, tls(secured, SASL_USERNAME="plain", SASL_PASSWORD="plain-secret"))  # noqa: S106 - of a test
+
+
+async def test_a_client_certificate_is_the_user(secured: SecuredBroker, tmp_path: Path) -> None:
+    stage = await stage_for(secured, tmp_path, "worker")
+    certificate, key = secured.authority.issue("worker")
+    await releases(stage, tls(secured, "SSL", SSL_CERTFILE=str(certificate), SSL_KEYFILE=str(key)))
+
+
+async def test_a_token_from_a_file(secured: SecuredBroker, tmp_path: Path) -> None:
+    stage = await stage_for(secured, tmp_path, "of-file")
+    token = tmp_path / "token"
+    token.write_text(unsigned_token("of-file"))
+    await releases(stage, tls(secured, SASL_MECHANISM="OAUTHBEARER", SASL_OAUTH_TOKEN_FILE=str(token)))
+
+
+async def test_a_token_from_a_command(secured: SecuredBroker, tmp_path: Path) -> None:
+    stage = await stage_for(secured, tmp_path, "of-command")
+    program = tmp_path / "token.py"
+    program.write_text(f"print({unsigned_token('of-command')!r})")
+    command = f'["{sys.executable}", "{program}"]'
+    await releases(stage, tls(secured, SASL_MECHANISM="OAUTHBEARER", SASL_OAUTH_COMMAND=command))
+
+
+# ---------------------------------------------------------------- what is refused
+
+
+WRONG: dict[str, tuple[dict[str, str], str]] = {
+    "password": (
+        {"SASL_USERNAME": "plain", "SASL_PASSWORD": "canary-of-a-password"},
+        "the broker refused the credentials",
+    ),
+    "user": (
+        {"SASL_MECHANISM": "SCRAM-SHA-256", "SASL_USERNAME": "nobody", "SASL_PASSWORD": "canary-of-a-password"},
+        "the broker refused the credentials",
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", WRONG)
+async def test_refused_credentials_end_the_worker_at_once(secured: SecuredBroker, tmp_path: Path, kind: str) -> None:
+    stage = await stage_for(secured, tmp_path, "plain")
+    given, words = WRONG[kind]
+    began = time.monotonic()
+    async with stage.process("--from", "earliest", **tls(secured, **given)) as process:
+        assert await process.ended(60) == 3
+    assert time.monotonic() - began < 30
+    (line,) = process.lines("giving up")
+    assert line["reason"] == words
+    assert "canary" not in process.said
+
+
+async def test_a_certificate_of_another_authority_is_not_trusted(secured: SecuredBroker, tmp_path: Path) -> None:
+    stage = await stage_for(secured, tmp_path, "plain")
+    other = Authority(tmp_path / "other", "another authority")
+    given = tls(secured, SASL_USERNAME="plain", SASL_PASSWORD="plain-secret", SSL_CAFILE=str(other.file))  # noqa: S106
+    async with stage.process("--from", "earliest", **given) as process:
+        assert await process.ended(60) == 3
+    (line,) = process.lines("giving up")
+    assert line["reason"].startswith("the certificate of the broker is not trusted: check kafka.ssl_cafile")
+
+
+async def test_a_worker_without_a_client_certificate_is_refused(secured: SecuredBroker, tmp_path: Path) -> None:
+    stage = await stage_for(secured, tmp_path, "worker")
+    async with stage.process("--from", "earliest", **tls(secured, "SSL")) as process:
+        assert await process.ended(60) == 3
+    (line,) = process.lines("giving up")
+    assert line["reason"].startswith("the broker refused the TLS connection")
+
+
+# ---------------------------------------------------------------- rotation
+
+
+async def test_a_password_that_is_rotated_is_read_again(secured: SecuredBroker, tmp_path: Path) -> None:
+    """The worker starts with an outdated file. It waits, reads the new one, and goes on."""
+    stage = await stage_for(secured, tmp_path, "plain")
+    secret = tmp_path / "password"
+    secret.write_text("outdated")
+    record_ids = await stage.put(60)
+    given = tls(secured, SASL_USERNAME="plain", SASL_PASSWORD_FILE=str(secret))
+    async with stage.process("--from", "earliest", **given) as process:
+
+        def is_told() -> bool:
+            return any("their files are read again" in line["reason"] for line in process.lines("consumer loop ended"))
+
+        await wait_until(is_told, 60, "a refusal")
+        secret.write_text("plain-secret")
+        await wait_until(lambda: process.lines("partition opened"), 60, "the partition")
+        assert await process.terminated() == 0
+    await stage.drained()
+    await stage.until_completed(record_ids)
+
+
+# ---------------------------------------------------------------- ACLs
+
+
+GRANT = "the principal may not use one of the topics: grant it in the ACLs"
+MISSING = {
+    "group": "the principal may not use the group: grant READ in the ACLs",
+    "input": "topic {input} does not exist or may not be seen",
+    "transactional ids": "the principal may not use its transactional ids: grant WRITE",
+    "output": f"{GRANT} ({{output}})",
+    "quarantine": "topic {quarantine} does not exist or may not be seen; create it, or grant its use in the ACLs",
+    "clusters": "topic {clusters} does not exist or may not be seen; create it, or grant its use in the ACLs",
+    "evidence": "topic {evidence} does not exist or may not be seen; create it, or grant its use in the ACLs",
+    "output, to look for records of another group": f"{GRANT} ({{output}})",
+}
+
+
+@pytest.mark.parametrize("missing", MISSING)
+async def test_one_acl_fewer_fails_with_its_name(secured: SecuredBroker, tmp_path: Path, missing: str) -> None:
+    stage = await Stage.create(secured.plain, tmp_path)
+    needed = grants(stage)
+    del needed[missing]
+    await secured.allow("plain", needed.values())
+    await stage.put(60)
+    if "look for" in missing:
+        await produce(secured.plain, stage.topics["output"], [b"of another group"])
+    given = tls(secured, SASL_USERNAME="plain", SASL_PASSWORD="plain-secret")  # noqa: S106 - of a test
+    async with stage.process("--from", "earliest", "--drain", **given) as process:
+        assert await process.ended(60) in {2, 3}, process.said
+    assert MISSING[missing].format(**stage.topics) in process.said, process.said

@@ -1,0 +1,42 @@
+"""A partition task without a broker, and what it publishes."""
+
+from __future__ import annotations
+
+from shoal.kafka.offset_metadata import CommittedState, decode
+from shoal.kafka.offset_tracker import OffsetState
+from shoal.kafka.partition_task import PartitionTask
+from shoal.kafka.producer import TransactionBatch
+from shoal.observability import Metrics
+from shoal.policy import Policy
+from shoal.records import JsonDecoder
+
+__all__ = ["START_MS", "RecordingSink", "task_of"]
+
+START_MS = 1_700_000_000_000
+
+
+class RecordingSink:
+    """Keeps the transactions and the states that are committed with them."""
+
+    def __init__(self) -> None:
+        """Start without transactions."""
+        self.published: list[tuple[TransactionBatch, OffsetState]] = []
+
+    async def publish_and_commit(
+        self, batch: TransactionBatch, committed_offset: int, metadata: str, at_ms: int
+    ) -> None:
+        """Take a transaction."""
+        assert at_ms > 0
+        self.published.append((batch, decode(metadata, "t", 0, committed_offset).state))
+
+    async def close(self) -> None:
+        """Do nothing."""
+
+
+def task_of(of: Policy, sink: RecordingSink, state: OffsetState | None = None) -> tuple[PartitionTask, Metrics]:
+    """Return a task of partition 0 of topic t one second after `START_MS`, and its metrics."""
+    metrics, begin = Metrics(), state or OffsetState(committed_offset=0, next_offset=0)
+    commit = CommittedState(begin, of.fingerprint, START_MS)
+    decoder = JsonDecoder(of, hash_key=b"k")
+    clock = START_MS / 1000 + 1
+    return PartitionTask("t", 0, of, decoder, sink, commit, metrics, 0.2, wall_clock=lambda: clock), metrics

@@ -1,0 +1,124 @@
+"""A broker with TLS, SASL and ACLs, and the ACLs of one user."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import json
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from aiokafka.protocol.admin import CreateAclsRequest, DeleteAclsRequest
+from support.certificates import Authority
+from support.kafka_broker import admin, load_local
+
+__all__ = ["GROUP", "TOPIC", "TRANSACTIONAL_ID", "Grant", "SecuredBroker", "secured_broker", "unsigned_token"]
+
+TOPIC, GROUP, CLUSTER, TRANSACTIONAL_ID = 2, 3, 4, 5
+"""Resource types of Kafka's protocol."""
+OPERATIONS = {"ALL": 2, "READ": 3, "WRITE": 4, "DESCRIBE": 8, "DESCRIBE_CONFIGS": 10}
+LITERAL, PREFIXED = 3, 4
+ALLOW = 3
+PASSWORDS = {"plain": "plain-secret", "scram256": "scram-secret-256", "scram512": "scram-secret-512"}
+JAAS = "org.apache.kafka.common.security"
+
+
+@dataclass(frozen=True)
+class Grant:
+    """A user may do this with a resource, given by its name or by the start of its name."""
+
+    kind: int
+    name: str
+    operation: str
+    is_prefix: bool = False
+
+    @property
+    def pattern(self) -> int:
+        return PREFIXED if self.is_prefix else LITERAL
+
+
+@dataclass
+class SecuredBroker:
+    """The addresses of one broker by security protocol. The plain listener is for the superuser."""
+
+    home: Path
+    authority: Authority
+    addresses: dict[str, str]
+
+    @property
+    def plain(self) -> str:
+        return self.addresses["PLAINTEXT"]
+
+    async def allow(self, user: str, grants: Iterable[Grant]) -> None:
+        """Replace all ACLs of a user by these."""
+        principal = f"User:{user}"
+        async with admin(self.plain) as client:
+            node = client._client.get_random_node()
+            everything = DeleteAclsRequest(1, None, 1, principal, None, 1, 1)
+            deleted = await client._client.send(node, everything)
+            assert all(one[0] == 0 for one in deleted.filter_responses), deleted
+            for grant in grants:
+                operation = OPERATIONS[grant.operation]
+                request = CreateAclsRequest(grant.kind, grant.name, grant.pattern, principal, "*", operation, ALLOW)
+                answer = await client._client.send(node, request)
+                assert all(one[0] == 0 for one in answer.creation_responses), answer
+
+
+def unsigned_token(user: str, seconds: float = 3600.0) -> str:
+    """Return a token that the broker takes for this user: it trusts unsigned tokens, as no real broker should."""
+
+    def part(content: object) -> str:
+        return base64.urlsafe_b64encode(json.dumps(content).encode()).rstrip(b"=").decode()
+
+    now = time.time()
+    return f"{part({'alg': 'none'})}.{part({'sub': user, 'iat': now, 'exp': now + seconds})}."
+
+
+def _settings(authority: Authority) -> Iterator[str]:
+    certificate, key = authority.issue("broker")
+    store = authority.folder / "broker-store.pem"
+    store.write_bytes(key.read_bytes() + certificate.read_bytes())
+    yield "ssl.keystore.type=PEM"
+    yield f"ssl.keystore.location={store}"
+    yield "ssl.truststore.type=PEM"
+    yield f"ssl.truststore.location={authority.file}"
+    yield "listener.name.ssl.ssl.client.auth=required"
+    yield "ssl.principal.mapping.rules=RULE:^CN=([^,]*).*$/$1/"
+    yield "authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+    yield "super.users=User:ANONYMOUS"
+    for protocol in ("sasl_ssl", "sasl_plaintext"):
+        name = f"listener.name.{protocol}"
+        yield f"{name}.sasl.enabled.mechanisms=PLAIN,SCRAM-SHA-256,SCRAM-SHA-512,OAUTHBEARER"
+        user = f'user_plain="{PASSWORDS["plain"]}"'
+        yield f"{name}.plain.sasl.jaas.config={JAAS}.plain.PlainLoginModule required {user};"
+        for mechanism in ("scram-sha-256", "scram-sha-512"):
+            yield f"{name}.{mechanism}.sasl.jaas.config={JAAS}.scram.ScramLoginModule required;"
+        yield f"{name}.oauthbearer.sasl.jaas.config={JAAS}.oauthbearer.OAuthBearerLoginModule required;"
+        yield f"{name}.oauthbearer.connections.max.reauth.ms=0"
+
+
+def _users() -> Iterator[str]:
+    for bits in ("256", "512"):
+        yield f"SCRAM-SHA-{bits}=[name=scram{bits},password={PASSWORDS[f'scram{bits}']}]"
+
+
+@contextlib.contextmanager
+def secured_broker(home: Path) -> Iterator[SecuredBroker]:
+    """Start a broker with its data in a folder, and stop it at the end."""
+    local = load_local()
+    authority = Authority(home / "certificates")
+    local.up(
+        home / "run",
+        protocols=("SSL", "SASL_SSL", "SASL_PLAINTEXT"),
+        settings=tuple(_settings(authority)),
+        users=tuple(_users()),
+    )
+    try:
+        lines = (home / "run" / "server.properties").read_text().splitlines()
+        (listed,) = (line.partition("=")[2] for line in lines if line.startswith("advertised.listeners="))
+        addresses = dict(one.split("://") for one in listed.split(","))
+        yield SecuredBroker(home, authority, addresses)
+    finally:
+        local.down(home / "run")

@@ -1,0 +1,128 @@
+"""Credentials: secrets from files, and OAuth tokens from files and programs."""
+
+from __future__ import annotations
+
+import base64
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiokafka.errors import KafkaConnectionError
+from shoal.errors import ConfigError
+from shoal.kafka.certificates import check_files
+from shoal.kafka.credentials import TokenProvider, secret_of
+from shoal.policy import KafkaSection
+
+pytestmark = pytest.mark.unit
+
+
+def settings(**given: Any) -> KafkaSection:
+    return KafkaSection.model_validate(given, strict=False)
+
+
+def token_until(seconds: float) -> str:
+    """A token that was issued now and expires in so many seconds."""
+    claims = {"iat": time.time(), "exp": time.time() + seconds}
+    part = base64.urlsafe_b64encode(json.dumps(claims).encode()).rstrip(b"=").decode()
+    return f"e30.{part}.x"
+
+
+def printing(folder: Path, code: str) -> list[str]:
+    """A command that runs this code, with `count`: how often it has run."""
+    program = folder / "token.py"
+    counter = f"import pathlib; runs = pathlib.Path({str(folder / 'runs')!r}); open(runs, 'a').write('x')\n"
+    program.write_text(f"{counter}count = len(runs.read_text())\n{code}")
+    return [sys.executable, str(program)]
+
+
+@pytest.mark.parametrize("content", ["hunter2", "hunter2\n", "hunter2\r\n"])
+def test_one_line_end_does_not_belong_to_a_secret(tmp_path: Path, content: str) -> None:
+    path = tmp_path / "secret"
+    path.write_bytes(content.encode())
+    assert secret_of(settings(sasl_password_file=str(path)), "sasl_password") == "hunter2"
+
+
+def test_blanks_belong_to_a_secret(tmp_path: Path) -> None:
+    path = tmp_path / "secret"
+    path.write_bytes(b" hunter2 \n\n")
+    assert secret_of(settings(sasl_password_file=str(path)), "sasl_password") == " hunter2 \n"
+
+
+def test_a_file_is_read_again(tmp_path: Path) -> None:
+    path = tmp_path / "secret"
+    given = settings(ssl_password_file=str(path))
+    for secret in ("first", "second"):
+        path.write_text(secret)
+        assert secret_of(given, "ssl_password") == secret
+
+
+def test_there_may_be_no_secret() -> None:
+    assert secret_of(settings(), "sasl_username") is None
+
+
+@pytest.mark.parametrize(("content", "words"), [(None, "cannot be read"), (b"\n", "is empty"), (b"\xff", "not UTF-8")])
+def test_a_bad_file_is_named_and_not_quoted(tmp_path: Path, content: bytes | None, words: str) -> None:
+    path = tmp_path / "secret"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(ConfigError, match=f"kafka.sasl_password_file: the file .*{words}"):
+        secret_of(settings(sasl_password_file=str(path)), "sasl_password")
+
+
+async def test_a_token_file_is_read_for_each_connection(tmp_path: Path) -> None:
+    path = tmp_path / "token"
+    provider = TokenProvider(settings(sasl_oauth_token_file=str(path)))
+    for token in ("a.b.c", "d.e.f"):
+        path.write_text(f"{token}\n")
+        assert await provider.token() == token
+
+
+async def test_a_program_runs_again_when_its_token_is_old(tmp_path: Path) -> None:
+    long, short = token_until(3600), token_until(0)
+    command = printing(tmp_path, f"print({short!r} if count == 1 else {long!r})")
+    provider = TokenProvider(settings(sasl_oauth_command=command))
+    assert [await provider.token() for _ in range(4)] == [short, long, long, long]
+    assert (tmp_path / "runs").read_text() == "xx"
+
+
+async def test_a_program_runs_for_each_connection_if_its_token_tells_no_lifetime(tmp_path: Path) -> None:
+    provider = TokenProvider(settings(sasl_oauth_command=printing(tmp_path, "print(f'opaque-{count}')")))
+    assert [await provider.token() for _ in range(2)] == ["opaque-1", "opaque-2"]
+
+
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [
+        ("raise SystemExit(7)", "ended with exit code 7"),
+        ("print('canary two words')", "must print the token, and nothing else"),
+        ("print()", "must print the token, and nothing else"),
+    ],
+)
+async def test_a_program_that_prints_no_token_is_told(tmp_path: Path, code: str, words: str) -> None:
+    with pytest.raises(KafkaConnectionError, match=words) as caught:
+        await TokenProvider(settings(sasl_oauth_command=printing(tmp_path, code))).token()
+    assert "canary" not in str(caught.value)
+
+
+async def test_a_program_that_is_not_there_is_told(tmp_path: Path) -> None:
+    with pytest.raises(KafkaConnectionError, match="the command cannot be started"):
+        await TokenProvider(settings(sasl_oauth_command=[str(tmp_path / "none")])).token()
+
+
+async def test_a_program_that_does_not_end_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shoal.kafka.credentials.COMMAND_S", 0.2)
+    with pytest.raises(KafkaConnectionError, match="the command did not end within 0 s"):
+        await TokenProvider(settings(sasl_oauth_command=[sys.executable, "-c", "import time; time.sleep(60)"])).token()
+
+
+def test_check_names_the_files_that_cannot_be_used(tmp_path: Path) -> None:
+    empty = tmp_path / "empty"
+    empty.write_text("\n")
+    given = settings(sasl_username_file=str(empty), sasl_password_file=str(tmp_path / "none"))
+    assert [(fault.field, fault.message) for fault in check_files(given)] == [
+        ("sasl_username_file", "the file is empty"),
+        ("sasl_password_file", "the file cannot be read: No such file or directory"),
+    ]
