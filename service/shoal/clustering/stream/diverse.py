@@ -25,6 +25,7 @@ from shoal.clustering.stream.expiry import (
     StreamConstraints,
     Workspace,
     append_until_due,
+    has_min_population,
 )
 from shoal.clustering.stream.growth import GrowthRule, select_by_growth
 from shoal.clustering.stream.held_records import (
