@@ -181,3 +181,18 @@ def test_the_judge_agrees_with_every_distance(scale: str, suffix: str, tmp_path:
     assert len(clusters) >= 8
     assert 0 < summary["emd"]["gain"]["max"] <= 0.2 + 1e-9
     assert summary["l"]["min"] >= 2
+
+
+@pytest.mark.parametrize("suffix", ["jsonl", "csv"])
+def test_the_judge_recomputes_what_the_summary_says_of_dependence(suffix: str, tmp_path: Path) -> None:
+    gain = {"role": "confidential", "type": "number", "bounds": [0, 1000]}
+    steering = {"dependence": 0.4}
+    policy = policy_of(tmp_path, {"l": 2}, attributes={"gain": gain}, steering=steering, stream={"rule": "awo"})
+    clusters, summary = piped(tmp_path, policy, records(200), suffix)
+    assert len(clusters) > 10
+    assert 0.1 < summary["d_x"] < 0.5
+    assert 0.1 < summary["d_y"] < 0.5
+    changed = tmp_path / "changed"
+    changed.write_text(json.dumps(summary | {"d_y": summary["d_y"] / 2}))
+    source, out, evidence = (tmp_path / name for name in (f"in.{suffix}", "out.jsonl", "evidence"))
+    assert verify(policy, source, out, evidence, changed, quarantine=tmp_path / "quarantine").outcome == "broken"
