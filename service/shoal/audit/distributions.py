@@ -29,7 +29,7 @@ class OrderedReference:
     Parameters
     ----------
     shares : sequence of float, length m
-        Share of each bin, the lowest bin first; their sum is 1.
+        Weight of each bin, the lowest bin first; their sum need not be 1.
     """
 
     def __init__(self, shares: Sequence[float]) -> None:

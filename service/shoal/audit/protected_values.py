@@ -90,8 +90,7 @@ def reference_shares(attribute: Attribute, keys: TextKeys) -> dict[str, float] |
     for text, share in zip(attribute.reference.texts, attribute.reference.shares, strict=True):
         key = keys(text)
         shares[key] = shares.get(key, 0.0) + share
-    total = math.fsum(shares.values())
-    return {key: share / total for key, share in shares.items()}
+    return shares
 
 
 def distance_from(attribute: Attribute, shares: Mapping[str, float], keys: TextKeys, *, is_ordered: bool) -> Distance:
@@ -101,7 +100,7 @@ def distance_from(attribute: Attribute, shares: Mapping[str, float], keys: TextK
     ----------
     attribute : Attribute
     shares : mapping
-        Share of each key of the reference.
+        Weight of each key of the reference, such as its share or its number of records.
     keys : callable
         Returns the key that a text of the policy means.
     is_ordered : bool
@@ -113,15 +112,17 @@ def distance_from(attribute: Attribute, shares: Mapping[str, float], keys: TextK
         return lambda counts: reference.distance(
             [bin_ for key, count in counts.items() for bin_ in [bin_of(key)] * count]
         )
+    total = math.fsum(shares.values())
+    parts = {key: share / total for key, share in shares.items()}
     if attribute.taxonomy is None:
-        return lambda counts: equal_distance(counts, shares)
+        return lambda counts: equal_distance(counts, parts)
     tree, leaves = TaxonomyTree(attribute.taxonomy), {keys(path[0]): path[0] for path in attribute.taxonomy.paths}
 
     def path(key: str) -> tuple[object, ...]:
         # A value that is no leaf has a path of its own. A missing value is none, whatever leaves are called.
         return tree.path(leaves[key]) if key in leaves else (("", key),) * tree.depth
 
-    below = {path(key): share for key, share in shares.items()}
+    below = {path(key): share for key, share in parts.items()}
     return lambda counts: hierarchical_distance({path(key): count for key, count in counts.items()}, below)
 
 

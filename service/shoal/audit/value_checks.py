@@ -186,6 +186,6 @@ def class_distances(originals: Originals, column: AuditedColumn, counts: Sequenc
         totals = Counter[str]()
         for own in counts:
             totals.update(own)
-        shares = {key: count / totals.total() for key, count in totals.items()}
+        shares = {key: float(count) for key, count in totals.items()}
     distance = distance_from(attribute, shares, column.key_of_text, is_ordered=column.is_ordered(originals))
     return [distance(own) for own in counts]
