@@ -90,7 +90,8 @@ class _DiverseRule(PartitionFlushRule):
 
     def _flush(self, decisions: DecisionBuffer, newest: int) -> None:
         held, constraints = self._buffer.held, self._constraints
-        if self._has_min_population():
+        # A table has no p % rule, so its clusters could violate it: then they grow one after the other.
+        if not constraints.dominance.share and self._has_min_population():
             table = self._table()
             labels = None if table is None else table.partition()
             if labels is not None:
