@@ -90,7 +90,8 @@ class _DiverseRule(PartitionFlushRule):
 
     def _flush(self, decisions: DecisionBuffer, newest: int) -> None:
         held, constraints = self._buffer.held, self._constraints
-        if has_min_population(held, self._workspace, constraints):
+        # A table has no p % rule, so its clusters could violate it: then they grow one after the other.
+        if not constraints.dominance.share and has_min_population(held, self._workspace, constraints):
             table = self._table()
             labels = None if table is None else table.partition()
             if labels is not None:
