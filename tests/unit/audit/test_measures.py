@@ -20,7 +20,7 @@ pytestmark = pytest.mark.unit
 def test_releases_per_subject_and_single_value_clusters_are_measured(tmp_path: Path) -> None:
     naive = make_release(tmp_path)
     for index in naive.clusters[0]:
-        naive.records[index]["diagnosis"] = "flu"
+        naive.records[index]["diagnosis"] = "flu" if index % 2 else " flu"
     for number, members in enumerate(naive.clusters):
         for place, index in enumerate(members):
             naive.records[index]["patient"] = "frequent" if place == 0 and number < 7 else f"p{index}"
@@ -32,7 +32,10 @@ def test_releases_per_subject_and_single_value_clusters_are_measured(tmp_path: P
     assert verdict.exit_code == 0
     assert verdict.measures["releases_per_subject_max"] == 7
     assert verdict.measures["releases_per_subject_mean"] == pytest.approx(60 / 54)
+    # Blanks around a value do not make it another one.
     assert verdict.measures["single_value_share.diagnosis"] == pytest.approx(1 / 11)
+    shown = len(naive.clusters[0])
+    assert verdict.measures["single_value_records.diagnosis"] == pytest.approx(shown / 60)
 
 
 def measure(verdict: Verdict, name: str) -> float:
