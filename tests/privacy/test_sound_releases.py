@@ -20,14 +20,18 @@ DAILY, NIGHTLY = 3, 100
 ONCE_ACCUSED = (104, 133, 3070, 3206, 3413, 7014, 7636, 1_004_359, 3_000_873)
 """Seeds whose releases a judge accused once."""
 
+ONCE_FAILED = (53, 105, 116)
+"""Seeds of protected values whose releases a judge accused, or a pipeline refused to make."""
 
-def accusations(seeds: Iterable[int], *, scaled: bool = False) -> list[str]:
+
+def accusations(seeds: Iterable[int], *, scaled: bool = False, protected: bool = False) -> list[str]:
     """Return what the judge holds against the releases of these seeds."""
     found = []
     with no_disk():
         for seed in seeds:
             with TemporaryDirectory() as folder:
-                found += sound_release(seed, Path(folder), scaled=scaled).accusations(Random(seed))
+                release = sound_release(seed, Path(folder), scaled=scaled, protected=protected)
+                found += release.accusations(Random(seed))
     return found
 
 
@@ -42,8 +46,14 @@ def test_no_sound_release_of_categories_ranks_and_times_is_accused() -> None:
     assert not found, "\n\n".join(found)
 
 
+@pytest.mark.parametrize("scaled", [False, True])
+def test_no_sound_release_of_protected_values_is_accused(*, scaled: bool) -> None:
+    found = accusations(range(BATCH), scaled=scaled, protected=True)
+    assert not found, "\n\n".join(found)
+
+
 def test_no_release_that_was_accused_once_is_accused_again() -> None:
-    found = accusations(ONCE_ACCUSED)
+    found = accusations(ONCE_ACCUSED) + accusations(ONCE_FAILED, protected=True)
     assert not found, "\n\n".join(found)
 
 
@@ -52,6 +62,14 @@ def test_no_release_that_was_accused_once_is_accused_again() -> None:
 def test_ten_thousand_sound_releases_are_not_accused(batch: int) -> None:
     first = 1_000_000 + batch * BATCH
     found = accusations(range(first, first + BATCH))
+    assert not found, "\n\n".join(found)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("batch", range(NIGHTLY // 4))
+def test_sound_releases_of_protected_values_are_not_accused(batch: int) -> None:
+    first = 3_000_000 + batch * BATCH
+    found = accusations(range(first, first + BATCH), scaled=batch % 2 == 0, protected=True)
     assert not found, "\n\n".join(found)
 
 

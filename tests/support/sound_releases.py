@@ -12,7 +12,7 @@ from typing import Any
 from unittest.mock import patch
 
 from shoal.audit import Verdict, verify
-from shoal.errors import ConfigError, InputError
+from shoal.errors import AnonymityViolation, ConfigError, InputError
 from shoal.files import Files, parse_algorithm_options, run_batch, run_pipe
 from shoal.policy import MessagePart, Policy
 from shoal.policy.schema import Document as Schema
@@ -26,6 +26,7 @@ from support.random_originals import (
     write_parquet,
 )
 from support.random_policies import START_MS, Document, Kind, random_document
+from support.random_protection import with_protection
 from support.random_scales import value_of, with_scales
 from support.topic_runs import run_topic
 
@@ -133,22 +134,29 @@ def no_disk() -> Iterator[None]:
         yield
 
 
-def sound_release(seed: int, folder: Path, *, scaled: bool = False) -> SoundRelease:
+def sound_release(seed: int, folder: Path, *, scaled: bool = False, protected: bool = False) -> SoundRelease:
     """Make the release of this seed in a folder. A policy or table that Shoal refuses is drawn again.
 
-    ``scaled``: whether the policy has attributes of every scale, missing values and nested fields.
+    ``scaled``: whether the policy has attributes of every scale, missing values and nested fields. ``protected``:
+    whether it has ``l``, ``max_value_share`` or ``t``.
     """
-    random, random_of_scales = Random(seed), Random(f"{seed} scales")
+    random, random_of_scales, random_of_values = Random(seed), Random(f"{seed} scales"), Random(f"{seed} values")
     while True:
         kind = random.choice(_KINDS)
         document = random_document(random, kind) | _size_limit(seed)
         if scaled:
             document = with_scales(random_of_scales, document, kind)
+        if protected:
+            document = with_protection(random_of_values, document, kind, folder)
         try:
             policy = Policy.from_document(Schema.model_validate(document))
             return {"stream": _stream, "table": _table, "topic": _topic}[kind](seed, random, document, policy, folder)
         except (ConfigError, InputError):
             continue
+        except AnonymityViolation:
+            if kind != "table" or not protected:
+                raise
+            continue  # the whole table breaks a promise about confidential values
 
 
 def _size_limit(seed: int) -> Document:

@@ -17,7 +17,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from shoal.audit.fields import RecordReader, merged_subject
+from shoal.audit.fields import RecordReader, UsableRecord, merged_subject
 from shoal.audit.parsing import (
     ENVELOPE_FIELDS,
     ORIGINAL_EXPORT,
@@ -274,11 +274,7 @@ def read_originals(
         unchanged.append(None if found is None else found.unchanged)
         timestamps.append(int(str(envelope.get("timestamp", UNKNOWN_TIMESTAMP))))
         sizes.extend((0, 0) if found is None else size_bounds.of_record(original, found))
-        if found is None:
-            subjects.append(UNUSABLE)
-        else:
-            # Without a declared subject every record is a subject of its own.
-            subjects.append(index if found.subject is None else codes.setdefault(found.subject, len(codes)))
+        subjects.append(_subject_code(found, index, codes))
     return Originals(
         values=np.frombuffer(values, dtype=np.float64).reshape(len(unchanged), len(zeros)),
         subjects=np.frombuffer(subjects, dtype=np.int64),
@@ -296,6 +292,13 @@ def read_originals(
         categories=reader.categories if any(reader.categories) else (),
         _index=indices,
     )
+
+
+def _subject_code(found: UsableRecord | None, index: int, codes: dict[str, int]) -> int:
+    """Return the code of a record's subject. Without a declared one every record is a subject of its own."""
+    if found is None:
+        return UNUSABLE
+    return index if found.subject is None else codes.setdefault(found.subject, len(codes))
 
 
 def _merge_subjects(policy: Policy, codes: Iterable[str]) -> npt.NDArray[np.int64] | None:

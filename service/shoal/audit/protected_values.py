@@ -18,14 +18,14 @@ from shoal.audit.taxonomy_tree import TaxonomyTree
 from shoal.audit.value_keys import MISSING, is_number, key_reader, number_of, text_key_reader
 from shoal.policy import Attribute, Policy
 
-__all__ = ["ConfidentialColumn", "Distance", "distance_from", "number_or_none", "reference_shares"]
+__all__ = ["AuditedColumn", "Distance", "distance_from", "number_or_none", "reference_shares"]
 
 Distance: TypeAlias = Callable[[Mapping[str, int]], float]
 """From the number of members of each key to the distance of their distribution from the reference."""
 TextKeys: TypeAlias = Callable[[str | None], str]
 
 
-class ConfidentialColumn:
+class AuditedColumn:
     """Reads the keys of one confidential attribute from the texts of unchanged fields.
 
     Parameters

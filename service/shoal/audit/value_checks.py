@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from shoal.audit.originals import Originals
-from shoal.audit.protected_values import ConfidentialColumn, distance_from, reference_shares
+from shoal.audit.protected_values import AuditedColumn, distance_from, reference_shares
 from shoal.audit.value_counts import effective_values, is_recursive_diverse, largest_share, recursive_ratio
 from shoal.audit.verdict import CheckCounter
 from shoal.policy import Attribute, Diversity, Policy
@@ -60,7 +60,7 @@ def check_values(
     Cost: O(n log n) for each protected attribute.
     """
     checks: list[CheckCounter] = []
-    columns = [ConfidentialColumn(policy, attribute, originals.released) for attribute in policy.protected]
+    columns = [AuditedColumn(policy, attribute, originals.released) for attribute in policy.protected]
     counts = [[column.counts(one.unchanged) for column in columns] for one in classes]
     if policy.diversity is not None:
         checks.append(_check_diversity(policy, policy.diversity, classes, counts, unit))
@@ -150,7 +150,7 @@ def _check_closeness(
     policy: Policy,
     t: float,
     originals: Originals,
-    columns: Sequence[ConfidentialColumn],
+    columns: Sequence[AuditedColumn],
     classes: Sequence[ValueClass],
     counts: Sequence[Sequence[Counter[str]]],
     unit: str,
@@ -178,7 +178,7 @@ def _distance_name(attribute: Attribute) -> str:
     return attribute.distance or "ordered or equal"
 
 
-def class_distances(originals: Originals, column: ConfidentialColumn, counts: Sequence[Counter[str]]) -> list[float]:
+def class_distances(originals: Originals, column: AuditedColumn, counts: Sequence[Counter[str]]) -> list[float]:
     """Return the distance of each class from the reference of the policy; without one, from all classes together."""
     attribute = column.attribute
     shares = reference_shares(attribute, column.key_of_text)

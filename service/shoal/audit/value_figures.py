@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Sequence
 from typing import TypeAlias
 
 import numpy as np
 
 from shoal.audit.originals import Originals
-from shoal.audit.protected_values import ConfidentialColumn, number_or_none
+from shoal.audit.protected_values import AuditedColumn, number_or_none
 from shoal.audit.value_checks import ValueClass, class_distances
-from shoal.policy import Policy
+from shoal.policy import Attribute, Policy
 
 __all__ = ["Figures", "measure_values"]
 
@@ -42,49 +41,49 @@ def measure_values(policy: Policy, originals: Originals, classes: Sequence[Value
     if not classes:
         return found
     if policy.protects_values:
-        columns = [ConfidentialColumn(policy, attribute, originals.released) for attribute in policy.protected]
+        columns = [AuditedColumn(policy, attribute, originals.released) for attribute in policy.protected]
         counts = [[column.counts(one.unchanged) for one in classes] for column in columns]
         sizes = [len(one.unchanged) for one in classes]
         found["l", "min"] = (min(len(own) for column in counts for own in column),)
         shares = (max(own.values()) / size for column in counts for own, size in zip(column, sizes, strict=True))
         found["value_share", "max"] = (max(shares),)
         if policy.t is not None:
-            found |= _distances(policy, originals, classes, columns, counts)
+            found |= _distances(policy, originals, classes)
     if policy.dependence > 0:
         within = _variation_within(policy, originals, classes)
         found |= {} if within is None else {("d_y",): (within,)}
     return found
 
 
-def _distances(
-    policy: Policy,
-    originals: Originals,
-    classes: Sequence[ValueClass],
-    columns: Sequence[ConfidentialColumn],
-    counts: Sequence[Sequence[Counter[str]]],
-) -> Figures:
-    """Return mean and largest distance of each attribute.
+def _distances(policy: Policy, originals: Originals, classes: Sequence[ValueClass]) -> Figures:
+    """Return mean and largest distance of each confidential attribute, and those of the farthest one.
 
-    Without a reference, versions before l-diversity compared values as they were spelt: then both figures are right.
+    The farthest one may be that of all attributes, or of the protected ones. Without a reference, versions before
+    l-diversity compared values as they were spelt. Then several figures are right.
     """
     found: Figures = {}
-    largest: dict[str, tuple[float, ...]] = {}
-    means: dict[str, tuple[float, ...]] = {}
-    for column, own in zip(columns, counts, strict=True):
-        name = column.attribute.name
-        measured = [class_distances(originals, column, own)]
-        if column.attribute.reference is None:
-            as_spelt = ConfidentialColumn(policy, column.attribute, originals.released, folds=False)
-            measured.append(class_distances(originals, as_spelt, [as_spelt.counts(one.unchanged) for one in classes]))
-        means[name] = tuple(math.fsum(distances) / len(distances) for distances in measured)
-        largest[name] = tuple(max(distances) for distances in measured)
+    measured = {attribute: _measured(policy, originals, classes, attribute) for attribute in policy.confidential}
+    for attribute, pairs in measured.items():
         for group in ("emd", "emd_of"):
-            found[group, name, "mean"], found[group, name, "max"] = means[name], largest[name]
-    farthest = max(largest, key=lambda name: largest[name][0])
-    found["emd", "max"] = largest[farthest]
-    if sum(one[0] > largest[farthest][0] - _TIE for one in largest.values()) == 1:
-        found["emd", "mean"] = means[farthest]
+            found[group, attribute.name, "mean"] = tuple(mean for mean, _ in pairs)
+            found[group, attribute.name, "max"] = tuple(largest for _, largest in pairs)
+    largest = [max(measured[one][0][1] for one in chosen) for chosen in (policy.confidential, policy.protected)]
+    farthest = [pairs for pairs in measured.values() if any(abs(pairs[0][1] - one) <= _TIE for one in largest)]
+    found["emd", "max"] = tuple(one for pairs in farthest for _, one in pairs)
+    found["emd", "mean"] = tuple(one for pairs in farthest for one, _ in pairs)
     return found
+
+
+def _measured(
+    policy: Policy, originals: Originals, classes: Sequence[ValueClass], attribute: Attribute
+) -> list[tuple[float, float]]:
+    """Return pairs of mean and largest distance: by the keys of values, and without a reference as they are spelt."""
+    pairs = []
+    for folds in (True, False) if attribute.reference is None else (True,):
+        column = AuditedColumn(policy, attribute, originals.released, folds=folds)
+        distances = class_distances(originals, column, [column.counts(one.unchanged) for one in classes])
+        pairs.append((math.fsum(distances) / len(distances), max(distances)))
+    return pairs
 
 
 def _variation_within(policy: Policy, originals: Originals, classes: Sequence[ValueClass]) -> float | None:
@@ -94,7 +93,7 @@ def _variation_within(policy: Policy, originals: Originals, classes: Sequence[Va
     """
     total, weight = 0.0, 0
     for attribute in policy.dependence_attributes or policy.confidential:
-        column = ConfidentialColumn(policy, attribute, originals.released)
+        column = AuditedColumn(policy, attribute, originals.released)
         if not attribute.bounds and not column.is_numeric(originals):
             continue
         groups = [

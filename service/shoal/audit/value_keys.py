@@ -78,13 +78,13 @@ def text_key_reader(
 def comparable_fields(policy: Policy, released: Form) -> list[tuple[int, Callable[[str], bool]]]:
     """Return the places of the unchanged fields whose values must have a place in an order, and whether one has.
 
-    These are the protected attributes with an ordered reference. Categories must be those of the order, and other
-    values numbers. A missing value always has a place.
+    These are the protected attributes that the policy declares as ordered, if it has ``t``. Categories must be those of
+    the order, and other values numbers. A missing value always has a place.
     """
     return [
         (policy.unchanged_fields.index(attribute), _comparable(attribute, policy.missing_values, released))
         for attribute in policy.protected
-        if attribute.reference is not None and attribute.distance == "ordered"
+        if policy.t is not None and attribute.distance == "ordered"
     ]
 
 

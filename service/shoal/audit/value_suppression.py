@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from fractions import Fraction
 
 from shoal.audit.originals import Originals
-from shoal.audit.protected_values import ConfidentialColumn
+from shoal.audit.protected_values import AuditedColumn
 from shoal.policy import Policy
 
 __all__ = ["BreakableValues"]
@@ -30,7 +30,7 @@ class BreakableValues:
 
     def __init__(self, policy: Policy, originals: Originals) -> None:
         self._policy, self._originals = policy, originals
-        self._columns = [ConfidentialColumn(policy, attribute, originals.released) for attribute in policy.protected]
+        self._columns = [AuditedColumn(policy, attribute, originals.released) for attribute in policy.protected]
 
     def can_be_broken(self, indices: Sequence[int]) -> bool:
         """Whether some set of at least k subjects among these usable records may break a promise.
@@ -42,7 +42,7 @@ class BreakableValues:
             return True
         return any(self._can_break(column, indices) for column in self._columns)
 
-    def _can_break(self, column: ConfidentialColumn, indices: Sequence[int]) -> bool:
+    def _can_break(self, column: AuditedColumn, indices: Sequence[int]) -> bool:
         keys = list(map(column.key, self._originals.unchanged_of(indices)))
         own: defaultdict[str, set[int]] = defaultdict(set)
         for key, subject in zip(keys, self._originals.subjects[list(indices)].tolist(), strict=True):

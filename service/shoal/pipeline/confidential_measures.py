@@ -14,7 +14,6 @@ from shoal.clustering.diversity import DiversityRule
 from shoal.clustering.stream.protection import distances_of_clusters
 from shoal.pipeline.confidential_numbers import ConfidentialNumbers, ValueLoss
 from shoal.pipeline.record_store import StoredRecords
-from shoal.pipeline.value_index import ValueIndex
 from shoal.policy import Policy
 
 __all__ = ["NO_CONFIDENTIAL_STATS", "ConfidentialMeasures", "ConfidentialStats"]
@@ -71,12 +70,14 @@ class ConfidentialMeasures:
     ----------
     policy : Policy
         It measures D_Y if it preserves dependence, and l, shares and distances if it protects values.
+    rule : DiversityRule or None
+        The constraints of the policy on its protected attributes, as of `ValueIndex`.
     """
 
-    def __init__(self, policy: Policy) -> None:
+    def __init__(self, policy: Policy, rule: DiversityRule | None) -> None:
         numbers = ConfidentialNumbers(policy)
         self._loss = ValueLoss(numbers) if len(numbers) else None
-        self._rule = ValueIndex(policy).rule
+        self._rule = rule
         self._names = [attribute.name for attribute in policy.protected]
         self._has_references = policy.t is not None
         self._clusters = 0

@@ -12,6 +12,7 @@ from shoal.arrays import Float64Matrix, Float64Vector, Int64Vector
 from shoal.clustering.stream.clusterer import Decisions
 from shoal.pipeline.attribute_loss import LossTotals, RecordDistances
 from shoal.pipeline.confidential_measures import ConfidentialMeasures
+from shoal.pipeline.value_index import ValueIndex
 from shoal.policy import Attribute, Policy
 
 __all__ = ["EMPTY_STATS", "ReleaseStats", "RunSummary", "measure_clusters"]
@@ -131,9 +132,10 @@ class RunSummary:
         self.losses = LossTotals(self.attributes)
 
     @classmethod
-    def of(cls, policy: Policy) -> Self:
-        """Return the summary of a policy before the first record."""
-        return cls(policy.quasi_identifiers, ConfidentialMeasures(policy))
+    def of(cls, policy: Policy, values: ValueIndex | None = None) -> Self:
+        """Return the summary of a policy before the first record; ``values`` is its index, if there is one already."""
+        rule = ValueIndex(policy).rule if values is None else values.rule
+        return cls(policy.quasi_identifiers, ConfidentialMeasures(policy, rule))
 
     def add_clusters(
         self, stats: ReleaseStats, values: Float64Matrix, published: Float64Matrix, distances: Float64Matrix

@@ -141,7 +141,7 @@ class PartitionPipeline:
         self._next_position = 0
         self._next_rank = 0
         self._distances = AttributeDistances(policy.quasi_identifiers, self._categories.trees)
-        self.summary = RunSummary.of(policy)
+        self.summary = RunSummary.of(policy, self._values)
 
     @property
     def waiting_count(self) -> int:

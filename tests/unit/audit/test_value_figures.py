@@ -44,13 +44,12 @@ def verdict(
         "out": sorted(released) if is_table else [*sorted(released[:4]), *sorted(released[4:])],
         "evidence": [json.dumps({"partition": 0, "cluster": n, "offsets": [*range(4 * n, 4 * n + 4)]}) for n in (0, 1)],
     }
-    paths = []
+    paths: dict[str, Path] = {}
     for name, lines in files.items():
-        paths.append(folder / f"{name}.jsonl")
-        paths[-1].write_text("".join(f"{line}\n" for line in lines))
-    original, published, evidence = paths
+        paths[name] = folder / f"{name}.jsonl"
+        paths[name].write_text("".join(f"{line}\n" for line in lines))
     policy = Policy.from_document(Document.model_validate(document))
-    return verify(policy, original, published, evidence, {**SUMMARY, **stated})
+    return verify(policy, paths["in"], paths["out"], paths["evidence"], {**SUMMARY, **stated})
 
 
 L = {"l": 2, "max_value_share": 0.6}

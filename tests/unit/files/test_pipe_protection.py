@@ -75,7 +75,7 @@ def piped(
     verdict = verify(policy, source, out, evidence, summary, quarantine=quarantine, complete=True)
     assert verdict.outcome == "holds", verdict.text()
     clusters = [json.loads(line)["offsets"] for line in evidence.read_text().splitlines()]
-    published = Counter(json.loads(line)["ward"] or "" for line in out.read_text().splitlines())
+    published = Counter(json.loads(line)["ward"] for line in out.read_text().splitlines())
     assert published == Counter(data[offset]["ward"] for cluster in clusters for offset in cluster)
     return [[data[offset] for offset in cluster] for cluster in clusters], json.loads(summary.read_text())
 
@@ -153,3 +153,46 @@ def test_the_references_of_suppressed_records_say_nothing_of_values(tmp_path: Pa
     piped(tmp_path, policy_of(tmp_path, PROTECTION), records())
     reasons = {json.loads(line)["reason"] for line in (tmp_path / "quarantine").read_text().splitlines()}
     assert reasons <= {"suppressed"}
+
+
+SCALES: dict[str, dict[str, Any]] = {
+    "ordered": {"role": "confidential"},
+    "ordinal": {"role": "confidential", "scale": "ordinal", "order": [10, 20, 30, 40]},
+    "hierarchical": {"role": "confidential", "scale": "nominal", "taxonomy": "tree.csv"},
+}
+
+
+@pytest.mark.parametrize("suffix", ["jsonl", "csv"])
+@pytest.mark.parametrize("scale", sorted(SCALES))
+def test_the_judge_agrees_with_every_distance(scale: str, suffix: str, tmp_path: Path) -> None:
+    (tmp_path / "pays.csv").write_text("value,share\n,0.1\n10,0.4\n20,0.3\n30,0.2\n")
+    (tmp_path / "tree.csv").write_text("pay,class,all\n10,low,any\n20,low,any\n30,high,any\n40,high,any\n")
+    pay = SCALES[scale] | {"reference": "pays.csv", "protect": True}
+    policy = policy_of(
+        tmp_path, {"t": 0.2, "l": {"entropy": 1.5}}, attributes={"gain": pay, "ward": {"role": "confidential"}}
+    )
+    random = np.random.default_rng(4)
+    spellings = {10: ("10", "1e1", "10.0"), 20: ("20", "2E1", "20"), 30: ("30", "30", "30.00"), 40: ("40", "40", "40")}
+    data = records(300)
+    for number, record in enumerate(data):
+        value = int(random.choice([10, 20, 30, 40, 0], p=[0.4, 0.25, 0.2, 0.05, 0.1]))
+        record["gain"] = spellings[value][number % 3] if value else ""
+    clusters, summary = piped(tmp_path, policy, data, suffix)
+    assert len(clusters) >= 8
+    assert 0 < summary["emd"]["gain"]["max"] <= 0.2 + 1e-9
+    assert summary["l"]["min"] >= 2
+
+
+@pytest.mark.parametrize("suffix", ["jsonl", "csv"])
+def test_the_judge_recomputes_what_the_summary_says_of_dependence(suffix: str, tmp_path: Path) -> None:
+    gain = {"role": "confidential", "type": "number", "bounds": [0, 1000]}
+    steering = {"dependence": 0.4}
+    policy = policy_of(tmp_path, {"l": 2}, attributes={"gain": gain}, steering=steering, stream={"rule": "awo"})
+    clusters, summary = piped(tmp_path, policy, records(200), suffix)
+    assert len(clusters) > 10
+    assert 0.1 < summary["d_x"] < 0.5
+    assert 0.1 < summary["d_y"] < 0.5
+    changed = tmp_path / "changed"
+    changed.write_text(json.dumps(summary | {"d_y": summary["d_y"] / 2}))
+    source, out, evidence = (tmp_path / name for name in (f"in.{suffix}", "out.jsonl", "evidence"))
+    assert verify(policy, source, out, evidence, changed, quarantine=tmp_path / "quarantine").outcome == "broken"
