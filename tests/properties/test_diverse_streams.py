@@ -204,7 +204,7 @@ def test_a_rule_that_every_cluster_satisfies_changes_nothing_before_the_end(sett
         setting.delta,
         2,
         rule=setting.rule,
-        diversity=build_diversity_rule(l=LDiversity(DISTINCT, 1)),
+        diversity=build_diversity_rule(max_value_share=1 - 1e-12),
         protected=len(setting.distances),
     )
     plain = StreamClusterer(setting.k, setting.delta, 2, rule=setting.rule)

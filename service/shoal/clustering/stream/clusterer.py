@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from shoal.arrays import LARGEST, Float64Matrix, Float64Vector, Int8Vector, Int64Matrix, Int64Vector
-from shoal.clustering.diversity import DiversityRule
+from shoal.clustering.diversity import NO_L, DiversityRule
 from shoal.clustering.stream.buffer import Buffer
 from shoal.clustering.stream.dominance import NO_DOMINANCE, Dominance
 from shoal.clustering.stream.expiry import StreamConstraints
@@ -313,11 +313,16 @@ def protection_faults(diversity: object, protected: object) -> list[str]:
         return []
     if not isinstance(diversity, DiversityRule):
         return ["diversity: must be a DiversityRule"]
+    faults = []
+    if not 0 < diversity.max_value_share <= 1 or not 0 <= diversity.t <= 1:
+        faults.append("diversity: t and max_value_share must be from 0 to 1")
+    if diversity.l_kind != NO_L and not (diversity.l > 1 and diversity.c >= 0):
+        faults.append("diversity: l must be above 1")
     if not is_integer(protected) or not 1 <= protected <= MAX_DIMENSIONS:
-        return [f"protected: must be a whole number from 1 to {MAX_DIMENSIONS}"]
-    if diversity.t < 1.0 and len(diversity.distances) != protected:
-        return ["diversity: t needs a reference for each protected attribute"]
-    return []
+        faults.append(f"protected: must be a whole number from 1 to {MAX_DIMENSIONS}")
+    elif diversity.t < 1.0 and len(diversity.distances) != protected:
+        faults.append("diversity: t needs a reference for each protected attribute")
+    return faults
 
 
 def code_distance_faults(code_distances: object) -> list[str]:

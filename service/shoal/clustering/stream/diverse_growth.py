@@ -193,7 +193,10 @@ def _levels(state: DiversityState) -> int:
 
 @njit_inline
 def _number_all(held: HeldRecords, workspace: Workspace, state: DiversityState) -> int:
-    """Number values and subjects of the held records by their first occurrence; return the number of subjects."""
+    """Number values and subjects of the held records by their first occurrence; return the number of subjects.
+
+    If the held records have too few values of an attribute, no cluster can be diverse, and 0 is returned.
+    """
     found, first, head, tail = 0, held.code_distances.size, held.extent[HEAD], held.extent[TAIL]
     for row in range(state.attributes[0] + 1):
         is_value = row < state.attributes[0]
@@ -202,6 +205,8 @@ def _number_all(held: HeldRecords, workspace: Workspace, state: DiversityState) 
             state.numbers[row, x] = number(workspace.numbering, codes[x])
         found = workspace.numbering.size[0]
         clear(workspace.numbering)
+        if is_value and found < _values_needed(state.rule):
+            return 0
     return int(found)
 
 

@@ -113,6 +113,8 @@ def test_texts_without_a_bin_have_a_share_of_0() -> None:
     [
         ({"diversity": 3}, "diversity: must be a DiversityRule"),
         ({"diversity": THREE_VALUES, "protected": 0}, "protected: must be a whole number from 1"),
+        ({"diversity": build_diversity_rule(l=LDiversity(DISTINCT, 1))}, "diversity: l must be above 1"),
+        ({"diversity": build_diversity_rule(max_value_share=0)}, "diversity: t and max_value_share"),
         ({"diversity": CLOSE, "protected": 2}, "diversity: t needs a reference"),
     ],
 )
