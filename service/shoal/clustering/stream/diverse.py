@@ -58,8 +58,8 @@ class _DiverseRule(PartitionFlushRule):
     Notes
     -----
     With t, the held records are partitioned as by ``microaggregate(algorithm="auto", refine="descent")``, else as with
-    ``algorithm="mdav"``. If even a single cluster of all records violates the constraints, the oldest record is decided
-    on until none is held.
+    ``algorithm="mdav"``. If even a single cluster of all records violates the constraints, or there is a p % rule, the
+    oldest record is decided on until none is held.
     """
 
     _protection: Protection
@@ -90,7 +90,8 @@ class _DiverseRule(PartitionFlushRule):
 
     def _flush(self, decisions: DecisionBuffer, newest: int) -> None:
         held, constraints = self._buffer.held, self._constraints
-        if has_min_population(held, self._workspace, constraints):
+        # A table has no p % rule: under one, records are decided on in turn.
+        if not constraints.dominance.share and has_min_population(held, self._workspace, constraints):
             table = self._table()
             labels = None if table is None else table.partition()
             if labels is not None:
