@@ -7,6 +7,7 @@ computed by Shoal: scales and taxonomies are read again from the files.
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,6 +19,7 @@ from ruamel.yaml import YAML
 
 __all__ = [
     "ATTRIBUTES",
+    "CONFIDENTIAL",
     "MISSING",
     "NOMINAL",
     "NUMERIC",
@@ -26,6 +28,7 @@ __all__ = [
     "POLICY",
     "Kind",
     "Tree",
+    "diverse_document",
     "messages",
     "numbers",
     "policy_document",
@@ -34,6 +37,7 @@ __all__ = [
 ]
 
 POLICY = Path(__file__).with_name("adult.yaml")
+CONFIDENTIAL = "occupation"
 MISSING = "?"
 NUMERIC = "numeric"
 ORDINAL = "ordinal"
@@ -168,4 +172,16 @@ def policy_document(kept: str = "all", weight: float = 1.0) -> dict[str, Any]:
         else:
             attributes[name] = other
     del document["missing_values"]
+    return document
+
+
+def diverse_document(privacy: Mapping[str, Any], reference: Path | None = None) -> dict[str, Any]:
+    """Return the policy with demands on the occupation: ``l``, ``t`` or ``max_value_share``, and a reference file."""
+    document = policy_document()
+    document["privacy"] |= privacy
+    occupation = document["attributes"][CONFIDENTIAL]
+    if privacy:
+        occupation["protect"] = True
+    if reference is not None:
+        occupation["reference"] = str(reference.resolve())
     return document

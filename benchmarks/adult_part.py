@@ -2,29 +2,24 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
 import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import NamedTuple
 
 import numpy as np
-import pandas as pd
-from adult import ATTRIBUTES, NOMINAL, NUMERIC, messages, policy_document
+from adult import ATTRIBUTES, NOMINAL, NUMERIC, policy_document
 from adult_loss import Loss, losses
 from adult_peers import mondrian
-from adult_release import Release, mdav_blocks, release_of
+from adult_pipe import Piped, piped
+from adult_release import mdav_blocks
 from adult_speed import Ratios, engine_seconds, kafka_ratios, released_by_kafka
 from part import Limit, Part
-from pycanon import anonymity
 
-__all__ = ["Piped", "adult_part", "mean_loss"]
+__all__ = ["adult_part", "mean_loss"]
 
 K, DELTA = 10, 500
-SHOAL = str(Path(sys.executable).with_name("shoal"))
 SHARE, SPEED, NODES = 0.97, 0.3, 1.0
 """Limits: share released; throughput, of four numeric attributes; seconds of 100 categories, of 20 numbers."""
 
@@ -33,48 +28,6 @@ WEIGHT = 2.0
 OTHERS = ("MDAV, blocks", "Mondrian, blocks", "Mondrian, table")
 
 Losses = dict[str, Loss]
-
-
-class Piped(NamedTuple):
-    """A run of `shoal pipe`: its release, how many records it got, failures of the judge, smallest class of pycanon.
-
-    ``lines`` are the published records, sorted.
-    """
-
-    release: Release
-    records: int
-    violations: int
-    smallest: int
-    lines: list[bytes]
-
-
-def _pipe(folder: Path, weight: float = 1.0) -> Piped:
-    """Run `shoal pipe` and `shoal verify` on the whole table; ``weight`` is that of numeric and ordinal attributes."""
-    records, policy = messages(), folder / "policy.yaml"
-    policy.write_text(json.dumps(policy_document(weight=weight)), encoding="utf-8")
-    files = {name: folder / f"{name}.jsonl" for name in ("input", "output", "evidence", "quarantine")}
-    verdict = folder / "verdict.json"
-    files["input"].write_bytes(b"\n".join(records) + b"\n")
-    where = ["--evidence", str(files["evidence"]), "--quarantine", str(files["quarantine"])]
-    source, target = str(files["input"]), str(files["output"])
-    subprocess.run([SHOAL, "pipe", str(policy), "-i", source, "-o", target, *where], check=True)
-    judge = [SHOAL, "verify", str(policy), "--original", source, "--released", target, *where, "--json", str(verdict)]
-    subprocess.run(judge, check=False, stdout=subprocess.DEVNULL)
-    found = json.loads(verdict.read_text(encoding="utf-8"))
-    violations = sum(check["failed"] for check in found["checks"])
-    published, evidence = (
-        [json.loads(line) for line in files[name].read_text(encoding="utf-8").splitlines()]
-        for name in ("output", "evidence")
-    )
-    names = [kind.name for kind in ATTRIBUTES]
-    frame = pd.DataFrame([{name: json.dumps(record[name]) for name in names} for record in published])
-    return Piped(
-        release_of(published, evidence),
-        len(records),
-        violations if found["outcome"] == "holds" else max(violations, 1),
-        int(anonymity.k_anonymity(frame, names)),
-        sorted(files["output"].read_bytes().splitlines()),
-    )
 
 
 def _rows(found: dict[str, Losses]) -> list[str]:
@@ -108,26 +61,26 @@ def adult_part(bootstrap: str) -> Part:
     """Measure, and write the lines."""
     began = time.monotonic()
     with TemporaryDirectory() as folder:
-        piped, weighted = _pipe(Path(folder)), _pipe(Path(folder), WEIGHT)
-    _note(f"pipe: {len(piped.release.rows)} of {piped.records}, {piped.violations} violations, k = {piped.smallest}")
-    ranges, means = mondrian(piped.records, K)
-    block_ranges, block_means = mondrian(piped.records, K, DELTA)
+        whole, weighted = (piped(Path(folder), policy_document(weight=weight)) for weight in (1.0, WEIGHT))
+    _note(f"pipe: {len(whole.release.rows)} of {whole.records}, {whole.violations} violations, k = {whole.smallest}")
+    ranges, means = mondrian(whole.records, K)
+    block_ranges, block_means = mondrian(whole.records, K, DELTA)
     found = {
-        "Shoal": losses(piped.release),
+        "Shoal": losses(whole.release),
         f"weight {WEIGHT:g}": losses(weighted.release),
-        "MDAV, blocks": losses(mdav_blocks(piped.records, K, DELTA)),
+        "MDAV, blocks": losses(mdav_blocks(whole.records, K, DELTA)),
         "Mondrian, blocks": losses(block_ranges),
         "its means": losses(block_means),
         "Mondrian, table": losses(ranges),
         "its means ": losses(means),
     }
     _note(", ".join(f"{name} {mean_loss(of):.3f}" for name, of in found.items()))
-    same = released_by_kafka(bootstrap) == piped.lines
+    same = released_by_kafka(bootstrap) == whole.lines
     kafka, (nominal, numeric) = kafka_ratios(bootstrap), engine_seconds(K, DELTA)
-    share = len(piped.release.rows) / piped.records
+    share = len(whole.release.rows) / whole.records
     own, mdav, blocks, table = (mean_loss(found[name]) for name in ("Shoal", *OTHERS))
     lines = [
-        *_about_loss(piped, share, found, same=same),
+        *_about_loss(whole, share, found, same=same),
         *_about_speed(kafka, nominal, numeric),
         f"It took {(time.monotonic() - began) / 60:.1f} minutes.",
         "",
@@ -136,8 +89,8 @@ def adult_part(bootstrap: str) -> Part:
         lines,
         [
             Limit("Adult: share released", share, SHARE, at_most=False),
-            Limit("Adult: violations by the judge", piped.violations + weighted.violations, 0, at_most=True),
-            Limit("Adult: smallest class by pycanon", min(piped.smallest, weighted.smallest), K, at_most=False),
+            Limit("Adult: violations by the judge", whole.violations + weighted.violations, 0, at_most=True),
+            Limit("Adult: smallest class by pycanon", min(whole.smallest, weighted.smallest), K, at_most=False),
             Limit("Adult: same release from a topic as from a file", float(same), 1.0, at_most=False),
             Limit("Adult: loss, of MDAV on blocks", own / mdav, 1.0, at_most=True),
             Limit("Adult: loss, of Mondrian on blocks", own / blocks, 1.0, at_most=True),

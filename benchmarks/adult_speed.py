@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 import uuid
+from collections.abc import Mapping
 from pathlib import Path
 from statistics import median
 from typing import NamedTuple
@@ -19,7 +20,7 @@ from aiokafka import AIOKafkaConsumer, TopicPartition
 from kafka_to_kafka import PARTITIONS, Speed, fill, new_topic
 from shoal.clustering.stream import StreamClusterer
 
-__all__ = ["Ratios", "engine_seconds", "kafka_ratios", "released_by_kafka"]
+__all__ = ["Ratios", "engine_seconds", "kafka_ratios", "released_by_kafka", "speeds_of"]
 
 SIDES = {"all": "adult-all", "unchanged": "adult-unchanged", "dropped": "adult-dropped"}
 ROUNDS, TIMES, LIMIT_S = 3, 6, 600.0
@@ -39,7 +40,7 @@ class Ratios(NamedTuple):
 def kafka_ratios(bootstrap: str) -> Ratios:
     """Run each policy on the same topic, each in a process of its own."""
     records = messages() * TIMES
-    rounds = asyncio.run(_rounds(bootstrap, records))
+    rounds = speeds_of(bootstrap, SIDES, records)
     ratios = [[one[side].cpu_us / one["all"].cpu_us for side in ("unchanged", "dropped")] for one in rounds]
     rows = [
         f"| {number} | {' | '.join(f'{one[side].cpu_us:.1f} µs, {one[side].per_s:,.0f}/s' for side in SIDES)} "
@@ -50,32 +51,37 @@ def kafka_ratios(bootstrap: str) -> Ratios:
     return Ratios(rows, unchanged, dropped, len(records))
 
 
-async def _rounds(bootstrap: str, records: list[bytes]) -> list[dict[str, Speed]]:
+def speeds_of(bootstrap: str, sides: Mapping[str, str], records: list[bytes]) -> list[dict[str, Speed]]:
+    """Run each side (its name here, and that of `kafka_side.py`) on the same topic, in rounds of another order each."""
+    return asyncio.run(_rounds(bootstrap, sides, records))
+
+
+async def _rounds(bootstrap: str, sides: Mapping[str, str], records: list[bytes]) -> list[dict[str, Speed]]:
     run = f"bench-{uuid.uuid4().hex[:8]}"
     source = await new_topic(bootstrap, run)
     await fill(bootstrap, source, ((record, 0) for record in records))
     rounds = []
     for number in range(ROUNDS):
-        order = [*SIDES][number % len(SIDES) :] + [*SIDES][: number % len(SIDES)]
+        order = [*sides][number % len(sides) :] + [*sides][: number % len(sides)]
         found = {}
         for side in order:
             target = await new_topic(bootstrap, f"{run}-{side}-{number}")
-            found[side] = await _run(side, bootstrap, source, target, len(records))
+            found[side] = await _run(sides[side], bootstrap, source, target, len(records))
         rounds.append(found)
-        print("adult:", ", ".join(f"{side} {found[side].cpu_us:.1f} µs" for side in SIDES), file=sys.stderr, flush=True)
+        print("adult:", ", ".join(f"{side} {found[side].cpu_us:.1f} µs" for side in sides), file=sys.stderr, flush=True)
     return rounds
 
 
-def released_by_kafka(bootstrap: str) -> list[bytes]:
+def released_by_kafka(bootstrap: str, side: str = "adult-all") -> list[bytes]:
     """Return what the service publishes of the table from a topic of one partition, sorted."""
-    return asyncio.run(_released(bootstrap, messages()))
+    return asyncio.run(_released(bootstrap, messages(), side))
 
 
-async def _released(bootstrap: str, records: list[bytes]) -> list[bytes]:
+async def _released(bootstrap: str, records: list[bytes], side: str) -> list[bytes]:
     run = f"bench-{uuid.uuid4().hex[:8]}"
     source, target = [await new_topic(bootstrap, f"{run}-{name}", 1) for name in ("in", "out")]
     await fill(bootstrap, source, ((record, 0) for record in records), partitions=1)
-    await _run("all", bootstrap, source, target, len(records))
+    await _run(side, bootstrap, source, target, len(records))
     consumer = AIOKafkaConsumer(bootstrap_servers=bootstrap, isolation_level="read_committed")
     await consumer.start()
     try:
@@ -94,7 +100,7 @@ async def _released(bootstrap: str, records: list[bytes]) -> list[bytes]:
 
 async def _run(side: str, bootstrap: str, source: str, target: str, records: int) -> Speed:
     topics = {"bootstrap": bootstrap, "source": source, "target": target}
-    order = json.dumps({"side": SIDES[side], **topics, "partitions": PARTITIONS, "records": records})
+    order = json.dumps({"side": side, **topics, "partitions": PARTITIONS, "records": records})
     command = [sys.executable, str(Path(__file__).with_name("kafka_side.py"))]
     done = await asyncio.to_thread(
         subprocess.run, command, env=os.environ | {"BENCH": order}, stdout=subprocess.PIPE, timeout=LIMIT_S, check=True

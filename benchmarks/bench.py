@@ -18,6 +18,7 @@ from adult_part import adult_part
 from bad_input import RECORDS as BAD_RECORDS
 from bad_input import bad_rounds
 from castle_rows import castle_part
+from diversity_part import diversity_part
 from engine import engine_part
 from faust_stage import about_faust, faust_rounds, slower_by
 from kafka_part import kafka_part
@@ -27,6 +28,7 @@ from online import ranges_part, target_part
 from order import order_part
 from part import Limit, Part
 from people import people_part
+from privacy_part import privacy_part
 from start import start_part
 from static_sets import FASTER, LESS, about_static_sets, static_sets
 
@@ -120,6 +122,8 @@ PARTS: dict[str, Callable[[], Part]] = {
     "castle": castle_part,
     "tables": tables_part,
     "adult": lambda: adult_part(_bootstrap()),
+    "diversity": lambda: diversity_part(_bootstrap()),
+    "privacy": privacy_part,
 }
 HEAD = [
     "# Benchmarks",

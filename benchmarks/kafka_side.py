@@ -45,16 +45,18 @@ def shoal() -> dict[str, float]:
     return {"per_s": speed.per_s, "cpu_us": speed.cpu_us}
 
 
-def adult(kept: str) -> dict[str, float]:
-    """Run Shoal with a policy of Adult; ``kept`` says which attributes are published and how."""
-    from adult import POLICY, policy_document  # noqa: PLC0415 - the copies do not load it
+def adult(kept: str = "all", privacy: dict[str, Any] | None = None) -> dict[str, float]:
+    """Run Shoal with a policy of Adult; ``kept`` says which attributes are published, ``privacy`` what beside k."""
+    from adult import POLICY, diverse_document, policy_document  # noqa: PLC0415 - the copies do not load it
     from kafka_to_kafka import measure  # noqa: PLC0415 - the copies do not load it
     from shoal.policy import Policy  # noqa: PLC0415 - the copies do not load it
     from shoal.policy.schema import Document  # noqa: PLC0415 - the copies do not load it
 
     bootstrap, source, target = TOPICS
     topics = {"bootstrap_servers": bootstrap, "group": f"{target}-group", "input": source, "output": target}
-    document = Document.model_validate(policy_document(kept) | {"kafka": topics})
+    document = Document.model_validate(
+        (diverse_document(privacy) if privacy else policy_document(kept)) | {"kafka": topics}
+    )
     speed = asyncio.run(measure(Policy.from_document(document, source=str(POLICY)), ORDER["records"]))
     return {"per_s": speed.per_s, "cpu_us": speed.cpu_us}
 
@@ -76,5 +78,6 @@ if __name__ == "__main__":
         "shoal": shoal,
         "profile": profile,
         **{f"adult-{kept}": partial(adult, kept) for kept in ("all", "unchanged", "dropped")},
+        "adult-l3": partial(adult, privacy={"l": 3}),
     }
     print(json.dumps(sides[ORDER["side"]]()))

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
-from adult import ATTRIBUTES, Kind, Tree, messages, numbers, policy_document, tree_of
+from adult import ATTRIBUTES, POLICY, Kind, Tree, diverse_document, messages, numbers, policy_document, tree_of
 from adult_loss import losses, set_losses
 from adult_release import coordinates, mdav_blocks, mean, of_classes, published_set, release_of
+from shoal.policy import Policy
+from shoal.policy.schema import Document
 
 pytestmark = pytest.mark.unit
 
@@ -170,3 +173,18 @@ def test_a_release_of_the_command_is_read_with_its_evidence() -> None:
     assert release.published["workclass"] == [frozenset({"Federal-gov", "Local-gov", "State-gov"}), frozenset({"?"})]
     assert release.published["sex"] == [frozenset({"Male"}), frozenset({"Male"})]
     assert release.published["race"] == [frozenset({"White"}), frozenset({"?"})]
+
+
+@pytest.mark.parametrize("kept", ["all", "unchanged", "dropped"])
+def test_the_policies_are_valid(kept: str) -> None:
+    policy = Policy.from_document(Document.model_validate(policy_document(kept)), source=str(POLICY))
+    assert policy.k == 10
+
+
+def test_a_diverse_policy_protects_the_occupation_alone(tmp_path: Path) -> None:
+    reference = tmp_path / "reference.csv"
+    reference.write_text("value,share\nSales,0.5\n,0.5\n")
+    document = Document.model_validate(diverse_document({"l": 3, "t": 0.4}, reference))
+    policy = Policy.from_document(document, source=str(POLICY))
+    assert [attribute.name for attribute in policy.protected] == ["occupation"]
+    assert (policy.t, policy.max_value_share) == (0.4, 0.5)

@@ -64,12 +64,8 @@ async def test_a_header_name_that_is_not_utf8_does_not_stop_a_stage(
     await put_odd(bootstrap, deployment.topics["input"], values)
     deployment.serial = len(values)
     worker = deployment.worker("one", STAGE_LATE_S=late_s)
-    worker.start()
-    try:
+    with worker.running():
         await deployment.wait_for(len(values))
-        assert worker.terminate() == 0
-    finally:
-        worker.kill()
     tolerate_invalid_header_names()  # for the readers of this process, too
     await check_handed(deployment)
 

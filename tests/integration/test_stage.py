@@ -74,12 +74,8 @@ async def test_service_and_stage_publish_the_same_bytes(bootstrap: str, tmp_path
         await put_everything(deployment)
         worker = deployment.worker("one")
         if name != "service":
-            worker.start()
-            try:
+            with worker.running():
                 await deployment.wait_for(600)
-                assert worker.terminate() == 0
-            finally:
-                worker.kill()
         await deployment.settled([])
         found[name] = await published(deployment)
         assert await leaks(deployment) == []
@@ -94,8 +90,7 @@ async def test_a_slow_agent_pauses_reading_and_loses_no_record(bootstrap: str, t
     deployment = await HandedDeployment.with_notes(bootstrap, tmp_path, partitions=PARTITIONS)
     await deployment.put(30_000, PARTITIONS)
     worker = deployment.worker("slow", STAGE_PAUSE_S="0.1", STAGE_HTTP="127.0.0.1:0")
-    worker.start()
-    try:
+    with worker.running():
 
         async def has_taken() -> bool:
             return len(await deployment.notes()) >= 40
@@ -107,9 +102,6 @@ async def test_a_slow_agent_pauses_reading_and_loses_no_record(bootstrap: str, t
         # At most delta records are held, and one slice was read after the last cluster.
         assert was_read <= handed + PARTITIONS * (100 + 10) + was_read // 25
         assert (await worker.get("/readyz"))[0] == 200
-        assert worker.terminate() == 0
-    finally:
-        worker.kill()
     notes = await deployment.notes()
     assert notes == distinct(notes), "a clean end repeated a cluster"
 
@@ -154,8 +146,7 @@ async def test_a_policy_that_changes_while_clusters_are_in_use_is_refused(bootst
         return "shoal_consumer_lag_records{" in text and sample(text, "shoal_consumer_lag_records") == 0
 
     worker = deployment.worker("one", STAGE_PAUSE_S="60")
-    worker.start()
-    try:
+    with worker.running():
         await wait_until(is_busy, 40, "a cluster that the agent works on")
         worker.kill()
         text = deployment.policy.read_text()
@@ -178,9 +169,6 @@ async def test_a_policy_that_changes_while_clusters_are_in_use_is_refused(bootst
         worker.start()
         await deployment.put(400, 1)
         await deployment.wait_for(600)
-        assert worker.terminate() == 0
-    finally:
-        worker.kill()
     notes = await deployment.notes()
     assert len(notes) == len(distinct(notes)) + 1
 
@@ -213,12 +201,8 @@ async def test_an_agent_that_fails_gets_its_cluster_again(bootstrap: str, tmp_pa
     deployment = await HandedDeployment.with_notes(bootstrap, tmp_path, partitions=1, max_delay_s=2.0)
     await deployment.put(1000, 1)
     worker = deployment.worker("one", STAGE_FAIL_AT="50")
-    worker.start()
-    try:
+    with worker.running():
         await deployment.wait_for(deployment.serial)
-        assert worker.terminate() == 0
-    finally:
-        worker.kill()
     assert worker.said.count("RuntimeError: once") > 0
     clusters, repeats = await check_handed(deployment)
     assert clusters > 100
@@ -246,12 +230,8 @@ async def test_an_agent_that_leaves_its_loop_ends_the_worker(bootstrap: str, tmp
     await ends_with(worker, "no task asks for clusters", "its agent has left the loop over its clusters")
     # The cluster at which the agent left is not acknowledged.
     again = deployment.worker("again")
-    again.start()
-    try:
+    with again.running():
         await deployment.wait_for(250)
-        assert again.terminate() == 0
-    finally:
-        again.kill()
     notes = await deployment.notes()
     assert len(notes) == len(distinct(notes)) + 1
 
@@ -295,13 +275,9 @@ async def test_a_stage_beside_another_one_reads_no_aborted_record(bootstrap: str
     await deployment.put(200, 1)
     # Before the first stage starts, the consumer of both has fetched aborted records.
     worker = deployment.worker("one", STAGE_LATE_S="8", STAGE_OTHER=other, STAGE_OTHER_LATE_S="5")
-    worker.start()
-    try:
+    with worker.running():
         await worker.until_said("event='started'", 2)
         await deployment.wait_for(200)
-        assert worker.terminate() == 0
-    finally:
-        worker.kill()
     noted = [json.loads(row)["serial"] for note in distinct(await deployment.notes()) for row in note["rows"]]
     assert min(noted) >= 0
     await check_handed(deployment)
@@ -329,12 +305,8 @@ async def test_ordered_release_works_in_a_stage_as_in_the_service(bootstrap: str
     deployment = await AppDeployment.create(bootstrap, tmp_path, partitions=PARTITIONS, release="ordered")
     await deployment.put(1000, PARTITIONS)
     worker = deployment.worker("one")
-    worker.start()
-    try:
+    with worker.running():
         await deployment.wait_for(600)
-        assert worker.terminate() == 0
-    finally:
-        worker.kill()
     await deployment.settled([])
     await check(deployment)
 
@@ -374,16 +346,12 @@ async def test_a_slow_agent_does_not_delay_the_end_of_a_worker(bootstrap: str, t
     deployment = await HandedDeployment.with_notes(bootstrap, tmp_path, partitions=1)
     await deployment.put(400, 1)
     worker = deployment.worker("slow", STAGE_PAUSE_S=pause_s)
-    worker.start()
-    try:
+    with worker.running():
 
         async def is_busy() -> bool:
             return len(await deployment.notes()) >= 1
 
         await wait_until(is_busy, 40, "a cluster that the agent works on")
-        assert worker.terminate() == 0
-    finally:
-        worker.kill()
     # The cluster is repeated only if the agent did not ask for the next one in time.
     again = deployment.worker("again")
     again.start()

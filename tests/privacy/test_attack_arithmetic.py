@@ -66,7 +66,8 @@ def test_all_other_ages_of_a_cluster_seldom_give_the_last_age_exactly(data_dir: 
     hits, chance = guesses_of_the_last(release, prior, rounded=True)
     best = max(hits, key=lambda way: sum(hits[way]))
     exact = fields | {"age": quasi(17, 90, resolution=0)}
-    told, _ = guesses_of_the_last(released(policy_of(exact, k, rule=rule), tagged(rows), step=64), prior, rounded=False)
+    few = released(policy_of(exact, k, rule=rule), tagged(rows[:4_000]), step=64)
+    told, _ = guesses_of_the_last(few, prior, rounded=False)
     control = float(np.mean(told["nearest"]))
     assert control > 0.99, "an exact mean gives the last one away: the attack works"
     measured(

@@ -115,7 +115,7 @@ def test_the_judge_does_not_add_up_two_small_clusters_with_equal_centroids(tmp_p
 @pytest.mark.parametrize("rule", RULES)
 def test_only_records_among_fewer_than_k_people_are_suppressed_and_stay_so(data_dir: Path, rule: str) -> None:
     k, delta = 10, 30
-    count = 6000
+    count = 3000
     people = zipf_people(count, 60, 1.5)
     release = released(policy_of(AGES, k, delta=delta, rule=rule), tagged(adult(data_dir, count), people), step=1)
     gone = release.suppressed

@@ -1,4 +1,4 @@
-"""Attackers of finished tables with t-closeness: what clusters and suppression say of confidential values."""
+"""Attackers of finished tables with l-diversity or t-closeness: what clusters and suppression say of values."""
 
 from __future__ import annotations
 
@@ -35,7 +35,9 @@ def table(folder: Path, data_dir: Path) -> tuple[Path, list[dict[str, Any]]]:
     return path, records
 
 
-def clusters_of(folder: Path, source: Path, t: float | None, algorithm: str) -> tuple[list[list[int]], list[str]]:
+def clusters_of(
+    folder: Path, source: Path, required: dict[str, float], algorithm: str, k: int = K
+) -> tuple[list[list[int]], list[str]]:
     """Release a table; return the members of each cluster and the lines of the quarantine file."""
     document = {
         "attributes": {
@@ -43,7 +45,7 @@ def clusters_of(folder: Path, source: Path, t: float | None, algorithm: str) -> 
             **{name: quasi(*bounds) for name, bounds in ADULT.items()},
             "earns": {"role": "confidential", "type": "string"},
         },
-        "privacy": {"k": K, "per_subject": {"max": 1, "window": 1900}} | ({} if t is None else {"t": t}),
+        "privacy": {"k": k, "per_subject": {"max": 1, "window": 1900}, **required},
     }
     policy, proof, aside = folder / "policy.yaml", folder / "evidence.jsonl", folder / "quarantine.jsonl"
     policy.write_text(json.dumps(document))
@@ -74,30 +76,49 @@ def named(records: list[dict[str, Any]], members: list[int]) -> int:
     return members[int(np.argmax(np.square(points - others).sum(axis=1)))]
 
 
-@pytest.mark.parametrize(("algorithm", "t"), [("mdav", 0.2), ("strict", 0.2), ("strict", 0.1), ("auto", 0.2)])
-def test_the_farthest_member_of_a_cluster_is_taken_for_the_one_that_t_closeness_added(
-    data_dir: Path, tmp_path: Path, algorithm: str, t: float
+@pytest.mark.parametrize(
+    ("algorithm", "required", "k"),
+    [
+        ("mdav", {"t": 0.2}, 5),
+        ("strict", {"t": 0.2}, 5),
+        ("strict", {"t": 0.1}, 5),
+        ("auto", {"t": 0.2}, 5),
+        ("mdav", {"l": 2, "max_value_share": 1.0}, 5),
+        ("auto", {"l": 2, "max_value_share": 1.0}, 5),
+        ("mdav", {"l": 2, "max_value_share": 0.8}, 10),
+        ("auto", {"l": 2, "max_value_share": 0.8}, 10),
+    ],
+    ids=lambda one: "-".join(f"{name}{value}" for name, value in one.items()) if isinstance(one, dict) else str(one),
+)
+def test_the_farthest_member_of_a_cluster_is_taken_for_the_one_that_was_added_for_its_value(
+    data_dir: Path, tmp_path: Path, algorithm: str, required: dict[str, float], k: int
 ) -> None:
     source, records = table(tmp_path, data_dir)
     rare = np.array([record["earns"] == RARE for record in records])
     assert 0.2 < rare.mean() < 0.3
-    hits: dict[float | None, list[float]] = {}
-    chance: dict[float | None, float] = {}
-    for limit in (t, None):
-        clusters, _ = clusters_of(tmp_path, source, limit, algorithm if limit else "mdav")
+    hits: dict[bool, list[float]] = {}
+    chance: dict[bool, float] = {}
+    for is_protected in (True, False):
+        clusters, _ = clusters_of(
+            tmp_path, source, required if is_protected else {}, algorithm if is_protected else "mdav", k
+        )
         # Where all members or none have the value, nothing was added for it.
         mixed = [members for members in clusters if 0 < rare[members].sum() < len(members)]
-        hits[limit] = [float(rare[named(records, members)]) for members in mixed]
-        chance[limit] = float(np.mean([rare[members].mean() for members in mixed]))
+        assert not is_protected or len(mixed) == len(clusters)
+        hits[is_protected] = [float(rare[named(records, members)]) for members in mixed]
+        chance[is_protected] = float(np.mean([rare[members].mean() for members in mixed]))
+    (demand, value), *more = required.items()
+    stated = ", ".join(f"{name} = {found:g}" for name, found in [(demand, value), *more])
     measured(
         "R20",
-        f"farthest member of a cluster of a table of Adult has the rarer salary class, k = {K}, t = {t}, {algorithm}",
+        f"farthest member of a cluster of a table of Adult has the rarer salary class, k = {k}, {stated}, {algorithm}",
         knows="quasi-identifiers of all members, and in which cluster each is",
-        success=float(np.mean(hits[t])),
-        error=standard_error(hits[t]),
+        success=float(np.mean(hits[True])),
+        error=standard_error(hits[True]),
         bound=None,
-        source="line 3: t bounds the distribution of a cluster, not what a member's place in it says",
-        beside=f"by chance {chance[t]:.3f}; mdav without t {np.mean(hits[None]):.3f}, by chance {chance[None]:.3f}",
+        source="line 3: a member's place in its cluster may show its value",
+        beside=f"by chance {chance[True]:.3f}; mdav with neither {np.mean(hits[False]):.3f}, "
+        f"by chance {chance[False]:.3f}",
     )
 
 
@@ -106,7 +127,15 @@ def test_which_records_of_a_table_are_suppressed_does_not_depend_on_confidential
 ) -> None:
     source, records = table(tmp_path, data_dir)
     found = set()
-    for seed, limit in ((0, None), (0, 0.2), (1, 0.2), (2, 0.3)):
+    required: list[dict[str, float]] = [
+        {},
+        {"t": 0.2},
+        {"t": 0.2},
+        {"t": 0.3},
+        {"l": 2, "max_value_share": 0.8},
+        {"l": 2, "max_value_share": 1.0},
+    ]
+    for seed, one in zip((0, 0, 1, 2, 0, 3), required, strict=True):
         shuffled = np.random.default_rng(seed).permutation([record["earns"] for record in records])
         source.write_text(
             "".join(
@@ -114,9 +143,12 @@ def test_which_records_of_a_table_are_suppressed_does_not_depend_on_confidential
                 for record, earns in zip(records, shuffled, strict=True)
             )
         )
-        _, lines = clusters_of(tmp_path, source, limit, "mdav")
+        _, lines = clusters_of(tmp_path, source, one, "mdav")
         assert {json.loads(line)["reason"] for line in lines} == {"suppressed"}
         found.add(tuple(lines))
     (references,) = found
     assert len(references) == 100
-    closed("R21", "a table suppresses nothing for t: clusters are merged until they fit, and quotas ignore such values")
+    closed(
+        "R21",
+        "a table suppresses nothing for l or t: clusters are merged until they fit, and quotas ignore such values",
+    )

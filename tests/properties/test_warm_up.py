@@ -77,7 +77,7 @@ Case: TypeAlias = tuple[str, int, float, int, str]
 
 CASES: list[Case] = [
     *((*pair, "") for pair in all_pairs(["nearest", "greedy", "awo", "block"], [100, 700], [0, 0.001], [0, 2])),
-    ("block", 1200, 0, 2, ""),
+    ("block", 1020, 0, 2, ""),
     *((rule, 2 * fewest, position, 0, "") for rule, fewest in INDEXED_FROM.items() for position in (0, 0.001)),
     ("nearest", 100, 0.001, 2, "t"),
     ("awo", 100, 0, 0, "l, t"),

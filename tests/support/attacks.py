@@ -68,16 +68,15 @@ ATTACKS = {
     ),
     "R19": Attack(
         "All members of a cluster have the same confidential value",
-        outside="k-anonymity does not protect confidential values (line 3)",
+        outside="k-anonymity alone does not protect confidential values: `l`, `max_value_share` and `t` do (line 3)",
     ),
     "R20": Attack(
         "A cluster that grew to contain a second confidential value shows which record was added",
-        outside="`t` of tables: the position of a member in its cluster may show its confidential value (line 3)",
-        missing="`l`, and `t` of streams, are refused",
+        outside="with `l` and `t` the position of a member in its cluster may show its confidential value (line 3)",
     ),
     "R21": Attack(
         "A record suppressed because no second confidential value was near must have the first one",
-        missing="`l`, and `t` of streams, are refused; reasons never name a value",
+        outside="in a stream with `l`, `t` or `max_value_share` a suppression may show the value (line 3)",
     ),
     "R22": Attack(
         "An attacker knows the value of a field that is published unchanged",

@@ -7,7 +7,8 @@ import os
 import signal
 import subprocess
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
@@ -90,6 +91,16 @@ class Worker:
             return self.process.wait(30)
         except subprocess.TimeoutExpired as error:
             raise AssertionError(self.log.read_text()[-2000:]) from error
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """Start it, and terminate it at the end of the block; it must exit with 0."""
+        self.start()
+        try:
+            yield
+            assert self.terminate() == 0
+        finally:
+            self.kill()
 
 
 @dataclass

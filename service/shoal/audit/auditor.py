@@ -122,7 +122,7 @@ class Auditor:
         else:
             self._check_unordered(stated.evidence_clusters, is_inferred=is_inferred)
         if self._clusters is None:
-            self._found.checks += check_values_of_rows(self._policy, self._originals, self._release)
+            self._found.checks += check_values_of_rows(self._policy, self._originals, self._release, self._scope)
         self._check_references(stated)
         self._check_stream(stated, is_inferred=is_inferred)
         if self._scope.is_strict:

@@ -26,6 +26,8 @@ BINS = 16
 PERMUTATIONS = 100
 PERIODS = 8
 """Periods that are tried per window: the highest peaks of the autocorrelation."""
+FEW_PAIRS = 8
+"""Up to so many possible pairs of a value and a label per record, pairs are counted without sorting."""
 DRAWS = 4
 MIN_INFORMATION = 0.2
 """Bits. A normal variable with a correlation of 0.5 with the position tells as much."""
@@ -157,9 +159,14 @@ def _likely_periods(values: IntVector, positions: IntVector, generator: np.rando
 
 def _joint_entropy(values: IntVector, labels: IntVector) -> float:
     """Return the entropy of pairs in bits. Mutual information is this, subtracted from a constant."""
-    pairs = np.sort(values * (int(labels.max()) + 1) + labels)
-    counts = np.diff(np.flatnonzero(np.concatenate(([True], pairs[1:] != pairs[:-1], [True]))))
-    n = len(pairs)
+    n, width = len(values), int(labels.max()) + 1
+    pairs = values * width + labels
+    if (int(values.max()) + 1) * width <= FEW_PAIRS * n:
+        counts = np.bincount(pairs)
+        counts = counts[counts > 0]
+    else:  # most pairs do not occur
+        pairs.sort()
+        counts = np.diff(np.flatnonzero(np.concatenate(([True], pairs[1:] != pairs[:-1], [True]))))
     return math.log2(n) - float((counts * np.log2(counts)).sum()) / n
 
 

@@ -90,11 +90,11 @@ def precompile_table(policy: Policy) -> None:
 
 
 def _without_limits(policy: Policy) -> Policy:
-    """Return a policy that needs the same kernels and that artificial values cannot violate."""
+    """Return a policy that needs the same kernels and that artificial values can satisfy."""
     return replace(
         policy,
         t=None if policy.t is None else 1.0,
-        diversity=None if policy.diversity is None else replace(policy.diversity, kind="distinct", l=1.0, c=None),
+        diversity=None if policy.diversity is None else replace(policy.diversity, kind="distinct", l=2.0, c=None),
         max_value_share=None if policy.max_value_share is None else 1.0,
     )
 

@@ -213,6 +213,12 @@ class TablePipeline:
         columns = [column for _, column in self._confidential]
         numbers = [found for column in columns if (found := column.numbers()) is not None]
         protected = self._protected.attributes(can_stay)
+        for column in columns if self._policy.t is not None else ():
+            attribute = column.attribute
+            if attribute.name in protected and attribute.distance is None and attribute.reference is None:
+                # The policy leaves the distance open: texts such as 007 are numbers then, too.
+                own, codes = column.bins(can_stay), protected[attribute.name].codes
+                protected[attribute.name] = own._replace(values=codes) if own.ordered else protected[attribute.name]
         with_bins = protected if self._policy.t is not None else {}
         return TableData(
             policy=self._policy,

@@ -74,7 +74,8 @@ def check_sources(document: Document) -> Iterator[tuple[FieldPath, str]]:
         path = ("attributes", name, "from")
         source = Source.parse(attribute.source)
         if source is None:
-            yield path, _NO_SOURCE
+            is_field = attribute.source and not attribute.source.startswith(_HEADER)
+            yield path, f"{_NO_SOURCE}; give value.{attribute.source} for this field" if is_field else _NO_SOURCE
         elif source.part is MessagePart.VALUE:
             if fault := _fault_of_value_path(attribute.source):
                 yield path, fault

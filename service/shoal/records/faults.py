@@ -97,6 +97,11 @@ _NO_ENVELOPE = {
         "not an event in JSON format with JSON data; correct unwrap in the policy, or the events"
     ),
 }
+_WRAPPED = {
+    "debezium": RecordFault("inside a message of Debezium; set unwrap: debezium"),
+    "connect": RecordFault("inside a message of JsonConverter with schemas; set unwrap: connect"),
+    "cloudevents": RecordFault("inside an event in JSON format; set unwrap: cloudevents"),
+}
 _DELETE = RecordFault("a delete; set deletes: drop to leave such messages out")
 _TOMBSTONE = RecordFault("no value; set tombstones: drop to leave such messages out")
 LONG_JSON = "longer than its max_bytes"
@@ -148,6 +153,10 @@ def find_json_faults(policy: Policy, message: bytes) -> list[RecordFault]:
     record, content, fault = _find_record(policy, message)
     if fault is not None:
         return [fault]
+    if record.keys().isdisjoint(path_of(attribute)[0] for attribute in policy.value_attributes) and (
+        envelope := _envelope_of(record)
+    ):
+        return [_WRAPPED[envelope]]
     found = []
     for attribute in policy.value_attributes:
         value = _value_at(record, path_of(attribute))
@@ -178,6 +187,15 @@ def _find_record(policy: Policy, message: bytes) -> tuple[dict[str, Any], bytes,
         return {}, message, _NO_ENVELOPE[policy.unwrap]
     fields = _decode(content)
     return fields, content, None if isinstance(fields, dict) else _NO_ENVELOPE[policy.unwrap]
+
+
+def _envelope_of(record: dict[str, Any]) -> str:
+    """Return the value of ``unwrap`` for what has no field of the policy but the form of an envelope; else empty."""
+    if record.keys() == {"schema", "payload"}:
+        return (isinstance(record["payload"], dict) and _envelope_of(record["payload"])) or "connect"
+    if isinstance(record.get("op"), str) and "after" in record:
+        return "debezium"
+    return "cloudevents" if {"specversion", "data"} <= record.keys() else ""
 
 
 def _decode_object(message: bytes, *, checks_nested_keys: bool) -> tuple[dict[str, Any], RecordFault | None]:

@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 from shoal.arrays import Int32Vector
 from shoal.cli import main
+from shoal.pipeline import precompile_table
+from shoal.policy import Policy
 from support.diversity_by_definition import entropy_of, is_recursive, value_share
 
 pytestmark = pytest.mark.unit
@@ -206,3 +208,24 @@ def test_a_partition_that_violates_a_constraint_is_not_written(
     assert main(command) == 1
     assert words in capsys.readouterr().err
     assert not (tmp_path / "out.csv").exists()
+
+
+@pytest.mark.parametrize(
+    ("about", "privacy"),
+    [
+        ({}, {"l": 3}),
+        ({"scale": "ordinal", "order": ["a", "b"]}, {"l": 3, "t": 0.01}),
+        ({"type": "string", "reference": "shares.csv"}, {"t": 0.05}),
+        ({}, {"l": {"recursive": [2, 3]}, "max_value_share": 0.3}),
+    ],
+)
+def test_kernels_are_compiled_for_any_limits(about: dict[str, Any], privacy: dict[str, Any], tmp_path: Path) -> None:
+    """Artificial records need not have the values of a reference or an order."""
+    (tmp_path / "shares.csv").write_text("value,share\nA,0.9\nB,0.1\n")
+    document = {
+        "subject": "every_record",
+        "attributes": {"x": {"role": "quasi_identifier"}, "d": {"role": "confidential", **about}},
+        "privacy": {"k": 5, **privacy},
+    }
+    (tmp_path / "policy.json").write_text(json.dumps(document))
+    precompile_table(Policy.load(tmp_path / "policy.json"))

@@ -34,6 +34,7 @@ def test_the_source_of_an_attribute_is_part_of_the_fingerprint(tmp_path: Path) -
     ("age", "ward", "path", "words"),
     [
         ("from: headers", "type: any", "attributes.age.from", "key, timestamp, header:NAME or the path"),
+        ("from: seen_at", "type: any", "attributes.age.from", "; give value.seen_at for this field"),
         ("from: 'header:'", "type: any", "attributes.age.from", "key, timestamp, header:NAME or the path"),
         ("from: 7", "type: any", "attributes.age.from", ""),
         ("from: key", "type: any", "attributes.age.from", "attributes.patient already"),

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from shoal.policy import Policy
-from shoal.records import Block, DropReason, JsonDecoder, Reason, find_json_faults
+from shoal.records import Block, DropReason, JsonDecoder, Reason, RefusalCounter, find_json_faults
 from support.making import KEY, SUBJECT, policy_of, quasi, unchanged_field
 from support.paths import with_paths
 
@@ -268,3 +268,38 @@ def test_a_schema_with_a_repeated_key_stays_invalid() -> None:
     decoder = JsonDecoder(small("connect"))
     message = b'{"schema":{"type":"a","type":"a"},"payload":{"who":"p","x":1}}'
     assert decoder.decode([message, message]).rejected == [(0, INVALID), (1, INVALID)]
+
+
+# ---------------------------------------------------------------- policies without the right unwrap
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("debezium_postgres.jsonl", "debezium"),
+        ("debezium_postgres_schemas.jsonl", "debezium"),
+        ("connect_json_schemas.jsonl", "connect"),
+        ("cloudevents_structured.jsonl", "cloudevents"),
+    ],
+)
+@pytest.mark.parametrize("undeclared", ["quarantine", "drop"])
+def test_the_fault_of_a_record_in_an_envelope_names_the_envelope(name: str, kind: str, undeclared: str) -> None:
+    policy = policy_of({"who": SUBJECT, "x": quasi()}, undeclared=undeclared)
+    message = lines(name)[0]
+    assert decode(policy, [message]).rejected == [(0, INVALID)]
+    (fault,) = find_json_faults(policy, message)
+    assert fault.reason.endswith(f"; set unwrap: {kind}")
+    counter = RefusalCounter()
+    counter.add("invalid", [fault])
+    assert counter.remedy() == fault.reason
+
+
+def test_a_message_of_debezium_is_named_inside_the_envelope_of_connect() -> None:
+    (fault,) = find_json_faults(small("connect"), lines("debezium_postgres_schemas.jsonl")[0])
+    assert fault.reason == "inside a message of Debezium; set unwrap: debezium"
+
+
+def test_a_record_with_a_field_of_the_policy_is_in_no_envelope() -> None:
+    policy = policy_of({"op": {"role": "identifier"}, "x": quasi()})
+    kinds = [fault.kind for fault in find_json_faults(policy, b'{"op":"c","after":{}}')]
+    assert kinds == ["x: missing", "a field that the policy does not declare; declare it, or set undeclared: drop"]

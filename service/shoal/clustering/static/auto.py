@@ -12,11 +12,11 @@ from shoal.clustering.static.hansen_mukherjee import optimal
 from shoal.clustering.static.hilbert import hilbert
 from shoal.clustering.static.mdav import mdav
 from shoal.clustering.static.refinement import refine
-from shoal.clustering.static.repair import repair_by_swaps
+from shoal.clustering.static.repair import NEAR_CLUSTERS, repair_by_swaps
 from shoal.clustering.static.t_closeness import TClosePartition, strict
 from shoal.clustering.static.vmdav import vmdav
 
-__all__ = ["candidate_partitions", "made_feasible", "t_close_partitions"]
+__all__ = ["candidate_partitions", "feasible_partitions", "t_close_partitions"]
 
 SEVERAL_UP_TO = 20_000
 """Records up to which several partitions are made, of which the best is kept."""
@@ -53,7 +53,7 @@ def candidate_partitions(
     them), refined by swaps within their buckets: the smaller t, the better they are as a start.
     """
     found = _candidates(values, k, constraints, refined=refined)
-    found = [made_feasible(values, labels, k, constraints) for labels in found]
+    found = [one for labels in found for one in feasible_partitions(values, labels, k, constraints, refined=refined)]
     if constraints.t is None:
         return found
     t_close = t_close_partitions(values, k, strict, constraints)
@@ -63,11 +63,22 @@ def candidate_partitions(
     return found
 
 
-def made_feasible(values: Float64Matrix, labels: Int32Vector, k: int, constraints: ClusterConstraints) -> Int32Vector:
-    """Return the partition after exchanges between clusters, for l and value shares, and after merging what is left."""
+def feasible_partitions(
+    values: Float64Matrix, labels: Int32Vector, k: int, constraints: ClusterConstraints, *, refined: bool = False
+) -> list[Int32Vector]:
+    """Return partitions of which every cluster satisfies the constraints, if the table as one cluster does.
+
+    Clusters that violate a constraint are merged. For l-diversity and shares of values there are two further ways: they
+    first exchange records with the nearest clusters, or also with more. The partition that loses least is returned, or
+    all if they will be refined: exchange loses less before refinement, merging often less after it.
+    """
+    if constraints.are_none:
+        return [labels]
+    starts = [labels]
     if constraints.limit_values:
-        labels = repair_by_swaps(values, labels, k, constraints)
-    return labels if constraints.are_none else merge_until_feasible(values, labels, k, constraints)
+        starts += [repair_by_swaps(values, labels, k, constraints, near) for near in (NEAR_CLUSTERS[:1], NEAR_CLUSTERS)]
+    merged = [merge_until_feasible(values, start, k, constraints) for start in starts]
+    return merged if refined else [min(merged, key=lambda labels: loss_of(values, labels))]
 
 
 def t_close_partitions(
@@ -77,7 +88,8 @@ def t_close_partitions(
     found = []
     for attribute in constraints.confidential:
         made = algorithm(values, k, attribute, constraints.t)
-        found.append(made._replace(labels=made_feasible(values, made.labels, k, constraints)))
+        labels = feasible_partitions(values, made.labels, k, constraints)[0]
+        found.append(made._replace(labels=labels))
     return sorted(found, key=lambda made: loss_of(values, made.labels))
 
 

@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from shoal.arrays import LARGEST, Float64Matrix, Int32Vector
-from shoal.clustering.static.auto import candidate_partitions, made_feasible, t_close_partitions
+from shoal.clustering.static.auto import candidate_partitions, feasible_partitions, t_close_partitions
+from shoal.clustering.static.confidential_values import (
+    Diversity,
+    Reference,
+    confidential_attributes,
+    default_value_share,
+    parse_diversity,
+    protection_faults,
+)
 from shoal.clustering.static.constraints import ClusterConstraints, violating_clusters
 from shoal.clustering.static.exact import check_exact
 from shoal.clustering.static.refinement import NO_CONSTRAINTS, BudgetUsed, RefinedPartition
@@ -36,6 +44,11 @@ def microaggregate(
     parameters: Mapping[str, Parameter] | None = None,
     budget_used: BudgetUsed | None = None,
     constraints: ClusterConstraints = NO_CONSTRAINTS,
+    confidential: ArrayLike | None = None,
+    l: Diversity | None = None,  # noqa: E741 - the letter of the literature
+    max_value_share: float | None = None,
+    t: float | None = None,
+    reference: Reference | Sequence[Reference] | None = None,
 ) -> Int32Vector:
     """Partition a table into clusters of at least k records that lie close together.
 
@@ -60,6 +73,20 @@ def microaggregate(
         It may count changes, read a clock, or show progress. By default the budget is 10,000 changes per record.
     constraints : ClusterConstraints
         What every cluster must satisfy besides its size. By default nothing: k counts records.
+    confidential : array_like of str, number or None, shape (n,) or (n, q), optional
+        Values of the q confidential attributes that ``l``, ``max_value_share`` and ``t`` apply to; required with one of
+        these. Numbers are compared by value, texts without surrounding whitespace, and a text that is a number as that
+        number. None and NaN are one value: missing.
+    l : int or mapping, optional
+        l-diversity of each cluster: a number of different values, ``{"entropy": l}`` or ``{"recursive": [c, l]}``.
+    max_value_share : float, optional
+        Largest share of one value among the records of a cluster. By default 0.5 with a number of different values,
+        else no limit.
+    t : float, optional
+        Largest earth mover's distance of a cluster from the reference (t-closeness).
+    reference : mapping or sequence of mappings, optional
+        Share of each value, for each attribute; by default the table. If all its values are numbers or missing, the
+        distance is the ordered one, else the equal one.
 
     Returns
     -------
@@ -81,9 +108,40 @@ def microaggregate(
     change that violates one.
     The loss is the sum of squared distances to the centroids of the clusters; `refined` returns it as well.
     """
+    protection = l, max_value_share, t, reference
+    if confidential is not None or any(one is not None for one in protection):
+        constraints = _with_confidential(constraints, values, confidential, *protection)
     return refined(
         values, k, algorithm, refine, seed, parameters=parameters, budget_used=budget_used, constraints=constraints
     ).labels
+
+
+def _with_confidential(
+    constraints: object,
+    values: ArrayLike,
+    confidential: ArrayLike | None,
+    l: Diversity | None,  # noqa: E741 - the letter of the literature
+    max_value_share: float | None,
+    t: float | None,
+    reference: Reference | Sequence[Reference] | None,
+) -> ClusterConstraints:
+    """Return constraints with confidential attributes, and what these must satisfy; raise ParameterError for faults."""
+    faults = protection_faults(l, max_value_share, t, reference, None)
+    if confidential is None:
+        faults.append("confidential: missing, l, max_value_share, t and reference apply to it")
+    if not isinstance(constraints, ClusterConstraints):
+        faults.append("constraints: must be ClusterConstraints")
+    if faults or confidential is None or not isinstance(constraints, ClusterConstraints):
+        raise ParameterError("; ".join(faults))
+    return replace(
+        constraints,
+        confidential=confidential_attributes(
+            confidential, len(checked_values(values)), reference, has_bins=t is not None
+        ),
+        t=t,
+        l=parse_diversity(l),
+        max_value_share=default_value_share(l, max_value_share),
+    )
 
 
 def refined(
@@ -133,7 +191,7 @@ def _refined(
         partitions = candidate_partitions(table, k, constraints, refined=refine != "none")
     else:
         labels = partition(table, k, algorithm, seed, parameters)
-        partitions = [made_feasible(table, labels, k, constraints)]
+        partitions = feasible_partitions(table, labels, k, constraints, refined=refine != "none")
     return refine_partitions(table, partitions, k, refine, seed, budget_used, constraints)
 
 

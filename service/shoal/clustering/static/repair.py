@@ -26,14 +26,20 @@ from shoal.clustering.static.partition_state import (
     recompute_centroids,
 )
 
-__all__ = ["precompile_repair", "repair_by_swaps"]
+__all__ = ["NEAR_CLUSTERS", "precompile_repair", "repair_by_swaps"]
 
 LEAF_SIZE = 64
 NEAR_CLUSTERS = (8, 32, 128)
 """Nearest clusters that exchange records with a cluster, round by round; only the first round is needed for most."""
 
 
-def repair_by_swaps(values: Float64Matrix, labels: Int32Vector, k: int, constraints: ClusterConstraints) -> Int32Vector:
+def repair_by_swaps(
+    values: Float64Matrix,
+    labels: Int32Vector,
+    k: int,
+    constraints: ClusterConstraints,
+    near: tuple[int, ...] = NEAR_CLUSTERS,
+) -> Int32Vector:
     """Exchange records of clusters that violate a constraint with records of near clusters.
 
     Parameters
@@ -46,6 +52,8 @@ def repair_by_swaps(values: Float64Matrix, labels: Int32Vector, k: int, constrai
         Smallest cluster, in subjects where they are given.
     constraints : ClusterConstraints
         What every cluster must satisfy; with l-diversity, a largest share of a value, or t.
+    near : tuple of int
+        Nearest clusters that are tried, round by round.
 
     Returns
     -------
@@ -65,15 +73,15 @@ def repair_by_swaps(values: Float64Matrix, labels: Int32Vector, k: int, constrai
     """
     rows = np.ascontiguousarray(values - values.mean(axis=0))
     partition = None
-    for count in NEAR_CLUSTERS:
+    for count in near:
         violating = violating_clusters(labels, k, constraints)
         if not violating.any() or len(violating) == 1:
             break
         if partition is None:
             partition = build_partition_state(rows, labels, k, constraints.arrays(np.arange(len(rows))))
         centroids = np.ascontiguousarray(centroids_of(rows, labels))
-        near = neighbours_of(centroids, min(count, len(centroids) - 1), LEAF_SIZE)
-        _exchange(partition, near, np.flatnonzero(violating))
+        nearest = neighbours_of(centroids, min(count, len(centroids) - 1), LEAF_SIZE)
+        _exchange(partition, nearest, np.flatnonzero(violating))
         labels = partition.labels.astype(np.int32)
     return labels
 

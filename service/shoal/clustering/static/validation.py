@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import TypeGuard
+import sys
+from collections.abc import Mapping, Sequence
+from typing import TypeAlias, TypeGuard
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -16,7 +17,19 @@ from shoal.clustering.static.emd import ConfidentialAttribute
 from shoal.clustering.static.refinement import REFINEMENTS
 from shoal.errors import ParameterError
 
-__all__ = ["argument_faults", "checked_values", "constraint_faults", "is_integer", "is_number"]
+__all__ = [
+    "AnyArray",
+    "argument_faults",
+    "as_array",
+    "checked_values",
+    "constraint_faults",
+    "is_finite_number",
+    "is_integer",
+    "is_number",
+]
+
+AnyArray: TypeAlias = NDArray[np.generic]
+"""An array of any type."""
 
 
 def checked_values(values: ArrayLike) -> Float64Matrix:
@@ -105,6 +118,29 @@ def is_integer(value: object) -> TypeGuard[int]:
 def is_number(value: object) -> TypeGuard[float]:
     """Whether a value of any type is an integer or a float; a boolean is neither."""
     return is_integer(value) or isinstance(value, float | np.floating)
+
+
+def is_finite_number(value: object) -> TypeGuard[float]:
+    """Whether a value of any type is a number that float64 can hold."""
+    if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
+        return False
+    return bool(-sys.float_info.max <= value <= sys.float_info.max)
+
+
+def as_array(given: ArrayLike | Sequence[object], name: str) -> AnyArray:
+    """Return any array-like as an array.
+
+    Raises
+    ------
+    ParameterError
+        Rows have unequal lengths, or a value is masked.
+    """
+    if np.ma.is_masked(given):
+        raise ParameterError(f"{name}: must not be masked; fill or remove what is missing")
+    try:
+        return np.asarray(given)
+    except ValueError:
+        raise ParameterError(f"{name}: rows must have the same length") from None
 
 
 def _value_faults(constraints: ClusterConstraints) -> list[str]:

@@ -12,8 +12,7 @@ from numpy.typing import ArrayLike
 
 from shoal.arrays import LARGEST, Float64Matrix, Float64Vector, Int64Matrix, Int64Vector
 from shoal.clustering.embedding import exact_means
-from shoal.clustering.stream.clusterer import Decisions, StreamClusterer, code_distance_faults
-from shoal.clustering.stream.confidential import (
+from shoal.clustering.static.confidential_values import (
     ConfidentialEncoder,
     Diversity,
     ProtectedCodes,
@@ -23,9 +22,11 @@ from shoal.clustering.stream.confidential import (
     parse_references,
     protection_faults,
 )
-from shoal.clustering.stream.normal_form import normal_form
+from shoal.clustering.static.normal_form import normal_form
+from shoal.clustering.static.validation import as_array
+from shoal.clustering.stream.clusterer import Decisions, StreamClusterer, code_distance_faults
 from shoal.clustering.stream.steering import are_weights, parse_position
-from shoal.clustering.stream.validation import as_array, parameter_faults
+from shoal.clustering.stream.validation import parameter_faults
 from shoal.errors import ParameterError
 
 __all__ = ["Released", "StreamAggregator", "SubjectEncoder"]
@@ -141,7 +142,7 @@ class StreamAggregator:
         self._protects = not (l is None and max_value_share is None and t is None)
         self._values_of = ConfidentialEncoder(delta, parse_references(reference) if self._protects else [])
         self._protection = partial(
-            self._values_of.protection,
+            self._values_of.diversity_rule,
             diversity=parse_diversity(l),
             max_value_share=default_value_share(l, max_value_share),
             t=t,
@@ -224,8 +225,8 @@ class StreamAggregator:
         """Return the clusterer of the stream, whose first block has these protected attributes."""
         if protected is None:
             return self._make(width)
-        rule, attributes = self._protection(protected[0].shape[1])
-        return self._make(width, diversity=rule, protected=attributes)
+        attributes = protected[0].shape[1]
+        return self._make(width, diversity=self._protection(attributes), protected=attributes)
 
     def _protected(self, confidential: ArrayLike | Sequence[object] | None, count: int) -> ProtectedCodes | None:
         """Return the value codes and bins of confidential values; None if nothing protects them."""

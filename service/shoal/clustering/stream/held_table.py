@@ -70,7 +70,8 @@ class HeldTable:
         With t they are merged at once, and descent follows: it splits what has been merged without need.
         """
         labels = np.unique(labels, return_inverse=True)[1].astype(np.int32)
-        if not self._has_t:
+        limits_values = self._constraints.l is not None or self._constraints.max_value_share is not None
+        if limits_values and not self._has_t:
             labels = repair_by_swaps(self._points, labels, self._k, self._constraints)
         labels = merge_until_feasible(self._points, labels, self._k, self._constraints)
         if violating_clusters(labels, self._k, self._constraints).any():

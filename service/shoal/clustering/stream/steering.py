@@ -20,15 +20,15 @@ References
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, TypeGuard
+from typing import NamedTuple
 
 import numpy as np
 
 from shoal.arrays import Float64Vector
 from shoal.clustering.numba.jit import njit_inline
+from shoal.clustering.static.validation import is_finite_number
 from shoal.clustering.stream.held_records import CLUSTERS, END, DecisionBuffer
 from shoal.policy import MAX_DELTA
 
@@ -37,7 +37,6 @@ __all__ = [
     "TargetSpan",
     "WeightTarget",
     "are_weights",
-    "is_finite_number",
     "order_keeping_weight",
     "parse_position",
     "position_faults",
@@ -139,13 +138,6 @@ def are_weights(weights: object) -> bool:
     if not isinstance(weights, Sequence) or isinstance(weights, bytes):
         return False
     return all(is_finite_number(weight) and weight > 0 for weight in weights)
-
-
-def is_finite_number(value: object) -> TypeGuard[float]:
-    """Whether a value of any type is a number that float64 can hold."""
-    if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
-        return False
-    return bool(-sys.float_info.max <= value <= sys.float_info.max)
 
 
 def order_keeping_weight(k: int, ranges: Sequence[float]) -> float:

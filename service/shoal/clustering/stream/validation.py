@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TypeAlias, TypeVar
+from typing import TypeVar
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from shoal.arrays import Float64Matrix, Int64Matrix, Int64Vector
-from shoal.clustering.static.validation import is_integer
+from shoal.clustering.static.validation import AnyArray, is_finite_number, is_integer
 from shoal.clustering.stream.buffer import CoordinateBlock
 from shoal.clustering.stream.protection import Protection
 from shoal.clustering.stream.rules import rule_faults
-from shoal.clustering.stream.steering import is_finite_number, position_faults
+from shoal.clustering.stream.steering import position_faults
 from shoal.errors import ParameterError
 from shoal.policy import MAX_DELTA
 
-__all__ = ["AnyArray", "InputValidator", "are_expiry_limits", "as_array", "is_integer", "parameter_faults"]
+__all__ = ["AnyArray", "InputValidator", "are_expiry_limits", "is_integer", "parameter_faults"]
 
-AnyArray: TypeAlias = NDArray[np.generic]
-"""An array of any type."""
 
 AnyNumber = TypeVar("AnyNumber", np.float64, np.int64)
 
@@ -191,22 +189,6 @@ class InputValidator:
             self._by_subject = by_subject
             self.last = int(block.positions[-1])
             self._last_keys = block.expiry_keys[-1].copy()
-
-
-def as_array(given: ArrayLike | Sequence[object], name: str) -> AnyArray:
-    """Return any array-like as an array.
-
-    Raises
-    ------
-    ParameterError
-        Rows have unequal lengths, or a value is masked.
-    """
-    if np.ma.is_masked(given):
-        raise ParameterError(f"{name}: must not be masked; fill or remove what is missing")
-    try:
-        return np.asarray(given)
-    except ValueError:
-        raise ParameterError(f"{name}: rows must have the same length") from None
 
 
 def _expect(array: object, name: str, dtype: type[AnyNumber], shape: tuple[int | None, ...]) -> NDArray[AnyNumber]:

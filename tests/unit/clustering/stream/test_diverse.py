@@ -189,6 +189,30 @@ def test_a_cluster_also_satisfies_the_p_percent_rule() -> None:
     assert len(set(values[cluster, 0])) == 2
 
 
+def test_the_last_clusters_satisfy_the_p_percent_rule_too() -> None:
+    rule = Dominance(0.5, np.array([[0.0]]))
+    # In order of their coordinates, each two or three of these records have one that dominates the others.
+    amounts = np.array([[100.0], [1.0], [1.0], [90.0], [1.0], [1.0], [80.0], [1.0]])
+    stream = StreamClusterer(
+        2, 20, 1, rule="nearest", dominance=rule, diversity=build_diversity_rule(l=LDiversity(DISTINCT, 2))
+    )
+    stream.push(np.arange(8.0)[:, None], amounts=amounts, values=np.arange(8)[:, None] % 2)
+    decided = stream.flush()
+    for first, last in pairwise(decided.cluster_bounds.tolist()):
+        contributions = sorted(amounts[decided.positions[first:last], 0], reverse=True)
+        assert sum(contributions[2:]) >= 0.5 * contributions[0]
+    assert len(decided.positions) + len(decided.suppressed) == 8
+    assert len(decided.positions) >= 3
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_a_share_of_1_limits_nothing(rule: str) -> None:
+    stream = StreamClusterer(2, 20, 1, rule=rule, diversity=build_diversity_rule(max_value_share=1.0))
+    stream.push(np.arange(8.0)[:, None], values=np.zeros((8, 1), np.int64))
+    decided = stream.flush()
+    assert (len(decided.positions), len(decided.suppressed)) == (8, 0)
+
+
 def test_each_size_is_tried_until_the_share_of_a_value_fits() -> None:
     stream = StreamClusterer(2, 8, 1, rule="nearest", diversity=build_diversity_rule(max_value_share=0.25))
     values = np.array([[0, 0, 1, 1, 2, 2, 3, 3, 3]]).T

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from typing import TypeAlias
@@ -19,18 +20,27 @@ from shoal.clustering.diversity import (
     EQUAL,
     ORDERED,
     RECURSIVE,
+    DiversityRule,
     LDiversity,
     ValueReference,
     build_diversity_rule,
 )
-from shoal.clustering.static.validation import is_integer
-from shoal.clustering.stream.normal_form import NUMBER
-from shoal.clustering.stream.protection import Protection
-from shoal.clustering.stream.steering import is_finite_number
-from shoal.clustering.stream.validation import as_array
+from shoal.clustering.static.emd import ConfidentialAttribute
+from shoal.clustering.static.normal_form import NUMBER
+from shoal.clustering.static.validation import as_array, is_finite_number, is_integer
 from shoal.errors import ParameterError
 
-__all__ = ["ConfidentialEncoder", "Diversity", "Reference", "parse_diversity", "parse_references"]
+__all__ = [
+    "ConfidentialEncoder",
+    "Diversity",
+    "ProtectedCodes",
+    "Reference",
+    "confidential_attributes",
+    "default_value_share",
+    "parse_diversity",
+    "parse_references",
+    "protection_faults",
+]
 
 Diversity: TypeAlias = int | Mapping[str, float | Sequence[float]]
 """An ``l``: a number of distinct values, or a kind with its parameters."""
@@ -84,8 +94,13 @@ def default_value_share(given: object, max_value_share: float | None) -> float |
     return max_value_share
 
 
-def protection_faults(given: object, max_value_share: object, t: object, reference: object, delta: int) -> list[str]:
-    """Return what is wrong with the parameters of the protection; an empty list if they are valid."""
+def protection_faults(
+    given: object, max_value_share: object, t: object, reference: object, delta: int | None
+) -> list[str]:
+    """Return what is wrong with the parameters of the protection; an empty list if they are valid.
+
+    ``delta`` is that of a stream, which needs a reference with ``t``; None for a table, which does not.
+    """
     faults = []
     try:
         diversity = parse_diversity(given)
@@ -94,7 +109,7 @@ def protection_faults(given: object, max_value_share: object, t: object, referen
     except ParameterError as error:
         faults.append(str(error))
     try:
-        if t is not None and not parse_references(reference):
+        if not parse_references(reference) and t is not None and delta is not None:
             faults.append("reference: required with t")
     except ParameterError as error:
         faults.append(str(error))
@@ -157,9 +172,9 @@ class ConfidentialEncoder:
         self._older: dict[tuple[int, object], int] = {}
         self._seen = self._next = 0
 
-    def protection(
+    def diversity_rule(
         self, attributes: int, diversity: LDiversity | None, max_value_share: float | None, t: float | None
-    ) -> Protection:
+    ) -> DiversityRule:
         """Return what the attributes must satisfy.
 
         Raises
@@ -170,9 +185,7 @@ class ConfidentialEncoder:
         if t is not None and len(self._references) != attributes:
             raise ParameterError(f"reference: must be one per confidential attribute, here {attributes}")
         references = [reference.weights for reference in self._references] if t is not None else []
-        return Protection(
-            build_diversity_rule(references, l=diversity, max_value_share=max_value_share, t=t), attributes
-        )
+        return build_diversity_rule(references, l=diversity, max_value_share=max_value_share, t=t)
 
     def encode(self, confidential: ArrayLike | Sequence[object], count: int) -> tuple[Int64Matrix, Int64Matrix | None]:
         """Return value codes (count, q), and bins (count, q) if there are references.
@@ -209,6 +222,47 @@ class ConfidentialEncoder:
             self._next += code == self._next
             self._recent[entry] = code
         return code
+
+
+def confidential_attributes(
+    confidential: ArrayLike, count: int, reference: object, *, has_bins: bool
+) -> tuple[ConfidentialAttribute, ...]:
+    """Return the confidential attributes of a table.
+
+    Parameters
+    ----------
+    confidential : array_like of str, number or None, shape (count,) or (count, q)
+        Values, as `ConfidentialEncoder.encode` takes them.
+    count : int
+        Number of records.
+    reference : mapping or sequence of mappings, optional
+        As of `parse_references`; None: the table itself.
+    has_bins : bool
+        Whether the values are compared with the reference.
+
+    Raises
+    ------
+    ParameterError
+        As `ConfidentialEncoder.encode`, or there is not one reference per attribute.
+    """
+    references = parse_references(reference) if has_bins else []
+    codes, bins = ConfidentialEncoder(count, references).encode(confidential, count)
+    if not has_bins:
+        return tuple(ConfidentialAttribute(column, ordered=False) for column in codes.T)
+    if bins is None:  # the table is the reference
+        columns = as_array(confidential, "confidential").reshape(count, -1).T.tolist()
+        references = [_shares_of([_key(value) for value in column]) for column in columns]
+        bins = ConfidentialEncoder(count, references).encode(confidential, count)[1]
+    weights = [_Bins(shares).weights for shares in references]
+    return tuple(
+        ConfidentialAttribute(np.ascontiguousarray(own), one.distance == ORDERED, one, np.ascontiguousarray(values))
+        for own, one, values in zip(() if bins is None else bins.T, weights, codes.T, strict=True)
+    )
+
+
+def _shares_of(keys: Sequence[object]) -> dict[object, float]:
+    """Return how often each value of a table occurs; shares are not needed, as references are scaled."""
+    return {key: float(count) for key, count in Counter(keys).items()}
 
 
 class _Bins:

@@ -1,0 +1,224 @@
+"""Attackers of streams with l-diversity and t-closeness: what sizes, places and suppression say of confidential values.
+
+The attacker knows the quasi-identifiers of all members, and in which cluster each is. A quarter of the records has the
+rarer salary class.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections import Counter
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from support.attacking import ADULT, Release, policy_of, quasi, released, standard_error, tagged
+from support.ledger import RULES, closed, measured
+from support.published_data import read_rows
+
+pytestmark = pytest.mark.privacy
+
+K, DELTA, COUNT = 10, 200, 4000
+RARE = ">50K"
+REQUIRED: dict[str, dict[str, Any]] = {
+    "nothing": {},
+    "l = 2, max_value_share 1": {"l": 2, "max_value_share": 1.0},
+    "l = 2, max_value_share 0.8": {"l": 2, "max_value_share": 0.8},
+    "t = 0.2": {"t": 0.2},
+}
+PROTECTED = [name for name in REQUIRED if name != "nothing"]
+SCALE = np.array([high - low for low, high in ADULT.values()])
+
+
+@cache
+def stream(folder: Path, required: str, rule: str, k: int = K, delta: int = DELTA, count: int = COUNT) -> Release:
+    """Release Adult with three quasi-identifiers and a protected salary class."""
+    rows = read_rows(folder, "adult")
+    chosen = np.random.default_rng(3).permutation(len(rows))[:count]
+    records: list[dict[str, Any]] = [
+        {name: int(rows[index][name]) for name in ADULT} | {"earns": rows[index]["salary-class"].strip(".")}
+        for index in chosen
+    ]
+    privacy = REQUIRED[required]
+    earns: dict[str, Any] = {"role": "confidential", "type": "string"}
+    if privacy:
+        earns["protect"] = True
+    if "t" in privacy:
+        earns["reference"] = str(written_reference(records))
+    fields = {name: quasi(*bounds, integer=True) for name, bounds in ADULT.items()} | {"earns": earns}
+    return released(policy_of(fields, k, delta=delta, rule=rule, **privacy), tagged(records))
+
+
+def written_reference(records: list[dict[str, Any]]) -> Path:
+    """Write the distribution of the records to a file in a folder of the build."""
+    folder = Path(__file__).resolve().parents[2] / "build" / "references"
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"earns-{len(records)}.csv"
+    rare = round(sum(record["earns"] == RARE for record in records) / len(records), 4)
+    with path.open("w", encoding="utf-8", newline="") as file:
+        csv.writer(file).writerows([("value", "share"), ("<=50K", round(1 - rare, 4)), (RARE, rare)])
+    return path
+
+
+def members_of(release: Release) -> list[list[int]]:
+    return [list(cluster.offsets) for cluster in release.clusters]
+
+
+def rare_in(release: Release, members: list[int]) -> int:
+    return sum(release.records[member]["earns"] == RARE for member in members)
+
+
+def farthest(release: Release, members: list[int]) -> int:
+    """Return the member that lies farthest from the mean of the others."""
+    points = np.array([[release.records[member][name] for name in ADULT] for member in members]) / SCALE
+    others = (points.sum(axis=0) - points) / (len(members) - 1)
+    return members[int(np.argmax(np.square(points - others).sum(axis=1)))]
+
+
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize(("required", "bound"), [*zip(PROTECTED, (None, 0.8, None), strict=True)])
+def test_the_most_frequent_value_of_a_cluster_is_taken_for_that_of_a_member(
+    data_dir: Path, required: str, bound: float | None, rule: str
+) -> None:
+    release = stream(data_dir, required, rule)
+    shares = []
+    for members in members_of(release):
+        rare = rare_in(release, members)
+        assert 0 < rare < len(members) or "l" not in REQUIRED[required]
+        shares += [max(rare, len(members) - rare) / len(members)] * len(members)
+    if bound is not None:
+        assert max(shares) <= bound + 1e-9
+    measured(
+        "R19",
+        f"salary class of a record of Adult is the most frequent one of its cluster, k = {K}, {required}",
+        knows="cluster of the target",
+        success=float(np.mean(shares)),
+        bound=bound,
+        source="max_value_share" if bound else "line 3: a limit of a share comes from max_value_share only",
+        beside=f"in all records {1 - np.mean([one['earns'] == RARE for one in release.records]):.3f}",
+        rule=rule,
+    )
+
+
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("required", PROTECTED)
+def test_the_farthest_member_is_taken_for_the_one_that_was_added_for_its_value(
+    data_dir: Path, required: str, rule: str
+) -> None:
+    success, chance, single = {}, {}, {}
+    for name in (required, "nothing"):
+        release = stream(data_dir, name, rule)
+        mixed = [members for members in members_of(release) if 0 < rare_in(release, members) < len(members)]
+        success[name] = [float(release.records[farthest(release, members)]["earns"] == RARE) for members in mixed]
+        chance[name] = float(np.mean([rare_in(release, members) / len(members) for members in mixed]))
+        one = [members for members in mixed if rare_in(release, members) == 1]
+        single[name] = [float(release.records[farthest(release, members)]["earns"] == RARE) for members in one]
+    odd = (
+        f"; {np.mean(single[required]):.3f} of {len(single[required])} with one such member" if single[required] else ""
+    )
+    measured(
+        "R20",
+        f"farthest member of a cluster of a stream of Adult has the rarer salary class, k = {K}, {required}",
+        knows="quasi-identifiers of all members, and in which cluster each is",
+        success=float(np.mean(success[required])),
+        error=standard_error(success[required]),
+        bound=None,
+        source="line 3: a member's place in its cluster may show its value",
+        beside=f"by chance {chance[required]:.3f}; with neither {np.mean(success['nothing']):.3f}{odd}",
+        rule=rule,
+    )
+
+
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("required", PROTECTED)
+def test_the_size_of_a_cluster_is_taken_for_a_sign_that_it_grew_for_a_value(
+    data_dir: Path, required: str, rule: str
+) -> None:
+    release = stream(data_dir, required, rule)
+    larger: dict[bool, list[float]] = {True: [], False: []}
+    for members in members_of(release):
+        rare = rare_in(release, members)
+        least = -(-len(members) // 5) if required.endswith("0.8") else 1
+        larger[rare <= least].append(float(len(members) > K))
+    told = [float(np.mean(one)) if one else 0.0 for one in (larger[True], larger[False])]
+    measured(
+        "R20",
+        f"size above k tells clusters with no more of the rarer class than required, k = {K}, {required}",
+        knows="sizes of clusters",
+        success=abs(told[0] - told[1]),
+        bound=None if rule == "block" else 0.1,
+        source="line 3: block merges clusters that cannot be completed"
+        if rule == "block"
+        else "judgement: a cluster is first completed with k members",
+        beside=f"above k {told[0]:.3f} of {len(larger[True])}, else {told[1]:.3f} of {len(larger[False])}",
+        rule=rule,
+    )
+
+
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize(
+    ("required", "k", "delta"), [(PROTECTED[0], 3, 30), (PROTECTED[1], K, 60), (PROTECTED[2], K, 60)]
+)
+def test_a_suppressed_record_is_taken_for_one_with_the_more_frequent_value(
+    data_dir: Path, required: str, k: int, delta: int, rule: str
+) -> None:
+    release = stream(data_dir, required, rule, k, delta)
+    gone = [float(release.records[offset]["earns"] != RARE) for offset in release.suppressed]
+    entries = [json.loads(line) for one in release.transactions for line in one.topics.get("bad", [])]
+    assert Counter(entry["reason"] for entry in entries) == ({"suppressed": len(gone)} if gone else {})
+    assert {tuple(entry) for entry in entries} <= {("topic", "partition", "offset", "reason")}
+    measured(
+        "R21",
+        f"suppressed record of a stream of Adult has the more frequent salary class, k = {k}, δ = {delta}, {required}",
+        knows="quarantine, or that the record of the target was not released",
+        success=float(np.mean(gone)) if gone else 0.0,
+        bound=None,
+        source="line 3: a record is suppressed because others of another value are missing",
+        beside=f"{len(gone) / COUNT:.2%} suppressed; in all records "
+        f"{np.mean([one['earns'] != RARE for one in release.records]):.3f}",
+        rule=rule,
+    )
+
+
+def test_a_reason_never_tells_which_requirement_suppressed_a_record(data_dir: Path) -> None:
+    reasons = set()
+    for required in REQUIRED:
+        release = stream(data_dir, required, "nearest", K, 60)
+        entries = [json.loads(line) for one in release.transactions for line in one.topics.get("bad", [])]
+        reasons |= {entry["reason"] for entry in entries}
+    assert reasons == {"suppressed"}
+    closed("R21", "k, l, t and a largest share of a value have one reason: suppressed")
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("rule", RULES)
+def test_the_most_frequent_occupation_of_a_cluster_is_taken_for_that_of_a_member(data_dir: Path, rule: str) -> None:
+    count = 20_000
+    rows = read_rows(data_dir, "adult")
+    chosen = np.random.default_rng(3).permutation(len(rows))[:count]
+    records: list[dict[str, Any]] = [
+        {name: int(rows[index][name]) for name in ADULT} | {"works": rows[index]["occupation"]} for index in chosen
+    ]
+    works = {"role": "confidential", "type": "string", "protect": True}
+    fields = {name: quasi(*bounds, integer=True) for name, bounds in ADULT.items()} | {"works": works}
+    release = released(policy_of(fields, K, delta=DELTA, rule=rule, l=3), tagged(records))
+    shares = []
+    for members in members_of(release):
+        counted = Counter(records[member]["works"] for member in members)
+        assert len(counted) >= 3
+        shares += [max(counted.values()) / len(members)] * len(members)
+    assert max(shares) <= 0.5
+    common = Counter(record["works"] for record in records).most_common(1)[0][1]
+    measured(
+        "R19",
+        f"occupation of a record of Adult is the most frequent one of its cluster, k = {K}, l = 3",
+        knows="cluster of the target",
+        success=float(np.mean(shares)),
+        bound=0.5,
+        source="max_value_share, 0.5 with distinct l",
+        beside=f"in all records {common / count:.3f}; suppressed {len(release.suppressed) / count:.2%}",
+        rule=rule,
+    )
