@@ -130,6 +130,15 @@ def test_no_index_is_compiled_for_categories(attribute: dict[str, Any], about_s:
     assert stream_compile_s(policy) == about_s
 
 
+@pytest.mark.parametrize("rule", ["nearest", "greedy", "awo", "block"])
+def test_protected_values_have_kernels_of_their_own_and_no_index(rule: str, tmp_path: Path) -> None:
+    path = policy_file(tmp_path, rule, 5, 5000, more={"role": "confidential"})
+    document = json.loads(path.read_text())
+    document["privacy"]["l"] = 2
+    path.write_text(json.dumps(document))
+    assert stream_compile_s(Policy.load(path)) == 50
+
+
 def test_no_index_is_compiled_for_many_attributes(tmp_path: Path) -> None:
     number = {"role": "quasi_identifier", "bounds": [0, 9], "integer": True}
     steering = {"role": "steering", "bounds": [0, 9]}

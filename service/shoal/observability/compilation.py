@@ -26,6 +26,9 @@ TABLE_COMPILE_S = 25
 INDEXES_S = {"nearest": 12, "awo": 30}
 """The same for the kernels of a rule's index, which are compiled in addition."""
 
+PROTECTED_S = 50
+"""The same for every rule of a stream that protects confidential values; it has kernels of its own, and no index."""
+
 REMINDER_S = 10.0
 """Time between two log lines while kernels are compiled (s)."""
 
@@ -96,6 +99,8 @@ def stream_compile_s(policy: Policy) -> int:
     """Return the time (s) to announce for the kernels of a policy's rule."""
     stream, has_dominance = policy.require_stream(), policy.dominance is not None
     rule = resolve_rule(stream.rule, policy.k, has_dominance=has_dominance)
+    if policy.protects_values:
+        return PROTECTED_S
     has_index = INDEXED_FROM.get(rule, math.inf) <= stream.delta and not has_dominance
     has_codes = any(a.is_nominal or a.missing == "group" for a in policy.clustered)
     is_narrow = len(policy.clustered) <= MAX_INDEXED_DIMENSIONS and not has_codes

@@ -59,8 +59,8 @@ class _DiverseRule(PartitionFlushRule):
     Notes
     -----
     With t, the held records are partitioned as by ``microaggregate(algorithm="auto", refine="descent")``, else as with
-    ``algorithm="mdav"``. If even a single cluster of all records violates the constraints, the oldest record is decided
-    on until none is held.
+    ``algorithm="mdav"``. If even a single cluster of all records violates the constraints, or there is a p % rule, the
+    oldest record is decided on until none is held.
     """
 
     _protection: Protection
