@@ -47,7 +47,10 @@ def njit(function: Callable[P, R]) -> Callable[P, R]:
 
     With ``NUMBA_DISABLE_JIT=1`` the function stays plain Python.
     """
-    return cast("Callable[P, R]", njit_with_cache(function, **_FLAGS))
+    compiled = njit_with_cache(function, no_cfunc_wrapper=True, **_FLAGS)
+    if not _numba_flags.DISABLE_JIT:
+        _unify_signatures(compiled)
+    return cast("Callable[P, R]", compiled)
 
 
 def njit_inner(function: Callable[P, R]) -> Callable[P, R]:
@@ -75,19 +78,30 @@ def _inner(function: Callable[P, R], **options: bool) -> Callable[P, R]:
     wrappers = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
     flags: dict[str, Any] = {**_FLAGS, **wrappers, **options, "pipeline_class": _InnerCompiler}
     compiled: Any = numba.njit(**flags)(function)
-    template = compiled.get_call_template
-
-    def get_call_template(arguments: Any, keywords: Any) -> Any:  # noqa: ANN401 - numba declares no public types
-        """Compile one version per type, not per constant."""
-        return template(tuple(map(_types.unliteral, arguments)), keywords)
+    _unify_signatures(compiled)
 
     def add_overload(result: Any) -> None:  # noqa: ANN401
         """Store the result for kernels. numba's own method would also build a Python entry."""
         compiled.overloads[tuple(result.signature.args)] = result
 
-    compiled.get_call_template = get_call_template
     compiled.add_overload = add_overload
     return cast("Callable[P, R]", compiled)
+
+
+def _unify_signatures(compiled: Any) -> None:  # noqa: ANN401 - numba declares no public types
+    """Compile one version for all constants of a type, and for labels (int32) as for other whole numbers (int64)."""
+    template = compiled.get_call_template
+
+    def get_call_template(arguments: Any, keywords: Any) -> Any:  # noqa: ANN401
+        return template(tuple(map(_widened, arguments)), keywords)
+
+    compiled.get_call_template = get_call_template
+
+
+def _widened(one: Any) -> Any:  # noqa: ANN401
+    """Return the type of an argument without its constant, and int64 for int32."""
+    plain = _types.unliteral(one)
+    return _types.int64 if plain == _types.int32 else plain
 
 
 @_machinery.register_pass(mutates_CFG=True, analysis_only=False)

@@ -97,17 +97,18 @@ def decide_due_by_partition(
         Cause for which the caller must partition and release all held records, or `NOT_DUE` if all staged records have
         been appended.
     """
-    if refused_cause != NOT_DUE:
-        decide_by_growth(held, workspace, candidates, decisions, constraints, cursor[NEWEST_POSITION], refused_cause)
     while True:
-        cause = append_until_due(held, workspace, constraints, cursor)
-        largest = DENSE_UP_TO if held.code_distances.size == 0 else PAIRS_UP_TO
-        if cause == NOT_DUE or held.extent[TAIL] - held.extent[HEAD] > largest:
-            return cause
-        rows = held_as_table(held, workspace, constraints)
-        if rows.shape[0] > 0:
-            labels = partition_dense(held, rows, constraints.k)
-            if is_feasible(held, labels, workspace, constraints):
-                release_partition(held, decisions, constraints, labels, cursor[NEWEST_POSITION], cause)
-                continue
+        cause = refused_cause
+        if cause == NOT_DUE:
+            cause = append_until_due(held, workspace, constraints, cursor)
+            largest = DENSE_UP_TO if held.code_distances.size == 0 else PAIRS_UP_TO
+            if cause == NOT_DUE or held.extent[TAIL] - held.extent[HEAD] > largest:
+                return cause
+            rows = held_as_table(held, workspace, constraints)
+            if rows.shape[0] > 0:
+                labels = partition_dense(held, rows, constraints.k)
+                if is_feasible(held, labels, workspace, constraints):
+                    release_partition(held, decisions, constraints, labels, cursor[NEWEST_POSITION], cause)
+                    continue
+        refused_cause = NOT_DUE
         decide_by_growth(held, workspace, candidates, decisions, constraints, cursor[NEWEST_POSITION], cause)

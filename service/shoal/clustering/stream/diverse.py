@@ -45,6 +45,7 @@ from shoal.clustering.stream.nearest import release_or_suppress, select_by_dista
 from shoal.clustering.stream.partition import PartitionFlushRule, held_as_table, release_partition
 from shoal.clustering.stream.protection import Protection
 from shoal.clustering.stream.steering import NO_TARGET, update_weight
+from shoal.clustering.stream.undominated import select_undominated
 
 __all__ = ["DiverseBlockRule", "DiverseGrowthRule", "DiverseNearestRule"]
 
@@ -76,7 +77,6 @@ class _DiverseRule(PartitionFlushRule):
         """Release artificial records as at the end of the stream, whatever the protection."""
         held, constraints = self._buffer.held, self._constraints
         are_held_diverse(held, self._state)
-        has_min_population(held, self._workspace, constraints)
         labels = np.zeros(len(held_as_table(held, self._workspace, constraints)), np.int32)
         release_partition(held, decisions, constraints, labels, newest, FLUSHED)
 
@@ -91,7 +91,7 @@ class _DiverseRule(PartitionFlushRule):
     def _flush(self, decisions: DecisionBuffer, newest: int) -> None:
         held, constraints = self._buffer.held, self._constraints
         # A table has no p % rule, so its clusters could violate it: then they grow one after the other.
-        if not constraints.dominance.share and has_min_population(held, self._workspace, constraints):
+        if not constraints.dominance.share and self._has_min_population():
             table = self._table()
             labels = None if table is None else table.partition()
             if labels is not None:
@@ -257,7 +257,10 @@ def decide_diversely_by_distance(
         if cause == NOT_DUE:
             return
         decided += 1
-        size = select_by_distance(held, workspace, constraints, constraints.k)
+        if constraints.dominance.share > 0.0:
+            size = select_undominated(held, workspace, constraints, constraints.k)
+        else:
+            size = select_by_distance(held, workspace, constraints, constraints.k)
         _decide_oldest(held, workspace, decisions, constraints, state, cursor[NEWEST_POSITION], cause, size, False)
 
 

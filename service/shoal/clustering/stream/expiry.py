@@ -28,7 +28,7 @@ import numpy as np
 
 from shoal.arrays import Float64Vector, Int64Vector
 from shoal.clustering.numba.distances import add_code_distances
-from shoal.clustering.numba.jit import njit, njit_inline
+from shoal.clustering.numba.jit import njit_inline
 from shoal.clustering.numba.subject_codes import Numbering, clear, empty_numbering, number
 from shoal.clustering.stream.dominance import Dominance
 from shoal.clustering.stream.held_records import (
@@ -160,7 +160,7 @@ def due_cause(held: HeldRecords, workspace: Workspace, constraints: StreamConstr
     return int(cause)
 
 
-@njit
+@njit_inline
 def has_min_population(held: HeldRecords, workspace: Workspace, constraints: StreamConstraints) -> bool:
     """Whether enough distinct subjects are held for a clock or the end of the stream to release records."""
     if constraints.population == 0:
@@ -173,7 +173,7 @@ def has_min_population(held: HeldRecords, workspace: Workspace, constraints: Str
     return bool(counted >= constraints.population)
 
 
-@njit
+@njit_inline
 def squared_distances(held: HeldRecords, omega_p: float, distances: Float64Vector) -> None:
     """Write the squared distance of every held record from the oldest one."""
     squared_distances_from(held, omega_p, 0, distances)

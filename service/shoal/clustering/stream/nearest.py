@@ -12,12 +12,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from shoal.arrays import Float64Matrix, Float64Vector, Int64Vector
+from shoal.arrays import Float64Vector, Int64Vector
 from shoal.clustering.numba.heaps import heapify, sift_down
 from shoal.clustering.numba.jit import njit, njit_inline
-from shoal.clustering.numba.subject_codes import clear, count_up_to
+from shoal.clustering.numba.subject_codes import count_up_to
 from shoal.clustering.stream.buffer import Buffer, CoordinateBlock
-from shoal.clustering.stream.dominance import dominating_subject
 from shoal.clustering.stream.expiry import (
     NEWEST_POSITION,
     StreamConstraints,
@@ -43,9 +42,7 @@ from shoal.clustering.stream.held_records import (
 from shoal.clustering.stream.membership import (
     add_member,
     all_distinct,
-    limit_shares,
     limit_shares_and_reset,
-    remove_member,
     sort_by_age,
 )
 from shoal.clustering.stream.steering import update_weight
@@ -57,9 +54,6 @@ __all__ = [
     "select_by_distance",
     "select_nearest_subjects",
 ]
-
-MAX_EXTRA = 4
-"""Largest number of records, divided by k, that are added beyond those for the wanted subjects (p % rule)."""
 
 
 class NearestRule:
@@ -162,25 +156,45 @@ def decide_all_by_distance(
     fewer than k subjects, or of fewer than the required population, are suppressed. Push and flush share one kernel, so
     that the functions that they call are compiled once.
     """
-    if is_flush and not has_min_population(held, workspace, constraints):
-        while held.extent[HEAD] < held.extent[TAIL]:
-            suppress(held, decisions, cursor[NEWEST_POSITION], FLUSHED)
+    if is_flush:
+        suppress_small_population(held, workspace, decisions, constraints, cursor[NEWEST_POSITION])
     while True:
-        wanted, cause = constraints.k, FLUSHED
-        if is_flush:
-            if held.extent[HEAD] == held.extent[TAIL]:
-                return
-            subjects = held.subjects[held.extent[HEAD] : held.extent[TAIL]]
-            if constraints.k <= count_up_to(workspace.numbering, subjects, 2 * constraints.k) < 2 * constraints.k:
-                wanted = subjects.size + 1  # more than there are: all records become members
-        else:
-            cause = append_until_due(held, workspace, constraints, cursor)
-            if cause == NOT_DUE:
-                return
+        cause, wanted = next_decision(held, workspace, constraints, cursor, is_flush)
+        if cause == NOT_DUE:
+            return
         clusters_before = decisions.counts[CLUSTERS]
         size = select_by_distance(held, workspace, constraints, wanted)
         release_or_suppress(held, workspace, decisions, size, cursor[NEWEST_POSITION], cause)
         update_weight(constraints.omega_p, constraints.target, decisions, clusters_before)
+
+
+@njit_inline
+def suppress_small_population(
+    held: HeldRecords, workspace: Workspace, decisions: DecisionBuffer, constraints: StreamConstraints, newest: int
+) -> None:
+    """Suppress all held records if they have fewer subjects than the required population."""
+    if not has_min_population(held, workspace, constraints):
+        while held.extent[HEAD] < held.extent[TAIL]:
+            suppress(held, decisions, newest, FLUSHED)
+
+
+@njit_inline
+def next_decision(
+    held: HeldRecords,
+    workspace: Workspace,
+    constraints: StreamConstraints,
+    cursor: Int64Vector,
+    is_flush: bool,  # noqa: FBT001 - kernels take no keywords
+) -> tuple[int, int]:
+    """Return why the oldest record is decided on next, or `NOT_DUE`, and the subjects wanted in its cluster."""
+    if not is_flush:
+        return append_until_due(held, workspace, constraints, cursor), constraints.k
+    subjects = held.subjects[held.extent[HEAD] : held.extent[TAIL]]
+    if subjects.size == 0:
+        return NOT_DUE, constraints.k
+    if constraints.k <= count_up_to(workspace.numbering, subjects, 2 * constraints.k) < 2 * constraints.k:
+        return FLUSHED, subjects.size + 1  # more than there are: all records become members
+    return FLUSHED, constraints.k
 
 
 @njit_inline
@@ -198,12 +212,10 @@ def release_or_suppress(
 def select_by_distance(held: HeldRecords, workspace: Workspace, constraints: StreamConstraints, wanted: int) -> int:
     """Write the cluster of the oldest record, with ``wanted`` subjects, to ``workspace.members``; return its size.
 
-    Members are written oldest first. The size is 0 if fewer than k subjects are held, or no cluster satisfies the p %
-    rule. More than k subjects are wanted in a flush only, and only if at least k are held.
+    Members are written oldest first. The size is 0 if fewer than k subjects are held. More than k subjects are wanted
+    in a flush only, and only if at least k are held.
     """
     head, tail = held.extent[HEAD], held.extent[TAIL]
-    if constraints.dominance.share > 0.0:
-        return int(_select_undominated(held, workspace, constraints, wanted))
     has_subjects = wanted > constraints.k
     if not has_subjects and tail - head >= constraints.k:
         distances, subjects = workspace.distances[: tail - head], held.subjects[head:tail]
@@ -228,78 +240,6 @@ def select_nearest_subjects(
     kept = limit_shares_and_reset(workspace, size, constraints.max_share)
     sort_by_age(workspace.members[:size], workspace.heap[: tail - head])
     return int(kept)
-
-
-@njit_inline
-def _select_undominated(held: HeldRecords, workspace: Workspace, constraints: StreamConstraints, wanted: int) -> int:
-    """Select the cluster of the oldest record as `select_nearest_subjects` does, one that satisfies the p % rule.
-
-    The farthest records of a subject that violates the rule are removed; then the next nearest record is added. The
-    oldest record itself is not removed: if its subject violates the rule, records are added until it no longer does.
-    There is no cluster if the rule is still violated when all held records, or `MAX_EXTRA` k more, were tried.
-    """
-    head, tail = held.extent[HEAD], held.extent[TAIL]
-    distances, subjects, amounts = (
-        workspace.distances[: tail - head],
-        held.subjects[head:tail],
-        held.amounts[:, head:tail],
-    )
-    squared_distances(held, constraints.omega_p[0], distances)
-    heap = workspace.heap[: distances.size - 1]
-    for x in range(heap.size):
-        heap[x] = x + 1
-    heapify(heap, distances)
-    record, size, kept, subjects_in, remaining, extra_left = 0, 0, 0, 0, heap.size, MAX_EXTRA * constraints.k
-    while True:
-        subjects_in += add_member(workspace, subjects, record, size)
-        size, kept = size + 1, kept + 1
-        is_last = remaining == 0 or extra_left == 0
-        fits = False
-        if subjects_in >= wanted or is_last:
-            subjects_in, kept, fits = _remove_dominating(amounts, workspace, constraints, size, subjects_in, kept)
-            extra_left -= 1
-        if is_last or (fits and subjects_in >= wanted):
-            break
-        record = heap[0]
-        remaining -= 1
-        heap[0] = heap[remaining]
-        sift_down(heap, remaining, 0, distances)
-    workspace.counts[: workspace.numbering.size[0]] = 0
-    clear(workspace.numbering)
-    if not (fits and (subjects_in >= wanted or remaining == 0)):
-        return 0
-    sort_by_age(workspace.members[:size], workspace.heap[: tail - head])
-    return int(kept)
-
-
-@njit_inline
-def _remove_dominating(
-    amounts: Float64Matrix, workspace: Workspace, constraints: StreamConstraints, size: int, subjects_in: int, kept: int
-) -> tuple[int, int, bool]:
-    """Remove records above ``max_share``, and the farthest records of subjects that violate the p % rule.
-
-    Takes and returns the numbers of subjects and members. The last value returned tells whether the cluster may be
-    released. It may not if the oldest record would have to be removed, or if fewer than k subjects remain.
-    """
-    while subjects_in >= constraints.k:
-        kept = limit_shares(workspace, kept, constraints.max_share)
-        counts = workspace.counts[: workspace.numbering.size[0]]
-        subject = dominating_subject(
-            amounts,
-            workspace.members[:size],
-            workspace.subject_numbers,
-            counts,
-            workspace.totals,
-            constraints.dominance,
-        )
-        if subject < 0:
-            return subjects_in, kept, True
-        if workspace.members[workspace.farthest[subject]] == 0:
-            break
-        remove_member(workspace, workspace.farthest[subject])
-        kept -= 1
-        subjects_in -= workspace.counts[subject] == 0
-    return subjects_in, kept, False
 
 
 @njit_inline

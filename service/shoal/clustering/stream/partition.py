@@ -19,7 +19,7 @@ from shoal.clustering.static.descent_dense import ROUNDS, descend_dense, pair_sq
 from shoal.clustering.static.mdav import mdav, mdav_by_scan
 from shoal.clustering.static.mdav_dense import mdav_dense
 from shoal.clustering.static.refinement import descended, precompile_refinement
-from shoal.clustering.stream.expiry import StreamConstraints, Workspace, has_min_population
+from shoal.clustering.stream.expiry import StreamConstraints, Workspace
 from shoal.clustering.stream.held_records import (
     CAUSE,
     CLUSTERS,
@@ -88,11 +88,16 @@ class PartitionFlushRule(NearestRule):
 
     def _flush(self, decisions: DecisionBuffer, newest: int) -> None:
         held, workspace, constraints = self._buffer.held, self._workspace, self._constraints
-        if has_min_population(held, workspace, constraints) and len(self._buffer):
+        if self._has_min_population():
             rows, labels = self._partition()
             if len(labels) and merge_infeasible(held, rows, labels, workspace, constraints):
                 release_partition(held, decisions, constraints, labels, newest, FLUSHED)
         super()._flush(decisions, newest)
+
+    def _has_min_population(self) -> bool:
+        """Whether records are held, and of enough distinct subjects for the end of the stream to release them."""
+        population = len(np.unique(self._buffer.subjects()))
+        return population >= max(self._constraints.population, 1)
 
     def _partition(self) -> tuple[Float64Matrix, Int32Vector]:
         """Return the held records as a table, and the cluster of each; both are empty if they cannot be partitioned."""
@@ -270,8 +275,11 @@ def _members(labels: Int32Vector, clusters: int) -> tuple[Int64Vector, Int64Vect
     sizes, members = np.zeros(clusters, np.int64), np.zeros(labels.size, np.int64)
     for label in labels:
         sizes[label] += 1
-    ends = np.cumsum(sizes)
-    filled = ends - sizes
+    ends, filled, end = np.zeros(clusters, np.int64), np.zeros(clusters, np.int64), 0
+    for cluster in range(clusters):
+        filled[cluster] = end
+        end += sizes[cluster]
+        ends[cluster] = end
     for i in range(labels.size):
         members[filled[labels[i]]] = i
         filled[labels[i]] += 1
@@ -333,9 +341,10 @@ def _release_all(held: HeldRecords, decisions: DecisionBuffer, labels: Int32Vect
     index, start, found = decisions.counts[CLUSTERS], decisions.counts[RELEASED], ends.size
     for i in range(labels.size):
         decisions.positions[start + i] = held.positions[head + members[i]]
-    decisions.clusters[END, index : index + found] = start + ends
-    decisions.clusters[CAUSE, index : index + found] = cause
-    decisions.clusters[NEWEST, index : index + found] = newest
+    for cluster in range(found):  # an array expression would add code for arrays of unequal lengths
+        decisions.clusters[END, index + cluster] = start + ends[cluster]
+        decisions.clusters[CAUSE, index + cluster] = cause
+        decisions.clusters[NEWEST, index + cluster] = newest
     decisions.counts[CLUSTERS] = index + found
     decisions.counts[RELEASED] = start + labels.size
     held.extent[HEAD] = tail

@@ -14,6 +14,7 @@ from shoal.clustering.stream.held_records import DecisionBuffer
 from shoal.clustering.stream.indexed import IndexedGrowthRule, IndexedNearestRule
 from shoal.clustering.stream.nearest import NearestRule
 from shoal.clustering.stream.protection import Protection
+from shoal.clustering.stream.undominated import UndominatedRule
 from shoal.errors import ParameterError
 from shoal.policy import RULES, resolve_rule, supports_dominance
 
@@ -68,22 +69,21 @@ def make_rule(name: str, buffer: Buffer, constraints: StreamConstraints, protect
 
 def _create(name: str, buffer: Buffer, constraints: StreamConstraints) -> Rule:
     chosen = resolve_rule(name, constraints.k, has_dominance=constraints.dominance.share > 0)
+    if chosen == "nearest" and constraints.dominance.share > 0.0:
+        return UndominatedRule(buffer, constraints)
     min_held = INDEXED_FROM.get(chosen, 0)
     is_numeric = not len(buffer.held.code_distances)  # cells bound numeric coordinates only
     is_indexable = is_numeric and 0 < min_held <= constraints.delta
     is_indexable = is_indexable and len(buffer.held.coordinates) <= MAX_INDEXED_DIMENSIONS
-    if chosen == "nearest" and is_indexable and constraints.dominance.share == 0.0:
-        return IndexedNearestRule(buffer, constraints, min_held)
     if chosen == "nearest":
-        return NearestRule(buffer, constraints)
+        return IndexedNearestRule(buffer, constraints, min_held) if is_indexable else NearestRule(buffer, constraints)
+    weight = 0.0 if chosen == "greedy" else _opportunity_weight(constraints.k)  # greedy is awo without such costs
     if chosen == "block":
-        return BlockRule(buffer, constraints, _opportunity_weight(constraints.k))
-    if chosen == "awo" and is_indexable:
-        return IndexedGrowthRule(buffer, constraints, _opportunity_weight(constraints.k), min_held)
-    if chosen == "awo":
-        return GrowthRule(buffer, constraints, _opportunity_weight(constraints.k))
-    if chosen == "greedy":
-        return GrowthRule(buffer, constraints, 0.0)  # rule awo without opportunity costs
+        return BlockRule(buffer, constraints, weight)
+    if chosen in {"greedy", "awo"}:
+        if is_indexable:
+            return IndexedGrowthRule(buffer, constraints, weight, min_held)
+        return GrowthRule(buffer, constraints, weight)
     raise ParameterError("rule: no class implements it")
 
 
