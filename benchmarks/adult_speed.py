@@ -65,7 +65,7 @@ async def _rounds(bootstrap: str, sides: Mapping[str, str], records: list[bytes]
         order = [*sides][number % len(sides) :] + [*sides][: number % len(sides)]
         found = {}
         for side in order:
-            target = await new_topic(bootstrap, f"{run}-{side}-{number}")
+            target = await new_topic(bootstrap, f"{run}-{sides[side]}-{number}")
             found[side] = await _run(sides[side], bootstrap, source, target, len(records))
         rounds.append(found)
         print("adult:", ", ".join(f"{side} {found[side].cpu_us:.1f} µs" for side in sides), file=sys.stderr, flush=True)
