@@ -28,7 +28,7 @@ class ProtectedColumns:
     """
 
     def __init__(self, policy: Policy) -> None:
-        self._columns = [_Column(attribute, policy) for attribute in policy.protected]
+        self._columns = [_ColumnOfTable(attribute, policy) for attribute in policy.protected]
 
     def add(self, block: Block) -> None:
         """Add the values of the next records."""
@@ -46,7 +46,7 @@ class ProtectedColumns:
         return {column.attribute.name: column.of(chosen) for column in self._columns}
 
 
-class _Column:
+class _ColumnOfTable:
     """The values of one protected attribute."""
 
     def __init__(self, attribute: Attribute, policy: Policy) -> None:

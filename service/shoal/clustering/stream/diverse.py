@@ -173,17 +173,12 @@ class DiverseGrowthRule(_DiverseRule, GrowthRule):
 class DiverseBlockRule(DiverseGrowthRule):
     """When a record expires, all held records are released in the clusters of a partition under the constraints.
 
-    Parameters
-    ----------
-    buffer, constraints, opportunity_weight, protection
-        As of `DiverseGrowthRule`.
-
     Notes
     -----
-    Without t, the partition is that of `BlockRule`. With t, it is made of clusters that grow around the oldest record
-    in turn. Clusters that violate a constraint are merged with near ones, and descent without a violation follows. If
-    even a single cluster of all held records violates the constraints, only the oldest record is decided on, as by
-    `DiverseGrowthRule`.
+    Parameters are those of `DiverseGrowthRule`. Without t, the partition is that of `BlockRule`. With t, it is made
+    of clusters that grow around the oldest record in turn. Clusters that violate a constraint are merged with near
+    ones, and descent without a violation follows. If even a single cluster of all held records violates the
+    constraints, only the oldest record is decided on, as by `DiverseGrowthRule`.
     """
 
     def _release_artificial(self, decisions: DecisionBuffer, newest: int) -> None:

@@ -50,9 +50,11 @@ from shoal.clustering.stream.steering import update_weight
 __all__ = [
     "NearestRule",
     "decide_all_by_distance",
+    "next_decision",
     "release_or_suppress",
     "select_by_distance",
     "select_nearest_subjects",
+    "suppress_small_population",
 ]
 
 
