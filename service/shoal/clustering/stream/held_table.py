@@ -64,6 +64,10 @@ class HeldTable:
         except AnonymityViolation:
             return None
 
+    def exchange(self, labels: Int32Vector) -> Int32Vector:
+        """Return a partition (n,) whose violating clusters exchanged records with near ones."""
+        return repair_by_swaps(self._points, labels, self._k, self._constraints)
+
     def repaired(self, labels: Int32Vector) -> Int32Vector | None:
         """Return a partition whose violating clusters exchanged records or were merged; None if in vain.
 
@@ -72,7 +76,7 @@ class HeldTable:
         labels = np.unique(labels, return_inverse=True)[1].astype(np.int32)
         limits_values = self._constraints.l is not None or self._constraints.max_value_share is not None
         if limits_values and not self._has_t:
-            labels = repair_by_swaps(self._points, labels, self._k, self._constraints)
+            labels = self.exchange(labels)
         labels = merge_until_feasible(self._points, labels, self._k, self._constraints)
         if violating_clusters(labels, self._k, self._constraints).any():
             return None
@@ -99,6 +103,8 @@ def precompile_table(*, has_t: bool, limits_values: bool) -> None:
     table = HeldTable(held, points, constraints, protection)
     table.partition()
     table.repaired(np.arange(count, dtype=np.int32))
+    if limits_values:
+        table.exchange(np.arange(count, dtype=np.int32))
 
 
 def _cluster_constraints(
