@@ -90,12 +90,18 @@ class Origin:
         return line_of(path, self.lines)
 
 
-def resolve_stream(section: StreamSection | None, k: int, *, has_dominance: bool) -> Stream | None:
+def resolve_stream(section: StreamSection | None, privacy: PrivacySection) -> Stream | None:
     """Return the section with its defaults; None without one."""
-    if section is None or section.delta is None:
+    if section is None or section.delta is None or privacy.k is None:
         return None
-    rule = resolve_rule(section.rule, k, has_dominance=has_dominance)
-    reason = explain_rule(section.rule, k, has_dominance=has_dominance)
+    options = {
+        "has_dominance": privacy.dominance is not None,
+        "protects_values": privacy.t is not None
+        or resolve_diversity(privacy.l) is not None
+        or resolve_value_share(privacy) is not None,
+    }
+    rule = resolve_rule(section.rule, privacy.k, **options)
+    reason = explain_rule(section.rule, privacy.k, **options)
     limit = optional_float(section.max_delay_s)
     return Stream(section.delta, limit, rule, section.release, section.reveal_order, reason)
 

@@ -262,9 +262,9 @@ def test_each_requirement_is_explained(tmp_path: Path) -> None:
         "privacy": "every algorithm keeps this: records are exchanged and clusters are merged until all clusters do",
     }
     streamed = explain(policy(tmp_path, privacy="l: {entropy: 2.5}", more=STREAM))
-    assert streamed["stream.rule"] == "auto: awo below k = 7"
+    assert streamed["stream.rule"] == "auto: block, which suppresses the fewest records under l, t and shares of values"
     assert streamed["privacy.l"].startswith("entropy l-diversity, l = 2.5: the entropy of")
-    assert streamed["privacy"].startswith("rule awo keeps this, as every rule does")
+    assert streamed["privacy"].startswith("rule block keeps this, as every rule does")
     recursive = explain(policy(tmp_path, privacy="l: {recursive: [2, 3]}"))
     assert recursive["privacy.l"] == "recursive (c, l)-diversity, c = 2, l = 3, for ill and pay"
     assert explain(policy(tmp_path)) == {}

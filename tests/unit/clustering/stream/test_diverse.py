@@ -277,3 +277,17 @@ def test_a_violation_closes_the_stream(monkeypatch: pytest.MonkeyPatch) -> None:
         stream.push(np.zeros((5, 1)), values=np.zeros((5, 1), np.int64))
     with pytest.raises(Exception, match="no more records"):
         stream.flush()
+
+
+def test_auto_is_block_under_a_protection_because_it_suppresses_the_fewest_records() -> None:
+    """A quarter of 900 people has the rare value: with k = 3, rules that form one cluster at a time run out of it."""
+    random = np.random.default_rng(3)
+    rare = random.random(900) < 0.24
+    points = np.column_stack([rare + random.normal(0, 0.3, 900), random.random(900)])
+    suppressed = {}
+    for rule in ("awo", "auto"):
+        stream = StreamAggregator(k=3, delta=30, rule=rule, l=2, max_value_share=1.0)
+        out = [stream.push(points, confidential=rare.astype(np.int64)), stream.flush()]
+        suppressed[rule] = sum(len(one.suppressed) for one in out)
+    assert suppressed["awo"] > 100
+    assert suppressed["auto"] < 20
