@@ -291,3 +291,11 @@ def test_auto_is_block_under_a_protection_because_it_suppresses_the_fewest_recor
         suppressed[rule] = sum(len(one.suppressed) for one in out)
     assert suppressed["awo"] > 100
     assert suppressed["auto"] < 20
+
+
+@pytest.mark.parametrize("rule", ["nearest", "awo"])
+def test_an_odd_k_grows_by_one_if_no_value_may_have_more_than_half(rule: str) -> None:
+    """Five records with two values break a share of 0.5, and six do not."""
+    stream = StreamAggregator(k=5, delta=40, rule=rule, max_value_share=0.5)
+    out = stream.push(np.arange(300.0)[:, None] % 17, confidential=np.arange(300) % 2)
+    assert set(np.diff(out.offsets).tolist()) == {6}
