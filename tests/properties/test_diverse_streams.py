@@ -170,9 +170,7 @@ def test_decisions_depend_neither_on_cuts_nor_on_codes(setting: Setting, codes: 
 
 @given(settings())
 def test_a_stream_that_is_only_flushed_equals_the_table(setting: Setting) -> None:
-    assume(
-        setting.l is not None or setting.t < 1 or setting.max_value_share < 1
-    )  # else nothing is protected
+    assume(setting.l is not None or setting.t < 1 or setting.max_value_share < 1)  # else nothing is protected
     n = len(setting.subjects)
     stream = StreamClusterer(
         setting.k, 60, 2, rule=setting.rule, diversity=setting.diversity(), protected=len(setting.distances)
