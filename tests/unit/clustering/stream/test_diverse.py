@@ -93,6 +93,22 @@ def test_values_are_equal_by_number_or_text(values: list[object], sizes: list[in
     assert np.diff(stream.flush().offsets).tolist() == sizes
 
 
+@pytest.mark.parametrize("value", [float("nan"), True, 2**60 + 1, 0.1, "7", None, np.float32(0.1), np.str_("a")])
+@pytest.mark.parametrize("other", ["flu", 0.5, 3, True, None])
+def test_a_value_in_a_list_does_not_depend_on_the_others(value: object, other: object) -> None:
+    """With two values in three records, the first two are one value unless the third has been one before."""
+    stream = StreamAggregator(2, 1, l=2)
+    stream.push(np.zeros((1, 1)), confidential=[value])
+    released = stream.push(np.zeros((2, 1)), confidential=[value, other])
+    assert 0 not in released.positions
+
+
+@pytest.mark.parametrize("values", [[[1], [1, 2]], [(1,), (1, 2)], [np.zeros(1), np.zeros(2)]])
+def test_rows_of_confidential_values_have_one_length(values: list[object]) -> None:
+    with pytest.raises(ParameterError, match="confidential: rows must have the same length"):
+        StreamAggregator(2, 10, l=2).push(np.zeros((2, 1)), confidential=values)
+
+
 def test_numbers_without_a_bin_count_as_the_nearest_one() -> None:
     stream = StreamAggregator(2, 10, rule="nearest", t=0.01, reference={None: 0.25, 0: 0.25, 10: 0.5})
     stream.push(np.zeros((4, 1)), confidential=[None, 5, 5.1, 99])
