@@ -190,6 +190,21 @@ def test_a_minimum_population_holds_at_the_end(rule: str) -> None:
         assert sorted(stream.flush().positions.tolist()) == released
 
 
+@pytest.mark.parametrize("rule", RULES)
+def test_a_minimum_population_changes_nothing_before_the_end(rule: str) -> None:
+    random = np.random.default_rng(5)
+    points, subjects, bins = random.random((60, 2)), np.arange(60) // 2, random.integers(0, 2, (60, 1))
+    found = []
+    for population in (0, 12):
+        reference = ValueReference(EQUAL, np.array([0.5, 0.5]))
+        protection = build_diversity_rule([reference], t=0.3)
+        stream = StreamClusterer(2, 19, 2, rule=rule, min_population=population, diversity=protection)
+        decided = stream.push(points, subjects, values=bins, bins=bins)
+        found.append((decided.positions.tolist(), decided.cluster_bounds.tolist(), decided.suppressed.tolist()))
+    assert found[0] == found[1]
+    assert len(found[0][1]) > 8
+
+
 def test_a_cluster_also_satisfies_the_p_percent_rule() -> None:
     rule = Dominance(0.5, np.array([[0.0]]))
     amounts = np.array([[100.0], [1.0], [1.0], [90.0], [80.0], [70.0], [1.0]])
