@@ -84,6 +84,8 @@ def test_confidential_values_are_required_and_have_one_row_per_record() -> None:
         ([None, float("nan"), None, "", "", ""], [6]),
         ([True, 1, True, 1, True, 1], [6]),
         ([0.1, "0.1", "0.10", 0.1, 0.1, 0.1], []),
+        (["007", "+7", "7.", 7, "7.0", "70e-1"], []),
+        ([True, "true", True, "true", True, "true"], [6]),
     ],
 )
 def test_values_are_equal_by_number_or_text(values: list[object], sizes: list[int]) -> None:
