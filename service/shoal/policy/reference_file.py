@@ -14,8 +14,8 @@ from typing import NamedTuple
 
 from shoal.errors import InputError
 from shoal.policy.category_limit import MAX_CATEGORY_BYTES, is_long_category
-from shoal.policy.distance import JSON_NUMBER
-from shoal.policy.folded_text import fold_text, is_finite_number
+from shoal.policy.folded_text import fold_text
+from shoal.policy.json_number import JSON_NUMBER, is_finite_number
 from shoal.policy.loader import FieldPath
 from shoal.policy.named_file import read_named_file
 from shoal.policy.reference import Reference
