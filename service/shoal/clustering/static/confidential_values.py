@@ -29,6 +29,7 @@ from shoal.clustering.static.emd import ConfidentialAttribute
 from shoal.clustering.static.normal_form import NUMBER
 from shoal.clustering.static.validation import as_objects, is_finite_number, is_integer
 from shoal.errors import ParameterError
+from shoal.policy.resolved_sections import DEFAULT_MAX_VALUE_SHARE
 
 __all__ = [
     "ConfidentialEncoder",
@@ -50,9 +51,6 @@ Reference: TypeAlias = Mapping[object, float]
 
 ProtectedCodes: TypeAlias = tuple[Int64Matrix, Int64Matrix | None]
 """Value codes (n, q), and bins (n, q) with t."""
-
-DEFAULT_VALUE_SHARE = 0.5
-"""Largest share of one value where only a number of distinct values is given."""
 
 SUM_TOLERANCE = 1e-6
 """Largest difference between 1 and the sum of the shares of a reference."""
@@ -90,7 +88,7 @@ def default_value_share(given: object, max_value_share: float | None) -> float |
     """Return the largest share of one value, where a caller states ``l`` and perhaps that share."""
     diversity = parse_diversity(given)
     if max_value_share is None and diversity is not None and diversity.kind == DISTINCT:
-        return DEFAULT_VALUE_SHARE
+        return DEFAULT_MAX_VALUE_SHARE
     return max_value_share
 
 
