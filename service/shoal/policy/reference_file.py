@@ -29,7 +29,6 @@ MAX_FAULTS = 5
 """Faults that are reported of one reference. One mistake, such as decimal commas, shows in every row."""
 SUM_TOLERANCE = 1e-6
 """Largest difference of the sum of all shares from 1. Shares are rounded when they are written."""
-_FIRST_ROW_AFTER_HEADER = 2
 
 
 class _Row(NamedTuple):
