@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 from decimal import Decimal
 
-from shoal.policy.distance import JSON_NUMBER
+from shoal.policy.json_number import is_finite_number
 from shoal.policy.schema import AttributeSection
 
-__all__ = ["fold_text", "has_repeated_value", "is_finite_number"]
+__all__ = ["fold_text", "has_repeated_value"]
 
 
 def has_repeated_value(texts: Iterable[str], attribute: AttributeSection) -> bool:
@@ -25,10 +24,3 @@ def fold_text(text: str | None, attribute: AttributeSection) -> object:
     if attribute.type == "boolean":
         return text.lower()
     return Decimal(text) if is_finite_number(text) else text
-
-
-def is_finite_number(text: str) -> bool:
-    """Return whether a text is a JSON number of ordinary size: sums of two such numbers can be formed exactly."""
-    if not JSON_NUMBER.fullmatch(text) or not math.isfinite(float(text)):
-        return False
-    return float(text) != 0 or not any(digit in text.lower().partition("e")[0] for digit in "123456789")

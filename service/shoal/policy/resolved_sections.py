@@ -12,6 +12,7 @@ from shoal.policy.rule_choice import explain_rule, resolve_rule
 from shoal.policy.schema import PerSubjectSection, PrivacySection, StreamSection
 
 __all__ = [
+    "DEFAULT_MAX_VALUE_SHARE",
     "Origin",
     "PerSubject",
     "Stream",
@@ -22,7 +23,9 @@ __all__ = [
 ]
 
 DEFAULT_MAX_VALUE_SHARE = 0.5
-"""With distinct l-diversity. Without a limit, sizes of clusters and suppressed records can reveal the common value."""
+"""With distinct l-diversity, also in Python. Without a limit, sizes of clusters and suppressed records can reveal the
+common value.
+"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,8 +27,9 @@ from shoal.clustering.diversity import (
 )
 from shoal.clustering.static.emd import ConfidentialAttribute
 from shoal.clustering.static.normal_form import NUMBER
-from shoal.clustering.static.validation import as_array, is_finite_number, is_integer
+from shoal.clustering.static.validation import as_objects, is_finite_number, is_integer
 from shoal.errors import ParameterError
+from shoal.policy.resolved_sections import DEFAULT_MAX_VALUE_SHARE
 
 __all__ = [
     "ConfidentialEncoder",
@@ -50,9 +51,6 @@ Reference: TypeAlias = Mapping[object, float]
 
 ProtectedCodes: TypeAlias = tuple[Int64Matrix, Int64Matrix | None]
 """Value codes (n, q), and bins (n, q) with t."""
-
-DEFAULT_VALUE_SHARE = 0.5
-"""Largest share of one value where only a number of distinct values is given."""
 
 SUM_TOLERANCE = 1e-6
 """Largest difference between 1 and the sum of the shares of a reference."""
@@ -90,7 +88,7 @@ def default_value_share(given: object, max_value_share: float | None) -> float |
     """Return the largest share of one value, where a caller states ``l`` and perhaps that share."""
     diversity = parse_diversity(given)
     if max_value_share is None and diversity is not None and diversity.kind == DISTINCT:
-        return DEFAULT_VALUE_SHARE
+        return DEFAULT_MAX_VALUE_SHARE
     return max_value_share
 
 
@@ -195,12 +193,7 @@ class ConfidentialEncoder:
         ParameterError
             The values are not one per record and attribute, or one is no number where the reference is ordered.
         """
-        given = as_array(confidential, "confidential")
-        if given.shape[:1] != (count,) or given.ndim not in {1, 2}:
-            raise ParameterError(f"confidential: must have shape ({count},) or ({count}, q)")
-        columns = [[_key(value) for value in column] for column in given.reshape(count, -1).T.tolist()]
-        if given.ndim == 1:
-            columns = columns or [[]]
+        columns = _columns_of(confidential, count)
         if self._references and len(columns) != len(self._references):
             raise ParameterError(f"confidential: must have {len(self._references)} columns, one per reference")
         bins = [reference.bins_of(keys) for reference, keys in zip(self._references, columns, strict=False)]
@@ -250,14 +243,22 @@ def confidential_attributes(
     if not has_bins:
         return tuple(ConfidentialAttribute(column, ordered=False) for column in codes.T)
     if bins is None:  # the table is the reference
-        columns = as_array(confidential, "confidential").reshape(count, -1).T.tolist()
-        references = [_shares_of([_key(value) for value in column]) for column in columns]
+        references = [_shares_of(keys) for keys in _columns_of(confidential, count)]
         bins = ConfidentialEncoder(count, references).encode(confidential, count)[1]
     weights = [_Bins(shares).weights for shares in references]
     return tuple(
         ConfidentialAttribute(np.ascontiguousarray(own), one.distance == ORDERED, one, np.ascontiguousarray(values))
         for own, one, values in zip(() if bins is None else bins.T, weights, codes.T, strict=True)
     )
+
+
+def _columns_of(confidential: ArrayLike | Sequence[object], count: int) -> list[list[object]]:
+    """Return the keys of the values, one list per attribute. A key depends on its value alone."""
+    given = as_objects(confidential, "confidential")
+    if given.shape[:1] != (count,) or given.ndim not in {1, 2}:
+        raise ParameterError(f"confidential: must have shape ({count},) or ({count}, q)")
+    columns = [given] if given.ndim == 1 else given.T
+    return [[_key(value) for value in column.tolist()] for column in columns]
 
 
 def _shares_of(keys: Sequence[object]) -> dict[object, float]:

@@ -208,7 +208,10 @@ class DiverseBlockRule(DiverseGrowthRule):
         held = HeldRecords._make(array.copy() for array in self._buffer.held)
         head, tail = held.extent.tolist()
         decisions = empty_decision_buffer(tail - head)
-        constraints = self._constraints._replace(omega_p=self._constraints.omega_p.copy(), target=NO_TARGET)
+        # The records are not those at the end of the stream, the only ones that wait for a minimum population.
+        constraints = self._constraints._replace(
+            omega_p=self._constraints.omega_p.copy(), target=NO_TARGET, population=0
+        )
         self._decide_on(held, decisions, constraints, np.array([0, newest]), FLUSHED, ALL)
         found = trim(decisions)
         labels = np.full(tail - head, found.clusters.shape[1], np.int32)

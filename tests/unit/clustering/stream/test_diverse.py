@@ -84,6 +84,8 @@ def test_confidential_values_are_required_and_have_one_row_per_record() -> None:
         ([None, float("nan"), None, "", "", ""], [6]),
         ([True, 1, True, 1, True, 1], [6]),
         ([0.1, "0.1", "0.10", 0.1, 0.1, 0.1], []),
+        (["007", "+7", "7.", 7, "7.0", "70e-1"], []),
+        ([True, "true", True, "true", True, "true"], [6]),
     ],
 )
 def test_values_are_equal_by_number_or_text(values: list[object], sizes: list[int]) -> None:
@@ -91,6 +93,22 @@ def test_values_are_equal_by_number_or_text(values: list[object], sizes: list[in
     stream = StreamAggregator(4, 10, l=2, max_value_share=1.0)
     stream.push(np.zeros((6, 1)), confidential=np.array(values, object))
     assert np.diff(stream.flush().offsets).tolist() == sizes
+
+
+@pytest.mark.parametrize("value", [float("nan"), True, 2**60 + 1, 0.1, "7", None, np.float32(0.1), np.str_("a")])
+@pytest.mark.parametrize("other", ["flu", 0.5, 3, True, None])
+def test_a_value_in_a_list_does_not_depend_on_the_others(value: object, other: object) -> None:
+    """With two values in three records, the first two are one value unless the third has been one before."""
+    stream = StreamAggregator(2, 1, l=2)
+    stream.push(np.zeros((1, 1)), confidential=[value])
+    released = stream.push(np.zeros((2, 1)), confidential=[value, other])
+    assert 0 not in released.positions
+
+
+@pytest.mark.parametrize("values", [[[1], [1, 2]], [(1,), (1, 2)], [np.zeros(1), np.zeros(2)]])
+def test_rows_of_confidential_values_have_one_length(values: list[object]) -> None:
+    with pytest.raises(ParameterError, match="confidential: rows must have the same length"):
+        StreamAggregator(2, 10, l=2).push(np.zeros((2, 1)), confidential=values)
 
 
 def test_numbers_without_a_bin_count_as_the_nearest_one() -> None:
@@ -172,6 +190,21 @@ def test_a_minimum_population_holds_at_the_end(rule: str) -> None:
         )
         stream.push(np.zeros((4, 1)), values=np.array([[0, 0, 1, 1]]).T)
         assert sorted(stream.flush().positions.tolist()) == released
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_a_minimum_population_changes_nothing_before_the_end(rule: str) -> None:
+    random = np.random.default_rng(5)
+    points, subjects, bins = random.random((60, 2)), np.arange(60) // 2, random.integers(0, 2, (60, 1))
+    found = []
+    for population in (0, 12):
+        reference = ValueReference(EQUAL, np.array([0.5, 0.5]))
+        protection = build_diversity_rule([reference], t=0.3)
+        stream = StreamClusterer(2, 19, 2, rule=rule, min_population=population, diversity=protection)
+        decided = stream.push(points, subjects, values=bins, bins=bins)
+        found.append((decided.positions.tolist(), decided.cluster_bounds.tolist(), decided.suppressed.tolist()))
+    assert found[0] == found[1]
+    assert len(found[0][1]) > 8
 
 
 def test_a_cluster_also_satisfies_the_p_percent_rule() -> None:
