@@ -73,7 +73,7 @@ class _Counts:
             return np.asarray(entropies >= math.log(diversity.l) - TOLERANCE, np.bool_)
         ranks_from_last = self._ends[self._owners] - np.arange(len(self._owners))  # 1 for the most frequent value
         rest = np.bincount(self._owners, self._counts * (ranks_from_last >= diversity.l), self._clusters)
-        return np.asarray(self.largest < (diversity.c or 0.0) * rest, np.bool_)
+        return np.asarray(self.largest < (diversity.c or 0.0) * rest - TOLERANCE, np.bool_)
 
 
 def _distances(attribute: ConfidentialAttribute, labels: Int32Vector) -> Float64Vector:
