@@ -1,6 +1,8 @@
 """The last check of a table: each cluster keeps l-diversity, value shares and t-closeness by a second computation.
 
-It counts and measures from the definitions, in numpy, and shares no arithmetic with what forms clusters.
+It counts and measures from the definitions, in numpy, and shares no arithmetic with what forms clusters. It does share
+their input: the codes and bins of the records, and the weights and paths of a reference. So it does not find a wrong
+code or bin; the judge reads those anew.
 """
 
 from __future__ import annotations
