@@ -208,7 +208,9 @@ class DiverseBlockRule(DiverseGrowthRule):
         held = HeldRecords._make(array.copy() for array in self._buffer.held)
         head, tail = held.extent.tolist()
         decisions = empty_decision_buffer(tail - head)
-        constraints = self._constraints._replace(omega_p=self._constraints.omega_p.copy(), target=NO_TARGET)
+        omega_p = self._constraints.omega_p.copy()
+        # A population limits what a clock or the end of the stream releases. These records are only divided.
+        constraints = self._constraints._replace(omega_p=omega_p, target=NO_TARGET, population=0)
         self._decide_on(held, decisions, constraints, np.array([0, newest]), FLUSHED, ALL)
         found = trim(decisions)
         labels = np.full(tail - head, found.clusters.shape[1], np.int32)

@@ -174,6 +174,20 @@ def test_a_minimum_population_holds_at_the_end(rule: str) -> None:
         assert sorted(stream.flush().positions.tolist()) == released
 
 
+def test_a_minimum_population_does_not_change_the_clusters_of_expired_records() -> None:
+    """It limits what a clock and the end of the stream release, not what the delay does."""
+    rule = build_diversity_rule([ValueReference(EQUAL, np.array([0.5, 0.5]))], t=0.1)
+    random = np.random.default_rng(1)
+    points, values = random.normal(size=(31, 2)), random.integers(0, 2, size=(31, 1))
+    found = []
+    for population in (0, 1000):
+        stream = StreamClusterer(3, 30, 2, rule="block", min_population=population, diversity=rule)
+        decided = stream.push(points, values=values, bins=values)
+        found.append((decided.positions.tolist(), np.diff(decided.cluster_bounds).tolist()))
+    assert found[0] == found[1]
+    assert found[0][1] == [4, 27]
+
+
 def test_a_cluster_also_satisfies_the_p_percent_rule() -> None:
     rule = Dominance(0.5, np.array([[0.0]]))
     amounts = np.array([[100.0], [1.0], [1.0], [90.0], [80.0], [70.0], [1.0]])
