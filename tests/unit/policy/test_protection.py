@@ -68,6 +68,8 @@ def test_three_names_of_distinct_l_have_one_fingerprint(tmp_path: Path) -> None:
         ("l: {recursive: [2, 3]}", None),
         ("t: 0.3", None),
         ("max_value_share: 0.7", 0.7),
+        ("max_value_share: 1", None),
+        ("l: {entropy: 2}, max_value_share: 1", 1.0),
         ("", None),
     ],
 )
@@ -75,6 +77,13 @@ def test_the_largest_share_has_a_default_with_distinct_l_only(
     privacy: str, share: float | None, tmp_path: Path
 ) -> None:
     assert policy(tmp_path, privacy=privacy).max_value_share == share
+
+
+def test_a_share_of_1_alone_protects_nothing(tmp_path: Path) -> None:
+    found = policy(tmp_path, privacy="max_value_share: 1")
+    assert not found.protects_values
+    assert found.fingerprint == policy(tmp_path).fingerprint
+    assert any("k alone does not protect" in sentence for sentence in advise(found))
 
 
 def test_all_confidential_attributes_are_protected_unless_some_are_marked(tmp_path: Path) -> None:
@@ -166,6 +175,7 @@ def test_a_policy_without_these_fields_keeps_its_fingerprint(tmp_path: Path) -> 
         ),
         ({"privacy": "max_value_share: 0"}, "privacy.max_value_share", "above 0"),
         ({"privacy": "max_value_share: 1.1"}, "privacy.max_value_share", "at most 1"),
+        ({"ill": "protect: true", "privacy": "max_value_share: 1"}, "attributes.ill.protect", "protects nothing"),
         ({"privacy": "max_value_share: 0.04", "more": STREAM}, "privacy.max_value_share", "delta + 1"),
         ({"privacy": "max_value_shar: 0.5"}, "privacy.max_value_shar", "did you mean max_value_share?"),
         ({"privacy": "t: 1.5"}, "privacy.t", "between two distributions"),
