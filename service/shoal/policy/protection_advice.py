@@ -23,8 +23,9 @@ def advise_on_confidential(policy: Policy) -> Iterator[str]:
     if not policy.protects_values:
         yield (
             f"{_names(policy.confidential)}: k alone does not protect a confidential value, because all records of a "
-            "cluster can have the same one; shoal verify measures how many do (homogeneous share). Set privacy.l, "
-            "privacy.t or privacy.max_value_share, or accept this"
+            "cluster can have the same one; shoal verify measures in how many clusters they do "
+            "(single_value_share.NAME), and of how many records (single_value_records.NAME). Set privacy.l, privacy.t "
+            "or privacy.max_value_share, or accept this"
         )
         return
     yield from _advise_on_diversity(policy)

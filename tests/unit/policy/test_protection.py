@@ -271,6 +271,7 @@ def test_each_requirement_is_explained(tmp_path: Path) -> None:
         ),
         "privacy": "every algorithm keeps this: records are exchanged and clusters are merged until all clusters do",
     }
+    assert explain(policy(tmp_path, privacy="l: 6"))["privacy.l"] == "distinct l-diversity, l = 6, for ill and pay"
     streamed = explain(policy(tmp_path, privacy="l: {entropy: 2.5}", more=STREAM))
     assert streamed["stream.rule"] == "auto: awo below k = 7"
     assert streamed["privacy.l"].startswith("entropy l-diversity, l = 2.5: the entropy of")
@@ -284,6 +285,7 @@ def test_each_requirement_is_explained(tmp_path: Path) -> None:
     ("options", "words"),
     [
         ({}, "attributes.ill, attributes.pay: k alone does not protect"),
+        ({}, "(single_value_share.NAME), and of how many records (single_value_records.NAME)"),
         ({"privacy": "l: 3, max_value_share: 1"}, "distinct l alone is weak"),
         ({"privacy": "l: 3, max_value_share: 0.1"}, "privacy.max_value_share: below 1/k"),
         ({"privacy": "l: 6"}, "privacy.l: above k"),
