@@ -317,6 +317,16 @@ def test_weak_and_costly_settings_are_told(options: dict[str, str], words: str, 
     assert any(words in sentence for sentence in advise(policy(tmp_path, **options)))
 
 
+def test_advice_compares_a_reference_with_a_taxonomy_by_value(tmp_path: Path) -> None:
+    """As the engine does: 1.0 is the leaf 1, so near 2.0, and four records can be within t."""
+    (tmp_path / "pays.csv").write_text("value,share\n1.0,0.25\n2.0,0.25\n3.0,0.25\n4.0,0.25\n")
+    tree = "{any: {low: ['1', '2'], high: ['3', '4']}}"
+    attribute = f"type: any, scale: nominal, taxonomy: {tree}, reference: pays.csv, protect: true"
+    for t in ("0.25", "0.3"):
+        told = list(advise(policy(tmp_path, attribute, privacy=f"t: {t}")))
+        assert not any("not in its taxonomy" in sentence or "has at least" in sentence for sentence in told)
+
+
 def test_the_fewest_records_within_t_are_those_of_all_clusters() -> None:
     shares = (0.5, 0.3, 0.2)
     for n in range(1, 9):
