@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 
 from shoal.policy.attribute import Attribute
 from shoal.policy.distance import JSON_NUMBER
@@ -25,7 +25,10 @@ def fold_text(text: str | None, attribute: AttributeSection | Attribute) -> obje
         return text
     if attribute.type == "boolean":
         return text.lower()
-    return Decimal(text) if is_finite_number(text) else text
+    try:
+        return Decimal(text) if JSON_NUMBER.fullmatch(text) else text
+    except InvalidOperation:  # an exponent beyond that of any Decimal
+        return text
 
 
 def is_finite_number(text: str) -> bool:
