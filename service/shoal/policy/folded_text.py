@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from decimal import Decimal
 
+from shoal.policy.attribute import Attribute
 from shoal.policy.json_number import is_finite_number
 from shoal.policy.schema import AttributeSection
 
@@ -17,7 +18,7 @@ def has_repeated_value(texts: Iterable[str], attribute: AttributeSection) -> boo
     return len(set(folded)) < len(folded)
 
 
-def fold_text(text: str | None, attribute: AttributeSection) -> object:
+def fold_text(text: str | None, attribute: AttributeSection | Attribute) -> object:
     """Return what is equal for two texts of one value."""
     if text is None or attribute.type in {"string", "json"}:
         return text

@@ -110,8 +110,13 @@ def resolve_stream(section: StreamSection | None, privacy: PrivacySection) -> St
 
 
 def resolve_value_share(privacy: PrivacySection) -> float | None:
-    """Return the largest share of a confidential value; with distinct l-diversity, 0.5 is the default."""
+    """Return the largest share of a confidential value; with distinct l-diversity, 0.5 is the default.
+
+    Without l and t, a share of 1 is no limit, so that such a policy does not count as one that protects values.
+    """
     diversity = resolve_diversity(privacy.l)
+    if privacy.max_value_share == 1 and diversity is None and privacy.t is None:
+        return None
     if privacy.max_value_share is None and diversity is not None and diversity.kind == "distinct":
         return DEFAULT_MAX_VALUE_SHARE
     return optional_float(privacy.max_value_share)

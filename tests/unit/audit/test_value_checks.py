@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import json
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from shoal.audit.originals import Originals
+from shoal.audit.protected_values import AuditedColumn
 from shoal.audit.value_checks import ValueClass, check_values
 from shoal.audit.verdict import Check
 from shoal.policy import Policy
 from shoal.policy.schema import Document
+from shoal.records.confidential_keys import ConfidentialKeys, ReferenceBins
 
 pytestmark = pytest.mark.unit
 
@@ -93,6 +97,7 @@ def test_the_default_share_beside_distinct_l_is_checked() -> None:
         ({"entropy": 2}, ['"a"', '"b"', '"b"', '"c"'], True, 2 * 2**0.5),
         ({"recursive": [2, 2]}, ['"a"', '"a"', '"b"'], False, 2.0),  # 2 < 2 * 1 does not hold
         ({"recursive": [2, 2]}, ['"a"', '"a"', '"b"', '"c"'], True, 1.0),
+        ({"recursive": [1.1, 2]}, ['"a"'] * 11 + ['"b"'] * 10, False, 1.1),  # the float64 of 1.1 is above 11/10
         ({"recursive": [9, 3]}, ['"a"', '"b"'], False, None),  # fewer than three values
     ],
 )
@@ -112,6 +117,7 @@ def test_the_limit_of_a_share_is_kept_exactly() -> None:
     assert checked({"max_value_share": 1 / 3}, thirds)["value_share"].status == "holds"
     assert checked({"max_value_share": 0.3333333}, thirds)["value_share"].status == "broken"
     assert checked({"max_value_share": 0.7}, ['"a"'] * 7 + ['"b"'] * 3)["value_share"].status == "holds"
+    assert checked({"max_value_share": 0.1}, [f'"{number}"' for number in range(10)])["value_share"].status == "holds"
 
 
 # ---------------------------------------------------------------- t, compared with the table
@@ -129,7 +135,7 @@ def test_the_limit_of_a_share_is_kept_exactly() -> None:
         ("integer", (["9007199254740992"] * 2, ["9007199254740993"] * 2), 0.5),
         ("any", (["1", "2"], ["3", "4"]), 1 / 3),
         ("any", (['"1"', '" 2"'], ['"3"', '"4"']), 1 / 3),
-        ("any", (['"01"', '" 2"'], ['"+3"', '"4."']), 1 / 3),
+        ("any", (['"01"', '" 2"'], ['"+3"', '"4."']), 0.5),  # 01 and +3 are no JSON numbers, so no value has a place
         ("any", (["1", "2"], ['"x"', "4"]), 0.5),
         ("any", (["true", "true"], ["1", "1"]), 0.5),
         ("string", (['"a"', '"a"'], ['"b"', '"b"']), 0.5),
@@ -238,3 +244,21 @@ def test_only_protected_attributes_are_checked() -> None:
         ("diversity", 1, [1]),
         ("value_share", 1, [1]),
     ]
+
+
+@pytest.mark.parametrize(
+    ("values", "is_ordered"),
+    [(["007", "1", "2"], False), (["+7", "1"], False), (["1.", "2"], False), (["1", "2.0", ""], True), ([""], False)],
+)
+def test_judge_and_engine_agree_which_values_of_a_table_are_ordered(values: list[str], *, is_ordered: bool) -> None:
+    """The policy leaves it open, and only texts of JSON numbers are numbers."""
+    attributes = {"age": {"role": "quasi_identifier"}, "ill": {"role": "confidential"}}
+    document = {"subject": "every_record", "attributes": attributes, "privacy": {"k": 2, "t": 0.5}}
+    policy = Policy.from_document(Document.model_validate(document))
+    (attribute,) = policy.protected
+    n = np.arange(len(values))
+    texts: list[str | None] = [json.dumps(value) for value in values]
+    originals = Originals(np.zeros((len(n), 1)), n, texts, np.zeros(len(n), np.int64), n, is_export=False)
+    assert AuditedColumn(policy, attribute).is_ordered(originals) is is_ordered
+    counts = Counter(map(ConfidentialKeys(attribute, ("",)).key, values))
+    assert (ReferenceBins(attribute, ("",), counts).distance == "ordered") is is_ordered
