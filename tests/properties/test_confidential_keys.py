@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 from decimal import Decimal
 from fractions import Fraction
 
@@ -13,6 +14,7 @@ from shoal.audit.value_keys import key_reader
 from shoal.policy import FieldType, Policy
 from shoal.policy.schema import Document
 from shoal.records import ConfidentialKeys, ReferenceBins
+from shoal.records.json_values import canonical_json
 from support.reference_samples import policy_of
 
 pytestmark = pytest.mark.property
@@ -32,6 +34,12 @@ SPELLINGS = st.one_of(
     ),
 )
 """Values of type any, among them different spellings of one value."""
+_TEXTS = st.text(st.sampled_from('1a\\" \t\u00a0e\u0301\u00e9{}[],:'), max_size=3)
+DOCUMENTS = st.recursive(
+    st.one_of(st.none(), st.booleans(), st.sampled_from([0, -0.0, 1, 1.0, 10, 1e1, 1e16, 10**16]), _TEXTS),
+    lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(_TEXTS, inner, max_size=3)),
+    max_leaves=6,
+)
 KINDS: list[FieldType] = ["any", "string"]
 COUNTS = st.dictionaries(NUMBERS.map(repr), st.integers(1, 9), min_size=1, max_size=8)
 
@@ -70,6 +78,27 @@ def test_every_value_has_a_bin_or_none(counts: dict[str, int], value: object) ->
     listed = {keys.key(text): float(count) for text, count in counts.items()}
     bins = ReferenceBins(attribute, ["", "?"], listed)
     assert -1 <= bins.bin_of(keys.key(value)) < len(bins.shares)
+
+
+@given(st.lists(DOCUMENTS, min_size=2, max_size=8), st.randoms())
+def test_the_judge_takes_the_same_documents_for_equal(values: list[object], order: random.Random) -> None:
+    documents = [value for value in values for _ in range(2) if value is not None]
+    texts = [canonical_json(json.dumps(_shuffled(value, order)).encode()) for value in documents]
+    engine = ConfidentialKeys(policy_of(2, type="json").confidential[0], [""]).keys(texts)
+    judged = [key_reader("json", [""])(text or "") for text in texts]
+    assert engine[::2] == engine[1::2]
+    assert [[one == other for other in engine] for one in engine] == [
+        [one == other for other in judged] for one in judged
+    ]
+
+
+def _shuffled(value: object, order: random.Random) -> object:
+    """Return a JSON value whose members are in another order."""
+    if isinstance(value, list):
+        return [_shuffled(item, order) for item in value]
+    if isinstance(value, dict):
+        return {name: _shuffled(item, order) for name, item in order.sample(sorted(value.items()), len(value))}
+    return value
 
 
 @given(COUNTS, NUMBERS)

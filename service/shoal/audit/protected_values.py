@@ -47,7 +47,7 @@ class AuditedColumn:
         self.attribute = attribute
         self.key_of_text = text_key_reader(attribute, policy.missing_values, released)
         self._place = policy.unchanged_fields.index(attribute)
-        self._read = key_reader(attribute.type, policy.missing_values) if folds else _as_spelt
+        self._read = key_reader(attribute.type, policy.missing_values, released) if folds else _as_spelt
         self._folds = folds
         self._known: dict[str, str] = {}
 

@@ -56,19 +56,18 @@ def measure_values(policy: Policy, originals: Originals, classes: Sequence[Value
 
 
 def _distances(policy: Policy, originals: Originals, classes: Sequence[ValueClass]) -> Figures:
-    """Return mean and largest distance of each confidential attribute, and those of the farthest one.
+    """Return mean and largest distance of each protected attribute, and those of the farthest one.
 
-    The farthest one may be that of all attributes, or of the protected ones. Without a reference, versions before
-    l-diversity compared values as they were spelt. Then several figures are right.
+    Without a reference, versions before l-diversity compared values as they were spelt. Then several figures are right.
     """
     found: Figures = {}
-    measured = {attribute: _measured(policy, originals, classes, attribute) for attribute in policy.confidential}
+    measured = {attribute: _measured(policy, originals, classes, attribute) for attribute in policy.protected}
     for attribute, pairs in measured.items():
         for group in ("emd", "emd_of"):
             found[group, attribute.name, "mean"] = tuple(mean for mean, _ in pairs)
             found[group, attribute.name, "max"] = tuple(largest for _, largest in pairs)
-    largest = [max(measured[one][0][1] for one in chosen) for chosen in (policy.confidential, policy.protected)]
-    farthest = [pairs for pairs in measured.values() if any(abs(pairs[0][1] - one) <= _TIE for one in largest)]
+    largest = max(pairs[0][1] for pairs in measured.values())
+    farthest = [pairs for pairs in measured.values() if abs(pairs[0][1] - largest) <= _TIE]
     found["emd", "max"] = tuple(one for pairs in farthest for _, one in pairs)
     found["emd", "mean"] = tuple(one for pairs in farthest for one, _ in pairs)
     return found

@@ -2,8 +2,9 @@
 
 A key does not depend on the spelling. All spellings of a number are one value, whether it is a JSON number or the text
 of one; blanks around a text and the composition of its letters do not count. All spellings of a missing value are one
-value, which is none of the others. A reader of a release could not tell such values apart by their meaning, so
-counting them as several would make a cluster look more diverse than it is.
+value, which is none of the others. In a JSON document, the order of members does not count, either. A reader of a
+release could not tell such values apart by their meaning, so counting them as several would make a cluster look more
+diverse than it is.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from decimal import Decimal
 from typing import TypeAlias
 
 from shoal.audit.json_documents import document_reader
-from shoal.audit.parsing import Form
+from shoal.audit.parsing import Form, JsonNumber, JsonObject, json_document
 from shoal.policy import Attribute, FieldType, Policy
 
 __all__ = ["MISSING", "KeyReader", "comparable_fields", "is_number", "key_reader", "number_of", "text_key_reader"]
@@ -34,7 +35,7 @@ _LARGEST_POWER = 10**17
 """Largest power of ten that numbers are compared with."""
 
 
-def key_reader(kind: FieldType, missing_values: Collection[str]) -> KeyReader:
+def key_reader(kind: FieldType, missing_values: Collection[str], released: Form = "jsonl") -> KeyReader:
     """Return the function from the text of an unchanged field, which is JSON, to the key of its value.
 
     Parameters
@@ -44,6 +45,8 @@ def key_reader(kind: FieldType, missing_values: Collection[str]) -> KeyReader:
         string are two values. Of type json only null is missing.
     missing_values : collection of str
         Texts that stand for a missing value. JSON null and the empty text always do.
+    released : {"csv", "jsonl"}
+        Form of the release: a cell of type json is the text of a document, and not the document.
     """
     has_numbers = kind in {"any", "integer", "number"}
     missing = {_key_of_text(text, has_numbers=has_numbers) for text in ("", *missing_values)}
@@ -52,7 +55,7 @@ def key_reader(kind: FieldType, missing_values: Collection[str]) -> KeyReader:
         if text == "null":
             return MISSING
         if kind == "json":
-            return _DOCUMENT + text
+            return _DOCUMENT + _key_of_document(json_document(json.loads(text) if released == "csv" else text))
         key = _key_of_text(json.loads(text) if text.startswith('"') else text, has_numbers=has_numbers)
         return MISSING if key in missing else key
 
@@ -63,7 +66,8 @@ def text_key_reader(
     attribute: Attribute, missing_values: Collection[str], released: Form
 ) -> Callable[[str | None], str]:
     """Return the function from a text of a reference, an order or a taxonomy to the key of the value it means."""
-    read, document = key_reader(attribute.type, missing_values), document_reader("csv", released, sys.maxsize)
+    read = key_reader(attribute.type, missing_values, released)
+    document = document_reader("csv", released, sys.maxsize)
 
     def read_text(text: str | None) -> str:
         if text is None:
@@ -89,7 +93,8 @@ def comparable_fields(policy: Policy, released: Form) -> list[tuple[int, Callabl
 
 
 def _comparable(attribute: Attribute, missing_values: Collection[str], released: Form) -> Callable[[str], bool]:
-    read, text_key = key_reader(attribute.type, missing_values), text_key_reader(attribute, missing_values, released)
+    read = key_reader(attribute.type, missing_values, released)
+    text_key = text_key_reader(attribute, missing_values, released)
     order = {text_key(str(item)) for item in attribute.order}
 
     def is_comparable(text: str) -> bool:
@@ -110,8 +115,28 @@ def number_of(key: str) -> Decimal:
     return Decimal(f"{digits}e{max(min(int(power or 0), _LARGEST_POWER), -_LARGEST_POWER)}")
 
 
+def _key_of_document(value: object) -> str:
+    """Return the key of a JSON document: members in no order, numbers by their value, and texts as other texts."""
+    if isinstance(value, JsonObject):
+        members = (f"{_quoted(name)}:{_key_of_document(item)}" for name, item in value)
+        return "{" + ",".join(sorted(members)) + "}"
+    if isinstance(value, list):
+        return "[" + ",".join(map(_key_of_document, value)) + "]"
+    if isinstance(value, JsonNumber):
+        return _key_of_text(value, has_numbers=True)
+    return _quoted(value) if isinstance(value, str) else repr(value)
+
+
+def _quoted(text: str) -> str:
+    return json.dumps(_folded(text))
+
+
+def _folded(text: str) -> str:
+    return unicodedata.normalize("NFC", text).strip()
+
+
 def _key_of_text(text: str, *, has_numbers: bool) -> str:
-    text = unicodedata.normalize("NFC", text).strip()
+    text = _folded(text)
     found = _JSON_NUMBER.fullmatch(text) if has_numbers else None
     if found is None or len(found[4] or "") > _LONGEST_EXPONENT:
         return _TEXT + text

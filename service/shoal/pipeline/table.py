@@ -220,14 +220,15 @@ class TablePipeline:
                 own, codes = column.bins(can_stay), protected[attribute.name].codes
                 protected[attribute.name] = own._replace(values=codes) if own.ordered else protected[attribute.name]
         with_bins = protected if self._policy.t is not None else {}
+        measured = [column for column in columns if not protected or column.attribute.name in protected]
         return TableData(
             policy=self._policy,
             values=values,
             categories=self._categories,
             subjects=subjects,
             scores=z_scores([column[can_stay] for column in numbers], len(values)),
-            confidential=tuple(with_bins.get(column.attribute.name) or column.bins(can_stay) for column in columns),
-            confidential_names=tuple(column.attribute.name for column in columns),
+            confidential=tuple(with_bins.get(column.attribute.name) or column.bins(can_stay) for column in measured),
+            confidential_names=tuple(column.attribute.name for column in measured),
             protected=tuple(protected.values()),
         )
 

@@ -103,7 +103,7 @@ class TableData:
     scores : ndarray of float64, shape (n, m)
         Numeric confidential attributes as z-scores; NaN for a missing value.
     confidential : tuple of ConfidentialAttribute
-        All confidential attributes as bins.
+        The protected confidential attributes as bins, or all of them if the policy protects none.
     confidential_names : tuple of str
         Their names.
     protected : tuple of ConfidentialAttribute

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import unicodedata
+from collections import Counter
 from collections.abc import Iterable
 from decimal import Decimal
 
@@ -9,7 +12,7 @@ from shoal.policy.attribute import Attribute
 from shoal.policy.json_number import is_finite_number
 from shoal.policy.schema import AttributeSection
 
-__all__ = ["fold_text", "has_repeated_value"]
+__all__ = ["fold_characters", "fold_text", "has_repeated_value"]
 
 
 def has_repeated_value(texts: Iterable[str], attribute: AttributeSection) -> bool:
@@ -18,10 +21,46 @@ def has_repeated_value(texts: Iterable[str], attribute: AttributeSection) -> boo
     return len(set(folded)) < len(folded)
 
 
+def fold_characters(text: str) -> str:
+    """Return the text in the Unicode form NFC, without surrounding whitespace."""
+    return unicodedata.normalize("NFC", text).strip()
+
+
 def fold_text(text: str | None, attribute: AttributeSection | Attribute) -> object:
     """Return what is equal for two texts of one value."""
-    if text is None or attribute.type in {"string", "json"}:
+    if text is None:
+        return None
+    if attribute.type == "json":
+        return _fold_document(text)
+    text = fold_characters(text)
+    if attribute.type == "string":
         return text
     if attribute.type == "boolean":
         return text.lower()
     return Decimal(text) if is_finite_number(text) else text
+
+
+def _fold_document(text: str) -> object:
+    """Return what is equal for two texts of one JSON document; the text itself if it is no JSON.
+
+    A number with a point or an exponent has the value of its float64, as in a record.
+    """
+    try:
+        value = json.loads(text, parse_int=Decimal, parse_float=_of_float64)
+        return _fold_value(value)
+    except (ValueError, RecursionError):
+        return text
+
+
+def _fold_value(value: object) -> object:
+    if isinstance(value, dict):
+        members = Counter((fold_characters(name), _fold_value(item)) for name, item in value.items())
+        return "object", frozenset(members.items())
+    if isinstance(value, list):
+        return "array", tuple(map(_fold_value, value))
+    # True == 1 in Python: the kind keeps them apart.
+    return type(value).__name__, fold_characters(value) if isinstance(value, str) else value
+
+
+def _of_float64(text: str) -> Decimal:
+    return Decimal(repr(float(text)))

@@ -5,7 +5,6 @@ Two values are one value for l-diversity, for the largest share of a value and f
 
 from __future__ import annotations
 
-import unicodedata
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from decimal import Context, Decimal, Inexact
@@ -19,6 +18,8 @@ from numpy.typing import NDArray
 
 from shoal.errors import ParameterError
 from shoal.policy import Attribute, Reference
+from shoal.policy.folded_text import fold_characters
+from shoal.records.document_keys import document_key
 from shoal.records.json_values import canonical_json
 from shoal.records.numerals import canonical_number, is_json_number
 
@@ -56,9 +57,9 @@ class ConfidentialKeys:
     - ``any``, ``integer``, ``number``: a number, or a text that is a JSON number, is its exact value, so that 1, 1.0,
       ``"1"`` and ``"10e-1"`` have one key. It is missing if a text of ``missing_values`` is an equal number. A truth
       value has the key of its JSON text.
-    - Other texts are in the Unicode form NFC, without surrounding whitespace.
+    - Other texts are compared as `fold_characters` returns them.
     - ``string``: ``"7"`` and ``"007"`` differ, and so do ``"7"`` and ``"7.0"``.
-    - ``json``: the canonical text of the value, as `canonical_json` writes it; only null is missing.
+    - ``json``: the document, as of `document_key`; only null is missing.
     """
 
     def __init__(self, attribute: Attribute, missing_values: Iterable[str]) -> None:
@@ -97,7 +98,7 @@ class ConfidentialKeys:
         elif isinstance(value, int | float):
             key = canonical_number(repr(value)) or repr(value)
         else:
-            key = str(value) if self._is_json else self._of_text(str(value))
+            key = document_key(str(value)) if self._is_json else self._of_text(str(value))
         return None if key in self._missing else key
 
     def key_of_text(self, text: str | None) -> Key:
@@ -116,7 +117,7 @@ class ConfidentialKeys:
         return self.key(text.lower() if text is not None and self._is_boolean else text)
 
     def _of_text(self, text: str) -> Key:
-        folded = unicodedata.normalize("NFC", text).strip()
+        folded = fold_characters(text)
         if self._has_numbers and is_json_number(folded):
             return canonical_number(folded) or folded
         return folded or None

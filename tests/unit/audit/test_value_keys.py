@@ -30,7 +30,8 @@ pytestmark = pytest.mark.unit
         ("integer", ("7", "-7", "70", "700"), 4),
         ("number", ("0.5", "5", "50", "5e-7"), 4),
         ("boolean", ("true", "false", "null"), 3),
-        ("json", ('{"a":1}', '{"a":1.0}', '"a"', '"a "', "null"), 5),
+        ("json", ('{"a":1}', '{"a":1.0}', '"a"', '"a "', "null"), 3),
+        ("json", ('{"a":1,"b":[true]}', '{"b":[true],"a":1}', '{"b":[false],"a":1}'), 2),
     ],
 )
 def test_spellings_of_one_value_have_one_key(kind: FieldType, texts: tuple[str, ...], distinct: int) -> None:

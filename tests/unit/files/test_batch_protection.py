@@ -86,6 +86,18 @@ def test_only_protected_attributes_count(tmp_path: Path) -> None:
     assert max(value_share([row["level"] for row in cluster]) for cluster in found) > 0.4
 
 
+def test_distances_of_a_table_are_those_of_protected_attributes(tmp_path: Path) -> None:
+    scale = {"role": "confidential", "type": "string", "scale": "ordinal", "order": LEVELS}
+    marked = {"illness": {"role": "confidential", "type": "string", "protect": True}, "level": scale}
+    _, summary = clusters(tmp_path, {"t": 0.4}, records(), marked)
+    assert list(summary["emd_of"]) == ["illness"]
+    assert summary["emd"] == summary["emd_of"]["illness"]
+    names = ("policy.json", "out.jsonl", "in.jsonl", "evidence", "summary")
+    policy, out, source, evidence, stated = (str(tmp_path / name) for name in names)
+    files = ["--original", source, "--released", out, "--evidence", evidence, "--summary", stated]
+    assert main(["verify", policy, *files]) == 0
+
+
 def test_spellings_of_one_number_are_one_value(tmp_path: Path) -> None:
     pay = {"pay": {"role": "confidential"}}
     found, _ = clusters(tmp_path, {"l": 3}, records(), pay)

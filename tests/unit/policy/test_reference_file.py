@@ -111,6 +111,12 @@ def test_a_fault_names_the_line_of_the_file(content: bytes | str, words: str, tm
         ("type: boolean, ", "value,share\ntrue,0.5\nno,0.5\n", "line 3: the value must be true or false"),
         ("type: boolean, ", "value,share\ntrue,0.5\nTRUE,0.5\n", "line 3: the value occurs twice"),
         ("type: json, ", "value,share\n[1],0.5\n[,0.5\n", "line 3: the value must be JSON"),
+        ("type: json, ", "value,share\n[1],0.5\n[1.0],0.5\n", "line 3: the value occurs twice"),
+        (
+            "type: json, ",
+            'value;share\n{"a":1,"b":" x"};0.5\n{"b":"x","a":1e0};0.5\n',
+            "line 3: the value occurs twice",
+        ),
         ("scale: ordinal, order: [low, high], ", "value,share\nlow,0.5\nhgih,0.5\n", "line 3: the value is not in the"),
     ],
 )

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
 import pytest
+from shoal.audit.value_keys import key_reader
 from shoal.errors import ParameterError
 from shoal.policy import Policy
 from shoal.records import NO_BIN, ConfidentialKeys, ReferenceBins
@@ -82,6 +84,33 @@ def test_a_number_that_equals_a_missing_one_is_missing(tmp_path: Path) -> None:
 def test_truth_values_are_no_numbers(tmp_path: Path) -> None:
     keys = keys_of(tmp_path, "type: any")
     assert keys.keys([True, False, 1, 0, "true"]) == ["true", "false", "1", "0", "true"]
+
+
+JSON_SPELLINGS = [
+    (['{"a":1}', '{"a":1.0}', '{"a":1e0}', '{"a":10e-1}', '{"a ":1}'], 1),
+    (['{"a":1,"b":[2,{"d":3,"c":4}]}', '{"b":[2,{"c":4,"d":3.0}],"a":1}'], 1),
+    (['"asthma"', '"asthma "', '"\\u0009asthma"'], 1),
+    (['["\u00e1"]', '["a\u0301"]', '["\\u00e1"]'], 1),
+    (["[0]", "[-0]", "[-0.0]"], 1),
+    (['["a","b"]', '["b","a"]', '["a,b"]', '[["a"],"b"]', '["a","b",[]]'], 5),
+    (['{"a":"1"}', '{"a":1}', '{"a":true}', '{"a":null}', '{"a":"true"}', '{"a":[1]}'], 6),
+    (['{"a":1,"a ":2}', '{"a":2,"a ":1}'], 1),
+    (['{"a":1,"a ":1}', '{"a":1}'], 2),
+    (['"a\\"b"', '"a"', '"b"', '"A"', '"a\\\\"', "{}", "[]", "true", "false", "0", '""', '"null"'], 12),
+]
+
+
+@pytest.mark.parametrize(("texts", "distinct"), JSON_SPELLINGS)
+def test_spellings_of_one_json_document_have_one_key(texts: list[str], distinct: int, tmp_path: Path) -> None:
+    keys = keys_of(tmp_path, "type: json")
+    assert len({keys.key_of_text(text) for text in texts}) == distinct
+    assert len({key_reader("json", [""])(text) for text in texts}) == distinct
+    assert len({key_reader("json", [""], "csv")(json.dumps(text)) for text in texts}) == distinct
+
+
+def test_a_json_document_may_be_as_deep_as_a_record_allows(tmp_path: Path) -> None:
+    text = "[" * 900 + "1" + "]" * 900
+    assert keys_of(tmp_path, "type: json").keys([text]) == [text]
 
 
 def test_json_has_the_key_of_its_canonical_text(tmp_path: Path) -> None:
