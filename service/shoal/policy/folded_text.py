@@ -6,10 +6,10 @@ import json
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 
 from shoal.policy.attribute import Attribute
-from shoal.policy.json_number import is_finite_number
+from shoal.policy.json_number import JSON_NUMBER
 from shoal.policy.schema import AttributeSection
 
 __all__ = ["fold_characters", "fold_text", "has_repeated_value"]
@@ -37,7 +37,10 @@ def fold_text(text: str | None, attribute: AttributeSection | Attribute) -> obje
         return text
     if attribute.type == "boolean":
         return text.lower()
-    return Decimal(text) if is_finite_number(text) else text
+    try:
+        return Decimal(text) if JSON_NUMBER.fullmatch(text) else text
+    except InvalidOperation:  # an exponent beyond that of any Decimal
+        return text
 
 
 def _fold_document(text: str) -> object:
