@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from itertools import pairwise
 from typing import Any
 
@@ -118,6 +119,36 @@ def test_numbers_without_a_bin_count_as_the_nearest_one() -> None:
     stream = StreamAggregator(2, 10, rule="nearest", t=0.01, reference={0: 0.5, 10: 0.5})
     stream.push(np.zeros((2, 1)), confidential=[None, 99])
     assert np.diff(stream.flush().offsets).tolist() == [2]
+
+
+@pytest.mark.parametrize(
+    ("value", "sizes"),
+    [
+        *((value, [2]) for value in (10**400, "1e400", "12e99999999999999999", float("inf"), Decimal("1e400"))),
+        *((value, []) for value in (-(10**400), "-1e400", float("-inf"), None, Decimal("NaN"))),
+        ((2**53 + 1) * 10**300, [2]),
+    ],
+)
+def test_a_number_of_any_size_counts_as_the_nearest_one(value: object, sizes: list[int]) -> None:
+    stream = StreamAggregator(2, 10, rule="nearest", t=0.01, reference={0: 0.5, 10: 0.5})
+    stream.push(np.zeros((2, 1)), confidential=[0, value])
+    assert np.diff(stream.flush().offsets).tolist() == sizes
+
+
+def test_a_block_can_have_no_records() -> None:
+    blocks: tuple[Any, ...] = ([], np.zeros((0, 1)), np.zeros(0))
+    for empty in blocks:
+        stream = StreamAggregator(2, 10, l=2)
+        assert len(stream.push(np.zeros((0, 1)), confidential=empty).positions) == 0
+        stream.push(np.zeros((2, 1)), confidential=["a", "b"])
+        assert sorted(stream.flush().positions.tolist()) == [0, 1]
+
+
+def test_a_value_that_cannot_be_compared_is_refused() -> None:
+    values = np.empty(1, object)
+    values[0] = {"a": 1}
+    with pytest.raises(ParameterError, match="confidential: must be texts, numbers"):
+        StreamAggregator(2, 10, l=2).push([[0.0]], confidential=values)
 
 
 def test_texts_without_a_bin_have_a_share_of_0() -> None:
