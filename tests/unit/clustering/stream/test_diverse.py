@@ -213,6 +213,14 @@ def test_a_record_without_a_cluster_is_suppressed(rule: str) -> None:
     assert stream.flush().suppressed.tolist() == [2, 3, 4, 5]
 
 
+def test_opportunity_costs_of_an_earlier_decision_do_not_count() -> None:
+    stream = StreamClusterer(2, 4, 1, rule="awo", diversity=THREE_VALUES)
+    costs = vars(vars(stream)["_rule"])["_state"].opportunity_costs
+    costs[:] = 1.0
+    stream.push(np.zeros((5, 1)), np.zeros(5, np.int64), values=np.arange(5)[:, None])
+    assert costs[:4].tolist() == [0.0] * 4
+
+
 @pytest.mark.parametrize("rule", RULES)
 def test_a_minimum_population_holds_at_the_end(rule: str) -> None:
     for population, released in ((5, [0, 1, 2, 3]), (6, [])):
