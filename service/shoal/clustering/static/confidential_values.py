@@ -6,7 +6,7 @@ import math
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from decimal import Decimal
+from decimal import Context, Decimal
 from typing import TypeAlias
 from unicodedata import normalize
 
@@ -54,6 +54,9 @@ ProtectedCodes: TypeAlias = tuple[Int64Matrix, Int64Matrix | None]
 
 SUM_TOLERANCE = 1e-6
 """Largest difference between 1 and the sum of the shares of a reference."""
+
+_DIFFERENCES = Context(prec=1000, traps=[])
+"""For the distances of two numbers of any size; exact in the range of float64 where both have few digits."""
 
 _KINDS = {"distinct": DISTINCT, "p_sensitive": DISTINCT, "entropy": ENTROPY}
 _FORMS = "must be a whole number of 2 or more, {'entropy': a number above 1}, or {'recursive': [c above 0, l]}"
@@ -293,7 +296,7 @@ class _Bins:
             raise ParameterError("confidential: must be numbers or missing, as the reference is")
         above = bisect_left(self._numbers, key)
         near = self._numbers[max(above - 1, 0) : above + 1]
-        return self._bins[min(near, key=lambda number: (abs(float(number) - float(key)), number))]
+        return self._bins[min(near, key=lambda number: (abs(_DIFFERENCES.subtract(number, key)), number))]
 
 
 def _order(key: object) -> tuple[bool, object]:
@@ -307,6 +310,12 @@ def _key(value: object) -> object:
         return None
     if isinstance(value, np.generic):
         value = value.item()
+    if isinstance(value, Decimal) and value.is_nan():
+        return None
+    try:
+        hash(value)
+    except TypeError:
+        raise ParameterError("confidential: must be texts, numbers, True, False or None") from None
     if isinstance(value, bool):
         return ("bool", value)  # True is not the number 1
     if isinstance(value, str):

@@ -282,10 +282,10 @@ def decide_diversely_by_growth(
             return
         decided += 1
         size = select_by_growth(held, workspace, candidates, constraints, cursor[NEWEST_POSITION])
-        if size > 0 and candidates.opportunity_weight[0] > 0.0:
+        if candidates.opportunity_weight[0] > 0.0:
             count = held.extent[TAIL] - held.extent[HEAD]
             state.opportunity_costs[:count] = 0.0
-            for candidate in range(min(candidates.records.size, count - 1)):
+            for candidate in range(min(candidates.records.size, count - 1) if size > 0 else 0):
                 state.opportunity_costs[candidates.records[candidate]] = candidates.opportunity_costs[candidate]
         _decide_oldest(held, workspace, decisions, constraints, state, cursor[NEWEST_POSITION], cause, size, True)
 

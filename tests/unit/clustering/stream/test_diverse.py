@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from itertools import pairwise
 from typing import Any
 
@@ -120,6 +121,36 @@ def test_numbers_without_a_bin_count_as_the_nearest_one() -> None:
     assert np.diff(stream.flush().offsets).tolist() == [2]
 
 
+@pytest.mark.parametrize(
+    ("value", "sizes"),
+    [
+        *((value, [2]) for value in (10**400, "1e400", "12e99999999999999999", float("inf"), Decimal("1e400"))),
+        *((value, []) for value in (-(10**400), "-1e400", float("-inf"), None, Decimal("NaN"))),
+        ((2**53 + 1) * 10**300, [2]),
+    ],
+)
+def test_a_number_of_any_size_counts_as_the_nearest_one(value: object, sizes: list[int]) -> None:
+    stream = StreamAggregator(2, 10, rule="nearest", t=0.01, reference={0: 0.5, 10: 0.5})
+    stream.push(np.zeros((2, 1)), confidential=[0, value])
+    assert np.diff(stream.flush().offsets).tolist() == sizes
+
+
+def test_a_block_can_have_no_records() -> None:
+    blocks: tuple[Any, ...] = ([], np.zeros((0, 1)), np.zeros(0))
+    for empty in blocks:
+        stream = StreamAggregator(2, 10, l=2)
+        assert len(stream.push(np.zeros((0, 1)), confidential=empty).positions) == 0
+        stream.push(np.zeros((2, 1)), confidential=["a", "b"])
+        assert sorted(stream.flush().positions.tolist()) == [0, 1]
+
+
+def test_a_value_that_cannot_be_compared_is_refused() -> None:
+    values = np.empty(1, object)
+    values[0] = {"a": 1}
+    with pytest.raises(ParameterError, match="confidential: must be texts, numbers"):
+        StreamAggregator(2, 10, l=2).push([[0.0]], confidential=values)
+
+
 def test_texts_without_a_bin_have_a_share_of_0() -> None:
     stream = StreamAggregator(2, 10, rule="nearest", t=0.4, reference={"a": 0.5, "b": 0.5})
     stream.push(np.zeros((4, 1)), confidential=["a", "b", "c", "d"])
@@ -180,6 +211,14 @@ def test_a_record_without_a_cluster_is_suppressed(rule: str) -> None:
     decided = stream.push(np.zeros((6, 1)), values=np.array([[0, 0, 0, 0, 0, 1]]).T)
     assert (decided.positions.tolist(), decided.suppressed.tolist()) == ([], [0, 1])
     assert stream.flush().suppressed.tolist() == [2, 3, 4, 5]
+
+
+def test_opportunity_costs_of_an_earlier_decision_do_not_count() -> None:
+    stream = StreamClusterer(2, 4, 1, rule="awo", diversity=THREE_VALUES)
+    costs = vars(vars(stream)["_rule"])["_state"].opportunity_costs
+    costs[:] = 1.0
+    stream.push(np.zeros((5, 1)), np.zeros(5, np.int64), values=np.arange(5)[:, None])
+    assert costs[:4].tolist() == [0.0] * 4
 
 
 @pytest.mark.parametrize("rule", RULES)
