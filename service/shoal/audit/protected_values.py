@@ -48,7 +48,6 @@ class AuditedColumn:
         self.key_of_text = text_key_reader(attribute, policy.missing_values, released)
         self._place = policy.unchanged_fields.index(attribute)
         self._read = key_reader(attribute.type, policy.missing_values, released) if folds else _as_spelt
-        self._folds = folds
         self._known: dict[str, str] = {}
 
     def key(self, unchanged: str) -> str:
@@ -62,25 +61,18 @@ class AuditedColumn:
         return Counter(map(self.key, unchanged))
 
     def is_ordered(self, originals: Originals) -> bool:
-        """Whether values are compared by their order. If the policy leaves it open, all usable ones must be numbers.
-
-        A key is a number only if its text is a JSON number, so 007 is none; as spelt, it is one.
-        """
+        """Whether values are compared by their order. If the policy leaves it open, all usable ones must be numbers."""
         if self.attribute.distance is not None:
             return self.attribute.distance == "ordered"
-        return self._are_all(originals, is_number) if self._folds else self.is_numeric(originals)
+        return self.is_numeric(originals)
 
     def is_numeric(self, originals: Originals) -> bool:
-        """Whether all usable values are numbers or missing, and there is a number; 007 is a number here."""
-        return self._are_all(originals, lambda key: number_or_none(key) is not None)
-
-    def _are_all(self, originals: Originals, is_fit: Callable[[str], bool]) -> bool:
-        """Whether there are usable values that are not missing, and all are fit. A type of texts has no numbers."""
+        """Whether all usable values are numbers or missing, and there is a number. A type of texts has no numbers."""
         if self.attribute.type not in {"any", "integer", "number"}:
             return False
         usable = originals.unchanged_of(index for index in range(len(originals)) if originals.is_usable(index))
         keys = set(map(self.key, usable)) - {MISSING}
-        return bool(keys) and all(map(is_fit, keys))
+        return bool(keys) and all(number_or_none(key) is not None for key in keys)
 
 
 def _as_spelt(text: str) -> str:
