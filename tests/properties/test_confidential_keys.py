@@ -25,7 +25,7 @@ SPELLINGS = st.one_of(
     st.booleans(),
     NUMBERS,
     NUMBERS.map(repr),
-    st.text(st.sampled_from("01-+.eE 9\t\u00a0ae\u0301\u00e9?\u0667"), max_size=6),
+    st.text(st.sampled_from("01-+.eE 9\t\u00a0ae\u0301\u00e9?\u0667\u200b\uff11\u00a8"), max_size=6),
     st.sampled_from(
         [
             *("true", "TRUE", "", "?", " ? ", "-9", "-9.0", "-90e-1"),
@@ -34,7 +34,7 @@ SPELLINGS = st.one_of(
     ),
 )
 """Values of type any, among them different spellings of one value."""
-_TEXTS = st.text(st.sampled_from('1a\\" \t\u00a0e\u0301\u00e9{}[],:'), max_size=3)
+_TEXTS = st.text(st.sampled_from('1a\\" \t\u00a0e\u0301\u00e9\u200b{}[],:'), max_size=3)
 DOCUMENTS = st.recursive(
     st.one_of(st.none(), st.booleans(), st.sampled_from([0, -0.0, 1, 1.0, 10, 1e1, 1e16, 10**16]), _TEXTS),
     lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(_TEXTS, inner, max_size=3)),

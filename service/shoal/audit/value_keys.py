@@ -1,10 +1,10 @@
 """Keys of confidential values: two values count as one if and only if their keys are equal.
 
 A key does not depend on the spelling. All spellings of a number are one value, whether it is a JSON number or the text
-of one; blanks around a text and the composition of its letters do not count. All spellings of a missing value are one
-value, which is none of the others. In a JSON document, the order of members does not count, either. A reader of a
-release could not tell such values apart by their meaning, so counting them as several would make a cluster look more
-diverse than it is.
+of one; blanks around a text, format characters and the form of its letters (NFKC) do not count. All spellings of a
+missing value are one value, which is none of the others. In a JSON document, the order of members does not count,
+either. A reader of a release could not tell such values apart by their meaning, so counting them as several would make
+a cluster look more diverse than it is.
 """
 
 from __future__ import annotations
@@ -132,7 +132,9 @@ def _quoted(text: str) -> str:
 
 
 def _folded(text: str) -> str:
-    return unicodedata.normalize("NFC", text).strip()
+    """Return a text as it looks: without letters that show nothing, and one form of letters that look alike."""
+    shown = filter(lambda letter: unicodedata.category(letter) != "Cf", text)
+    return unicodedata.normalize("NFKC", "".join(shown)).strip()
 
 
 def _key_of_text(text: str, *, has_numbers: bool) -> str:

@@ -22,8 +22,15 @@ def has_repeated_value(texts: Iterable[str], attribute: AttributeSection) -> boo
 
 
 def fold_characters(text: str) -> str:
-    """Return the text in the Unicode form NFC, without surrounding whitespace."""
-    return unicodedata.normalize("NFC", text).strip()
+    """Return the text in the Unicode form NFKC, without format characters and surrounding whitespace.
+
+    Format characters (Unicode category Cf), such as the zero-width space, are not visible. They are removed first: what
+    they separate may be one letter. Cost: 0.1 µs for an ASCII text, else about 0.1 µs per character.
+    """
+    if text.isascii():
+        return text.strip()
+    visible = "".join(letter for letter in text if unicodedata.category(letter) != "Cf")
+    return unicodedata.normalize("NFKC", visible).strip()
 
 
 def fold_text(text: str | None, attribute: AttributeSection | Attribute) -> object:

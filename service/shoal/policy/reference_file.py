@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from shoal.errors import InputError
 from shoal.policy.category_limit import MAX_CATEGORY_BYTES, is_long_category
-from shoal.policy.folded_text import fold_text
+from shoal.policy.folded_text import fold_characters, fold_text
 from shoal.policy.json_number import JSON_NUMBER, is_finite_number
 from shoal.policy.loader import FieldPath
 from shoal.policy.named_file import read_named_file
@@ -124,7 +124,8 @@ def _read_rows(folder: Path, name: str, missing: Collection[str]) -> tuple[list[
                 faults.append(_RowFault(reader.line_num, _describe_width(len(stripped))))
             else:
                 value, share = stripped
-                rows.append(_Row(None if not value or value in missing else value, share, reader.line_num))
+                is_missing = fold_characters(value) in {"", *map(fold_characters, missing)}
+                rows.append(_Row(None if is_missing else value, share, reader.line_num))
     except csv.Error:
         raise InputError(f"{name} line {reader.line_num}: a quotation mark is missing, or a cell is too long") from None
     if header is None:
@@ -149,7 +150,7 @@ def _describe_width(count: int) -> str:
 def _check_rows(rows: Sequence[_Row], attribute: AttributeSection) -> Iterator[_RowFault]:
     """Yield each row with a share that is none, with a value of another kind, or with a value of a row before."""
     lines: dict[object, int] = {}
-    order = frozenset(unicodedata.normalize("NFC", str(item)).strip() for item in attribute.order or ())
+    order = frozenset(fold_characters(str(item)) for item in attribute.order or ())
     for row in rows:
         if fault := _fault_of_share(row.share):
             yield _RowFault(row.line, fault)
@@ -176,7 +177,9 @@ def _fault_of_value(text: str, attribute: AttributeSection, order: Collection[st
         return f"the value has more than {MAX_CATEGORY_BYTES:,} bytes as JSON; shorten it"
     if attribute.scale == "ordinal":
         return (
-            "" if text in order or not order else "the value is not in the order of the attribute; correct its spelling"
+            ""
+            if fold_characters(text) in order or not order
+            else "the value is not in the order of the attribute; correct its spelling"
         )
     return _fault_of_type(text, attribute)
 

@@ -111,6 +111,10 @@ def test_a_fault_names_the_line_of_the_file(content: bytes | str, words: str, tm
         ("type: boolean, ", "value,share\ntrue,0.5\nno,0.5\n", "line 3: the value must be true or false"),
         ("type: boolean, ", "value,share\ntrue,0.5\nTRUE,0.5\n", "line 3: the value occurs twice"),
         ("type: json, ", "value,share\n[1],0.5\n[,0.5\n", "line 3: the value must be JSON"),
+        ("type: string, ", "value,share\nflu,0.5\nflu\u200b,0.5\n", "line 3: the value occurs twice"),
+        ("type: string, ", "value,share\nflu,0.5\n\uff46lu,0.5\n", "line 3: the value occurs twice"),
+        ("type: any, ", "value,share\n1,0.5\n\uff11,0.5\n", "line 3: the value occurs twice"),
+        ("type: string, ", "value,share\n,0.5\n\u200b,0.5\n", "line 3: the missing value occurs twice"),
         ("type: json, ", "value,share\n[1],0.5\n[1.0],0.5\n", "line 3: the value occurs twice"),
         (
             "type: json, ",

@@ -65,6 +65,14 @@ def test_texts_are_compared_without_whitespace_and_in_one_form(tmp_path: Path) -
     assert keys.keys([" flu\t", "flu\u00a0", "cafe\u0301"]) == ["flu", "flu", "café"]
 
 
+def test_letters_that_show_nothing_or_look_alike_are_one_value(tmp_path: Path) -> None:
+    keys = keys_of(tmp_path, "type: string")
+    assert keys.keys(["flu\u200b", "\ufefffl\u00adu", "\uff46lu", "\ufb02u", "\u200b flu"]) == ["flu"] * 5
+    assert keys.keys(["\u200b", "\uff1f", "+1", "Flu"]) == [None, None, "+1", "Flu"]
+    assert keys_of(tmp_path, "type: any").keys(["\uff11", "1\u200b", "+1"]) == ["1", "1", "+1"]
+    assert keys_of(tmp_path, "type: json").keys(['["\ufb02u"]', '["flu\u2060"]']) == ['["flu"]'] * 2
+
+
 @pytest.mark.parametrize("kind", ["any", "string", "integer", "number", "boolean"])
 def test_all_missing_values_have_one_key(kind: str, tmp_path: Path) -> None:
     keys = keys_of(tmp_path, f"type: {kind}")
