@@ -61,7 +61,7 @@ ILLNESS: dict[str, Any] = {"illness": {"role": "confidential", "type": "string"}
 
 
 @pytest.mark.parametrize("algorithm", ["auto", "mdav"])
-@pytest.mark.parametrize("l", [3, {"entropy": 2.5}, {"recursive": [2, 3]}])
+@pytest.mark.parametrize("l", [3, {"entropy": 2.5}, {"recursive": [3, 3]}])
 def test_clusters_of_a_table_are_l_diverse(l: Any, algorithm: str, tmp_path: Path) -> None:  # noqa: E741
     found, summary = clusters(tmp_path, {"l": l}, records(), ILLNESS, "--algorithm", algorithm)
     columns = [[row["illness"] for row in cluster] for cluster in found]
@@ -74,7 +74,7 @@ def test_clusters_of_a_table_are_l_diverse(l: Any, algorithm: str, tmp_path: Pat
         elif "entropy" in l:
             assert entropy_of(column) >= math.log(2.5) - 1e-9
         else:
-            assert is_recursive(column, 2, 3)
+            assert is_recursive(column, 3, 3)
     assert summary["l"] == {"min": min(len(set(column)) for column in columns)}
     assert summary["value_share"] == {"max": pytest.approx(max(float(value_share(column)) for column in columns))}
 
