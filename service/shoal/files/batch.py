@@ -119,6 +119,7 @@ def run_batch(policy: Policy, files: Files, spec: AlgorithmSpec, *, keep_order: 
         information_loss=numbers["information_loss"],
         has_categories=has_categories(policy),
         unknown=numbers.get("unknown", {}),
+        value_limits=policy.value_limits,
     )
 
 

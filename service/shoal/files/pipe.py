@@ -153,6 +153,7 @@ def _report(policy: Policy, pipeline: PartitionPipeline | None, refusals: Refusa
         has_categories=has_categories(policy),
         unknown=summary.unknown,
         is_compiling=pipeline is None,
+        value_limits=policy.value_limits,
     )
 
 

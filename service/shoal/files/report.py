@@ -33,6 +33,8 @@ class RunReport:
         Values of valid records that the taxonomy of their attribute lacks, by attribute.
     is_compiling : bool
         Whether the run was stopped while its kernels were compiled: the compiler still works in a thread.
+    value_limits : sequence of str
+        Settings of the policy that limit the values of clusters.
     """
 
     records_in: int
@@ -45,6 +47,7 @@ class RunReport:
     has_categories: bool = False
     unknown: Mapping[str, int] = field(default_factory=dict)
     is_compiling: bool = False
+    value_limits: Sequence[str] = ()
 
     @property
     def is_empty(self) -> bool:

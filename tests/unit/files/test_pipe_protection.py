@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from shoal.audit import verify
+from shoal.cli import main
 from shoal.files import Files, run_pipe
 from shoal.policy import Policy
 
@@ -196,3 +197,20 @@ def test_the_judge_recomputes_what_the_summary_says_of_dependence(suffix: str, t
     changed.write_text(json.dumps(summary | {"d_y": summary["d_y"] / 2}))
     source, out, evidence = (tmp_path / name for name in (f"in.{suffix}", "out.jsonl", "evidence"))
     assert verify(policy, source, out, evidence, changed, quarantine=tmp_path / "quarantine").outcome == "broken"
+
+
+@pytest.mark.parametrize(("most", "warns"), [("eye", True), ("ear", False)])
+def test_a_release_without_many_frequent_values_is_reported(
+    most: str,
+    warns: bool,  # noqa: FBT001
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    policy_of(tmp_path, {"l": 2})
+    rows = [row | {"ward": "ear" if n % 8 == 0 else "eye" if n % 2 else most} for n, row in enumerate(records(160))]
+    write(tmp_path / "in.jsonl", rows)
+    files = ["-i", str(tmp_path / "in.jsonl"), "-o", str(tmp_path / "out.jsonl")]
+    assert main(["pipe", str(tmp_path / "policy.yaml"), *files]) == 0
+    error = capsys.readouterr().err
+    assert ("the release is not representative of the input" in error) == warns
+    assert ("privacy.l, privacy.max_value_share" in error) == warns
