@@ -58,3 +58,23 @@ def test_each_of_several_inputs_is_reported() -> None:
         ("nothing was released", {"topic": "b", "records_in": 6}),
         ("stopped", {"in": 14, "released": 10} | STOPPED),
     ]
+
+
+@pytest.mark.parametrize(
+    ("suppressed", "limits", "warns"), [(6, ("privacy.l",), True), (5, ("privacy.l",), False), (6, (), False)]
+)
+def test_many_suppressed_records_under_limits_of_values_are_reported(
+    suppressed: int,
+    limits: tuple[str, ...],
+    warns: bool,  # noqa: FBT001
+) -> None:
+    metrics, log = Metrics(), Log()
+    for outcome, count in (("in", 50), ("released", 50 - suppressed), ("suppressed", suppressed)):
+        metrics.records.labels(outcome, "", "a", 0).inc(count)
+    log_totals(cast("Any", log), metrics, limits)
+    warning = (
+        "the release is not representative of the input: suppressed records mostly have frequent values",
+        {"records_in": 50, "suppressed": 6, "under": "privacy.l"},
+    )
+    assert (warning in log.lines) == warns
+    assert len(log.lines) == 1 + warns

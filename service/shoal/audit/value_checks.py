@@ -118,14 +118,20 @@ def _diversity_claim(policy: Policy, rule: Diversity) -> str:
             f"{rule.l:g} equally frequent ones"
         )
     if rule.kind == "recursive":
+        rank = _ordinal(int(rule.l))
         return (
             f"every cluster is recursively ({rule.c:g}, {rule.l:g})-diverse in {names}: its most frequent value occurs "
-            f"less than {rule.c:g} times as often as the {rule.l:g}th and all rarer ones together"
+            f"less than {rule.c:g} times as often as the {rank} most frequent and all rarer ones together"
         )
     p_sensitive = (
         f"; with k = {policy.k} also called p-sensitive k-anonymity, p = {rule.l:g}" if rule.l <= policy.k else ""
     )
     return f"every cluster has at least {rule.l:g} different values of {names} (distinct l-diversity{p_sensitive})"
+
+
+def _ordinal(number: int) -> str:
+    suffix = "th" if number % 100 in {11, 12, 13} else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
+    return f"{number}{suffix}"
 
 
 def _check_value_share(

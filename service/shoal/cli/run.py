@@ -88,7 +88,7 @@ async def _serve(policy: Policy, settings: KafkaSection, start: StartOptions, ht
         finally:
             worker.compiling.cancel()
             await asyncio.wait({worker.compiling})
-    log_totals(logger("cli"), metrics)
+    log_totals(logger("cli"), metrics, policy.value_limits)
 
 
 async def _compile(policy: Policy, health: Health, stack: AsyncExitStack) -> None:

@@ -120,6 +120,7 @@ def run_batch(policy: Policy, files: Files, spec: AlgorithmSpec, *, keep_order: 
         has_categories=has_categories(policy),
         unknown=numbers.get("unknown", {}),
         looser=looser_limits(policy),
+        value_limits=policy.value_limits,
     )
 
 

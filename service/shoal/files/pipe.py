@@ -154,6 +154,7 @@ def _report(policy: Policy, pipeline: PartitionPipeline | None, refusals: Refusa
         unknown=summary.unknown,
         looser=looser_limits(policy),
         is_compiling=pipeline is None,
+        value_limits=policy.value_limits,
     )
 
 

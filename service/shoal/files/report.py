@@ -35,6 +35,8 @@ class RunReport:
         What makes the limits of confidential values looser, such as ``lower privacy.l``; empty without limits.
     is_compiling : bool
         Whether the run was stopped while its kernels were compiled: the compiler still works in a thread.
+    value_limits : sequence of str
+        Settings of the policy that limit the values of clusters.
     """
 
     records_in: int
@@ -48,6 +50,7 @@ class RunReport:
     unknown: Mapping[str, int] = field(default_factory=dict)
     looser: Sequence[str] = ()
     is_compiling: bool = False
+    value_limits: Sequence[str] = ()
 
     @property
     def is_empty(self) -> bool:

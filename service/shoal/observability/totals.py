@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import structlog
 
 from shoal.observability.logs import escape_control_characters
 from shoal.observability.metrics import Metrics
-from shoal.records import is_notable
+from shoal.records import NOT_REPRESENTATIVE, is_notable, is_representative
 
 __all__ = ["log_totals"]
 
 
-def log_totals(log: structlog.stdlib.BoundLogger, metrics: Metrics) -> None:
+def log_totals(log: structlog.stdlib.BoundLogger, metrics: Metrics, value_limits: Sequence[str] = ()) -> None:
     """Log what this process did with its records.
 
     If nothing was released of an input that has records, or more than 1 % of all records were refused, this is a
-    warning of its own, and so is each reason and field for which records were refused.
+    warning of its own, and so is each reason and field for which records were refused. ``value_limits`` are settings
+    that limit the values of clusters: under these, more than 10 % of suppressed records are a warning, too.
     """
     totals, held = metrics.totals(), metrics.held_at_close
     records_in, released = totals["in"], totals["released"]
@@ -29,5 +32,8 @@ def log_totals(log: structlog.stdlib.BoundLogger, metrics: Metrics) -> None:
                 log.warning("nothing was released", topic=topic, records_in=of_topic["in"])
     elif records_in and not released:
         log.warning("nothing was released", records_in=records_in, held=held)
+    if value_limits and not is_representative(records_in, released, totals["suppressed"]):
+        limits = ", ".join(value_limits)
+        log.warning(NOT_REPRESENTATIVE, records_in=records_in, suppressed=totals["suppressed"], under=limits)
     unknown = {"not_in_taxonomy": metrics.unknown_totals} if metrics.unknown_totals else {}
     log.info("stopped", **totals, held=held, **unknown)

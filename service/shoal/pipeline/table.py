@@ -19,6 +19,7 @@ from shoal.pipeline.protected_columns import ProtectedColumns
 from shoal.pipeline.subject_quota import SubjectQuota
 from shoal.pipeline.table_measures import mdav_baseline, summarize
 from shoal.pipeline.table_partition import AlgorithmSpec, TableData, TablePartition
+from shoal.pipeline.whole_table import require_feasible
 from shoal.policy import Policy, Role
 from shoal.records import Block, RecordEncoder
 
@@ -157,12 +158,13 @@ class TablePipeline:
         ConfigError, ParameterError
             The algorithm is unknown, or does not support these parameters or this policy.
         GuaranteeError
-            A cluster violates an invariant; nothing is returned.
+            A cluster violates an invariant, or the table as a whole violates the policy; nothing is returned.
         """
         values, subjects, records = self._collect()
         can_stay = self._find_releasable(values, subjects, records)
         chosen = np.flatnonzero(can_stay)
         data = self._table_data(values[chosen], subjects[chosen], can_stay)
+        require_feasible(self._policy, data.protected)
         partitions = data.partition(spec)
         rows = self._encode(partitions, chosen, keep_order=keep_order)
         summary = summarize(data, partitions) | {

@@ -27,6 +27,8 @@ _TYPES_OF = {
 }
 """The types of a confidential attribute for which a scale has a meaning."""
 _MIN_DISTINCT = 2
+_ROUNDING = 1e-9
+"""Allowance for a share such as 0.3333333333 for a third."""
 
 
 def check_confidential(path: FieldPath, attribute: AttributeSection, document: Document) -> Iterator[Finding]:
@@ -173,6 +175,10 @@ def _check_value_share(document: Document) -> Iterator[Finding]:
         yield path, "must be above 0 and at most 1"
     elif (delta := _delta_of(document)) is not None and share * (delta + 1) < 1:
         yield path, "must be at least 1 / (delta + 1): the buffer never holds more records"
+    for name, attribute in _protected(document):
+        if share > 0 and (most := _most_values(attribute)) is not None and share * most < 1 - _ROUNDING:
+            why = f"attributes.{name} has at most {most} values, a missing one included, so one has a larger share"
+            yield path, f"must be at least 1 / {most}: {why}"
     if not _has_confidential(document):
         yield path, "no attribute is confidential, so there are no values to count; remove it"
 

@@ -265,6 +265,12 @@ class Policy:
         return tuple(a for a in self.confidential if a.protect) or self.confidential
 
     @property
+    def value_limits(self) -> tuple[str, ...]:
+        """Names of the settings that limit the values of clusters, such as ``privacy.l``."""
+        given = {"l": self.diversity, "max_value_share": self.max_value_share, "t": self.t}
+        return tuple(f"privacy.{name}" for name, value in given.items() if value is not None)
+
+    @property
     def protects_values(self) -> bool:
         """Whether clusters must keep l-diversity, t-closeness or a largest share of one confidential value."""
         return self.diversity is not None or self.t is not None or self.max_value_share is not None

@@ -27,12 +27,13 @@ from shoal.records.json_decoder import DEFAULT_MAX_BYTES, JsonDecoder
 from shoal.records.line_reader import JsonLinesReader, StoppedReading
 from shoal.records.message_export import MessageExportReader
 from shoal.records.numerals import FIRST_INEXACT, is_json_number
-from shoal.records.refusals import RefusalCounter, is_notable
+from shoal.records.refusals import NOT_REPRESENTATIVE, RefusalCounter, is_notable, is_representative
 
 __all__ = [
     "DEFAULT_MAX_BYTES",
     "FIRST_INEXACT",
     "LONG_JSON",
+    "NOT_REPRESENTATIVE",
     "NO_BIN",
     "Block",
     "ConfidentialKeys",
@@ -58,6 +59,7 @@ __all__ = [
     "find_json_faults",
     "is_json_number",
     "is_notable",
+    "is_representative",
     "to_exact_number",
     "to_number",
 ]

@@ -7,10 +7,15 @@ from collections.abc import Sequence
 
 from shoal.records.faults import LONG_JSON, OTHER_WIDTH, RecordFault
 
-__all__ = ["RefusalCounter", "is_notable"]
+__all__ = ["NOT_REPRESENTATIVE", "RefusalCounter", "is_notable", "is_representative"]
 
 NOTABLE_SHARE = 0.01
 """A larger share of refused records is reported by reason and field."""
+
+SUPPRESSED_SHARE = 0.1
+"""With a larger share of suppressed records, a release under l, t or max_value_share is not representative."""
+
+NOT_REPRESENTATIVE = "the release is not representative of the input: suppressed records mostly have frequent values"
 
 MAX_KINDS = 10
 """Kinds that `RefusalCounter.texts` lists."""
@@ -121,3 +126,11 @@ class RefusalCounter:
 def is_notable(records_in: int, released: int, refused: int) -> bool:
     """Return whether nothing was released of an input that has records, or more than 1 % of them were refused."""
     return (records_in > 0 and released == 0) or refused > NOTABLE_SHARE * records_in
+
+
+def is_representative(records_in: int, released: int, suppressed: int) -> bool:
+    """Return whether so few records are suppressed that the values of the others are like those of the input.
+
+    An empty release has no values.
+    """
+    return released == 0 or suppressed <= SUPPRESSED_SHARE * records_in

@@ -243,7 +243,7 @@ class StageSupervisor:
             with CompilationNotice(log, stream_compile_s(context.policy), context.health.set_compiling):
                 await in_daemon_thread(partial(precompile, context.policy), lambda: self._adapter.has_crashed)
             await run_with_retries(context, self._liveness, self._stopping, self._run_assignments)
-            log_totals(log, context.metrics)
+            log_totals(log, context.metrics, context.policy.value_limits)
 
     async def _run_assignments(self) -> None:
         """Run a consumer loop for one assignment after the other."""

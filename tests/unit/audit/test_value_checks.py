@@ -108,6 +108,12 @@ def test_entropy_and_recursive_diversity(
     assert check.worst == (None if worst is None else pytest.approx(worst))
 
 
+@pytest.mark.parametrize(("least", "word"), [(2, "2nd"), (3, "3rd"), (4, "4th"), (11, "11th"), (21, "21st")])
+def test_the_claim_of_recursive_diversity_has_an_ordinal(least: int, word: str) -> None:
+    claim = checked({"l": {"recursive": [2, least]}}, ['"a"', '"b"'])["diversity"].claim
+    assert f"less than 2 times as often as the {word} most frequent and all rarer ones together" in claim
+
+
 def test_the_limit_of_a_share_is_kept_exactly() -> None:
     thirds = ['"a"', '"b"', '"c"']
     assert checked({"max_value_share": 1 / 3}, thirds)["value_share"].status == "holds"

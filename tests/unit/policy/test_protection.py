@@ -178,6 +178,11 @@ def test_a_policy_without_these_fields_keeps_its_fingerprint(tmp_path: Path) -> 
             "attributes.ill.taxonomy",
             "names a value twice",
         ),
+        (
+            {"ill": "type: boolean", "privacy": "max_value_share: 0.3"},
+            "privacy.max_value_share",
+            "attributes.ill has at most 3 values",
+        ),
         ({"privacy": "max_value_share: 0"}, "privacy.max_value_share", "above 0"),
         ({"privacy": "max_value_share: 1.1"}, "privacy.max_value_share", "at most 1"),
         ({"ill": "protect: true", "privacy": "max_value_share: 1"}, "attributes.ill.protect", "protects nothing"),
