@@ -116,7 +116,7 @@ class NaiveDiverse(NaiveStream):
         if self.subjects_held() < self.k:
             return []
         rule, largest = self.protection, 0
-        n = max(self.k, rule.values_needed, math.ceil(1 / rule.max_value_share - TOLERANCE))
+        n = smallest = max(self.k, rule.values_needed, math.ceil(1 / rule.max_value_share - TOLERANCE))
         while n <= len(self.buffer):
             if not largest and self.permitted_bins([self.buffer[0]], n, 0.0) is not None:
                 largest = min(max(4 * self.k, 2 * n), len(self.buffer))
@@ -127,7 +127,7 @@ class NaiveDiverse(NaiveStream):
             limit = largest or len(self.buffer)
             if n == limit:
                 break
-            n = min(max(n + 1, n * 3 // 2), limit)
+            n = min(n + 1 if n == smallest else n * 3 // 2, limit)
         return []
 
     def strictness_levels(self) -> list[float]:

@@ -7,10 +7,11 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from oracle.diverse import NaiveDiverse, NaiveProtection
 from oracle.naive import log_of
@@ -29,6 +30,8 @@ from shoal.clustering.diversity import (
 )
 from shoal.clustering.static import ClusterConstraints, ConfidentialAttribute, microaggregate
 from shoal.clustering.stream import Decisions, StreamClusterer
+from shoal.clustering.stream.dominance import Dominance
+from shoal.clustering.stream.steering import TargetSpan
 
 pytestmark = pytest.mark.property
 
@@ -40,6 +43,36 @@ KINDS = [
     LDiversity(ENTROPY, 1.8),
     LDiversity(RECURSIVE, 2, 2.0),
 ]
+
+
+POINT = np.array([[0.0]])
+"""The reference point of all amounts."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """What else a stream can have: a p % rule, a clock, a minimum population, a category, a target of the span."""
+
+    percent: int
+    limit: int
+    population: int
+    span: float | None
+    amounts: Float64Matrix
+    times: Int64Matrix
+    codes: Int64Matrix
+
+    def parameters(self) -> dict[str, Any]:
+        return {
+            "dominance": Dominance(self.percent / 100, POINT) if self.percent else None,
+            "expiry_limits": [self.limit],
+            "min_population": self.population,
+            "code_distances": np.array([0.25]),
+            "position": 0.0 if self.span is None else TargetSpan(self.span),
+        }
+
+    def block(self, chosen: slice) -> dict[str, Any]:
+        amounts = self.amounts[chosen] if self.percent else None
+        return {"expiry_keys": self.times[chosen], "amounts": amounts, "codes": self.codes[chosen]}
 
 
 @dataclass(frozen=True)
@@ -58,6 +91,7 @@ class Setting:
     subjects: Int64Vector
     values: Int64Matrix
     cuts: list[int]
+    options: Options | None = None
 
     def diversity(self) -> DiversityRule:
         references = [
@@ -68,7 +102,13 @@ class Setting:
 
     def run(self, cuts: Sequence[int], values: Int64Matrix | None = None) -> list[Decisions]:
         stream = StreamClusterer(
-            self.k, self.delta, 2, rule=self.rule, diversity=self.diversity(), protected=len(self.distances)
+            self.k,
+            self.delta,
+            2,
+            rule=self.rule,
+            diversity=self.diversity(),
+            protected=len(self.distances),
+            **(self.options.parameters() if self.options else {}),
         )
         codes = self.values if values is None else values
         calls = [
@@ -77,6 +117,7 @@ class Setting:
                 self.subjects[start:end],
                 values=codes[start:end],
                 bins=self.values[start:end],
+                **(self.options.block(slice(start, end)) if self.options else {}),
             )
             for start, end in pairwise([0, *cuts, len(self.subjects)])
         ]
@@ -139,6 +180,27 @@ def settings(draw: st.DrawFn) -> Setting:
     )
 
 
+@st.composite
+def settings_with_options(draw: st.DrawFn) -> Setting:
+    setting = draw(settings())
+    n = len(setting.subjects)
+    random = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    percent = draw(st.sampled_from([0, 10, 50]))
+    options = Options(
+        percent=percent,
+        limit=draw(st.sampled_from([5, 20, 1000])),
+        population=draw(st.sampled_from([0, setting.k, 2 * setting.k])),
+        span=draw(st.sampled_from([None, 2.0])),
+        amounts=random.choice([0.0, 1.0, 2.0, 5.0, 40.0], (n, 1)),
+        times=np.cumsum(random.integers(0, 4, (n, 1)), axis=0),
+        codes=random.integers(0, 3, (n, 1)),
+    )
+    if percent:
+        setting = replace(setting, rule="nearest", k=max(setting.k, 3), delta=max(setting.delta, 3))
+    population = min(options.population, setting.delta)
+    return replace(setting, options=replace(options, population=population))
+
+
 def clusters_of(calls: list[Decisions]) -> list[list[int]]:
     return [
         decided.positions[start:end].tolist()
@@ -160,6 +222,24 @@ def test_every_cluster_satisfies_the_rule_and_every_record_is_decided(setting: S
     assert sorted(decided) == list(range(len(setting.subjects)))
 
 
+@given(settings_with_options())
+def test_every_cluster_satisfies_the_rule_with_other_options(setting: Setting) -> None:
+    options = setting.options
+    assert options is not None
+    calls = setting.run(setting.cuts)
+    for members in clusters_of(calls):
+        assert setting.satisfies(members)
+        assert len(set(setting.subjects[members].tolist())) >= setting.k
+        contributions = dict.fromkeys(setting.subjects[members].tolist(), 0.0)
+        for position in members:
+            contributions[int(setting.subjects[position])] += float(options.amounts[position, 0])
+        first, _, *others = sorted(contributions.values(), reverse=True)
+        assert sum(others) >= options.percent / 100 * first - 1e-9
+    decided = [position for call in calls for position in [*call.positions.tolist(), *call.suppressed.tolist()]]
+    assert sorted(decided) == list(range(len(setting.subjects)))
+    assert log_of(calls) == log_of(setting.run([]))
+
+
 @given(settings(), st.permutations(range(4)))
 def test_decisions_depend_neither_on_cuts_nor_on_codes(setting: Setting, codes: list[int]) -> None:
     expected = log_of(setting.run([]))
@@ -170,6 +250,7 @@ def test_decisions_depend_neither_on_cuts_nor_on_codes(setting: Setting, codes: 
 
 @given(settings())
 def test_a_stream_that_is_only_flushed_equals_the_table(setting: Setting) -> None:
+    assume(setting.l is not None or setting.t < 1 or setting.max_value_share < 1)  # else nothing is protected
     n = len(setting.subjects)
     stream = StreamClusterer(
         setting.k, 60, 2, rule=setting.rule, diversity=setting.diversity(), protected=len(setting.distances)

@@ -394,6 +394,7 @@ def test_an_empty_release_of_records_is_exit_code_1(policy: str, tmp_path: Path,
     assert (done.returncode, out.read_bytes()) == (1, b"")
     assert b"nothing was released" in done.stderr
     assert b"no cluster satisfied the section privacy: give more records" in done.stderr.splitlines()[-1]
+    assert b"privacy.l" not in done.stderr
     source.write_text("")
     done = run_command(*words)
     assert done.returncode == 0, "there was nothing to release"

@@ -24,7 +24,7 @@ __all__ = ["ValueClass", "check_values", "class_distances"]
 TOLERANCE = 1e-9
 """Rounding error of a distance or an entropy computed in float64."""
 SHARE_TOLERANCE = Fraction(2, 10**9)
-"""In records: the limit is a float64, and the engine allows half of this."""
+"""In records: the limit may be a rounded number, such as 0.333333333333, and the engine allows half of this."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +143,7 @@ def _check_value_share(
 ) -> CheckCounter:
     claim = f"no value of {_names(policy)} has more than {limit:g} of the records of a cluster"
     check = CheckCounter("value_share", claim, unit)
-    most = Fraction(limit)
+    most = Fraction(repr(limit))
     for one, columns in zip(classes, counts, strict=True):
         size = len(one.unchanged)
         largest = max(largest_share(list(column.values())) for column in columns)

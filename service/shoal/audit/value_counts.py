@@ -23,10 +23,11 @@ def effective_values(counts: Collection[int]) -> float:
 def is_recursive_diverse(counts: Collection[int], c: float, l: int) -> bool:  # noqa: E741 - the name of the field
     """Whether the most frequent value occurs less than c times as often as the l-th and all rarer ones together.
 
-    Exact. A cluster with fewer than l values is not diverse.
+    Exact: c is the shortest decimal number of its float64, as a policy states it, so 11 < 1.1 * 10 does not hold. A
+    cluster with fewer than l values is not diverse.
     """
     first, tail = _first_and_tail(counts, l)
-    return first < Fraction(c) * tail
+    return first < Fraction(repr(c)) * tail
 
 
 def recursive_ratio(counts: Collection[int], l: int) -> float:  # noqa: E741 - the name of the field

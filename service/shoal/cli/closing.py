@@ -94,4 +94,6 @@ def _option(name: str, value: str) -> list[str]:
 
 def _advice(report: RunReport) -> str:
     """Return what to do so that something is released."""
-    return report.remedy if report.refused >= report.suppressed and report.remedy else ALL_SUPPRESSED
+    if report.refused >= report.suppressed and report.remedy:
+        return report.remedy
+    return ", or ".join([ALL_SUPPRESSED, *report.looser])

@@ -16,7 +16,7 @@ from shoal.errors import ConfigError, InputError
 from shoal.files.background import BackgroundRunner, elapsed_time, progress_bar
 from shoal.files.output_writer import encode_evidence, encode_references
 from shoal.files.outputs import PIPE, AtomicOutputs, Files, RowSink, UnbufferedOutput, open_input
-from shoal.files.report import RunReport, dropped_messages, has_categories
+from shoal.files.report import RunReport, dropped_messages, has_categories, looser_limits
 from shoal.files.sources import RecordSource, import_parquet, open_source
 from shoal.observability import TABLE_COMPILE_S, CompilationNotice, logger
 from shoal.pipeline import AlgorithmSpec, TablePipeline, TableRelease
@@ -120,6 +120,7 @@ def run_batch(policy: Policy, files: Files, spec: AlgorithmSpec, *, keep_order: 
         has_categories=has_categories(policy),
         unknown=numbers.get("unknown", {}),
         value_limits=policy.value_limits,
+        looser=looser_limits(policy),
     )
 
 

@@ -18,7 +18,7 @@ from shoal.files.background import BackgroundRunner, reading_bar
 from shoal.files.follow import FollowedFile, open_followed
 from shoal.files.output_writer import HoldTimer, OutputWriter
 from shoal.files.outputs import AtomicOutputs, Files, RowSink, open_appending, open_input
-from shoal.files.report import RunReport, dropped_messages, has_categories
+from shoal.files.report import RunReport, dropped_messages, has_categories, looser_limits
 from shoal.files.sources import RecordSource, open_source
 from shoal.observability import CompilationNotice, logger, stream_compile_s
 from shoal.pipeline import (
@@ -152,6 +152,7 @@ def _report(policy: Policy, pipeline: PartitionPipeline | None, refusals: Refusa
         information_loss=summary.information_loss,
         has_categories=has_categories(policy),
         unknown=summary.unknown,
+        looser=looser_limits(policy),
         is_compiling=pipeline is None,
         value_limits=policy.value_limits,
     )

@@ -9,7 +9,7 @@ from typing import Any
 from shoal.policy import Policy
 from shoal.records import DropReason, is_notable
 
-__all__ = ["RunReport", "dropped_messages", "has_categories"]
+__all__ = ["RunReport", "dropped_messages", "has_categories", "looser_limits"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +31,8 @@ class RunReport:
         Whether quasi-identifiers of other scales than numeric and time exist, which ``information_loss`` leaves out.
     unknown : mapping of str to int
         Values of valid records that the taxonomy of their attribute lacks, by attribute.
+    looser : sequence of str
+        What makes the limits of confidential values looser, such as ``lower privacy.l``; empty without limits.
     is_compiling : bool
         Whether the run was stopped while its kernels were compiled: the compiler still works in a thread.
     value_limits : sequence of str
@@ -46,6 +48,7 @@ class RunReport:
     information_loss: float | None = None
     has_categories: bool = False
     unknown: Mapping[str, int] = field(default_factory=dict)
+    looser: Sequence[str] = ()
     is_compiling: bool = False
     value_limits: Sequence[str] = ()
 
@@ -68,6 +71,16 @@ class RunReport:
 def has_categories(policy: Policy) -> bool:
     """Return whether quasi-identifiers of other scales than numeric and time exist."""
     return not all(attribute.has_moments for attribute in policy.quasi_identifiers)
+
+
+def looser_limits(policy: Policy) -> list[str]:
+    """Return what makes the limits of confidential values looser: a change of each key that the policy sets."""
+    changes = {
+        "lower privacy.l": policy.diversity is not None,
+        "raise privacy.max_value_share": policy.max_value_share not in {None, 1},
+        "raise privacy.t": policy.t is not None,
+    }
+    return [change for change, is_set in changes.items() if is_set]
 
 
 def dropped_messages(policy: Policy, counts: Mapping[str, int]) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from shoal.errors import PolicyError
 from shoal.kafka.cipher import MetadataCipher
-from shoal.kafka.credentials import secret_of
+from shoal.kafka.credentials import IS_PIPE, secret_of
 from shoal.policy import KafkaSection
 
 __all__ = ["FileFault", "check_files", "find_certificate_faults"]
@@ -36,9 +36,9 @@ def check_files(settings: KafkaSection, *, has_secrets: bool = True) -> Iterator
     has_secrets : bool
         Whether the environment holds the credentials. `shoal check` may run where it does not.
     """
-    unread = list(_find_secret_faults(settings))
-    yield from unread
-    if any(fault.field == "ssl_password_file" for fault in unread):
+    faults = list(_find_secret_faults(settings))
+    yield from faults
+    if any(fault.field == "ssl_password_file" for fault in faults):
         return  # the private key cannot be checked
     has_password_here = settings.ssl_password is not None or settings.ssl_password_file is not None
     yield from find_certificate_faults(settings, has_password=has_secrets or has_password_here)
@@ -56,7 +56,10 @@ def _find_secret_faults(settings: KafkaSection) -> Iterator[FileFault]:
     for name in ("sasl_username", "sasl_password", "sasl_oauth_token", "ssl_password"):
         field = f"{name}_file"
         path = getattr(settings, field)
-        if path is None or _is_pipe(path):
+        if path is None:
+            continue
+        if _is_pipe(path):
+            yield FileFault(field, IS_PIPE)
             continue
         fault = _fault_of_reading(field, path)
         if fault is not None:

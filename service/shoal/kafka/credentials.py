@@ -1,6 +1,7 @@
 """Credentials of the Kafka settings: texts, mounted files, and OAuth tokens.
 
-Each new client reads its files again. So a secret that was rotated is used without a restart of the process.
+Each new client reads its files again. So a secret that was rotated is used without a restart of the process. A pipe can
+be read only once, so it is refused.
 """
 
 from __future__ import annotations
@@ -22,8 +23,10 @@ from shoal.errors import ConfigError
 from shoal.observability import logger
 from shoal.policy import KafkaSection
 
-__all__ = ["TokenProvider", "secret_of"]
+__all__ = ["IS_PIPE", "TokenProvider", "secret_of"]
 
+IS_PIPE = "is a pipe, which can be read only once; give a file, which each new client reads"
+"""Fault of a file with a secret."""
 COMMAND_S = 30.0
 """Time limit of the command that prints a token (s)."""
 REFRESH_SHARE = 0.8
@@ -40,7 +43,7 @@ def secret_of(settings: KafkaSection, name: str) -> str | None:
     Raises
     ------
     ConfigError
-        The file cannot be read or is empty. The message quotes nothing of it.
+        The file cannot be read, is a pipe or is empty. The message quotes nothing of it.
     """
     value: SecretStr | None = getattr(settings, name)
     if value is not None:
@@ -51,6 +54,8 @@ def secret_of(settings: KafkaSection, name: str) -> str | None:
 
 def _content(field: str, path: str) -> str:
     try:
+        if Path(path).is_fifo():  # reading it would wait for a writer
+            raise ConfigError(f"{field}: {IS_PIPE}")
         text = Path(path).read_text(encoding="utf-8")
     except OSError as error:
         raise ConfigError(f"{field}: the file cannot be read: {error.strerror}") from None

@@ -73,6 +73,7 @@ class PartitionReader:
     ) -> None:
         self._tp, self._name = (topic, partition), f"{topic}-{partition}"
         self._decoder, self._pipeline, self._metrics = decoder, pipeline, metrics
+        self._has_taxonomy = any(attribute.taxonomy is not None for attribute in pipeline.policy.clustered)
         self.position = state.committed_offset
         """Offset from which the next message is taken."""
         self._begin, self._released_from, self._reference = (
@@ -120,8 +121,9 @@ class PartitionReader:
         columns.check_order(self.position)
         self._check_reference(columns)
         block = self._decoder.decode([message.value for message in messages], messages)
-        is_new = (columns.offsets >= tracker.next_offset) & (columns.timestamps <= now_ms + MAX_AHEAD_MS)
-        self._count_unknown(block, is_new[block.index])
+        if self._has_taxonomy:
+            is_new = (columns.offsets >= tracker.next_offset) & (columns.timestamps <= now_ms + MAX_AHEAD_MS)
+            self._count_unknown(block, is_new[block.index])
         block = self._pipeline.apply_quota(block, columns.offsets[block.index])
         self.position = messages[-1].offset + 1
         classified = classify_messages(tracker, columns, block, self._begin, now_ms)

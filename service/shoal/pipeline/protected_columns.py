@@ -8,9 +8,10 @@ import numpy as np
 
 from shoal.arrays import BoolVector, Int64Vector
 from shoal.clustering.static import ConfidentialAttribute
+from shoal.errors import GuaranteeError
 from shoal.pipeline.value_index import value_reference_of
 from shoal.policy import Attribute, Policy
-from shoal.records import Block, Key, ReferenceBins
+from shoal.records import NO_BIN, Block, Key, ReferenceBins
 
 __all__ = ["ProtectedColumns"]
 
@@ -31,9 +32,17 @@ class ProtectedColumns:
         self._columns = [_ColumnOfTable(attribute, policy) for attribute in policy.protected]
 
     def add(self, block: Block) -> None:
-        """Add the values of the next records."""
-        if block.protected is None:
+        """Add the values of the next records.
+
+        Raises
+        ------
+        GuaranteeError
+            The block does not have the values of the protected attributes.
+        """
+        if not self._columns or not len(block):
             return
+        if block.protected is None:
+            raise GuaranteeError("a block lacks the values of the protected attributes")
         numbers, keys = block.protected
         for position, column in enumerate(self._columns):
             column.add(numbers[:, position], keys[position])
@@ -42,6 +51,11 @@ class ProtectedColumns:
         """Return the attributes by name, for the chosen records.
 
         The reference of an attribute is that of the policy; without one, the distribution of the chosen records.
+
+        Raises
+        ------
+        GuaranteeError
+            A reference cannot place a value of a chosen record, which decoders refuse.
         """
         return {column.attribute.name: column.of(chosen) for column in self._columns}
 
@@ -76,6 +90,8 @@ class _ColumnOfTable:
         )
         if self.attribute.reference is None and reference.distance == "equal":
             return ConfidentialAttribute(np.unique(codes, return_inverse=True)[1], ordered=False, values=codes)
-        bins = np.array([max(reference.bin_of(key), 0) if key in present else 0 for key in keys], np.int64)
+        bins = np.array([reference.bin_of(key) if key in present else 0 for key in keys], np.int64)
+        if (bins == NO_BIN).any():
+            raise GuaranteeError("a record has a confidential value that its reference cannot place")
         is_ordered = reference.distance == "ordered"
         return ConfidentialAttribute(bins[codes], is_ordered, value_reference_of(reference), codes)

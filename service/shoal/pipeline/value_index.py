@@ -24,8 +24,9 @@ from shoal.clustering.diversity import (
     ValueReference,
     build_diversity_rule,
 )
+from shoal.errors import GuaranteeError
 from shoal.policy import Policy
-from shoal.records import NO_BIN, Block, Key, ReferenceBins
+from shoal.records import Block, Key, ReferenceBins
 
 __all__ = ["ValueIndex", "l_diversity_of", "value_reference_of"]
 
@@ -69,11 +70,19 @@ class ValueIndex:
     def encode(self, block: Block) -> Int64Matrix:
         """Return codes, and behind them bins, of the records of a block: shape (n, 2 q).
 
-        Bins are 0 where there are no references.
+        Bins are 0 where there are no references, and `NO_BIN` for a value that the reference cannot place: decoders
+        refuse its record, and so does the clusterer.
+
+        Raises
+        ------
+        GuaranteeError
+            The block does not have the values of the protected attributes.
         """
         encoded = np.zeros((len(block), 2 * len(self)), np.int64)
-        if block.protected is None:
+        if not encoded.size:
             return encoded
+        if block.protected is None:
+            raise GuaranteeError("a block lacks the values of the protected attributes")
         numbers, keys = block.protected
         for column, codes in enumerate(self._columns):
             found = codes.encode(keys[column])
@@ -125,8 +134,8 @@ class _ValueCodes:
         found = self._codes.get(key)
         if found is None:
             # Decoders have refused the records with values that have no bin; a block keeps their keys.
-            number = NO_BIN if self._bins is None else self._bins.bin_of(key)
-            found, self._next = (self._next, max(number, 0)), self._next + 1
+            number = 0 if self._bins is None else self._bins.bin_of(key)
+            found, self._next = (self._next, number), self._next + 1
             self._codes[key] = found
         return found
 

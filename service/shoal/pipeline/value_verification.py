@@ -1,6 +1,8 @@
 """The last check of a table: each cluster keeps l-diversity, value shares and t-closeness by a second computation.
 
-It counts and measures from the definitions, in numpy, and shares no arithmetic with what forms clusters.
+It counts and measures from the definitions, in numpy, and shares no arithmetic with what forms clusters. It does share
+their input: the codes and bins of the records, and the weights and paths of a reference. So it does not find a wrong
+code or bin; the judge reads those anew.
 """
 
 from __future__ import annotations
@@ -73,7 +75,7 @@ class _Counts:
             return np.asarray(entropies >= math.log(diversity.l) - TOLERANCE, np.bool_)
         ranks_from_last = self._ends[self._owners] - np.arange(len(self._owners))  # 1 for the most frequent value
         rest = np.bincount(self._owners, self._counts * (ranks_from_last >= diversity.l), self._clusters)
-        return np.asarray(self.largest < (diversity.c or 0.0) * rest, np.bool_)
+        return np.asarray(self.largest < (diversity.c or 0.0) * rest - TOLERANCE, np.bool_)
 
 
 def _distances(attribute: ConfidentialAttribute, labels: Int32Vector) -> Float64Vector:

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from typing import Literal
 
+from shoal.policy.json_number import is_finite_number
 from shoal.policy.reference import Reference
 from shoal.policy.schema import AttributeSection
 
-__all__ = ["JSON_NUMBER", "is_numeric_reference", "resolve_distance"]
-
-JSON_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
-"""A JSON number (RFC 8259, section 6)."""
+__all__ = ["is_numeric_reference", "resolve_distance"]
 
 
 def resolve_distance(
@@ -33,6 +30,6 @@ def resolve_distance(
 
 
 def is_numeric_reference(texts: Iterable[str | None]) -> bool:
-    """Return whether all values that are not missing are texts of JSON numbers, and there is one."""
+    """Return whether all values that are not missing are numbers that a policy can have, and there is one."""
     present = [text for text in texts if text is not None]
-    return bool(present) and all(map(JSON_NUMBER.fullmatch, present))
+    return bool(present) and all(map(is_finite_number, present))

@@ -48,10 +48,13 @@ def _diversity_of(policy: Policy) -> str:
         return f"entropy l-diversity, l = {diversity.l:g}: {form}"
     if diversity.kind == "recursive":
         return f"recursive (c, l)-diversity, c = {diversity.c:g}, l = {diversity.l:g}"
-    return (
-        f"distinct l-diversity, l = {diversity.l:g} (with k = {policy.k} also called p-sensitive k-anonymity, "
-        f"p = {diversity.l:g})"
+    # p-sensitive k-anonymity is defined for p up to k only.
+    p_sensitive = (
+        f" (with k = {policy.k} also called p-sensitive k-anonymity, p = {diversity.l:g})"
+        if diversity.l <= policy.k
+        else ""
     )
+    return f"distinct l-diversity, l = {diversity.l:g}{p_sensitive}"
 
 
 def _closeness_of(attribute: Attribute) -> str:

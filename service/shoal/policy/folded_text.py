@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import json
-import math
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 
-from shoal.policy.distance import JSON_NUMBER
+from shoal.policy.attribute import Attribute
+from shoal.policy.json_number import JSON_NUMBER
 from shoal.policy.schema import AttributeSection
 
-__all__ = ["fold_characters", "fold_text", "has_repeated_value", "is_finite_number"]
+__all__ = ["fold_characters", "fold_text", "has_repeated_value"]
 
 
 def has_repeated_value(texts: Iterable[str], attribute: AttributeSection) -> bool:
@@ -33,7 +33,7 @@ def fold_characters(text: str) -> str:
     return unicodedata.normalize("NFKC", visible).strip()
 
 
-def fold_text(text: str | None, attribute: AttributeSection) -> object:
+def fold_text(text: str | None, attribute: AttributeSection | Attribute) -> object:
     """Return what is equal for two texts of one value."""
     if text is None:
         return None
@@ -44,7 +44,10 @@ def fold_text(text: str | None, attribute: AttributeSection) -> object:
         return text
     if attribute.type == "boolean":
         return text.lower()
-    return Decimal(text) if is_finite_number(text) else text
+    try:
+        return Decimal(text) if JSON_NUMBER.fullmatch(text) else text
+    except InvalidOperation:  # an exponent beyond that of any Decimal
+        return text
 
 
 def _fold_document(text: str) -> object:
@@ -71,10 +74,3 @@ def _fold_value(value: object) -> object:
 
 def _of_float64(text: str) -> Decimal:
     return Decimal(repr(float(text)))
-
-
-def is_finite_number(text: str) -> bool:
-    """Return whether a text is a JSON number of ordinary size: sums of two such numbers can be formed exactly."""
-    if not JSON_NUMBER.fullmatch(text) or not math.isfinite(float(text)):
-        return False
-    return float(text) != 0 or not any(digit in text.lower().partition("e")[0] for digit in "123456789")

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 
 from shoal.policy.attribute import Attribute
+from shoal.policy.folded_text import fold_text
 from shoal.policy.reference import Reference
 from shoal.policy.resolved import Policy
 
@@ -23,8 +24,9 @@ def advise_on_confidential(policy: Policy) -> Iterator[str]:
     if not policy.protects_values:
         yield (
             f"{_names(policy.confidential)}: k alone does not protect a confidential value, because all records of a "
-            "cluster can have the same one; shoal verify measures how many do (homogeneous share). Set privacy.l, "
-            "privacy.t or privacy.max_value_share, or accept this"
+            "cluster can have the same one; shoal verify measures in how many clusters they do "
+            "(single_value_share.NAME), and of how many records (single_value_records.NAME). Set privacy.l, privacy.t "
+            "or privacy.max_value_share, or accept this"
         )
         return
     yield from _advise_on_diversity(policy)
@@ -82,7 +84,8 @@ def _advise_on_references(policy: Policy) -> Iterator[str]:
         if reference is None:
             continue
         if attribute.taxonomy is not None:
-            lacking = sum(text is not None and text not in attribute.taxonomy.leaves for text in reference.texts)
+            leaves = _leaves(attribute)
+            lacking = sum(text is not None and fold_text(text, attribute) not in leaves for text in reference.texts)
             if lacking:
                 yield (
                     f"{place}: {lacking} values of its reference are not in its taxonomy, so each is as far as "
@@ -98,11 +101,19 @@ def _shares_by_level(attribute: Attribute, reference: Reference) -> list[list[fl
     if taxonomy is None:
         return [list(reference.shares)]
     levels: list[dict[object, float]] = [{} for _ in range(taxonomy.levels)]
+    leaves = _leaves(attribute)
     for text, share in zip(reference.texts, reference.shares, strict=True):
-        path = taxonomy.paths[taxonomy.leaves[text]] if text in taxonomy.leaves else [(text,)] * taxonomy.levels
+        leaf = leaves.get(fold_text(text, attribute))
+        path = [(text,)] * taxonomy.levels if leaf is None else taxonomy.paths[leaf]
         for level, node in zip(levels, path, strict=True):
             level[node] = level.get(node, 0.0) + share
     return [list(level.values()) for level in levels]
+
+
+def _leaves(attribute: Attribute) -> dict[object, int]:
+    """Return the place of each leaf of the taxonomy by its folded text: 1 and 1.0 are one value."""
+    leaves = {} if attribute.taxonomy is None else attribute.taxonomy.leaves
+    return {fold_text(text, attribute): place for text, place in leaves.items()}
 
 
 def _advise_on_size(policy: Policy, place: str, levels: Sequence[Sequence[float]]) -> Iterator[str]:

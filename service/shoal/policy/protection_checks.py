@@ -215,7 +215,8 @@ def _check_marks(document: Document) -> Iterator[Finding]:
     """Check ``protect`` and ``reference``."""
     privacy = document.privacy
     has_t = privacy is not None and privacy.t is not None
-    is_protecting = has_t or (privacy is not None and (privacy.l is not None or privacy.max_value_share is not None))
+    has_share = privacy is not None and privacy.max_value_share not in {None, 1}
+    is_protecting = has_t or has_share or (privacy is not None and privacy.l is not None)
     protected = {name for name, _ in _protected(document)}
     for name, attribute in document.attributes.items():
         path = ("attributes", name)

@@ -14,8 +14,8 @@ from typing import NamedTuple
 
 from shoal.errors import InputError
 from shoal.policy.category_limit import MAX_CATEGORY_BYTES, is_long_category
-from shoal.policy.distance import JSON_NUMBER
-from shoal.policy.folded_text import fold_characters, fold_text, is_finite_number
+from shoal.policy.folded_text import fold_characters, fold_text
+from shoal.policy.json_number import JSON_NUMBER, is_finite_number
 from shoal.policy.loader import FieldPath
 from shoal.policy.named_file import read_named_file
 from shoal.policy.reference import Reference
@@ -29,7 +29,6 @@ MAX_FAULTS = 5
 """Faults that are reported of one reference. One mistake, such as decimal commas, shows in every row."""
 SUM_TOLERANCE = 1e-6
 """Largest difference of the sum of all shares from 1. Shares are rounded when they are written."""
-_FIRST_ROW_AFTER_HEADER = 2
 
 
 class _Row(NamedTuple):

@@ -206,7 +206,7 @@ class Policy:
             undeclared=document.undeclared,
             k=privacy.k,
             max_share=max_share,
-            stream=resolve_stream(document.stream, privacy.k, has_dominance=privacy.dominance is not None),
+            stream=resolve_stream(document.stream, privacy),
             position=0.0 if isinstance(position, dict) else float(position),
             target_span=float(position["target_span"]) if isinstance(position, dict) else None,
             kafka=document.kafka,

@@ -12,6 +12,7 @@ from shoal.policy.rule_choice import explain_rule, resolve_rule
 from shoal.policy.schema import PerSubjectSection, PrivacySection, StreamSection
 
 __all__ = [
+    "DEFAULT_MAX_VALUE_SHARE",
     "Origin",
     "PerSubject",
     "Stream",
@@ -22,7 +23,9 @@ __all__ = [
 ]
 
 DEFAULT_MAX_VALUE_SHARE = 0.5
-"""With distinct l-diversity. Without a limit, sizes of clusters and suppressed records can reveal the common value."""
+"""With distinct l-diversity, also in Python. Without a limit, sizes of clusters and suppressed records can reveal the
+common value.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,19 +93,30 @@ class Origin:
         return line_of(path, self.lines)
 
 
-def resolve_stream(section: StreamSection | None, k: int, *, has_dominance: bool) -> Stream | None:
+def resolve_stream(section: StreamSection | None, privacy: PrivacySection) -> Stream | None:
     """Return the section with its defaults; None without one."""
-    if section is None or section.delta is None:
+    if section is None or section.delta is None or privacy.k is None:
         return None
-    rule = resolve_rule(section.rule, k, has_dominance=has_dominance)
-    reason = explain_rule(section.rule, k, has_dominance=has_dominance)
+    options = {
+        "has_dominance": privacy.dominance is not None,
+        "protects_values": privacy.t is not None
+        or resolve_diversity(privacy.l) is not None
+        or resolve_value_share(privacy) is not None,
+    }
+    rule = resolve_rule(section.rule, privacy.k, **options)
+    reason = explain_rule(section.rule, privacy.k, **options)
     limit = optional_float(section.max_delay_s)
     return Stream(section.delta, limit, rule, section.release, section.reveal_order, reason)
 
 
 def resolve_value_share(privacy: PrivacySection) -> float | None:
-    """Return the largest share of a confidential value; with distinct l-diversity, 0.5 is the default."""
+    """Return the largest share of a confidential value; with distinct l-diversity, 0.5 is the default.
+
+    Without l and t, a share of 1 is no limit, so that such a policy does not count as one that protects values.
+    """
     diversity = resolve_diversity(privacy.l)
+    if privacy.max_value_share == 1 and diversity is None and privacy.t is None:
+        return None
     if privacy.max_value_share is None and diversity is not None and diversity.kind == "distinct":
         return DEFAULT_MAX_VALUE_SHARE
     return optional_float(privacy.max_value_share)

@@ -12,7 +12,7 @@ BLOCK_FROM_K = 7
 """From this k on, ``auto`` selects ``block``. Below it, ``awo`` loses less (docs/reports/benchmarks.md, ADR 14)."""
 
 
-def resolve_rule(name: str, k: int, *, has_dominance: bool = False) -> str:
+def resolve_rule(name: str, k: int, *, has_dominance: bool = False, protects_values: bool = False) -> str:
     """Return the rule for a value of ``stream.rule``. Any value other than ``auto`` is returned unchanged.
 
     Parameters
@@ -23,20 +23,25 @@ def resolve_rule(name: str, k: int, *, has_dominance: bool = False) -> str:
         Minimum number of distinct subjects in a cluster.
     has_dominance : bool
         Whether ``privacy.dominance`` is set. Only ``nearest`` supports it.
+    protects_values : bool
+        Whether the policy has ``l``, ``t`` or a largest share of a value. Rules that form one cluster at a time take
+        the near records, until the held ones lack the values that the last records need; ``block`` suppresses fewer.
     """
     if name != "auto":
         return name
     if has_dominance:
         return "nearest"
-    return "block" if k >= BLOCK_FROM_K else "awo"
+    return "block" if protects_values or k >= BLOCK_FROM_K else "awo"
 
 
-def explain_rule(name: str, k: int, *, has_dominance: bool = False) -> str:
+def explain_rule(name: str, k: int, *, has_dominance: bool = False, protects_values: bool = False) -> str:
     """Return why ``auto`` selected its rule; an empty string if the policy names a rule. Parameters as above."""
     if name != "auto":
         return ""
     if has_dominance:
         return "auto: nearest, the only rule that keeps dominance"
+    if protects_values:
+        return "auto: block, which suppresses the fewest records under l, t and shares of values"
     where = f"from k = {BLOCK_FROM_K} on" if k >= BLOCK_FROM_K else f"below k = {BLOCK_FROM_K}"
     return f"auto: {resolve_rule(name, k)} {where}"
 

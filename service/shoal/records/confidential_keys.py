@@ -8,6 +8,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from decimal import Context, Decimal, Inexact
+from functools import cached_property
 from itertools import pairwise
 from typing import Any, Final, Literal, Protocol, TypeAlias
 
@@ -35,6 +36,8 @@ _OTHER = "\0"
 """Stands for all values that have no bin of their own. It is no key: a taxonomy has no such name."""
 _EXACT = Context(prec=2000, traps=[Inexact])
 """For the midpoints of two numbers in the range of float64: no digit is lost."""
+_LARGEST_POWER = 10**17
+"""Largest power of ten that numbers are compared with. Decimal has a limit, which long digits can exceed."""
 
 
 class ConfidentialKeys:
@@ -246,18 +249,31 @@ class _Nearest:
     """Finds the bin of the nearest number."""
 
     def __init__(self, listed: dict[Key, float]) -> None:
-        numbers = {Decimal(key): key for key in listed if key is not None and is_json_number(key)}
-        has_missing = None in listed
-        if len(numbers) + has_missing != len(listed) or not numbers:
+        numbers = sorted((_number_of(key), key) for key in listed if key is not None and is_json_number(key))
+        missing: list[Key] = [None] if None in listed else []
+        if len(numbers) + len(missing) != len(listed) or not numbers:
             raise ParameterError("reference: an ordered one needs numbers")
-        ordered = sorted(numbers)
-        self._first = int(has_missing)
-        self.keys: list[Key] = [*([None] if has_missing else []), *(numbers[number] for number in ordered)]
-        self._midpoints = [_EXACT.divide(_EXACT.add(low, high), Decimal(2)) for low, high in pairwise(ordered)]
+        self.keys: list[Key] = [*missing, *(key for _, key in numbers)]
+        self._bins = {key: index for index, key in enumerate(self.keys)}
+        self._first = len(missing)
+        self._numbers = [number for number, _ in numbers]
 
     def find(self, key: Key) -> int:
+        if key in self._bins:
+            return self._bins[key]
         if key is None:
             return 0
         if not is_json_number(key):
             return NO_BIN
-        return self._first + bisect_left(self._midpoints, Decimal(key))
+        return self._first + bisect_left(self._midpoints, _number_of(key))
+
+    @cached_property
+    def _midpoints(self) -> list[Decimal]:
+        """Midpoints of neighbors, for values that are not listed; a table lists all, of any size."""
+        return [_EXACT.divide(_EXACT.add(low, high), Decimal(2)) for low, high in pairwise(self._numbers)]
+
+
+def _number_of(key: str) -> Decimal:
+    """Return the number of a key that is a JSON number; only one far beyond the range of float64 is not exact."""
+    digits, _, power = key.lower().partition("e")
+    return Decimal(f"{digits}e{max(min(int(power or 0), _LARGEST_POWER), -_LARGEST_POWER)}")

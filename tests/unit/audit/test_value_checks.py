@@ -93,6 +93,7 @@ def test_the_default_share_beside_distinct_l_is_checked() -> None:
         ({"entropy": 2}, ['"a"', '"b"', '"b"', '"c"'], True, 2 * 2**0.5),
         ({"recursive": [2, 2]}, ['"a"', '"a"', '"b"'], False, 2.0),  # 2 < 2 * 1 does not hold
         ({"recursive": [2, 2]}, ['"a"', '"a"', '"b"', '"c"'], True, 1.0),
+        ({"recursive": [1.1, 2]}, ['"a"'] * 11 + ['"b"'] * 10, False, 1.1),  # the float64 of 1.1 is above 11/10
         ({"recursive": [9, 3]}, ['"a"', '"b"'], False, None),  # fewer than three values
     ],
 )
@@ -118,6 +119,7 @@ def test_the_limit_of_a_share_is_kept_exactly() -> None:
     assert checked({"max_value_share": 1 / 3}, thirds)["value_share"].status == "holds"
     assert checked({"max_value_share": 0.3333333}, thirds)["value_share"].status == "broken"
     assert checked({"max_value_share": 0.7}, ['"a"'] * 7 + ['"b"'] * 3)["value_share"].status == "holds"
+    assert checked({"max_value_share": 0.1}, [f'"{number}"' for number in range(10)])["value_share"].status == "holds"
 
 
 # ---------------------------------------------------------------- t, compared with the table

@@ -33,6 +33,8 @@ def test_effective_values_are_those_of_equal_frequency_with_the_same_entropy(cou
         ([5], 100, 2, False),
         ([100, 90, 10], 1, 2, False),
         ([100, 90, 11], 1, 2, True),
+        ([11, 10], 1.1, 2, False),  # the float64 of 1.1 is above 11/10
+        ([22, 10], 2.2, 2, False),
     ],
 )
 def test_recursive_diversity_compares_the_most_frequent_value_with_the_rest(

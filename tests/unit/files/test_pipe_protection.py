@@ -214,3 +214,23 @@ def test_a_release_without_many_frequent_values_is_reported(
     error = capsys.readouterr().err
     assert ("the release is not representative of the input" in error) == warns
     assert ("privacy.l, privacy.max_value_share" in error) == warns
+
+
+@pytest.mark.parametrize(
+    ("privacy", "words"),
+    [
+        ({}, "or lower privacy.k"),
+        ({"l": {"recursive": [1, 3]}}, "or lower privacy.k, or lower privacy.l"),
+        ({"l": 2}, "or lower privacy.k, or lower privacy.l, or raise privacy.max_value_share"),
+        ({"t": 0.01}, "or lower privacy.k, or raise privacy.t"),
+        ({"l": {"entropy": 2}, "max_value_share": 1}, "or lower privacy.k, or lower privacy.l"),
+    ],
+)
+def test_an_empty_release_names_the_limits_of_the_policy(
+    privacy: dict[str, Any], words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    policy_of(tmp_path, privacy)
+    write(tmp_path / "in.jsonl", [record | {"ward": "eye", "who": "one"} for record in records(20)])
+    names = [str(tmp_path / name) for name in ("policy.yaml", "in.jsonl", "out.jsonl")]
+    assert main(["pipe", names[0], "-i", names[1], "-o", names[2]]) == 1
+    assert capsys.readouterr().err.splitlines()[-1].endswith(words)

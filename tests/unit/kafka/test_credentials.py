@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import sys
 import time
 from pathlib import Path
@@ -70,6 +71,24 @@ def test_a_bad_file_is_named_and_not_quoted(tmp_path: Path, content: bytes | Non
         path.write_bytes(content)
     with pytest.raises(ConfigError, match=f"kafka.sasl_password_file: the file .*{words}"):
         secret_of(settings(sasl_password_file=str(path)), "sasl_password")
+
+
+@pytest.mark.parametrize("name", ["sasl_username", "sasl_password", "ssl_password"])
+def test_a_pipe_is_refused_and_not_read(tmp_path: Path, name: str) -> None:
+    """A second client would find it empty, or wait for a writer."""
+    os.mkfifo(tmp_path / "pipe")
+    given = settings(**{f"{name}_file": str(tmp_path / "pipe")})
+    with pytest.raises(ConfigError, match=f"kafka.{name}_file: is a pipe, which can be read only once; give a file"):
+        secret_of(given, name)
+    assert [(fault.field, fault.is_unread) for fault in check_files(given)] == [(f"{name}_file", False)]
+
+
+async def test_a_pipe_with_a_token_is_refused_and_not_read(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    given = settings(sasl_oauth_token_file=str(tmp_path / "pipe"))
+    with pytest.raises(KafkaConnectionError, match="is a pipe"):
+        await TokenProvider(given).token()
+    assert [fault.field for fault in check_files(given)] == ["sasl_oauth_token_file"]
 
 
 async def test_a_token_file_is_read_for_each_connection(tmp_path: Path) -> None:

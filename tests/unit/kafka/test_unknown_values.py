@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from dataclasses import replace
 
 import pytest
-from shoal.policy import Policy, Scale
+from shoal.pipeline import PartitionPipeline
+from shoal.policy import Policy, Scale, Taxonomy
+from shoal.records import Block
 from shoal.stage.message_buffer import BufferedMessage
 from support.partition_tasks import START_MS, RecordingSink, task_of
 from support.scales import AREAS, attribute, policy_with
@@ -66,3 +69,20 @@ async def test_no_value_is_counted_again_after_a_restart(read_before: int) -> No
     await second.process([one for one in topic(60) if one.offset >= second.position])
     await second.commit(flush=True)
     assert before.unknown_totals["area"] + after.unknown_totals["area"] == 20
+
+
+@pytest.mark.parametrize(("taxonomy", "calls"), [(AREAS, 1), (None, 0)])
+async def test_values_are_only_counted_with_a_taxonomy(
+    taxonomy: Taxonomy | None, calls: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counted: list[int] = []
+
+    def count(_: PartitionPipeline, block: Block) -> Counter[str]:
+        counted.append(len(block))
+        return Counter()
+
+    monkeypatch.setattr(PartitionPipeline, "count_unknown", count)
+    areas = attribute("area", Scale.NOMINAL, taxonomy=taxonomy)
+    task, _ = task_of(policy_with(areas, attribute("city", Scale.NOMINAL), k=2, delta=6), RecordingSink())
+    await task.process([message(0, "AK"), message(1, "AK")])
+    assert len(counted) == calls

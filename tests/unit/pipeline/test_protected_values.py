@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from shoal.errors import GuaranteeError, ParameterError
 from shoal.pipeline import BlockDecisions, PartitionPipeline, precompile
+from shoal.pipeline.protected_columns import ProtectedColumns
 from shoal.pipeline.value_index import ValueIndex
 from shoal.policy import Policy
 from shoal.records import Block, CsvDecoder, JsonDecoder, JsonEncoder, ProtectedValues, Reason, find_json_faults
@@ -200,6 +203,27 @@ def test_codes_that_no_held_record_has_are_dropped(tmp_path: Path) -> None:
     assert [*large, index.is_large] == [True, False]
     assert index.encode(many)[-3:].tolist() == held.tolist()
     assert index.encode(block).tolist() == [[1197, 0]]
+
+
+def test_a_block_without_the_protected_values_is_refused(tmp_path: Path) -> None:
+    policy = policy_of(tmp_path, "l: 2", ward=", protect: true")
+    block = replace(decoded(policy, records(3)), protected=None)
+    with pytest.raises(GuaranteeError, match="lacks the values of the protected attributes"):
+        ValueIndex(policy).encode(block)
+    with pytest.raises(GuaranteeError, match="lacks the values of the protected attributes"):
+        ProtectedColumns(policy).add(block)
+
+
+def test_a_record_that_its_reference_cannot_place_is_refused(tmp_path: Path) -> None:
+    policy = policy_of(tmp_path, "t: 0.3", pay=", type: any, protect: true, reference: pays.csv")
+    block = replace(decoded(policy, records(3)), protected=ProtectedValues(np.zeros((3, 1), np.int64), [["high"]]))
+    assert ValueIndex(policy).encode(block)[:, 1].tolist() == [-1, -1, -1]
+    with pytest.raises(ParameterError, match="bins: must be indices"):
+        PartitionPipeline(policy, JsonEncoder(policy)).push(block, np.arange(6).reshape(3, 2))
+    columns = ProtectedColumns(policy)
+    columns.add(block)
+    with pytest.raises(GuaranteeError, match="its reference cannot place"):
+        columns.attributes(np.ones(3, np.bool_))
 
 
 def test_a_policy_without_protection_reads_no_values(tmp_path: Path) -> None:

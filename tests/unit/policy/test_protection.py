@@ -68,6 +68,8 @@ def test_three_names_of_distinct_l_have_one_fingerprint(tmp_path: Path) -> None:
         ("l: {recursive: [2, 3]}", None),
         ("t: 0.3", None),
         ("max_value_share: 0.7", 0.7),
+        ("max_value_share: 1", None),
+        ("l: {entropy: 2}, max_value_share: 1", 1.0),
         ("", None),
     ],
 )
@@ -75,6 +77,13 @@ def test_the_largest_share_has_a_default_with_distinct_l_only(
     privacy: str, share: float | None, tmp_path: Path
 ) -> None:
     assert policy(tmp_path, privacy=privacy).max_value_share == share
+
+
+def test_a_share_of_1_alone_protects_nothing(tmp_path: Path) -> None:
+    found = policy(tmp_path, privacy="max_value_share: 1")
+    assert not found.protects_values
+    assert found.fingerprint == policy(tmp_path).fingerprint
+    assert any("k alone does not protect" in sentence for sentence in advise(found))
 
 
 def test_all_confidential_attributes_are_protected_unless_some_are_marked(tmp_path: Path) -> None:
@@ -169,8 +178,14 @@ def test_a_policy_without_these_fields_keeps_its_fingerprint(tmp_path: Path) -> 
             "privacy.max_value_share",
             "attributes.ill has at most 3 values",
         ),
+        (
+            {"ill": "type: any, scale: nominal, taxonomy: {x: ['1e400'], y: ['10e399']}", "privacy": "l: 2"},
+            "attributes.ill.taxonomy",
+            "names a value twice",
+        ),
         ({"privacy": "max_value_share: 0"}, "privacy.max_value_share", "above 0"),
         ({"privacy": "max_value_share: 1.1"}, "privacy.max_value_share", "at most 1"),
+        ({"ill": "protect: true", "privacy": "max_value_share: 1"}, "attributes.ill.protect", "protects nothing"),
         ({"privacy": "max_value_share: 0.04", "more": STREAM}, "privacy.max_value_share", "delta + 1"),
         ({"privacy": "max_value_shar: 0.5"}, "privacy.max_value_shar", "did you mean max_value_share?"),
         ({"privacy": "t: 1.5"}, "privacy.t", "between two distributions"),
@@ -266,10 +281,11 @@ def test_each_requirement_is_explained(tmp_path: Path) -> None:
         ),
         "privacy": "every algorithm keeps this: records are exchanged and clusters are merged until all clusters do",
     }
+    assert explain(policy(tmp_path, privacy="l: 6"))["privacy.l"] == "distinct l-diversity, l = 6, for ill and pay"
     streamed = explain(policy(tmp_path, privacy="l: {entropy: 2.5}", more=STREAM))
-    assert streamed["stream.rule"] == "auto: awo below k = 7"
+    assert streamed["stream.rule"] == "auto: block, which suppresses the fewest records under l, t and shares of values"
     assert streamed["privacy.l"].startswith("entropy l-diversity, l = 2.5: the entropy of")
-    assert streamed["privacy"].startswith("rule awo keeps this, as every rule does")
+    assert streamed["privacy"].startswith("rule block keeps this, as every rule does")
     recursive = explain(policy(tmp_path, privacy="l: {recursive: [2, 3]}"))
     assert recursive["privacy.l"] == "recursive (c, l)-diversity, c = 2, l = 3, for ill and pay"
     assert explain(policy(tmp_path)) == {}
@@ -279,6 +295,7 @@ def test_each_requirement_is_explained(tmp_path: Path) -> None:
     ("options", "words"),
     [
         ({}, "attributes.ill, attributes.pay: k alone does not protect"),
+        ({}, "(single_value_share.NAME), and of how many records (single_value_records.NAME)"),
         ({"privacy": "l: 3, max_value_share: 1"}, "distinct l alone is weak"),
         ({"privacy": "l: 3, max_value_share: 0.1"}, "privacy.max_value_share: below 1/k"),
         ({"privacy": "l: 6"}, "privacy.l: above k"),
@@ -308,6 +325,16 @@ def test_each_requirement_is_explained(tmp_path: Path) -> None:
 )
 def test_weak_and_costly_settings_are_told(options: dict[str, str], words: str, tmp_path: Path) -> None:
     assert any(words in sentence for sentence in advise(policy(tmp_path, **options)))
+
+
+def test_advice_compares_a_reference_with_a_taxonomy_by_value(tmp_path: Path) -> None:
+    """As the engine does: 1.0 is the leaf 1, so near 2.0, and four records can be within t."""
+    (tmp_path / "pays.csv").write_text("value,share\n1.0,0.25\n2.0,0.25\n3.0,0.25\n4.0,0.25\n")
+    tree = "{any: {low: ['1', '2'], high: ['3', '4']}}"
+    attribute = f"type: any, scale: nominal, taxonomy: {tree}, reference: pays.csv, protect: true"
+    for t in ("0.25", "0.3"):
+        told = list(advise(policy(tmp_path, attribute, privacy=f"t: {t}")))
+        assert not any("not in its taxonomy" in sentence or "has at least" in sentence for sentence in told)
 
 
 def test_the_fewest_records_within_t_are_those_of_all_clusters() -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from shoal.policy import Policy
+from shoal.records import ReferenceBins
 from support.policy_files import faults, load
 
 pytestmark = pytest.mark.unit
@@ -38,6 +39,18 @@ def test_values_and_shares_are_read(tmp_path: Path) -> None:
     assert reference is not None
     assert reference.texts == ("flu", "a, b", None)
     assert reference.shares == (0.5, 0.25, 0.25)
+
+
+@pytest.mark.parametrize(
+    ("text", "distance"), [("1e300", "ordered"), ("1e5000", "equal"), ("1e9999999999999999999", "equal")]
+)
+def test_a_reference_of_any_type_is_ordered_if_all_its_values_are_finite_numbers(
+    text: str, distance: str, tmp_path: Path
+) -> None:
+    policy = read(tmp_path, f"value,share\n1,0.5\n{text},0.5\n")
+    assert policy.confidential[0].distance == distance
+    bins = ReferenceBins(policy.confidential[0], policy.missing_values)
+    assert [bins.bin_of(key) for key in ("1", "2")] == [0, 0 if distance == "ordered" else 2]
 
 
 @pytest.mark.parametrize(

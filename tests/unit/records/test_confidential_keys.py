@@ -145,6 +145,21 @@ def test_an_ordered_reference_takes_the_nearest_number_and_the_lower_of_two(tmp_
     assert bins.bin_of(None) == 0, "missing, not listed: the lowest"
 
 
+def test_a_number_of_any_size_has_a_bin(tmp_path: Path) -> None:
+    bins = bins_of(tmp_path, "type: any", "value,share\n10,0.5\n20,0.5\n")
+    texts = ["12e999999999999999999", "-12e999999999999999999", "1e-99999999999999999", "-1e999999999999999999"]
+    keys = keys_of(tmp_path, "type: any")
+    assert [bins.bin_of(key) for key in keys.keys(texts)] == [1, 0, 0, 0]
+
+
+def test_a_table_can_list_numbers_of_any_size(tmp_path: Path) -> None:
+    attribute = policy_of(tmp_path, "type: any").confidential[0]
+    listed: dict[str | None, float] = {"12e999999999999999999": 1.0, "1": 2.0, "1e5000": 3.0, "1e-5000": 4.0}
+    bins = ReferenceBins(attribute, [""], listed)
+    assert (bins.distance, bins.shares.tolist()) == ("ordered", [4, 2, 3, 1])
+    assert [bins.bin_of(key) for key in listed] == [3, 1, 2, 0]
+
+
 def test_a_listed_missing_value_is_the_lowest_bin_of_an_ordered_reference(tmp_path: Path) -> None:
     bins = bins_of(tmp_path, "type: number", "value,share\n10,0.3\n,0.2\n20,0.5\n")
     assert bins.shares.tolist() == [0.2, 0.3, 0.5]

@@ -6,7 +6,7 @@ import math
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from decimal import Decimal
+from decimal import Context, Decimal
 from typing import TypeAlias
 from unicodedata import normalize
 
@@ -27,8 +27,9 @@ from shoal.clustering.diversity import (
 )
 from shoal.clustering.static.emd import ConfidentialAttribute
 from shoal.clustering.static.normal_form import NUMBER
-from shoal.clustering.static.validation import as_array, is_finite_number, is_integer
+from shoal.clustering.static.validation import as_objects, is_finite_number, is_integer
 from shoal.errors import ParameterError
+from shoal.policy.resolved_sections import DEFAULT_MAX_VALUE_SHARE
 
 __all__ = [
     "ConfidentialEncoder",
@@ -51,11 +52,11 @@ Reference: TypeAlias = Mapping[object, float]
 ProtectedCodes: TypeAlias = tuple[Int64Matrix, Int64Matrix | None]
 """Value codes (n, q), and bins (n, q) with t."""
 
-DEFAULT_VALUE_SHARE = 0.5
-"""Largest share of one value where only a number of distinct values is given."""
-
 SUM_TOLERANCE = 1e-6
 """Largest difference between 1 and the sum of the shares of a reference."""
+
+_DIFFERENCES = Context(prec=1000, traps=[])
+"""For the distances of two numbers of any size; exact in the range of float64 where both have few digits."""
 
 _KINDS = {"distinct": DISTINCT, "p_sensitive": DISTINCT, "entropy": ENTROPY}
 _FORMS = "must be a whole number of 2 or more, {'entropy': a number above 1}, or {'recursive': [c above 0, l]}"
@@ -90,7 +91,7 @@ def default_value_share(given: object, max_value_share: float | None) -> float |
     """Return the largest share of one value, where a caller states ``l`` and perhaps that share."""
     diversity = parse_diversity(given)
     if max_value_share is None and diversity is not None and diversity.kind == DISTINCT:
-        return DEFAULT_VALUE_SHARE
+        return DEFAULT_MAX_VALUE_SHARE
     return max_value_share
 
 
@@ -195,12 +196,7 @@ class ConfidentialEncoder:
         ParameterError
             The values are not one per record and attribute, or one is no number where the reference is ordered.
         """
-        given = as_array(confidential, "confidential")
-        if given.shape[:1] != (count,) or given.ndim not in {1, 2}:
-            raise ParameterError(f"confidential: must have shape ({count},) or ({count}, q)")
-        columns = [[_key(value) for value in column] for column in given.reshape(count, -1).T.tolist()]
-        if given.ndim == 1:
-            columns = columns or [[]]
+        columns = _columns_of(confidential, count)
         if self._references and len(columns) != len(self._references):
             raise ParameterError(f"confidential: must have {len(self._references)} columns, one per reference")
         bins = [reference.bins_of(keys) for reference, keys in zip(self._references, columns, strict=False)]
@@ -250,14 +246,22 @@ def confidential_attributes(
     if not has_bins:
         return tuple(ConfidentialAttribute(column, ordered=False) for column in codes.T)
     if bins is None:  # the table is the reference
-        columns = as_array(confidential, "confidential").reshape(count, -1).T.tolist()
-        references = [_shares_of([_key(value) for value in column]) for column in columns]
+        references = [_shares_of(keys) for keys in _columns_of(confidential, count)]
         bins = ConfidentialEncoder(count, references).encode(confidential, count)[1]
     weights = [_Bins(shares).weights for shares in references]
     return tuple(
         ConfidentialAttribute(np.ascontiguousarray(own), one.distance == ORDERED, one, np.ascontiguousarray(values))
         for own, one, values in zip(() if bins is None else bins.T, weights, codes.T, strict=True)
     )
+
+
+def _columns_of(confidential: ArrayLike | Sequence[object], count: int) -> list[list[object]]:
+    """Return the keys of the values, one list per attribute. A key depends on its value alone."""
+    given = as_objects(confidential, "confidential")
+    if given.shape[:1] != (count,) or given.ndim not in {1, 2}:
+        raise ParameterError(f"confidential: must have shape ({count},) or ({count}, q)")
+    columns = [given] if given.ndim == 1 else given.T
+    return [[_key(value) for value in column.tolist()] for column in columns]
 
 
 def _shares_of(keys: Sequence[object]) -> dict[object, float]:
@@ -292,7 +296,7 @@ class _Bins:
             raise ParameterError("confidential: must be numbers or missing, as the reference is")
         above = bisect_left(self._numbers, key)
         near = self._numbers[max(above - 1, 0) : above + 1]
-        return self._bins[min(near, key=lambda number: (abs(float(number) - float(key)), number))]
+        return self._bins[min(near, key=lambda number: (abs(_DIFFERENCES.subtract(number, key)), number))]
 
 
 def _order(key: object) -> tuple[bool, object]:
@@ -306,6 +310,12 @@ def _key(value: object) -> object:
         return None
     if isinstance(value, np.generic):
         value = value.item()
+    if isinstance(value, Decimal) and value.is_nan():
+        return None
+    try:
+        hash(value)
+    except TypeError:
+        raise ParameterError("confidential: must be texts, numbers, True, False or None") from None
     if isinstance(value, bool):
         return ("bool", value)  # True is not the number 1
     if isinstance(value, str):

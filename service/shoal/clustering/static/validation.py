@@ -21,6 +21,7 @@ __all__ = [
     "AnyArray",
     "argument_faults",
     "as_array",
+    "as_objects",
     "checked_values",
     "constraint_faults",
     "is_finite_number",
@@ -141,6 +142,25 @@ def as_array(given: ArrayLike | Sequence[object], name: str) -> AnyArray:
         return np.asarray(given)
     except ValueError:
         raise ParameterError(f"{name}: rows must have the same length") from None
+
+
+def as_objects(given: ArrayLike | Sequence[object], name: str) -> AnyArray:
+    """Return an array as it is, and any other array-like as an array of its objects.
+
+    NumPy converts the values of a list to one common type: a number beside a text becomes a text, and an integer beside
+    a float is rounded.
+
+    Raises
+    ------
+    ParameterError
+        As `as_array`.
+    """
+    if isinstance(given, np.ndarray):
+        return as_array(given, name)
+    objects = np.asarray(given, dtype=object)
+    if any(isinstance(value, list | tuple | np.ndarray) for value in objects.flat):
+        raise ParameterError(f"{name}: rows must have the same length")
+    return objects
 
 
 def _value_faults(constraints: ClusterConstraints) -> list[str]:

@@ -65,7 +65,7 @@ class StreamAggregator:
         Largest delay in records, k - 1 or more.
     rule : str
         ``nearest``, ``greedy``, ``awo`` (opportunity-cost growth), ``block``, or ``auto``: ``block`` for k of 7 or
-        more, else ``awo``.
+        more and with ``l``, ``t`` or ``max_value_share``, else ``awo``.
     position : float or mapping
         Weight omega_p of the position of a record, 0 or more. One position counts as much as a difference of omega_p in
         the weighted values. Or

@@ -208,7 +208,10 @@ class DiverseBlockRule(DiverseGrowthRule):
         held = HeldRecords._make(array.copy() for array in self._buffer.held)
         head, tail = held.extent.tolist()
         decisions = empty_decision_buffer(tail - head)
-        constraints = self._constraints._replace(omega_p=self._constraints.omega_p.copy(), target=NO_TARGET)
+        # The records are not those at the end of the stream, the only ones that wait for a minimum population.
+        constraints = self._constraints._replace(
+            omega_p=self._constraints.omega_p.copy(), target=NO_TARGET, population=0
+        )
         self._decide_on(held, decisions, constraints, np.array([0, newest]), FLUSHED, ALL)
         found = trim(decisions)
         labels = np.full(tail - head, found.clusters.shape[1], np.int32)
@@ -279,10 +282,10 @@ def decide_diversely_by_growth(
             return
         decided += 1
         size = select_by_growth(held, workspace, candidates, constraints, cursor[NEWEST_POSITION])
-        if size > 0 and candidates.opportunity_weight[0] > 0.0:
+        if candidates.opportunity_weight[0] > 0.0:
             count = held.extent[TAIL] - held.extent[HEAD]
             state.opportunity_costs[:count] = 0.0
-            for candidate in range(min(candidates.records.size, count - 1)):
+            for candidate in range(min(candidates.records.size, count - 1) if size > 0 else 0):
                 state.opportunity_costs[candidates.records[candidate]] = candidates.opportunity_costs[candidate]
         _decide_oldest(held, workspace, decisions, constraints, state, cursor[NEWEST_POSITION], cause, size, True)
 

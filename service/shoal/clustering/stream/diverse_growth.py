@@ -149,11 +149,13 @@ def grow_diverse(
 
     Notes
     -----
-    n is k, then half as many more each time, up to 4k or twice the smallest n that t allows, at most all held records.
+    n is k, then k + 1, then half as many more each time, up to 4k or twice the smallest n that t allows, at most all
+    held records. A largest share of 0.5 of a value may be impossible for an odd number of records.
     Cost: O(n held (d + q)) for each n and strictness.
     """
     count = held.extent[TAIL] - held.extent[HEAD]
-    n, largest, levels = _smallest_cluster(constraints, state.rule), 0, _levels(state)
+    smallest, largest, levels = _smallest_cluster(constraints, state.rule), 0, _levels(state)
+    n = smallest
     if count < n or _number_all(held, workspace, state) < constraints.k:
         return 0
     while n <= count:
@@ -170,7 +172,7 @@ def grow_diverse(
         limit = largest if largest > 0 else count
         if n == limit:
             break
-        n = min(max(n + 1, n * 3 // 2), limit)
+        n = min(n + 1 if n == smallest else n * 3 // 2, limit)
     return 0
 
 

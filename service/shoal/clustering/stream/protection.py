@@ -1,7 +1,8 @@
 """What the protected attributes of every cluster of a stream must satisfy, and the check of the decided clusters.
 
-The check computes everything from the definitions, in numpy. It shares no arithmetic with the kernels that form the
-clusters, but their constants.
+The check counts and measures from the definitions, in numpy. It shares no arithmetic with the kernels that form the
+clusters. It does share their input: the rule (limits, and the shares, bounds and paths of the bins of a reference), and
+the value code and bin of each record. So it does not find a wrong code or bin; the judge reads those anew.
 """
 
 from __future__ import annotations

@@ -89,7 +89,8 @@ def _create(name: str, buffer: Buffer, constraints: StreamConstraints) -> Rule:
 
 def _create_diverse(name: str, buffer: Buffer, constraints: StreamConstraints, protection: Protection) -> Rule:
     """Return a rule whose clusters satisfy a protection. A cell index is of no use to it."""
-    chosen = resolve_rule(name, constraints.k, has_dominance=constraints.dominance.share > 0)
+    has_dominance = constraints.dominance.share > 0
+    chosen = resolve_rule(name, constraints.k, has_dominance=has_dominance, protects_values=True)
     if chosen == "nearest":
         return DiverseNearestRule(buffer, constraints, protection)
     weight = 0.0 if chosen == "greedy" else _opportunity_weight(constraints.k)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from itertools import pairwise
 from typing import Any
 
@@ -84,6 +85,8 @@ def test_confidential_values_are_required_and_have_one_row_per_record() -> None:
         ([None, float("nan"), None, "", "", ""], [6]),
         ([True, 1, True, 1, True, 1], [6]),
         ([0.1, "0.1", "0.10", 0.1, 0.1, 0.1], []),
+        (["007", "+7", "7.", 7, "7.0", "70e-1"], []),
+        ([True, "true", True, "true", True, "true"], [6]),
     ],
 )
 def test_values_are_equal_by_number_or_text(values: list[object], sizes: list[int]) -> None:
@@ -93,6 +96,22 @@ def test_values_are_equal_by_number_or_text(values: list[object], sizes: list[in
     assert np.diff(stream.flush().offsets).tolist() == sizes
 
 
+@pytest.mark.parametrize("value", [float("nan"), True, 2**60 + 1, 0.1, "7", None, np.float32(0.1), np.str_("a")])
+@pytest.mark.parametrize("other", ["flu", 0.5, 3, True, None])
+def test_a_value_in_a_list_does_not_depend_on_the_others(value: object, other: object) -> None:
+    """With two values in three records, the first two are one value unless the third has been one before."""
+    stream = StreamAggregator(2, 1, l=2)
+    stream.push(np.zeros((1, 1)), confidential=[value])
+    released = stream.push(np.zeros((2, 1)), confidential=[value, other])
+    assert 0 not in released.positions
+
+
+@pytest.mark.parametrize("values", [[[1], [1, 2]], [(1,), (1, 2)], [np.zeros(1), np.zeros(2)]])
+def test_rows_of_confidential_values_have_one_length(values: list[object]) -> None:
+    with pytest.raises(ParameterError, match="confidential: rows must have the same length"):
+        StreamAggregator(2, 10, l=2).push(np.zeros((2, 1)), confidential=values)
+
+
 def test_numbers_without_a_bin_count_as_the_nearest_one() -> None:
     stream = StreamAggregator(2, 10, rule="nearest", t=0.01, reference={None: 0.25, 0: 0.25, 10: 0.5})
     stream.push(np.zeros((4, 1)), confidential=[None, 5, 5.1, 99])
@@ -100,6 +119,36 @@ def test_numbers_without_a_bin_count_as_the_nearest_one() -> None:
     stream = StreamAggregator(2, 10, rule="nearest", t=0.01, reference={0: 0.5, 10: 0.5})
     stream.push(np.zeros((2, 1)), confidential=[None, 99])
     assert np.diff(stream.flush().offsets).tolist() == [2]
+
+
+@pytest.mark.parametrize(
+    ("value", "sizes"),
+    [
+        *((value, [2]) for value in (10**400, "1e400", "12e99999999999999999", float("inf"), Decimal("1e400"))),
+        *((value, []) for value in (-(10**400), "-1e400", float("-inf"), None, Decimal("NaN"))),
+        ((2**53 + 1) * 10**300, [2]),
+    ],
+)
+def test_a_number_of_any_size_counts_as_the_nearest_one(value: object, sizes: list[int]) -> None:
+    stream = StreamAggregator(2, 10, rule="nearest", t=0.01, reference={0: 0.5, 10: 0.5})
+    stream.push(np.zeros((2, 1)), confidential=[0, value])
+    assert np.diff(stream.flush().offsets).tolist() == sizes
+
+
+def test_a_block_can_have_no_records() -> None:
+    blocks: tuple[Any, ...] = ([], np.zeros((0, 1)), np.zeros(0))
+    for empty in blocks:
+        stream = StreamAggregator(2, 10, l=2)
+        assert len(stream.push(np.zeros((0, 1)), confidential=empty).positions) == 0
+        stream.push(np.zeros((2, 1)), confidential=["a", "b"])
+        assert sorted(stream.flush().positions.tolist()) == [0, 1]
+
+
+def test_a_value_that_cannot_be_compared_is_refused() -> None:
+    values = np.empty(1, object)
+    values[0] = {"a": 1}
+    with pytest.raises(ParameterError, match="confidential: must be texts, numbers"):
+        StreamAggregator(2, 10, l=2).push([[0.0]], confidential=values)
 
 
 def test_texts_without_a_bin_have_a_share_of_0() -> None:
@@ -164,6 +213,14 @@ def test_a_record_without_a_cluster_is_suppressed(rule: str) -> None:
     assert stream.flush().suppressed.tolist() == [2, 3, 4, 5]
 
 
+def test_opportunity_costs_of_an_earlier_decision_do_not_count() -> None:
+    stream = StreamClusterer(2, 4, 1, rule="awo", diversity=THREE_VALUES)
+    costs = vars(vars(stream)["_rule"])["_state"].opportunity_costs
+    costs[:] = 1.0
+    stream.push(np.zeros((5, 1)), np.zeros(5, np.int64), values=np.arange(5)[:, None])
+    assert costs[:4].tolist() == [0.0] * 4
+
+
 @pytest.mark.parametrize("rule", RULES)
 def test_a_minimum_population_holds_at_the_end(rule: str) -> None:
     for population, released in ((5, [0, 1, 2, 3]), (6, [])):
@@ -172,6 +229,21 @@ def test_a_minimum_population_holds_at_the_end(rule: str) -> None:
         )
         stream.push(np.zeros((4, 1)), values=np.array([[0, 0, 1, 1]]).T)
         assert sorted(stream.flush().positions.tolist()) == released
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_a_minimum_population_changes_nothing_before_the_end(rule: str) -> None:
+    random = np.random.default_rng(5)
+    points, subjects, bins = random.random((60, 2)), np.arange(60) // 2, random.integers(0, 2, (60, 1))
+    found = []
+    for population in (0, 12):
+        reference = ValueReference(EQUAL, np.array([0.5, 0.5]))
+        protection = build_diversity_rule([reference], t=0.3)
+        stream = StreamClusterer(2, 19, 2, rule=rule, min_population=population, diversity=protection)
+        decided = stream.push(points, subjects, values=bins, bins=bins)
+        found.append((decided.positions.tolist(), decided.cluster_bounds.tolist(), decided.suppressed.tolist()))
+    assert found[0] == found[1]
+    assert len(found[0][1]) > 8
 
 
 def test_a_cluster_also_satisfies_the_p_percent_rule() -> None:
@@ -277,3 +349,25 @@ def test_a_violation_closes_the_stream(monkeypatch: pytest.MonkeyPatch) -> None:
         stream.push(np.zeros((5, 1)), values=np.zeros((5, 1), np.int64))
     with pytest.raises(Exception, match="no more records"):
         stream.flush()
+
+
+def test_auto_is_block_under_a_protection_because_it_suppresses_the_fewest_records() -> None:
+    """A quarter of 900 people has the rare value: with k = 3, rules that form one cluster at a time run out of it."""
+    random = np.random.default_rng(3)
+    rare = random.random(900) < 0.24
+    points = np.column_stack([rare + random.normal(0, 0.3, 900), random.random(900)])
+    suppressed = {}
+    for rule in ("awo", "auto"):
+        stream = StreamAggregator(k=3, delta=30, rule=rule, l=2, max_value_share=1.0)
+        out = [stream.push(points, confidential=rare.astype(np.int64)), stream.flush()]
+        suppressed[rule] = sum(len(one.suppressed) for one in out)
+    assert suppressed["awo"] > 100
+    assert suppressed["auto"] < 20
+
+
+@pytest.mark.parametrize("rule", ["nearest", "awo"])
+def test_an_odd_k_grows_by_one_if_no_value_may_have_more_than_half(rule: str) -> None:
+    """Five records with two values break a share of 0.5, and six do not."""
+    stream = StreamAggregator(k=5, delta=40, rule=rule, max_value_share=0.5)
+    out = stream.push(np.arange(300.0)[:, None] % 17, confidential=np.arange(300) % 2)
+    assert set(np.diff(out.offsets).tolist()) == {6}
