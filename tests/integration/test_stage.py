@@ -146,7 +146,8 @@ async def test_a_policy_that_changes_while_clusters_are_in_use_is_refused(bootst
         return "shoal_consumer_lag_records{" in text and sample(text, "shoal_consumer_lag_records") == 0
 
     worker = deployment.worker("one", STAGE_PAUSE_S="60")
-    with worker.running():
+    worker.start()
+    try:
         await wait_until(is_busy, 40, "a cluster that the agent works on")
         worker.kill()
         text = deployment.policy.read_text()
@@ -169,6 +170,9 @@ async def test_a_policy_that_changes_while_clusters_are_in_use_is_refused(bootst
         worker.start()
         await deployment.put(400, 1)
         await deployment.wait_for(600)
+        assert worker.terminate() == 0
+    finally:
+        worker.kill()
     notes = await deployment.notes()
     assert len(notes) == len(distinct(notes)) + 1
 

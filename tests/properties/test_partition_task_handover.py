@@ -166,7 +166,9 @@ async def test_an_idle_worker_that_was_replaced_hands_nothing_over() -> None:
     draw, now = Random(1), [START_S]
     policy = random_policy(Random(3))
     log = [
-        Message(i, round(START_S * 1000) + i, json.dumps({"who": i, "x": i % 100, "y": i, "n": i}).encode())
+        Message(
+            i, round(START_S * 1000) + i, json.dumps({"who": i, "x": i % 100, "y": i, "n": i, "ward": "eye"}).encode()
+        )
         for i in range(200)
     ]
     topic = RecordingTopic(now=now)
@@ -200,7 +202,8 @@ async def test_an_idle_worker_that_was_replaced_hands_nothing_over() -> None:
 async def test_handled_clusters_are_committed_while_the_next_one_is_being_handled() -> None:
     policy = policy_of(3, delta=5, position=0.0, max_delay_s=None, max_share=1.0)
     log = [
-        Message(i, round(START_S * 1000), json.dumps({"who": i, "x": i, "y": i, "n": i}).encode()) for i in range(60)
+        Message(i, round(START_S * 1000), json.dumps({"who": i, "x": i, "y": i, "n": i, "ward": "eye"}).encode())
+        for i in range(60)
     ]
     topic, is_done, seen = Topic(), asyncio.Event(), list[DecidedCluster]()
 

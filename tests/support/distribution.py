@@ -9,6 +9,7 @@ __all__ = ["Distribution"]
 TOGETHER = frozenset(
     {
         "tests/integration/test_outage.py",
+        "tests/integration/test_security.py",
         "tests/privacy/test_attack_order.py",
         "tests/privacy/test_attack_values.py",
         "tests/properties/test_warm_up.py",

@@ -225,22 +225,34 @@ async def _refusal(settings: KafkaSection) -> BrokerError | None:
         try:
             connection = await create_conn(host, port, request_timeout_ms=REFUSAL_MS, **options)
             connection.close()
-        except (kafka_errors.SaslAuthenticationFailed, kafka_errors.AuthenticationFailedError):
-            if _has_secret_files(settings):
-                return BrokerUnavailableError("the broker refused the credentials; their files are read again")
-            return BrokerError("the broker refused the credentials")
-        except ssl.SSLCertVerificationError:
-            return BrokerError(
-                "the certificate of the broker is not trusted: check kafka.ssl_cafile, and that the certificate names "
-                "the host in kafka.bootstrap_servers"
-            )
-        except ssl.SSLError:
-            return BrokerError(
-                "the broker refused the TLS connection: check kafka.security_protocol, the port, and the client "
-                "certificate in kafka.ssl_certfile"
-            )
-        except CLIENT_ERRORS:
-            continue
+        except CLIENT_ERRORS as error:
+            if (refusal := _refusal_of(error, settings)) is not None:
+                return refusal
+    return None
+
+
+def _refusal_of(error: BaseException, settings: KafkaSection) -> BrokerError | None:
+    """Return the error to raise if a connection failed for its credentials or certificates."""
+    if isinstance(error, (kafka_errors.SaslAuthenticationFailed, kafka_errors.AuthenticationFailedError)):
+        if _has_secret_files(settings):
+            return BrokerUnavailableError("the broker refused the credentials; their files are read again")
+        return BrokerError("the broker refused the credentials")
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return BrokerError(
+            "the certificate of the broker is not trusted: check kafka.ssl_cafile, and that the certificate names the "
+            "host in kafka.bootstrap_servers"
+        )
+    if isinstance(error, ssl.SSLError):
+        return BrokerError(
+            "the broker refused the TLS connection: check kafka.security_protocol, the port, and the certificate of "
+            "the client, kafka.ssl_certfile"
+        )
+    is_closed = isinstance(error, (kafka_errors.KafkaConnectionError, ConnectionError))
+    if is_closed and settings.security_protocol == "SSL" and settings.ssl_certfile is None:
+        return BrokerUnavailableError(
+            "the broker closed the TLS connection, or none is there: it may require a client certificate, "
+            "kafka.ssl_certfile"
+        )
     return None
 
 

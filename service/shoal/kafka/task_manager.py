@@ -103,7 +103,8 @@ class TaskManager:
                 self._tasks[tp] = task
 
         results = await asyncio.gather(*map(open_one, partitions), return_exceptions=True)
-        errors = [to_shoal_error(result) for result in results if isinstance(result, BaseException)]
+        settings = self._context.settings
+        errors = [to_shoal_error(result, settings) for result in results if isinstance(result, BaseException)]
         refusals = [str(error) for error in errors if isinstance(error, InputError)]
         if refusals:
             # All of them, so that the operator can correct them together.
@@ -196,4 +197,4 @@ class TaskManager:
             log.info("partition closed", topic=tp.topic, partition=tp.partition, watermark=task.committed_offset)
         for result in results:
             if isinstance(result, BaseException) and commit:
-                raise to_shoal_error(result) from None
+                raise to_shoal_error(result, self._context.settings) from None
