@@ -21,6 +21,7 @@ from shoal.clustering.diversity import (
     is_diverse,
     kernels,
 )
+from shoal.clustering.numba.sorting import shell_sort
 
 pytestmark = pytest.mark.unit
 
@@ -180,7 +181,7 @@ def test_the_excess_says_how_far_a_cluster_is_from_a_rule() -> None:
 def test_codes_are_sorted(m: int) -> None:
     codes = np.random.default_rng(m).integers(-5, m + 1, m)
     expected = sorted(codes.tolist())
-    kernels.sort_codes(codes)
+    shell_sort(codes)
     assert codes.tolist() == expected
 
 

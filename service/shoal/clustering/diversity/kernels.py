@@ -19,6 +19,7 @@ import numpy as np
 from shoal.arrays import Float64Vector, Int64Matrix, Int64Vector
 from shoal.clustering.diversity.rule import DISTINCT, ENTROPY, EQUAL, NO_L, ORDERED, DiversityRule
 from shoal.clustering.numba.jit import njit_inline, njit_inner
+from shoal.clustering.numba.sorting import shell_sort
 
 __all__ = [
     "ENTROPY_TOLERANCE",
@@ -28,7 +29,6 @@ __all__ = [
     "empty_diversity_scratch",
     "excess_of",
     "is_diverse",
-    "sort_codes",
 ]
 
 T_TOLERANCE = 1e-12
@@ -126,7 +126,7 @@ def _excess_of_distance(
     own = scratch[0, : members.size]
     for x in range(members.size):
         own[x] = bins[members[x]]
-    sort_codes(own)
+    shell_sort(own)
     excess = distance_of(rule, attribute, own) - rule.t
     return excess if excess > T_TOLERANCE else 0.0
 
@@ -137,7 +137,7 @@ def _excess_of_values(rule: DiversityRule, codes: Int64Vector, members: Int64Vec
     size, own = members.size, scratch[0, : members.size]
     for x in range(size):
         own[x] = codes[members[x]]
-    sort_codes(own)
+    shell_sort(own)
     distinct, largest, start = 0, 0, 0
     for x in range(size):
         if x + 1 == size or own[x + 1] != own[x]:
@@ -151,7 +151,7 @@ def _excess_of_values(rule: DiversityRule, codes: Int64Vector, members: Int64Vec
         excess += max(1.0 - distinct / rule.l, 0.0)
     elif rule.l_kind != NO_L:
         counts = scratch[1, :distinct]
-        sort_codes(counts)  # sums in this order do not depend on the codes
+        shell_sort(counts)  # sums in this order do not depend on the codes
         excess += _excess_of_counts(rule, counts, size)
     return excess
 
@@ -170,22 +170,6 @@ def _excess_of_counts(rule: DiversityRule, counts: Int64Vector, size: int) -> fl
         rest += counts[x]
     excess = counts[counts.size - 1] - rule.c * rest + SHARE_TOLERANCE
     return excess / size if excess > 0.0 else 0.0
-
-
-@njit_inline
-def sort_codes(codes: Int64Vector) -> None:
-    """Sort codes (m,) in place, ascending, by Shell's method: few instructions, and O(m^1.5) at worst."""
-    gap = 1
-    while gap < codes.size // 3:
-        gap = 3 * gap + 1
-    while gap > 0:
-        for x in range(gap, codes.size):
-            code, position = codes[x], x
-            while position >= gap and codes[position - gap] > code:
-                codes[position] = codes[position - gap]
-                position -= gap
-            codes[position] = code
-        gap //= 3
 
 
 @njit_inline

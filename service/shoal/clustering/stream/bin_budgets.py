@@ -21,6 +21,7 @@ import numpy as np
 from shoal.arrays import BoolVector, Float64Vector, Int64Vector
 from shoal.clustering.diversity import EQUAL, ORDERED, DiversityRule
 from shoal.clustering.numba.jit import njit_inline
+from shoal.clustering.numba.sorting import shell_sort
 
 __all__ = ["BinBudgets", "add_to_bin", "empty_bin_budgets", "permit_bins", "reset_bins"]
 
@@ -143,7 +144,7 @@ def _bound_equal(rule: DiversityRule, budgets: BinBudgets, attribute: int, n: in
         if 0 <= room < budgets.available[entry]:
             costs[parts] = room + members + 1 - expected
             parts += 1
-    _sort(costs[:parts])
+    shell_sort(costs[:parts])
     cheapest = 0.0
     for unit in range(open_entries):
         excess += cheapest
@@ -172,14 +173,3 @@ def _bound_hierarchical(rule: DiversityRule, budgets: BinBudgets, attribute: int
             node = rule.paths[entry, level]
             total += min(max(budgets.node_counts[node] + 1 - n * rule.node_shares[node], 0.0), 1.0)
         budgets.costs[entry] = total / levels
-
-
-@njit_inline
-def _sort(values: Float64Vector) -> None:
-    """Sort by insertion, ascending."""
-    for x in range(1, values.size):
-        value, position = values[x], x
-        while position > 0 and values[position - 1] > value:
-            values[position] = values[position - 1]
-            position -= 1
-        values[position] = value

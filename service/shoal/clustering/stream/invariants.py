@@ -14,6 +14,7 @@ import numpy as np
 
 from shoal.arrays import BoolVector, Float64Matrix, Int64Matrix, Int64Vector
 from shoal.clustering.numba.jit import njit, njit_inline
+from shoal.clustering.numba.sorting import shell_sort
 from shoal.clustering.stream.dominance import NO_DOMINANCE, Dominance, is_dominated
 from shoal.clustering.stream.held_records import (
     CAUSE,
@@ -344,29 +345,13 @@ def _advance_oldest(registry: RegisteredRecords) -> int:
 @njit_inline
 def _count_subjects(decided_subjects: Int64Vector) -> tuple[int, int]:
     """Return the number of distinct subjects and the records of the most frequent one; sorts ``decided_subjects``."""
-    _sort(decided_subjects)
+    shell_sort(decided_subjects)
     distinct, run, most = 0, 0, 0
     for i in range(decided_subjects.size):
         run = run + 1 if i > 0 and decided_subjects[i] == decided_subjects[i - 1] else 1
         distinct += run == 1
         most = max(most, run)
     return distinct, most
-
-
-@njit_inline
-def _sort(values: Int64Vector) -> None:
-    """Shell's sort with gaps 1, 4, 13, 40, ...; it is an insertion sort for the few records of a usual cluster."""
-    gap = 1
-    while gap < values.size // 3:
-        gap = 3 * gap + 1
-    while gap > 0:
-        for i in range(gap, values.size):
-            value, index = values[i], i
-            while index >= gap and values[index - gap] > value:
-                values[index] = values[index - gap]
-                index -= gap
-            values[index] = value
-        gap //= 3
 
 
 @njit_inline
