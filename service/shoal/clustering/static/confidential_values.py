@@ -27,6 +27,7 @@ from shoal.clustering.diversity import (
 )
 from shoal.clustering.static.emd import ConfidentialAttribute
 from shoal.clustering.static.normal_form import NUMBER
+from shoal.clustering.static.recent_codes import RecentCodes
 from shoal.clustering.static.validation import as_objects, is_finite_number, is_integer
 from shoal.errors import ParameterError
 from shoal.policy.resolved_sections import DEFAULT_MAX_VALUE_SHARE
@@ -167,11 +168,8 @@ class ConfidentialEncoder:
     """
 
     def __init__(self, delta: int, references: Sequence[Mapping[object, float]]) -> None:
-        self._delta = delta
+        self._codes = RecentCodes(delta)
         self._references = [_Bins(reference) for reference in references]
-        self._recent: dict[tuple[int, object], int] = {}
-        self._older: dict[tuple[int, object], int] = {}
-        self._seen = self._next = 0
 
     def diversity_rule(
         self, attributes: int, diversity: LDiversity | None, max_value_share: float | None, t: float | None
@@ -200,24 +198,12 @@ class ConfidentialEncoder:
         if self._references and len(columns) != len(self._references):
             raise ParameterError(f"confidential: must have {len(self._references)} columns, one per reference")
         bins = [reference.bins_of(keys) for reference, keys in zip(self._references, columns, strict=False)]
-        codes = [[self._code(number, key) for key in keys] for number, keys in enumerate(columns)]
+        codes = [[self._codes.code_of((number, key)) for key in keys] for number, keys in enumerate(columns)]
         return _stacked(codes, count), _stacked(bins, count) if bins else None
 
     def remember(self, count: int) -> None:
         """Count accepted records. Values without an occurrence among the last delta records are dropped eventually."""
-        self._seen += count
-        if self._seen > self._delta:
-            self._recent, self._older, self._seen = {}, self._recent, 0
-
-    def _code(self, attribute: int, key: object) -> int:
-        """Return the code of a value."""
-        entry = attribute, key
-        code = self._recent.get(entry)
-        if code is None:
-            code = self._older.get(entry, self._next)
-            self._next += code == self._next
-            self._recent[entry] = code
-        return code
+        self._codes.remember(count)
 
 
 def confidential_attributes(

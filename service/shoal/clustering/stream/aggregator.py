@@ -23,6 +23,7 @@ from shoal.clustering.static.confidential_values import (
     protection_faults,
 )
 from shoal.clustering.static.normal_form import normal_form
+from shoal.clustering.static.recent_codes import RecentCodes
 from shoal.clustering.static.validation import as_array
 from shoal.clustering.stream.clusterer import Decisions, StreamClusterer, code_distance_faults
 from shoal.clustering.stream.steering import are_weights, parse_position
@@ -299,11 +300,7 @@ class SubjectEncoder:
     """
 
     def __init__(self, delta: int) -> None:
-        self._delta = delta
-        self._recent: dict[str, int] = {}
-        self._older: dict[str, int] = {}
-        self._seen = 0
-        self._next = 0
+        self._codes = RecentCodes(delta)
         self._kind = self._pending_kind = ""
 
     def encode(self, subjects: ArrayLike, count: int) -> Int64Vector:
@@ -325,21 +322,10 @@ class SubjectEncoder:
         self._pending_kind = kind
         if kind == "integers":
             return given.astype(np.int64)
-        return np.array([self._code(normal_form(name)) for name in given.tolist()], np.int64)
+        return np.array([self._codes.code_of(normal_form(name)) for name in given.tolist()], np.int64)
 
     def remember(self, count: int) -> None:
         """Count accepted records. Strings without an occurrence among the last delta records are dropped eventually."""
         if count:
             self._kind = self._pending_kind
-        self._seen += count
-        if self._seen > self._delta:
-            self._recent, self._older, self._seen = {}, self._recent, 0
-
-    def _code(self, name: str) -> int:
-        """Return the code of a string in normal form."""
-        code = self._recent.get(name)
-        if code is None:
-            code = self._older.get(name, self._next)
-            self._next += code == self._next
-            self._recent[name] = code
-        return code
+        self._codes.remember(count)

@@ -216,4 +216,4 @@ def test_a_string_keeps_its_code_for_delta_records_and_memory_is_bounded() -> No
                 assert code >= code_of[subject]
             code_of[subject], last_seen[subject] = code, rank
         encoder.remember(7)
-    assert len(encoder._recent) + len(encoder._older) <= 2 * (20 + 7)
+    assert len(encoder._codes._recent) + len(encoder._codes._older) <= 2 * (20 + 7)
