@@ -11,6 +11,7 @@ import numpy as np
 
 from shoal.arrays import Int64Vector
 from shoal.clustering.diversity import DiversityRule
+from shoal.clustering.static.value_counts import count_values
 from shoal.clustering.stream.protection import distances_of_clusters
 from shoal.pipeline.confidential_numbers import ConfidentialNumbers, ValueLoss
 from shoal.pipeline.record_store import StoredRecords
@@ -117,16 +118,16 @@ class ConfidentialMeasures:
         self, rule: DiversityRule, members: StoredRecords, cluster_bounds: Int64Vector
     ) -> ConfidentialStats:
         sizes = np.diff(cluster_bounds)
-        owners = np.arange(len(sizes)).repeat(sizes)
+        owners = np.arange(len(sizes), dtype=np.int32).repeat(sizes)
         self._clusters += len(sizes)
         fewest, share, farthest = math.inf, -math.inf, -math.inf
         for number, name in enumerate(self._names):
-            distinct, largest = _count_values(members.protected[:, number], owners, len(sizes))
-            fewest = min(fewest, float(distinct.min()))
-            share = max(share, float((largest / sizes).max()))
+            values = count_values(members.protected[:, number], owners)
+            fewest = min(fewest, float(values.distinct.min()))
+            share = max(share, float((values.largest / sizes).max()))
             if self._has_references:
                 bins = members.protected[:, len(self._names) + number]
-                distances = distances_of_clusters(rule, number, bins, owners, sizes)
+                distances = distances_of_clusters(rule, number, bins, owners.astype(np.int64), sizes)
                 self._sums[name] += float(distances.sum())
                 self._max[name] = max(self._max[name], float(distances.max()))
                 farthest = max(farthest, float(distances.max()))
@@ -151,13 +152,3 @@ class ConfidentialMeasures:
         if not self._clusters:
             return {"mean": None, "max": None}
         return {"mean": self._sums[name] / self._clusters, "max": self._max[name]}
-
-
-def _count_values(codes: Int64Vector, owners: Int64Vector, clusters: int) -> tuple[Int64Vector, Int64Vector]:
-    """Return the number of distinct codes of each cluster, and of the records with the most frequent one."""
-    order = np.lexsort((codes, owners))
-    codes, owners = codes[order], owners[order]
-    starts = np.flatnonzero(np.append(True, (codes[1:] != codes[:-1]) | (owners[1:] != owners[:-1])))
-    largest = np.zeros(clusters, np.int64)
-    np.maximum.at(largest, owners[starts], np.diff(starts, append=len(codes)))
-    return np.bincount(owners[starts], minlength=clusters), largest
