@@ -43,8 +43,8 @@ test: install ## run every test except the nightly ones; starts and stops a loca
 demo: install ## anonymize a real data set through a local broker; V=1 shows each check; the last line is the summary
 	@$(KAFKA) with -- $(BIN)/python deploy/demo/run.py $(if $(V),-v)
 
-kafka-up: ## start a local Kafka in the background and print bootstrap=HOST:PORT
-	@$(KAFKA) up
+kafka-up: ## start a local Kafka in the background and print bootstrap=HOST:PORT; BROKERS=3 starts a cluster
+	@$(KAFKA) $(if $(BROKERS),--brokers $(BROKERS)) up
 
 kafka-down: ## stop the local Kafka and remove its data
 	@$(KAFKA) down

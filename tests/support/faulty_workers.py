@@ -182,10 +182,11 @@ class Deployment:
         return values
 
     async def put(self, count: int, partitions: int) -> None:
-        """Append so many records."""
+        """Append so many records, each of them once, also if a broker is away meanwhile."""
         values, where = self.records(count), [number % partitions for number in range(count)]
+        options: dict[str, Any] = {"linger_ms": 5, "max_batch_size": 1 << 18, "request_timeout_ms": 120_000}
         await produce(
-            self.bootstrap, self.topics["input"], values, partitions=where, linger_ms=5, max_batch_size=1 << 18
+            self.bootstrap, self.topics["input"], values, partitions=where, enable_idempotence=True, **options
         )
 
     async def read(self, topic: str) -> list[Message]:

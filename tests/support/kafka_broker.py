@@ -95,7 +95,9 @@ async def create_topic(
     """Create a topic (of a random name) and wait until its partitions have leaders."""
     topic = name or f"test-{uuid.uuid4().hex[:12]}"
     async with admin(bootstrap) as client:
-        answer = await client.create_topics([NewTopic(topic, partitions, 1, topic_configs=dict(configs or {}))])
+        replicas = min(3, len(client._client.cluster.brokers()))
+        new = NewTopic(topic, partitions, replicas, topic_configs=dict(configs or {}))
+        answer = await client.create_topics([new])
         for error in answer.topic_errors:
             assert error[1] == 0, error
 
