@@ -55,9 +55,9 @@ HOSTILE = [
 
 # ---------------------------------------------------------------- metrics
 
-LABELS = {"outcome", "reason", "topic", "partition", "fingerprint", "le"}
-OUTCOMES = {"in", "released", "suppressed", "quarantined", "committed", "aborted"}
-REASONS = {"", "undecodable", "invalid", "suppressed", "too_large"}
+LABELS = {"group", "outcome", "reason", "topic", "partition", "fingerprint", "le", "version", "python"}
+OUTCOMES = {"in", "released", "suppressed", "quarantined", "dropped", "committed", "aborted"}
+REASONS = {"", "undecodable", "invalid", "suppressed", "too_large", "deletes", "tombstones"}
 OF_VALUES = ("shoal_sse", "shoal_sst", "shoal_reordering", "shoal_delay", "shoal_values_clipped")
 """Series that depend on values or delays."""
 K = 3
