@@ -18,7 +18,7 @@ CODE := service tests deploy benchmarks docs
 # What runs every day: neither long tests nor those that need more than Python, Java and Maven.
 DAILY := not nightly and not deploy_tools
 
-.PHONY: help install fix check test demo kafka-up kafka-down bench papers nightly tools check-deploy \
+.PHONY: help install fix check test demo kafka-up kafka-down bench papers nightly tools check-deploy policy-page \
         mutants format-check lint types imports unit unit-nojit properties golden conformance doctest integration faults privacy privacy-table judge-table
 
 help: ## list the targets
@@ -118,3 +118,6 @@ privacy-table: install ## run the attack tests, write docs/reports/privacy.md
 
 judge-table: install ## judge the catalogue of falsified releases, write docs/reports/judge.md
 	$(BIN)/python tests/support/judge_table.py
+
+policy-page: install ## write docs/policy.md from the schema of the policy and docs/policy.template
+	$(BIN)/python tests/support/policy_page.py
