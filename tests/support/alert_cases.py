@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["RULES", "Case", "promtool_test", "stopped", "worker"]
+from prometheus_client.parser import text_string_to_metric_families
+
+__all__ = ["RULES", "Case", "promtool_test", "scraped_series", "stopped", "worker"]
 
 ROOT = Path(__file__).resolve().parents[2]
 RULES = ROOT / "deploy" / "prometheus" / "rules.yml"
@@ -82,6 +85,29 @@ def stopped(minute: int, instance: str = "w1:9464", group: str = "visits") -> Se
     found = worker(instance, group, minutes=minute - 1)
     up = f'up{{job="shoal",instance="{instance}"}}'
     return {series: f"{samples} stale" for series, samples in found.items()} | {up: f"1x{minute - 1} 0x200"}
+
+
+def scraped_series(scrapes: Mapping[int, str], instance: str = "w1:9464") -> Series:
+    """Return the series of a worker from its real metrics.
+
+    ``scrapes`` holds the text of a scrape by minute. A scrape counts for each minute until the next, the last one for
+    an hour; before the first the worker did not run.
+    """
+    begins = sorted(scrapes)
+    lengths = [later - begin for begin, later in itertools.pairwise([*begins, begins[-1] + 60])]
+    samples: dict[str, list[str]] = {}
+    for number, begin in enumerate(begins):
+        for family in text_string_to_metric_families(scrapes[begin]):
+            for one in family.samples:
+                labels = {**one.labels, "job": "shoal", "instance": instance}
+                name = one.name + _labels(**labels)
+                values = samples.setdefault(
+                    name, [f"_x{length}" for length in (begins[0], *lengths[:number]) if length]
+                )
+                values.append(f"{one.value:f}x{lengths[number] - 1}")
+    return {name: " ".join(values) for name, values in samples.items()} | {
+        f'up{{job="shoal",instance="{instance}"}}': f"_x{begins[0]} 1x{sum(lengths)}"
+    }
 
 
 def _records(partition: str, outcome: str, reason: str) -> str:
