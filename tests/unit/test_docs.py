@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from ruamel.yaml import YAML
 from shoal.cli import main
-from shoal.policy import Policy, advise
+from shoal.policy import KafkaSection, Policy, advise, check_connection, check_names
 
 pytestmark = pytest.mark.unit
 
@@ -135,6 +135,15 @@ def test_the_policy_page_shows_a_policy_without_faults(tmp_path: Path) -> None:
     shown, *_ = fences(ROOT / "docs" / "policy.md", "yaml")
     (tmp_path / "policy.yaml").write_text(shown, encoding="utf-8")
     assert Policy.load(tmp_path / "policy.yaml").k == 10
+
+
+def test_the_connection_settings_of_the_operating_page_fit_together() -> None:
+    shown = [YAML(typ="safe").load(text) for text in fences(ROOT / "docs" / "operate.md", "yaml")]
+    connections = [KafkaSection.model_validate(part["kafka"]) for part in shown]
+    for settings in connections:
+        assert [*check_names(settings), *check_connection(settings, has_secrets=False)] == []
+    found = {(settings.security_protocol, settings.sasl_mechanism) for settings in connections}
+    assert {("SSL", None), ("SASL_SSL", "SCRAM-SHA-512"), ("SASL_SSL", "OAUTHBEARER")} <= found
 
 
 def test_the_policy_of_the_page_on_confidential_values_has_no_fault(tmp_path: Path) -> None:
