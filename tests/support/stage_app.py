@@ -55,7 +55,7 @@ KINDS: dict[str, Any] = {
 
 app = faust.App(
     str(KAFKA.group),
-    broker=f"kafka://{BOOTSTRAP}",
+    broker=[f"kafka://{address}" for address in BOOTSTRAP.split(",")],
     datadir=tempfile.mkdtemp(),
     web_enabled=False,
     broker_session_timeout=6.0,
