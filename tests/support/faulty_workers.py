@@ -143,11 +143,21 @@ class Deployment:
         k: int = 5,
         delta: int = 100,
         has_wards: bool = False,
+        privacy: Mapping[str, Any] | None = None,
+        kafka: Mapping[str, Any] | None = None,
+        configs: Mapping[str, Mapping[str, str]] | None = None,
+        replicas: Mapping[str, Sequence[int]] | None = None,
         **stream: Any,
     ) -> Self:
-        topics = {"input": await create_topic(bootstrap, partitions)}
-        for name in SIDE:
-            topics[name] = await create_topic(bootstrap, partitions if name == "output" else 2)
+        """Create the topics, with these configs and on these brokers by their role.
+
+        ``privacy``, ``kafka`` and ``stream`` are added to the sections of the policy.
+        """
+        topics = {}
+        for name in ("input", *SIDE):
+            count = partitions if name in {"input", "output"} else 2
+            on = (replicas or {}).get(name, ())
+            topics[name] = await create_topic(bootstrap, count, (configs or {}).get(name), replicas=on)
         document: dict[str, Any] = {
             "attributes": {
                 "who": {"role": "identifier", "subject": True},
@@ -155,10 +165,10 @@ class Deployment:
                 "income": {"role": "quasi_identifier", "scale": "numeric", "bounds": [0, 100000], "resolution": 50},
                 "serial": {"role": "confidential", "type": "integer"},
             },
-            "privacy": {"k": k},
+            "privacy": {"k": k, **(privacy or {})},
             "stream": {"delta": delta, **stream},
             "steering": {"position": 0.001},
-            "kafka": {"group": f"group-{topics['input']}", **topics},
+            "kafka": {"group": f"group-{topics['input']}", **topics, **(kafka or {})},
         }
         if has_wards:
             lines = [f"{ward},{share}\n" for ward, share in SHARES.items()]

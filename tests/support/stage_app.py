@@ -83,7 +83,7 @@ async def publish(stream: Any) -> None:
 
 async def iterate(stream: Any) -> None:
     fails_at = int(os.environ.pop("STAGE_FAIL_AT", "-1"))
-    producer = AIOKafkaProducer(bootstrap_servers=BOOTSTRAP)
+    producer = AIOKafkaProducer(bootstrap_servers=BOOTSTRAP, enable_idempotence=True)
     await producer.start()
     try:
         async for cluster in anonymize(stream, POLICY, start=START, http=HTTP):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -10,16 +11,30 @@ from pathlib import Path
 from typing import Any
 
 from aiokafka import AIOKafkaProducer
-from support.cluster import GROUP, TRANSACTION, Cluster, cluster
+from support.cluster import GROUP, NODES, TRANSACTION, Cluster, cluster
 from support.faulty_workers import Deployment, Findings, Worker, leaks
 from support.reliability import Result, record
 from support.torture import PARTITIONS, check
 
-__all__ = ["PATIENCE_S", "WAVE", "Storm", "feed", "feeder", "recorded_check", "storm"]
+__all__ = [
+    "ACCUSATION",
+    "PATIENCE_S",
+    "WAVE",
+    "Restarts",
+    "Storm",
+    "feed",
+    "feeder",
+    "logs",
+    "recorded",
+    "recorded_check",
+    "storm",
+]
 
 PATIENCE_S = 180.0
 """Longest time until records are committed on a loaded machine (s)."""
 WAVE, PORTIONS = 1600, 40
+AWAY_S = 5.0
+"""Time for which a broker that is restarted is away (s)."""
 ACCUSATION = "writes to it"
 
 
@@ -102,6 +117,11 @@ class Storm:
         return await recorded_check(self.fault, self.deployment, self.workers, happened)
 
 
+def logs(folder: Path) -> str:
+    """Return the logs of all workers of a deployment."""
+    return "".join(path.read_text() for path in sorted(folder.glob("*.log")))
+
+
 async def recorded_check(fault: str, deployment: Deployment, workers: Sequence[Worker], happened: str) -> Result:
     """Judge from outside, and record the result."""
     found = await check(deployment)
@@ -112,8 +132,7 @@ async def recorded(
     fault: str, deployment: Deployment, workers: Sequence[Worker], happened: str, found: Findings
 ) -> Result:
     """Record what was found."""
-    said = "".join(path.read_text() for path in deployment.folder.glob("*.log"))
-    accusations, gone = said.count(ACCUSATION), sum(worker.gone for worker in workers)
+    accusations, gone = logs(deployment.folder).count(ACCUSATION), sum(worker.gone for worker in workers)
     assert (accusations, gone) == (0, 0)
     return record(
         fault,
@@ -128,6 +147,36 @@ async def recorded(
     )
 
 
+@dataclass
+class Restarts:
+    """Restarts of brokers beside kills of workers: one broker at a time, killed and terminated in turn."""
+
+    brokers: Cluster
+    topics: Sequence[str]
+    every: int
+    """So many kills of workers lie between two restarts."""
+    count: int = 0
+    task: asyncio.Task[None] | None = None
+
+    async def before_kill(self, number: int) -> None:
+        """Begin a restart, if it is time for one; the one before it has ended."""
+        if number % self.every == self.every // 2:
+            await self.ended()
+            self.task = asyncio.create_task(self._restart(NODES[self.count % len(NODES)]))
+            self.count += 1
+
+    async def _restart(self, node: int) -> None:
+        await self.brokers.end(node, signal.SIGTERM if self.count % 2 else signal.SIGKILL)
+        await asyncio.sleep(AWAY_S)
+        await self.brokers.start(node)
+        await self.brokers.until_in_sync(*self.topics)
+
+    async def ended(self) -> None:
+        """Wait for the end of the last restart."""
+        if self.task is not None:
+            await self.task
+
+
 @asynccontextmanager
 async def storm(
     fault: str,
@@ -137,14 +186,19 @@ async def storm(
     change: Callable[[Sequence[Path]], None] | None = None,
     partitions: int = PARTITIONS,
     workers: int = 2,
+    make: Callable[[Worker], Worker] | None = None,
     **options: Any,
 ) -> AsyncIterator[Storm]:
-    """Start a cluster and workers over it; all are stopped at the end."""
+    """Start a cluster and workers over it; all are stopped at the end.
+
+    ``make`` replaces each worker before it starts. ``options`` are those of `Deployment.create`.
+    """
     with cluster(folder / "kafka", settings, change) as brokers:
         deployment = await Deployment.create(brokers.bootstrap, folder, partitions=partitions, **options)
         async with feeder(brokers.bootstrap) as producer:
             one = Storm(fault, brokers, deployment, producer)
             one.workers = [deployment.worker(f"w{number}") for number in range(workers)]
+            one.workers = [worker if make is None else make(worker) for worker in one.workers]
             try:
                 for worker in one.workers:
                     worker.start()
