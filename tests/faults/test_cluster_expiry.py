@@ -53,7 +53,8 @@ async def test_offsets_of_the_group_expire(tmp_path: Path) -> None:
             worker.start()
         await feed(one.producer, deployment)
         await one.until_progress(WAVE + WAVE // 2)
-        await one.settled("the start was refused with exit code 2; after the import the workers continued")
+        happened = "the start was refused with exit code 2; after the import the workers continued"
+        await one.settled(happened, refusals=1)
 
 
 async def have_expired(one: Storm) -> bool:

@@ -109,11 +109,11 @@ class Storm:
         for worker in self.workers:
             assert not worker.is_dead, worker.log.read_text()[-3000:]
 
-    async def settled(self, happened: str) -> Result:
-        """Stop the workers as an operator does, judge, and record the result."""
+    async def settled(self, happened: str, refusals: int = 0) -> Result:
+        """Stop the workers as an operator does, judge, and record the result; ``refusals`` starts were refused."""
         assert [worker.terminate() for worker in self.workers] == [0] * len(self.workers)
         await self.deployment.settled(self.workers)
-        assert '"giving up"' not in self.said
+        assert self.said.count('"giving up"') == refusals
         return await recorded_check(self.fault, self.deployment, self.workers, happened)
 
 
