@@ -19,7 +19,8 @@ CODE := service tests deploy benchmarks docs
 DAILY := not nightly and not deploy_tools
 
 .PHONY: help install fix check test demo kafka-up kafka-down bench papers nightly tools check-deploy policy-page \
-        mutants format-check lint types imports unit unit-nojit properties golden conformance doctest integration faults privacy privacy-table judge-table
+        mutants format-check lint types imports unit unit-nojit properties golden conformance doctest \
+        integration faults privacy privacy-table judge-table reliability
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -115,6 +116,9 @@ privacy: install ## run the attack tests and the search for leaked values
 
 privacy-table: install ## run the attack tests, write docs/reports/privacy.md
 	$(KAFKA) with -- $(BIN)/python tests/support/privacy_table.py
+
+reliability: install ## run the nightly faults of a cluster one by one, write docs/reports/reliability.md; FAULTS='leader' selects some
+	$(BIN)/python tests/support/reliability_page.py $(if $(FAULTS),--only '$(FAULTS)')
 
 judge-table: install ## judge the catalogue of falsified releases, write docs/reports/judge.md
 	$(BIN)/python tests/support/judge_table.py

@@ -68,6 +68,10 @@ class Cluster:
         """Id of the broker that leads a partition."""
         return int((await self.topic_partitions(topic))[partition]["leader"])
 
+    async def leads(self, node: int, topic: str) -> bool:
+        """Whether a broker leads a partition of a topic."""
+        return node in {int(one["leader"]) for one in (await self.topic_partitions(topic)).values()}
+
     async def coordinator(self, kind: int, name: str) -> int:
         """Id of the broker that leads the partition of a group's offsets or of a transactional id."""
 

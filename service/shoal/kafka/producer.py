@@ -18,6 +18,7 @@ from shoal.kafka.client import CLIENT_ERRORS, broker_error, producer, stop, tran
 from shoal.kafka.gap_reader import first_record
 from shoal.kafka.preflight import TopicLayout
 from shoal.kafka.topic_pairs import has_several_inputs
+from shoal.observability import logger
 from shoal.pipeline import DecidedCluster, release_strategy
 from shoal.pipeline.confidential_measures import ConfidentialStats
 from shoal.pipeline.stats import ReleaseStats
@@ -28,6 +29,8 @@ __all__ = ["TransactionBatch", "TransactionalProducer", "UnpublishedRecord"]
 
 CLOSE_S = 1.5
 ASK_S = 10.0
+
+log = logger("kafka")
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +89,8 @@ class TransactionalProducer:
         largest record batch.
     publishes : bool
         Whether rows are sent to the output. Evidence, cluster messages and quarantine entries are sent in any case.
+    output_ends : dict, optional
+        Ends of output partitions that brokers have acknowledged to earlier producers of the process; kept up to date.
 
     Notes
     -----
@@ -94,8 +99,16 @@ class TransactionalProducer:
     """
 
     def __init__(
-        self, policy: Policy, settings: KafkaSection, partition: int, layout: TopicLayout, *, publishes: bool = True
+        self,
+        policy: Policy,
+        settings: KafkaSection,
+        partition: int,
+        layout: TopicLayout,
+        *,
+        publishes: bool = True,
+        output_ends: dict[TopicPartition, int] | None = None,
     ) -> None:
+        self._output_ends = {} if output_ends is None else output_ends
         self._publishes = publishes
         self._release = release_strategy(policy)
         self._settings, self._partition, self._partitions = settings, partition, layout.partitions
@@ -113,8 +126,25 @@ class TransactionalProducer:
         self._check_first = check
 
     def expect_output_from(self, offset: int | None) -> None:
-        """Report a record of another producer in the output from this offset on; None: from its own first one on."""
+        """Report a record of another producer in the output from this offset on; None: from its own first one on.
+
+        The output ends there now. If it has ended later before, records are lost: brokers had acknowledged them.
+        """
         self._next_offset = offset
+        if offset is None:
+            return
+        tp = self.target(str(self._settings.output))
+        lost_count = self._output_ends.get(tp, 0) - offset
+        if lost_count > 0:
+            self._output_ends[tp] = offset
+            log.error(
+                "the brokers have lost published records: the output ends before offsets that they had acknowledged "
+                "(unclean leader election? topic recreated?). These records are not published again",
+                topic=tp.topic,
+                partition=tp.partition,
+                end=offset,
+                lost=lost_count,
+            )
 
     def target(self, topic: str) -> TopicPartition:
         """Return the partition of a topic to which this producer writes."""
@@ -237,8 +267,9 @@ class TransactionalProducer:
                     "output of its own"
                 )
             expected = first + count
+        self._output_ends[tp] = sum(record_batches[-1])
         # The control record at the end of the transaction takes one offset.
-        self._next_offset = sum(record_batches[-1]) + 1
+        self._next_offset = self._output_ends[tp] + 1
 
     async def close(self) -> None:
         """Stop the producer. An open transaction is aborted when the next producer of the partition opens."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable, ItemsView, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
@@ -44,6 +44,8 @@ class WorkerContext:
     health: Health
     start: StartOptions
     cipher: MetadataCipher
+    output_ends: dict[TopicPartition, int] = field(default_factory=dict)
+    """Ends of output partitions that brokers have acknowledged to this process."""
 
     def report_settings(self) -> None:
         """Report the policy in force and the certificates in the metrics."""
@@ -135,7 +137,14 @@ class TaskManager:
             name = input_name(tp.topic, self._settings_by_input)
             raise BrokerUnavailableError(f"{name} has more partitions than at the start: checking all topics again")
         async with contextlib.AsyncExitStack() as on_failure:
-            producer = TransactionalProducer(policy, settings, partition, self.layout, publishes=listener.publishes)
+            producer = TransactionalProducer(
+                policy,
+                settings,
+                partition,
+                self.layout,
+                publishes=listener.publishes,
+                output_ends=context.output_ends,
+            )
             on_failure.push_async_callback(producer.close)
             await producer.open()
             partition_start = await initialize_partition(

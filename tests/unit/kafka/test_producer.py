@@ -159,6 +159,28 @@ async def test_a_second_writer_is_detected_before_the_commit(
         await ours.publish_and_commit(TransactionBatch(), 6, "meta", 1_234_567)
 
 
+@pytest.mark.parametrize(("end", "lost"), [(9, None), (10, None), (7, 2), (0, 9)])
+async def test_an_output_that_has_lost_published_records_is_reported_once(
+    monkeypatch: pytest.MonkeyPatch, end: int, lost: int | None
+) -> None:
+    said: list[dict[str, Any]] = []
+    monkeypatch.setattr(publisher, "log", SimpleNamespace(error=lambda _, **fields: said.append(fields)))
+    monkeypatch.setattr(publisher, "producer", lambda *_: Producer())
+    ends: dict[TopicPartition, int] = {}
+
+    def opened() -> TransactionalProducer:
+        return TransactionalProducer(policy(), SETTINGS, 5, LAYOUT, output_ends=ends)
+
+    first = opened()
+    first.expect_output_from(0)
+    for number in range(2):
+        await first.publish_and_commit(TransactionBatch(clusters()), number, "meta", 1_234_567)
+    assert ends == {TopicPartition("out", 5): 9}
+    for _ in range(2):
+        opened().expect_output_from(end)
+    assert said == ([] if lost is None else [{"topic": "out", "partition": 5, "end": end, "lost": lost}])
+
+
 async def test_a_duplicate_transaction_marker_is_no_second_writer(monkeypatch: pytest.MonkeyPatch) -> None:
     producer, log = Producer(), Log(16)
     ours = await with_a_gap(monkeypatch, producer, log)

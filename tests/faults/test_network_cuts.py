@@ -1,0 +1,67 @@
+"""The network is cut between workers and brokers, and between brokers: no worker ends, no record twice or lost."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import pytest
+from support.cluster import NODES
+from support.faulty_workers import Worker
+from support.storms import Storm, storm
+from support.toxiproxy import Network, network, rewire
+
+pytestmark = [
+    pytest.mark.faults,
+    pytest.mark.nightly,
+    pytest.mark.deploy_tools,
+    pytest.mark.timeout(900),
+    pytest.mark.usefixtures("kernels"),
+]
+
+CUT_S = 20.0
+"""Length of a cut (s): longer than a session of the group and of a broker."""
+
+
+@asynccontextmanager
+async def cut(fault: str, folder: Path) -> AsyncIterator[tuple[Storm, Network]]:
+    """Start a cluster whose workers and brokers reach brokers through proxies; the test itself does not."""
+    with network(folder) as lines:
+
+        def make(plain: Worker) -> Worker:
+            return replace(plain, bootstrap=lines.workers_bootstrap)
+
+        async with storm(fault, folder, change=partial(rewire, lines), make=make) as one:
+            yield one, lines
+
+
+async def strike(lines: Network, pairs: list[tuple[int, int]]) -> None:
+    lines.cut(*pairs)
+    await asyncio.sleep(CUT_S)
+    lines.mend(*pairs)
+
+
+async def test_workers_reach_no_broker(tmp_path: Path) -> None:
+    async with cut("cut-worker", tmp_path) as (one, lines):
+        await one.under_load(partial(strike, lines, [(0, node) for node in NODES]))
+        await one.settled("the workers waited, and continued")
+
+
+async def test_workers_do_not_reach_one_broker(tmp_path: Path) -> None:
+    async with cut("cut-one-broker", tmp_path) as (one, lines):
+        await one.under_load(partial(strike, lines, [(0, await one.leader("output"))]))
+        await one.settled("the workers continued")
+
+
+async def test_one_broker_does_not_reach_the_others(tmp_path: Path) -> None:
+    async with cut("cut-brokers", tmp_path) as (one, lines):
+        alone = await one.leader("output")
+        others = set(NODES) - {alone}
+        pairs = [pair for other in others for pair in ((alone, other), (other, alone))]
+        await one.under_load(partial(strike, lines, pairs))
+        await one.brokers.until_in_sync(*one.deployment.topics.values())
+        await one.settled("the two others led; the workers continued")
