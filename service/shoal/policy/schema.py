@@ -195,6 +195,10 @@ class KafkaSection(Section):
     quarantine: str | None = None
     clusters: str | None = None
     evidence: str | None = None
+    progress_copy: str | None = Field(
+        default=None,
+        description="private compacted topic that holds a copy of the progress; a start without the group's takes it",
+    )
     topics: list[TopicPairSection] | None = None
     instance_id: str | None = None
     security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = "PLAINTEXT"
