@@ -55,13 +55,13 @@ async def check_no_record_after(settings: KafkaSection, partition: int, offset: 
     partition : int
         Of input and output.
     offset : int or None
-        What the copy of a commit says: where the records of the group ended. None if it does not say it.
+        Where the next record of the group would have been, as the copy of a commit says. None if it does not say it.
 
     Raises
     ------
     InputError
-        There are records after it; or it is not known, because the output was recreated, or retention removed more
-        than the end of a transaction.
+        There are records after it; or that is not known, because the output was recreated, or retention removed what
+        followed.
     BrokerUnavailableError
         An open transaction hides records.
     """
@@ -72,9 +72,8 @@ async def check_no_record_after(settings: KafkaSection, partition: int, offset: 
     async with reading(settings) as reader:
         log_start = int((await reader.beginning_offsets([tp]))[tp])
         log_end = int((await reader.end_offsets([tp]))[tp])
-        # The control record at the end of the last transaction takes one offset.
-        is_known = log_start <= offset + 1 and log_end >= offset
-        if is_known and await GapReader(reader).next_record_offset(tp, max(log_start, offset)) is None:
+        is_known = log_start <= offset <= log_end
+        if is_known and await GapReader(reader).next_record_offset(tp, offset) is None:
             return
     reason = (
         "holds records that were published after the copy" if is_known else "no longer shows what followed the copy"

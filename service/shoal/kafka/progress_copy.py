@@ -5,8 +5,8 @@ the commit of the group and its copy, so they differ only if another tool change
 workers ran without the setting.
 
 Key: group, input topic and partition, as a JSON array. Value: a JSON object with the committed offset, the offset
-metadata as the group holds them (encrypted, if there is a key), the offset in the output after the last row of the
-group, the id of the input topic, and a MAC or checksum over all of it. Partition n of the input writes to partition n
+metadata as the group holds them (encrypted, if there is a key), where the output ended after the transaction, the id of
+the input topic, and a MAC or checksum over all of it. Partition n of the input writes to partition n
 of the copy, so adding partitions moves no key.
 """
 
@@ -50,7 +50,7 @@ class CopiedCommit(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     metadata : str
         Offset metadata, as committed.
     output_end : int or None
-        Offset in the output after the last row that the group had published; None if it has no output, or if that was
+        Offset in the output after this transaction and its control record; None if there is no output, or if that was
         not known.
     topic_id : str
         Id of the input topic (hex); empty if the broker gives none.

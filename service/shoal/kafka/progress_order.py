@@ -37,7 +37,8 @@ def order_of(copied: CommittedState, of_group: CommittedState) -> Order:
         return Order.SAME
     covers, is_covered = copied.state.covers(of_group.state), of_group.state.covers(copied.state)
     if covers == is_covered:
-        if not covers or copied.at_ms == of_group.at_ms:
+        ranks = [(commit.at_ms, commit.state.handed_over_uncommitted) for commit in (copied, of_group)]
+        if not covers or ranks[0] == ranks[1]:
             return Order.CONTRADICTS
-        return Order.NEWER if copied.at_ms > of_group.at_ms else Order.OLDER
+        covers = ranks[0] > ranks[1]
     return Order.NEWER if covers else Order.OLDER

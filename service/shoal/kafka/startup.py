@@ -227,7 +227,10 @@ async def _commit_beginning(
     commit = CommittedState(state, fingerprint, now_ms, first_partition_count)
     # The transaction holds nothing else: if this commit fails, nothing was published.
     await producer.publish_and_commit(
-        TransactionBatch(), offset, cipher.encode(commit, str(settings.input), partition), now_ms
+        TransactionBatch(),
+        offset,
+        cipher.encode(commit, str(settings.input), partition),
+        min(now_ms, time.time_ns() // 1_000_000),
     )
     return commit
 
