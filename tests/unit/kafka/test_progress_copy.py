@@ -141,7 +141,11 @@ def test_a_copy_of_a_topic_that_was_recreated_is_refused() -> None:
         # A flush that is decided, and not done.
         (commit(5, at_ms=2, flush_at_offset=20), commit(5, at_ms=1), Order.NEWER),
         (commit(5, at_ms=1), commit(5, at_ms=2, flush_at_offset=20), Order.OLDER),
-        (commit(5, flush_at_offset=20), commit(5), Order.CONTRADICTS),
+        (commit(5, flush_at_offset=20), commit(5), Order.NEWER),
+        # Records were read and not decided on, while the clock was set back.
+        (commit(5), commit(5, 20, 21, next_offset=22), Order.OLDER),
+        (commit(5, 20, 21, next_offset=22, at_ms=1), commit(5, at_ms=2), Order.NEWER),
+        (commit(5, stream_time=8), commit(5), Order.CONTRADICTS),
         (commit(5, handed_over_uncommitted=True), commit(5), Order.NEWER),
         (commit(5), commit(5, handed_over_uncommitted=True), Order.OLDER),
     ],
