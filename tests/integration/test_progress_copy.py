@@ -203,7 +203,7 @@ async def test_an_import_never_goes_back_behind_the_copy(stage: Stage) -> None:
 async def test_a_reset_by_another_tool_names_the_copy(stage: Stage) -> None:
     record_ids = await worked(stage)
     await stage.commit(0, "")
-    assert "delete the group's offset of this partition: the next start then continues" in await refusal(stage)
+    assert "Delete the group's offset of this partition: the next start then continues" in await refusal(stage)
     await lose_group(stage)
     await completed(stage, record_ids)
 

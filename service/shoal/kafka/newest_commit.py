@@ -63,11 +63,14 @@ def decode_both(
         known = None if of_group is None else _decode(of_group, settings, partition, copy.cipher)
     except UnreadableError:
         raise
-    except InputError as error:
+    except InputError:
         if commit is None:
             raise
         raise InputError(
-            f"{error}. Or delete the group's offset of this partition: the next start then continues from the copy"
+            f"{settings.input}-{partition}: the committed offset carries no progress that can be read (reset by "
+            f"another tool?), but {settings.progress_copy} holds a copy. Delete the group's offset of this partition: "
+            "the next start then continues from the copy. Or import an export with 'shoal progress POLICY --import "
+            "FILE', or start with --skip-to-end"
         ) from None
     if commit is None or known is None:
         is_same = commit is None and known is None

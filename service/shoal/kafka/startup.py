@@ -140,8 +140,9 @@ async def initialize_partition(
             )
         if not start.skip_to_end:
             raise
+        is_known = not isinstance(refusal, LogTruncatedError)
         known = commit.state if commit is not None else of_group
-        offset, skipped_count = log_end, log_end - _first_skipped(known, refusal, log_start, log_end)
+        offset, skipped_count = log_end, log_end - _first_skipped(known if is_known else None, log_start, log_end)
     commit = await _commit_beginning(
         producer, settings, fingerprint, partition, cipher, offset, skipped_count, known_count or partition_count
     )
@@ -172,11 +173,9 @@ async def _check_commit(
     return output_end
 
 
-def _first_skipped(
-    known: OffsetState | OffsetAndMetadata | None, refusal: InputError, log_start: int, log_end: int
-) -> int:
+def _first_skipped(known: OffsetState | OffsetAndMetadata | None, log_start: int, log_end: int) -> int:
     """Return the first offset that is skipped: the committed one, if there is one and it belongs to this log."""
-    if known is None or isinstance(refusal, LogTruncatedError):
+    if known is None:
         return log_start
     offset = known.committed_offset if isinstance(known, OffsetState) else int(known.offset)
     return log_start if offset > log_end else offset

@@ -172,7 +172,7 @@ def test_a_contradiction_names_both_stores() -> None:
 
 def test_foreign_metadata_of_the_group_name_the_copy_only_if_it_can_be_read() -> None:
     foreign = OffsetAndMetadata(5, "by hand")
-    with pytest.raises(InputError, match=r"delete the group's offset .* continues from the copy"):
+    with pytest.raises(InputError, match=r"Delete the group's offset .* continues from the copy"):
         decode_both(foreign, copied(place(), commit(5)), place())
     with pytest.raises(InputError) as caught:
         decode_both(foreign, None, place())
