@@ -19,6 +19,7 @@ from shoal.kafka.cluster_listener import ClusterListener
 from shoal.kafka.partition_task import PartitionTask
 from shoal.kafka.preflight import TopicLayout
 from shoal.kafka.producer import TransactionalProducer
+from shoal.kafka.progress_copy import ProgressCopy
 from shoal.kafka.startup import PartitionStart, StartOptions, check_output_is_empty, initialize_partition
 from shoal.kafka.topic_pairs import input_name, settings_by_input
 from shoal.observability import Health, Metrics, logger
@@ -137,6 +138,7 @@ class TaskManager:
             name = input_name(tp.topic, self._settings_by_input)
             raise BrokerUnavailableError(f"{name} has more partitions than at the start: checking all topics again")
         async with contextlib.AsyncExitStack() as on_failure:
+            copy = await ProgressCopy.of(admin_client, settings, partition, context.cipher)
             producer = TransactionalProducer(
                 policy,
                 settings,
@@ -144,6 +146,7 @@ class TaskManager:
                 self.layout,
                 publishes=listener.publishes,
                 output_ends=context.output_ends,
+                copy=copy,
             )
             on_failure.push_async_callback(producer.close)
             await producer.open()

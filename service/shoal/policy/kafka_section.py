@@ -52,6 +52,11 @@ class KafkaSection(Section):
         "Topic for the offsets of each cluster's members, for `shoal verify`. Protect it like the input.",
         example="visits.evidence",
     )
+    progress_copy: str | None = key(
+        "Private compacted topic that holds [a copy of the progress](operate.md#copy-of-the-progress). A start takes "
+        "it if the group has lost its own. Protect it like the input.",
+        example="visits.progress",
+    )
     topics: list[TopicPairSection] | None = key(
         "Several inputs, each with an output of its own, in place of `input` and `output` "
         "([several topics](operate.md#several-topics)). In the environment it is JSON.",
