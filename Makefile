@@ -13,9 +13,12 @@ PYTEST := $(BIN)/pytest
 # More processes than cores: many tests wait for a broker.
 PARALLEL = -n $(shell $(PYTHON) -c 'import os; print(3 * (os.cpu_count() or 1))')
 BESIDE_KAFKA := $(KAFKA) with -- $(PYTEST)
+# For Linux; colorama is of Windows alone.
+LOCK := $(BIN)/uv pip compile --quiet --universal --generate-hashes --python-version 3.11 --constraint constraints.txt \
+	--no-emit-package colorama --no-annotate --custom-compile-command "make lock"
 CODE := service tests deploy benchmarks docs
 
-.PHONY: help install fix check test demo kafka-up kafka-down bench papers nightly \
+.PHONY: help install lock fix check test demo kafka-up kafka-down bench papers nightly \
         mutants format-check lint types imports unit unit-nojit properties golden conformance doctest integration faults privacy privacy-table judge-table
 
 help: ## list the targets
@@ -30,6 +33,12 @@ install: .venv/.installed ## install the package and its tools in .venv, at the 
 	@$(WAITING) "install: pip fetches and installs the package and its tools" \
 		$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --build-constraint constraints.txt --editable . --group dev
 	@touch $@
+
+lock: install ## write deploy/image/*.txt: what the image installs, by hash, at the versions of constraints.txt
+	@$(WAITING) "lock: pip fetches what resolves versions" \
+		$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --group lock
+	$(LOCK) pyproject.toml -o deploy/image/requirements.txt
+	$(LOCK) --group image -o deploy/image/build-requirements.txt
 
 fix: install ## format the code and apply the linter's automatic fixes
 	$(BIN)/ruff check --quiet --fix-only $(CODE)

@@ -42,6 +42,7 @@ mount -t proc proc "$root/proc"
 if [ "$is_read_only" = yes ]; then
     mount -o remount,bind,ro "$root"
     mount -o remount,ro "$root/usr/local"
+    mount -t tmpfs -o mode=1777 tmpfs "$root/tmp"
 fi
 exec chroot "$root" "$@"
 """
@@ -64,17 +65,18 @@ def parse(text: str) -> dict[str, Stage]:
     """Return the stages of a Dockerfile by name; the last one, which has no name, under an empty text."""
     stages: dict[str, Stage] = {}
     arguments: dict[str, str] = {}
+    name = ""
     lines = "\n".join(line for line in text.splitlines() if not line.startswith("#")).replace("\\\n", " ")
     for line in filter(str.strip, lines.splitlines()):
         keyword, _, rest = line.partition(" ")
         words = rest.split()
         if keyword == "FROM":
             name = words[2] if len(words) > 1 else ""
-            stages[name] = stage = Stage(name, Template(words[0]).substitute(arguments))
+            stages[name] = Stage(name, Template(words[0]).substitute(arguments))
         elif keyword == "ARG" and not stages:
-            arguments.update([rest.split("=", 1)])
+            arguments[rest.partition("=")[0]] = rest.partition("=")[2]
         else:
-            stage.instructions.append((keyword, rest.strip()))
+            stages[name].instructions.append((keyword, rest.strip()))
     return stages
 
 
@@ -111,7 +113,10 @@ class Image:
     def command(
         self, arguments: Sequence[str], environment: Mapping[str, str] | None = None, *, is_read_only: bool = False
     ) -> list[str]:
-        """Return the command that runs a process in this root, as process 1 of its own, as the user of the stage."""
+        """Return the command that runs a process in this root, as process 1 of its own, as the user of the stage.
+
+        With a read-only root, only ``/tmp`` can be written to.
+        """
         variables = self.environment | dict(environment or {})
         user, _, group = self.user.partition(":")
         as_user = ["/usr/bin/setpriv", f"--reuid={user}", f"--regid={group}", "--clear-groups"]
