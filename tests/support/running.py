@@ -321,7 +321,10 @@ class Process:
 
     async def ended(self, timeout_s: float = 30) -> int:
         """Exit code, once there is one."""
-        await wait_until(lambda: self.code is not None, timeout_s, f"the end of the process: {self.said[-2000:]}")
+        try:
+            await wait_until(lambda: self.code is not None, timeout_s, "the end of the process")
+        except TimeoutError as error:
+            raise TimeoutError(f"{error}: {self.said[-2000:]}") from None
         assert self.code is not None
         return self.code
 

@@ -9,11 +9,12 @@ from dataclasses import dataclass, field
 
 import msgspec
 from aiokafka import TopicPartition
+from aiokafka.errors import InvalidTxnState
 from aiokafka.structs import OffsetAndMetadata
 
 from shoal.arrays import Float64Vector
 from shoal.errors import BrokerUnavailableError, FencedError, InputError
-from shoal.kafka.client import CLIENT_ERRORS, broker_error, producer, stop
+from shoal.kafka.client import CLIENT_ERRORS, broker_error, producer, stop, transaction_error
 from shoal.kafka.gap_reader import first_record
 from shoal.kafka.preflight import TopicLayout
 from shoal.kafka.topic_pairs import has_several_inputs
@@ -166,6 +167,9 @@ class TransactionalProducer:
             # After this time the broker aborts the transaction by itself.
             async with asyncio.timeout(self._settings.transaction_timeout_ms / 1000):
                 await self._transact(batch, OffsetAndMetadata(committed_offset, metadata), timestamp)
+        except InvalidTxnState as error:
+            # The broker refuses all messages of a transaction in this way if it has refused one of their topics.
+            raise broker_error(transaction_error(self._producer) or error, self._settings) from None
         except CLIENT_ERRORS as error:
             raise broker_error(error, self._settings) from None
         self._has_failed = False

@@ -335,6 +335,18 @@ async def test_a_producer_cannot_be_used_after_an_error(monkeypatch: pytest.Monk
     await one.close()
 
 
+async def test_a_refused_topic_is_named_although_another_topic_is_answered_first(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The broker answers that the transaction has no valid state for messages of the topics that it does not refuse."""
+    failed: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+    failed.set_exception(kafka_errors.TopicAuthorizationFailedError({"out"}))
+    producer = Producer("send", kafka_errors.InvalidTxnState())
+    producer._txn_manager = SimpleNamespace(wait_for_transaction_end=lambda: failed)  # type: ignore[attr-defined]
+    with pytest.raises(BrokerError, match=r"the principal may not use one of the topics: grant it .* \(out\)"):
+        await made(monkeypatch, producer).publish_and_commit(TransactionBatch(clusters()), 10, "meta", 1)
+
+
 async def test_a_transaction_is_cancelled_after_its_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
     producer = Producer()
 
