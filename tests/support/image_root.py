@@ -115,7 +115,7 @@ class Image:
     ) -> list[str]:
         """Return the command that runs a process in this root, as process 1 of its own, as the user of the stage.
 
-        With a read-only root, only ``/tmp`` can be written to.
+        With a read-only root, only the folder of temporary files can be written to.
         """
         variables = self.environment | dict(environment or {})
         user, _, group = self.user.partition(":")
