@@ -13,6 +13,9 @@ PYTEST := $(BIN)/pytest
 # More processes than cores: many tests wait for a broker.
 PARALLEL = -n $(shell $(PYTHON) -c 'import os; print(3 * (os.cpu_count() or 1))')
 BESIDE_KAFKA := $(KAFKA) with -- $(PYTEST)
+# For Linux; colorama is of Windows alone.
+LOCK := $(BIN)/uv pip compile --quiet --universal --generate-hashes --python-version 3.11 --constraint constraints.txt \
+	--no-emit-package colorama --no-annotate --custom-compile-command "make lock"
 CODE := service tests deploy benchmarks docs
 
 # What runs every day: neither long tests nor those that need more than Python, Java and Maven.
@@ -20,7 +23,7 @@ DAILY := not nightly and not deploy_tools
 
 .PHONY: help install fix check test demo kafka-up kafka-down bench papers nightly tools check-deploy policy-page \
         mutants format-check lint types imports unit unit-nojit properties golden conformance doctest \
-        integration faults privacy privacy-table judge-table reliability
+        integration faults privacy privacy-table judge-table reliability lock
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -34,6 +37,12 @@ install: .venv/.installed ## install the package and its tools in .venv, at the 
 	@$(WAITING) "install: pip fetches and installs the package and its tools" \
 		$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --build-constraint constraints.txt --editable . --group dev
 	@touch $@
+
+lock: install ## write deploy/image/*.txt: what the image installs, by hash, at the versions of constraints.txt
+	@$(WAITING) "lock: pip fetches what resolves versions" \
+		$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --group lock
+	$(LOCK) pyproject.toml -o deploy/image/requirements.txt
+	$(LOCK) --group image -o deploy/image/build-requirements.txt
 
 fix: install ## format the code and apply the linter's automatic fixes
 	$(BIN)/ruff check --quiet --fix-only $(CODE)

@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -112,32 +113,69 @@ def stages() -> dict[str, list[list[str]]]:
         if words[0] == "FROM":
             name = words[3] if len(words) > 2 else ""
             found[name] = []
-        found[name].append(words)
+        if found:  # an argument may stand before the first stage
+            found[name].append(words)
     return found
 
 
 def test_each_stage_of_the_image_stands_on_an_earlier_one() -> None:
     known: set[str] = set()
     for name, instructions in stages().items():
-        base = instructions[0][1]
-        assert base in known or re.fullmatch(r"python:3\.\d+-slim", base)
+        assert instructions[0][1] in known | {"${BASE}"}
         copied = [
             word.removeprefix("--from=") for words in instructions for word in words if word.startswith("--from=")
         ]
         assert set(copied) <= known
         known.add(name)
     assert stages()[""] == [["FROM", "service"]]
+    argument, *_ = dockerfile()
+    assert re.fullmatch(r"ARG BASE=python:3\.\d+-slim", " ".join(argument)), "the publisher adds the digest"
 
 
 def test_the_image_runs_without_root_pip_and_core_dumps() -> None:
     service = {words[0]: " ".join(words) for words in stages()["service"]}
-    assert service["USER"] == "USER 10001"
-    assert "/livez" in service["HEALTHCHECK"]
+    assert service["USER"] == "USER 10001:10001"
+    assert service["HEALTHCHECK"].endswith('CMD ["shoal", "health"]')
     assert "ulimit -c 0 && exec shoal" in service["ENTRYPOINT"]
-    assert "uninstall --yes pip" in " ".join(word for words in stages()["installed"] for word in words)
-    text = (ROOT / "Dockerfile").read_text(encoding="utf-8")
-    assert set(re.findall(r"https?://([\w.-]+)", text)) == {"127.0.0.1"}
-    assert sum("pip wheel" in " ".join(words) for words in dockerfile()) == 1
+    assert "pip uninstall --quiet --yes pip" in service["RUN"]
+    assert "SHOAL_HTTP=0.0.0.0:9464" in service["ENV"]
+    assert "venv --without-pip /opt/shoal" in " ".join(word for words in stages()["installed"] for word in words)
+    assert "://" not in (ROOT / "Dockerfile").read_text(encoding="utf-8")
+
+
+def test_what_the_image_installs_is_named_by_hash() -> None:
+    installs = [
+        part
+        for words in dockerfile()
+        for part in " ".join(words).split(" && ")
+        if re.search(r"pip .*\b(install|wheel|download)\b", part) and "uninstall" not in part
+    ]
+    assert len(installs) == 4
+    for one in installs:
+        is_own_wheel = "--no-deps" in one and ("--no-index" in one or "--no-build-isolation" in one)
+        assert is_own_wheel or "--require-hashes -r deploy/image/" in one, one
+
+
+def test_kernels_are_compiled_and_used_for_the_same_processor() -> None:
+    built, run = (stages()[name] for name in ("installed", "service"))
+    for words in (built, run):
+        text = "\n".join(" ".join(one) for one in words)
+        assert "ARG CPU=generic" in text
+        assert re.search(r"ENV .*NUMBA_CPU_NAME=\$\{CPU\}.*NUMBA_CPU_FEATURES=( |$)", text, re.MULTILINE)
+    assert " ".join(built[-1]).endswith("/opt/shoal/bin/shoal warm")
+
+
+def test_labels_are_those_of_the_package() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    (labels,) = [" ".join(words) for words in stages()["service"] if words[0] == "LABEL"]
+    found = dict(re.findall(r'org\.opencontainers\.image\.([\w.]+)="([^"]*)"', labels))
+    assert found == {
+        "title": project["name"],
+        "description": project["description"],
+        "licenses": project["license"],
+        "authors": "The Shoal authors",
+        "base.name": "${BASE}",
+    }
 
 
 def test_what_is_copied_into_the_image_reaches_the_builder() -> None:
@@ -203,7 +241,7 @@ def test_workers_are_started_as_the_command_line_wants_it(compose: Any) -> None:
     for service in workers(compose).values():
         options = build_parser().parse_args(service["command"])
         assert options.policy in {mount.split(":")[1] for mount in service["volumes"]}
-        assert options.http == "0.0.0.0:9464"
+        assert options.http is None, "the health check asks the address in SHOAL_HTTP of the image"
 
 
 def test_all_topics_of_the_policy_are_created() -> None:
