@@ -16,7 +16,7 @@ BESIDE_KAFKA := $(KAFKA) with -- $(PYTEST)
 CODE := service tests deploy benchmarks docs
 
 .PHONY: help install fix check test demo kafka-up kafka-down bench papers nightly \
-        mutants format-check lint types imports unit unit-nojit properties golden conformance doctest integration faults privacy privacy-table judge-table policy-page
+        mutants format-check lint types imports unit unit-nojit properties golden conformance doctest integration faults privacy privacy-table judge-table
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -65,6 +65,10 @@ nightly: install ## run the tests that take longer than a minute
 mutants: install ## change the code in 49 ways, one at a time, and list what no test notices; MUTANTS='rules' selects some
 	$(BIN)/python tests/mutants/run.py $(MUTANTS)
 
+.PHONY: policy-page
+policy-page: install ## write docs/policy.md from the schema of the policy and docs/policy.template
+	$(BIN)/python tests/support/policy_page.py
+
 format-check: install ## check the formatting
 	$(BIN)/ruff format --check $(CODE)
 
@@ -109,6 +113,3 @@ privacy-table: install ## run the attack tests, write docs/reports/privacy.md
 
 judge-table: install ## judge the catalogue of falsified releases, write docs/reports/judge.md
 	$(BIN)/python tests/support/judge_table.py
-
-policy-page: install ## write docs/policy.md from the schema of the policy and docs/policy.template
-	$(BIN)/python tests/support/policy_page.py

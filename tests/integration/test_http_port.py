@@ -31,7 +31,7 @@ async def test_the_environment_sets_the_start_and_secures_the_port(
     certificate, key = authority.issue("worker")
     (tmp_path / "token").write_text(TOKEN)
     (tmp_path / "token").chmod(0o600)
-    context = ssl.create_default_context(cafile=authority.file)
+    context = authority.client_context()
     stage = await Stage.create(bootstrap, tmp_path)
     await stage.put(30)
     for name, value in {
