@@ -84,6 +84,10 @@ nightly: check-deploy ## run check-deploy and the tests that take longer than a 
 mutants: install ## change the code in 49 ways, one at a time, and list what no test notices; MUTANTS='rules' selects some
 	$(BIN)/python tests/mutants/run.py $(MUTANTS)
 
+.PHONY: policy-page
+policy-page: install ## write docs/policy.md from the schema of the policy and docs/policy.template
+	$(BIN)/python tests/support/policy_page.py
+
 format-check: install ## check the formatting
 	$(BIN)/ruff format --check $(CODE)
 
@@ -131,6 +135,3 @@ reliability: install ## run the nightly faults of a cluster one by one, write do
 
 judge-table: install ## judge the catalogue of falsified releases, write docs/reports/judge.md
 	$(BIN)/python tests/support/judge_table.py
-
-policy-page: install ## write docs/policy.md from the schema of the policy and docs/policy.template
-	$(BIN)/python tests/support/policy_page.py
