@@ -179,7 +179,7 @@ def test_everything_that_the_chart_can_do_is_rendered(everything: Path, tmp_path
     assert (
         {mount["name"] for mount in worker["volumeMounts"]}
         == {volume["name"] for volume in pod["volumes"]}
-        == {*("extra", "http", "kernels", "policy", "secrets", "tmp")}
+        == {"extra", "http", "kernels", "policy", "secrets", "tmp"}
     )
     assert pod["topologySpreadConstraints"] == EVERYTHING["topologySpreadConstraints"]
     for name, text in named(objects, "ConfigMap")["data"].items():
@@ -262,6 +262,25 @@ def test_workers_are_scaled_by_their_own_lag(everything: Path) -> None:
         },
         "authenticationRef": {"name": "prometheus"},
     }
+
+
+def test_the_query_of_keda_adds_up_the_lag_of_this_installation_alone(everything: Path, tmp_path: Path) -> None:
+    (trigger,) = named(template("--values", everything), "ScaledObject")["spec"]["triggers"]
+    series = {
+        'shoal_consumer_lag_records{namespace="hospital", pod="visits-shoal-0", topic="a", partition="0"}': "7",
+        'shoal_consumer_lag_records{namespace="hospital", pod="visits-shoal-10", topic="a", partition="1"}': "5",
+        'shoal_consumer_lag_records{namespace="hospital", pod="wages-shoal-0", topic="b", partition="0"}': "100",
+        'shoal_consumer_lag_records{namespace="other", pod="visits-shoal-0", topic="a", partition="0"}': "1000",
+        'shoal_records_held{namespace="hospital", pod="visits-shoal-0"}': "10000",
+    }
+    expected = [{"labels": "{}", "value": 12}]
+    test = {
+        "input_series": [{"series": name, "values": value} for name, value in series.items()],
+        "promql_expr_test": [{"expr": trigger["metadata"]["query"], "eval_time": "0", "exp_samples": expected}],
+    }
+    path = tmp_path / "tests.yml"
+    path.write_text(json.dumps({"tests": [test]}), encoding="utf-8")
+    assert "SUCCESS" in output_of("promtool", "test", "rules", path)
 
 
 def test_only_a_changed_policy_restarts_the_workers(tmp_path: Path) -> None:
