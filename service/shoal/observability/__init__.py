@@ -19,7 +19,7 @@ from shoal.observability.logs import (
     set_up_logs,
 )
 from shoal.observability.metrics import Metrics
-from shoal.observability.totals import log_totals
+from shoal.observability.totals import log_totals, warn_unless_representative
 
 __all__ = [
     "TABLE_COMPILE_S",
@@ -38,4 +38,5 @@ __all__ = [
     "serve",
     "set_up_logs",
     "stream_compile_s",
+    "warn_unless_representative",
 ]
