@@ -71,7 +71,7 @@ class CopiedCommit(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @dataclass(frozen=True, slots=True)
 class ProgressCopy:
-    """The place of one input partition in the copy.
+    """The messages of one input partition in the copy.
 
     Attributes
     ----------
@@ -94,7 +94,7 @@ class ProgressCopy:
     async def of(
         cls, client: AIOKafkaAdminClient, settings: KafkaSection, partition: int, cipher: MetadataCipher
     ) -> Self | None:
-        """Return the place of a partition in the copy; None if the settings name no copy.
+        """Return what reads and writes the copy of a partition; None if the settings name no copy.
 
         Raises
         ------
