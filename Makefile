@@ -16,7 +16,7 @@ BESIDE_KAFKA := $(KAFKA) with -- $(PYTEST)
 CODE := service tests deploy benchmarks docs
 
 .PHONY: help install fix check test demo kafka-up kafka-down bench papers nightly \
-        mutants format-check lint types imports unit unit-nojit properties golden conformance doctest integration faults privacy privacy-table judge-table reliability
+        mutants format-check lint types imports unit unit-nojit properties golden conformance doctest integration faults privacy privacy-table judge-table
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -107,6 +107,7 @@ privacy: install ## run the attack tests and the search for leaked values
 privacy-table: install ## run the attack tests, write docs/reports/privacy.md
 	$(KAFKA) with -- $(BIN)/python tests/support/privacy_table.py
 
+.PHONY: reliability
 reliability: install ## run the nightly faults of a cluster one by one, write docs/reports/reliability.md; FAULTS='leader' selects some
 	$(BIN)/python tests/support/reliability_page.py $(if $(FAULTS),--only '$(FAULTS)')
 
