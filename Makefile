@@ -130,6 +130,7 @@ privacy: install ## run the attack tests and the search for leaked values
 privacy-table: install ## run the attack tests, write docs/reports/privacy.md
 	$(KAFKA) with -- $(BIN)/python tests/support/privacy_table.py
 
+.PHONY: reliability
 reliability: install ## run the nightly faults of a cluster one by one, write docs/reports/reliability.md; FAULTS='leader' selects some
 	$(BIN)/python tests/support/reliability_page.py $(if $(FAULTS),--only '$(FAULTS)')
 

@@ -12,7 +12,7 @@ import pytest
 from support.clock_workers import ClockWorker
 from support.cluster import cluster
 from support.faketime import SetClock
-from support.faulty_workers import Deployment, Worker, leaks
+from support.faulty_workers import SIDE, Deployment, Worker, leaks
 from support.kafka_broker import produce, read_all
 from support.reliability import record
 from support.storms import ACCUSATION, WAVE, feed, logs, storm
@@ -45,7 +45,8 @@ async def test_the_clock_of_workers_jumps_while_brokers_date_the_output(tmp_path
     def make(plain: Worker) -> ClockWorker:
         return ClockWorker(plain.name, plain.policy, plain.bootstrap, plain.log, is_fresh=True, clock=clock)
 
-    configs = {"output": {"message.timestamp.type": "LogAppendTime"}}
+    # With timestamps of the worker, a topic refuses records that are dated an hour ahead: the worker would end.
+    configs = {topic: {"message.timestamp.type": "LogAppendTime"} for topic in SIDE}
     async with storm("append-time-clock", tmp_path, make=make, configs=configs) as one:
         for ahead_s in (0, HOURS_S, 0, -HOURS_S, 0):
             clock.set_ahead(ahead_s)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
@@ -39,22 +39,38 @@ async def cut(fault: str, folder: Path) -> AsyncIterator[tuple[Storm, Network]]:
             yield one, lines
 
 
+async def published(one: Storm) -> int:
+    """Return how many records are in the first partition of the output."""
+    return sum(message.partition == 0 for message in await one.deployment.read(one.deployment.topics["output"]))
+
+
 async def strike(lines: Network, pairs: list[tuple[int, int]]) -> None:
+    """Cut the network between these pairs for a while."""
     lines.cut(*pairs)
     await asyncio.sleep(CUT_S)
     lines.mend(*pairs)
 
 
+async def stall(one: Storm, lines: Network, nodes: Sequence[int]) -> None:
+    """Cut the workers off these brokers, and see that nothing is published to the first partition after a while."""
+    lines.cut(*((0, node) for node in nodes))
+    await asyncio.sleep(CUT_S / 2)
+    before = await published(one)
+    await asyncio.sleep(CUT_S / 2)
+    assert await published(one) == before, "the network was not cut: the test has lost its aim"
+    lines.mend(*((0, node) for node in nodes))
+
+
 async def test_workers_reach_no_broker(tmp_path: Path) -> None:
     async with cut("cut-worker", tmp_path) as (one, lines):
-        await one.under_load(partial(strike, lines, [(0, node) for node in NODES]))
+        await one.under_load(partial(stall, one, lines, NODES))
         await one.settled("the workers waited, and continued")
 
 
 async def test_workers_do_not_reach_one_broker(tmp_path: Path) -> None:
     async with cut("cut-one-broker", tmp_path) as (one, lines):
-        await one.under_load(partial(strike, lines, [(0, await one.leader("output"))]))
-        await one.settled("the workers continued")
+        await one.under_load(partial(stall, one, lines, [await one.leader("output")]))
+        await one.settled("nothing was published to its partition meanwhile; the workers continued")
 
 
 async def test_one_broker_does_not_reach_the_others(tmp_path: Path) -> None:
@@ -64,4 +80,5 @@ async def test_one_broker_does_not_reach_the_others(tmp_path: Path) -> None:
         pairs = [pair for other in others for pair in ((alone, other), (other, alone))]
         await one.under_load(partial(strike, lines, pairs))
         await one.brokers.until_in_sync(*one.deployment.topics.values())
-        await one.settled("the two others led; the workers continued")
+        assert await one.leader("output") != alone, "the network was not cut: the test has lost its aim"
+        await one.settled("another broker led the partition; the workers continued")

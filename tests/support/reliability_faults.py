@@ -24,7 +24,7 @@ FAULTS = {
     "transaction-coordinator": Fault("kill -9 of the leader of a `__transaction_state`, three times", GOES_ON),
     "two-of-three": Fault(
         "two of three brokers killed, and started again after 20 s",
-        "no worker ends; nothing is published meanwhile; the workers continue when two brokers run",
+        "no worker ends; the workers continue when two brokers run",
     ),
     "rolling-brokers": Fault("rolling restart of the brokers with SIGTERM", GOES_ON),
     "paused-broker": Fault("the leader of an output partition paused for 20 s, then resumed", GOES_ON),
@@ -68,7 +68,7 @@ FAULTS = {
         "no worker ends; the workers continue with the next record",
     ),
     "append-time-clock": Fault(
-        "output with LogAppendTime, and the clock of a worker two hours ahead and back",
+        "topics with LogAppendTime, and the clock of the workers two hours ahead, behind and back",
         "no worker ends; the workers continue",
     ),
     "compacted-input": Fault(
