@@ -261,6 +261,18 @@ def test_the_metrics_that_others_count_on_are_exported() -> None:
     assert {family.name for family in families() if family.type == "histogram"} >= HISTOGRAMS
 
 
+def test_every_metric_is_in_the_operating_guide() -> None:
+    page = (ROOT / "docs" / "operate.md").read_text(encoding="utf-8")
+    names = {f"{family.name}_total" if family.type == "counter" else family.name for family in families()}
+    assert {name for name in names if name.startswith("shoal_") and f"`{name}" not in page} == set()
+
+
+def test_the_runbook_names_metrics_that_exist() -> None:
+    page = (ROOT / "docs" / "runbook.md").read_text(encoding="utf-8")
+    assert set(re.findall(r"(?<![:\w])shoal_\w+", page)) <= SERIES | HISTOGRAMS
+    assert set(re.findall(r"pipeline:\w+:\w+", page)) <= {rule["record"] for rule in rules("record")}
+
+
 def families() -> Iterator[Any]:
     metrics = Metrics()
     ConfidentialMetrics(metrics.registry)
