@@ -114,6 +114,11 @@ class RecordCollector:
         return self._sending is not None
 
     @property
+    def sending(self) -> asyncio.Task[None] | None:
+        """The transactions that are being sent, for callers that wait for their end; None if there is none."""
+        return self._sending
+
+    @property
     def is_full(self) -> bool:
         """Whether reading should pause until a transaction ends."""
         batches = [self._batch, *(pending.batch for pending in self._pending)]
@@ -144,6 +149,11 @@ class RecordCollector:
         self._batch.dropped.update(reasons)
 
     # ------------------------------------------------------------------ transactions
+
+    def interval_left_s(self, commit_interval_s: float) -> float:
+        """Return the time until the commit interval has passed since `start_packing` was called (s)."""
+        passed_s = self._wall_clock() - self.packed_at_s
+        return max(0.0, commit_interval_s - passed_s) if passed_s >= 0 else 0.0  # negative: the clock was set back
 
     def start_packing(self) -> int:
         """Start to pack a transaction, and return the time of its commit (ms).
