@@ -15,7 +15,7 @@ PARALLEL = -n $(shell $(PYTHON) -c 'import os; print(3 * (os.cpu_count() or 1))'
 BESIDE_KAFKA := $(KAFKA) with -- $(PYTEST)
 CODE := service tests deploy benchmarks docs
 
-.PHONY: help install fix check test demo kafka-up kafka-down bench papers nightly \
+.PHONY: help install fix check test demo kafka-up kafka-down bench soak papers nightly \
         mutants format-check lint types imports unit unit-nojit properties golden conformance doctest integration faults privacy privacy-table judge-table
 
 help: ## list the targets
@@ -53,6 +53,11 @@ bench: install ## measure speed and loss, write docs/reports/benchmarks.md; PART
 	@$(WAITING) "bench: pip fetches what results are compared with" \
 		$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --group bench
 	$(KAFKA) with -- $(BIN)/python benchmarks/bench.py $(PARTS)
+
+soak: install ## run at half of the highest rate for SOAK_MINUTES (30), write docs/reports/soak.md
+	@$(WAITING) "soak: pip fetches what figures are drawn with" \
+		$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --group bench
+	$(KAFKA) with -- $(BIN)/python benchmarks/soak.py
 
 papers: install ## compute the tables and figures of five papers, write docs/reports/papers.md
 	@$(WAITING) "bench: pip fetches what results are compared with" \
