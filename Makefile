@@ -23,7 +23,7 @@ DAILY := not nightly and not deploy_tools
 
 .PHONY: help install fix check test demo kafka-up kafka-down bench papers nightly tools check-deploy policy-page \
         mutants format-check lint types imports unit unit-nojit properties golden conformance doctest \
-        integration faults privacy privacy-table judge-table reliability lock
+        integration faults privacy privacy-table judge-table reliability lock soak
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -72,6 +72,11 @@ bench: install ## measure speed and loss, write docs/reports/benchmarks.md; PART
 	@$(WAITING) "bench: pip fetches what results are compared with" \
 		$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --group bench
 	$(KAFKA) with -- $(BIN)/python benchmarks/bench.py $(PARTS)
+
+soak: install ## run at half of the highest rate for SOAK_MINUTES (30), write docs/reports/soak.md
+	@$(WAITING) "soak: pip fetches what figures are drawn with" \
+		$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --group bench
+	$(KAFKA) with -- $(BIN)/python benchmarks/soak.py
 
 papers: install ## compute the tables and figures of five papers, write docs/reports/papers.md
 	@$(WAITING) "bench: pip fetches what results are compared with" \

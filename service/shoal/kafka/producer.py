@@ -30,6 +30,8 @@ __all__ = ["TransactionBatch", "TransactionalProducer", "UnpublishedRecord"]
 
 CLOSE_S = 1.5
 ASK_S = 10.0
+REFERENCE_BYTES = 100
+"""Approximate length of a message about a record or cluster, with what the record batch adds (bytes)."""
 
 log = logger("kafka")
 
@@ -68,6 +70,11 @@ class TransactionBatch:
     row_bytes: int = 0
     stats: list[tuple[ReleaseStats, float, Float64Vector, ConfidentialStats]] = field(default_factory=list)
     dropped: Counter[DropReason] = field(default_factory=Counter)
+
+    @property
+    def size_bytes(self) -> int:
+        """Approximate length of all messages (bytes)."""
+        return self.row_bytes + REFERENCE_BYTES * (len(self.unpublished) + len(self.clusters))
 
     def __bool__(self) -> bool:
         """Return whether there is anything to send."""
