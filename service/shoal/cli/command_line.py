@@ -15,7 +15,7 @@ from importlib.metadata import version
 from typing import Protocol, cast
 
 from shoal.cli.environment import add_option, read_variables
-from shoal.errors import ShoalError
+from shoal.errors import ParameterError, ShoalError
 from shoal.observability import escape_control_characters, install_exception_hooks, logger, raise_location, set_up_logs
 from shoal.process_end import end_process_if_compiling
 
@@ -72,7 +72,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = build_parser(_needed(arguments)).parse_args(arguments)
     try:
         read_variables(options, os.environ)
-    except ValueError as error:
+    except ParameterError as error:
         options.parser.error(str(error))
     if not gc.isenabled():
         # The console script has left it off until here. What is loaded now is never examined.

@@ -11,6 +11,8 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 
+from shoal.errors import ParameterError
+
 __all__ = ["OptionVariable", "add_option", "add_secret", "option_variables", "read_variables"]
 
 Parser: TypeAlias = Callable[[str], object]
@@ -30,7 +32,7 @@ class OptionVariable(NamedTuple):
     default : object
         The value without option and variable.
     parse : callable
-        Returns the value of a text. It raises ValueError with what the text must be.
+        Returns the value of a text. It raises ParameterError with what the text must be.
     meaning : str
         The help text.
     """
@@ -107,7 +109,7 @@ def read_variables(options: argparse.Namespace, environment: Mapping[str, str]) 
 
     Raises
     ------
-    ValueError
+    ParameterError
         A variable has an unusable value. The text names the variable and says what it must be.
     """
     variables: tuple[OptionVariable, ...] = options.variables
@@ -118,8 +120,8 @@ def read_variables(options: argparse.Namespace, environment: Mapping[str, str]) 
         if variable.name in environment:
             try:
                 value = variable.parse(environment[variable.name])
-            except ValueError as error:
-                raise ValueError(f"{variable.name}: {error}") from None
+            except ParameterError as error:
+                raise ParameterError(": ".join((variable.name, str(error)))) from None
         setattr(options, variable.dest, value)
 
 
@@ -129,18 +131,18 @@ def _declare(parser: argparse.ArgumentParser, variable: OptionVariable) -> None:
 
 def _text(text: str) -> str:
     if not text.strip():
-        raise ValueError("is empty; give a value, or unset the variable")
+        raise ParameterError("is empty; give a value, or unset the variable")
     return text
 
 
 def _choice(choices: tuple[str, ...], text: str) -> str:
     if text not in choices:
-        raise ValueError(f"must be {', '.join(choices[:-1])} or {choices[-1]}")
+        raise ParameterError(f"must be {', '.join(choices[:-1])} or {choices[-1]}")
     return text
 
 
 def _list(text: str) -> list[str]:
     items = [item.strip() for item in text.split(",")]
     if not all(items):
-        raise ValueError("has an empty item; give a list with commas, or unset the variable")
+        raise ParameterError("has an empty item; give a list with commas, or unset the variable")
     return items

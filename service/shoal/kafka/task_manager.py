@@ -138,16 +138,7 @@ class TaskManager:
             name = input_name(tp.topic, self._settings_by_input)
             raise BrokerUnavailableError(f"{name} has more partitions than at the start: checking all topics again")
         async with contextlib.AsyncExitStack() as on_failure:
-            copy = await ProgressCopy.of(admin_client, settings, partition, context.cipher)
-            producer = TransactionalProducer(
-                policy,
-                settings,
-                partition,
-                self.layout,
-                publishes=listener.publishes,
-                output_ends=context.output_ends,
-                copy=copy,
-            )
+            producer = await self._producer(admin_client, settings, partition)
             on_failure.push_async_callback(producer.close)
             await producer.open()
             partition_start = await initialize_partition(
@@ -185,6 +176,21 @@ class TaskManager:
                 "the log no longer holds the start of the quota window: its records are suppressed", topic=tp.topic
             )
         return task
+
+    async def _producer(
+        self, admin_client: AIOKafkaAdminClient, settings: KafkaSection, partition: int
+    ) -> TransactionalProducer:
+        """Build the producer of a partition; it is not open yet."""
+        context = self._context
+        return TransactionalProducer(
+            context.policy,
+            settings,
+            partition,
+            self.layout,
+            publishes=self._listener.publishes,
+            output_ends=context.output_ends,
+            copy=await ProgressCopy.of(admin_client, settings, partition, context.cipher),
+        )
 
     def _report(self, tp: TopicPartition, partition_start: PartitionStart) -> None:
         metrics, state = self._context.metrics, partition_start.commit.state
