@@ -130,8 +130,7 @@ def test_how_long_a_record_is_held_is_shown_in_few_steps(monkeypatch: pytest.Mon
     shown = {}
     for age_s in range(3, 86_400, 60):
         clock[0] = arrival_s + age_s
-        (family,) = metrics.oldest_held.collect()
-        (one,) = [one for one in family.samples if one.name == "shoal_oldest_held_seconds"]
+        (one,) = next(iter(metrics.oldest_held.collect())).samples
         assert one.labels == {"topic": "t", "partition": "0"}
         assert one.value <= age_s < 2.5 * one.value, "an age is known to a factor of 2.5"
         shown[age_s] = one.value
