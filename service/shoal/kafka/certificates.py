@@ -9,8 +9,9 @@ from typing import NamedTuple
 
 from shoal.errors import PolicyError
 from shoal.kafka.cipher import MetadataCipher
-from shoal.kafka.credentials import IS_PIPE, secret_of
+from shoal.kafka.credentials import secret_of
 from shoal.policy import KafkaSection
+from shoal.secret_files import IS_PIPE
 
 __all__ = ["FileFault", "check_files", "find_certificate_faults"]
 

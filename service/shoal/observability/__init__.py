@@ -8,6 +8,7 @@ from shoal.observability.compilation import TABLE_COMPILE_S, CompilationNotice, 
 from shoal.observability.confidential_metrics import ConfidentialMetrics
 from shoal.observability.health import Health
 from shoal.observability.http import serve
+from shoal.observability.http_access import HttpAccess
 from shoal.observability.logs import (
     error_code,
     escape_control_characters,
@@ -26,6 +27,7 @@ __all__ = [
     "CompilationNotice",
     "ConfidentialMetrics",
     "Health",
+    "HttpAccess",
     "Metrics",
     "error_code",
     "escape_control_characters",
