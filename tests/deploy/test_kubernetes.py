@@ -48,7 +48,6 @@ EVERYTHING: dict[str, Any] = {
         "tokenSecret": {"name": "shoal-http", "key": "token"},
         "tlsSecret": "shoal-http-tls",
     },
-    "kernels": "emptyDir",
     "topologySpreadConstraints": [{"maxSkew": 1, "topologyKey": "rack", "whenUnsatisfiable": "DoNotSchedule"}],
     "nodeSelector": {"kubernetes.io/arch": "amd64"},
     "tolerations": [{"key": "kafka", "operator": "Exists"}],

@@ -8,20 +8,25 @@ import json
 import os
 import signal
 import socket
+import ssl
 import subprocess
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import aiohttp
 import pytest
+from support.certificates import Authority
 from support.kafka_broker import wait_until
 from support.manifests import environment_of, named, read, worker_of
 from support.running import SHOAL, Stage
 from support.tools import output_of
 
 POD = "visits-shoal-0"
+LAG = "shoal_consumer_lag_records"
+TOKEN = "0123456789abcdef0123456789abcdef"  # noqa: S105 - of a test
 
 
 def free_port() -> int:
@@ -37,7 +42,12 @@ def rendered(stage: Stage, port: int, *arguments: str) -> list[Any]:
         "partitions": 2,
         "kafka": {"bootstrap_servers": stage.bootstrap},
         "kafkaSecretFiles": {"metadata_key_file": {"name": "shoal-metadata-key", "key": "keys"}},
-        "http": {"host": "127.0.0.1", "port": port},
+        "http": {
+            "host": "127.0.0.1",
+            "port": port,
+            "tokenSecret": {"name": "shoal-http", "key": "token"},
+            "tlsSecret": "shoal-http-tls",
+        },
     }
     path = stage.folder / "values.yaml"
     path.write_text(json.dumps(values), encoding="utf-8")
@@ -46,12 +56,23 @@ def rendered(stage: Stage, port: int, *arguments: str) -> list[Any]:
     (stage.folder / "shoal").mkdir(exist_ok=True)
     for name, text in named(objects, "ConfigMap")["data"].items():
         (stage.folder / "shoal" / name).write_text(text, encoding="utf-8")
-    key = stage.folder / "shoal-secrets" / "metadata_key_file"
-    if not key.exists():
-        key.parent.mkdir()
-        key.write_text(os.urandom(32).hex(), encoding="utf-8")
-        key.chmod(0o440)
     return objects
+
+
+def write_secrets(folder: Path, authority: Authority) -> None:
+    """Write what the Secrets hold, with the mode of the mount."""
+    certificate, key = authority.issue("worker")
+    content = {
+        "shoal-secrets/metadata_key_file": os.urandom(32).hex(),
+        "shoal-http/token": f"{TOKEN}\n",
+        "shoal-http/tls.crt": certificate.read_text(encoding="utf-8"),
+        "shoal-http/tls.key": key.read_text(encoding="utf-8"),
+    }
+    for name, text in content.items():
+        path = folder / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+        path.chmod(0o440)
 
 
 @contextlib.contextmanager
@@ -71,23 +92,33 @@ def started(stage: Stage, controller: Any) -> Iterator[subprocess.Popen[bytes]]:
             process.wait()
 
 
-async def answers(controller: Any, probe: str, port: int) -> bool:
-    request = worker_of(controller)[probe]["httpGet"]
-    try:
+@dataclass(frozen=True)
+class Pod:
+    """The HTTP port of a container, asked as Kubernetes and Prometheus ask it."""
+
+    controller: Any
+    port: int
+    trust: ssl.SSLContext
+
+    async def answers(self, probe: str) -> bool:
+        """Return whether a probe succeeds. A kubelet checks no certificate and has no token."""
+        request = worker_of(self.controller)[probe]["httpGet"]
+        address = f"{request['scheme'].lower()}://127.0.0.1:{self.port}{request['path']}"
+        try:
+            async with aiohttp.ClientSession() as session, session.get(address, ssl=False) as response:
+                return response.status == 200
+        except aiohttp.ClientError:
+            return False
+
+    async def scrape(self, **headers: str) -> tuple[int, list[float]]:
+        """Return the status of the metrics, and the lag of each partition."""
+        address = f"https://127.0.0.1:{self.port}/metrics"
         async with (
-            aiohttp.ClientSession() as session,
-            session.get(f"http://127.0.0.1:{port}{request['path']}") as response,
+            aiohttp.ClientSession(headers=headers) as session,
+            session.get(address, ssl=self.trust) as response,
         ):
-            return response.status == 200
-    except aiohttp.ClientError:
-        return False
-
-
-async def lags(port: int) -> list[float]:
-    """Return the lag of each partition as the worker exports it."""
-    async with aiohttp.ClientSession() as session, session.get(f"http://127.0.0.1:{port}/metrics") as response:
-        lines = (await response.text()).splitlines()
-    return [float(line.split()[-1]) for line in lines if line.startswith("shoal_consumer_lag_records{")]
+            lines = (await response.text()).splitlines()
+        return response.status, [float(one.split()[-1]) for one in lines if one.startswith(f"{LAG}{{")]
 
 
 async def offset(stage: Stage) -> int:
@@ -104,20 +135,24 @@ async def ended(process: subprocess.Popen[bytes], timeout_s: float) -> int:
 @pytest.mark.usefixtures("kernels")
 async def test_workers_of_the_chart_release_records_stop_and_are_drained(bootstrap: str, tmp_path: Path) -> None:
     stage, port = await Stage.create(bootstrap, tmp_path, partitions=2), free_port()
+    authority = Authority(tmp_path / "authority")
+    write_secrets(tmp_path, authority)
     workers = named(rendered(stage, port), "StatefulSet")
     grace_s = workers["spec"]["template"]["spec"]["terminationGracePeriodSeconds"]
+    pod = Pod(workers, port, ssl.create_default_context(cafile=str(authority.file)))
     with started(stage, workers) as process:
         for probe in ("startupProbe", "livenessProbe", "readinessProbe"):
-            await wait_until(partial(answers, workers, probe, port), 120, f"the {probe}")
+            await wait_until(partial(pod.answers, probe), 120, f"the {probe}")
         record_ids = [*await stage.put(60, 0), *await stage.put(60, 1)]
         await wait_until(stage.read, 60, "released records")
 
         async def has_read_all() -> bool:
-            return await lags(port) == [0, 0]
+            return await pod.scrape(Authorization=f"Bearer {TOKEN}") == (200, [0, 0])
 
         # What KEDA scales by. Its scaler for Kafka would count the records that wait, after the committed offset.
         await wait_until(has_read_all, 60, "no lag")
         assert (await offset(stage)) < 60
+        assert await pod.scrape() == (401, [])
         process.send_signal(signal.SIGTERM)
         assert await ended(process, grace_s) == 0
     with started(stage, named(rendered(stage, port, "--set", "drain=true"), "Job")) as process:

@@ -93,14 +93,12 @@ containers:
     volumeMounts:
       - {name: policy, mountPath: /etc/shoal, readOnly: true}
       - {name: tmp, mountPath: /tmp}
+      - {name: kernels, mountPath: /var/cache/shoal}
       {{- if .Values.kafkaSecretFiles }}
       - {name: secrets, mountPath: /etc/shoal-secrets, readOnly: true}
       {{- end }}
       {{- if or .Values.http.tokenSecret .Values.http.tlsSecret }}
       - {name: http, mountPath: /etc/shoal-http, readOnly: true}
-      {{- end }}
-      {{- if eq .Values.kernels "emptyDir" }}
-      - {name: kernels, mountPath: /var/cache/shoal}
       {{- end }}
       {{- with .Values.extraVolumeMounts }}
       {{- toYaml . | nindent 6 }}
@@ -110,6 +108,8 @@ volumes:
     configMap: {name: {{ $name }}-policy}
   - name: tmp
     emptyDir: {medium: Memory, sizeLimit: 16Mi}
+  - name: kernels # those that the image lacks: a container that restarts does not compile them again
+    emptyDir: {sizeLimit: 256Mi}
   {{- if .Values.kafkaSecretFiles }}
   - name: secrets
     projected:
@@ -130,10 +130,6 @@ volumes:
         {{- with .Values.http.tlsSecret }}
         - secret: {name: {{ . }}, items: [{key: tls.crt, path: tls.crt}, {key: tls.key, path: tls.key}]}
         {{- end }}
-  {{- end }}
-  {{- if eq .Values.kernels "emptyDir" }}
-  - name: kernels
-    emptyDir: {sizeLimit: 256Mi}
   {{- end }}
   {{- with .Values.extraVolumes }}
   {{- toYaml . | nindent 2 }}
