@@ -29,6 +29,7 @@ def locked(name: str) -> dict[str, str]:
     assert "://" not in text
     versions: dict[str, str] = {}
     hashes: dict[str, int] = {}
+    newest = ""
     for line in text.splitlines():
         if found := PINNED.match(line):
             newest = canonicalize_name(found[1])
