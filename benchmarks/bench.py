@@ -30,6 +30,7 @@ from order import order_part
 from part import Limit, Part
 from people import people_part
 from privacy_part import privacy_part
+from sizing import sizing_part
 from start import start_part
 from static_sets import FASTER, LESS, about_static_sets, static_sets
 
@@ -113,6 +114,7 @@ PARTS: dict[str, Callable[[], Part]] = {
     "start": lambda: start_part(_bootstrap()),
     "kafka": lambda: kafka_part(_bootstrap()),
     "latency": lambda: latency_part(_bootstrap()),
+    "sizing": lambda: sizing_part(_bootstrap()),
     "bad-input": bad_part,
     "faust": faust_part,
     "engine": engine_part,

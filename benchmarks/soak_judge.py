@@ -114,9 +114,17 @@ def _count_malformed(outcomes: NDArray[np.int64]) -> int:
 
 def _is_accepted(policy: Path, files: dict[str, Path], folder: Path) -> bool:
     """Return whether `shoal verify` accepts the release of a partition."""
-    command: list[str | Path] = [SHOAL, "verify", policy, "--topic"]
-    command += ["--original", files["input"], "--released", files["output"]]
-    command += ["--evidence", files["evidence"], "--quarantine", files["quarantine"], "--json", folder / "verdict.json"]
+    command: list[str | Path] = [SHOAL, "verify", policy, "--topic", "--original", files["input"]]
+    command += [
+        "--released",
+        files["output"],
+        "--evidence",
+        files["evidence"],
+        "--quarantine",
+        files["quarantine"],
+        "--json",
+        folder / "verdict.json",
+    ]
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=VERIFY_S, check=False)
     if done.returncode:
         print(done.stdout.decode(), file=sys.stderr)
