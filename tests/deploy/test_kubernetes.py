@@ -222,6 +222,15 @@ def test_the_rules_and_the_monitor_of_the_chart_fit_each_other(everything: Path)
     assert named(objects, "StatefulSet")["spec"]["template"]["metadata"]["labels"][label] == "shoal"
 
 
+def test_every_alert_names_a_page_at_the_address_of_its_publisher() -> None:
+    address = "https://shoal.example/"
+    objects = template(*options(**{"prometheusRule.enabled": "true", "prometheusRule.runbook": address}))
+    groups = named(objects, "PrometheusRule")["spec"]["groups"]
+    pages = {rule["annotations"]["runbook_url"] for group in groups for rule in group["rules"] if "alert" in rule}
+    assert len(pages) > 10
+    assert {page.partition("#")[0] for page in pages} == {f"{address}docs/runbook.md"}
+
+
 def test_the_rendered_rules_are_those_that_prometheus_reads(everything: Path, tmp_path: Path) -> None:
     for objects in (template("--values", everything), build("overlays/example")):
         path = tmp_path / "rules.yml"
