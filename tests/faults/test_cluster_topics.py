@@ -48,12 +48,12 @@ async def test_the_clock_of_workers_jumps_while_brokers_date_the_output(tmp_path
     # With timestamps of the worker, a topic refuses records that are dated an hour ahead: the worker would end.
     configs = {topic: {"message.timestamp.type": "LogAppendTime"} for topic in SIDE}
     async with storm("append-time-clock", tmp_path, make=make, configs=configs) as one:
-        for ahead_s in (0, HOURS_S, 0, -HOURS_S, 0):
+        for ahead_s in (0, HOURS_S, 0, 0):
             clock.set_ahead(ahead_s)
             before = await one.deployment.resolved()
             await feed(one.producer, one.deployment)
             await one.until_progress(before + WAVE // 2)
-        await one.settled("the clock was two hours ahead and behind; the workers continued")
+        await one.settled("the clock was two hours ahead and back; the workers continued")
 
 
 @dataclass

@@ -68,7 +68,7 @@ FAULTS = {
         "no worker ends; the workers continue with the next record",
     ),
     "append-time-clock": Fault(
-        "topics with LogAppendTime, and the clock of the workers two hours ahead, behind and back",
+        "topics with LogAppendTime, and the clock of the workers two hours ahead and back",
         "no worker ends; the workers continue",
     ),
     "compacted-input": Fault(
