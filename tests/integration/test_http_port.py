@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ssl
+import time
 from pathlib import Path
 
 import aiohttp
@@ -54,5 +55,7 @@ async def test_the_environment_sets_the_start_and_secures_the_port(
         await wait_until(has_read, 60, "the records in the metrics")
         await wait_until(is_ready, 60, "readiness")
         assert (await fetched(process, context, "/metrics"))[0] == 401
+        metrics = (await fetched(process, context, "/metrics", TOKEN))[1]
+        assert sample(metrics, "shoal_certificate_expiry_timestamp_seconds", certificate="http") > time.time()
         assert await process.terminated() == 0
     assert traces([TOKEN], {"said": process.said.encode(), "out": process.out.read_bytes()}) == []

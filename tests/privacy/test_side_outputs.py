@@ -22,7 +22,8 @@ from shoal.files import Files, run_pipe
 from shoal.kafka.offset_metadata import CommittedState
 from shoal.kafka.offset_tracker import OffsetState
 from shoal.kafka.partition_task import PartitionTask
-from shoal.observability import Health, Metrics, escape_control_characters, serve
+from shoal.observability import Health, Metrics, escape_control_characters
+from shoal.observability.http import serve
 from shoal.pipeline import PartitionPipeline
 from shoal.policy import Policy
 from shoal.records import JsonDecoder, JsonEncoder

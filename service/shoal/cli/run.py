@@ -17,14 +17,14 @@ from shoal.kafka import StartOptions, Worker, in_daemon_thread
 from shoal.observability import (
     CompilationNotice,
     Health,
-    HttpAccess,
     Metrics,
     install_loop_exception_handler,
     log_totals,
     logger,
-    serve,
     stream_compile_s,
 )
+from shoal.observability.http import serve
+from shoal.observability.http_access import HttpAccess
 from shoal.pipeline import precompile
 from shoal.policy import KafkaSection, Policy
 from shoal.settings import kafka_settings
@@ -103,16 +103,19 @@ def execute(options: argparse.Namespace) -> int:
         token=options.http_token,
     )
     server = partial(serve, options.http, host_names=options.http_host, access=access)
-    asyncio.run(_serve(policy, settings, start, server))
+    metrics = Metrics(str(settings.group))
+    if options.http_certfile is not None:
+        metrics.certificates.watch("http", options.http_certfile)
+    asyncio.run(_serve(policy, settings, start, metrics, server))
     return 0
 
 
-async def _serve(policy: Policy, settings: KafkaSection, start: StartOptions, server: Server) -> None:
+async def _serve(policy: Policy, settings: KafkaSection, start: StartOptions, metrics: Metrics, server: Server) -> None:
     """Run a worker until it has ended, while probes are answered.
 
     Kernels are compiled while the worker checks the topics or waits for the broker.
     """
-    metrics, health = Metrics(str(settings.group)), Health()
+    health = Health()
     worker = Worker(policy, settings, metrics, health, start)
     loop = asyncio.get_running_loop()
     install_loop_exception_handler(loop)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
-from cryptography import x509
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
@@ -58,6 +57,8 @@ class CertificateExpiry(Collector):
         return [GaugeMetricFamily(NAME, _HELP, labels=["certificate"])]
 
     def _update(self, certificate: str, path: Path) -> None:
+        from cryptography import x509  # noqa: PLC0415 - most processes have no certificate, and it is slow to load
+
         try:
             stat = path.stat()
             state = (stat.st_ino, stat.st_mtime_ns, stat.st_size)

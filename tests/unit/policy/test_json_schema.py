@@ -26,7 +26,7 @@ pytestmark = pytest.mark.unit
 ROOT = Path(__file__).resolve().parents[3]
 POLICIES = [
     *("docs/quickstart/policy.yaml", "docs/faust/visits.yaml", "deploy/demo/policy.yaml"),
-    *("deploy/demo/patients.yaml", "benchmarks/adult.yaml"),
+    *("deploy/demo/patients.yaml", "benchmarks/adult.yaml", "deploy/kubernetes/overlays/example/policy.yaml"),
 ]
 PAGES = ["README.md", "docs/policy.md", "docs/protection.md", "docs/operate.md", "docs/files.md"]
 BASE: dict[str, Any] = {
