@@ -24,8 +24,8 @@ HEAD = """# Faults and their outcomes
 
 Written by `make reliability`, which runs the tests named here; do not edit. A row is recorded only after all checks of
 its test have passed. Each test runs Shoal's workers as processes, and an Apache Kafka of three brokers that are
-controllers as well: three replicas of each topic, two of which must be in sync. The expected outcome of a fault was
-written before the first run.
+controllers as well: three replicas of each topic, two of which must be in sync. What is expected of a fault was written
+before its first run, and is what its test checks.
 
 After each fault, the topics are judged from outside: all records are read from the input, and `shoal verify` judges
 the release. **Twice** is the number of records that are published or referenced again. **Lost** is the number of

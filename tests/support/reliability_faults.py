@@ -75,16 +75,20 @@ FAULTS = {
         "kill -9 of workers six times, over an input that is compacted meanwhile",
         "a held record that compaction removes is suppressed; each remaining record has one outcome",
     ),
-    "kills-ordered": Fault("kill -9 of workers six times and of a broker, `release: ordered`", STATE_GOES_ON),
-    "kills-per-subject": Fault("kill -9 of workers six times and of a broker, `per_subject`", STATE_GOES_ON),
-    "kills-dominance": Fault("kill -9 of workers six times and of a broker, `dominance`", STATE_GOES_ON),
+    "kills-ordered": Fault("kill -9 of workers eight times, a restart of a broker, `release: ordered`", STATE_GOES_ON),
+    "kills-per-subject": Fault("kill -9 of workers eight times, a restart of a broker, `per_subject`", STATE_GOES_ON),
+    "kills-dominance": Fault("kill -9 of workers eight times, a restart of a broker, `dominance`", STATE_GOES_ON),
     "kills-sealed": Fault(
-        "kill -9 of workers six times and of a broker, encrypted progress, its key replaced meanwhile", STATE_GOES_ON
+        "kill -9 of workers eight times, a restart of a broker, encrypted progress, its key replaced meanwhile",
+        STATE_GOES_ON,
     ),
     "kills-iterator": Fault(
-        "kill -9 of Faust workers with an iterator six times, and of a broker",
+        "kill -9 of Faust workers with an iterator eight times, and a restart of a broker",
         "the iterator repeats clusters that were not committed, and the same ones; no record is in two clusters",
     ),
-    "hundred-kills": Fault("kill -9 of workers 100 times and 10 restarts of brokers in one run", STATE_GOES_ON),
+    "hundred-kills": Fault(
+        "kill -9 of workers 100 times and 11 restarts of brokers in one run, every second one with kill -9",
+        STATE_GOES_ON,
+    ),
 }
 """Each nightly fault by its name. The words of `what` are the key of its row: they occur once."""

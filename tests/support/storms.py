@@ -149,7 +149,7 @@ async def recorded(
 
 @dataclass
 class Restarts:
-    """Restarts of brokers beside kills of workers: one broker at a time, killed and terminated in turn."""
+    """Restarts of brokers beside kills of workers: one broker at a time, terminated and killed in turn."""
 
     brokers: Cluster
     topics: Sequence[str]
@@ -162,11 +162,12 @@ class Restarts:
         """Begin a restart, if it is time for one; the one before it has ended."""
         if number % self.every == self.every // 2:
             await self.ended()
-            self.task = asyncio.create_task(self._restart(NODES[self.count % len(NODES)]))
+            ending = signal.SIGKILL if self.count % 2 else signal.SIGTERM
+            self.task = asyncio.create_task(self._restart(NODES[self.count % len(NODES)], ending))
             self.count += 1
 
-    async def _restart(self, node: int) -> None:
-        await self.brokers.end(node, signal.SIGTERM if self.count % 2 else signal.SIGKILL)
+    async def _restart(self, node: int, ending: signal.Signals) -> None:
+        await self.brokers.end(node, ending)
         await asyncio.sleep(AWAY_S)
         await self.brokers.start(node)
         await self.brokers.until_in_sync(*self.topics)
