@@ -83,6 +83,10 @@ nightly: check-deploy ## run check-deploy and the tests that take longer than a 
 mutants: install ## change the code in 49 ways, one at a time, and list what no test notices; MUTANTS='rules' selects some
 	$(BIN)/python tests/mutants/run.py $(MUTANTS)
 
+.PHONY: policy-page
+policy-page: install ## write docs/policy.md from the schema of the policy and docs/policy.template
+	$(BIN)/python tests/support/policy_page.py
+
 format-check: install ## check the formatting
 	$(BIN)/ruff format --check $(CODE)
 

@@ -38,7 +38,7 @@ class Command(Protocol):
         """Run the command and return the exit code."""
 
 
-COMMANDS = ("check", "run", "pipe", "verify", "progress", "batch", "reference", "tune", "warm", "health")
+COMMANDS = ("check", "run", "pipe", "verify", "progress", "batch", "reference", "tune", "warm", "schema", "health")
 """Modules of this package, each imported when it is needed: all of them take a second."""
 
 
@@ -133,7 +133,7 @@ def build_parser(names: Sequence[str] = COMMANDS) -> argparse.ArgumentParser:
         command = described() if module.SUMMARY is None else described(help=module.SUMMARY)
         if name == "warm":
             command.add_argument("policy", metavar="POLICY", nargs="?", help="the policy file; default: every rule")
-        elif name != "health":
+        elif name not in {"schema", "health"}:
             command.add_argument("policy", metavar="POLICY", help="the policy file (YAML or TOML)")
         module.add_arguments(command)
         command.set_defaults(parser=command)

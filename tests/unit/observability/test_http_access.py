@@ -40,7 +40,7 @@ def private(path: Path, text: str) -> Path:
 async def status_of(port: int, path: str, token: str | None = None, authority: Authority | None = None) -> int:
     """Status of an answer to a new connection."""
     headers = {} if token is None else {"Authorization": f"Bearer {token}"}
-    context = None if authority is None else ssl.create_default_context(cafile=authority.file)
+    context = None if authority is None else authority.client_context()
     url = f"{'http' if context is None else 'https'}://127.0.0.1:{port}{path}"
     async with aiohttp.ClientSession() as client, client.get(url, headers=headers, ssl=context or False) as answer:
         if answer.status == 401:
@@ -51,7 +51,7 @@ async def status_of(port: int, path: str, token: str | None = None, authority: A
 
 async def serial_of(port: int, authority: Authority, name: str | None = "localhost") -> int:
     """Serial number of the certificate that a new connection gets, with or without a server name in the handshake."""
-    context = ssl.create_default_context(cafile=authority.file)
+    context = authority.client_context()
     # No name is sent for an address.
     reader, writer = await asyncio.open_connection(
         "127.0.0.1", port, ssl=context, server_hostname=name or "127.0.0.1", ssl_handshake_timeout=30
@@ -149,7 +149,7 @@ async def test_tls_with_a_token(tmp_path: Path, authority: Authority) -> None:
 @pytest.mark.parametrize("version", ["TLSv1_2", "TLSv1_3", "TLSv1_1"])
 async def test_tls_is_1_2_or_newer(authority: Authority, version: str) -> None:
     certificate, key = authority.issue(f"version-{version}")
-    context = ssl.create_default_context(cafile=authority.file)
+    context = authority.client_context()
     context.set_ciphers("ALL:@SECLEVEL=0")
     with pytest.warns(DeprecationWarning, match="TLSv1_1") if version == "TLSv1_1" else nullcontext():
         context.minimum_version = context.maximum_version = ssl.TLSVersion[version]
