@@ -62,13 +62,13 @@ def processor_s(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / CLOCK_TICKS
 
 
-def read_count(outcome: str) -> int:
-    """Return a count of records of the worker; 0 while its page is not there."""
+def read_count(outcome: str) -> int | None:
+    """Return a count of records of the worker; None if its page does not answer."""
     try:
-        with urllib.request.urlopen(f"http://{ADDRESS}/metrics", timeout=5) as page:
+        with urllib.request.urlopen(f"http://{ADDRESS}/metrics", timeout=30) as page:
             lines = page.read().decode().splitlines()
     except OSError:
-        return 0
+        return None
     name, wanted = "shoal_records_total{", f'outcome="{outcome}"'
     return sum(int(float(line.split()[-1])) for line in lines if line.startswith(name) and wanted in line)
 
@@ -77,7 +77,7 @@ def watch(process: subprocess.Popen[bytes], expected: int) -> dict[str, Any]:
     """Wait until the worker has read all records, and return what it needed."""
     began = first = time.monotonic()
     before_s = processor_s(process.pid)
-    while (done := read_count("in")) < expected:
+    while (done := read_count("in")) is None or done < expected:
         if process.poll() is not None or time.monotonic() > began + LIMIT_S:
             raise SystemExit(f"the worker read {done} of {expected} records; its exit code is {process.returncode}")
         if done == 0:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -41,8 +42,12 @@ EVERYTHING: dict[str, Any] = {
         "sasl_password_file": {"name": "shoal-kafka", "key": "password"},
         "metadata_key_file": {"name": "shoal-metadata-key", "key": "keys"},
     },
-    "http": {"host": "[::]", "port": 9000},
-    "kernels": "emptyDir",
+    "http": {
+        "host": "[::]",
+        "port": 9000,
+        "tokenSecret": {"name": "shoal-http", "key": "token"},
+        "tlsSecret": "shoal-http-tls",
+    },
     "topologySpreadConstraints": [{"maxSkew": 1, "topologyKey": "rack", "whenUnsatisfiable": "DoNotSchedule"}],
     "nodeSelector": {"kubernetes.io/arch": "amd64"},
     "tolerations": [{"key": "kafka", "operator": "Exists"}],
@@ -55,7 +60,14 @@ EVERYTHING: dict[str, Any] = {
         "brokerPorts": [9093],
         "extraEgress": [{"ports": [{"port": 443, "protocol": "TCP"}]}],
     },
-    "podMonitor": {"enabled": True, "labels": {"release": "prometheus"}},
+    "podMonitor": {
+        "enabled": True,
+        "labels": {"release": "prometheus"},
+        "tlsConfig": {
+            "ca": {"secret": {"name": "shoal-http-tls", "key": "ca.crt"}},
+            "serverName": "shoal.hospital.svc",
+        },
+    },
     "prometheusRule": {"enabled": True, "labels": {"release": "prometheus"}},
     "autoscaling": {
         "enabled": True,
@@ -129,9 +141,14 @@ def test_the_smallest_installation_needs_no_operator() -> None:
         *("run", "/etc/shoal/policy.yaml", "--from=earliest", "--http=0.0.0.0:9464", "--log=json")
     ]
     labels = workers["spec"]["selector"]["matchLabels"]
-    assert labels == {"app.kubernetes.io/name": "shoal", "app.kubernetes.io/instance": "visits"}
+    assert labels == {
+        "app.kubernetes.io/name": "shoal",
+        "app.kubernetes.io/instance": "visits",
+        "app.kubernetes.io/component": "worker",
+    }
     assert named(objects, "Service")["spec"]["selector"] == labels
     assert named(objects, "PodDisruptionBudget")["spec"]["selector"] == {"matchLabels": labels}
+    del labels["app.kubernetes.io/component"]  # the pod that drains is confined, too
     assert named(objects, "NetworkPolicy")["spec"]["podSelector"] == {"matchLabels": labels}
     policy = named(objects, "ConfigMap")["data"]["policy.yaml"]
     assert policy == (ROOT / POLICY).read_text(encoding="utf-8")
@@ -158,14 +175,41 @@ def test_everything_that_the_chart_can_do_is_rendered(everything: Path, tmp_path
             {"secret": {"name": "shoal-kafka", "items": [{"key": "password", "path": "sasl_password_file"}]}},
         ],
     }
-    assert {mount["mountPath"] for mount in worker["volumeMounts"]} == {
-        *("/etc/shoal", "/etc/shoal-secrets", "/extra", "/tmp", "/var/cache/shoal")  # noqa: S108 - of a pod
-    }
+    assert (
+        {mount["name"] for mount in worker["volumeMounts"]}
+        == {volume["name"] for volume in pod["volumes"]}
+        == {"extra", "http", "kernels", "policy", "secrets", "tmp"}
+    )
     assert pod["topologySpreadConstraints"] == EVERYTHING["topologySpreadConstraints"]
     for name, text in named(objects, "ConfigMap")["data"].items():
         (tmp_path / name).write_text(text, encoding="utf-8")
     assert Policy.load(tmp_path / "policy.yaml").kafka is not None
     assert (tmp_path / "icd.csv").read_text(encoding="utf-8") == "code,parent\n"
+
+
+def test_a_drain_has_a_job_in_place_of_workers(everything: Path) -> None:
+    objects = template("--values", everything, "--set", "drain=true")
+    workers, job = named(objects, "StatefulSet"), named(objects, "Job")
+    assert workers["spec"]["replicas"] == 0
+    assert "ScaledObject" not in kinds(objects), "it would start workers"
+    assert_a_worker_is_confined(job, is_worker=False)
+    assert worker_of(job)["args"] == [*worker_of(workers)["args"], "--drain"]
+    labels = job["spec"]["template"]["metadata"]["labels"]
+    for selector in (workers["spec"]["selector"], named(objects, "PodDisruptionBudget")["spec"]["selector"]):
+        assert not selector["matchLabels"].items() <= labels.items()
+    assert named(objects, "NetworkPolicy")["spec"]["podSelector"]["matchLabels"].items() <= labels.items()
+    assert "Job" not in kinds(template("--values", everything))
+
+
+def test_a_platform_may_choose_the_user(tmp_path: Path) -> None:
+    values = tmp_path / "values.yaml"
+    values.write_text("podSecurityContext: {runAsUser: null, runAsGroup: null, fsGroup: null}", encoding="utf-8")
+    workers = named(template(*options(), "--values", values), "StatefulSet")
+    assert workers["spec"]["template"]["spec"]["securityContext"] == {
+        "runAsNonRoot": True,
+        "fsGroupChangePolicy": "OnRootMismatch",
+        "seccompProfile": {"type": "RuntimeDefault"},
+    }
 
 
 def test_the_rules_and_the_monitor_of_the_chart_fit_each_other(everything: Path) -> None:
@@ -178,12 +222,38 @@ def test_the_rules_and_the_monitor_of_the_chart_fit_each_other(everything: Path)
     assert named(objects, "StatefulSet")["spec"]["template"]["metadata"]["labels"][label] == "shoal"
 
 
+def test_every_alert_names_a_page_at_the_address_of_its_publisher() -> None:
+    address = "https://shoal.example/"
+    objects = template(*options(**{"prometheusRule.enabled": "true", "prometheusRule.runbook": address}))
+    groups = named(objects, "PrometheusRule")["spec"]["groups"]
+    pages = {rule["annotations"]["runbook_url"] for group in groups for rule in group["rules"] if "alert" in rule}
+    assert len(pages) > 10
+    assert {page.partition("#")[0] for page in pages} == {f"{address}docs/runbook.md"}
+
+
 def test_the_rendered_rules_are_those_that_prometheus_reads(everything: Path, tmp_path: Path) -> None:
     for objects in (template("--values", everything), build("overlays/example")):
         path = tmp_path / "rules.yml"
         with path.open("w", encoding="utf-8") as file:
             YAML(typ="safe").dump(named(objects, "PrometheusRule")["spec"], file)
         assert "SUCCESS" in output_of("promtool", "check", "rules", path)
+
+
+def test_the_http_port_has_tls_and_a_token_if_secrets_are_named(everything: Path) -> None:
+    objects = template("--values", everything)
+    workers = named(objects, "StatefulSet")
+    variables = environment_of(workers)
+    (volume,) = (one for one in workers["spec"]["template"]["spec"]["volumes"] if one["name"] == "http")
+    paths = {item["path"] for source in volume["projected"]["sources"] for item in source["secret"]["items"]}
+    assert {f"/etc/shoal-http/{path}" for path in paths} == {
+        variables[f"SHOAL_HTTP_{name}"] for name in ("TOKEN_FILE", "CERTFILE", "KEYFILE")
+    }
+    worker = worker_of(workers)
+    assert {worker[probe]["httpGet"]["scheme"] for probe in worker if probe.endswith("Probe")} == {"HTTPS"}
+    (endpoint,) = named(objects, "PodMonitor")["spec"]["podMetricsEndpoints"]
+    assert endpoint["scheme"] == "https"
+    assert endpoint["authorization"] == {"type": "Bearer", "credentials": {"name": "shoal-http", "key": "token"}}
+    assert endpoint["tlsConfig"]["serverName"] == "shoal.hospital.svc"
 
 
 def test_workers_are_scaled_by_their_own_lag(everything: Path) -> None:
@@ -200,6 +270,25 @@ def test_workers_are_scaled_by_their_own_lag(everything: Path) -> None:
         },
         "authenticationRef": {"name": "prometheus"},
     }
+
+
+def test_the_query_of_keda_adds_up_the_lag_of_this_installation_alone(everything: Path, tmp_path: Path) -> None:
+    (trigger,) = named(template("--values", everything), "ScaledObject")["spec"]["triggers"]
+    series = {
+        'shoal_consumer_lag_records{namespace="hospital", pod="visits-shoal-0", topic="a", partition="0"}': "7",
+        'shoal_consumer_lag_records{namespace="hospital", pod="visits-shoal-10", topic="a", partition="1"}': "5",
+        'shoal_consumer_lag_records{namespace="hospital", pod="wages-shoal-0", topic="b", partition="0"}': "100",
+        'shoal_consumer_lag_records{namespace="other", pod="visits-shoal-0", topic="a", partition="0"}': "1000",
+        'shoal_records_held{namespace="hospital", pod="visits-shoal-0"}': "10000",
+    }
+    expected = [{"labels": "{}", "value": 12}]
+    test = {
+        "input_series": [{"series": name, "values": value} for name, value in series.items()],
+        "promql_expr_test": [{"expr": trigger["metadata"]["query"], "eval_time": "0", "exp_samples": expected}],
+    }
+    path = tmp_path / "tests.yml"
+    path.write_text(json.dumps({"tests": [test]}), encoding="utf-8")
+    assert "SUCCESS" in output_of("promtool", "test", "rules", path)
 
 
 def test_only_a_changed_policy_restarts_the_workers(tmp_path: Path) -> None:
@@ -331,3 +420,38 @@ def test_a_misspelt_key_deep_in_a_pod_is_found() -> None:
     (one,) = found
     assert one["kind"] == "StatefulSet"
     assert "additional properties 'readOnlyRootFileSystem' not allowed" in one["msg"]
+
+
+# ---------------------------------------------------------------- the page
+
+
+def fences(language: str) -> list[str]:
+    page = (ROOT / "docs" / "kubernetes.md").read_text(encoding="utf-8")
+    return re.findall(rf"^```{language}\n(.*?)^```$", page, re.DOTALL | re.MULTILINE)
+
+
+def test_the_commands_of_the_page_install_what_it_says(tmp_path: Path) -> None:
+    (values,) = fences("yaml")
+    (tmp_path / "values.yaml").write_text(values, encoding="utf-8")
+    rendered: dict[str, list[Any]] = {}
+    for line in "".join(fences("sh")).replace("\\\n", " ").splitlines():
+        words = shlex.split(line)
+        if words[0] == "helm":
+            files = {"values.yaml": str(tmp_path / "values.yaml"), "policy=policy.yaml": f"policy={POLICY}"}
+            given = ["install", *(files.get(word, word) for word in words[2:]), "--dry-run=client"]  # no cluster
+            text = output_of("helm", *given).partition("\nMANIFEST:\n")[2].partition("\nNOTES:\n")[0]
+            assert_valid(text)
+            rendered[words[1]] = read(text)
+        elif words[:3] == ["kubectl", "apply", "--kustomize"]:
+            assert_valid(output_of("kustomize", "build", words[3]))
+    page = (ROOT / "docs" / "kubernetes.md").read_text(encoding="utf-8")
+    installed = rendered["install"]
+    for kind, objects in (("StatefulSet", installed), ("Job", rendered["upgrade"])):
+        there = set(re.findall(rf"\b{kind.lower()}/([a-z-]+)", page))
+        assert there == {named(objects, kind)["metadata"]["name"]}
+    assert {"PodMonitor", "PrometheusRule"} <= kinds(installed)
+    mounted = named(installed, "StatefulSet")["spec"]["template"]["spec"]["volumes"]
+    (secrets,) = (volume["projected"]["sources"] for volume in mounted if volume["name"] == "secrets")
+    assert {"name": "shoal-metadata-key", "items": [{"key": "keys", "path": "metadata_key_file"}]} in [
+        source["secret"] for source in secrets
+    ]

@@ -22,6 +22,7 @@ HERE = Path(__file__).resolve().parent
 KUBERNETES = "k8s.io/kubernetes@v1.37.2"
 KINDS = {
     "io.k8s.api.apps.v1.StatefulSet": "statefulset-apps-v1",
+    "io.k8s.api.batch.v1.Job": "job-batch-v1",
     "io.k8s.api.core.v1.ConfigMap": "configmap-v1",
     "io.k8s.api.core.v1.Secret": "secret-v1",
     "io.k8s.api.core.v1.Service": "service-v1",

@@ -112,7 +112,7 @@ async def _serve(policy: Policy, settings: KafkaSection, start: StartOptions, se
 
     Kernels are compiled while the worker checks the topics or waits for the broker.
     """
-    metrics, health = Metrics(), Health()
+    metrics, health = Metrics(str(settings.group)), Health()
     worker = Worker(policy, settings, metrics, health, start)
     loop = asyncio.get_running_loop()
     install_loop_exception_handler(loop)

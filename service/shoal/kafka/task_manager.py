@@ -12,6 +12,7 @@ from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
 
 from shoal.errors import BrokerUnavailableError, InputError
+from shoal.kafka.certificates import certificate_files
 from shoal.kafka.cipher import MetadataCipher
 from shoal.kafka.client import to_shoal_error
 from shoal.kafka.cluster_listener import ClusterListener
@@ -43,6 +44,12 @@ class WorkerContext:
     health: Health
     start: StartOptions
     cipher: MetadataCipher
+
+    def report_settings(self) -> None:
+        """Report the policy in force and the certificates in the metrics."""
+        self.metrics.set_policy(self.policy)
+        for certificate, path in certificate_files(self.settings).items():
+            self.metrics.certificates.watch(certificate, path)
 
 
 class TaskManager:
@@ -94,13 +101,14 @@ class TaskManager:
             A task could not be opened. An `InputError` holds the reasons of all that were refused.
         """
         decoder = JsonDecoder(self._context.policy, max_bytes=self._context.settings.max_record_bytes)
-        limit = asyncio.Semaphore(MAX_CONCURRENT_OPENS)
+        limit, metrics = asyncio.Semaphore(MAX_CONCURRENT_OPENS), self._context.metrics
 
         async def open_one(tp: TopicPartition) -> None:
             async with limit:
                 task = await self._open(tp, admin_client, kafka_consumer, decoder)
                 on_opened(tp, task)
                 self._tasks[tp] = task
+                metrics.watch_oldest_held(tp.topic, tp.partition, lambda: _oldest_read_ms(task))
 
         results = await asyncio.gather(*map(open_one, partitions), return_exceptions=True)
         settings = self._context.settings
@@ -170,7 +178,7 @@ class TaskManager:
         metrics, state = self._context.metrics, partition_start.commit.state
         fields = {"topic": tp.topic, "partition": tp.partition, "watermark": state.committed_offset}
         if not partition_start.commit.has_policy(self._context.policy.fingerprint):
-            metrics.policy_changes.inc()
+            metrics.policy_changes.labels(tp.topic, tp.partition).inc()
             log.warning("policy changed; continuing from the committed offset", **fields)
         if partition_start.skipped_count is not None:
             metrics.skipped.labels(tp.topic, tp.partition).inc(partition_start.skipped_count)
@@ -198,3 +206,9 @@ class TaskManager:
         for result in results:
             if isinstance(result, BaseException) and commit:
                 raise to_shoal_error(result, self._context.settings) from None
+
+
+def _oldest_read_ms(task: PartitionTask) -> int | None:
+    """Return when this process read the oldest held record (ms); None if none is held or some must be read again."""
+    oldest = None if task.is_restoring else task.tracker.oldest
+    return None if oldest is None else oldest.read_ms

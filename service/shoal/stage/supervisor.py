@@ -232,7 +232,7 @@ class StageSupervisor:
 
     async def _run(self) -> None:
         context = self._context
-        context.metrics.policy.labels(context.policy.fingerprint).set(1)
+        context.report_settings()
         async with contextlib.AsyncExitStack() as stack:
             port = None
             if self._http is not None:

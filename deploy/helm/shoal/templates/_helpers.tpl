@@ -12,9 +12,14 @@ app.kubernetes.io/name: shoal
 app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end -}}
 
-{{- define "shoal.labels" -}}
+{{/* Workers without the pod that drains. */}}
+{{- define "shoal.workers" -}}
 {{ include "shoal.selector" . }}
 app.kubernetes.io/component: worker
+{{- end -}}
+
+{{- define "shoal.labels" -}}
+{{ include "shoal.workers" . }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- end -}}
