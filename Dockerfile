@@ -14,10 +14,8 @@ RUN /build/bin/pip wheel --no-cache-dir --no-deps --no-build-isolation --wheel-d
 
 # -- the wheel, what it needs by hash, the list of it (SBOM), and compiled kernels
 FROM build AS installed
-# Kernels of the instructions that every processor of the architecture has; the same variable is set in the service.
-ARG CPU=generic
-ENV NUMBA_CPU_NAME=${CPU} \
-    NUMBA_CPU_FEATURES=
+# Kernels use only instructions that every processor of the architecture has. The same variable is set in the service.
+ENV NUMBA_CPU_NAME=generic
 COPY deploy/image/requirements.txt deploy/image/
 RUN python -m venv --without-pip /opt/shoal \
  && /build/bin/pip --python /opt/shoal/bin/python install --no-cache-dir --no-compile --only-binary :all: \
@@ -40,7 +38,6 @@ RUN python deploy/demo/fetch.py > /records.jsonl
 # -- what runs: no pip, no compiler, no root
 FROM ${BASE} AS service
 ARG BASE
-ARG CPU=generic
 LABEL org.opencontainers.image.title="shoal" \
       org.opencontainers.image.description="Turns a Kafka topic of personal records into a k-anonymous topic, live and exactly once" \
       org.opencontainers.image.licenses="Apache-2.0" \
@@ -55,8 +52,7 @@ COPY --from=installed /opt/shoal /opt/shoal
 # XDG_CACHE_HOME if a volume is mounted there.
 ENV PATH=/opt/shoal/bin:$PATH \
     PYTHONDONTWRITEBYTECODE=1 \
-    NUMBA_CPU_NAME=${CPU} \
-    NUMBA_CPU_FEATURES= \
+    NUMBA_CPU_NAME=generic \
     XDG_CACHE_HOME=/var/cache/shoal \
     SHOAL_HTTP=0.0.0.0:9464 \
     SHOAL_LOG=json

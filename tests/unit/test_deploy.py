@@ -159,9 +159,7 @@ def test_what_the_image_installs_is_named_by_hash() -> None:
 def test_kernels_are_compiled_and_used_for_the_same_processor() -> None:
     built, run = (stages()[name] for name in ("installed", "service"))
     for words in (built, run):
-        text = "\n".join(" ".join(one) for one in words)
-        assert "ARG CPU=generic" in text
-        assert re.search(r"ENV .*NUMBA_CPU_NAME=\$\{CPU\}.*NUMBA_CPU_FEATURES=( |$)", text, re.MULTILINE)
+        assert ["NUMBA_CPU_NAME=generic" in one for one in words if one[0] == "ENV"] == [True]
     assert " ".join(built[-1]).endswith("/opt/shoal/bin/shoal warm")
 
 

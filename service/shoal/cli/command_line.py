@@ -38,19 +38,7 @@ class Command(Protocol):
         """Run the command and return the exit code."""
 
 
-COMMANDS = (
-    "check",
-    "run",
-    "pipe",
-    "verify",
-    "progress",
-    "batch",
-    "reference",
-    "tune",
-    "warm",
-    "schema",
-    "health",
-)
+COMMANDS = ("check", "run", "pipe", "verify", "progress", "batch", "reference", "tune", "warm", "schema", "health")
 """Modules of this package, each imported when it is needed: all of them take a second."""
 
 
