@@ -66,9 +66,9 @@ def worker(secured: SecuredBroker, stage: Stage) -> Process:
     )
 
 
-async def feed(stages: list[Stage]) -> None:
-    """Append records all the time."""
-    while True:
+async def feed(stages: list[Stage], enough: asyncio.Event) -> None:
+    """Append records until it is enough. A task that is cancelled could leave a producer open."""
+    while not enough.is_set():
         for stage in stages:
             for partition in range(2):
                 await stage.send([stage.record(ward=WARDS[stage.serial * 37 % 101 % 7]) for _ in range(40)], partition)
@@ -114,8 +114,10 @@ async def test_every_query_of_the_dashboard_has_data_and_no_alert_fires(secured:
             process = await stack.enter_async_context(worker(secured, stage))
             await process.until_ready(60)
             ports.append(await process.port())
-        feeding = asyncio.create_task(feed([visits, rides]))
-        stack.callback(feeding.cancel)
+        enough = asyncio.Event()
+        feeding = asyncio.create_task(feed([visits, rides], enough))
+        stack.push_async_callback(asyncio.wait, {feeding})
+        stack.callback(enough.set)
         server = await stack.enter_async_context(prometheus(tmp_path, {"pipelines": ports}))
         await assert_all_have_data(server, ".*", ".*")
         for title, expression in queries():
