@@ -103,19 +103,16 @@ def execute(options: argparse.Namespace) -> int:
         token=options.http_token,
     )
     server = partial(serve, options.http, host_names=options.http_host, access=access)
-    metrics = Metrics(str(settings.group))
-    if options.http_certfile is not None:
-        metrics.certificates.watch("http", options.http_certfile)
-    asyncio.run(_serve(policy, settings, start, metrics, server))
+    asyncio.run(_serve(policy, settings, start, server))
     return 0
 
 
-async def _serve(policy: Policy, settings: KafkaSection, start: StartOptions, metrics: Metrics, server: Server) -> None:
+async def _serve(policy: Policy, settings: KafkaSection, start: StartOptions, server: Server) -> None:
     """Run a worker until it has ended, while probes are answered.
 
     Kernels are compiled while the worker checks the topics or waits for the broker.
     """
-    health = Health()
+    metrics, health = Metrics(str(settings.group)), Health()
     worker = Worker(policy, settings, metrics, health, start)
     loop = asyncio.get_running_loop()
     install_loop_exception_handler(loop)

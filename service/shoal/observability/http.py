@@ -96,6 +96,8 @@ async def serve(
     host = host.strip("[]") or "127.0.0.1"
     certificate, token = access.certificate(), access.token_check()
     access.warn(host)
+    if access.certfile is not None:
+        metrics.certificates.watch("http", access.certfile)
     # A client that does not read its response must not delay the end of the process.
     runner = web.AppRunner(
         _application(metrics, health, counts, names, token), access_log=None, shutdown_timeout=SHUTDOWN_TIMEOUT_S

@@ -137,6 +137,14 @@ async def test_an_unusable_token_file_changes_nothing_and_is_reported_once(tmp_p
         assert not content or content not in str(line)
 
 
+async def test_the_expiry_of_the_certificate_is_a_metric(authority: Authority) -> None:
+    certificate, key = authority.issue("worker")
+    metrics = Metrics()
+    async with serve("127.0.0.1:0", metrics, Health(), dict, access=HttpAccess(str(certificate), str(key))):
+        found = metrics.registry.get_sample_value("shoal_certificate_expiry_timestamp_seconds", {"certificate": "http"})
+    assert found == x509.load_pem_x509_certificate(certificate.read_bytes()).not_valid_after_utc.timestamp()
+
+
 async def test_tls_with_a_token(tmp_path: Path, authority: Authority) -> None:
     certificate, key = authority.issue("with-token")
     path = private(tmp_path / "token", TOKEN)
