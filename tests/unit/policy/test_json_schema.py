@@ -11,11 +11,13 @@ from random import Random
 from typing import Any, get_args
 
 import pytest
-from jsonschema import Draft202012Validator, ValidationError
-from pydantic import BaseModel
+from jsonschema import Draft202012Validator
+from jsonschema import ValidationError as SchemaError
+from pydantic import BaseModel, ValidationError
 from shoal.policy.json_schema import policy_schema
 from shoal.policy.loader import _parse_toml, _parse_yaml
 from shoal.policy.schema import Document
+from shoal.policy.validation import check_document
 from support.commands import run_command
 from support.random_policies import Kind, random_document
 
@@ -44,7 +46,7 @@ def faults(document: object) -> list[str]:
     ]
 
 
-def places(errors: Iterable[ValidationError]) -> Iterator[str]:
+def places(errors: Iterable[SchemaError]) -> Iterator[str]:
     """Paths of errors, and of what is wrong with each alternative."""
     for error in errors:
         yield ".".join(map(str, error.absolute_path))
@@ -168,6 +170,127 @@ def test_what_no_policy_may_say_is_not_valid(more: dict[str, Any], where: str) -
     assert faults(BASE) == []
     found = list(places(validator().iter_errors(BASE | more)))
     assert where in found or any(name.startswith(f"{where}.") for name in found)
+
+
+STREAM: dict[str, Any] = {
+    "attributes": {
+        "who": {"role": "identifier", "subject": True},
+        "age": {"role": "quasi_identifier", "bounds": [0, 110], "weight": 1},
+        "ill": {"role": "confidential", "type": "json", "max_bytes": 100, "scale": "nominal"},
+        "ward": {"role": "steering", "scale": "nominal"},
+    },
+    "privacy": {"k": 5, "max_share": 0.5, "per_subject": {"max": 2, "window": 50}, "min_population": 9},
+    "stream": {"delta": 100, "max_delay_s": 30},
+    "steering": {"position": 0.1, "by": [{"attribute": "ward", "weight": 1}]},
+}
+
+
+def with_value(path: str, value: object) -> dict[str, Any]:
+    document: dict[str, Any] = json.loads(json.dumps(STREAM))
+    *above, last = path.split(".")
+    part: Any = document
+    for step in above:
+        part = part[int(step)] if isinstance(part, list) else part.setdefault(step, {})
+    part[last] = value
+    return document
+
+
+def is_accepted(document: dict[str, Any]) -> bool:
+    """Whether schema and rules of the loader find no fault."""
+    try:
+        return not list(check_document(Document.model_validate(json.loads(json.dumps(document)))))
+    except ValidationError:
+        return False
+
+
+@pytest.mark.parametrize(
+    ("path", "good", "bad"),
+    [
+        ("privacy.k", 2, 1),
+        ("stream.delta", 10_000_000, 10_000_001),
+        ("stream.max_delay_s", 1_000_000_000, 1_000_000_001),
+        ("stream.max_delay_s", 0.001, 0),
+        ("privacy.max_share", 1, 1.01),
+        ("privacy.max_share", 0.2, 0),
+        ("privacy.per_subject.window", 1_000_000, 1_000_001),
+        ("privacy.per_subject.max", 1, 0),
+        ("privacy.l", 2, 1),
+        ("privacy.l", {"entropy": 1.01}, {"entropy": 1}),
+        ("privacy.l", {"recursive": [2, 3]}, {"recursive": [2, 3, 4]}),
+        ("privacy.max_value_share", 1, 1.01),
+        ("privacy.max_value_share", 0.2, 0),
+        ("attributes.age.weight", 1_000_000, 1_000_001),
+        ("attributes.age.weight", 0.001, 0),
+        ("attributes.age.bounds", [0, 1], [0, 1, 2]),
+        ("attributes.ill.max_bytes", 1_000_000, 1_000_001),
+        ("attributes.ill.max_bytes", 1, 0),
+        ("attributes.who.normalize", ["nfkc", "spaces"], ["nfkc", "nfkc"]),
+        ("steering.by.0.weight", 1_000_000, 1_000_001),
+        ("steering.by.0.weight", 0.001, 0),
+        ("steering.position", 0, -1),
+        ("steering.position", {"target_span": 10_000_000}, {"target_span": 10_000_001}),
+        ("steering.position", {"target_span": 0}, {"target_span": -1}),
+        ("steering.dependence", 0, -0.1),
+        ("kafka.commit_interval_ms", 60_000, 60_001),
+    ],
+)
+def test_the_limits_are_those_of_the_loader(path: str, good: object, bad: object) -> None:
+    assert is_accepted(with_value(path, good))
+    assert faults(with_value(path, good)) == []
+    assert not is_accepted(with_value(path, bad))
+    assert faults(with_value(path, bad)) != []
+
+
+VALUES: tuple[Any, ...] = (
+    None,
+    True,
+    "x",
+    "",
+    0,
+    -1,
+    2,
+    0.5,
+    1e12,
+    [],
+    [1],
+    ["a", "b"],
+    {},
+    {"a": 1},
+    {"distinct": 2},
+    {"target_span": 1},
+)
+
+
+def changed(document: dict[str, Any], random: Random) -> dict[str, Any]:
+    """Return a copy in which one value is another, or one key is new."""
+    copy: dict[str, Any] = json.loads(json.dumps(document))
+    places: list[tuple[Any, Any]] = []
+    pending: list[Any] = [copy]
+    while pending:
+        part = pending.pop()
+        for key, value in list(part.items() if isinstance(part, dict) else enumerate(part)):
+            places.append((part, key))
+            if isinstance(value, dict | list):
+                pending.append(value)
+    part, key = random.choice(places)
+    if isinstance(part, dict) and random.random() < 0.1:
+        key = random.choice(("unknown", "k", "weight", "missing", "l", "t"))
+    part[key] = random.choice(VALUES)
+    return copy
+
+
+@pytest.mark.parametrize("kind", get_args(Kind))
+def test_what_is_not_valid_is_refused_by_the_loader(kind: Kind) -> None:
+    refused = accepted = 0
+    for seed in range(1500):
+        random = Random(seed)
+        document = changed(random_document(random, kind), random)
+        if is_accepted(document):
+            accepted += 1
+            assert faults(document) == [], document
+        else:
+            refused += 1
+    assert min(accepted, refused) > 50
 
 
 def sections(model: type[BaseModel]) -> set[type[BaseModel]]:
