@@ -23,12 +23,14 @@ from engine import engine_part
 from faust_stage import about_faust, faust_rounds, slower_by
 from kafka_part import kafka_part
 from kafka_to_kafka import Speed
+from latency import latency_part
 from loss import loss_part
 from online import ranges_part, target_part
 from order import order_part
 from part import Limit, Part
 from people import people_part
 from privacy_part import privacy_part
+from sizing import sizing_part
 from start import start_part
 from static_sets import FASTER, LESS, about_static_sets, static_sets
 
@@ -111,6 +113,8 @@ def tables_part() -> Part:
 PARTS: dict[str, Callable[[], Part]] = {
     "start": lambda: start_part(_bootstrap()),
     "kafka": lambda: kafka_part(_bootstrap()),
+    "latency": lambda: latency_part(_bootstrap()),
+    "sizing": lambda: sizing_part(_bootstrap()),
     "bad-input": bad_part,
     "faust": faust_part,
     "engine": engine_part,

@@ -37,6 +37,8 @@ __all__ = [
     "borrowed",
     "cluster",
     "down",
+    "fetch_libraries",
+    "find_java",
     "homes",
     "running",
     "up",
@@ -160,7 +162,7 @@ def up(
         if broker is not None:
             _wait_until_ready(broker, home)
             return _noted(broker._replace(kept=broker.kept or kept), home)
-        libraries = _libraries()
+        libraries = fetch_libraries()
         for attempt in range(3):
             try:
                 return _start(home, libraries, kept, protocols, settings, users)
@@ -274,7 +276,7 @@ def _locked(home: Path) -> Iterator[None]:
         yield
 
 
-def _java() -> str:
+def find_java() -> str:
     """Return the path of a Java that can run the broker."""
     home = os.environ.get("JAVA_HOME")
     java = shutil.which("java", path=str(Path(home, "bin"))) if home else None
@@ -284,7 +286,7 @@ def _java() -> str:
     return java
 
 
-def _libraries() -> Path:
+def fetch_libraries() -> Path:
     """Return the folder with the jars of this pom.xml; Maven downloads them if they are missing."""
     pom = HERE / "pom.xml"
     libraries = BUILD / "libs" / hashlib.sha256(pom.read_bytes()).hexdigest()[:16]
@@ -293,7 +295,7 @@ def _libraries() -> Path:
     maven = shutil.which("mvn")
     if maven is None:
         raise BrokerFailedError(f"no mvn found: {INSTALL}")
-    _java()
+    find_java()
     part = libraries.with_name(f"{libraries.name}.{os.getpid()}")
     command = [maven, "-B", "-q", "-f", str(pom), "dependency:copy-dependencies"]
     command = _with_progress_dots("kafka: Maven fetches Apache Kafka, once", command)
@@ -362,7 +364,7 @@ def _start_cluster(
     for folder in folders:
         shutil.rmtree(folder, ignore_errors=True)
     _configure_cluster(folders, protocols, settings)
-    _format_cluster(folders, _libraries(), users)
+    _format_cluster(folders, fetch_libraries(), users)
     if change is not None:
         change(folders)
     try:
@@ -430,7 +432,7 @@ def _kafka_id() -> str:
 def _command(libraries: Path, heap: str = "") -> list[str]:
     """Return the start of a command of Kafka; of two settings of the heap the last one counts."""
     options = [*JVM, *filter(None, [heap]), f"-Dlog4j2.configurationFile={HERE / 'log4j2.properties'}"]
-    return [_java(), *options, "-cp", f"{libraries}/*"]
+    return [find_java(), *options, "-cp", f"{libraries}/*"]
 
 
 def _launch(home: Path, heap: str, *, kept: bool = True) -> Broker:
@@ -441,7 +443,7 @@ def _launch(home: Path, heap: str, *, kept: bool = True) -> Broker:
     bootstrap = listed[-1].partition(",")[0].partition("://")[2]
     with (home / "broker.log").open("ab") as log:
         process = subprocess.Popen(
-            [*_command(_libraries(), heap), "kafka.Kafka", str(properties)],
+            [*_command(fetch_libraries(), heap), "kafka.Kafka", str(properties)],
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,

@@ -161,7 +161,8 @@ class Stage:
         path = self.folder / f"policy-{uuid.uuid4().hex[:6]}.yaml"
         path.write_text(json.dumps(document))
         policy = Policy.load(path)
-        return Run(Worker(policy, self.settings(policy), Metrics(), Health(), start))
+        settings = self.settings(policy)
+        return Run(Worker(policy, settings, Metrics(str(settings.group)), Health(), start))
 
     def settings(self, policy: Policy | None = None) -> KafkaSection:
         """Settings of a process of this stage, of this policy or the stage's."""

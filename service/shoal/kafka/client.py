@@ -103,7 +103,8 @@ def _refused_topics(error: BaseException, settings: KafkaSection | None) -> str:
         return ""
     named = {name for part in error.args for name in ([part] if isinstance(part, str) else part)}
     pairs = [(pair.input, pair.output) for pair in settings.topics or ()]
-    own = [settings.input, settings.output, settings.quarantine, settings.clusters, settings.evidence, *chain(*pairs)]
+    of_fields = (settings.input, settings.output, settings.quarantine, settings.clusters, settings.evidence)
+    own = [*of_fields, settings.progress_copy, *chain(*pairs)]
     refused = sorted({topic for topic in own if topic is not None and topic in named})
     return f" ({', '.join(refused)})" if refused else ""
 

@@ -24,8 +24,13 @@ from shoal.records import DropReason, Reason
 __all__ = ["RecordCollector", "TransactionSink"]
 
 FULL_ROWS, FULL_BYTES, FULL_TRANSACTIONS = 50_000, 1 << 25, 16
-"""With so many rows, bytes or transactions waiting, reading pauses."""
+"""With so many rows and references, bytes, or transactions waiting, reading pauses."""
+FIRST_BYTES, LEAST_BYTES, LONG_TRANSACTION_S = 1 << 19, 1 << 16, 5.0
+"""Bytes that are collected during a transaction: at first, and at least if one takes longer than so many seconds.
 
+The broker aborts a transaction after its timeout. If the output is slow, as under a quota, a batch that had grown to
+`FULL_BYTES` would be aborted at every attempt.
+"""
 
 TOLERATED_AHEAD_MS = 1_800_000
 """How far ahead of the clock messages may be dated (ms). By default, a broker refuses more than an hour."""
@@ -102,6 +107,7 @@ class RecordCollector:
         self._batch = TransactionBatch()
         self._pending: deque[_PendingTransaction] = deque()
         self._sending: asyncio.Task[None] | None = None
+        self._most_bytes = FIRST_BYTES
 
     @property
     def has_unpacked(self) -> bool:
@@ -114,12 +120,18 @@ class RecordCollector:
         return self._sending is not None
 
     @property
+    def sending(self) -> asyncio.Task[None] | None:
+        """The transactions that are being sent, for callers that wait for their end; None if there is none."""
+        return self._sending
+
+    @property
     def is_full(self) -> bool:
         """Whether reading should pause until a transaction ends."""
         batches = [self._batch, *(pending.batch for pending in self._pending)]
-        rows = sum(len(batch.rows) for batch in batches)
-        size = sum(batch.row_bytes for batch in batches)
-        return rows >= FULL_ROWS or size >= FULL_BYTES or len(self._pending) >= FULL_TRANSACTIONS
+        rows = sum(len(batch.rows) + len(batch.unpublished) for batch in batches)
+        size = sum(batch.size_bytes for batch in batches)
+        is_large = size >= FULL_BYTES or (self.is_busy and self._batch.size_bytes >= self._most_bytes)
+        return is_large or rows >= FULL_ROWS or len(self._pending) >= FULL_TRANSACTIONS
 
     @property
     def may_have_handed_over(self) -> bool:
@@ -144,6 +156,11 @@ class RecordCollector:
         self._batch.dropped.update(reasons)
 
     # ------------------------------------------------------------------ transactions
+
+    def interval_left_s(self, commit_interval_s: float) -> float:
+        """Return the time until the commit interval has passed since `start_packing` was called (s)."""
+        passed_s = self._wall_clock() - self.packed_at_s
+        return max(0.0, commit_interval_s - passed_s) if passed_s >= 0 else 0.0  # negative: the clock was set back
 
     def start_packing(self) -> int:
         """Start to pack a transaction, and return the time of its commit (ms).
@@ -219,11 +236,20 @@ class RecordCollector:
         except ShoalError:
             self._metrics.transactions.labels("aborted").inc()
             raise
+        took_s = max(0.0, self._wall_clock() - started)
         self.committed_offset, self.confirmed_at_s = committed_offset, started
+        self._limit_next(batch.size_bytes, took_s)
         self._metrics.transactions.labels("committed").inc()
-        self._metrics.transaction_seconds.observe([max(0.0, self._wall_clock() - started)])
+        self._metrics.transaction_seconds.observe([took_s])
         self._count_committed(batch)
         self._on_committed(batch.clusters)
+
+    def _limit_next(self, size_bytes: int, took_s: float) -> None:
+        """Let transactions grow while they are short, and shrink to what takes `LONG_TRANSACTION_S` if they are not."""
+        if took_s > LONG_TRANSACTION_S:
+            self._most_bytes = max(LEAST_BYTES, round(size_bytes * LONG_TRANSACTION_S / took_s))
+        elif 2 * size_bytes >= self._most_bytes:
+            self._most_bytes = min(FULL_BYTES, 2 * self._most_bytes)
 
     def _count_committed(self, batch: TransactionBatch) -> None:
         if batch.rows:

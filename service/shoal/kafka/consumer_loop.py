@@ -19,6 +19,7 @@ from aiokafka.admin import AIOKafkaAdminClient
 from shoal.errors import BrokerUnavailableError, ShoalError
 from shoal.kafka.client import admin, consumer, stop, task_exception, to_shoal_error
 from shoal.kafka.partition_task import PartitionTask
+from shoal.kafka.poller import Poller
 from shoal.kafka.preflight import preflight
 from shoal.kafka.retries import BrokerLiveness
 from shoal.kafka.task_manager import TaskManager, WorkerContext
@@ -27,8 +28,6 @@ from shoal.kafka.topic_watch import watch_topics
 
 __all__ = ["ConsumerLoop"]
 
-POLL_S = 0.05
-POLL_RECORDS = 2048
 FINISH_S = 4.0
 """Time (s) for the last transactions of a loop that is stopped; the whole shutdown must take less than ten seconds."""
 LEAVE_S = 2.0
@@ -66,6 +65,7 @@ class ConsumerLoop:
         self._drains = context.start.drain
         self._liveness, self._stopping, self._compiling = liveness, stopping, compiling
         self._tasks = TaskManager(context)
+        self._poller = Poller(self._tasks)
         self._opening: asyncio.Task[None] | None = None
         self._failure: ShoalError | None = None
         self._failed = asyncio.Event()
@@ -224,26 +224,17 @@ class ConsumerLoop:
         return self._drains and is_open and all(task.is_drained for _, task in self._tasks.items())
 
     async def _poll(self, kafka_consumer: AIOKafkaConsumer) -> dict[TopicPartition, list[Any]]:
-        full = [tp for tp, task in self._tasks.items() if task.is_full]
-        if full:
-            kafka_consumer.pause(*full)
         try:
-            found: dict[TopicPartition, list[Any]] = await kafka_consumer.getmany(
-                timeout_ms=round(POLL_S * 1000), max_records=POLL_RECORDS
-            )
+            return await self._poller.poll(kafka_consumer)
         except kafka_errors.NoOffsetForPartitionError:
             # aiokafka needed a position, and the loop seeks to the task's position only when the task is open.
-            found = {}
+            return {}
         except kafka_errors.OffsetOutOfRangeError:
             # Retention deleted messages that were not read. To continue after them would lose records unnoticed. The
             # next loop compares the committed state with the log, and refuses to start if records were lost.
             raise BrokerUnavailableError(
                 "messages were deleted before they could be read; the worker now checks which were lost and tries again"
             ) from None
-        finally:
-            if full:
-                kafka_consumer.resume(*(tp for tp in full if tp in kafka_consumer.assignment()))
-        return found
 
     # ------------------------------------------------------------------ rebalance
 

@@ -222,8 +222,9 @@ class ExternalLoop:
         """Punctuate a task also while other tasks wait for the listener."""
         while not self._ending.is_set():
             await self._punctuate(tp, task)
+            wait_s, _ = task.next_commit
             with contextlib.suppress(asyncio.TimeoutError):
-                await asyncio.wait_for(self._ending.wait(), POLL_S)
+                await asyncio.wait_for(self._ending.wait(), min(POLL_S, wait_s))
 
     async def _punctuate(self, tp: TopicPartition, task: PartitionTask) -> None:
         log_end, is_valid = self._log_ends.get(tp), time.monotonic() - self._ends_read_s < END_VALID_S

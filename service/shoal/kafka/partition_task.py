@@ -8,6 +8,7 @@ request), and rejecting a record dated too far ahead. Both are committed before 
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -50,20 +51,14 @@ class PartitionTask:
 
     Parameters
     ----------
-    topic, partition : str, int
-        Input topic and partition.
-    policy, decoder : Policy, JsonDecoder
-        Shared by the tasks of a process.
+    topic, partition, policy, decoder : str, int, Policy, JsonDecoder
+        Input topic and partition. Policy and decoder are shared by the tasks of a process.
     sink : TransactionSink
         Where transactions go; the task closes it.
     last_commit : CommittedState
         The commit from which the task continues.
-    metrics : Metrics
-        The metrics of the process.
-    commit_interval_s : float
-        Commit interval (s).
-    wall_clock : callable
-        Returns the wall-clock time (s).
+    metrics, commit_interval_s, wall_clock : Metrics, float, callable
+        The metrics of the process; commit interval (s); returns the wall-clock time (s).
     cipher : MetadataCipher
         Encodes the offset metadata.
     log_end : int
@@ -158,15 +153,21 @@ class PartitionTask:
 
     @property
     def _can_commit(self) -> bool:
-        # A commit lists records that were rejected for a future timestamp. The task knows these records only after it
-        # has read all messages up to the restored commit again.
+        # A commit lists rejected future timestamps: the task must have read all messages up to the restored commit.
         return self._tracker.can_commit and self._reader.has_restored
 
     @property
-    def _is_commit_due(self) -> bool:
-        passed_s = self._wall_clock() - self._collector.packed_at_s
-        is_time = passed_s >= self._commit_interval_s or passed_s < 0  # negative: the clock was set back
-        return is_time and self._has_uncommitted_state and self._can_commit
+    def _commit_wait_s(self) -> float:
+        can_commit = self._has_uncommitted_state and self._can_commit
+        return self._collector.interval_left_s(self._commit_interval_s) if can_commit else math.inf
+
+    @property
+    def next_commit(self) -> tuple[float, asyncio.Task[None] | None]:
+        """Time until `punctuate` packs a commit (s), infinite if it cannot; and the transaction that it waits for."""
+        if not self._collector.is_busy:
+            return self._commit_wait_s, None
+        is_awaited = self._collector.has_unpacked or self._collector.is_full
+        return math.inf, self._collector.sending if is_awaited else None
 
     @property
     def _should_flush(self) -> bool:
@@ -174,8 +175,7 @@ class PartitionTask:
         oldest = self._tracker.oldest
         if self._max_delay_s is None or oldest is None or self._tracker.is_restoring:
             return False
-        # This is the time since the read. Timestamps would not do: old records would be flushed at each poll at the log
-        # end, and one future timestamp would delay all.
+        # Since the read: by timestamps, old records would be flushed at each poll, and a future one would delay all.
         if self._wall_clock() * 1000 - oldest.read_ms < self._max_delay_s * 1000:
             return False
         return self._pipeline.has_min_population  # with few subjects, all but one could be an attacker's
@@ -286,8 +286,8 @@ class PartitionTask:
         """Commit, to prove ownership. No commit is needed if the last one is younger than the commit interval.
 
         The commit sets handed_over_uncommitted. It fails if another worker owns the partition: a worker that was
-        suspended must not hand over clusters whose records another worker has released, possibly under another policy.
-        A rejection by the clock is committed before a cluster that depends on it is handed over.
+        suspended must not hand over clusters of records that another worker has released. A rejection by the clock is
+        committed before a cluster that depends on it is handed over.
         """
         if self._has_unconfirmed_rejection:
             await self._collector.wait_until_committed()
@@ -329,7 +329,7 @@ class PartitionTask:
                 await self._flush_committed()
             elif at_end and self._should_flush:
                 await self._flush()
-            if self._is_commit_due and not self._collector.is_busy:
+            if self._commit_wait_s == 0 and not self._collector.is_busy:
                 self._pack_commit()
                 if self._delivery.awaits_commits:
                     # A fenced task fails here and hands nothing over.
@@ -343,8 +343,8 @@ class PartitionTask:
     async def commit(self, *, flush: bool = False) -> None:
         """Commit the decisions, and wait until they are committed.
 
-        After a start, the task reads again what an earlier task had read. Until it has read all of it, nothing happens.
-        With ``flush`` all incomplete records are released or suppressed first, and the task takes no more messages.
+        Nothing happens until the task has read again what an earlier task had read. With ``flush`` all incomplete
+        records are released or suppressed first, and the task takes no more messages.
         """
         async with self._lock:
             if self._is_closed or self._is_drained or self._tracker.is_restoring:
@@ -369,7 +369,7 @@ class PartitionTask:
         await self._collector.wait_until_committed()
 
     async def _commit_if_due(self) -> None:
-        if self._is_commit_due:
+        if self._commit_wait_s == 0:
             await self._commit()
 
     async def _flush(self) -> None:

@@ -17,6 +17,7 @@ from shoal.errors import BrokerUnavailableError, FencedError, InputError
 from shoal.kafka.client import CLIENT_ERRORS, broker_error, producer, stop, transaction_error
 from shoal.kafka.gap_reader import first_record
 from shoal.kafka.preflight import TopicLayout
+from shoal.kafka.progress_copy import ProgressCopy
 from shoal.kafka.topic_pairs import has_several_inputs
 from shoal.observability import logger
 from shoal.pipeline import DecidedCluster, release_strategy
@@ -29,6 +30,8 @@ __all__ = ["TransactionBatch", "TransactionalProducer", "UnpublishedRecord"]
 
 CLOSE_S = 1.5
 ASK_S = 10.0
+REFERENCE_BYTES = 100
+"""Approximate length of a message about a record or cluster, with what the record batch adds (bytes)."""
 
 log = logger("kafka")
 
@@ -68,6 +71,11 @@ class TransactionBatch:
     stats: list[tuple[ReleaseStats, float, Float64Vector, ConfidentialStats]] = field(default_factory=list)
     dropped: Counter[DropReason] = field(default_factory=Counter)
 
+    @property
+    def size_bytes(self) -> int:
+        """Approximate length of all messages (bytes)."""
+        return self.row_bytes + REFERENCE_BYTES * (len(self.unpublished) + len(self.clusters))
+
     def __bool__(self) -> bool:
         """Return whether there is anything to send."""
         return bool(self.clusters or self.unpublished or self.rows)
@@ -91,6 +99,8 @@ class TransactionalProducer:
         Whether rows are sent to the output. Evidence, cluster messages and quarantine entries are sent in any case.
     output_ends : dict, optional
         Ends of output partitions that brokers have acknowledged to earlier producers of the process; kept up to date.
+    copy : ProgressCopy, optional
+        Where each transaction also writes a copy of the commit.
 
     Notes
     -----
@@ -107,9 +117,10 @@ class TransactionalProducer:
         *,
         publishes: bool = True,
         output_ends: dict[TopicPartition, int] | None = None,
+        copy: ProgressCopy | None = None,
     ) -> None:
         self._output_ends = {} if output_ends is None else output_ends
-        self._publishes = publishes
+        self._publishes, self.copy = publishes, copy
         self._release = release_strategy(policy)
         self._settings, self._partition, self._partitions = settings, partition, layout.partitions
         self._names = [attribute.name for attribute in policy.quasi_identifiers]
@@ -214,6 +225,8 @@ class TransactionalProducer:
         for (topic, _), record_batches in zip(messages, sent, strict=True):
             if topic == self._settings.output:
                 await self._check_single_writer(record_batches)
+        if self.copy is not None:
+            await self._send_copy(self.copy, offset, timestamp)
         await self._producer.send_offsets_to_transaction({self._source: offset}, self._settings.group)
         await self._producer.commit_transaction()
 
@@ -308,6 +321,14 @@ class TransactionalProducer:
         centroid = {name: msgspec.Raw(text.encode()) for name, text in zip(self._names, cluster.centroid, strict=True)}
         content = {"centroid": centroid, "size": len(cluster.rows), "subjects": cluster.subjects}
         return msgspec.json.encode(self._named_input | content)
+
+    async def _send_copy(self, copy: ProgressCopy, offset: OffsetAndMetadata, timestamp: int) -> None:
+        """Send a copy of the commit, when it is known where the rows of this transaction end in the output."""
+        value = copy.encode(offset.offset, offset.metadata, self._next_offset)
+        record_batch = self._producer.create_batch()
+        record_batch.append(key=copy.key, value=value, timestamp=timestamp)
+        record_batch.close()
+        await (await self._producer.send_batch(record_batch, copy.tp.topic, partition=copy.tp.partition))
 
     async def _send(self, topic: str, values: Sequence[bytes], timestamp: int) -> list[tuple[int, int]]:
         """Send messages; return the first offset and the number of messages of each record batch."""

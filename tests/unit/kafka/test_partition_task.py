@@ -312,6 +312,66 @@ async def test_a_task_with_too_many_waiting_bytes_is_full(monkeypatch: pytest.Mo
     assert task.is_full
 
 
+async def test_a_task_with_too_many_waiting_references_is_full(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(outgoing, "FULL_ROWS", 10)
+    task = task_of(policy_of(), Sink(gate=asyncio.Event()))
+    await task.process([Message(offset, b"{") for offset in range(9)])
+    assert not task.is_full
+    await task.process([Message(9, b"{")])
+    assert task.is_full
+
+
+async def test_a_transaction_that_takes_long_is_followed_by_smaller_ones() -> None:
+    clock, sink = Clock(), Sink(gate=asyncio.Event())
+    assert sink.gate is not None
+    task = task_of(policy_of(), sink, clock=clock)
+
+    async def send(first: int, count: int, length: int, seconds: float) -> None:
+        await task.process([record(offset, note="n" * length) for offset in range(first, first + count)])
+        clock.s += 1
+        await task.punctuate()
+        await asyncio.sleep(0)
+        assert not task.is_full
+        clock.s += seconds
+        assert sink.gate is not None
+        sink.gate.set()
+        await task._collector.wait_until_committed()
+        sink.gate.clear()
+
+    async def read_until_full(first: int) -> int:
+        """Return how many records of 10,000 bytes are read during a transaction."""
+        await task.process([Message(first, b"{")])
+        clock.s += 1
+        await task.punctuate()
+        for offset in range(first + 1, first + 1000):
+            await task.process([record(offset, note="n" * 10_000)])
+            if task.is_full:
+                return offset - first
+        raise AssertionError("never full")
+
+    # 50 records of 10,000 bytes, of which the last few are still held, take 20 s: a quarter of them is the limit.
+    await send(0, 50, 10_000, 20.0)
+    count = await read_until_full(50)
+    assert 8 <= count <= 18
+
+
+async def test_transactions_grow_again_while_they_are_short() -> None:
+    collector = outgoing.RecordCollector(
+        "t", 0, Sink(), CommittedState(BEGINNING, "0" * 16, START_MS), Metrics(), Clock()
+    )
+    assert collector._most_bytes == 524_288
+    collector._limit_next(1000, 20.0)
+    assert collector._most_bytes == 65_536
+    collector._limit_next(1000, 0.1)
+    assert collector._most_bytes == 65_536
+    sizes = []
+    for _ in range(12):
+        collector._limit_next(collector._most_bytes, 0.1)
+        sizes.append(collector._most_bytes)
+    assert sizes[0] == 131_072
+    assert sizes[-1] == 33_554_432
+
+
 async def test_a_transaction_takes_what_was_decided_when_it_was_packed() -> None:
     clock, sink = Clock(), Sink()
     task = task_of(policy_of(), sink, clock=clock)

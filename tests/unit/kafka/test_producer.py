@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any, cast
@@ -13,9 +14,11 @@ from aiokafka.structs import OffsetAndMetadata, TopicPartition
 from shoal.errors import BrokerError, BrokerUnavailableError, FencedError, InputError
 from shoal.kafka import client as connection
 from shoal.kafka import producer as publisher
+from shoal.kafka.cipher import MetadataCipher
 from shoal.kafka.client import broker_error
 from shoal.kafka.preflight import TopicLayout
 from shoal.kafka.producer import TransactionalProducer, TransactionBatch, UnpublishedRecord
+from shoal.kafka.progress_copy import ProgressCopy
 from shoal.pipeline import DecidedCluster
 from shoal.policy import KafkaSection, Policy
 from shoal.policy.schema import Document, TopicPairSection
@@ -35,7 +38,8 @@ class Batch:
         self.stamps: set[int] = set()
 
     def append(self, *, key: bytes | None, value: bytes, timestamp: int) -> object | None:
-        assert key is None
+        # Only messages of the copy of the progress have a key.
+        assert (key is not None) == value.startswith(b'{"offset"')
         if self.values and sum(map(len, self.values)) + len(value) > self.limit:
             return None
         self.values.append(value)
@@ -431,3 +435,30 @@ def test_a_client_error_becomes_a_shoal_error_without_its_text(
     assert words in str(ours)
     assert "secret" not in str(ours)
     assert "10.0.0.1" not in str(ours)
+
+
+async def test_the_copy_is_part_of_the_transaction_and_says_where_the_output_ends(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    producer = Producer()
+    ours = made(monkeypatch, producer)
+    ours.copy = ProgressCopy(SETTINGS.model_copy(update={"progress_copy": "twin"}), 5, MetadataCipher("g"), "ab")
+    await ours.publish_and_commit(TransactionBatch(), 9, "meta", 1_234_567)
+    ours.expect_output_from(0)
+    for number in (10, 20):
+        await ours.publish_and_commit(TransactionBatch(clusters()), number, "meta", 1_234_567)
+    await ours.publish_and_commit(TransactionBatch(), 30, "meta", 1_234_567)
+    copies = [call for call in producer.calls if call[:2] == ("send", "twin")]
+    assert {(call[2], *call[4]) for call in copies} == {(5, 1_234_400)}
+    values = [json.loads(value) for call in copies for value in call[3]]
+    assert [(one["offset"], one["metadata"], one["output_end"]) for one in values] == [
+        (9, "meta", None),
+        (10, "meta", 5),
+        (20, "meta", 10),
+        (30, "meta", 10),
+    ]
+    first = ["begin", "send", "offsets", "commit"]
+    assert [call[0] for call in producer.calls[:4]] == first
+    assert [call[0] for call in producer.calls[-4:]] == first
+    steps = [call[:2] for call in producer.calls if call[0] in {"send", "offsets"}][1:]
+    assert steps.index(("send", "twin")) > steps.index(("send", "out"))

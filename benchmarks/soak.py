@@ -1,0 +1,170 @@
+"""`make soak`: half of the highest rate for a long time; writes docs/reports/soak.md.
+
+SOAK_MINUTES (30), SOAK_WORKERS (2) and SOAK_PER_S (half of the highest rate) select another run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import os
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from measuring import Trend, trend
+from part import Limit
+from soak_judge import Findings
+from soak_run import DELTA, MAX_DELAY_S, PARTITIONS, K, Plan, Sample, Soak, soak
+
+__all__ = ["limits_of", "main", "memory_trends", "page"]
+
+REPORTS = Path(__file__).resolve().parents[1] / "docs" / "reports"
+FIGURE = REPORTS / "figures" / "soak.svg"
+WARM_UP = 0.25
+"""Share of the run that is left out of the slope of memory: caches and the allocator fill meanwhile."""
+TOLERATED_GROWTH_MB = 2.0
+"""Growth over the measured time that counts as noise in any case."""
+SLACK_S = 2.0
+"""Beyond `max_delay_s` a flush takes two commits and the way to the reader."""
+
+
+def memory_trends(samples: Sequence[Sample]) -> list[Trend]:
+    """Return the slope of the memory of each worker (MB a minute) after the warm-up."""
+    kept = [sample for sample in samples if sample.at_s >= WARM_UP * samples[-1].at_s]
+    minutes = [sample.at_s / 60 for sample in kept]
+    return [trend(minutes, list(of_worker)) for of_worker in zip(*(sample.memory_mb for sample in kept), strict=True)]
+
+
+def limits_of(found: Soak) -> list[Limit]:
+    """Return the bounds, with what was found."""
+    samples, findings = found.samples, found.findings
+    assert findings is not None
+    minutes = (1 - WARM_UP) * samples[-1].at_s / 60
+    bounds = [
+        Limit(
+            f"slope of the memory of worker {number}, MB a minute",
+            one.slope,
+            max(TOLERATED_GROWTH_MB / minutes, 2 * one.standard_error),
+            at_most=True,
+        )
+        for number, one in enumerate(memory_trends(samples), 1)
+    ]
+    lag_limit = found.per_s * MAX_DELAY_S
+    longest = max(sample.delay_max for sample in samples)
+    return [
+        *bounds,
+        Limit("longest lag, records", max(sample.lag for sample in samples), lag_limit, at_most=True),
+        Limit("longest delay, s", longest, MAX_DELAY_S + SLACK_S, at_most=True),
+        Limit("records released twice", findings.twice, 0, at_most=True),
+        Limit("records lost", findings.lost, 0, at_most=True),
+        Limit("clusters under k", findings.under_k, 0, at_most=True),
+        Limit("partitions that shoal verify accepts", findings.verified, PARTITIONS, at_most=False),
+    ]
+
+
+def page(found: Soak) -> list[str]:
+    """Return the lines of the report."""
+    samples, findings = found.samples, found.findings
+    assert findings is not None
+    seconds, load = samples[-1].at_s, sum(sample.load for sample in samples) / len(samples)
+    return [
+        "# A long run at half of the highest rate",
+        "",
+        f"Written by `make soak`. {found.plan.workers} workers, {PARTITIONS} partitions, k = {K}, δ = {DELTA},",
+        f"max_delay_s = {MAX_DELAY_S}, one record in a hundred malformed. First records are sent at once to",
+        f"find the highest rate: {found.highest_per_s:,.0f} records a second. Then {found.per_s:,.0f} records a second",
+        f"for {found.plan.minutes:g} minutes; the load of the machine ({os.cpu_count()} processors) was {load:.1f} on",
+        "average.",
+        "",
+        "| bound | found | limit | |",
+        "|---|---|---|---|",
+        *(
+            f"| {one.name} | {one.found:,.3g} | {one.limit:,.3g} | {'kept' if one.is_kept else '**broken**'} |"
+            for one in limits_of(found)
+        ),
+        "",
+        "Memory is resident memory. Its slope is that of a least-squares line through the means of twelve parts of the",
+        f"run after the first {WARM_UP:.0%}. It is within noise if it is at most two of its standard errors, or at",
+        f"most {TOLERATED_GROWTH_MB:g} MB over these parts together.",
+        "",
+        "| worker | memory at the end, MB | slope, MB a minute | standard error |",
+        "|---|---|---|---|",
+        *(
+            f"| {number} | {samples[-1].memory_mb[number - 1]:.1f} | {one.slope:+.4f} | {one.standard_error:.4f} |"
+            for number, one in enumerate(memory_trends(samples), 1)
+        ),
+        "",
+        *_account(findings, found, seconds),
+        "![memory, lag and delay over time](figures/soak.svg)",
+        "",
+    ]
+
+
+def _account(findings: Findings, found: Soak, seconds: float) -> list[str]:
+    cpu_us = found.cpu_s / (found.per_s * seconds) * 1e6
+    delays = [sample.delay_p99 for sample in found.samples if not math.isnan(sample.delay_p99)]
+    return [
+        f"{findings.records:,} records: {findings.released:,} released in {findings.clusters:,} clusters,",
+        f"{findings.suppressed:,} suppressed, {findings.quarantined:,} quarantined; counted from the topics alone.",
+        f"`shoal verify` judged each partition. Processor time of the workers: {cpu_us:.0f} µs a record. The 99th",
+        f"percentile of the delay of records, in windows of a few seconds: {min(delays):.2f} to {max(delays):.2f} s.",
+        "",
+    ]
+
+
+def draw(samples: Sequence[Sample]) -> None:
+    """Write memory, lag and delay over time as a figure."""
+    import matplotlib as mpl  # noqa: PLC0415 - the nightly test has no matplotlib
+
+    mpl.use("svg")
+    from matplotlib import pyplot as plt  # noqa: PLC0415 - after the backend is chosen
+
+    mpl.rcParams["svg.hashsalt"] = "shoal"
+    minutes = [sample.at_s / 60 for sample in samples]
+    figure, (memory, lag, delay) = plt.subplots(3, 1, figsize=(8, 6), sharex=True)
+    for number, values in enumerate(zip(*(sample.memory_mb for sample in samples), strict=True), 1):
+        memory.plot(minutes, values, label=f"worker {number}")
+    memory.set_ylabel("memory, MB")
+    memory.legend(frameon=False)
+    lag.plot(minutes, [sample.lag for sample in samples], color="#2a6f97")
+    lag.set_ylabel("lag, records")
+    delay.plot(minutes, [sample.delay_p99 for sample in samples], color="#2a6f97", label="99 %")
+    delay.plot(minutes, [sample.delay_max for sample in samples], color="#a9d6e5", label="longest")
+    delay.set_ylabel("delay, s")
+    delay.set_xlabel("minutes")
+    delay.legend(frameon=False)
+    for axes in (memory, lag, delay):
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.set_ylim(bottom=0)
+    figure.tight_layout()
+    FIGURE.parent.mkdir(exist_ok=True)
+    figure.savefig(FIGURE, metadata={"Date": None})
+
+
+def main() -> int:
+    """Run, write the report, and return 1 if a bound is not kept."""
+    bootstrap = os.environ.get("SHOAL_TEST_BROKER") or os.environ["SHOAL_KAFKA__BOOTSTRAP_SERVERS"]
+    per_s = os.environ.get("SOAK_PER_S")
+    plan = Plan(
+        float(os.environ.get("SOAK_MINUTES", "30")),
+        int(os.environ.get("SOAK_WORKERS", "2")),
+        float(per_s) if per_s else None,
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        found = asyncio.run(soak(bootstrap, Path(folder), plan))
+    (REPORTS / "soak.md").write_text("\n".join(page(found)), encoding="utf-8")
+    draw(found.samples)
+    limits = limits_of(found)
+    for one in limits:
+        print(f"  {one.name}: {one.found:.3f} {'<=' if one.at_most else '>='} {one.limit:.3f} {_word(one)}")
+    return int(not all(one.is_kept for one in limits))
+
+
+def _word(limit: Limit) -> str:
+    return "" if limit.is_kept else "BROKEN"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

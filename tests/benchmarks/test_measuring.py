@@ -1,0 +1,103 @@
+"""The arithmetic of measurements, and which arrival decides a cluster."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import pytest
+from kafka_to_kafka import document, policy
+from latency import decided_clusters
+from measuring import Trend, percentile, trend
+from sizing import Size, memory_of_a_partition
+from worker_process import Metrics
+
+pytestmark = pytest.mark.unit
+
+
+def test_a_percentile_is_the_nearest_rank() -> None:
+    values = [float(number) for number in range(100, 0, -1)]
+    assert percentile(values, 0.5) == 50.0
+    assert percentile(values, 0.99) == 99.0
+    assert percentile(values, 1.0) == 100.0
+    assert percentile([7.0], 0.01) == 7.0
+    assert math.isnan(percentile([], 0.5))
+
+
+def test_the_slope_of_a_line_has_no_error() -> None:
+    times = [float(number) for number in range(600)]
+    slope, error = trend(times, [3.0 + 0.25 * time for time in times])
+    assert slope == pytest.approx(0.25)
+    assert error == pytest.approx(0.0, abs=1e-12)
+
+
+def test_the_slope_and_its_error_worked_out_by_hand() -> None:
+    # Residuals of 1, -2, 1 thirds around the line through the mean, over a spread of 2.
+    slope, error = trend([0.0, 1.0, 2.0], [0.0, 0.0, 2.0])
+    assert slope == pytest.approx(1.0)
+    assert error == pytest.approx(math.sqrt((1 + 4 + 1) / 9 / 2))
+
+
+def test_samples_are_averaged_in_consecutive_groups() -> None:
+    # Each group of two samples has the same mean, however far its samples are from it.
+    slope, error = trend([float(number) for number in range(24)], [5.0, -5.0] * 12)
+    assert slope == pytest.approx(0.0)
+    assert error == pytest.approx(0.0)
+
+
+def test_fewer_than_three_samples_have_no_slope() -> None:
+    assert math.isnan(trend([0.0, 1.0], [1.0, 2.0]).slope)
+
+
+def test_a_slope_within_two_standard_errors_or_a_tolerance_is_noise() -> None:
+    assert Trend(1.9, 1.0).is_within_noise(0.0)
+    assert not Trend(2.1, 1.0).is_within_noise(0.0)
+    assert Trend(2.1, 1.0).is_within_noise(2.5)
+    assert Trend(-9.0, 1.0).is_within_noise(0.0)
+    assert not Trend(math.nan, math.nan).is_within_noise(1.0)
+
+
+def test_a_cluster_is_decided_by_the_arrival_after_delta_others() -> None:
+    content = document("localhost:9092", "in", "out")
+    assert content["stream"] == {"delta": 100}
+    values = [
+        json.dumps(
+            {
+                "who": f"p{number}",
+                "age": 50,
+                "income": 1000,
+                "latitude": 0.0,
+                "longitude": 0.0,
+                "note": "",
+                "serial": number,
+            }
+        ).encode()
+        for number in range(160)
+    ]
+    found = decided_clusters(policy("localhost:9092", "in", "out"), values)
+    decided_at, members = found[0]
+    assert decided_at == 100
+    assert 0 in members
+    assert len(members) >= 10
+    assert all(by >= max(of) for by, of in found)
+
+
+def test_metrics_are_summed_by_label_and_by_partition() -> None:
+    metrics = Metrics(
+        "# TYPE shoal_records counter\n"
+        'shoal_records_total{outcome="in",partition="0"} 3\n'
+        'shoal_records_total{outcome="in",partition="1"} 4\n'
+        'shoal_records_total{outcome="released",partition="1"} 2\n'
+        "# TYPE shoal_ready gauge\n"
+        "shoal_ready 1\n"
+    )
+    assert metrics.total("shoal_records_total", outcome="in") == 7
+    assert metrics.by_partition("shoal_records_total") == {0: 3, 1: 6}
+    assert metrics.by_partition("shoal_ready") == {-1: 1}
+    assert metrics.total("absent") == 0
+
+
+def test_the_memory_of_a_partition_is_the_difference_of_two_workers() -> None:
+    one = Size(1, 500, ready_mb=240.0, peak_mb=250.0, ready_s=3.0, ready_cpu_s=2.0, cpu_us=20.0)
+    more = Size(8, 500, ready_mb=241.0, peak_mb=285.0, ready_s=3.0, ready_cpu_s=2.0, cpu_us=20.0)
+    assert memory_of_a_partition(one, more) == 5.0

@@ -1,0 +1,81 @@
+"""A short soak by the code of `make soak`, and what its report says of samples made by hand."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from soak import limits_of, memory_trends, page
+from soak_judge import Findings
+from soak_records import is_malformed, person_of, record_of
+from soak_run import Plan, Sample, Soak, soak
+
+SOUND = Findings(
+    records=1000, released=980, suppressed=10, quarantined=10, twice=0, lost=0, clusters=98, under_k=0, verified=4
+)
+
+
+def soak_of(memory_mb: list[float], findings: Findings = SOUND, *, lag: float = 0.0, delay_s: float = 0.3) -> Soak:
+    samples = [Sample(60.0 * number, (one,), lag, 0, delay_s, delay_s, 1.0) for number, one in enumerate(memory_mb)]
+    return Soak(Plan(len(memory_mb), 1), 200.0, 100.0, samples, 6.0, findings)
+
+
+def broken(found: Soak) -> list[str]:
+    return [limit.name for limit in limits_of(found) if not limit.is_kept]
+
+
+@pytest.mark.unit
+def test_memory_that_grows_only_at_first_is_within_noise() -> None:
+    assert broken(soak_of([100.0, 120.0, 140.0, *[150.0] * 9])) == []
+
+
+@pytest.mark.unit
+def test_memory_that_grows_steadily_is_not() -> None:
+    found = soak_of([100.0 + number for number in range(12)])
+    (slope, error) = memory_trends(found.samples)[0]
+    assert slope == pytest.approx(1.0)
+    assert error == pytest.approx(0.0, abs=1e-9)
+    assert broken(found) == ["slope of the memory of worker 1, MB a minute"]
+
+
+@pytest.mark.unit
+def test_each_bound_is_named_when_it_is_broken() -> None:
+    bad = SOUND._replace(twice=1, lost=2, under_k=3, verified=3)
+    assert broken(soak_of([100.0] * 12, bad, lag=1001.0, delay_s=12.5)) == [
+        "longest lag, records",
+        "longest delay, s",
+        "records released twice",
+        "records lost",
+        "clusters under k",
+        "partitions that shoal verify accepts",
+    ]
+
+
+@pytest.mark.unit
+def test_the_report_has_the_bounds_and_the_account() -> None:
+    text = "\n".join(page(soak_of([100.0] * 12)))
+    assert "200 records a second" in text
+    assert "| longest delay, s | 0.3 | 12 | kept |" in text
+    assert "1,000 records: 980 released in 98 clusters," in text
+    assert "91 µs a record" in text
+    assert "broken" not in text
+
+
+@pytest.mark.unit
+def test_a_record_is_made_from_its_serial_number_alone() -> None:
+    assert record_of(7) == record_of(7)
+    assert b'"who": "person-5412"' in record_of(7)
+    assert person_of(7) == 5412
+    assert [serial for serial in range(300) if is_malformed(serial)] == [99, 199, 299]
+    assert b'"age": "unknown"' in record_of(99)
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(1200)
+async def test_two_minutes_at_half_of_the_highest_rate(bootstrap: str, tmp_path: Path) -> None:
+    found = await soak(bootstrap, tmp_path, Plan(minutes=2.0, workers=2))
+    print("\n".join(page(found)))
+    assert found.findings is not None
+    assert found.findings.is_sound
+    assert found.findings.released > 0.95 * found.findings.records
+    assert broken(found) == []

@@ -1,0 +1,77 @@
+"""A broker that takes the output slowly: the worker stops reading, its memory is bounded, and nothing is lost."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from pathlib import Path
+
+import aiohttp
+import pytest
+from support.faulty_workers import Deployment, Worker
+from support.quotas import limit_producers
+from support.running import sample
+from support.torture import check
+
+pytestmark = pytest.mark.faults
+
+PARTITIONS, BACKLOG, SLOW_BYTES_PER_S = 2, 120_000, 20_000
+"""At this rate the backlog takes minutes: longer than a transaction may."""
+SLOW_S, SAMPLE_S = 60.0, 1.0
+MOST_AHEAD = 60_000
+"""Records that were read and are not published; without a limit by the rate of the output it would be about all."""
+GROWTH_MB = 60.0
+
+
+async def page(worker: Worker) -> str:
+    port = re.findall(r'"http_port": (\d+)', worker.log.read_text())[-1]
+    async with aiohttp.ClientSession() as client, client.get(f"http://127.0.0.1:{port}/metrics") as answer:
+        return await answer.text()
+
+
+def memory_mb(worker: Worker) -> float:
+    assert worker.process is not None
+    (line,) = re.findall(r"VmRSS:\s+(\d+)", Path(f"/proc/{worker.process.pid}/status").read_text())
+    return int(line) * 1024 / 1e6
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(900)
+async def test_a_slow_output_stops_the_reading_and_loses_nothing(bootstrap: str, tmp_path: Path) -> None:
+    deployment = await Deployment.create(bootstrap, tmp_path, partitions=PARTITIONS)
+    clients = [f"shoal-group-{deployment.topics['input']}-{number}" for number in range(PARTITIONS)]
+    worker = deployment.worker("w0")
+    memory: list[float] = []
+    ahead: list[float] = []
+    try:
+        worker.start()
+        await deployment.put(2000, PARTITIONS)
+        await deployment.wait_for(1500)
+        await asyncio.to_thread(limit_producers, bootstrap, clients, SLOW_BYTES_PER_S)
+        before = await deployment.resolved()
+        await deployment.put(BACKLOG, PARTITIONS)
+        for _ in range(round(SLOW_S / SAMPLE_S)):
+            await asyncio.sleep(SAMPLE_S)
+            assert not worker.is_dead, worker.log.read_text()[-2000:]
+            memory.append(memory_mb(worker))
+            text = await page(worker)
+            completed = [sample(text, "shoal_records_total", outcome=one) for one in ("released", "quarantined")]
+            ahead.append(sample(text, "shoal_records_total", outcome="in") - sum(completed))
+        slow = await deployment.resolved() - before
+        await asyncio.to_thread(limit_producers, bootstrap, clients, None)
+        await deployment.wait_for(before + BACKLOG * 9 // 10, 180)
+        text = await page(worker)
+        assert worker.terminate() == 0
+    finally:
+        worker.kill()
+    print(
+        f"{slow} of {BACKLOG} records published in {SLOW_S:.0f} s; at most {max(ahead):.0f} read and not published; "
+        f"memory {min(memory):.0f} to {max(memory):.0f} MB"
+    )
+    assert slow > 0
+    assert max(ahead) < MOST_AHEAD
+    assert max(memory) - memory[0] < GROWTH_MB
+    assert sample(text, "shoal_transactions_total", outcome="aborted") == 0
+    assert "consumer loop ended" not in worker.log.read_text()
+    await deployment.settled([worker])
+    await check(deployment)
