@@ -1,0 +1,59 @@
+"""docs/reports/reliability.md is what the page's program writes, and has a row of each nightly fault of a cluster."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+from support import reliability
+from support.reliability import PAGE, ROOT, Result, page, printed, record, recorded
+from support.reliability_faults import FAULTS
+from support.reliability_page import files_of_faults
+
+pytestmark = pytest.mark.unit
+
+
+def test_the_page_is_generated_from_the_recorded_results() -> None:
+    assert page(printed()) == PAGE.read_text(encoding="utf-8")
+
+
+def test_each_fault_has_a_row() -> None:
+    assert {result.fault for result in printed()} == set(FAULTS)
+    assert len({fault.what for fault in FAULTS.values()}) == len(FAULTS) >= 24
+
+
+def test_each_test_that_records_a_fault_is_named_by_a_row() -> None:
+    files = files_of_faults()
+    assert len(files) >= 8
+    tests = {
+        f"{name}::{node.name}"
+        for name in files
+        for node in ast.parse((ROOT / name).read_text(encoding="utf-8")).body
+        if isinstance(node, ast.AsyncFunctionDef) and node.name.startswith("test_")
+    }
+    assert {result.test for result in printed()} == tests
+
+
+def test_no_row_has_a_record_twice_or_lost_or_a_value_that_must_not_be_published() -> None:
+    for result in printed():
+        counts = (result.twice, result.lost, result.under_k, result.canaries, result.accusations, result.gone)
+        assert set(counts) <= {0, -1}, result
+        assert result.twice == result.canaries == result.accusations == result.gone == 0, result
+        assert result.records >= 1000, result
+
+
+def test_a_recorded_result_replaces_the_printed_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reliability, "RESULTS", tmp_path)
+    zeros = dict.fromkeys(("twice", "under_k", "canaries", "accusations", "gone"), 0)
+    old = Result("disk-full", "before", records=1, lost=0, test="tests/a.py::test_b", **zeros)
+    new = record("disk-full", "it ended", records=1234, lost=-1, **zeros)
+    assert recorded() == [new]
+    assert new.test == "tests/unit/test_reliability_page.py::test_a_recorded_result_replaces_the_printed_one"
+    monkeypatch.setattr(reliability, "PAGE", tmp_path / "page.md")
+    reliability.PAGE.write_text(page([old, new]), encoding="utf-8")
+    assert printed() == [new]
+    line = "| it ended | 1,234 | 0 | – | 0 | 0 | 0 | 0 |"
+    assert line in reliability.PAGE.read_text(encoding="utf-8")
+    with pytest.raises(AssertionError, match="not in the list"):
+        record("another", "", records=1, lost=0, **zeros)
