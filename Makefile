@@ -13,10 +13,17 @@ PYTEST := $(BIN)/pytest
 # More processes than cores: many tests wait for a broker.
 PARALLEL = -n $(shell $(PYTHON) -c 'import os; print(3 * (os.cpu_count() or 1))')
 BESIDE_KAFKA := $(KAFKA) with -- $(PYTEST)
+# For Linux; colorama is of Windows alone.
+LOCK := $(BIN)/uv pip compile --quiet --universal --generate-hashes --python-version 3.11 --constraint constraints.txt \
+	--no-emit-package colorama --no-annotate --custom-compile-command "make lock"
 CODE := service tests deploy benchmarks docs
 
-.PHONY: help install fix check test demo kafka-up kafka-down bench soak papers nightly \
-        mutants format-check lint types imports unit unit-nojit properties golden conformance doctest integration faults privacy privacy-table judge-table
+# What runs every day: neither long tests nor those that need more than Python, Java and Maven.
+DAILY := not nightly and not deploy_tools
+
+.PHONY: help install fix check test demo kafka-up kafka-down bench papers nightly tools check-deploy policy-page \
+        mutants format-check lint types imports unit unit-nojit properties golden conformance doctest \
+        integration faults privacy privacy-table judge-table reliability lock soak
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -31,20 +38,32 @@ install: .venv/.installed ## install the package and its tools in .venv, at the 
 		$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --build-constraint constraints.txt --editable . --group dev
 	@touch $@
 
+lock: install ## write deploy/image/*.txt: what the image installs, by hash, at the versions of constraints.txt
+	@$(WAITING) "lock: pip fetches what resolves versions" \
+		$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --group lock
+	$(LOCK) pyproject.toml -o deploy/image/requirements.txt
+	$(LOCK) --group image -o deploy/image/build-requirements.txt
+
 fix: install ## format the code and apply the linter's automatic fixes
 	$(BIN)/ruff check --quiet --fix-only $(CODE)
 	$(BIN)/ruff format $(CODE)
 
 check: format-check lint types imports unit-nojit doctest test ## run everything that CI runs
 
-test: install ## run every test except the nightly ones; starts and stops a local broker
-	$(BESIDE_KAFKA) $(PARALLEL) -m "not nightly"
+test: install ## run every test except the nightly ones and check-deploy; starts and stops a local broker
+	$(BESIDE_KAFKA) $(PARALLEL) -m "$(DAILY)"
+
+tools: ## build and unpack helm, kustomize, kubeconform, actionlint, toxiproxy, promtool, kcat, libfaketime in build/tools
+	@$(PYTHON) deploy/tools/install.py
+
+check-deploy: install tools ## check charts, manifests, alerts and workflows with the tools of `make tools`
+	$(BESIDE_KAFKA) -m "deploy_tools and not nightly"
 
 demo: install ## anonymize a real data set through a local broker; V=1 shows each check; the last line is the summary
 	@$(KAFKA) with -- $(BIN)/python deploy/demo/run.py $(if $(V),-v)
 
-kafka-up: ## start a local Kafka in the background and print bootstrap=HOST:PORT
-	@$(KAFKA) up
+kafka-up: ## start a local Kafka in the background and print bootstrap=HOST:PORT; BROKERS=3 starts a cluster
+	@$(KAFKA) $(if $(BROKERS),--brokers $(BROKERS)) up
 
 kafka-down: ## stop the local Kafka and remove its data
 	@$(KAFKA) down
@@ -64,11 +83,15 @@ papers: install ## compute the tables and figures of five papers, write docs/rep
 		$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --group bench
 	PYTHONPATH=benchmarks $(BIN)/python -m papers
 
-nightly: install ## run the tests that take longer than a minute
+nightly: check-deploy ## run check-deploy and the tests that take longer than a minute
 	HYPOTHESIS_PROFILE=nightly $(BESIDE_KAFKA) -n auto -m nightly -raP
 
 mutants: install ## change the code in 49 ways, one at a time, and list what no test notices; MUTANTS='rules' selects some
 	$(BIN)/python tests/mutants/run.py $(MUTANTS)
+
+.PHONY: policy-page
+policy-page: install ## write docs/policy.md from the schema of the policy and docs/policy.template
+	$(BIN)/python tests/support/policy_page.py
 
 format-check: install ## check the formatting
 	$(BIN)/ruff format --check $(CODE)
@@ -83,34 +106,38 @@ imports: install ## check the import rules between packages
 	$(BIN)/lint-imports
 
 unit: install ## run the unit tests
-	$(PYTEST) $(PARALLEL) -m "unit and not nightly"
+	$(PYTEST) $(PARALLEL) -m "unit and $(DAILY)"
 
 unit-nojit: install ## run the tests of the kernels without compilation, with their branch coverage
-	NUMBA_DISABLE_JIT=1 $(PYTEST) $(PARALLEL) tests/unit/clustering tests/conformance -m "not nightly and not own_interpreter" --cov=service/shoal/clustering --cov-branch --cov-report=term:skip-covered
+	NUMBA_DISABLE_JIT=1 $(PYTEST) $(PARALLEL) tests/unit/clustering tests/conformance -m "$(DAILY) and not own_interpreter" --cov=service/shoal/clustering --cov-branch --cov-report=term:skip-covered
 
 properties: install ## run the property tests
-	$(PYTEST) $(PARALLEL) -m "property and not nightly"
+	$(PYTEST) $(PARALLEL) -m "property and $(DAILY)"
 
 golden: install ## compare results with numbers from the literature
-	$(PYTEST) $(PARALLEL) -m "golden and not nightly"
+	$(PYTEST) $(PARALLEL) -m "golden and $(DAILY)"
 
 conformance: install ## compare each algorithm with its reference implementation
-	$(PYTEST) $(PARALLEL) -m "conformance and not nightly"
+	$(PYTEST) $(PARALLEL) -m "conformance and $(DAILY)"
 
 doctest: install ## run the examples in the docstrings
 	$(PYTEST) --doctest-modules service/shoal
 
 integration: install ## run the integration tests against a local broker
-	$(BESIDE_KAFKA) $(PARALLEL) -m "integration and not nightly"
+	$(BESIDE_KAFKA) $(PARALLEL) -m "integration and $(DAILY)"
 
 faults: install ## run the fault tests: killed workers, malformed input
-	$(BESIDE_KAFKA) $(PARALLEL) -m "faults and not nightly"
+	$(BESIDE_KAFKA) $(PARALLEL) -m "faults and $(DAILY)"
 
 privacy: install ## run the attack tests and the search for leaked values
-	$(BESIDE_KAFKA) $(PARALLEL) -m "privacy and not nightly"
+	$(BESIDE_KAFKA) $(PARALLEL) -m "privacy and $(DAILY)"
 
 privacy-table: install ## run the attack tests, write docs/reports/privacy.md
 	$(KAFKA) with -- $(BIN)/python tests/support/privacy_table.py
+
+.PHONY: reliability
+reliability: install ## run the nightly faults of a cluster one by one, write docs/reports/reliability.md; FAULTS='leader' selects some
+	$(BIN)/python tests/support/reliability_page.py $(if $(FAULTS),--only '$(FAULTS)')
 
 judge-table: install ## judge the catalogue of falsified releases, write docs/reports/judge.md
 	$(BIN)/python tests/support/judge_table.py

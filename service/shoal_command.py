@@ -15,6 +15,10 @@ def main() -> int:
     if sys.argv[1:] == ["--version"]:
         sys.stdout.write(f"shoal {version('shoal')}\n")
         return 0
+    if sys.argv[1:2] == ["health"]:
+        from shoal.health_check import main as check_health  # noqa: PLC0415 - a second faster than the other commands
+
+        return check_health(sys.argv[2:])
     if signal.getsignal(signal.SIGINT) == signal.default_int_handler:
         # Nothing has begun yet, so an interrupt ends the process without a traceback. `shoal.cli` has its own handler.
         signal.signal(signal.SIGINT, signal.SIG_DFL)

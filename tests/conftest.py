@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from support.ledger import Row
 
 ROOT = Path(__file__).resolve().parents[1]
-MARKERS = {"properties": "property"}
+MARKERS = {"properties": "property", "deploy": "deploy_tools"}
 """Markers that are not called like their folder."""
 
 ATTACK = "attack"

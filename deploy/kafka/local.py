@@ -1,13 +1,16 @@
-"""A single-node Apache Kafka on a free local port, for tests and the demo.
+"""A local Apache Kafka on free ports, for tests, the demo and trials: one broker, or a cluster of several.
 
 ``up`` starts a broker in the background and prints ``bootstrap=HOST:PORT``. ``down`` stops it and removes its data.
-``status`` prints its address. ``with`` runs a command while a broker runs. If SHOAL_KAFKA__BOOTSTRAP_SERVERS is set,
-no broker is started and that cluster is used. Standard library only: this runs before any package is installed.
+``status`` prints its address. ``with`` runs a command while a broker runs. With ``--brokers 3``, ``up`` starts three
+brokers, which are the controllers as well; repeated, it starts those again that have ended, with their data.
+If SHOAL_KAFKA__BOOTSTRAP_SERVERS is set, no broker is started and that cluster is used.
+Standard library only: this runs before any package is installed.
 """
 
 from __future__ import annotations
 
 import argparse
+import base64
 import contextlib
 import fcntl
 import hashlib
@@ -20,11 +23,26 @@ import struct
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+import uuid
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple, Self
 
-__all__ = ["BUILD", "Broker", "BrokerFailedError", "borrowed", "down", "running", "up"]
+__all__ = [
+    "BUILD",
+    "Broker",
+    "BrokerFailedError",
+    "again",
+    "answers",
+    "borrowed",
+    "cluster",
+    "down",
+    "fetch_libraries",
+    "find_java",
+    "homes",
+    "running",
+    "up",
+]
 
 HERE = Path(__file__).resolve().parent
 BUILD = HERE.parents[1] / "build" / "kafka"
@@ -33,10 +51,31 @@ READY_S = 120.0
 """Time limit for the start of the broker (s); on an idle machine it takes about five seconds."""
 TELL_S = 5.0
 """Time between two lines that say that the broker still starts (s); the first one comes after one second."""
+CLUSTER_ID = "c2hvYWwtbG9jYWwta2Fma2"
 JVM = (
     *("-Xms128m", "-Xmx448m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData", "-Xshare:auto"),
     *("-Djava.net.preferIPv4Stack=true", "-Djava.awt.headless=true"),
 )
+
+SMALL = "-Xmx320m"
+"""Heap of each broker of a cluster."""
+REPLICATED = (
+    "default.replication.factor={0}",
+    "min.insync.replicas={1}",
+    "offsets.topic.replication.factor={0}",
+    "transaction.state.log.replication.factor={0}",
+    "transaction.state.log.min.isr={1}",
+    "share.coordinator.state.topic.replication.factor={0}",
+    "share.coordinator.state.topic.min.isr={1}",
+    "controlled.shutdown.enable=true",
+    # Another broker takes over within seconds.
+    "broker.session.timeout.ms=3000",
+    "broker.heartbeat.interval.ms=500",
+    "replica.lag.time.max.ms=5000",
+    "controller.quorum.election.timeout.ms=1000",
+    "controller.quorum.fetch.timeout.ms=2000",
+)
+"""Settings of a broker of a cluster, by the number of replicas and of those that must have a message."""
 
 
 class BrokerFailedError(Exception):
@@ -123,7 +162,7 @@ def up(
         if broker is not None:
             _wait_until_ready(broker, home)
             return _noted(broker._replace(kept=broker.kept or kept), home)
-        libraries = _libraries()
+        libraries = fetch_libraries()
         for attempt in range(3):
             try:
                 return _start(home, libraries, kept, protocols, settings, users)
@@ -132,16 +171,79 @@ def up(
         raise BrokerFailedError("another process took the free port three times")
 
 
+def homes(home: Path) -> list[Path]:
+    """Return the folders of the brokers of a cluster, in the order of their ids; none for a single broker."""
+    found = [path for path in home.glob("broker-*") if path.is_dir()]
+    return sorted(found, key=lambda path: int(path.name.rpartition("-")[2]))
+
+
+def cluster(
+    home: Path,
+    brokers: int = 3,
+    *,
+    protocols: Sequence[str] = (),
+    settings: Sequence[str] = (),
+    users: Sequence[str] = (),
+    change: Callable[[Sequence[Path]], None] | None = None,
+) -> list[Broker]:
+    """Return the running brokers of a cluster, each of which is a controller as well.
+
+    If none of them runs, all are started with new data. If some have ended, these are started again with their data.
+    A topic has up to three replicas, all but one of which must have a message before it is acknowledged.
+
+    Parameters
+    ----------
+    home
+        Folder of the cluster; each broker has a folder in it: ``broker-1`` and so on.
+    brokers
+        Number of brokers.
+    protocols, settings, users
+        As for `up`, for each broker.
+    change
+        Called with the folders of the brokers after their server.properties were written, before they start.
+
+    Raises
+    ------
+    BrokerFailedError
+        As for `up`.
+    """
+    with _locked(home):
+        folders = homes(home)
+        if any(running(folder) for folder in folders):
+            return _ready(folders, [running(folder) or _launch(folder, SMALL) for folder in folders])
+        for folder in folders:
+            shutil.rmtree(folder)
+        folders = [home / f"broker-{number}" for number in range(1, brokers + 1)]
+        for attempt in range(3):
+            try:
+                return _start_cluster(folders, protocols, settings, users, change)
+            except _PortTakenError:
+                _say(f"another process took a free port, attempt {attempt + 2}")
+        raise BrokerFailedError("another process took a free port three times")
+
+
+def again(home: Path, settings: Sequence[str] = ()) -> Broker:
+    """Start the broker of a folder again with its data; ``settings`` are added to its server.properties.
+
+    It is not waited for until it is ready.
+    """
+    if settings:
+        with (home / "server.properties").open("a", encoding="utf-8") as file:
+            file.writelines(f"{setting}\n" for setting in settings)
+    return _launch(home, SMALL if home.name.startswith("broker-") else "")
+
+
 def down(home: Path) -> bool:
-    """Stop the broker of this folder and remove its data; return whether there was one."""
+    """Stop the broker or the brokers of this folder and remove their data; return whether there was one."""
     if not home.exists():
         return False
     with _locked(home):
-        broker = running(home)
-        if broker is not None:
-            _stop(broker, home)
+        found = [(broker, folder) for folder in (home, *homes(home)) if (broker := running(folder))]
+        # Without a majority of controllers, a broker waits for them in vain before it ends.
+        for broker, folder in found:
+            _stop(broker, folder, signal.SIGKILL if len(found) > 1 else signal.SIGTERM)
         _clear(home)
-    return broker is not None
+    return bool(found)
 
 
 @contextlib.contextmanager
@@ -174,7 +276,7 @@ def _locked(home: Path) -> Iterator[None]:
         yield
 
 
-def _java() -> str:
+def find_java() -> str:
     """Return the path of a Java that can run the broker."""
     home = os.environ.get("JAVA_HOME")
     java = shutil.which("java", path=str(Path(home, "bin"))) if home else None
@@ -184,7 +286,7 @@ def _java() -> str:
     return java
 
 
-def _libraries() -> Path:
+def fetch_libraries() -> Path:
     """Return the folder with the jars of this pom.xml; Maven downloads them if they are missing."""
     pom = HERE / "pom.xml"
     libraries = BUILD / "libs" / hashlib.sha256(pom.read_bytes()).hexdigest()[:16]
@@ -193,7 +295,7 @@ def _libraries() -> Path:
     maven = shutil.which("mvn")
     if maven is None:
         raise BrokerFailedError(f"no mvn found: {INSTALL}")
-    _java()
+    find_java()
     part = libraries.with_name(f"{libraries.name}.{os.getpid()}")
     command = [maven, "-B", "-q", "-f", str(pom), "dependency:copy-dependencies"]
     command = _with_progress_dots("kafka: Maven fetches Apache Kafka, once", command)
@@ -240,26 +342,108 @@ def _start(
     users: Sequence[str],
 ) -> Broker:
     _clear(home)
-    port, controller_port, *others = _free_ports(2 + len(protocols))
-    bootstrap = f"127.0.0.1:{port}"
+    ports = _free_ports(2 + len(protocols))
+    _configure(home, 1, ports, protocols, settings, [ports[-1]])
+    _format(home, libraries, users)
+    broker = _launch(home, "", kept=kept)
+    try:
+        _wait_until_ready(broker, home)
+    except BaseException:
+        _stop(broker, home, signal.SIGKILL)
+        raise
+    return broker
+
+
+def _start_cluster(
+    folders: Sequence[Path],
+    protocols: Sequence[str],
+    settings: Sequence[str],
+    users: Sequence[str],
+    change: Callable[[Sequence[Path]], None] | None,
+) -> list[Broker]:
+    for folder in folders:
+        shutil.rmtree(folder, ignore_errors=True)
+    _configure_cluster(folders, protocols, settings)
+    _format_cluster(folders, fetch_libraries(), users)
+    if change is not None:
+        change(folders)
+    try:
+        return _ready(folders, [_launch(folder, SMALL) for folder in folders])
+    except BaseException:
+        for folder in folders:
+            broker = running(folder)
+            if broker is not None:
+                _stop(broker, folder, signal.SIGKILL)
+        raise
+
+
+def _configure(
+    home: Path,
+    node: int,
+    ports: Sequence[int],
+    protocols: Sequence[str],
+    settings: Sequence[str],
+    voters: Sequence[int],
+) -> None:
+    """Write server.properties; the last port is that of the controller, ``voters`` are those of all controllers."""
     names = ["PLAINTEXT", *protocols]
-    clients = ",".join(f"{name}://127.0.0.1:{at}" for name, at in zip(names, [port, *others], strict=True))
-    properties = home / "server.properties"
-    properties.write_text(
+    clients = ",".join(f"{name}://127.0.0.1:{at}" for name, at in zip(names, ports, strict=False))
+    home.mkdir(parents=True, exist_ok=True)
+    (home / "server.properties").write_text(
         (HERE / "server.properties").read_text(encoding="utf-8")
         + "".join(f"\n{line}" for line in settings)
-        + f"\nlisteners={clients},CONTROLLER://127.0.0.1:{controller_port}"
+        + f"\nnode.id={node}"
+        + f"\nlisteners={clients},CONTROLLER://127.0.0.1:{ports[-1]}"
         + f"\nadvertised.listeners={clients}"
         + f"\nlistener.security.protocol.map={','.join(f'{name}:{name}' for name in names)},CONTROLLER:PLAINTEXT"
-        + f"\ncontroller.quorum.voters=1@127.0.0.1:{controller_port}"
+        + f"\ncontroller.quorum.voters={','.join(f'{at}@127.0.0.1:{port}' for at, port in enumerate(voters, 1))}"
         + f"\nlog.dirs={home / 'data'}\n",
         encoding="utf-8",
     )
-    java = [_java(), *JVM, f"-Dlog4j2.configurationFile={HERE / 'log4j2.properties'}", "-cp", f"{libraries}/*"]
-    _format(java, properties, users)
+
+
+def _configure_cluster(folders: Sequence[Path], protocols: Sequence[str], settings: Sequence[str]) -> None:
+    of_each = 2 + len(protocols)
+    ports = _free_ports(of_each * len(folders))
+    replicas = min(3, len(folders))
+    replicated = [line.format(replicas, max(1, replicas - 1)) for line in REPLICATED]
+    for node, folder in enumerate(folders, 1):
+        own = ports[(node - 1) * of_each : node * of_each]
+        _configure(folder, node, own, protocols, [*replicated, *settings], ports[of_each - 1 :: of_each])
+
+
+def _format_cluster(folders: Sequence[Path], libraries: Path, users: Sequence[str]) -> None:
+    """Format one data folder, and copy it for the other brokers with their ids: a Java process takes a second."""
+    _format(folders[0], libraries, users)
+    written = (folders[0] / "data" / "meta.properties").read_text(encoding="utf-8")
+    for node, folder in enumerate(folders[1:], 2):
+        shutil.copytree(folders[0] / "data", folder / "data")
+        own = {"node.id": str(node), "directory.id": _kafka_id()}
+        lines = [line.partition("=") for line in written.splitlines()]
+        text = "".join(f"{name}{equals}{own.get(name, value)}\n" for name, equals, value in lines)
+        (folder / "data" / "meta.properties").write_text(text, encoding="utf-8")
+
+
+def _kafka_id() -> str:
+    """Return a random id as Kafka writes it."""
+    return base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+
+
+def _command(libraries: Path, heap: str = "") -> list[str]:
+    """Return the start of a command of Kafka; of two settings of the heap the last one counts."""
+    options = [*JVM, *filter(None, [heap]), f"-Dlog4j2.configurationFile={HERE / 'log4j2.properties'}"]
+    return [find_java(), *options, "-cp", f"{libraries}/*"]
+
+
+def _launch(home: Path, heap: str, *, kept: bool = True) -> Broker:
+    """Start the process of a broker whose folder is configured and formatted."""
+    properties = home / "server.properties"
+    lines = properties.read_text(encoding="utf-8").splitlines()
+    listed = [line.partition("=")[2] for line in lines if line.startswith("advertised.listeners=")]
+    bootstrap = listed[-1].partition(",")[0].partition("://")[2]
     with (home / "broker.log").open("ab") as log:
         process = subprocess.Popen(
-            [*java, "kafka.Kafka", str(properties)],
+            [*_command(fetch_libraries(), heap), "kafka.Kafka", str(properties)],
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
@@ -268,13 +452,19 @@ def _start(
         )
     try:
         broker = _noted(Broker(process.pid, _began(process, str(properties)), bootstrap, kept), home)
-        _wait_until_ready(broker, home)
     except BaseException:
         process.kill()
         process.wait()
         raise
     process.returncode = 0  # the broker keeps running; this prevents a ResourceWarning
     return broker
+
+
+def _ready(folders: Sequence[Path], brokers: list[Broker]) -> list[Broker]:
+    """Wait until each broker of a cluster knows all of them; return them."""
+    for folder, broker in zip(folders, brokers, strict=True):
+        _wait_until_ready(broker, folder, len(folders))
+    return brokers
 
 
 def _began(process: subprocess.Popen[bytes], argument: str) -> str:
@@ -287,9 +477,9 @@ def _began(process: subprocess.Popen[bytes], argument: str) -> str:
     return ""
 
 
-def _format(java: list[str], properties: Path, users: Sequence[str]) -> None:
-    tool = [*java, "kafka.tools.StorageTool", "format", "-t", "c2hvYWwtbG9jYWwta2Fma2", "-c", str(properties)]
-    tool += [part for user in users for part in ("--add-scram", user)]
+def _format(home: Path, libraries: Path, users: Sequence[str]) -> None:
+    tool = [*_command(libraries), "kafka.tools.StorageTool", "format", "-t", CLUSTER_ID]
+    tool += ["-c", str(home / "server.properties"), *(part for user in users for part in ("--add-scram", user))]
     done = subprocess.run(
         _with_progress_dots("kafka: starting a broker", tool),
         stdin=subprocess.DEVNULL,
@@ -302,11 +492,11 @@ def _format(java: list[str], properties: Path, users: Sequence[str]) -> None:
         raise BrokerFailedError(f"the storage of Kafka could not be formatted: {hint}")
 
 
-def _wait_until_ready(broker: Broker, home: Path) -> None:
-    """Wait until the broker answers a metadata request with itself as member and controller."""
+def _wait_until_ready(broker: Broker, home: Path, brokers: int = 1) -> None:
+    """Wait until the broker answers a metadata request with so many brokers and a controller."""
     began = time.monotonic()
     tell_at = began + 1.0
-    while not _answers(broker.bootstrap):
+    while not answers(broker.bootstrap, brokers):
         if time.monotonic() > tell_at:
             _say(f"the broker starts: {time.monotonic() - began:.0f} s")
             tell_at = time.monotonic() + TELL_S
@@ -320,8 +510,8 @@ def _wait_until_ready(broker: Broker, home: Path) -> None:
         time.sleep(0.05)
 
 
-def _answers(bootstrap: str) -> bool:
-    """Return whether the response to a Metadata request (version 1, no topic) has a broker and a controller."""
+def answers(bootstrap: str, brokers: int = 1) -> bool:
+    """Return whether the response to a Metadata request (version 1, no topic) has so many brokers and a controller."""
     host, port = bootstrap.split(":")
     request = struct.pack(">hhih", 3, 1, 1, -1) + struct.pack(">i", 0)
     try:
@@ -329,11 +519,12 @@ def _answers(bootstrap: str) -> bool:
             connection.sendall(struct.pack(">i", len(request)) + request)
             size = struct.unpack(">i", _receive(connection, 4))[0]
             answer = _receive(connection, size)
-        if struct.unpack_from(">i", answer, 4)[0] < 1:
-            return False
-        # one broker: id, host, port, no rack; then the controller's id
-        host_length = struct.unpack_from(">h", answer, 12)[0]
-        return bool(struct.unpack_from(">i", answer, 12 + 2 + host_length + 4 + 2)[0] >= 0)
+        (count,) = struct.unpack_from(">i", answer, 4)
+        at = 8
+        for _ in range(count):  # id, host, port, rack, of which there is none
+            (host_length,) = struct.unpack_from(">h", answer, at + 4)
+            at += 4 + 2 + host_length + 4 + 2
+        return bool(count >= brokers and struct.unpack_from(">i", answer, at)[0] >= 0)
     except (OSError, struct.error):
         return False
 
@@ -348,9 +539,9 @@ def _receive(connection: socket.socket, size: int) -> bytes:
     return content
 
 
-def _stop(broker: Broker, home: Path) -> None:
+def _stop(broker: Broker, home: Path, first: signal.Signals = signal.SIGTERM) -> None:
     """End the broker with SIGTERM, then SIGKILL; never end another process that has reused its id."""
-    for number, timeout_s in ((signal.SIGTERM, 10.0), (signal.SIGKILL, 10.0)):
+    for number, timeout_s in ((first, 10.0), (signal.SIGKILL, 10.0)):
         with contextlib.suppress(ProcessLookupError):
             if broker.is_alive(home):
                 os.kill(broker.pid, number)
@@ -362,7 +553,8 @@ def _stop(broker: Broker, home: Path) -> None:
 
 
 def _clear(home: Path) -> None:
-    shutil.rmtree(home / "data", ignore_errors=True)
+    for folder in (home / "data", *homes(home)):
+        shutil.rmtree(folder, ignore_errors=True)
     for name in ("broker.json", "server.properties", "broker.log"):
         (home / name).unlink(missing_ok=True)
 
@@ -381,49 +573,56 @@ def _beside(home: Path, command: list[str]) -> int:
         return subprocess.run(command, env={**os.environ, "SHOAL_TEST_BROKER": bootstrap}, check=False).returncode
 
 
-def _up(home: Path) -> int:
-    given = os.environ.get("SHOAL_KAFKA__BOOTSTRAP_SERVERS")
-    print(f"bootstrap={given or up(home).bootstrap}")
-    return 0
+def _joined(brokers: Sequence[Broker]) -> str:
+    return ",".join(broker.bootstrap for broker in brokers)
 
 
-def _down(home: Path) -> int:
-    _say("stopped" if down(home) else "none was running")
-    return 0
+def _up(home: Path, brokers: int) -> str:
+    """Return the addresses of what runs now; a cluster that runs already is not replaced by a single broker."""
+    if running(home) is not None and brokers > 1:
+        raise BrokerFailedError("a single broker runs; stop it first: local.py down")
+    if brokers > 1 or any(running(folder) for folder in homes(home)):
+        return _joined(cluster(home, brokers))
+    return up(home).bootstrap
 
 
-def _status(home: Path) -> int:
-    broker = running(home)
-    bootstrap = os.environ.get("SHOAL_KAFKA__BOOTSTRAP_SERVERS") or (broker and broker.bootstrap)
-    if not bootstrap:
-        _say("not running")
-        return 1
-    print(f"bootstrap={bootstrap}")
-    return 0
+def _status(home: Path) -> str:
+    single = running(home)
+    return _joined([broker for folder in homes(home) if (broker := running(folder))] if single is None else [single])
 
 
 def main() -> int:
     """Read the command line and run one command."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--home", type=Path, default=BUILD / "run", help="folder of data, log and process id")
+    parser.add_argument("--brokers", type=int, default=1, help="number of brokers that `up` starts")
     commands = parser.add_subparsers(dest="command", required=True)
-    for name, action, meaning in (
-        ("up", _up, "start a broker and print its address"),
-        ("down", _down, "stop it and remove its data"),
-        ("status", _status, "print its address, or exit 1"),
+    for name, meaning in (
+        ("up", "start a broker and print its address"),
+        ("down", "stop it and remove its data"),
+        ("status", "print its address, or exit 1"),
     ):
-        commands.add_parser(name, help=meaning).set_defaults(action=action)
+        commands.add_parser(name, help=meaning)
     beside = commands.add_parser("with", help="run a command while a broker runs")
     beside.add_argument("run", nargs=argparse.REMAINDER, metavar="COMMAND")
     arguments = parser.parse_args()
     home = arguments.home.resolve()
+    given = os.environ.get("SHOAL_KAFKA__BOOTSTRAP_SERVERS")
     try:
         if arguments.command == "with":
             return _beside(home, arguments.run[arguments.run[:1] == ["--"] :])
-        return int(arguments.action(home))
+        if arguments.command == "down":
+            _say("stopped" if down(home) else "none was running")
+            return 0
+        bootstrap = given or (_up(home, arguments.brokers) if arguments.command == "up" else _status(home))
     except BrokerFailedError as error:
         _say(str(error))
         return 3
+    if not bootstrap:
+        _say("not running")
+        return 1
+    print(f"bootstrap={bootstrap}")
+    return 0
 
 
 if __name__ == "__main__":

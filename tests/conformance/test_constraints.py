@@ -6,7 +6,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from shoal.arrays import Float64Matrix, Int32Vector, Int64Vector
+from shoal.arrays import Float64Matrix, Int64Vector
 from shoal.clustering.static import (
     ALGORITHMS,
     ClusterConstraints,
@@ -21,25 +21,17 @@ from shoal.clustering.static.partition_state import build_partition_state
 from shoal.clustering.static.refinement import refine
 from shoal.errors import AnonymityViolation, ParameterError
 from shoal.pipeline import table_measures as measures
+from support.constrained_tables import BATCH, clusters_of, small_budget
 from support.input_size import sized
 
 pytestmark = pytest.mark.conformance
 
 QUICK = {"genetic": {"generations": sized(20, 5)}}
-BATCH = sized(1_000, 200)
 
 
 @pytest.fixture(autouse=True)
 def _small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("shoal.clustering.static.refinement.BATCH", BATCH)
-
-
-def small_budget(tried: int) -> float:
-    return tried / (3 * BATCH)
-
-
-def clusters_of(labels: Int32Vector) -> list[list[int]]:
-    return [np.flatnonzero(labels == label).tolist() for label in range(int(labels.max()) + 1)]
 
 
 def plain_distance(bins: Int64Vector, members: list[int], *, ordered: bool) -> float:

@@ -7,7 +7,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from shoal.arrays import Float64Matrix, Int32Vector, Int64Vector
+from shoal.arrays import Float64Matrix, Int64Vector
 from shoal.clustering.diversity import DISTINCT, ENTROPY, EQUAL, HIERARCHICAL, RECURSIVE, LDiversity, ValueReference
 from shoal.clustering.static import ClusterConstraints, ConfidentialAttribute, emd_of_clusters, microaggregate
 from shoal.clustering.static.centroids import loss_of
@@ -16,12 +16,12 @@ from shoal.clustering.static.mdav import mdav
 from shoal.clustering.static.repair import repair_by_swaps
 from shoal.clustering.static.t_closeness import strict
 from shoal.errors import AnonymityViolation
+from support.constrained_tables import BATCH, clusters_of, small_budget
 from support.diversity_by_definition import entropy_of, is_recursive, value_share
 from support.input_size import sized
 
 pytestmark = pytest.mark.conformance
 
-BATCH = sized(1_000, 200)
 KINDS = [
     (LDiversity(DISTINCT, 3), 0.5),
     (LDiversity(ENTROPY, 2.5), None),
@@ -33,14 +33,6 @@ KINDS = [
 @pytest.fixture(autouse=True)
 def _small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("shoal.clustering.static.refinement.BATCH", BATCH)
-
-
-def small_budget(tried: int) -> float:
-    return tried / (3 * BATCH)
-
-
-def clusters_of(labels: Int32Vector) -> list[list[int]]:
-    return [np.flatnonzero(labels == label).tolist() for label in range(int(labels.max()) + 1)]
 
 
 def correlated(seed: int, n: int = 120) -> tuple[Float64Matrix, tuple[ConfidentialAttribute, ...]]:

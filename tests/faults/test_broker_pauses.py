@@ -8,8 +8,8 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Iterator
-from contextlib import ExitStack, asynccontextmanager, contextmanager
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import aiohttp
@@ -18,14 +18,12 @@ from aiokafka import AIOKafkaProducer
 from support.faulty_workers import Deployment, Worker
 from support.private_broker import PrivateBroker, private_broker
 from support.running import sample
+from support.storms import PATIENCE_S, WAVE, feed, feeder
 from support.torture import PARTITIONS, check
 
 pytestmark = pytest.mark.faults
 
 LOOPS, PAUSES, SHORTEST_S, LONGEST_S = 4, 20, 13.0, 40.0
-WAVE, PORTIONS = 1600, 40
-PATIENCE_S = 180.0
-"""Longest time until records are committed on a loaded machine (s)."""
 
 
 @contextmanager
@@ -36,29 +34,6 @@ def busy_loops(count: int) -> Iterator[None]:
             process = stack.enter_context(subprocess.Popen([sys.executable, "-c", "while True: pass"]))
             stack.callback(process.kill)
         yield
-
-
-@asynccontextmanager
-async def feeder(bootstrap: str) -> AsyncIterator[AIOKafkaProducer]:
-    """Open a producer that appends each record once, also if the broker is paused meanwhile."""
-    producer = AIOKafkaProducer(bootstrap_servers=bootstrap, enable_idempotence=True, request_timeout_ms=300_000)
-    await producer.start()
-    try:
-        yield producer
-    finally:
-        await producer.stop()
-
-
-async def feed(producer: AIOKafkaProducer, deployment: Deployment) -> None:
-    """Append a wave of records in small portions, so that transactions follow each other."""
-    for _ in range(PORTIONS):
-        values = deployment.records(WAVE // PORTIONS)
-        sent = [
-            await producer.send(deployment.topics["input"], value, partition=number % PARTITIONS)
-            for number, value in enumerate(values)
-        ]
-        await asyncio.gather(*sent)
-        await asyncio.sleep(0.1)
 
 
 async def pause_at_work(

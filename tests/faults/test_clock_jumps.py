@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from support.clock_workers import ClockWorker
 from support.faketime import SetClock
 from support.faulty_workers import Deployment, Worker, judge
 from support.kafka_broker import wait_until
@@ -17,21 +17,6 @@ pytestmark = [pytest.mark.faults, pytest.mark.nightly, pytest.mark.timeout(900)]
 
 HOURS_S = 7200
 WAVE = 800
-
-
-@dataclass
-class ClockWorker(Worker):
-    """A worker with a clock that the test sets."""
-
-    clock: SetClock | None = None
-
-    def environment(self, die_at: str, instance: str | None = None, patience_s: str = "300") -> dict[str, str]:
-        assert self.clock is not None
-        return super().environment(die_at, instance, patience_s) | self.clock.variables
-
-    @property
-    def said(self) -> str:
-        return self.log.read_text()
 
 
 async def worker_with_clock(bootstrap: str, folder: Path) -> tuple[Deployment, ClockWorker, SetClock]:

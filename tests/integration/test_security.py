@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from support.certificates import Authority
-from support.kafka_broker import produce, wait_until
+from support.kafka_broker import create_topic, produce, wait_until
 from support.running import Stage
 from support.secured_broker import GROUP, TOPIC, TRANSACTIONAL_ID, Grant, SecuredBroker, secured_broker, unsigned_token
 
@@ -35,7 +35,16 @@ def grants(stage: Stage) -> dict[str, Grant]:
     }
     for role in ("output", "quarantine", "clusters", "evidence"):
         needed[role] = Grant(TOPIC, topics[role], "WRITE")
+    if "copy" in topics:
+        needed["copy of the progress"] = Grant(TOPIC, topics["copy"], "WRITE")
+        needed["copy of the progress, to look for it"] = Grant(TOPIC, topics["copy"], "READ")
     return needed
+
+
+async def keep_copy(stage: Stage) -> None:
+    """Have the progress copied to a topic."""
+    stage.topics["copy"] = await create_topic(stage.bootstrap, configs={"cleanup.policy": "compact"})
+    stage.document["kafka"]["progress_copy"] = stage.topics["copy"]
 
 
 async def stage_for(secured: SecuredBroker, folder: Path, user: str) -> Stage:
@@ -76,7 +85,9 @@ async def test_a_password_from_the_environment(secured: SecuredBroker, tmp_path:
 
 
 async def test_a_client_certificate_is_the_user(secured: SecuredBroker, tmp_path: Path) -> None:
-    stage = await stage_for(secured, tmp_path, "worker")
+    stage = await Stage.create(secured.plain, tmp_path)
+    await keep_copy(stage)
+    await secured.allow("worker", grants(stage).values())
     certificate, key = secured.authority.issue("worker")
     await releases(stage, tls(secured, "SSL", SSL_CERTFILE=str(certificate), SSL_KEYFILE=str(key)))
 
@@ -185,18 +196,23 @@ MISSING = {
     "clusters": "topic {clusters} does not exist or may not be seen; create it, or grant its use in the ACLs",
     "evidence": "topic {evidence} does not exist or may not be seen; create it, or grant its use in the ACLs",
     "output, to look for records of another group": f"{GRANT} ({{output}})",
+    "copy of the progress": f"{GRANT} ({{copy}})",
+    "copy of the progress, to look for it": f"{GRANT} ({{copy}})",
 }
 
 
 @pytest.mark.parametrize("missing", MISSING)
 async def test_one_acl_fewer_fails_with_its_name(secured: SecuredBroker, tmp_path: Path, missing: str) -> None:
     stage = await Stage.create(secured.plain, tmp_path)
+    if missing.startswith("copy"):
+        await keep_copy(stage)
     needed = grants(stage)
     del needed[missing]
     await secured.allow("plain", needed.values())
     await stage.put(60)
     if "look for" in missing:
-        await produce(secured.plain, stage.topics["output"], [b"of another group"])
+        topic = stage.topics["copy" if missing.startswith("copy") else "output"]
+        await produce(secured.plain, topic, [b"of another group"], keys=[b"of another group"])
     given = tls(secured, SASL_USERNAME="plain", SASL_PASSWORD="plain-secret")  # noqa: S106 - of a test
     async with stage.process("--from", "earliest", "--drain", **given) as process:
         assert await process.ended(60) in {2, 3}, process.said

@@ -362,7 +362,7 @@ async def test_a_port_in_use_is_reported(bootstrap: str, tmp_path: Path) -> None
         address = f"127.0.0.1:{taken.getsockname()[1]}"
         async with stage.command("run", "--http", address) as process:
             assert await process.ended() == 2
-            assert f"--http: {address} cannot be bound" in process.said
+            assert f"--http (SHOAL_HTTP): {address} cannot be bound" in process.said
 
 
 @pytest.mark.parametrize("partitions", [1, 16])

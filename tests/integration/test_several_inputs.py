@@ -15,9 +15,11 @@ from typing import Any
 import pytest
 from shoal.audit import verify
 from shoal.errors import InputError, PolicyError
+from shoal.kafka import StartOptions
 from shoal.policy import Policy
 from support.faulty_workers import line_of
 from support.kafka_broker import Message, create_topic, produce, read_all, wait_until
+from support.raw_log import delete_group
 from support.running import EARLIEST, Stage
 from support.topic_changes import delete_topic
 
@@ -133,6 +135,25 @@ async def test_two_workers_and_a_kill_release_each_record_once_in_its_own_output
     assert len(outcomes) == 1400
     for pair in service.pairs:
         await check_clusters(service, pair)
+
+
+async def test_one_copy_holds_the_progress_of_all_inputs(bootstrap: str, tmp_path: Path) -> None:
+    copy = await create_topic(bootstrap, 3, {"cleanup.policy": "compact"})
+    service = await Service.create(bootstrap, tmp_path, progress_copy=copy)
+    for pair in service.pairs:
+        await service.put(pair, 90)
+    async with service.stage.run():
+        await service.until(100)
+    await delete_group(bootstrap, service.stage.group)
+    async with service.stage.run(StartOptions(drain=True)) as last:
+        await last.ended()
+    outcomes = await service.outcomes()
+    assert outcomes == dict.fromkeys(chain.from_iterable(pair.people for pair in service.pairs), 1)
+    assert len(outcomes) == 180
+    keys = {message.key: message.partition for message in await service.read(copy)}
+    assert {tuple(json.loads(key or b""))[1:]: partition for key, partition in keys.items()} == {
+        (pair.input, number): number for pair in service.pairs for number in range(pair.partitions)
+    }
 
 
 async def check_clusters(service: Service, pair: Pair) -> None:

@@ -10,7 +10,8 @@ import aiohttp
 import pytest
 from oracle.naive_release import NaiveRelease, group, make_records
 from shoal.errors import ConfigError
-from shoal.observability import Health, Metrics, serve
+from shoal.observability import Health, Metrics
+from shoal.observability.http import serve
 from support.ledger import closed
 
 pytestmark = pytest.mark.privacy

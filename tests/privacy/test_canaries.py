@@ -277,6 +277,9 @@ SECRET_RUNS: dict[str, tuple[list[str], dict[str, Any], dict[str, str]]] = {
     "no broker, SCRAM": (["progress"], {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "SCRAM-SHA-256"}, {}),
     "a key that cannot be read": (["run"], {"security_protocol": "SSL", "ssl_certfile": "policy.yaml"}, {}),
     "environment": (["run"], {}, {"SHOAL_KAFKA__SASL_PASSWORD": SECRETS[1], "SHOAL_KAFKA__PATIENCE_S": SECRETS[0]}),
+    "token of the port": (["run"], {"patience_s": 1}, {"SHOAL_HTTP_TOKEN": f"{SECRETS[0]}-{SECRETS[1]}"}),
+    "token that is none": (["run"], {}, {"SHOAL_HTTP_TOKEN": f"{SECRETS[0]} {SECRETS[1]} é"}),
+    "token for a level": (["run"], {}, {"SHOAL_LOG_LEVEL": SECRETS[1]}),
     "environment, unknown": (["run"], {}, {"SHOAL_KAFKA__PASSWORD": SECRETS[1]}),
 }
 

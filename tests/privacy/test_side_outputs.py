@@ -22,7 +22,8 @@ from shoal.files import Files, run_pipe
 from shoal.kafka.offset_metadata import CommittedState
 from shoal.kafka.offset_tracker import OffsetState
 from shoal.kafka.partition_task import PartitionTask
-from shoal.observability import Health, Metrics, escape_control_characters, serve
+from shoal.observability import Health, Metrics, escape_control_characters
+from shoal.observability.http import serve
 from shoal.pipeline import PartitionPipeline
 from shoal.policy import Policy
 from shoal.records import JsonDecoder, JsonEncoder
@@ -55,9 +56,9 @@ HOSTILE = [
 
 # ---------------------------------------------------------------- metrics
 
-LABELS = {"outcome", "reason", "topic", "partition", "fingerprint", "le"}
-OUTCOMES = {"in", "released", "suppressed", "quarantined", "committed", "aborted"}
-REASONS = {"", "undecodable", "invalid", "suppressed", "too_large"}
+LABELS = {"group", "outcome", "reason", "topic", "partition", "fingerprint", "le", "version", "python"}
+OUTCOMES = {"in", "released", "suppressed", "quarantined", "dropped", "committed", "aborted"}
+REASONS = {"", "undecodable", "invalid", "suppressed", "too_large", "deletes", "tombstones"}
 OF_VALUES = ("shoal_sse", "shoal_sst", "shoal_reordering", "shoal_delay", "shoal_values_clipped")
 """Series that depend on values or delays."""
 K = 3
@@ -120,6 +121,22 @@ async def test_series_that_depend_on_values_move_once_in_twenty_clusters_and_lab
         bound=1 / STEP_CLUSTERS,
         source=f"steps of {STEP_CLUSTERS} clusters",
     )
+
+
+def test_how_long_a_record_is_held_is_shown_in_few_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    arrival_s = 1_700_000_000.0
+    metrics, clock = Metrics("visits"), [arrival_s]
+    monkeypatch.setattr("time.time", lambda: clock[0])
+    metrics.watch_oldest_held("t", 0, lambda: round(arrival_s * 1000))
+    shown = {}
+    for age_s in range(3, 86_400, 60):
+        clock[0] = arrival_s + age_s
+        (one,) = next(iter(metrics.oldest_held.collect())).samples
+        assert one.labels == {"topic": "t", "partition": "0"}
+        assert one.value <= age_s < 2.5 * one.value, "an age is known to a factor of 2.5"
+        shown[age_s] = one.value
+    assert sorted(set(shown.values())) == [2, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 20_000, 50_000]
+    assert len(shown) == 1440, "at 10 of so many scrapes a reader sees the moment of a step"
 
 
 # ---------------------------------------------------------------- the page and the terminal

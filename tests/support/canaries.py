@@ -51,7 +51,7 @@ def every_logger_at_debug() -> Iterator[None]:
     from shoal.cli import command_line
     from shoal.observability import set_up_logs
 
-    def set_up_loudly(style: Literal["json", "text"]) -> None:
+    def set_up_loudly(style: Literal["json", "text"], _: str) -> None:
         set_up_logs(style)
         for name in (None, "aiokafka", "aiohttp", "asyncio", "kafka"):
             logging.getLogger(name).setLevel(logging.DEBUG)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import ipaddress
+import ssl
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -35,6 +36,15 @@ class Authority:
         self.certificate = self._signed(self.name, self.key, 30 * DAY, (basic, True))
         self.file = self.folder / "authority.pem"
         self.file.write_bytes(self.certificate.public_bytes(serialization.Encoding.PEM))
+
+    def client_context(self) -> ssl.SSLContext:
+        """Return the context of a client that trusts this authority.
+
+        It is not the default context: from Python 3.13 on that one wants extensions that these certificates lack.
+        """
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.load_verify_locations(self.file)
+        return context
 
     def issue(self, common: str, *, valid: dt.timedelta = 7 * DAY) -> tuple[Path, Path]:
         """Return the files of a certificate for this name and 127.0.0.1, and of its private key."""

@@ -10,14 +10,16 @@ from pathlib import Path
 
 __all__ = ["SetClock", "library"]
 
-BUILD = Path(__file__).resolve().parents[2] / "build" / "faketime"
+ROOT = Path(__file__).resolve().parents[2]
+TOOLS = ROOT / "build" / "tools" / "debian"
+BUILD = ROOT / "build" / "faketime"
 NAME = "faketime/libfaketime.so.1"
 INSTALL = "install libfaketime, on Debian: apt-get install faketime"
 
 
 def library() -> Path:
-    """Return the library: the installed one, or that of the Debian package, which is downloaded once."""
-    for folder in (Path("/usr/lib"), Path("/usr/local/lib"), BUILD):
+    """Return the library: the installed one, that of `make tools`, or that of a Debian package, downloaded once."""
+    for folder in (Path("/usr/lib"), Path("/usr/local/lib"), TOOLS, BUILD):
         found = sorted(folder.glob(f"**/{NAME}"))
         if found:
             return found[0]

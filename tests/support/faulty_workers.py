@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -13,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
+from aiokafka.errors import KafkaError
 from shoal.audit import Verdict, verify
 from shoal.policy import Policy
 from support.canaries import traces
@@ -41,6 +43,8 @@ class Worker:
     plans: list[str] = field(default_factory=list)
     is_fresh: bool = False
     """Whether each start is a new interpreter, with a hash seed of its own."""
+    codes: list[int | None] = field(default_factory=list)
+    """Exit codes of its earlier processes."""
 
     def command(self, *extra: str, origin: bool = True) -> list[str]:
         command = [str(WORKER), "run", str(self.policy), "--log", "json"]
@@ -65,10 +69,18 @@ class Worker:
         instance: str | None = None,
         patience_s: str = "300",
     ) -> None:
+        if self.process is not None:
+            self.codes.append(self.process.poll())
         self.plans.append(die_at)
         environment = self.environment(die_at, instance, patience_s)
         command = self.command(*extra, origin=origin)
         self.process = fork_program(command, environment, self.log, self.log, is_fresh=self.is_fresh)
+
+    @property
+    def gone(self) -> int:
+        """How often it ended by itself: neither killed nor terminated."""
+        last = None if self.process is None else self.process.poll()
+        return sum(code not in {None, 0, -signal.SIGKILL} for code in (*self.codes, last))
 
     @property
     def is_dead(self) -> bool:
@@ -131,11 +143,26 @@ class Deployment:
         k: int = 5,
         delta: int = 100,
         has_wards: bool = False,
+        privacy: Mapping[str, Any] | None = None,
+        kafka: Mapping[str, Any] | None = None,
+        configs: Mapping[str, Mapping[str, str]] | None = None,
+        replicas: Mapping[str, Sequence[int]] | None = None,
+        has_copy: bool = False,
         **stream: Any,
     ) -> Self:
-        topics = {"input": await create_topic(bootstrap, partitions)}
-        for name in SIDE:
-            topics[name] = await create_topic(bootstrap, partitions if name == "output" else 2)
+        """Create the topics, with these configs and on these brokers by their role.
+
+        ``privacy``, ``kafka`` and ``stream`` are added to the sections of the policy.
+        """
+        topics = {}
+        for name in ("input", *SIDE):
+            count = partitions if name in {"input", "output"} else 2
+            on = (replicas or {}).get(name, ())
+            topics[name] = await create_topic(bootstrap, count, (configs or {}).get(name), replicas=on)
+        if has_copy:
+            # Plans of `worker.py` do not count messages of topics with this name.
+            name, compacted = f"copy-{topics['input']}", {"cleanup.policy": "compact"}
+            topics["progress_copy"] = await create_topic(bootstrap, partitions, compacted, name)
         document: dict[str, Any] = {
             "attributes": {
                 "who": {"role": "identifier", "subject": True},
@@ -143,10 +170,10 @@ class Deployment:
                 "income": {"role": "quasi_identifier", "scale": "numeric", "bounds": [0, 100000], "resolution": 50},
                 "serial": {"role": "confidential", "type": "integer"},
             },
-            "privacy": {"k": k},
+            "privacy": {"k": k, **(privacy or {})},
             "stream": {"delta": delta, **stream},
             "steering": {"position": 0.001},
-            "kafka": {"group": f"group-{topics['input']}", **topics},
+            "kafka": {"group": f"group-{topics['input']}", **topics, **(kafka or {})},
         }
         if has_wards:
             lines = [f"{ward},{share}\n" for ward, share in SHARES.items()]
@@ -182,16 +209,22 @@ class Deployment:
         return values
 
     async def put(self, count: int, partitions: int) -> None:
-        """Append so many records."""
+        """Append so many records, each of them once, also if a broker is away meanwhile."""
         values, where = self.records(count), [number % partitions for number in range(count)]
+        options: dict[str, Any] = {"linger_ms": 5, "max_batch_size": 1 << 18, "request_timeout_ms": 120_000}
         await produce(
-            self.bootstrap, self.topics["input"], values, partitions=where, linger_ms=5, max_batch_size=1 << 18
+            self.bootstrap, self.topics["input"], values, partitions=where, enable_idempotence=True, **options
         )
 
     async def read(self, topic: str) -> list[Message]:
-        """All committed messages of a topic; those of the last call are not read again."""
-        self.known[topic] = await read_all(self.bootstrap, topic, known=self.known.get(topic, ()))
-        return self.known[topic]
+        """All committed messages of a topic; those of the last call are not read again.
+
+        If no broker answers, these are returned.
+        """
+        known = self.known.get(topic, [])
+        with contextlib.suppress(KafkaError):
+            self.known[topic] = await read_all(self.bootstrap, topic, known=known)
+        return self.known.get(topic, known)
 
     async def resolved(self) -> int:
         """How many records a reader of committed data can account for."""
@@ -270,7 +303,7 @@ async def judge(deployment: Deployment) -> Findings:
 async def leaks(deployment: Deployment) -> list[str]:
     """Where a value is that must not be published: topics, logs of the workers, the group's metadata."""
     texts = {path.name: path.read_bytes() for path in deployment.folder.glob("*.log")}
-    for name in SIDE:
+    for name in {*deployment.topics} - {"input"}:
         messages = await read_all(deployment.bootstrap, deployment.topics[name], "read_uncommitted")
         texts[name] = repr(messages).encode()
     async with admin(deployment.bootstrap) as client:

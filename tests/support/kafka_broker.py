@@ -90,12 +90,23 @@ async def admin(bootstrap: str) -> AsyncIterator[Any]:
 
 
 async def create_topic(
-    bootstrap: str, partitions: int = 1, configs: Mapping[str, str] | None = None, name: str | None = None
+    bootstrap: str,
+    partitions: int = 1,
+    configs: Mapping[str, str] | None = None,
+    name: str | None = None,
+    replicas: Sequence[int] = (),
 ) -> str:
-    """Create a topic (of a random name) and wait until its partitions have leaders."""
-    topic = name or f"test-{uuid.uuid4().hex[:12]}"
+    """Create a topic (of a random name) and wait until its partitions have leaders.
+
+    It has up to three replicas, or those on these brokers, of which the first one leads.
+    """
+    topic, given = name or f"test-{uuid.uuid4().hex[:12]}", dict(configs or {})
     async with admin(bootstrap) as client:
-        answer = await client.create_topics([NewTopic(topic, partitions, 1, topic_configs=dict(configs or {}))])
+        new = NewTopic(topic, partitions, min(3, len(client._client.cluster.brokers())), topic_configs=given)
+        if replicas:
+            assigned = {partition: list(replicas) for partition in range(partitions)}
+            new = NewTopic(topic, -1, -1, replica_assignments=assigned, topic_configs=given)
+        answer = await client.create_topics([new])
         for error in answer.topic_errors:
             assert error[1] == 0, error
 

@@ -161,7 +161,8 @@ class Stage:
         path = self.folder / f"policy-{uuid.uuid4().hex[:6]}.yaml"
         path.write_text(json.dumps(document))
         policy = Policy.load(path)
-        return Run(Worker(policy, self.settings(policy), Metrics(), Health(), start))
+        settings = self.settings(policy)
+        return Run(Worker(policy, settings, Metrics(str(settings.group)), Health(), start))
 
     def settings(self, policy: Policy | None = None) -> KafkaSection:
         """Settings of a process of this stage, of this policy or the stage's."""
@@ -321,7 +322,10 @@ class Process:
 
     async def ended(self, timeout_s: float = 30) -> int:
         """Exit code, once there is one."""
-        await wait_until(lambda: self.code is not None, timeout_s, f"the end of the process: {self.said[-2000:]}")
+        try:
+            await wait_until(lambda: self.code is not None, timeout_s, "the end of the process")
+        except TimeoutError as error:
+            raise TimeoutError(f"{error}: {self.said[-2000:]}") from None
         assert self.code is not None
         return self.code
 

@@ -55,7 +55,7 @@ KINDS: dict[str, Any] = {
 
 app = faust.App(
     str(KAFKA.group),
-    broker=f"kafka://{BOOTSTRAP}",
+    broker=[f"kafka://{address}" for address in BOOTSTRAP.split(",")],
     datadir=tempfile.mkdtemp(),
     web_enabled=False,
     broker_session_timeout=6.0,
@@ -83,7 +83,7 @@ async def publish(stream: Any) -> None:
 
 async def iterate(stream: Any) -> None:
     fails_at = int(os.environ.pop("STAGE_FAIL_AT", "-1"))
-    producer = AIOKafkaProducer(bootstrap_servers=BOOTSTRAP)
+    producer = AIOKafkaProducer(bootstrap_servers=BOOTSTRAP, enable_idempotence=True)
     await producer.start()
     try:
         async for cluster in anonymize(stream, POLICY, start=START, http=HTTP):

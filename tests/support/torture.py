@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 from support.faulty_workers import Deployment, Findings, Worker, export, judge, judged, leaks
 from support.kafka_broker import wait_until
@@ -19,8 +19,21 @@ PLANS = ["offsets:2", "committed:2", "", "sent:2", "", "offsets:1", "", "sent:1"
 """How a restarted worker is killed next: by itself inside a transaction, or by a signal."""
 
 
-async def torture(deployment: Deployment, kills: int, wave: int) -> tuple[int, int]:
-    """Kill workers in turn, each time after more progress; return how many were killed in which way."""
+async def no_other_fault(_: int) -> None:
+    """Do nothing before a kill."""
+
+
+async def torture(
+    deployment: Deployment,
+    kills: int,
+    wave: int,
+    before_kill: Callable[[int], Awaitable[None]] = no_other_fault,
+    step: int = STEP,
+) -> tuple[int, int]:
+    """Kill workers in turn, each time after ``step`` more records; return how many were killed in which way.
+
+    ``before_kill`` is awaited with the number of each kill after the first two.
+    """
     workers = [deployment.worker(f"w{number}") for number in range(2)]
     by_plan = by_hand = 0
     try:
@@ -34,9 +47,10 @@ async def torture(deployment: Deployment, kills: int, wave: int) -> tuple[int, i
         for worker in workers:
             worker.start()
         for turn in range(kills - 2):
+            await before_kill(turn)
             before = await deployment.resolved()
             await deployment.put(wave, PARTITIONS)
-            await until_more(workers, deployment, before + STEP)
+            await until_more(workers, deployment, before + step)
             victim = workers[turn % 2]
             plan = victim.plans[-1]
             if plan:
@@ -50,6 +64,7 @@ async def torture(deployment: Deployment, kills: int, wave: int) -> tuple[int, i
     finally:
         for worker in workers:
             worker.kill()
+    assert [worker.gone for worker in workers] == [0, 0], "a worker ended that was not killed"
     return by_plan, by_hand
 
 

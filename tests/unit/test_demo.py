@@ -15,7 +15,8 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from shoal.observability import Health, Metrics, serve
+from shoal.observability import Health, Metrics
+from shoal.observability.http import serve
 from shoal.policy import Policy
 
 pytestmark = pytest.mark.unit

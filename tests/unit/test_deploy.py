@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -44,6 +45,15 @@ METRICS = {
     "shoal_cluster_distance_max",
     "shoal_confidential_sse_total",
     "shoal_confidential_sst_total",
+    "shoal_oldest_held_seconds",
+    "shoal_clusters_early_total",
+    "shoal_records_skipped_total",
+    "shoal_records_dated_ahead_total",
+    "shoal_policy_changes_total",
+    "shoal_delta_records",
+    "shoal_clock_timestamp_seconds",
+    "shoal_certificate_expiry_timestamp_seconds",
+    "shoal_build_info",
 }
 """The metrics that other programs may count on."""
 HISTOGRAMS = {
@@ -55,7 +65,7 @@ HISTOGRAMS = {
     "shoal_transaction_seconds",
 }
 SERIES = (METRICS - HISTOGRAMS) | {f"{name}_{part}" for name in HISTOGRAMS for part in ("bucket", "sum", "count")}
-OUTCOMES = {"in", "released", "suppressed", "quarantined", "committed", "aborted"}
+OUTCOMES = {"in", "released", "suppressed", "quarantined", "dropped", "committed", "aborted"}
 
 SERVICE_KEYS = {
     *("build", "cap_drop", "command", "depends_on", "entrypoint", "environment", "healthcheck", "image", "ports"),
@@ -80,7 +90,9 @@ def workers(compose: Any) -> dict[str, Any]:
 
 def assert_queries_known_metrics(expression: str) -> None:
     assert expression.count("(") == expression.count(")")
-    assert set(re.findall(r"\bshoal_\w+", expression)) <= SERIES
+    assert set(re.findall(r"(?<![:\w])shoal_\w+", expression)) <= SERIES
+    assert set(re.findall(r"\bpipeline:\w+:\w+", expression)) <= {rule["record"] for rule in rules("record")}
+    assert "job=" not in expression, "a job may have any name"
     for outcomes in re.findall(r'outcome=~?"([^"]*)"', expression):
         assert set(outcomes.split("|")) <= OUTCOMES
 
@@ -101,32 +113,67 @@ def stages() -> dict[str, list[list[str]]]:
         if words[0] == "FROM":
             name = words[3] if len(words) > 2 else ""
             found[name] = []
-        found[name].append(words)
+        if found:  # an argument may stand before the first stage
+            found[name].append(words)
     return found
 
 
 def test_each_stage_of_the_image_stands_on_an_earlier_one() -> None:
     known: set[str] = set()
     for name, instructions in stages().items():
-        base = instructions[0][1]
-        assert base in known or re.fullmatch(r"python:3\.\d+-slim", base)
+        assert instructions[0][1] in known | {"${BASE}"}
         copied = [
             word.removeprefix("--from=") for words in instructions for word in words if word.startswith("--from=")
         ]
         assert set(copied) <= known
         known.add(name)
     assert stages()[""] == [["FROM", "service"]]
+    argument, *_ = dockerfile()
+    assert re.fullmatch(r"ARG BASE=python:3\.\d+-slim", " ".join(argument)), "the publisher adds the digest"
 
 
 def test_the_image_runs_without_root_pip_and_core_dumps() -> None:
     service = {words[0]: " ".join(words) for words in stages()["service"]}
-    assert service["USER"] == "USER 10001"
-    assert "/livez" in service["HEALTHCHECK"]
+    assert service["USER"] == "USER 10001:10001"
+    assert service["HEALTHCHECK"].endswith('CMD ["shoal", "health"]')
     assert "ulimit -c 0 && exec shoal" in service["ENTRYPOINT"]
-    assert "uninstall --yes pip" in " ".join(word for words in stages()["installed"] for word in words)
-    text = (ROOT / "Dockerfile").read_text(encoding="utf-8")
-    assert set(re.findall(r"https?://([\w.-]+)", text)) == {"127.0.0.1"}
-    assert sum("pip wheel" in " ".join(words) for words in dockerfile()) == 1
+    assert "pip uninstall --quiet --yes pip" in service["RUN"]
+    assert "SHOAL_HTTP=0.0.0.0:9464" in service["ENV"]
+    assert "venv --without-pip /opt/shoal" in " ".join(word for words in stages()["installed"] for word in words)
+    assert "://" not in (ROOT / "Dockerfile").read_text(encoding="utf-8")
+
+
+def test_what_the_image_installs_is_named_by_hash() -> None:
+    installs = [
+        part
+        for words in dockerfile()
+        for part in " ".join(words).split(" && ")
+        if re.search(r"pip .*\b(install|wheel|download)\b", part) and "uninstall" not in part
+    ]
+    assert len(installs) == 4
+    for one in installs:
+        is_own_wheel = "--no-deps" in one and ("--no-index" in one or "--no-build-isolation" in one)
+        assert is_own_wheel or "--require-hashes -r deploy/image/" in one, one
+
+
+def test_kernels_are_compiled_and_used_for_the_same_processor() -> None:
+    built, run = (stages()[name] for name in ("installed", "service"))
+    for words in (built, run):
+        assert ["NUMBA_CPU_NAME=generic" in one for one in words if one[0] == "ENV"] == [True]
+    assert " ".join(built[-1]).endswith("/opt/shoal/bin/shoal warm")
+
+
+def test_labels_are_those_of_the_package() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    (labels,) = [" ".join(words) for words in stages()["service"] if words[0] == "LABEL"]
+    found = dict(re.findall(r'org\.opencontainers\.image\.([\w.]+)="([^"]*)"', labels))
+    assert found == {
+        "title": project["name"],
+        "description": project["description"],
+        "licenses": project["license"],
+        "authors": "The Shoal authors",
+        "base.name": "${BASE}",
+    }
 
 
 def test_what_is_copied_into_the_image_reaches_the_builder() -> None:
@@ -192,7 +239,7 @@ def test_workers_are_started_as_the_command_line_wants_it(compose: Any) -> None:
     for service in workers(compose).values():
         options = build_parser().parse_args(service["command"])
         assert options.policy in {mount.split(":")[1] for mount in service["volumes"]}
-        assert options.http == "0.0.0.0:9464"
+        assert options.http is None, "the health check asks the address in SHOAL_HTTP of the image"
 
 
 def test_all_topics_of_the_policy_are_created() -> None:
@@ -212,10 +259,23 @@ def test_the_metrics_that_others_count_on_are_exported() -> None:
     assert {family.name for family in families() if family.type == "histogram"} >= HISTOGRAMS
 
 
+def test_every_metric_is_in_the_operating_guide() -> None:
+    page = (ROOT / "docs" / "operate.md").read_text(encoding="utf-8")
+    names = {f"{family.name}_total" if family.type == "counter" else family.name for family in families()}
+    assert {name for name in names if name.startswith("shoal_") and f"`{name}" not in page} == set()
+
+
+def test_the_runbook_names_metrics_that_exist() -> None:
+    page = (ROOT / "docs" / "runbook.md").read_text(encoding="utf-8")
+    assert set(re.findall(r"(?<![:\w])shoal_\w+", page)) <= SERIES | HISTOGRAMS
+    assert set(re.findall(r"pipeline:\w+:\w+", page)) <= {rule["record"] for rule in rules("record")}
+
+
 def families() -> Iterator[Any]:
     metrics = Metrics()
     ConfidentialMetrics(metrics.registry)
     yield from metrics.registry.collect()
+    yield from metrics.certificates.describe()
 
 
 def test_prometheus_asks_the_workers(compose: Any) -> None:
@@ -224,45 +284,52 @@ def test_prometheus_asks_the_workers(compose: Any) -> None:
     assert set(group["targets"]) == {f"{name}:9464" for name in workers(compose)}
 
 
+def rules(kind: str) -> list[Any]:
+    groups = yaml(DEPLOY / "prometheus" / "rules.yml")["groups"]
+    return [rule for group in groups for rule in group["rules"] if kind in rule]
+
+
 def test_every_alert_says_how_bad_it_is_and_what_to_do() -> None:
-    (group,) = yaml(DEPLOY / "prometheus" / "rules.yml")["groups"]
-    names = [rule["alert"] for rule in group["rules"]]
-    assert len(set(names)) == len(names)
-    for rule in group["rules"]:
-        assert set(rule) == {"alert", "expr", "for", "labels", "annotations"}, rule["alert"]
+    alerts = rules("alert")
+    assert len({rule["alert"] for rule in alerts}) == len(alerts) == 19
+    for rule in alerts:
+        assert set(rule) - {"for"} == {"alert", "expr", "labels", "annotations"}, rule["alert"]
         assert rule["labels"]["severity"] in {"warning", "critical"}
-        assert set(rule["annotations"]) == {"summary", "action"}
-        assert re.fullmatch(r"\d+m", rule["for"])
+        assert set(rule["annotations"]) == {"summary", "action", "runbook_url"}
+        assert rule["annotations"]["runbook_url"] == f"docs/runbook.md#{rule['alert'].lower()}"
+        assert re.fullmatch(r"\d+[mh]", rule.get("for", "1m"))
+        assert_queries_known_metrics(rule["expr"])
+    for rule in rules("record"):
+        assert set(rule) == {"record", "expr"}
         assert_queries_known_metrics(rule["expr"])
 
 
-def test_suppression_has_one_alert_with_and_one_without_protected_values() -> None:
-    (group,) = yaml(DEPLOY / "prometheus" / "rules.yml")["groups"]
-    rules = {rule["alert"]: re.sub(r"\s+", " ", rule["expr"]).strip() for rule in group["rules"]}
-    share = (
-        'sum(rate(shoal_records_total{job="shoal", outcome="suppressed"}[30m])) '
-        '/ sum(rate(shoal_records_total{job="shoal", outcome="in"}[30m]))'
-    )
-    protects = '(max(shoal_protects_values{job="shoal"}) == 1)'
-    assert rules["ShoalSuppressing"] == f"{share} > 0.01 unless {protects}"
-    assert rules["ShoalSuppressingForDiversity"] == f"{share} > 0.05 and {protects}"
+def test_every_alert_has_a_section_of_the_runbook() -> None:
+    sections = re.findall(r"^## (Shoal\w+)$", (ROOT / "docs" / "runbook.md").read_text(encoding="utf-8"), re.MULTILINE)
+    assert sections == [rule["alert"] for rule in rules("alert")]
 
 
 def dashboard() -> Any:
     return json.loads((DEPLOY / "grafana" / "dashboards" / "shoal.json").read_text(encoding="utf-8"))
 
 
-def test_the_dashboard_shows_known_metrics_from_the_provisioned_source() -> None:
+def test_the_dashboard_shows_known_metrics_from_the_chosen_source() -> None:
     (source,) = yaml(DEPLOY / "grafana" / "provisioning" / "datasources" / "prometheus.yml")["datasources"]
+    variables = {one["name"]: one for one in dashboard()["templating"]["list"]}
+    assert list(variables) == ["datasource", "group", "topic"]
+    assert variables["datasource"]["query"] == source["type"]
     panels = dashboard()["panels"]
     assert len({panel["id"] for panel in panels}) == len(panels)
     for panel in panels:
         for asked in (panel, *panel["targets"]):
-            assert asked["datasource"]["uid"] == source["uid"]
+            assert asked["datasource"] == {"type": "prometheus", "uid": "${datasource}"}
         for target in panel["targets"]:
             assert_queries_known_metrics(target["expr"])
+            assert 'group=~"$group"' in target["expr"], panel["title"]
     shown = " ".join(target["expr"] for panel in panels for target in panel["targets"])
-    assert {name for name in METRICS if name not in shown} <= {"shoal_position_weight", "shoal_protects_values"}
+    assert {name for name in METRICS if name not in shown} <= {
+        *("shoal_position_weight", "shoal_protects_values", "shoal_delta_records", "shoal_build_info")
+    }
 
 
 def test_panels_of_the_dashboard_do_not_overlap() -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from ruamel.yaml import YAML
 from shoal.cli import main
-from shoal.policy import Policy, advise
+from shoal.policy import KafkaSection, Policy, advise, check_connection, check_names
 
 pytestmark = pytest.mark.unit
 
@@ -137,6 +137,15 @@ def test_the_policy_page_shows_a_policy_without_faults(tmp_path: Path) -> None:
     assert Policy.load(tmp_path / "policy.yaml").k == 10
 
 
+def test_the_connection_settings_of_the_operating_page_fit_together() -> None:
+    shown = [YAML(typ="safe").load(text) for text in fences(ROOT / "docs" / "operate.md", "yaml")]
+    connections = [KafkaSection.model_validate(part["kafka"]) for part in shown]
+    for settings in connections:
+        assert [*check_names(settings), *check_connection(settings, has_secrets=False)] == []
+    found = {(settings.security_protocol, settings.sasl_mechanism) for settings in connections}
+    assert {("SSL", None), ("SASL_SSL", "SCRAM-SHA-512"), ("SASL_SSL", "OAUTHBEARER")} <= found
+
+
 def test_the_policy_of_the_page_on_confidential_values_has_no_fault(tmp_path: Path) -> None:
     page = ROOT / "docs" / "protection.md"
     (shown,), (reference,) = fences(page, "yaml"), fences(page, "csv")
@@ -179,7 +188,7 @@ def test_every_example_of_the_policy_page_is_part_of_a_policy_without_faults(tmp
         path = tmp_path / f"policy{number}.yaml"
         path.write_text(f"{part}subject: every_record\nprivacy: {{k: 2}}\nstream: {{delta: 9}}\n", encoding="utf-8")
         assert Policy.load(path).clustered
-    assert len(parts) == 7
+    assert len(parts) == 8
 
 
 def test_the_five_records_of_the_readme_are_input_and_output_of_the_quick_start(tmp_path: Path) -> None:

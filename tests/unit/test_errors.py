@@ -43,7 +43,7 @@ CANARY = "xq7canary9z"
 
 SAFE_ATTRIBUTES = {"errno", "strerror", "filename", "code", "exit_code", "retriable", "__traceback__", "__cause__"}
 """Attributes of an exception from outside Shoal that hold no text made of a value."""
-SAFE_CALLS = {"error_code", "raise_location", "broker_error", "to_shoal_error", "isinstance", "type"}
+SAFE_CALLS = {"error_code", "raise_location", "broker_error", "to_shoal_error", "_refusal_of", "isinstance", "type"}
 SAFE_CALLS_WITH_SHOAL_ERRORS = {"str", "stop_app"}
 EXCEPTIONS = {
     ("policy/loader.py", "TOMLDecodeError"): "only the digits of a line number are read from the text",
@@ -81,6 +81,9 @@ def is_safe_use(use: ast.Name, above: dict[ast.AST, ast.AST], *, is_shoal_error:
         return is_shoal_error or parent.attr in SAFE_ATTRIBUTES
     if isinstance(parent, ast.Call) and isinstance(parent.func, ast.Name):
         return parent.func.id in SAFE_CALLS or (is_shoal_error and parent.func.id in SAFE_CALLS_WITH_SHOAL_ERRORS)
+    if isinstance(parent, ast.BoolOp):
+        call = above[parent]
+        return isinstance(call, ast.Call) and ast.unparse(call.func) in SAFE_CALLS
     return is_shoal_error and not isinstance(parent, ast.FormattedValue)
 
 

@@ -46,6 +46,12 @@ def test_a_worker_loads_no_other_command() -> None:
     assert not loaded & {"shoal.audit", "shoal.cli.batch", "shoal.stage", "pyarrow", "highspy", "faust"}
 
 
+def test_a_pipe_loads_no_server_and_no_client() -> None:
+    loaded = loaded_after("from shoal.cli.command_line import build_parser; build_parser(['pipe'])")
+    assert {"shoal.cli.pipe", "shoal.files", "numba"} <= loaded
+    assert not loaded & {"aiohttp", "aiokafka", "cryptography", "faust", "shoal.kafka"}
+
+
 def test_the_version_loads_nothing_and_is_that_of_the_parser() -> None:
     command = "import sys; sys.argv = ['shoal', '--version']; from shoal_command import main; assert main() == 0"
     assert "shoal" not in loaded_after(command)

@@ -7,8 +7,7 @@ import shlex
 import sys
 
 from shoal.files import RunReport
-from shoal.observability import escape_control_characters, logger
-from shoal.records import NOT_REPRESENTATIVE, is_representative
+from shoal.observability import escape_control_characters, logger, warn_unless_representative
 
 __all__ = ["print_report"]
 
@@ -31,9 +30,7 @@ def print_report(options: argparse.Namespace, report: RunReport) -> None:
             log.warning("records refused", refused=escape_control_characters(text))
     if report.is_empty:
         log.warning("nothing was released", records_in=report.records_in)
-    if report.value_limits and not is_representative(report.records_in, report.released, report.suppressed):
-        limits = ", ".join(report.value_limits)
-        log.warning(NOT_REPRESENTATIVE, records_in=report.records_in, suppressed=report.suppressed, under=limits)
+    warn_unless_representative(log, report.value_limits, report.records_in, report.released, report.suppressed)
     following = _next_command(options, report)
     if options.log == "json":
         log.info(

@@ -14,7 +14,8 @@ from importlib import import_module
 from importlib.metadata import version
 from typing import Protocol, cast
 
-from shoal.errors import ShoalError
+from shoal.cli.environment import add_option, read_variables
+from shoal.errors import ParameterError, ShoalError
 from shoal.observability import escape_control_characters, install_exception_hooks, logger, raise_location, set_up_logs
 from shoal.process_end import end_process_if_compiling
 
@@ -37,7 +38,7 @@ class Command(Protocol):
         """Run the command and return the exit code."""
 
 
-COMMANDS = ("check", "run", "pipe", "verify", "progress", "batch", "reference", "tune", "warm")
+COMMANDS = ("check", "run", "pipe", "verify", "progress", "batch", "reference", "tune", "warm", "schema", "health")
 """Modules of this package, each imported when it is needed: all of them take a second."""
 
 
@@ -57,11 +58,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     arguments = sys.argv[1:] if arguments is None else arguments
     options = build_parser(_needed(arguments)).parse_args(arguments)
+    try:
+        read_variables(options, os.environ)
+    except ParameterError as error:
+        options.parser.error(str(error))
     if not gc.isenabled():
         # The console script has left it off until here. What is loaded now is never examined.
         gc.freeze()
         gc.enable()
-    set_up_logs(options.log)
+    set_up_logs(options.log, options.log_level)
     install_exception_hooks()
     try:
         code = _execute(options)
@@ -102,7 +107,22 @@ def _execute(options: argparse.Namespace) -> int:
 def build_parser(names: Sequence[str] = COMMANDS) -> argparse.ArgumentParser:
     """Return the parser of these commands."""
     common = argparse.ArgumentParser(add_help=False)
-    common.add_argument("--log", choices=("json", "text"), default="text", help="style of the log on standard error")
+    add_option(
+        common,
+        "--log",
+        "SHOAL_LOG",
+        choices=("json", "text"),
+        default="text",
+        meaning="style of the log on standard error",
+    )
+    add_option(
+        common,
+        "--log-level",
+        "SHOAL_LOG_LEVEL",
+        choices=("debug", "info", "warning", "error"),
+        default="info",
+        meaning="log lines of this level and above",
+    )
     parser = argparse.ArgumentParser(prog="shoal", description="Makes personal records k-anonymous while they move.")
     parser.add_argument("--version", action="version", version=f"shoal {version('shoal')}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True, dest="command")
@@ -113,9 +133,10 @@ def build_parser(names: Sequence[str] = COMMANDS) -> argparse.ArgumentParser:
         command = described() if module.SUMMARY is None else described(help=module.SUMMARY)
         if name == "warm":
             command.add_argument("policy", metavar="POLICY", nargs="?", help="the policy file; default: every rule")
-        else:
+        elif name not in {"schema", "health"}:
             command.add_argument("policy", metavar="POLICY", help="the policy file (YAML or TOML)")
         module.add_arguments(command)
+        command.set_defaults(parser=command)
     return parser
 
 

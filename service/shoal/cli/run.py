@@ -5,9 +5,12 @@ from __future__ import annotations
 import argparse
 import asyncio
 import signal
-from contextlib import AsyncExitStack
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from functools import partial
+from typing import TypeAlias
 
+from shoal.cli.environment import add_option, add_secret
 from shoal.cli.garbage_collection import spaced_collections
 from shoal.cli.kafka_files import require_files
 from shoal.kafka import StartOptions, Worker, in_daemon_thread
@@ -18,9 +21,10 @@ from shoal.observability import (
     install_loop_exception_handler,
     log_totals,
     logger,
-    serve,
     stream_compile_s,
 )
+from shoal.observability.http import serve
+from shoal.observability.http_access import HttpAccess
 from shoal.pipeline import precompile
 from shoal.policy import KafkaSection, Policy
 from shoal.settings import kafka_settings
@@ -29,24 +33,37 @@ __all__ = ["SUMMARY", "add_arguments", "execute"]
 
 SUMMARY: str | None = "Run the service: Kafka to Kafka, exactly once."
 DEFAULT_HTTP = "127.0.0.1:9464"
+Server: TypeAlias = Callable[[Metrics, Health, Callable[[], dict[str, int]]], AbstractAsyncContextManager[int]]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the start options and the HTTP address."""
-    parser.add_argument(
+    add_option(
+        parser,
         "--from",
+        "SHOAL_FROM",
         dest="reset",
         choices=("earliest", "latest"),
-        help="where a partition without committed progress begins; committed progress always wins",
+        meaning="where a partition without committed progress begins; committed progress always wins",
     )
-    parser.add_argument("--http", default=DEFAULT_HTTP, metavar="HOST:PORT", help="metrics and probes (%(default)s)")
-    parser.add_argument(
+    add_option(
+        parser,
+        "--http",
+        "SHOAL_HTTP",
+        default=DEFAULT_HTTP,
+        metavar="HOST:PORT",
+        meaning="address of metrics and probes",
+    )
+    add_option(
+        parser,
         "--http-host",
-        action="append",
-        default=[],
+        "SHOAL_HTTP_HOST",
+        is_list=True,
         metavar="NAME",
-        help="a full host name that metrics and page answer to, beside addresses and private names; repeatable",
+        meaning="a full host name that metrics and page answer to, beside addresses and private names; repeatable; "
+        "several names in the variable are separated by commas",
     )
+    _add_http_access(parser)
     parser.add_argument(
         "--drain", action="store_true", help="read to the end, release or suppress all held records, exit"
     )
@@ -57,6 +74,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def _add_http_access(parser: argparse.ArgumentParser) -> None:
+    """Declare TLS and token of the HTTP port."""
+    files = (
+        ("--http-certfile", "certificate of the HTTP port and its chain (PEM); the port then speaks TLS"),
+        ("--http-keyfile", "private key of this certificate (PEM)"),
+        ("--http-key-password-file", "file with the password of this key, if it is encrypted"),
+        ("--http-token-file", "file with the bearer token that metrics and page require; the probes require none"),
+    )
+    for flag, meaning in files:
+        variable = "SHOAL_" + flag.removeprefix("--").replace("-", "_").upper()
+        add_option(parser, flag, variable, metavar="FILE", meaning=meaning)
+    add_secret(parser, "http_token", "SHOAL_HTTP_TOKEN", meaning="the bearer token itself, in place of its file")
+
+
 def execute(options: argparse.Namespace) -> int:
     """Run a worker until a signal stops it, or until the input is drained."""
     policy = Policy.load(options.policy)
@@ -64,23 +95,31 @@ def execute(options: argparse.Namespace) -> int:
     require_files(policy, settings)
     policy.require_stream(options.policy)
     start = StartOptions(reset=options.reset, skip_to_end=options.skip_to_end, drain=options.drain)
-    asyncio.run(_serve(policy, settings, start, options.http, options.http_host))
+    access = HttpAccess(
+        certfile=options.http_certfile,
+        keyfile=options.http_keyfile,
+        key_password_file=options.http_key_password_file,
+        token_file=options.http_token_file,
+        token=options.http_token,
+    )
+    server = partial(serve, options.http, host_names=options.http_host, access=access)
+    asyncio.run(_serve(policy, settings, start, server))
     return 0
 
 
-async def _serve(policy: Policy, settings: KafkaSection, start: StartOptions, http: str, host_names: list[str]) -> None:
+async def _serve(policy: Policy, settings: KafkaSection, start: StartOptions, server: Server) -> None:
     """Run a worker until it has ended, while probes are answered.
 
     Kernels are compiled while the worker checks the topics or waits for the broker.
     """
-    metrics, health = Metrics(), Health()
+    metrics, health = Metrics(str(settings.group)), Health()
     worker = Worker(policy, settings, metrics, health, start)
     loop = asyncio.get_running_loop()
     install_loop_exception_handler(loop)
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, worker.stop)
     async with AsyncExitStack() as stack:
-        port = await stack.enter_async_context(serve(http, metrics, health, metrics.totals, host_names))
+        port = await stack.enter_async_context(server(metrics, health, metrics.totals))
         logger("cli").info("started", http_port=port, policy=policy.fingerprint[:16], group=settings.group)
         worker.compiling = asyncio.create_task(_compile(policy, health, stack))
         try:

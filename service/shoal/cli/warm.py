@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterator, Mapping
 from functools import partial
+from itertools import groupby
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
 
 from shoal.clustering.numba.kernel_cache import has_cache, has_writable_cache
 from shoal.errors import ConfigError
@@ -15,12 +20,22 @@ from shoal.policy.schema import Document
 
 __all__ = ["SUMMARY", "add_arguments", "execute"]
 
-SUMMARY: str | None = "Compile the kernels of a policy ahead, or those of tables and of every rule without options."
+SUMMARY: str | None = "Compile the kernels of a policy ahead, or those of every rule and of tables."
 
-EVERYTHING_S = 110
+EVERYTHING_S = 100
 """Processor time of the compiler for all rules and tables (s), as measured: they share kernels."""
 LARGE_DELTA = 30_000
 """So large that the kernels of indexes are compiled, too."""
+REFERENCE = "shares.csv"
+NUMBER = {"role": "quasi_identifier", "bounds": [0, 1]}
+VARIANTS: tuple[Mapping[str, Mapping[str, Any]], ...] = (
+    {},
+    {"attributes": {"category": {"role": "quasi_identifier", "scale": "nominal"}}},
+    {"attributes": {"value": {"role": "confidential"}}, "privacy": {"l": 2}},
+    {"attributes": {"value": {"role": "confidential", "reference": REFERENCE}}, "privacy": {"t": 0.5}},
+)
+"""Changes of a policy without options such that other kernels are needed."""
+DOMINANCE: Mapping[str, Mapping[str, Any]] = {"privacy": {"dominance": 10}}
 NO_CACHE = (
     "shoal warm: no folder for compiled kernels is writable, so that they would be lost; set NUMBA_CACHE_DIR to a "
     "folder that is"
@@ -35,29 +50,41 @@ def execute(options: argparse.Namespace) -> int:
     """Compile what is not in the cache: for the rule of a policy, or for tables if the policy has no stream."""
     if not has_cache():
         raise ConfigError(NO_CACHE)
-    policies = [Policy.load(options.policy)] if options.policy else [_plain_policy(rule) for rule in (*RULES, None)]
+    policies = [Policy.load(options.policy)] if options.policy else list(_policies_of_every_rule())
     log, about_s = logger("cli"), _compile_s(policies[0]) if options.policy else EVERYTHING_S
     with BackgroundRunner() as background, CompilationNotice(log, about_s) as compilation:
-        for policy in policies:
+        for what, of_one_rule in groupby(policies, _kernels_of):
             before_s = compilation.seconds
-            background.run(partial(precompile_table if policy.stream is None else precompile, policy))
-            what = "tables" if policy.stream is None else f"rule {policy.stream.rule}"
+            for policy in of_one_rule:
+                background.run(partial(precompile_table if policy.stream is None else precompile, policy))
             log.info("kernels are ready", kernels_of=what, compiled_s=round(compilation.seconds - before_s, 1))
     if compilation.seconds and not has_writable_cache():
         raise ConfigError(NO_CACHE)
     return 0
 
 
+def _kernels_of(policy: Policy) -> str:
+    return "tables" if policy.stream is None else f"rule {policy.stream.rule}"
+
+
 def _compile_s(policy: Policy) -> int:
     return TABLE_COMPILE_S if policy.stream is None else stream_compile_s(policy)
 
 
-def _plain_policy(rule: str | None) -> Policy:
-    """Return a policy without options: of a stream with this rule, or of a table."""
-    content = {
-        "attributes": {"x": {"role": "quasi_identifier", "bounds": [0, 1]}},
-        "subject": "every_record",
-        "privacy": {"k": 5},
-    }
+def _policies_of_every_rule() -> Iterator[Policy]:
+    """Yield policies that together need every kernel of streams, by rule; then a table without options."""
+    with TemporaryDirectory() as folder:
+        (Path(folder) / REFERENCE).write_text("value,share\na,0.5\nb,0.5\n", encoding="utf-8")
+        for rule in RULES:
+            for changes in (*VARIANTS, *([DOMINANCE] if rule == "nearest" else [])):  # no other rule has dominance
+                yield _artificial_policy(rule, changes, folder)
+        yield _artificial_policy(None, {}, folder)
+
+
+def _artificial_policy(rule: str | None, changes: Mapping[str, Mapping[str, Any]], folder: str) -> Policy:
+    """Return the policy of a stream with this rule and these options, or of a table."""
     stream = {} if rule is None else {"stream": {"delta": LARGE_DELTA, "rule": rule}}
-    return Policy.from_document(Document.model_validate(content | stream))
+    content: dict[str, Any] = {"attributes": {"x": NUMBER}, "subject": "every_record", "privacy": {"k": 5}} | stream
+    for section, change in changes.items():
+        content[section] = content[section] | change
+    return Policy.from_document(Document.model_validate(content), source=str(Path(folder) / "policy"))

@@ -9,10 +9,11 @@ from typing import NamedTuple
 
 from shoal.errors import PolicyError
 from shoal.kafka.cipher import MetadataCipher
-from shoal.kafka.credentials import IS_PIPE, secret_of
+from shoal.kafka.credentials import secret_of
 from shoal.policy import KafkaSection
+from shoal.secret_files import IS_PIPE
 
-__all__ = ["FileFault", "check_files", "find_certificate_faults"]
+__all__ = ["FileFault", "certificate_files", "check_files", "find_certificate_faults"]
 
 _FILES = ("ssl_cafile", "ssl_certfile", "ssl_keyfile")
 UNREAD = "the file cannot be read"
@@ -25,6 +26,14 @@ class FileFault(NamedTuple):
     field: str
     message: str
     is_unread: bool = False
+
+
+def certificate_files(settings: KafkaSection) -> dict[str, str]:
+    """Return the files with certificates by what they are for: ``ca`` and ``client``. A pipe is none."""
+    if not settings.security_protocol.endswith("SSL"):
+        return {}
+    paths = {"ca": settings.ssl_cafile, "client": settings.ssl_certfile}
+    return {name: path for name, path in paths.items() if path is not None and not _is_pipe(path)}
 
 
 def check_files(settings: KafkaSection, *, has_secrets: bool = True) -> Iterator[FileFault]:

@@ -21,6 +21,7 @@ import hmac
 import os
 import re
 import stat
+import zlib
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self, TypeAlias
@@ -163,6 +164,16 @@ class MetadataCipher:
             :IDENTIFIER_BYTES
         ] == _identifier(key)
 
+    def tag(self, content: bytes, topic: str, partition: int) -> str:
+        """Return what shows that content was written together with metadata: a MAC, or without a key a checksum."""
+        return _tag(self.keys[0], self._context(topic, partition), content)
+
+    def has_tag(self, tag: str, text: str, content: bytes, topic: str, partition: int) -> bool:
+        """Return whether `tag` returned this for the content, under a key of the kind that the metadata have."""
+        is_encrypted, context = text.startswith(ENCRYPTED_PREFIX), self._context(topic, partition)
+        keys = [key for key in self.keys if (key is not None) == is_encrypted]
+        return any(hmac.compare_digest(_tag(key, context, content).encode(), tag.encode()) for key in keys)
+
     def _decrypt(self, text: str, topic: str, partition: int, committed_offset: int) -> CommittedState:
         where, context = f"{topic}-{partition}", self._context(topic, partition)
         try:
@@ -196,6 +207,13 @@ NO_ENCRYPTION = MetadataCipher()
 
 def _cipher(key: bytes, context: bytes) -> AESGCM:
     return AESGCM(HKDF(algorithm=SHA256(), length=KEY_BYTES, salt=None, info=context).derive(key))
+
+
+def _tag(key: Key, context: bytes, content: bytes) -> str:
+    if key is None:
+        return f"{zlib.crc32(context + content):08x}"
+    derived = HKDF(algorithm=SHA256(), length=KEY_BYTES, salt=None, info=b"copy of " + context).derive(key)
+    return hmac.digest(derived, content, hashlib.sha256).hex()
 
 
 def _authenticated(identifier: bytes, context: bytes, committed_offset: int) -> bytes:

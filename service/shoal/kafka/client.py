@@ -41,6 +41,7 @@ __all__ = [
     "stop",
     "task_exception",
     "to_shoal_error",
+    "transaction_error",
 ]
 
 CLOSE_S = 2.0
@@ -102,7 +103,8 @@ def _refused_topics(error: BaseException, settings: KafkaSection | None) -> str:
         return ""
     named = {name for part in error.args for name in ([part] if isinstance(part, str) else part)}
     pairs = [(pair.input, pair.output) for pair in settings.topics or ()]
-    own = [settings.input, settings.output, settings.quarantine, settings.clusters, settings.evidence, *chain(*pairs)]
+    of_fields = (settings.input, settings.output, settings.quarantine, settings.clusters, settings.evidence)
+    own = [*of_fields, settings.progress_copy, *chain(*pairs)]
     refused = sorted({topic for topic in own if topic is not None and topic in named})
     return f" ({', '.join(refused)})" if refused else ""
 
@@ -289,7 +291,7 @@ async def stop(client: AIOKafkaConsumer | AIOKafkaProducer, timeout_s: float) ->
         # A task of its own: the client may end it with a cancellation that is not meant for the caller.
         await asyncio.wait({stopping}, timeout=timeout_s)
     finally:
-        _retrieve_transaction_error(client)
+        transaction_error(client)
         if not stopping.done() or stopping.cancelled() or stopping.exception() is not None:
             stopping.cancel()
             for task in _tasks(client):
@@ -298,12 +300,16 @@ async def stop(client: AIOKafkaConsumer | AIOKafkaProducer, timeout_s: float) ->
                 connection.close()
 
 
-def _retrieve_transaction_error(client: AIOKafkaConsumer | AIOKafkaProducer) -> None:
-    """Retrieve the error of the last transaction, which was raised before: asyncio logs errors not retrieved."""
+def transaction_error(client: AIOKafkaConsumer | AIOKafkaProducer) -> BaseException | None:
+    """Return the error of the last transaction of a client; None if there is none.
+
+    This also retrieves it: asyncio logs errors that nothing has retrieved.
+    """
     manager = getattr(client, "_txn_manager", None)
     waiter = None if manager is None else manager.wait_for_transaction_end()
     if isinstance(waiter, asyncio.Future) and waiter.done() and not waiter.cancelled():
-        waiter.exception()
+        return waiter.exception()
+    return None
 
 
 def _network(client: AIOKafkaConsumer | AIOKafkaProducer) -> Any:  # noqa: ANN401 - the client has no types

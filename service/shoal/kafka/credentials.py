@@ -13,7 +13,6 @@ import json
 import time
 from asyncio.subprocess import DEVNULL, PIPE
 from collections.abc import Sequence
-from pathlib import Path
 
 from aiokafka.abc import AbstractTokenProvider
 from aiokafka.errors import KafkaConnectionError
@@ -22,11 +21,10 @@ from pydantic import SecretStr
 from shoal.errors import ConfigError
 from shoal.observability import logger
 from shoal.policy import KafkaSection
+from shoal.secret_files import read_secret
 
-__all__ = ["IS_PIPE", "TokenProvider", "secret_of"]
+__all__ = ["TokenProvider", "secret_of"]
 
-IS_PIPE = "is a pipe, which can be read only once; give a file, which each new client reads"
-"""Fault of a file with a secret."""
 COMMAND_S = 30.0
 """Time limit of the command that prints a token (s)."""
 REFRESH_SHARE = 0.8
@@ -49,22 +47,7 @@ def secret_of(settings: KafkaSection, name: str) -> str | None:
     if value is not None:
         return value.get_secret_value()
     path: str | None = getattr(settings, f"{name}_file")
-    return None if path is None else _content(f"kafka.{name}_file", path)
-
-
-def _content(field: str, path: str) -> str:
-    try:
-        if Path(path).is_fifo():  # reading it would wait for a writer
-            raise ConfigError(f"{field}: {IS_PIPE}")
-        text = Path(path).read_text(encoding="utf-8")
-    except OSError as error:
-        raise ConfigError(f"{field}: the file cannot be read: {error.strerror}") from None
-    except ValueError:
-        raise ConfigError(f"{field}: the file is not UTF-8") from None
-    text = text.removesuffix("\n").removesuffix("\r")
-    if not text:
-        raise ConfigError(f"{field}: the file is empty")
-    return text
+    return None if path is None else read_secret(f"kafka.{name}_file", path)
 
 
 class TokenProvider(AbstractTokenProvider):  # type: ignore[misc] # the client has no types
@@ -94,7 +77,7 @@ class TokenProvider(AbstractTokenProvider):  # type: ignore[misc] # the client h
         """
         try:
             if self._file is not None:
-                return _content("kafka.sasl_oauth_token_file", self._file).strip()
+                return read_secret("kafka.sasl_oauth_token_file", self._file).strip()
             async with self._lock:
                 if time.time() >= self._valid_until_s:
                     self._token = await _printed(self._command or ())

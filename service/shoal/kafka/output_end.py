@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from aiokafka import TopicPartition
 
-from shoal.errors import BrokerUnavailableError
+from shoal.errors import BrokerUnavailableError, InputError
 from shoal.kafka.client import reading
+from shoal.kafka.gap_reader import GapReader
 from shoal.kafka.offset_tracker import OffsetState
 from shoal.policy import KafkaSection
 
-__all__ = ["check_no_open_transaction", "end_at_start"]
+__all__ = ["check_no_open_transaction", "check_no_record_after", "end_at_start"]
 
 
 async def end_at_start(settings: KafkaSection, partition: int, state: OffsetState) -> int | None:
@@ -42,6 +43,46 @@ async def check_no_open_transaction(settings: KafkaSection, partition: int) -> N
             f"{settings.output}-{partition}: an open transaction hides the records from offset {committed} on; waiting "
             "for its end"
         )
+
+
+async def check_no_record_after(settings: KafkaSection, partition: int, offset: int | None) -> None:
+    """Check that the output got no record from an offset on, where retention may have removed records.
+
+    Parameters
+    ----------
+    settings : KafkaSection
+        Of the pair of topics.
+    partition : int
+        Of input and output.
+    offset : int or None
+        Where the next record of the group would have been, as the copy of a commit says. None if it does not say it.
+
+    Raises
+    ------
+    InputError
+        There are records after it; or that is not known, because the output was recreated, or retention removed what
+        followed.
+    BrokerUnavailableError
+        An open transaction hides records.
+    """
+    if settings.output is None or offset is None:
+        return
+    await check_no_open_transaction(settings, partition)
+    tp = TopicPartition(settings.output, partition)
+    async with reading(settings) as reader:
+        log_start = int((await reader.beginning_offsets([tp]))[tp])
+        log_end = int((await reader.end_offsets([tp]))[tp])
+        is_known = log_start <= offset <= log_end
+        if is_known and await GapReader(reader).next_record_offset(tp, offset) is None:
+            return
+    reason = (
+        "holds records that were published after the copy" if is_known else "no longer shows what followed the copy"
+    )
+    raise InputError(
+        f"{settings.input}-{partition}: only the copy of the progress is left, and {tp.topic}-{tp.partition} {reason} "
+        f"(offset {offset}). Continuing could publish records twice. Import the latest export with 'shoal progress "
+        "POLICY --import FILE', or start with --skip-to-end to continue at the end and count the skipped offsets"
+    )
 
 
 async def _end(settings: KafkaSection, partition: int, isolation_level: str) -> int | None:

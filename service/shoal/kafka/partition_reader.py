@@ -144,6 +144,7 @@ class PartitionReader:
                 self._metrics.refusals.add(reason.value, _find_faults(self._pipeline.policy, messages[index].value))
         if count := sum(rejection.is_future for rejection in classified.rejections):
             log.warning(REJECTED_AS_AHEAD, partition=self._name, count=count)
+            self._metrics.dated_ahead.labels(*self._tp).inc(count)
             self._metrics.refusals.add(Reason.INVALID.value, [DATED_AHEAD], count)
 
     def _check_reference(self, columns: MessageColumns) -> None:

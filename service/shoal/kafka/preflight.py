@@ -24,6 +24,11 @@ BATCH_BYTES = 1 << 20
 OVERHEAD_BYTES = 1 << 14
 """Allowance for what is published besides unchanged fields and categories: numbers, names, the batch header."""
 
+COPY_BYTES = 8192
+"""Room for one message of the copy of the progress: the offset metadata, names, and the batch header."""
+
+_COPY = ("kafka", "progress_copy")
+
 
 @dataclass(frozen=True, slots=True)
 class TopicLayout:
@@ -54,7 +59,12 @@ async def preflight(client: AIOKafkaAdminClient, policy: Policy, settings: Kafka
     ]
     if faults:
         raise settings_error([(fault.path, fault.message) for fault in faults], policy)
-    written = [limits[topic] for field, topic in topics.items() if field[-1] != "input" and topic in limits]
+    # A message of the copy is smaller than every batch.
+    written = [
+        limits[topic]
+        for field, topic in topics.items()
+        if field[-1] not in {"input", "progress_copy"} and topic in limits
+    ]
     return TopicLayout(counts, min([BATCH_BYTES, *written]))
 
 
@@ -94,7 +104,9 @@ def _named_topics(settings: KafkaSection) -> dict[FieldPath, str]:
     named: dict[FieldPath, str | None] = {("kafka", role): getattr(settings, role) for role in roles}
     for number, pair in enumerate(settings.topics or []):
         named |= {("kafka", "topics", str(number), role): getattr(pair, role) for role in roles}
-    named |= {("kafka", role): getattr(settings, role) for role in ("quarantine", "clusters", "evidence")}
+    named |= {
+        ("kafka", role): getattr(settings, role) for role in ("quarantine", "clusters", "evidence", "progress_copy")
+    }
     return {field: topic for field, topic in named.items() if topic}
 
 
@@ -106,6 +118,8 @@ def _about_topics(
             yield Fault(
                 field, f"topic {topic} does not exist or may not be seen; create it, or grant its use in the ACLs"
             )
+        elif field == _COPY:
+            yield from _about_copy(topics, counts, configs.get(topic, {}))
         elif field[-1] != "input" and "compact" in configs.get(topic, {}).get("cleanup.policy", ""):
             yield Fault(field, f"topic {topic} is compacted: records without keys do not survive that; use delete")
     for field, target in _outputs(topics):
@@ -113,6 +127,19 @@ def _about_topics(
         if source in counts and target in counts and counts[target] < counts[source]:
             few = f"{counts[target]} partition{'s' if counts[target] > 1 else ''}"
             yield Fault(field, f"topic {target} has {few}, the input {counts[source]}: add partitions")
+
+
+def _about_copy(topics: Mapping[FieldPath, str], counts: dict[str, int], config: dict[str, str]) -> Iterator[Fault]:
+    """Check that the copy of the progress keeps the last message of each partition, and nothing else."""
+    topic = topics[_COPY]
+    if set(config.get("cleanup.policy", "compact").replace(" ", "").split(",")) != {"compact"}:
+        yield Fault(_COPY, f"topic {topic} is not compacted only: set its cleanup.policy to compact, without delete")
+    largest = max((counts.get(name, 0) for field, name in topics.items() if field[-1] == "input"), default=0)
+    if counts[topic] < largest:
+        few = f"{counts[topic]} partition{'s' if counts[topic] > 1 else ''}"
+        yield Fault(_COPY, f"topic {topic} has {few}, an input {largest}: add partitions")
+    if int(config.get("max.message.bytes") or COPY_BYTES) < COPY_BYTES:
+        yield Fault(_COPY, f"topic {topic} takes less than {COPY_BYTES} bytes at once: raise its max.message.bytes")
 
 
 def _about_sizes(

@@ -9,14 +9,17 @@ from dataclasses import dataclass, field
 
 import msgspec
 from aiokafka import TopicPartition
+from aiokafka.errors import InvalidTxnState
 from aiokafka.structs import OffsetAndMetadata
 
 from shoal.arrays import Float64Vector
 from shoal.errors import BrokerUnavailableError, FencedError, InputError
-from shoal.kafka.client import CLIENT_ERRORS, broker_error, producer, stop
+from shoal.kafka.client import CLIENT_ERRORS, broker_error, producer, stop, transaction_error
 from shoal.kafka.gap_reader import first_record
 from shoal.kafka.preflight import TopicLayout
+from shoal.kafka.progress_copy import ProgressCopy
 from shoal.kafka.topic_pairs import has_several_inputs
+from shoal.observability import logger
 from shoal.pipeline import DecidedCluster, release_strategy
 from shoal.pipeline.confidential_measures import ConfidentialStats
 from shoal.pipeline.stats import ReleaseStats
@@ -29,6 +32,8 @@ CLOSE_S = 1.5
 ASK_S = 10.0
 REFERENCE_BYTES = 100
 """Approximate length of a message about a record or cluster, with what the record batch adds (bytes)."""
+
+log = logger("kafka")
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +97,10 @@ class TransactionalProducer:
         largest record batch.
     publishes : bool
         Whether rows are sent to the output. Evidence, cluster messages and quarantine entries are sent in any case.
+    output_ends : dict, optional
+        Ends of output partitions that brokers have acknowledged to earlier producers of the process; kept up to date.
+    copy : ProgressCopy, optional
+        Where each transaction also writes a copy of the commit.
 
     Notes
     -----
@@ -100,9 +109,18 @@ class TransactionalProducer:
     """
 
     def __init__(
-        self, policy: Policy, settings: KafkaSection, partition: int, layout: TopicLayout, *, publishes: bool = True
+        self,
+        policy: Policy,
+        settings: KafkaSection,
+        partition: int,
+        layout: TopicLayout,
+        *,
+        publishes: bool = True,
+        output_ends: dict[TopicPartition, int] | None = None,
+        copy: ProgressCopy | None = None,
     ) -> None:
-        self._publishes = publishes
+        self._output_ends = {} if output_ends is None else output_ends
+        self._publishes, self.copy = publishes, copy
         self._release = release_strategy(policy)
         self._settings, self._partition, self._partitions = settings, partition, layout.partitions
         self._names = [attribute.name for attribute in policy.quasi_identifiers]
@@ -119,8 +137,25 @@ class TransactionalProducer:
         self._check_first = check
 
     def expect_output_from(self, offset: int | None) -> None:
-        """Report a record of another producer in the output from this offset on; None: from its own first one on."""
+        """Report a record of another producer in the output from this offset on; None: from its own first one on.
+
+        The output ends there now. If it has ended later before, records are lost: brokers had acknowledged them.
+        """
         self._next_offset = offset
+        if offset is None:
+            return
+        tp = self.target(str(self._settings.output))
+        lost_count = self._output_ends.get(tp, 0) - offset
+        if lost_count > 0:
+            self._output_ends[tp] = offset
+            log.error(
+                "the brokers have lost published records: the output ends before offsets that they had acknowledged "
+                "(unclean leader election? topic recreated?). These records are not published again",
+                topic=tp.topic,
+                partition=tp.partition,
+                end=offset,
+                lost=lost_count,
+            )
 
     def target(self, topic: str) -> TopicPartition:
         """Return the partition of a topic to which this producer writes."""
@@ -173,6 +208,9 @@ class TransactionalProducer:
             # After this time the broker aborts the transaction by itself.
             async with asyncio.timeout(self._settings.transaction_timeout_ms / 1000):
                 await self._transact(batch, OffsetAndMetadata(committed_offset, metadata), timestamp)
+        except InvalidTxnState as error:
+            # The broker refuses all messages of a transaction in this way if it has refused one of their topics.
+            raise broker_error(transaction_error(self._producer) or error, self._settings) from None
         except CLIENT_ERRORS as error:
             raise broker_error(error, self._settings) from None
         self._has_failed = False
@@ -187,6 +225,8 @@ class TransactionalProducer:
         for (topic, _), record_batches in zip(messages, sent, strict=True):
             if topic == self._settings.output:
                 await self._check_single_writer(record_batches)
+        if self.copy is not None:
+            await self._send_copy(self.copy, offset, timestamp)
         await self._producer.send_offsets_to_transaction({self._source: offset}, self._settings.group)
         await self._producer.commit_transaction()
 
@@ -240,8 +280,9 @@ class TransactionalProducer:
                     "output of its own"
                 )
             expected = first + count
+        self._output_ends[tp] = sum(record_batches[-1])
         # The control record at the end of the transaction takes one offset.
-        self._next_offset = sum(record_batches[-1]) + 1
+        self._next_offset = self._output_ends[tp] + 1
 
     async def close(self) -> None:
         """Stop the producer. An open transaction is aborted when the next producer of the partition opens."""
@@ -280,6 +321,14 @@ class TransactionalProducer:
         centroid = {name: msgspec.Raw(text.encode()) for name, text in zip(self._names, cluster.centroid, strict=True)}
         content = {"centroid": centroid, "size": len(cluster.rows), "subjects": cluster.subjects}
         return msgspec.json.encode(self._named_input | content)
+
+    async def _send_copy(self, copy: ProgressCopy, offset: OffsetAndMetadata, timestamp: int) -> None:
+        """Send a copy of the commit, when it is known where the rows of this transaction end in the output."""
+        value = copy.encode(offset.offset, offset.metadata, self._next_offset)
+        record_batch = self._producer.create_batch()
+        record_batch.append(key=copy.key, value=value, timestamp=timestamp)
+        record_batch.close()
+        await (await self._producer.send_batch(record_batch, copy.tp.topic, partition=copy.tp.partition))
 
     async def _send(self, topic: str, values: Sequence[bytes], timestamp: int) -> list[tuple[int, int]]:
         """Send messages; return the first offset and the number of messages of each record batch."""

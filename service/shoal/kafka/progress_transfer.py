@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -15,10 +16,14 @@ from shoal.errors import InputError
 from shoal.kafka.cipher import MetadataCipher, UnreadableError
 from shoal.kafka.client import admin
 from shoal.kafka.committed_offsets import fetch_committed
+from shoal.kafka.newest_commit import decode_both
 from shoal.kafka.offset_metadata import CommittedState
-from shoal.kafka.output_end import check_no_open_transaction
+from shoal.kafka.offset_tracker import LogTruncatedError
+from shoal.kafka.output_end import check_no_open_transaction, end_at_start
 from shoal.kafka.preflight import TopicLayout, partitions_of
 from shoal.kafka.producer import TransactionalProducer, TransactionBatch
+from shoal.kafka.progress_copy import CopiedCommit, ProgressCopy
+from shoal.kafka.progress_order import Order, order_of
 from shoal.kafka.startup import is_published_since
 from shoal.kafka.topic_pairs import has_several_inputs, settings_by_input
 from shoal.pipeline import AdaptiveState
@@ -72,6 +77,13 @@ async def _report(
     client: AIOKafkaAdminClient, policy: Policy, settings: KafkaSection, cipher: MetadataCipher, partition: int
 ) -> dict[str, Any]:
     found = await fetch_committed(client, settings, partition)
+    copied = await _copy_fields(client, settings, cipher, partition, found)
+    return _report_group(policy, settings, cipher, partition, found) | copied
+
+
+def _report_group(
+    policy: Policy, settings: KafkaSection, cipher: MetadataCipher, partition: int, found: OffsetAndMetadata | None
+) -> dict[str, Any]:
     fields: dict[str, Any] = {"partition": partition, "watermark": None, "held": None, "last_commit": None}
     if found is None:
         return fields | {"state": "no progress"}
@@ -95,6 +107,43 @@ async def _report(
     }
 
 
+async def _copy_fields(
+    client: AIOKafkaAdminClient,
+    settings: KafkaSection,
+    cipher: MetadataCipher,
+    partition: int,
+    found: OffsetAndMetadata | None,
+) -> dict[str, Any]:
+    """Return how the copy of the progress compares with that of the group; nothing where there is no copy."""
+    copy = await ProgressCopy.of(client, settings, partition, cipher)
+    if copy is None:
+        return {}
+    try:
+        copied = await copy.fetch()
+        return {"copy": _copy_state(copy, copied, found), "copy_watermark": None if copied is None else copied.offset}
+    except InputError:
+        return {"copy": "broken or foreign", "copy_watermark": None}
+
+
+def _copy_state(copy: ProgressCopy, copied: CopiedCommit | None, found: OffsetAndMetadata | None) -> str:
+    """Return the word of `shoal progress` for a copy."""
+    if copied is None:
+        return "missing"
+    try:
+        commit = copy.decode(copied)
+    except UnreadableError as error:
+        return error.state
+    except LogTruncatedError:
+        return "of another topic id"
+    if found is None:
+        return "newer"
+    try:
+        of_group = copy.cipher.decode(found.metadata or "", str(copy.settings.input), copy.partition, found.offset)
+    except InputError:
+        return "not comparable"
+    return _WORDS[order_of(commit, of_group)]
+
+
 def _adaptive_state(commit: CommittedState, policy: Policy) -> dict[str, Any]:
     """Return the adaptive state as plain values, if this policy has one."""
     if not (commit.state.adaptive_state and commit.has_policy(policy.fingerprint)):
@@ -102,10 +151,19 @@ def _adaptive_state(commit: CommittedState, policy: Policy) -> dict[str, Any]:
     return AdaptiveState.from_bytes(commit.state.adaptive_state, policy).as_dict(policy)
 
 
+_WORDS = {
+    Order.SAME: "same",
+    Order.NEWER: "newer",
+    Order.OLDER: "older",
+    Order.CONTRADICTS: "contradicts the group",
+}
+
+
 async def export_progress(settings: KafkaSection) -> str:
     """Return the committed offsets and metadata of all partitions as JSON text.
 
-    Encrypted metadata stay encrypted; the import needs their key.
+    Encrypted metadata stay encrypted; the import needs their key. Where the group has no progress, or older progress
+    than its copy, that of the copy is exported.
     """
     async with admin(settings) as client:
         topics = [
@@ -122,9 +180,31 @@ async def _saved_partitions(client: AIOKafkaAdminClient, settings: KafkaSection)
     saved = []
     for partition in await _partitions(client, settings):
         found = await fetch_committed(client, settings, partition)
-        if found is not None:
+        copied = await _newer_copy(client, settings, partition, found)
+        if copied is not None:
+            saved.append(_SavedPartition(partition=partition, offset=copied.offset, metadata=copied.metadata))
+        elif found is not None:
             saved.append(_SavedPartition(partition=partition, offset=found.offset, metadata=found.metadata or ""))
     return saved
+
+
+async def _newer_copy(
+    client: AIOKafkaAdminClient, settings: KafkaSection, partition: int, found: OffsetAndMetadata | None
+) -> CopiedCommit | None:
+    """Return the copy of the progress if it is newer than the progress of the group; no key is needed if they agree."""
+    copy = await ProgressCopy.of(client, settings, partition, MetadataCipher.of(settings))
+    if copy is None:
+        return None
+    try:
+        copied = await copy.fetch()
+        if copied is None or (found is not None and (found.offset, found.metadata) == (copied.offset, copied.metadata)):
+            return None
+        _, order = decode_both(found, copied, copy)
+    except UnreadableError:
+        raise
+    except InputError:
+        return None
+    return copied if order is Order.NEWER else None
 
 
 def _read_export(text: str) -> _Export:
@@ -174,46 +254,65 @@ async def _import_one(
     saved: _SavedPartition,
     commit: CommittedState,
 ) -> None:
-    producer = TransactionalProducer(policy, settings, saved.partition, TopicLayout({}))
+    copy = await ProgressCopy.of(client, settings, saved.partition, cipher)
+    producer = TransactionalProducer(policy, settings, saved.partition, TopicLayout({}), copy=copy)
     partition_name = f"{settings.input}-{saved.partition}"
     await producer.open()
     try:
-        found = await fetch_committed(client, settings, saved.partition)
-        if found is not None and not _covers(saved, commit, found, settings, cipher):
-            raise InputError(
-                f"{partition_name}: the committed progress is ahead of the file. Going back would publish records twice"
-            )
+        for current in await _current_commits(client, settings, saved.partition, cipher, copy):
+            if not commit.state.covers(current.state):
+                raise InputError(
+                    f"{partition_name}: the committed progress is ahead of the file. Going back would publish records "
+                    "twice"
+                )
         await check_no_open_transaction(settings, saved.partition)
         if await is_published_since(settings, saved.partition, commit.at_ms):
             raise InputError(
                 f"{partition_name}: {settings.output}-{saved.partition} holds records that were published after the "
                 "export. Going back would publish them twice. Use a later export, or start with --skip-to-end"
             )
+        if copy is not None:
+            producer.expect_output_from(await end_at_start(settings, saved.partition, commit.state))
         metadata = cipher.encode(commit, str(settings.input), saved.partition)
-        await producer.publish_and_commit(TransactionBatch(), saved.offset, metadata, commit.at_ms)
+        dated_ms = min(commit.at_ms, time.time_ns() // 1_000_000)
+        await producer.publish_and_commit(TransactionBatch(), saved.offset, metadata, dated_ms)
     finally:
         await producer.close()
 
 
-def _covers(
-    saved: _SavedPartition,
-    commit: CommittedState,
-    found: OffsetAndMetadata,
+async def _current_commits(
+    client: AIOKafkaAdminClient,
     settings: KafkaSection,
+    partition: int,
     cipher: MetadataCipher,
-) -> bool:
-    """Return whether every offset that is completed now is completed in the file, too.
+    copy: ProgressCopy | None,
+) -> list[CommittedState]:
+    """Return the commit of the group and its copy, of which an import must take nothing back.
 
-    Compared by offsets, not by time: the clocks of two workers may differ.
+    An import is compared with them by offsets, not by time: the clocks of two workers may differ.
+
+    Raises
+    ------
+    UnreadableError
+        One of them was written under another key. (Invalid ones are left out: they say nothing about what was
+        published.)
     """
+    found, commits = await fetch_committed(client, settings, partition), []
     try:
-        current = cipher.decode(found.metadata or "", str(settings.input), saved.partition, found.offset)
+        if found is not None:
+            commits.append(cipher.decode(found.metadata or "", str(settings.input), partition, found.offset))
     except UnreadableError:
         raise
     except InputError:
-        # Invalid metadata say nothing about what was published.
-        return True
-    return commit.state.covers(current.state)
+        pass
+    try:
+        if copy is not None and (copied := await copy.fetch()) is not None:
+            commits.append(copy.decode(copied))
+    except UnreadableError:
+        raise
+    except InputError:
+        pass
+    return commits
 
 
 async def _partitions(client: AIOKafkaAdminClient, settings: KafkaSection) -> list[int]:

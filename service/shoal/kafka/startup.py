@@ -8,22 +8,24 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Callable, Collection
+from collections.abc import Callable, Collection
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.structs import OffsetAndMetadata
 
-from shoal.errors import BrokerUnavailableError, InputError
+from shoal.errors import InputError
 from shoal.kafka.backoff import jittered
 from shoal.kafka.cipher import MetadataCipher
-from shoal.kafka.client import reading
+from shoal.kafka.commit_checks import check_log, check_policy, check_reference
 from shoal.kafka.committed_offsets import fetch_committed, fetch_first_partition_count
+from shoal.kafka.committed_records import read_committed_records
+from shoal.kafka.newest_commit import newest_commit
 from shoal.kafka.offset_metadata import CommittedState
 from shoal.kafka.offset_tracker import LogTruncatedError, OffsetState
 from shoal.kafka.output_end import check_no_open_transaction, end_at_start
@@ -38,12 +40,9 @@ __all__ = [
     "check_output_is_empty",
     "initialize_partition",
     "is_published_since",
-    "read_committed_records",
 ]
 
 RECHECK_DELAY_S = 1.0
-READ_TIMEOUT_S = 10.0
-POLL_RECORDS = 500
 APPEND_TIME = 1
 """Timestamp type of a topic with ``message.timestamp.type=LogAppendTime``."""
 
@@ -110,51 +109,96 @@ async def initialize_partition(
 ) -> PartitionStart:
     """Return where a partition begins; commit the beginning if there is no usable commit.
 
-    It commits in two cases: there is no commit yet, or ``start.skip_to_end`` replaces one that is refused. The producer
-    must be open, so that earlier owners are fenced.
+    It commits in two cases: there is no commit yet, or ``start.skip_to_end`` replaces one that is refused; and in any
+    case if the producer keeps a copy. The producer must be open, so that earlier owners are fenced.
 
     Raises
     ------
     InputError
         The committed state cannot be trusted, or there is none and the operator did not say where to begin.
     """
-    tp, partition_name = TopicPartition(settings.input, partition), f"{settings.input}-{partition}"
+    tp = TopicPartition(settings.input, partition)
     log_start = (await consumer.beginning_offsets([tp]))[tp]
     log_end = (await consumer.end_offsets([tp]))[tp]
-    offset_and_metadata, known_count = await fetch_committed(admin, settings, partition), None
+    of_group, known_count, commit = await fetch_committed(admin, settings, partition), None, None
     try:
-        if offset_and_metadata is not None:
-            metadata, offset = offset_and_metadata.metadata or "", offset_and_metadata.offset
-            commit = cipher.decode(metadata, str(settings.input), partition, offset)
-            _check_log(commit.state, partition_name, log_start, log_end)
-            if start.skip_to_end:
-                # Without this option the task checks the reference record when it reads the first record.
-                await _check_reference(settings, commit.state, tp, log_start)
-            _check_policy(commit, fingerprint, partition_name, drain=start.drain)
-            output_end = await end_at_start(settings, partition, commit.state)
-            await _check_output(settings, partition, commit)
+        commit = await newest_commit(of_group, producer.copy, settings, partition, cipher)
+        if commit is not None:
+            output_end = await _check_commit(settings, fingerprint, tp, start, commit, log_start, log_end)
             commit = replace(commit, first_partition_count=commit.first_partition_count or partition_count)
+            await _write_copy(producer, commit, cipher, tp, output_end)
             return PartitionStart(commit, log_start, log_end, output_end=output_end)
         known_count = await fetch_first_partition_count(admin, settings, partition_count, cipher)
+        if known_count is None and producer.copy is not None:
+            known_count = await producer.copy.first_partition_count()
         offset = await _first_offset(producer, settings, partition, start, log_start, log_end, known_count)
         skipped_count = None
     except InputError as refusal:
-        if await _committed_offset_changed(admin, settings, partition, offset_and_metadata):
+        if await _committed_offset_changed(admin, settings, partition, of_group):
             return await initialize_partition(
                 admin, consumer, producer, settings, fingerprint, partition, start, cipher, partition_count
             )
         if not start.skip_to_end:
             raise
-        first_skipped = log_start if offset_and_metadata is None else offset_and_metadata.offset
-        if first_skipped > log_end or isinstance(refusal, LogTruncatedError):
-            first_skipped = log_start
-        offset, skipped_count = log_end, log_end - first_skipped
+        is_known = not isinstance(refusal, LogTruncatedError)
+        known = commit.state if commit is not None else of_group
+        offset, skipped_count = log_end, log_end - _first_skipped(known if is_known else None, log_start, log_end)
     commit = await _commit_beginning(
         producer, settings, fingerprint, partition, cipher, offset, skipped_count, known_count or partition_count
     )
     output_end = await end_at_start(settings, partition, commit.state)
+    await _write_copy(producer, commit, cipher, tp, output_end)
     is_first = skipped_count is None
     return PartitionStart(commit, log_start, log_end, skipped_count, is_first=is_first, output_end=output_end)
+
+
+async def _check_commit(
+    settings: KafkaSection,
+    fingerprint: str,
+    tp: TopicPartition,
+    start: StartOptions,
+    commit: CommittedState,
+    log_start: int,
+    log_end: int,
+) -> int | None:
+    """Compare a commit with the log, the policy and the output; return where the output ends."""
+    partition_name = f"{tp.topic}-{tp.partition}"
+    check_log(commit.state, partition_name, log_start, log_end)
+    if start.skip_to_end:
+        # Without this option the task checks the reference record when it reads the first record.
+        await check_reference(settings, commit.state, tp, log_start)
+    check_policy(commit, fingerprint, partition_name, drain=start.drain)
+    output_end = await end_at_start(settings, tp.partition, commit.state)
+    await _check_output(settings, tp.partition, commit)
+    return output_end
+
+
+def _first_skipped(known: OffsetState | OffsetAndMetadata | None, log_start: int, log_end: int) -> int:
+    """Return the first offset that is skipped: the committed one, if there is one and it belongs to this log."""
+    if known is None:
+        return log_start
+    offset = known.committed_offset if isinstance(known, OffsetState) else int(known.offset)
+    return log_start if offset > log_end else offset
+
+
+async def _write_copy(
+    producer: TransactionalProducer,
+    commit: CommittedState,
+    cipher: MetadataCipher,
+    tp: TopicPartition,
+    output_end: int | None,
+) -> None:
+    """Commit the state of the start once more, if there is a copy: to the group, and to the copy with the output's end.
+
+    So both hold the same commit, also if one of them was lost, and a missing permission ends the start.
+    """
+    if producer.copy is None:
+        return
+    producer.expect_output_from(output_end)
+    metadata, now_ms = cipher.encode(commit, tp.topic, tp.partition), time.time_ns() // 1_000_000
+    await producer.publish_and_commit(
+        TransactionBatch(), commit.state.committed_offset, metadata, min(commit.at_ms, now_ms)
+    )
 
 
 async def _commit_beginning(
@@ -182,7 +226,10 @@ async def _commit_beginning(
     commit = CommittedState(state, fingerprint, now_ms, first_partition_count)
     # The transaction holds nothing else: if this commit fails, nothing was published.
     await producer.publish_and_commit(
-        TransactionBatch(), offset, cipher.encode(commit, str(settings.input), partition), now_ms
+        TransactionBatch(),
+        offset,
+        cipher.encode(commit, str(settings.input), partition),
+        min(now_ms, time.time_ns() // 1_000_000),
     )
     return commit
 
@@ -193,51 +240,6 @@ async def _committed_offset_changed(
     """Return whether the coordinator now returns another commit: under load its first answer may be an older one."""
     await asyncio.sleep(jittered(RECHECK_DELAY_S))
     return await fetch_committed(admin, settings, partition) != expected
-
-
-def _check_log(state: OffsetState, partition_name: str, log_start: int, log_end: int) -> None:
-    if log_start > state.committed_offset:
-        raise InputError(
-            f"{partition_name}: the log begins at {log_start}, after the committed offset {state.committed_offset}. "
-            "Records that were never published are no longer retained. Lengthen the retention of the topic, and start "
-            "with --skip-to-end to continue at the end and count the skipped offsets"
-        )
-    if log_end < state.next_offset:
-        raise LogTruncatedError(
-            partition_name, f"the log ends at {log_end}, before offset {state.next_offset}, up to which it was read"
-        )
-
-
-async def _check_reference(settings: KafkaSection, state: OffsetState, tp: TopicPartition, log_start: int) -> None:
-    """Compare the record at the offset of the reference record, if it is retained, with the one at the last commit."""
-    reference = state.reference
-    if reference is None or reference.offset < log_start:
-        return
-    async with aclosing(read_committed_records(settings, tp, reference.offset)) as records:
-        async for record in records:
-            if reference.is_contradicted(record.offset, record.timestamp):
-                raise LogTruncatedError.at_reference(f"{tp.topic}-{tp.partition}", reference)
-            return
-
-
-def _check_policy(commit: CommittedState, fingerprint: str, partition_name: str, *, drain: bool) -> None:
-    if commit.state.unfinished_clusters and not commit.has_policy(fingerprint):
-        raise InputError(
-            f"{partition_name}: the policy has changed while partly released clusters are still to be completed. Run "
-            "'shoal run POLICY --drain' with the old policy first"
-        )
-    if commit.state.flush_at_offset is not None and not commit.has_policy(fingerprint) and not drain:
-        raise InputError(
-            f"{partition_name}: the policy has changed while a flush that was decided is not done. Run "
-            "'shoal run POLICY --drain' first, preferably with the old policy"
-        )
-    if commit.state.handed_over_uncommitted and not commit.has_policy(fingerprint):
-        raise InputError(
-            f"{partition_name}: the policy has changed while a Faust stage may have received clusters that are not "
-            "committed (its worker was killed). The new policy could release the same records in different clusters. "
-            "Run the worker with the old policy until it has caught up, and stop it with SIGTERM; or start with "
-            "--skip-to-end to continue at the end and count the skipped offsets"
-        )
 
 
 async def _check_output(settings: KafkaSection, partition: int, commit: CommittedState) -> None:
@@ -365,34 +367,3 @@ async def is_published_since(settings: KafkaSection, partition: int, at_ms: int)
             if record.timestamp > at_ms + tolerance_ms:
                 return True
     return False
-
-
-async def read_committed_records(
-    settings: KafkaSection, tp: TopicPartition, begin: int = 0, since_ms: int | None = None
-) -> AsyncGenerator[Any, None]:
-    """Yield the committed records of a partition from an offset and a time (ms) on, up to the present end of the log.
-
-    Records of aborted transactions do not count: a worker that was killed in its first transaction can start again.
-
-    Raises
-    ------
-    BrokerUnavailableError
-        No record arrived for 10 s.
-    """
-    async with reading(settings) as consumer:
-        consumer.assign([tp])
-        log_start = (await consumer.beginning_offsets([tp]))[tp]
-        log_end = (await consumer.end_offsets([tp]))[tp]
-        if since_ms is not None:
-            later = (await consumer.offsets_for_times({tp: since_ms}))[tp]
-            log_start = log_end if later is None else later.offset
-        consumer.seek(tp, max(log_start, begin))
-        deadline = time.monotonic() + READ_TIMEOUT_S
-        while await consumer.position(tp) < log_end:
-            for records in (await consumer.getmany(tp, timeout_ms=200, max_records=POLL_RECORDS)).values():
-                for record in records:
-                    if record.offset < log_end:
-                        yield record
-                deadline = time.monotonic() + READ_TIMEOUT_S
-            if time.monotonic() > deadline:
-                raise BrokerUnavailableError(f"{tp.topic}-{tp.partition}: cannot be read to its end; trying again")

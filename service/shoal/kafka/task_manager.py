@@ -5,19 +5,21 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable, ItemsView, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
 
 from shoal.errors import BrokerUnavailableError, InputError
+from shoal.kafka.certificates import certificate_files
 from shoal.kafka.cipher import MetadataCipher
 from shoal.kafka.client import to_shoal_error
 from shoal.kafka.cluster_listener import ClusterListener
 from shoal.kafka.partition_task import PartitionTask
 from shoal.kafka.preflight import TopicLayout
 from shoal.kafka.producer import TransactionalProducer
+from shoal.kafka.progress_copy import ProgressCopy
 from shoal.kafka.startup import PartitionStart, StartOptions, check_output_is_empty, initialize_partition
 from shoal.kafka.topic_pairs import input_name, settings_by_input
 from shoal.observability import Health, Metrics, logger
@@ -43,6 +45,14 @@ class WorkerContext:
     health: Health
     start: StartOptions
     cipher: MetadataCipher
+    output_ends: dict[TopicPartition, int] = field(default_factory=dict)
+    """Ends of output partitions that brokers have acknowledged to this process."""
+
+    def report_settings(self) -> None:
+        """Report the policy in force and the certificates in the metrics."""
+        self.metrics.set_policy(self.policy)
+        for certificate, path in certificate_files(self.settings).items():
+            self.metrics.certificates.watch(certificate, path)
 
 
 class TaskManager:
@@ -94,13 +104,14 @@ class TaskManager:
             A task could not be opened. An `InputError` holds the reasons of all that were refused.
         """
         decoder = JsonDecoder(self._context.policy, max_bytes=self._context.settings.max_record_bytes)
-        limit = asyncio.Semaphore(MAX_CONCURRENT_OPENS)
+        limit, metrics = asyncio.Semaphore(MAX_CONCURRENT_OPENS), self._context.metrics
 
         async def open_one(tp: TopicPartition) -> None:
             async with limit:
                 task = await self._open(tp, admin_client, kafka_consumer, decoder)
                 on_opened(tp, task)
                 self._tasks[tp] = task
+                metrics.watch_oldest_held(tp.topic, tp.partition, lambda: _oldest_read_ms(task))
 
         results = await asyncio.gather(*map(open_one, partitions), return_exceptions=True)
         settings = self._context.settings
@@ -127,7 +138,7 @@ class TaskManager:
             name = input_name(tp.topic, self._settings_by_input)
             raise BrokerUnavailableError(f"{name} has more partitions than at the start: checking all topics again")
         async with contextlib.AsyncExitStack() as on_failure:
-            producer = TransactionalProducer(policy, settings, partition, self.layout, publishes=listener.publishes)
+            producer = await self._producer(admin_client, settings, partition)
             on_failure.push_async_callback(producer.close)
             await producer.open()
             partition_start = await initialize_partition(
@@ -166,11 +177,26 @@ class TaskManager:
             )
         return task
 
+    async def _producer(
+        self, admin_client: AIOKafkaAdminClient, settings: KafkaSection, partition: int
+    ) -> TransactionalProducer:
+        """Build the producer of a partition; it is not open yet."""
+        context = self._context
+        return TransactionalProducer(
+            context.policy,
+            settings,
+            partition,
+            self.layout,
+            publishes=self._listener.publishes,
+            output_ends=context.output_ends,
+            copy=await ProgressCopy.of(admin_client, settings, partition, context.cipher),
+        )
+
     def _report(self, tp: TopicPartition, partition_start: PartitionStart) -> None:
         metrics, state = self._context.metrics, partition_start.commit.state
         fields = {"topic": tp.topic, "partition": tp.partition, "watermark": state.committed_offset}
         if not partition_start.commit.has_policy(self._context.policy.fingerprint):
-            metrics.policy_changes.inc()
+            metrics.policy_changes.labels(tp.topic, tp.partition).inc()
             log.warning("policy changed; continuing from the committed offset", **fields)
         if partition_start.skipped_count is not None:
             metrics.skipped.labels(tp.topic, tp.partition).inc(partition_start.skipped_count)
@@ -198,3 +224,9 @@ class TaskManager:
         for result in results:
             if isinstance(result, BaseException) and commit:
                 raise to_shoal_error(result, self._context.settings) from None
+
+
+def _oldest_read_ms(task: PartitionTask) -> int | None:
+    """Return when this process read the oldest held record (ms); None if none is held or some must be read again."""
+    oldest = None if task.is_restoring else task.tracker.oldest
+    return None if oldest is None else oldest.read_ms

@@ -70,7 +70,7 @@ class Worker:
         ShoalError
             The kernels could not be compiled.
         """
-        self.metrics.policy.labels(self.policy.fingerprint).set(1)
+        self._context.report_settings()
         liveness = BrokerLiveness(self.health, self.settings.patience_s)
         await run_with_retries(
             self._context,

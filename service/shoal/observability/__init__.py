@@ -1,13 +1,13 @@
 """What an operator sees of a process: metrics, health, structured logs, and the HTTP server for them.
 
-All metrics are declared in `Metrics`. `Health` answers the probes, `serve` serves both over HTTP. `set_up_logs` sends
-every log line of the process to standard error, without attribute values.
+All metrics are declared in `Metrics`. `Health` answers the probes, `http.serve` serves both over HTTP; it is not loaded
+with this package, because most commands have no port. `set_up_logs` sends every log line of the process to standard
+error, without attribute values.
 """
 
 from shoal.observability.compilation import TABLE_COMPILE_S, CompilationNotice, stream_compile_s
 from shoal.observability.confidential_metrics import ConfidentialMetrics
 from shoal.observability.health import Health
-from shoal.observability.http import serve
 from shoal.observability.logs import (
     error_code,
     escape_control_characters,
@@ -19,7 +19,7 @@ from shoal.observability.logs import (
     set_up_logs,
 )
 from shoal.observability.metrics import Metrics
-from shoal.observability.totals import log_totals
+from shoal.observability.totals import log_totals, warn_unless_representative
 
 __all__ = [
     "TABLE_COMPILE_S",
@@ -35,7 +35,7 @@ __all__ = [
     "log_totals",
     "logger",
     "raise_location",
-    "serve",
     "set_up_logs",
     "stream_compile_s",
+    "warn_unless_representative",
 ]

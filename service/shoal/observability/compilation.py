@@ -13,7 +13,7 @@ import structlog
 
 from shoal.clustering.numba.jit import on_compilation
 from shoal.clustering.stream.rules import INDEXED_FROM, MAX_INDEXED_DIMENSIONS
-from shoal.policy import Policy, resolve_rule
+from shoal.policy import Policy
 
 __all__ = ["TABLE_COMPILE_S", "CompilationNotice", "stream_compile_s"]
 
@@ -98,10 +98,9 @@ class CompilationNotice:
 def stream_compile_s(policy: Policy) -> int:
     """Return the time (s) to announce for the kernels of a policy's rule."""
     stream, has_dominance = policy.require_stream(), policy.dominance is not None
-    rule = resolve_rule(stream.rule, policy.k, has_dominance=has_dominance)
     if policy.protects_values:
         return PROTECTED_S
-    has_index = INDEXED_FROM.get(rule, math.inf) <= stream.delta and not has_dominance
+    has_index = INDEXED_FROM.get(stream.rule, math.inf) <= stream.delta and not has_dominance
     has_codes = any(a.is_nominal or a.missing == "group" for a in policy.clustered)
     is_narrow = len(policy.clustered) <= MAX_INDEXED_DIMENSIONS and not has_codes
-    return RULES_S[rule] + (INDEXES_S[rule] if has_index and is_narrow else 0)
+    return RULES_S[stream.rule] + (INDEXES_S[stream.rule] if has_index and is_narrow else 0)

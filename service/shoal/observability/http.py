@@ -15,11 +15,16 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
 from shoal.errors import ConfigError
 from shoal.observability.health import Health
+from shoal.observability.http_access import HttpAccess, TokenCheck
 from shoal.observability.metrics import Metrics
 
 __all__ = ["serve"]
 
+ADDRESS, HOST_NAME = "--http (SHOAL_HTTP)", "--http-host (SHOAL_HTTP_HOST)"
+"""How messages name these settings."""
 SHUTDOWN_TIMEOUT_S = 1.0
+PROTECTED = frozenset({"/", "/metrics"})
+"""Pages with counts. The probes are open."""
 
 _PRIVATE_SUFFIXES = (".local", ".localhost", ".internal", ".svc")
 """Suffixes of host names that cannot be registered in public DNS."""
@@ -47,12 +52,15 @@ async def serve(
     health: Health,
     counts: Callable[[], dict[str, int]],
     host_names: Sequence[str] = (),
+    access: HttpAccess | None = None,
 ) -> AsyncIterator[int]:
     """Serve metrics, probes and status page while the context is open.
 
     ``/livez`` answers 200 while the event loop runs. ``/readyz`` answers 200, also to a worker without a partition, or
     503 with the reasons. ``/metrics`` and the status page answer 403 if the request names the server by a host name
-    that can be registered in public DNS and is not listed.
+    that can be registered in public DNS and is not listed, and 401 if a token is required and the request has none.
+    The probes need no token: a kubelet sends only headers that are in the pod's manifest, which is no place for a
+    secret.
 
     Parameters
     ----------
@@ -67,6 +75,8 @@ async def serve(
     host_names : sequence of str
         Further names of the server, such as ``worker7.hospital.example``, without a port. Each must belong to the
         operator: the owner of a name can read the metrics through a browser in this network (DNS rebinding).
+    access : HttpAccess, optional
+        TLS and token; default plain HTTP without a token.
 
     Yields
     ------
@@ -76,23 +86,29 @@ async def serve(
     Raises
     ------
     ConfigError
-        The address is invalid or cannot be bound, or a host name is not one.
+        The address is invalid or cannot be bound, a host name is not one, or TLS and token cannot be used.
     """
+    access = access or HttpAccess()
     names = frozenset(_checked_host_name(name) for name in host_names)
     host, _, port = address.rpartition(":")
     if not port.isdigit():
-        raise ConfigError("--http: give HOST:PORT, for example 127.0.0.1:9464")
+        raise ConfigError(f"{ADDRESS}: give HOST:PORT, for example 127.0.0.1:9464")
+    host = host.strip("[]") or "127.0.0.1"
+    certificate, token = access.certificate(), access.token_check()
+    access.warn(host)
+    if access.certfile is not None:
+        metrics.certificates.watch("http", access.certfile)
     # A client that does not read its response must not delay the end of the process.
     runner = web.AppRunner(
-        _application(metrics, health, counts, names), access_log=None, shutdown_timeout=SHUTDOWN_TIMEOUT_S
+        _application(metrics, health, counts, names, token), access_log=None, shutdown_timeout=SHUTDOWN_TIMEOUT_S
     )
     await runner.setup()
     try:
-        site = web.TCPSite(runner, host.strip("[]") or "127.0.0.1", int(port))
+        site = web.TCPSite(runner, host, int(port), ssl_context=None if certificate is None else certificate.context)
         try:
             await site.start()
         except OSError as error:
-            raise ConfigError(f"--http: {address} cannot be bound: {error.strerror}") from None
+            raise ConfigError(f"{ADDRESS}: {address} cannot be bound: {error.strerror}") from None
         yield int(runner.addresses[0][1])
     finally:
         await runner.cleanup()
@@ -108,7 +124,7 @@ def _checked_host_name(name: str) -> str:
     """
     found = name.rstrip(".").lower()
     if not _HOST_NAME.fullmatch(found):
-        raise ConfigError("--http-host: give one full host name without port, for example worker7.hospital.example")
+        raise ConfigError(f"{HOST_NAME}: give one full host name without port, for example worker7.hospital.example")
     return found
 
 
@@ -120,7 +136,7 @@ def _host_name_check(listed: frozenset[str]) -> Middleware:
 
     @web.middleware
     async def refuse_public_host_names(request: web.Request, handler: Handler) -> web.StreamResponse:
-        if request.path in {"/", "/metrics"}:
+        if request.path in PROTECTED:
             name = _name_in(request.host)
             if name not in listed and not _is_private_name(name):
                 text = "unknown host name: use the address or the machine's own name, or list the name (--http-host)\n"
@@ -145,12 +161,29 @@ def _is_private_name(name: str) -> bool:
     return True
 
 
+def _token_check(token: TokenCheck) -> Middleware:
+    """Return the check that refuses requests for pages without a token."""
+
+    @web.middleware
+    async def refuse_requests_without_token(request: web.Request, handler: Handler) -> web.StreamResponse:
+        if request.path in PROTECTED and not token.accepts(request.headers.get("Authorization", "")):
+            text = "a token is required: send the header Authorization: Bearer TOKEN\n"
+            return web.Response(status=401, text=text, headers={"WWW-Authenticate": "Bearer"})
+        return await handler(request)
+
+    return refuse_requests_without_token
+
+
 _CREATED = re.compile(rb"^(# (HELP|TYPE) )?shoal_\w+_created[ {].*\n", re.MULTILINE)
 """Series that the client adds to counters: the exact time of the first record and of the first release."""
 
 
 def _application(
-    metrics: Metrics, health: Health, counts: Callable[[], dict[str, int]], host_names: frozenset[str]
+    metrics: Metrics,
+    health: Health,
+    counts: Callable[[], dict[str, int]],
+    host_names: frozenset[str],
+    token: TokenCheck | None,
 ) -> web.Application:
     async def metrics_page(_: web.Request) -> web.Response:
         metrics.ready.set(health.ready)
@@ -171,7 +204,8 @@ def _application(
     async def add_headers(_: web.Request, response: web.StreamResponse) -> None:
         response.headers.update(_HEADERS)
 
-    application = web.Application(middlewares=[_host_name_check(host_names)])
+    checks = [_host_name_check(host_names), *([] if token is None else [_token_check(token)])]
+    application = web.Application(middlewares=checks)
     application.on_response_prepare.append(add_headers)
     for path, handler in (("/metrics", metrics_page), ("/livez", livez), ("/readyz", readyz), ("/", status_page)):
         application.router.add_get(path, handler)

@@ -45,8 +45,11 @@ _PLACEHOLDERS = re.compile("|".join((rf"\({_JOINED}\)", rf"\[{_JOINED}\]", f"'{_
 _CLIENT_LOGGERS = ("aiokafka", "aiohttp", "asyncio", "numba", "kafka")
 
 
-def set_up_logs(style: Literal["json", "text"]) -> None:
-    """Send every log line of the process to standard error in one style."""
+def set_up_logs(style: Literal["json", "text"], level: Literal["debug", "info", "warning", "error"] = "info") -> None:
+    """Send every log line of the process from a level on to standard error in one style.
+
+    Lines of client libraries are written from level WARNING on, whatever the level is.
+    """
     shared: list[Processor] = [
         structlog.stdlib.add_logger_name,
         structlog.stdlib.add_log_level,
@@ -74,9 +77,10 @@ def set_up_logs(style: Literal["json", "text"]) -> None:
     logging.raiseExceptions = False  # otherwise a line that cannot be written is printed with its arguments
     root = logging.getLogger()
     root.handlers = [handler]
-    root.setLevel(logging.INFO)
+    number = logging.getLevelNamesMapping()[level.upper()]
+    root.setLevel(number)
     for name in _CLIENT_LOGGERS:
-        logging.getLogger(name).setLevel(logging.WARNING)
+        logging.getLogger(name).setLevel(max(number, logging.WARNING))
 
 
 def join_logs() -> None:

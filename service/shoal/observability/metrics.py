@@ -3,31 +3,48 @@
 Counts of records and clusters change at once. Metrics that depend on values or delays are stepped: they change after
 every `STEP_CLUSTERS` clusters, by an amount that is rounded to three significant digits (`Metrics.observe`). Without
 that, the difference of two scrapes around one cluster would reveal the values of one member to a person who knows
-those of all others.
+those of all others. `shoal_oldest_held_seconds` is rounded, so that it is no clock of arrivals.
+
+Counters of a partition exist from its assignment, at 0: a rate over a series that begins at 5,000 would be 0.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import platform
+import time
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from importlib.metadata import version
 
 import numpy as np
-from prometheus_client import CollectorRegistry, Counter, Gauge
+from prometheus_client import CollectorRegistry, Counter, Gauge, ProcessCollector
 from prometheus_client.core import HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from shoal.arrays import Float64Vector, Int64Vector
+from shoal.observability.certificate_expiry import CertificateExpiry
 from shoal.observability.confidential_metrics import ConfidentialMetrics, three_digits
+from shoal.observability.registry import GroupRegistry
 from shoal.pipeline import PartitionPipeline
 from shoal.pipeline.confidential_measures import NO_CONFIDENTIAL_STATS, ConfidentialStats
 from shoal.pipeline.stats import ReleaseStats
-from shoal.records import RefusalCounter
+from shoal.policy import Policy
+from shoal.records import DropReason, Reason, RefusalCounter
 
 __all__ = ["STEP_CLUSTERS", "BulkHistogram", "Metrics"]
 
 STEP_CLUSTERS = 20
 """Least number of clusters between two changes of a stepped metric."""
 OUTCOMES = ("in", "released", "suppressed", "quarantined")
+OUTCOMES_AND_REASONS = (
+    ("in", ""),
+    ("released", ""),
+    ("suppressed", Reason.SUPPRESSED.value),
+    *(("quarantined", reason.value) for reason in Reason if reason is not Reason.SUPPRESSED),
+    *(("dropped", reason.value) for reason in DropReason),
+)
+HELD_STEPS_S = (0, *(step * 10**power for power in range(9) for step in (1, 2, 5)))
 SIZES = (2, 3, 5, 10, 15, 20, 30, 50, 75, 100, 150, 200, 500, 1000)
 POSITIONS = (0, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 20_000)
 SECONDS = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 900, 3600)
@@ -69,10 +86,17 @@ class BulkHistogram(Collector):
 
 
 class Metrics:
-    """The metrics of a process and the registry from which they are scraped."""
+    """The metrics of a process and the registry from which they are scraped.
 
-    def __init__(self) -> None:
-        self.registry = CollectorRegistry()
+    Parameters
+    ----------
+    group : str
+        Consumer group, a label of all series; empty where there is none.
+    """
+
+    def __init__(self, group: str = "") -> None:
+        self.registry = GroupRegistry(group)
+        _add_process_metrics(self.registry)
         tp = ("topic", "partition")
 
         def counter(name: str, help_text: str, labels: Sequence[str] = ()) -> Counter:
@@ -83,6 +107,9 @@ class Metrics:
 
         self.records = counter("shoal_records_total", "Records by what became of them", ("outcome", "reason", *tp))
         self.held = gauge("shoal_records_held", "Records read and waiting for their cluster", tp)
+        self.oldest_held = gauge(
+            "shoal_oldest_held_seconds", "Time since the oldest held record was read, down to 1, 2 or 5 x 10^n", tp
+        )
         self.clusters = counter("shoal_clusters_released_total", "Clusters released", tp)
         self.clipped = counter("shoal_values_clipped_total", "Values put to a bound; stepped", tp)
         self.unknown = counter(
@@ -90,12 +117,20 @@ class Metrics:
         )
         self.early = counter("shoal_clusters_early_total", "Clusters released early so that progress fits", tp)
         self.skipped = counter("shoal_records_skipped_total", "Offsets left out by --skip-to-end", tp)
+        self.dated_ahead = counter(
+            "shoal_records_dated_ahead_total", "Records quarantined as dated more than an hour ahead of the clock", tp
+        )
         self.lag = gauge("shoal_consumer_lag_records", "Offsets from the next one to read to the end of the log", tp)
         self.transactions = counter("shoal_transactions_total", "Transactions by outcome", ("outcome",))
-        self.policy_changes = counter("shoal_policy_changes_total", "Partitions that went on under a changed policy")
+        for outcome in ("committed", "aborted"):
+            self.transactions.labels(outcome)
+        self.policy_changes = counter("shoal_policy_changes_total", "Starts of a partition under a changed policy", tp)
         self.ready = gauge("shoal_ready", "1 when the worker can take and release records, as /readyz says")
         self.position_weight = gauge("shoal_position_weight", "Weight of the position, mean over partitions; stepped")
         self.policy = gauge("shoal_policy_info", "Fingerprint of the policy in force", ("fingerprint",))
+        self.delta = gauge("shoal_delta_records", "The setting stream.delta of the policy in force")
+        self.certificates = CertificateExpiry()
+        self.registry.register(self.certificates)
         self.sse = counter("shoal_sse_total", "Squared error of released records, scaled to [0, 1]; stepped")
         self.sst = counter("shoal_sst_total", "Total sum of squares of released records, scaled likewise; stepped")
         self.size = self._histogram("shoal_cluster_size", "Records of a cluster", SIZES)
@@ -125,13 +160,32 @@ class Metrics:
         self.registry.register(histogram)
         return histogram
 
+    def set_policy(self, policy: Policy) -> None:
+        """Report the policy in force."""
+        self.policy.labels(policy.fingerprint).set(1)
+        self.delta.set(policy.require_stream().delta)
+
     def add_partition(self, topic: str, partition: int, pipeline: PartitionPipeline) -> None:
-        """Report a partition that was assigned. Metrics of confidential values exist only if its policy needs them."""
+        """Report a partition that was assigned: its counters exist from now on, at 0 if they are new.
+
+        Metrics of confidential values exist only if its policy needs them.
+        """
+        for outcome, reason in OUTCOMES_AND_REASONS:
+            self.records.labels(outcome, reason, topic, partition)
+        for one in (self.clusters, self.clipped, self.early, self.skipped, self.dated_ahead, self.policy_changes):
+            one.labels(topic, partition)
         self.set_position_weight(topic, partition, pipeline.position_weight)
         measures = pipeline.summary.confidential
         if self.confidential is None and measures.has_figures:
             self.confidential = ConfidentialMetrics(self.registry)
             self.confidential.protects_values.set(measures.has_protection)
+
+    def watch_oldest_held(self, topic: str, partition: int, read_ms: Callable[[], int | None]) -> None:
+        """Report at each scrape how long the oldest record of a partition has been held.
+
+        ``read_ms`` returns when it was read (ms), or None if no record is held.
+        """
+        self.oldest_held.labels(topic, partition).set_function(lambda: _held_step(read_ms()))
 
     def totals(self) -> dict[str, int]:
         """Return the records of this process by outcome, over all partitions; ``dropped`` only if messages were."""
@@ -148,8 +202,9 @@ class Metrics:
             for sample in family.samples:
                 if sample.name.endswith("_total"):
                     of_topic = totals.setdefault(sample.labels["topic"], dict.fromkeys(OUTCOMES, 0))
-                    outcome = sample.labels["outcome"]
-                    of_topic[outcome] = of_topic.get(outcome, 0) + int(sample.value)
+                    outcome, count = sample.labels["outcome"], int(sample.value)
+                    if count or outcome in OUTCOMES:
+                        of_topic[outcome] = of_topic.get(outcome, 0) + count
         return totals
 
     def count_clipped(self, topic: str, partition: int, count: int) -> None:
@@ -177,7 +232,7 @@ class Metrics:
     def remove_partition(self, topic: str, partition: int) -> None:
         """Remove the gauges of a revoked partition: another worker reports them now."""
         self._weights.pop((topic, partition), None)
-        for gauge in (self.held, self.lag):
+        for gauge in (self.held, self.oldest_held, self.lag):
             with suppress(KeyError):
                 gauge.remove(topic, str(partition))
 
@@ -231,3 +286,18 @@ class Metrics:
         self._publish_position_weight()
         self._loss = [0.0, 0.0]
         self._pending_clusters = 0
+
+
+def _add_process_metrics(registry: CollectorRegistry) -> None:
+    """Add what does not depend on records: processor time, memory, versions and the clock."""
+    ProcessCollector(registry=registry)
+    build = Gauge("shoal_build_info", "Versions of Shoal and of Python", ("version", "python"), registry=registry)
+    build.labels(version("shoal"), platform.python_version()).set(1)
+    clock = Gauge("shoal_clock_timestamp_seconds", "Clock of this machine at the scrape, Unix time", registry=registry)
+    clock.set_function(time.time)
+
+
+def _held_step(read_ms: int | None) -> float:
+    """Return the time since then (s), rounded down to 1, 2 or 5 times a power of ten; 0 below 1 s."""
+    seconds = 0.0 if read_ms is None else time.time() - read_ms / 1000
+    return float(HELD_STEPS_S[max(0, bisect_right(HELD_STEPS_S, seconds) - 1)])

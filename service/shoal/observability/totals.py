@@ -10,7 +10,7 @@ from shoal.observability.logs import escape_control_characters
 from shoal.observability.metrics import Metrics
 from shoal.records import NOT_REPRESENTATIVE, is_notable, is_representative
 
-__all__ = ["log_totals"]
+__all__ = ["log_totals", "warn_unless_representative"]
 
 
 def log_totals(log: structlog.stdlib.BoundLogger, metrics: Metrics, value_limits: Sequence[str] = ()) -> None:
@@ -32,8 +32,14 @@ def log_totals(log: structlog.stdlib.BoundLogger, metrics: Metrics, value_limits
                 log.warning("nothing was released", topic=topic, records_in=of_topic["in"])
     elif records_in and not released:
         log.warning("nothing was released", records_in=records_in, held=held)
-    if value_limits and not is_representative(records_in, released, totals["suppressed"]):
-        limits = ", ".join(value_limits)
-        log.warning(NOT_REPRESENTATIVE, records_in=records_in, suppressed=totals["suppressed"], under=limits)
+    warn_unless_representative(log, value_limits, records_in, released, totals["suppressed"])
     unknown = {"not_in_taxonomy": metrics.unknown_totals} if metrics.unknown_totals else {}
     log.info("stopped", **totals, held=held, **unknown)
+
+
+def warn_unless_representative(
+    log: structlog.stdlib.BoundLogger, value_limits: Sequence[str], records_in: int, released: int, suppressed: int
+) -> None:
+    """Warn if these settings, which limit the values of clusters, may have caused many suppressed records."""
+    if value_limits and not is_representative(records_in, released, suppressed):
+        log.warning(NOT_REPRESENTATIVE, records_in=records_in, suppressed=suppressed, under=", ".join(value_limits))

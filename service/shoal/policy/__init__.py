@@ -15,6 +15,7 @@ from shoal.policy.connection import check_connection, check_names, missing_crede
 from shoal.policy.csv_dialect import CsvDialect
 from shoal.policy.diversity import Diversity
 from shoal.policy.explanation import explain
+from shoal.policy.json_number import JSON_NUMBER
 from shoal.policy.loader import FieldPath
 from shoal.policy.reference import Reference
 from shoal.policy.reference_file import REFERENCE_HEADER
@@ -33,6 +34,7 @@ from shoal.policy.value_source import MessagePart, Source
 __all__ = [
     "BLANKS",
     "FIRST_MS",
+    "JSON_NUMBER",
     "LAST_MS",
     "MAX_CATEGORY_BYTES",
     "MAX_DELTA",

@@ -14,7 +14,7 @@ from shoal.policy.schema import KafkaSection
 
 __all__ = ["check_connection", "check_names", "missing_credentials"]
 
-_TOPIC_FIELDS = ("input", "output", "quarantine", "clusters", "evidence")
+_TOPIC_FIELDS = ("input", "output", "quarantine", "clusters", "evidence", "progress_copy")
 _ENVIRONMENT = "SHOAL_KAFKA__"
 _TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 """Names that Kafka allows for topics, besides "." and ".."."""

@@ -6,11 +6,22 @@ the rules that involve several fields, and `resolved` fills in the defaults.
 
 from __future__ import annotations
 
-from enum import StrEnum
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Literal, TypeAlias
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr
+from pydantic import BeforeValidator, Field
 from pydantic_core import PydanticCustomError
+
+from shoal.policy.attribute_section import (
+    AttributeSection,
+    EpochUnit,
+    FieldType,
+    Missing,
+    NormalizeStep,
+    Role,
+    Scale,
+)
+from shoal.policy.kafka_section import KafkaSection, TopicPairSection
+from shoal.policy.section import Number, Section, key
 
 __all__ = [
     "AttributeSection",
@@ -34,31 +45,6 @@ __all__ = [
     "TopicPairSection",
 ]
 
-
-class Role(StrEnum):
-    """How a field can reveal a person, in the terms of statistical disclosure control."""
-
-    IDENTIFIER = "identifier"
-    QUASI_IDENTIFIER = "quasi_identifier"
-    CONFIDENTIAL = "confidential"
-    OTHER = "other"
-    STEERING = "steering"
-
-
-class Scale(StrEnum):
-    """How the values of a quasi-identifier are compared."""
-
-    NUMERIC = "numeric"
-    ORDINAL = "ordinal"
-    NOMINAL = "nominal"
-    TIME = "time"
-
-
-EpochUnit: TypeAlias = Literal["s", "ms", "us", "days"]
-FieldType: TypeAlias = Literal["string", "integer", "number", "boolean", "any", "json"]
-Missing: TypeAlias = Literal["quarantine", "group", "mean"]
-NormalizeStep: TypeAlias = Literal["nfkc", "casefold", "spaces", "invisible"]
-Number: TypeAlias = float
 Encoding: TypeAlias = Literal[
     "utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "latin-1", "iso-8859-15", "cp1250", "cp1252"
 ]
@@ -71,8 +57,42 @@ def _text_of_scalar(value: object) -> object:
     return repr(value) if isinstance(value, int | float) else value
 
 
-MissingText: TypeAlias = Annotated[str, BeforeValidator(_text_of_scalar)]
+MissingText: TypeAlias = Annotated[
+    str, BeforeValidator(_text_of_scalar, json_schema_input_type=str | int | float | bool)
+]
 """A text that means that a value is missing. A number or a boolean stands for its text."""
+
+
+class PerSubjectSection(Section):
+    """``privacy.per_subject``: how many records of one subject may be released per window."""
+
+    max: int | None = key(
+        "Of every window, at most so many records of one person are published.", required=True, example=3, minimum=1
+    )
+    window: int | None = key(
+        "Length of a window in offsets of a partition. A restart reads up to one window again.",
+        required=True,
+        example=10_000,
+        minimum=1,
+        maximum=1_000_000,
+    )
+
+
+class DiversitySection(Section):
+    """``privacy.l``: one of four forms of l-diversity. A number in its place is that of ``distinct``."""
+
+    distinct: int | None = key("At least so many different values.", example=3, minimum=2)
+    p_sensitive: int | None = key("Another name for `distinct`.", example=3, minimum=2)
+    entropy: Number | None = key(
+        "An entropy of the values of at least the logarithm of this number.", example=3, exclusiveMinimum=1
+    )
+    recursive: list[Number] | None = key(
+        "The most frequent value is less than c times as frequent as the l-th and all rarer ones together.",
+        values="`[c, l]`",
+        example=[2, 3],
+        minItems=2,
+        maxItems=2,
+    )
 
 
 def _section_of_number(value: object) -> object:
@@ -85,178 +105,275 @@ def _section_of_number(value: object) -> object:
     raise PydanticCustomError(kind, "of another type")
 
 
-class Section(BaseModel):
-    """A mapping of the file. Unknown keys are faults, and no value is converted to another type."""
-
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, hide_input_in_errors=True)
-
-
-class AttributeSection(Section):
-    """``attributes.NAME``: one declared field of the records."""
-
-    role: Literal["identifier", "quasi_identifier", "confidential", "other", "steering"] | None = None
-    subject: bool = False
-    source: str = Field(default="value", alias="from")
-    scale: Literal["numeric", "ordinal", "nominal", "time"] | None = None
-    bounds: list[Number | str] | None = None
-    out_of_bounds: Literal["clip", "quarantine"] | None = None
-    integer: bool | None = None
-    resolution: Number | str | None = None
-    weight: Number | None = None
-    order: list[str | int] | None = None
-    taxonomy: str | dict[str, Any] | list[Any] | None = None
-    publish: Literal["mode", "ancestor", "median"] | None = None
-    unknown: Literal["root", "quarantine"] | None = None
-    unit: EpochUnit | None = None
-    missing: Missing | None = None
-    to: str | None = None
-    type: FieldType | None = None
-    max_bytes: int | None = None
-    normalize: list[NormalizeStep] | None = None
-    publish_unchanged: bool = False
-    protect: bool = False
-    reference: str | None = None
-
-
-class PerSubjectSection(Section):
-    """``privacy.per_subject``: how many records of one subject may be released per window."""
-
-    max: int | None = None
-    window: int | None = None
-
-
-class DiversitySection(Section):
-    """``privacy.l``: one of four forms of l-diversity. A number in its place is that of ``distinct``."""
-
-    distinct: int | None = None
-    p_sensitive: int | None = None
-    entropy: Number | None = None
-    recursive: list[Number] | None = None
-
-
 class PrivacySection(Section):
     """``privacy``: the minimum number of subjects in a cluster, and further privacy requirements."""
 
-    k: int | None = None
-    max_share: Number | None = None
-    dominance: Number | None = None
-    per_subject: PerSubjectSection | None = None
-    min_population: int | None = None
-    l: Annotated[DiversitySection | None, BeforeValidator(_section_of_number)] = None  # noqa: E741 - l-diversity
-    max_value_share: Number | None = None
-    t: Number | None = None
+    k: int | None = key(
+        "Fewest different subjects in a cluster.", required=True, example=10, minimum=2, maximum=10_000_000
+    )
+    max_share: Number | None = key(
+        "Largest share of one subject in the records of a cluster. At least 1/k.",
+        shown="0.5",
+        example=0.5,
+        exclusiveMinimum=0,
+        maximum=1,
+    )
+    dominance: Number | None = key(
+        "p in percent, for numeric quasi-identifiers of a stream. The largest contribution to a published mean cannot "
+        "be computed within p %, not even by the second largest contributor "
+        "([ADR 7](adr/0007-dominance-and-minimum-population.md)). It needs bounds and k ≥ 3. Price: extreme records "
+        "wait for similar ones, or are suppressed.",
+        shown="off",
+        example=20,
+        exclusiveMinimum=0,
+        exclusiveMaximum=100,
+    )
+    per_subject: PerSubjectSection | None = key(
+        "How many records of one person are published within a window ([ADR 6](adr/0006-subject-quota.md)). The others "
+        "are suppressed.",
+        shown="off",
+        values="`{max: N, window: W}`",
+        example={"max": 3, "window": 10_000},
+    )
+    min_population: int | None = key(
+        "While fewer different people wait, no record is released by a clock (`max_delay_s`), by `--drain`, or at the "
+        "end of a file. From k to δ; 2k is recommended. Price: `max_delay_s` is not enforced until enough people wait; "
+        "a drain and the end of a file suppress the rest.",
+        shown="off",
+        example=20,
+        minimum=2,
+    )
+    l: Annotated[  # noqa: E741 - l-diversity
+        DiversitySection | None,
+        BeforeValidator(_section_of_number, json_schema_input_type=int | DiversitySection | None),
+    ] = key(
+        "l-diversity of each protected attribute ([confidential values](protection.md#l-diversity)): a number of "
+        "different values, or one of four forms. Price: loss; in a stream, more records are suppressed.",
+        shown="off",
+        values="integer of at least 2, or a mapping with one key",
+        example=3,
+        minimum=2,
+    )
+    max_value_share: Number | None = key(
+        "Largest share of one value of a protected attribute in the records of a cluster; 1 is no limit. Price as of "
+        "`l`.",
+        shown="0.5 with distinct `l`, else off",
+        example=0.6,
+        exclusiveMinimum=0,
+        maximum=1,
+    )
+    t: Number | None = key(
+        "t-closeness of each protected attribute ([confidential values](protection.md#t-closeness)). A stream needs a "
+        "`reference`. Price as of `l`, and more: a small `t` sets the size of clusters.",
+        shown="off",
+        example=0.2,
+        exclusiveMinimum=0,
+        exclusiveMaximum=1,
+    )
 
 
 class StreamSection(Section):
     """``stream``: the maximum delay of a record, the rule that forms clusters, and the release order."""
 
-    delta: int | None = None
-    max_delay_s: Number | None = None
-    rule: Literal["nearest", "greedy", "awo", "block", "auto"] = "auto"
-    release: Literal["cluster", "ordered"] = "cluster"
-    reveal_order: bool = False
+    delta: int | None = key(
+        "δ, the largest delay in records: a record is released or suppressed at the latest when δ later records of its "
+        "partition have arrived. Without later records it waits, unless `max_delay_s` is set. At least k − 1. The "
+        "service allows about 20,200, and less with `release: ordered`; `shoal check` reports a larger one if the "
+        "policy has a `kafka` section.",
+        required=True,
+        example=100,
+        minimum=1,
+        maximum=10_000_000,
+    )
+    max_delay_s: Number | None = key(
+        "Largest delay in seconds. It is enforced by the timestamps of later records and, at an idle partition, by the "
+        "clock from the read time on. Files without `--follow` have no clock.",
+        shown="none",
+        example=30,
+        exclusiveMinimum=0,
+        maximum=1_000_000_000,
+    )
+    rule: Literal["nearest", "greedy", "awo", "block", "auto"] = key(
+        "Which records form a cluster ([rules](rules.md)). `auto` chooses by k and `dominance`; `shoal check` tells.",
+        default="auto",
+    )
+    release: Literal["cluster", "ordered"] = key(
+        "`cluster`: a cluster is published whole. `ordered`: each record is published at its own expiry, in input "
+        "order. Until all its records are published, fewer than k people of a cluster may be visible "
+        "([rules](rules.md#release)).",
+        default="cluster",
+    )
+    reveal_order: bool = key(
+        "Only with `ordered`: each record keeps its own confidential and other fields in its own row. The position of "
+        "a row then shows when its record arrived.",
+        default=False,
+    )
 
 
 class TableSection(Section):
     """``table``: what `shoal batch` may do with a finished table."""
 
-    keep_order: bool = False
+    keep_order: bool = key(
+        "Allows `shoal batch --keep-order`. A row number then identifies the record of a row, with its confidential "
+        "values, for everyone who knows the order of the input. `shoal verify` accepts this order only with this key, "
+        "which is part of the fingerprint.",
+        default=False,
+    )
 
 
 class SteeringAttributeSection(Section):
     """``steering.by``: an attribute of role ``steering``, and its weight."""
 
-    attribute: str | None = None
-    weight: Number | None = None
+    attribute: str | None = key("Name of an attribute of role `steering`.", required=True, example="ward")
+    weight: Number | None = key(
+        "Its factor in distances. A larger weight costs more information about the quasi-identifiers.",
+        required=True,
+        example=0.2,
+        exclusiveMinimum=0,
+        maximum=1_000_000,
+    )
+
+
+_TARGET_SPAN = {
+    "type": "object",
+    "properties": {"target_span": {"type": "number", "minimum": 0, "maximum": 10_000_000}},
+    "required": ["target_span"],
+    "additionalProperties": False,
+}
 
 
 class SteeringSection(Section):
     """``steering``: how much clusters should preserve order and dependence, beside similarity."""
 
-    position: Number | dict[str, Number] = 0.0
-    dependence: Number = 0.0
-    by: list[SteeringAttributeSection] | None = None
-
-
-class TopicPairSection(Section):
-    """``kafka.topics``: an input topic and its output topic."""
-
-    input: str | None = None
-    output: str | None = None
-
-
-class KafkaSection(Section):
-    """``kafka``: connection, topics, consumer group and timings. An environment variable overrides each field."""
-
-    bootstrap_servers: str | None = None
-    input: str | None = None
-    output: str | None = None
-    group: str | None = None
-    quarantine: str | None = None
-    clusters: str | None = None
-    evidence: str | None = None
-    topics: list[TopicPairSection] | None = None
-    instance_id: str | None = None
-    security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = "PLAINTEXT"
-    sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"] | None = None
-    sasl_username: SecretStr | None = Field(default=None, strict=False)
-    sasl_username_file: str | None = None
-    sasl_password: SecretStr | None = Field(default=None, strict=False)
-    sasl_password_file: str | None = None
-    sasl_oauth_token_file: str | None = None
-    sasl_oauth_command: list[str] | None = None
-    ssl_cafile: str | None = None
-    ssl_certfile: str | None = None
-    ssl_keyfile: str | None = None
-    ssl_password: SecretStr | None = Field(default=None, strict=False)
-    ssl_password_file: str | None = None
-    metadata_key: SecretStr | None = Field(default=None, strict=False)
-    metadata_key_file: str | None = None
-    commit_interval_ms: int = Field(default=200, ge=1, le=60_000)
-    session_timeout_ms: int = Field(default=10_000, ge=1_000)
-    transaction_timeout_ms: int = Field(default=60_000, ge=1_000)
-    patience_s: Number = Field(default=300, ge=0)
-    max_record_bytes: int = Field(default=900_000, ge=100)
+    position: Number | dict[str, Number] = key(
+        "Weight of the position of records: less reordering, more loss. Or the mean excess span to hold, in records; "
+        "the weight then follows it ([steering](steering.md)).",
+        default=0.0,
+        values="number of at least 0, or `{target_span: S}`",
+        example=0.01,
+        anyOf=[{"type": "number", "minimum": 0}, _TARGET_SPAN],
+    )
+    dependence: Number = key(
+        "Weight of confidential numbers in distances ([tables](tables.md#dependence), "
+        "[streams](steering.md#dependence)). In a stream they need `bounds`. Not with `t`.",
+        default=0.0,
+        example=0.5,
+        minimum=0,
+        maximum=1,
+    )
+    by: list[SteeringAttributeSection] | None = key(
+        "The [steering attributes](#steering-attributes) with their weights.",
+        values="list of `{attribute: NAME, weight: W}`",
+        example=[{"attribute": "ward", "weight": 0.2}],
+    )
 
 
 class DialectSection(Section):
     """The dialect of a CSV file."""
 
-    delimiter: Literal[",", ";", "\t", "tab", "|"] | None = None
-    quote: Literal['"', "'"] | None = None
-    escape: Literal["doubled", "backslash"] | None = None
-    decimal: Literal[".", ","] | None = None
-    encoding: Encoding | None = None
-    line_end: Literal["lf", "crlf", "cr"] | None = None
+    delimiter: Literal[",", ";", "\t", "tab", "|"] | None = key(
+        "Separates the cells of a row.", shown="`,`", example=";"
+    )
+    quote: Literal['"', "'"] | None = key("Stands around a cell that needs it.", shown='`"`', example="'")
+    escape: Literal["doubled", "backslash"] | None = key(
+        "How a quotation mark is written inside quotes: twice, or after a backslash.",
+        shown="`doubled`",
+        example="backslash",
+    )
+    decimal: Literal[".", ","] | None = key(
+        "The decimal sign. With `,`, a cell with a point is no number. There are no thousands separators.",
+        shown="`.`",
+        example=",",
+    )
+    encoding: Encoding | None = key("How characters are written as bytes.", shown="`utf-8`", example="cp1252")
+    line_end: Literal["lf", "crlf", "cr"] | None = key(
+        "Ends a row. LF and CRLF are both read unless it is `cr`.", shown="`lf`", example="crlf"
+    )
 
 
 class CsvSection(DialectSection):
-    """``csv``: the dialect of the input, and of the output where section ``output`` does not override it.
+    """``csv``: the dialect of the input, and of the output where section ``output`` does not override it."""
 
-    ``multiline`` allows cells that contain lines which would be valid records by themselves.
-    """
-
-    multiline: bool | None = None
-    output: DialectSection | None = None
+    multiline: bool | None = key(
+        "Cells may contain lines that would be valid records by themselves ([files](files.md#csv)).", shown="`false`"
+    )
+    output: DialectSection | None = key(
+        "Where the output differs from the input: the keys above except `multiline`.",
+        shown="as the input",
+        values="mapping",
+        example={"encoding": "utf-8"},
+    )
 
 
 class Document(Section):
     """A policy file."""
 
-    attributes: dict[str, AttributeSection] = Field(default_factory=dict)
-    subject: Literal["every_record"] | None = None
-    undeclared: Literal["quarantine", "drop"] = "quarantine"
-    out_of_bounds: Literal["clip", "quarantine"] = "clip"
-    missing_values: list[MissingText] | None = None
-    unwrap: Literal["debezium", "connect", "cloudevents"] | None = None
-    deletes: Literal["drop", "quarantine"] | None = None
-    tombstones: Literal["drop", "quarantine"] | None = None
-    privacy: PrivacySection | None = None
-    stream: StreamSection | None = None
-    table: TableSection = Field(default_factory=TableSection)
-    steering: SteeringSection = Field(default_factory=SteeringSection)
-    kafka: KafkaSection | None = None
-    csv: CsvSection | None = None
+    attributes: dict[str, AttributeSection] = Field(
+        default_factory=dict,
+        description="The fields of a record, in the order of the output ([attributes](#attributes)). What happens to "
+        "other fields: `undeclared`.",
+        examples=[{"age": {"role": "quasi_identifier", "bounds": [0, 110], "integer": True}}],
+        json_schema_extra={"x-required": True, "x-values": "mapping", "minProperties": 1},
+    )
+    subject: Literal["every_record"] | None = key(
+        "Each record is a different person, [also one that is sent twice](#subjects). Without this key exactly one "
+        "attribute has `subject: true`.",
+        example="every_record",
+    )
+    undeclared: Literal["quarantine", "drop"] = key(
+        "Fields that are not declared: `quarantine` rejects the record as `invalid`, `drop` ignores the field.",
+        default="quarantine",
+    )
+    out_of_bounds: Literal["clip", "quarantine"] = key(
+        "Values outside the bounds, for all attributes: `clip` moves them to the bounds and counts them, `quarantine` "
+        "rejects the record as `invalid`.",
+        default="clip",
+    )
+    missing_values: list[MissingText] | None = key(
+        "Texts that mean [that a value is missing](#missing-values), beside JSON null. A number or a boolean stands "
+        "for its text.",
+        shown='`[""]`',
+        values="list of texts",
+        example=["", "?"],
+    )
+    unwrap: Literal["debezium", "connect", "cloudevents"] | None = key(
+        "The envelope of messages ([messages](#nested-fields-and-envelopes)).", example="debezium"
+    )
+    deletes: Literal["drop", "quarantine"] | None = key(
+        "With `unwrap: debezium`: messages that say that a row was deleted.", shown="`quarantine`", example="drop"
+    )
+    tombstones: Literal["drop", "quarantine"] | None = key(
+        "Messages without a value.", shown="`quarantine`", example="drop"
+    )
+    privacy: PrivacySection | None = key(
+        "How many people a cluster has, and further requirements ([privacy](#privacy)).",
+        required=True,
+        values="mapping",
+        example={"k": 10},
+    )
+    stream: StreamSection | None = key(
+        "Delay, rule and release of a stream ([stream](#stream)). A table needs none.",
+        values="mapping",
+        example={"delta": 100},
+    )
+    table: TableSection = Field(
+        default_factory=TableSection,
+        description="What `shoal batch` may do with a finished table ([table](#table)).",
+        json_schema_extra={"x-values": "mapping", "x-default": "see below"},
+    )
+    steering: SteeringSection = Field(
+        default_factory=SteeringSection,
+        description="Less reordering, preserved dependence, similar values ([steering](#steering)).",
+        json_schema_extra={"x-values": "mapping", "x-default": "see below"},
+    )
+    kafka: KafkaSection | None = key(
+        "Connection, topics and timings of the service ([kafka](#kafka)).",
+        values="mapping",
+        example={"input": "visits", "output": "visits.anonymous", "group": "shoal-visits"},
+    )
+    csv: CsvSection | None = key(
+        "The dialect of CSV files ([csv](#csv)).", values="mapping", example={"delimiter": ";"}
+    )
 
     @property
     def missing_texts(self) -> list[str]:

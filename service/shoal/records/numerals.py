@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from decimal import Decimal
 
+from shoal.policy import JSON_NUMBER as NUMBER_OF_A_POLICY
+
 __all__ = [
     "DECIMAL",
     "FIRST_INEXACT",
@@ -16,14 +18,13 @@ __all__ = [
     "is_json_number",
 ]
 
-JSON_NUMBER = r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?"
+JSON_NUMBER = NUMBER_OF_A_POLICY.pattern
 """Regular expression for a JSON number (RFC 8259, section 6), without groups."""
 
 DECIMAL = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 """A decimal number in a text cell."""
 
 _NUMBER = re.compile(r"([+-]?)(?:([0-9]+)\.?([0-9]*)|\.([0-9]+))(?:[eE]([+-]?[0-9]+))?")
-_JSON_NUMBER = re.compile(JSON_NUMBER)
 _MAX_DIGITS = 400
 """An integer of up to this many digits is written without an exponent. Every finite float64 has fewer."""
 _MAX_EXPONENT_DIGITS = 18
@@ -65,7 +66,7 @@ def canonical_number(text: str) -> str | None:
 
 def is_json_number(text: str) -> bool:
     """Return whether a text is a JSON number whose exponent has at most 18 digits."""
-    match = _NUMBER.fullmatch(text) if _JSON_NUMBER.fullmatch(text) else None
+    match = _NUMBER.fullmatch(text) if NUMBER_OF_A_POLICY.fullmatch(text) else None
     return match is not None and len(match[5] or "") <= _MAX_EXPONENT_DIGITS
 
 

@@ -173,7 +173,8 @@ def _clusters(stream: Any, policy: str | Path | Policy, to: Any, start: StartOpt
         message = "ordered: records can be released in order to a topic only; give to=, or use cluster"
         raise PolicyError([Fault(("stream", "release"), message)], source)
     settings = _settings(loaded, adapter, target)
-    context = WorkerContext(loaded, settings, Metrics(), Health(), start, MetadataCipher.of(settings))
+    metrics = Metrics(str(settings.group))
+    context = WorkerContext(loaded, settings, metrics, Health(), start, MetadataCipher.of(settings))
     return Clusters(adapter, context, http, publishes=target is not None)
 
 

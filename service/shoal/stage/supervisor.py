@@ -20,7 +20,8 @@ from shoal.kafka import (
     run_with_retries,
     to_shoal_error,
 )
-from shoal.observability import CompilationNotice, log_totals, logger, serve, stream_compile_s
+from shoal.observability import CompilationNotice, log_totals, logger, stream_compile_s
+from shoal.observability.http import serve
 from shoal.pipeline import BLOCK_RECORDS, precompile
 from shoal.stage.faust_adapter import FaustAdapter
 from shoal.stage.handoff_queue import HandoffQueue
@@ -232,7 +233,7 @@ class StageSupervisor:
 
     async def _run(self) -> None:
         context = self._context
-        context.metrics.policy.labels(context.policy.fingerprint).set(1)
+        context.report_settings()
         async with contextlib.AsyncExitStack() as stack:
             port = None
             if self._http is not None:

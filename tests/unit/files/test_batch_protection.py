@@ -23,6 +23,10 @@ PATHS = {"flu": ["flu", "lung"], "cold": ["cold", "lung"], "ulcer": ["ulcer", "g
 LEVELS = ["low", "middle", "high"]
 
 
+def batch_command(folder: Path) -> list[str]:
+    return ["batch", str(folder / "policy.json"), "-i", str(folder / "in.jsonl"), "-o", str(folder / "out.csv")]
+
+
 def records(count: int = 150) -> list[dict[str, Any]]:
     draw = random.Random(3)
     rows: list[dict[str, Any]] = []
@@ -194,15 +198,7 @@ def test_a_value_that_cannot_be_compared_is_refused(
     document = {"attributes": {"age": {"role": "quasi_identifier"}, **attribute}, "privacy": {"k": 4, "t": 0.3}}
     (tmp_path / "policy.json").write_text(json.dumps(document | {"undeclared": "drop", "subject": "every_record"}))
     (tmp_path / "in.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    command = [
-        "batch",
-        str(tmp_path / "policy.json"),
-        "-i",
-        str(tmp_path / "in.jsonl"),
-        "-o",
-        str(tmp_path / "out.csv"),
-    ]
-    assert main(command) == 2
+    assert main(batch_command(tmp_path)) == 2
     text = capsys.readouterr().err
     assert words in text
     assert "field level" in text
@@ -237,15 +233,7 @@ def test_a_partition_that_violates_a_constraint_is_not_written(
     }
     (tmp_path / "policy.json").write_text(json.dumps(document))
     (tmp_path / "in.jsonl").write_text("".join(json.dumps(row) + "\n" for row in records()))
-    command = [
-        "batch",
-        str(tmp_path / "policy.json"),
-        "-i",
-        str(tmp_path / "in.jsonl"),
-        "-o",
-        str(tmp_path / "out.csv"),
-    ]
-    assert main(command) == 1
+    assert main(batch_command(tmp_path)) == 1
     assert words in capsys.readouterr().err
     assert not (tmp_path / "out.csv").exists()
 

@@ -94,3 +94,34 @@ def test_steering_attributes_need_no_space() -> None:
     policy = policy_of(steering, steering={"by": [{"attribute": "w", "weight": 1}]})
     settings = KafkaSection(input="a", output="b", max_record_bytes=1000)
     assert list(checks._about_sizes(checks._named_topics(settings), {"b": 17_384}, policy, settings)) == []
+
+
+@pytest.mark.parametrize(
+    ("count", "config", "words"),
+    [
+        (4, {"cleanup.policy": "compact"}, []),
+        (9, {"cleanup.policy": "compact", "max.message.bytes": "8192"}, []),
+        (4, {}, []),  # the principal may not see the settings
+        (4, {"cleanup.policy": "delete"}, ["topic p is not compacted only"]),
+        (4, {"cleanup.policy": "compact, delete"}, ["topic p is not compacted only"]),
+        (4, {"cleanup.policy": ""}, ["topic p is not compacted only"]),
+        (3, {"cleanup.policy": "compact"}, ["topic p has 3 partitions, an input 4: add partitions"]),
+        (1, {"cleanup.policy": "compact"}, ["topic p has 1 partition, an input 4: add partitions"]),
+        (4, {"max.message.bytes": "8191"}, ["topic p takes less than 8192 bytes at once"]),
+    ],
+    ids=str,
+)
+def test_the_copy_of_the_progress_must_keep_the_last_message_of_each_partition(
+    count: int, config: dict[str, str], words: list[str]
+) -> None:
+    settings = KafkaSection(
+        topics=[TopicPairSection(input="a", output="b"), TopicPairSection(input="c", output="d")], progress_copy="p"
+    )
+    topics = checks._named_topics(settings)
+    assert topics["kafka", "progress_copy"] == "p"
+    counts = {"a": 1, "b": 1, "c": 4, "d": 4, "p": count}
+    faults = list(checks._about_topics(topics, counts, {"p": config}))
+    assert [fault.path for fault in faults] == [("kafka", "progress_copy")] * len(words)
+    assert [fault.message[: len(text)] for fault, text in zip(faults, words, strict=True)] == words
+    (missing,) = checks._about_topics(topics, dict.fromkeys("abcd", 9), {})
+    assert missing.message[:36] == "topic p does not exist or may not be"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any, cast
@@ -13,9 +14,11 @@ from aiokafka.structs import OffsetAndMetadata, TopicPartition
 from shoal.errors import BrokerError, BrokerUnavailableError, FencedError, InputError
 from shoal.kafka import client as connection
 from shoal.kafka import producer as publisher
+from shoal.kafka.cipher import MetadataCipher
 from shoal.kafka.client import broker_error
 from shoal.kafka.preflight import TopicLayout
 from shoal.kafka.producer import TransactionalProducer, TransactionBatch, UnpublishedRecord
+from shoal.kafka.progress_copy import ProgressCopy
 from shoal.pipeline import DecidedCluster
 from shoal.policy import KafkaSection, Policy
 from shoal.policy.schema import Document, TopicPairSection
@@ -35,7 +38,8 @@ class Batch:
         self.stamps: set[int] = set()
 
     def append(self, *, key: bytes | None, value: bytes, timestamp: int) -> object | None:
-        assert key is None
+        # Only messages of the copy of the progress have a key.
+        assert (key is not None) == value.startswith(b'{"offset"')
         if self.values and sum(map(len, self.values)) + len(value) > self.limit:
             return None
         self.values.append(value)
@@ -157,6 +161,28 @@ async def test_a_second_writer_is_detected_before_the_commit(
     assert [call[0] for call in producer.calls].count("commit") == 4
     with pytest.raises(BrokerUnavailableError):
         await ours.publish_and_commit(TransactionBatch(), 6, "meta", 1_234_567)
+
+
+@pytest.mark.parametrize(("end", "lost"), [(9, None), (10, None), (7, 2), (0, 9)])
+async def test_an_output_that_has_lost_published_records_is_reported_once(
+    monkeypatch: pytest.MonkeyPatch, end: int, lost: int | None
+) -> None:
+    said: list[dict[str, Any]] = []
+    monkeypatch.setattr(publisher, "log", SimpleNamespace(error=lambda _, **fields: said.append(fields)))
+    monkeypatch.setattr(publisher, "producer", lambda *_: Producer())
+    ends: dict[TopicPartition, int] = {}
+
+    def opened() -> TransactionalProducer:
+        return TransactionalProducer(policy(), SETTINGS, 5, LAYOUT, output_ends=ends)
+
+    first = opened()
+    first.expect_output_from(0)
+    for number in range(2):
+        await first.publish_and_commit(TransactionBatch(clusters()), number, "meta", 1_234_567)
+    assert ends == {TopicPartition("out", 5): 9}
+    for _ in range(2):
+        opened().expect_output_from(end)
+    assert said == ([] if lost is None else [{"topic": "out", "partition": 5, "end": end, "lost": lost}])
 
 
 async def test_a_duplicate_transaction_marker_is_no_second_writer(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -335,6 +361,18 @@ async def test_a_producer_cannot_be_used_after_an_error(monkeypatch: pytest.Monk
     await one.close()
 
 
+async def test_a_refused_topic_is_named_although_another_topic_is_answered_first(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The broker answers that the transaction has no valid state for messages of the topics that it does not refuse."""
+    failed: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+    failed.set_exception(kafka_errors.TopicAuthorizationFailedError({"out"}))
+    producer = Producer("send", kafka_errors.InvalidTxnState())
+    producer._txn_manager = SimpleNamespace(wait_for_transaction_end=lambda: failed)  # type: ignore[attr-defined]
+    with pytest.raises(BrokerError, match=r"the principal may not use one of the topics: grant it .* \(out\)"):
+        await made(monkeypatch, producer).publish_and_commit(TransactionBatch(clusters()), 10, "meta", 1)
+
+
 async def test_a_transaction_is_cancelled_after_its_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
     producer = Producer()
 
@@ -397,3 +435,30 @@ def test_a_client_error_becomes_a_shoal_error_without_its_text(
     assert words in str(ours)
     assert "secret" not in str(ours)
     assert "10.0.0.1" not in str(ours)
+
+
+async def test_the_copy_is_part_of_the_transaction_and_says_where_the_output_ends(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    producer = Producer()
+    ours = made(monkeypatch, producer)
+    ours.copy = ProgressCopy(SETTINGS.model_copy(update={"progress_copy": "twin"}), 5, MetadataCipher("g"), "ab")
+    await ours.publish_and_commit(TransactionBatch(), 9, "meta", 1_234_567)
+    ours.expect_output_from(0)
+    for number in (10, 20):
+        await ours.publish_and_commit(TransactionBatch(clusters()), number, "meta", 1_234_567)
+    await ours.publish_and_commit(TransactionBatch(), 30, "meta", 1_234_567)
+    copies = [call for call in producer.calls if call[:2] == ("send", "twin")]
+    assert {(call[2], *call[4]) for call in copies} == {(5, 1_234_400)}
+    values = [json.loads(value) for call in copies for value in call[3]]
+    assert [(one["offset"], one["metadata"], one["output_end"]) for one in values] == [
+        (9, "meta", None),
+        (10, "meta", 5),
+        (20, "meta", 10),
+        (30, "meta", 10),
+    ]
+    first = ["begin", "send", "offsets", "commit"]
+    assert [call[0] for call in producer.calls[:4]] == first
+    assert [call[0] for call in producer.calls[-4:]] == first
+    steps = [call[:2] for call in producer.calls if call[0] in {"send", "offsets"}][1:]
+    assert steps.index(("send", "twin")) > steps.index(("send", "out"))

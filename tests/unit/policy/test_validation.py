@@ -246,6 +246,8 @@ def test_topics_that_kafka_cannot_tell_apart_are_faults(tmp_path: Path) -> None:
     assert set(found) == {"kafka.output", "kafka.quarantine"}
     assert "differs from kafka.input in '.' and '_' only" in found["kafka.output"][1]
     assert "is the same topic as kafka.input" in found["kafka.quarantine"][1]
+    found = faults(GOOD + "kafka: {input: a, evidence: b, progress_copy: b}\n", tmp_path)
+    assert found == {"kafka.progress_copy": (9, "is the same topic as kafka.evidence; give each a topic of its own")}
 
 
 @pytest.mark.parametrize("field", ["bootstrap_servers", "input", "output", "group", "evidence", "ssl_cafile"])

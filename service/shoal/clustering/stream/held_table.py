@@ -74,8 +74,7 @@ class HeldTable:
         With t they are merged at once, and descent follows: it splits what has been merged without need.
         """
         labels = np.unique(labels, return_inverse=True)[1].astype(np.int32)
-        limits_values = self._constraints.l is not None or self._constraints.max_value_share is not None
-        if limits_values and not self._has_t:
+        if self._constraints.limit_values and not self._has_t:
             labels = self.exchange(labels)
         labels = merge_until_feasible(self._points, labels, self._k, self._constraints)
         if violating_clusters(labels, self._k, self._constraints).any():

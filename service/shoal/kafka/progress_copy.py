@@ -1,0 +1,225 @@
+"""The copy of the progress: a private compacted topic (``kafka.progress_copy``) with the last commit of each partition.
+
+Kafka deletes the offsets of a group that has no members for a while. The copy does not expire. One transaction carries
+the commit of the group and its copy, so they differ only if another tool changed one of them, if one was lost, or if
+workers ran without the setting.
+
+Key: group, input topic and partition, as a JSON array. Value: a JSON object with the committed offset, the offset
+metadata as the group holds them (encrypted, if there is a key), where the output ended after the transaction, the id of
+the input topic, and a MAC or checksum over all of it. Partition n of the input writes to partition n
+of the copy, so adding partitions moves no key.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from contextlib import aclosing
+from dataclasses import dataclass, replace
+from typing import Self
+
+import msgspec
+from aiokafka import TopicPartition
+from aiokafka.admin import AIOKafkaAdminClient
+
+from shoal.errors import BrokerUnavailableError, InputError
+from shoal.kafka.cipher import MetadataCipher
+from shoal.kafka.client import reading
+from shoal.kafka.committed_records import read_committed_records
+from shoal.kafka.offset_metadata import CommittedState
+from shoal.kafka.offset_tracker import LogTruncatedError
+from shoal.kafka.topic_ids import topic_states
+from shoal.policy import KafkaSection
+
+__all__ = ["CopiedCommit", "ProgressCopy"]
+
+FIRST_WINDOW_RECORDS = 1_000
+"""Offsets that are searched first, from the end of the log; a partition that commits has its last copy there."""
+WINDOW_GROWTH = 8
+STABLE_S = 10.0
+STABLE_POLL_S = 0.02
+
+
+class CopiedCommit(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The value of a message of the copy.
+
+    Attributes
+    ----------
+    offset : int
+        Committed offset.
+    metadata : str
+        Offset metadata, as committed.
+    output_end : int or None
+        Offset in the output after this transaction and its control record; None if there is no output, or if that was
+        not known.
+    topic_id : str
+        Id of the input topic (hex); empty if the broker gives none.
+    tag : str
+        See `MetadataCipher.tag`.
+    """
+
+    offset: int
+    metadata: str
+    output_end: int | None
+    topic_id: str
+    tag: str
+
+    def tagged_bytes(self) -> bytes:
+        """Return what the tag covers."""
+        return f"{self.offset}\n{self.output_end}\n{self.topic_id}\n{self.metadata}".encode()
+
+
+@dataclass(frozen=True, slots=True)
+class ProgressCopy:
+    """The messages of one input partition in the copy.
+
+    Attributes
+    ----------
+    settings : KafkaSection
+        Of the pair of topics; ``progress_copy`` is set.
+    partition : int
+        Of the input.
+    cipher : MetadataCipher
+        Encodes the offset metadata of the group.
+    topic_id : str
+        Id of the input topic (hex); empty if the broker gives none.
+    """
+
+    settings: KafkaSection
+    partition: int
+    cipher: MetadataCipher
+    topic_id: str = ""
+
+    @classmethod
+    async def of(
+        cls, client: AIOKafkaAdminClient, settings: KafkaSection, partition: int, cipher: MetadataCipher
+    ) -> Self | None:
+        """Return what reads and writes the copy of a partition; None if the settings name no copy.
+
+        Raises
+        ------
+        InputError
+            The topic of the copy does not exist, or has no partition of this number.
+        BrokerUnavailableError
+            The broker cannot tell now.
+        """
+        if settings.progress_copy is None:
+            return None
+        source, target = str(settings.input), settings.progress_copy
+        states = await topic_states(client, [source, target])
+        if source not in states or target not in states:
+            raise BrokerUnavailableError(f"the broker does not describe {source} and {target} now; trying again")
+        if states[target].partition_count <= partition:
+            raise InputError(
+                f"kafka.progress_copy: topic {target} does not exist, may not be seen, or has no partition {partition}"
+            )
+        return cls(settings, partition, cipher, states[source].topic_id.hex())
+
+    @property
+    def tp(self) -> TopicPartition:
+        """Topic and partition of the copy."""
+        return TopicPartition(self.settings.progress_copy, self.partition)
+
+    @property
+    def key(self) -> bytes:
+        """Key of the messages of this partition."""
+        return msgspec.json.encode([self.settings.group, self.settings.input, self.partition])
+
+    def encode(self, offset: int, metadata: str, output_end: int | None) -> bytes:
+        """Return the value of the message that copies a commit."""
+        copied = CopiedCommit(offset, metadata, output_end, self.topic_id, "")
+        tag = self.cipher.tag(copied.tagged_bytes(), str(self.settings.input), self.partition)
+        return msgspec.json.encode(msgspec.structs.replace(copied, tag=tag))
+
+    def decode(self, copied: CopiedCommit) -> CommittedState:
+        """Return the commit of a copy.
+
+        Raises
+        ------
+        UnreadableError
+            It was written under another key.
+        LogTruncatedError
+            It was written for another topic of the same name.
+        InputError
+            It was changed, or written for another group, topic or partition.
+        """
+        topic = str(self.settings.input)
+        commit = self.cipher.decode(copied.metadata, topic, self.partition, copied.offset)
+        if not self.cipher.has_tag(copied.tag, copied.metadata, copied.tagged_bytes(), topic, self.partition):
+            raise self._broken()
+        if self.topic_id and copied.topic_id and copied.topic_id != self.topic_id:
+            name = f"{topic}-{self.partition}"
+            raise LogTruncatedError(name, f"the copy in {self.settings.progress_copy} has another topic id")
+        return commit
+
+    async def fetch(self) -> CopiedCommit | None:
+        """Return the last committed copy of the partition; None if there is none.
+
+        Call it when earlier producers of the partition are fenced: their transactions have ended then. Transactions of
+        other partitions and groups may hide the copy until they have ended, too. So reading begins when all records
+        that are in the log now are stable.
+
+        Raises
+        ------
+        BrokerUnavailableError
+            An open transaction hides records, or the log cannot be read now.
+        InputError
+            The value is no copy.
+
+        Notes
+        -----
+        Reads the last 1000 offsets, and 8 times as many while the key is not found: at most 8/7 of the log.
+        """
+        end, window = await self._stable_end(), FIRST_WINDOW_RECORDS
+        while True:
+            begin, value, is_found = max(0, end - window), None, False
+            async with aclosing(read_committed_records(self.settings, self.tp, begin)) as records:
+                async for record in records:
+                    if record.key == self.key:
+                        value, is_found = record.value, True
+            if is_found or begin == 0:
+                return None if value is None else self._parse(value)
+            window *= WINDOW_GROWTH
+
+    async def first_partition_count(self) -> int | None:
+        """Return the number of partitions that the input had when the group first started, as the copy says.
+
+        Returns
+        -------
+        int or None
+            0 if the copy does not say it; None if it holds no progress of partition 0, which every input has.
+        """
+        first = replace(self, partition=0)
+        try:
+            copied = await first.fetch()
+            return None if copied is None else first.decode(copied).first_partition_count
+        except InputError:
+            return None  # the task of that partition refuses it
+
+    async def _stable_end(self) -> int:
+        """Return the end of the log as soon as no transaction is open before it."""
+        async with reading(self.settings, isolation_level="read_uncommitted") as reader:
+            end = int((await reader.end_offsets([self.tp]))[self.tp])
+        deadline = time.monotonic() + STABLE_S
+        async with reading(self.settings) as reader:
+            while (await reader.end_offsets([self.tp]))[self.tp] < end:
+                if time.monotonic() > deadline:
+                    raise BrokerUnavailableError(
+                        f"{self.tp.topic}-{self.tp.partition}: an open transaction hides the copy of the progress; "
+                        "waiting for its end"
+                    )
+                await asyncio.sleep(STABLE_POLL_S)
+        return end
+
+    def _parse(self, value: bytes) -> CopiedCommit:
+        try:
+            return msgspec.json.decode(value, type=CopiedCommit)
+        except (msgspec.MsgspecError, UnicodeDecodeError):
+            raise self._broken() from None
+
+    def _broken(self) -> InputError:
+        return InputError(
+            f"{self.settings.input}-{self.partition}: its message in {self.tp.topic}-{self.tp.partition} is broken, or "
+            "belongs to another group, topic or partition. Write it again with 'shoal progress POLICY --export FILE' "
+            "and '--import FILE', or start with --skip-to-end"
+        )

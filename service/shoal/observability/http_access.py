@@ -1,0 +1,259 @@
+"""Access to the HTTP port of a worker: TLS, and a bearer token.
+
+Certificate, key and token can be rotated while the server runs. The files of the certificate are compared at each
+handshake, and the file of the token is read at each request. If new files cannot be used, the last good ones stay in
+use, and a warning says so once.
+"""
+
+from __future__ import annotations
+
+import hmac
+import re
+import ssl
+import stat
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from ipaddress import ip_address
+from pathlib import Path
+from typing import TypeAlias
+
+from shoal.errors import ConfigError
+from shoal.observability.logs import logger
+from shoal.secret_files import IS_PIPE, read_secret
+
+__all__ = ["HttpAccess", "ServerCertificate", "TokenCheck"]
+
+CERTFILE = "--http-certfile (SHOAL_HTTP_CERTFILE)"
+KEYFILE = "--http-keyfile (SHOAL_HTTP_KEYFILE)"
+PASSWORD_FILE = "--http-key-password-file (SHOAL_HTTP_KEY_PASSWORD_FILE)"  # noqa: S105 - the names of a setting
+TOKEN_FILE = "--http-token-file (SHOAL_HTTP_TOKEN_FILE)"  # noqa: S105
+TOKEN = "SHOAL_HTTP_TOKEN"  # noqa: S105
+MIN_TOKEN_CHARACTERS = 16
+"""A shorter token could be found by trying."""
+_TOKEN = re.compile(r"[A-Za-z0-9._~+/-]+=*")
+"""The characters of a bearer token (RFC 6750, section 2.1)."""
+_BEGIN_CERTIFICATE, _ENCRYPTED = b"-----BEGIN CERTIFICATE-----", b"ENCRYPTED"
+
+Version: TypeAlias = tuple[tuple[int, int, int, int], ...]
+"""Device, inode, time of change (ns) and size (bytes) of each file."""
+
+log = logger("http")
+
+
+@dataclass(frozen=True, slots=True)
+class HttpAccess:
+    """The settings of TLS and token; without any, the server speaks plain HTTP and requires nothing of a request.
+
+    Attributes
+    ----------
+    certfile, keyfile : str or None
+        Files in PEM: the certificate with its chain, and its private key.
+    key_password_file : str or None
+        File with the password of an encrypted key.
+    token_file : str or None
+        File with the tokens, separated by white space. Each is accepted, so that a token can be rotated without a
+        refused request.
+    token : str or None
+        The tokens themselves, from the environment.
+    """
+
+    certfile: str | None = None
+    keyfile: str | None = None
+    key_password_file: str | None = None
+    token_file: str | None = None
+    token: str | None = field(default=None, repr=False)
+
+    def certificate(self) -> ServerCertificate | None:
+        """Return the certificate of the server; None if it speaks plain HTTP.
+
+        Raises
+        ------
+        ConfigError
+            A file is missing or cannot be used, or one is given without the other.
+        """
+        if self.certfile is None:
+            for name, given in ((KEYFILE, self.keyfile), (PASSWORD_FILE, self.key_password_file)):
+                if given is not None:
+                    raise ConfigError(f"{name}: has no effect without {CERTFILE}; give the certificate, or remove it")
+            return None
+        if self.keyfile is None:
+            raise ConfigError(f"{KEYFILE}: missing; give the private key of the certificate")
+        return ServerCertificate(self.certfile, self.keyfile, self.key_password_file)
+
+    def token_check(self) -> TokenCheck | None:
+        """Return the check of tokens; None if none is required.
+
+        Raises
+        ------
+        ConfigError
+            The token is given twice, is empty, too short or not one, or its file cannot be read.
+        """
+        if self.token is not None and self.token_file is not None:
+            raise ConfigError(f"{TOKEN}: is given besides {TOKEN_FILE}; remove one of the two")
+        return None if self.token is None and self.token_file is None else TokenCheck(self.token, self.token_file)
+
+    def warn(self, host: str) -> None:
+        """Log what weakens the protection of a server that listens on this address."""
+        has_token = self.token is not None or self.token_file is not None
+        if has_token and self.certfile is None and not _is_loopback(host):
+            log.warning("the HTTP token crosses the network in plain text: use --http-certfile and --http-keyfile")
+        secrets = ((KEYFILE, self.keyfile), (PASSWORD_FILE, self.key_password_file), (TOKEN_FILE, self.token_file))
+        for name, path in secrets:
+            if path is not None and Path(path).stat().st_mode & (stat.S_IROTH | stat.S_IWOTH):
+                log.warning("other users of this machine can read a secret: chmod 640, or 600", setting=name)
+
+
+class ServerCertificate:
+    """The certificate of the server and its private key, read again when a file has changed.
+
+    A new certificate holds for new connections. Connections that are open keep theirs.
+
+    Parameters
+    ----------
+    certfile, keyfile : str
+        Files in PEM.
+    key_password_file : str, optional
+        File with the password of an encrypted key.
+
+    Raises
+    ------
+    ConfigError
+        The files cannot be used. The message names the option and the remedy.
+    """
+
+    def __init__(self, certfile: str, keyfile: str, key_password_file: str | None = None) -> None:
+        self._certfile, self._keyfile, self._password_file = certfile, keyfile, key_password_file
+        self._version = self._version_of_files()
+        self._current, self._fault = self._read(), ""
+        self.context = self._read()
+        """Of the listening socket. Each handshake goes on with the current files."""
+        self.context.sni_callback = self._use_current
+
+    def _use_current(self, connection: ssl.SSLObject | ssl.SSLSocket, _: str | None, __: ssl.SSLContext) -> None:
+        """Give a connection the certificate that the files hold now. It is called in each handshake."""
+        try:
+            version = self._version_of_files()
+            if version != self._version:
+                self._version = version  # before the files are read: unusable files are read once
+                self._current = self._read()
+                log.info("certificate of the HTTP port changed")
+            self._fault = ""
+        except ConfigError as error:
+            if str(error) != self._fault:
+                log.warning("certificate of the HTTP port not changed", reason=str(error))
+            self._fault = str(error)
+        connection.context = self._current
+
+    def _version_of_files(self) -> Version:
+        named = ((CERTFILE, self._certfile), (KEYFILE, self._keyfile), (PASSWORD_FILE, self._password_file))
+        return tuple(_version(name, path) for name, path in named if path is not None)
+
+    def _read(self) -> ssl.SSLContext:
+        """Return a context with the certificate and the key that the files hold."""
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        password = "" if self._password_file is None else read_secret(PASSWORD_FILE, self._password_file)
+        if _BEGIN_CERTIFICATE not in _content(CERTFILE, self._certfile):
+            raise ConfigError(f"{CERTFILE}: the file holds no certificate in PEM")
+        is_encrypted = _ENCRYPTED in _content(KEYFILE, self._keyfile)
+        try:
+            # Without a password OpenSSL would ask for one on the terminal.
+            context.load_cert_chain(self._certfile, self._keyfile, password=password)
+        except (ssl.SSLError, ValueError):
+            if is_encrypted:
+                remedy = f"the key is encrypted; give its password in {PASSWORD_FILE}"
+                raise ConfigError(f"{KEYFILE}: {remedy}, or correct it") from None
+            remedy = "the file holds no private key in PEM that fits the certificate; give the key of this certificate"
+            raise ConfigError(f"{KEYFILE}: {remedy}") from None
+        except OSError as error:
+            raise ConfigError(f"{CERTFILE}: the file cannot be read: {error.strerror}") from None
+        return context
+
+
+class TokenCheck:
+    """The tokens that open the protected pages, read from the file at each request.
+
+    Parameters
+    ----------
+    given : str or None
+        The tokens themselves.
+    path : str or None
+        The file that holds them instead.
+
+    Raises
+    ------
+    ConfigError
+        There is no token, or one is too short or not a token. The message quotes nothing of it.
+    """
+
+    def __init__(self, given: str | None, path: str | None) -> None:
+        self._path = path
+        self._has_reported = False
+        self._tokens = (
+            _tokens(TOKEN, given or "") if path is None else _tokens(TOKEN_FILE, read_secret(TOKEN_FILE, path))
+        )
+
+    def accepts(self, authorization: str) -> bool:
+        """Return whether a header ``Authorization`` holds one of the tokens.
+
+        The time of the comparison does not depend on how many characters are right.
+        """
+        self._read_again()
+        scheme, _, token = authorization.partition(" ")
+        offered = token.strip().encode("utf-8", "surrogateescape")
+        found = [hmac.compare_digest(offered, known) for known in self._tokens]
+        return scheme.lower() == "bearer" and any(found)
+
+    def _read_again(self) -> None:
+        if self._path is None:
+            return
+        try:
+            self._tokens = _tokens(TOKEN_FILE, read_secret(TOKEN_FILE, self._path))
+            self._has_reported = False
+        except ConfigError as error:
+            if not self._has_reported:
+                log.warning("token of the HTTP port not changed", reason=str(error))
+            self._has_reported = True
+
+
+def _tokens(name: str, text: str) -> Sequence[bytes]:
+    found = text.split()
+    if not found:
+        raise ConfigError(f"{name}: holds no token; give one, as `openssl rand -hex 32` prints it")
+    for token in found:
+        if not _TOKEN.fullmatch(token):
+            raise ConfigError(
+                f"{name}: holds a character that no bearer token has; give letters, digits and . _ ~ + / - only, as "
+                "`openssl rand -hex 32` prints them"
+            )
+        if len(token) < MIN_TOKEN_CHARACTERS:
+            raise ConfigError(
+                f"{name}: holds a token with fewer than {MIN_TOKEN_CHARACTERS} characters, which could be guessed; "
+                "give a longer one, as `openssl rand -hex 32` prints it"
+            )
+    return [token.encode("ascii") for token in found]
+
+
+def _content(name: str, path: str) -> bytes:
+    try:
+        return Path(path).read_bytes()
+    except OSError as error:
+        raise ConfigError(f"{name}: the file cannot be read: {error.strerror}") from None
+
+
+def _version(name: str, path: str) -> tuple[int, int, int, int]:
+    try:
+        status = Path(path).stat()
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "not the name of a file"
+        raise ConfigError(f"{name}: the file cannot be read: {reason}") from None
+    if stat.S_ISFIFO(status.st_mode):
+        raise ConfigError(f"{name}: {IS_PIPE}")
+    return status.st_dev, status.st_ino, status.st_mtime_ns, status.st_size
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host in {"", "localhost"}

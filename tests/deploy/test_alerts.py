@@ -1,0 +1,381 @@
+"""Each alert fires when it is true and only then; promtool evaluates the rules."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from prometheus_client.exposition import generate_latest
+from ruamel.yaml import YAML
+from shoal.kafka.offset_metadata import CommittedState
+from shoal.kafka.offset_tracker import OffsetState
+from shoal.kafka.partition_task import PartitionTask
+from shoal.kafka.task_manager import _oldest_read_ms
+from shoal.observability import Metrics
+from shoal.policy import Policy
+from shoal.policy.schema import Document
+from shoal.records import JsonDecoder
+from support.alert_cases import RULES, Case, promtool_test, scraped_series, stopped, worker
+from support.messages import Message
+from support.partition_tasks import RecordingSink
+from support.tools import run_tool
+
+pytestmark = pytest.mark.deploy_tools
+
+OTHER_TARGET = 'up{job="node",instance="n1:9100"}'
+PARTITION = {"topic": "in", "partition": "0"}
+HOUR, DAY = 3600, 86_400
+
+
+def new(at: int, **first: int) -> dict[str, str]:
+    """Return the series of a worker that started at this minute and had counted this before its first scrape."""
+    changed: dict[str, Any] = {name: f"{count}x200" for name, count in first.items()}
+    changed |= {"started": f"{60 * at - 5}x200", "clock": f"{60 * at}+60x200"}
+    return {series: f"_x{at} {samples}" for series, samples in worker(**changed).items()}
+
+
+def restarted(at: int, **counts: int) -> dict[str, str]:
+    """Return the series of a worker that was restarted at this minute and has the counts again that it had before."""
+    changed: dict[str, Any] = {name: f"{count}x240" for name, count in counts.items()}
+    return worker(**changed, started=f"-900000x{at - 1} {60 * at - 5}x200")
+
+
+def with_policy(series: dict[str, str], fingerprint: str) -> dict[str, str]:
+    return {name.replace('fingerprint="a"', f'fingerprint="{fingerprint}"'): values for name, values in series.items()}
+
+
+FIRST_COMMIT = {"read": 10_100, "released": 5000, "suppressed": 5000, "lag": 0}
+
+CASES = {
+    # ------------------------------------------------------------ several pipelines
+    "two healthy pipelines in one job": Case(
+        worker("w1:9464", "visits") | worker("w2:9464", "visits") | with_policy(worker("w3:9464", "rides"), "b"),
+        {minute: set() for minute in (0, 1, 5, 30, 90, 239)},
+    ),
+    "one pipeline is not ready beside one that is": Case(
+        worker("w1:9464", "visits") | worker("w2:9464", "rides", ready="1x60 0x200"),
+        {60: set(), 62: set(), 63: {("ShoalNotReady", "rides")}},
+        ({"group": "rides", "severity": "critical"}, "no worker of group rides is ready"),
+    ),
+    "one pipeline is down beside one that is ready": Case(
+        worker("w1:9464", "visits") | stopped(61, "w2:9464", "rides"),
+        {60: set(), 62: set(), 63: {("ShoalDown", "rides"), ("ShoalNotReady", "rides")}},
+    ),
+    "a pipeline is still down after hours": Case(
+        worker("w1:9464", "visits") | stopped(31, "w2:9464", "rides"),
+        {230: {("ShoalDown", "rides"), ("ShoalNotReady", "rides")}},
+    ),
+    "the name of the job is another": Case(
+        worker(job="pipelines", ready="0x240", oldest="1000x240"),
+        {20: {("ShoalNotReady", "visits"), ("ShoalHeldLong", "visits")}},
+    ),
+    # ------------------------------------------------------------ ShoalDown, ShoalNotReady, ShoalNotScraped
+    "a worker is down beside another of its group": Case(
+        worker("w1:9464") | stopped(61, "w2:9464"),
+        {62: set(), 63: {("ShoalDown", "visits")}},
+        (
+            {"group": "visits", "job": "shoal", "instance": "w2:9464", "severity": "warning"},
+            "w2:9464 of group visits is not scraped",
+        ),
+    ),
+    "a target that is no worker is down": Case(
+        worker() | {OTHER_TARGET: "1x10 0x200"}, {minute: set() for minute in (20, 200)}
+    ),
+    "a worker is not ready beside another of its group": Case(
+        worker("w1:9464") | worker("w2:9464", ready="0x240"), {minute: set() for minute in (10, 200)}
+    ),
+    "no worker is scraped": Case(
+        {OTHER_TARGET: "1x240"},
+        {4: set(), 6: {("ShoalNotScraped", "")}},
+        ({"severity": "critical"}, "Prometheus scrapes no worker"),
+    ),
+    # ------------------------------------------------------------ ShoalNotReading, ShoalLagGrowing
+    "records wait and none is read": Case(
+        worker(read="700+600x30 18700x200", released="600+600x30 18600x200"),
+        {39: set(), 45: {("ShoalNotReading", "visits")}},
+        (
+            {"group": "visits", **PARTITION, "severity": "critical"},
+            "in-0 of group visits has records that are not read",
+        ),
+    ),
+    "an input is quiet": Case(worker(read="700x240", released="600x240", lag="0x240"), {45: set(), 200: set()}),
+    "only deletes arrive": Case(worker(read="700x240", released="600x240", dropped="0+9x240"), {45: set(), 200: set()}),
+    "a partition falls behind": Case(
+        worker(lag="0+1000x240"),
+        {25: set(), 27: {("ShoalLagGrowing", "visits")}},
+        (
+            {"group": "visits", **PARTITION, "severity": "warning"},
+            "in-0 of group visits has a lag of 27000 records, and it grows",
+        ),
+    ),
+    "a large lag shrinks": Case(worker(lag="200000-500x240"), {45: set(), 200: set()}),
+    # ------------------------------------------------------------ ShoalNothingReleased, ShoalHeldLong
+    "records are read and none is released": Case(
+        worker(released="600x240"),
+        {3: set(), 40: {("ShoalNothingReleased", "visits")}},
+        (
+            {"group": "visits", **PARTITION, "severity": "critical"},
+            "in-0 of group visits took more than delta records and released none",
+        ),
+    ),
+    "a slow input fills delta": Case(worker(read="0+3x240", released="0x240", lag="0x240"), {45: set(), 200: set()}),
+    "records are held on a quiet input": Case(
+        worker(read="700x240", released="600x240", lag="0x240", oldest="10x9 500x9 1000x220"),
+        {34: set(), 36: {("ShoalHeldLong", "visits")}},
+        (
+            {"group": "visits", "topic": "in", "severity": "warning"},
+            "a record of in is held by group visits for 16m 40s or longer",
+        ),
+    ),
+    "records are held for less than the threshold": Case(worker(oldest="500x240"), {45: set(), 200: set()}),
+    # ------------------------------------------------------------ ShoalSuppressing, with and without protected values
+    "half of the first commit is suppressed before the first scrape": Case(
+        new(90, **FIRST_COMMIT),
+        {89: {("ShoalNotScraped", "")}, 94: set(), 96: {("ShoalSuppressing", "visits")}},
+        (
+            {"group": "visits", "topic": "in", "severity": "warning"},
+            "50% of the records of in are suppressed by group visits",
+        ),
+    ),
+    "half of the first commit is suppressed where a partition was assigned later": Case(
+        worker(suppressed="_x60 5000x180", released="_x60 5000x180", read="_x60 10100x180", lag="0x240"),
+        {59: set(), 67: {("ShoalSuppressing", "visits")}, 110: {("ShoalSuppressing", "visits")}, 130: set()},
+    ),
+    "half of the first commit is suppressed by a worker that was restarted": Case(
+        restarted(100, **FIRST_COMMIT),
+        {99: set(), 107: {("ShoalSuppressing", "visits")}},
+    ),
+    "one record in a hundred and twenty is suppressed": Case(worker(suppressed="0+5x240"), {45: set(), 200: set()}),
+    "one record in ten is suppressed under protected values": Case(
+        worker(protects="1x240", suppressed="0+60x240", released="0+540x240"),
+        {1: set(), 70: {("ShoalSuppressingForDiversity", "visits")}},
+        (
+            {"group": "visits", "topic": "in", "severity": "warning"},
+            "10% of the records of in are suppressed by group visits, which protects values",
+        ),
+    ),
+    "one record in thirty is suppressed by a pipeline with protected values and by one without": Case(
+        worker(protects="1x240", suppressed="0+20x240", released="0+580x240")
+        | worker("w2:9464", "rides", suppressed="0+20x240", released="0+580x240"),
+        {70: {("ShoalSuppressing", "rides")}},
+    ),
+    # ------------------------------------------------------------ ShoalQuarantining, ShoalAborting
+    "one record in twenty is quarantined": Case(
+        worker(quarantined="0+30x240", released="0+570x240"),
+        {1: set(), 70: {("ShoalQuarantining", "visits")}},
+        (
+            {"group": "visits", "topic": "in", "severity": "warning"},
+            "5% of the records of in do not fit the policy of group visits",
+        ),
+    ),
+    "one record in two hundred is quarantined": Case(worker(quarantined="0+3x240"), {45: set(), 200: set()}),
+    "one transaction in five is aborted": Case(
+        worker(aborted="0+25x240"),
+        {8: set(), 30: {("ShoalAborting", "visits")}},
+        (
+            {"group": "visits", "severity": "warning"},
+            "20% of the transactions of group visits are aborted or of unknown outcome",
+        ),
+    ),
+    "one transaction was aborted": Case(worker(aborted="0x99 1x140"), {101: set(), 105: set(), 115: set()}),
+    # ------------------------------------------------------------ policies
+    "workers of one group have different policies": Case(
+        worker("w1:9464") | with_policy(worker("w2:9464"), "b"),
+        {9: set(), 11: {("ShoalPoliciesDiffer", "visits")}},
+        ({"group": "visits", "severity": "critical"}, "workers of group visits run 2 different policies"),
+    ),
+    "workers of different groups have different policies": Case(
+        worker("w1:9464") | with_policy(worker("w2:9464", "rides"), "b"), {11: set(), 200: set()}
+    ),
+    "a worker starts under a changed policy": Case(
+        new(90, changes=1),
+        {89: {("ShoalNotScraped", "")}, 91: {("ShoalPolicyChanged", "visits")}},
+        (
+            {"group": "visits", "topic": "in", "severity": "warning"},
+            "partitions of in continue under another policy in group visits",
+        ),
+    ),
+    "a worker is restarted under a policy that was changed again": Case(
+        restarted(100, changes=1), {99: set(), 101: {("ShoalPolicyChanged", "visits")}, 165: set()}
+    ),
+    "a policy was changed hours ago": Case(worker(changes="1x240"), {61: set(), 200: set()}),
+    # ------------------------------------------------------------ ShoalSkipped, ShoalReleasingEarly
+    "offsets were skipped at the start": Case(
+        new(90, skipped=37),
+        {91: {("ShoalSkipped", "visits")}},
+        (
+            {"group": "visits", "topic": "in", "severity": "critical"},
+            "group visits skipped 37 offsets of in: their records are never published",
+        ),
+    ),
+    "offsets of a partition that was assigned later were skipped": Case(
+        worker(skipped="_x70 37x170"), {69: set(), 71: {("ShoalSkipped", "visits")}, 135: set()}
+    ),
+    "offsets were skipped hours ago": Case(worker(skipped="37x240"), {61: set(), 200: set()}),
+    "clusters are released early": Case(
+        worker(early="0x60 0+1x180"),
+        {70: set(), 80: {("ShoalReleasingEarly", "visits")}},
+        (
+            {"group": "visits", "topic": "in", "severity": "warning"},
+            "group visits releases clusters of in early so that its progress fits",
+        ),
+    ),
+    "clusters were released early hours ago": Case(worker(early="7x240"), {61: set(), 200: set()}),
+    # ------------------------------------------------------------ clocks
+    "records are dated ahead": Case(
+        worker(ahead="0x60 3x180"),
+        {60: set(), 62: {("ShoalDatedAhead", "visits")}},
+        (
+            {"group": "visits", "topic": "in", "severity": "warning"},
+            "records of in are dated more than an hour ahead of the clock of group visits",
+        ),
+    ),
+    "records were dated ahead hours ago": Case(worker(ahead="3x240"), {61: set(), 200: set()}),
+    "the clock of a worker is wrong": Case(
+        worker(clock="100+60x240"),
+        {4: set(), 6: {("ShoalClockWrong", "visits")}},
+        (
+            {"group": "visits", "job": "shoal", "instance": "w1:9464", "severity": "warning"},
+            "the clock of w1:9464 differs by 1m 40s from that of Prometheus",
+        ),
+    ),
+    "the clock of a worker is late by half a minute": Case(worker(clock="-30+60x240"), {10: set(), 200: set()}),
+    # ------------------------------------------------------------ certificates
+    "a certificate expires in two weeks": Case(
+        worker(ca=f"{14 * DAY + HOUR}x240"),
+        {119: set(), 122: {("ShoalCertificateExpires", "visits")}},
+        (
+            {"group": "visits", "certificate": "ca", "severity": "warning"},
+            "the certificate ca of group visits expires in 13d 22h 58m 0s",
+        ),
+    ),
+    "a certificate expires in a month": Case(worker(client=f"{31 * DAY}x240"), {10: set(), 200: set()}),
+    "a certificate expires in less than a day": Case(
+        worker(client=f"{DAY + 1800}x240"),
+        {30: set(), 31: {("ShoalCertificateExpired", "visits")}},
+        (
+            {"group": "visits", "certificate": "client", "severity": "critical"},
+            "the certificate client of group visits expires in less than a day or has expired",
+        ),
+    ),
+    "a certificate expires in two days": Case(
+        worker(client=f"{2 * DAY}x240"), {59: set(), 200: {("ShoalCertificateExpires", "visits")}}
+    ),
+}
+
+
+def rules() -> list[Any]:
+    groups = YAML(typ="safe").load(RULES.read_text(encoding="utf-8"))["groups"]
+    return [rule for group in groups for rule in group["rules"]]
+
+
+def assert_fires(case: Case, folder: Path) -> None:
+    annotations = {rule["alert"]: rule["annotations"] for rule in rules() if "alert" in rule}
+    path = folder / "test.yml"
+    path.write_text(promtool_test(case, annotations), encoding="utf-8")
+    done = run_tool("promtool", "test", "rules", path)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_alerts_that_fire_are_those_that_are_true(name: str, tmp_path: Path) -> None:
+    assert_fires(CASES[name], tmp_path)
+
+
+def test_each_alert_fires_in_one_case_and_its_text_is_compared() -> None:
+    alerts = {rule["alert"] for rule in rules() if "alert" in rule}
+    fired = {name for case in CASES.values() for firing in case.firing.values() for name, _ in firing}
+    shown = {name for case in CASES.values() if case.shown for name, _ in case.firing[max(case.firing)]}
+    assert fired == shown == alerts
+    assert sum(not any(case.firing.values()) for case in CASES.values()) >= 15, "cases in which nothing fires"
+
+
+def test_the_rules_are_valid() -> None:
+    done = run_tool("promtool", "check", "rules", RULES)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+# ---------------------------------------------------------------- over the metrics of a real task
+
+POLICY = {
+    "attributes": {
+        "who": {"role": "identifier", "subject": True},
+        "age": {"role": "quasi_identifier", "scale": "numeric", "bounds": [0, 110], "integer": True},
+    },
+    "privacy": {"k": 3, "per_subject": {"max": 1, "window": 12_000}},
+    "stream": {"delta": 20},
+}
+
+
+class RealWorker:
+    """The metrics of a partition task; its clock, which they use, begins at 0 and is moved by the test."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, minute: int) -> None:
+        self.minute = minute
+        monkeypatch.setattr("time.time", self.now)
+        self.metrics, self.next_offset = Metrics("visits"), 0
+        policy = Policy.from_document(Document.model_validate(POLICY))
+        self.metrics.set_policy(policy)
+        self.metrics.ready.set(1)
+        commit = CommittedState(OffsetState(committed_offset=0, next_offset=0), policy.fingerprint, 1)
+        decoder = JsonDecoder(policy)
+        self.task = PartitionTask("t", 0, policy, decoder, RecordingSink(), commit, self.metrics, 0.2, self.now)
+        self.metrics.watch_oldest_held("t", 0, lambda: _oldest_read_ms(self.task))
+
+    def now(self) -> float:
+        return 60.0 * self.minute
+
+    async def read(self, count: int, people: int) -> None:
+        """Read records of these people, each as often, and commit what is decided."""
+        records = [{"who": number % people, "age": number * 31 % 111} for number in range(count)]
+        messages = [
+            Message(self.next_offset + number, 60_000 * self.minute, json.dumps(record).encode())
+            for number, record in enumerate(records)
+        ]
+        self.next_offset += count
+        await self.task.process(messages)
+        await self.task.commit()
+        self.metrics.lag.labels("t", 0).set(0)
+        self.metrics.held.labels("t", 0).set(self.task.waiting_count)
+
+    def scrape(self) -> str:
+        started = f'process_start_time_seconds{{group="visits"}} {60 * self.minute - 5}.0'
+        text = generate_latest(self.metrics.registry).decode()
+        return re.sub(r"^process_start_time_seconds\{.*$", started, text, flags=re.MULTILINE)
+
+
+async def test_half_of_the_first_commit_of_a_task_is_suppressed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    worker = RealWorker(monkeypatch, 90)
+    await worker.read(10_000, people=5000)
+    assert worker.metrics.totals()["suppressed"] == 5000
+    series = scraped_series({90: worker.scrape()}) | clock_of(90)
+    assert_fires(Case(series, {96: {("ShoalSuppressing", "visits")}}), tmp_path)
+
+
+async def test_no_record_of_the_first_commit_of_a_task_is_suppressed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    worker = RealWorker(monkeypatch, 90)
+    await worker.read(10_000, people=10_000)
+    series = scraped_series({90: worker.scrape()}) | clock_of(90)
+    assert_fires(Case(series, {91: set(), 96: set()}), tmp_path)
+
+
+async def test_records_of_a_task_are_held_on_a_quiet_input(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    worker, scrapes = RealWorker(monkeypatch, 90), {}
+    await worker.read(500, people=500)
+    for worker.minute in range(90, 150):
+        scrapes[worker.minute] = worker.scrape()
+    series = scraped_series(scrapes) | clock_of(90)
+    assert_fires(Case(series, {110: set(), 124: {("ShoalHeldLong", "visits")}}), tmp_path)
+
+
+def clock_of(minute: int) -> dict[str, str]:
+    """Return the clock of a worker that is scraped from this minute on: the scrapes stand for several minutes."""
+    labels = 'job="shoal",instance="w1:9464",group="visits"'
+    return {f"shoal_clock_timestamp_seconds{{{labels}}}": f"_x{minute} {60 * minute}+60x120"}

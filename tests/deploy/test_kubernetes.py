@@ -1,0 +1,457 @@
+"""Chart and manifests as helm and kustomize render them, against the schemas of Kubernetes and of the operators."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ruamel.yaml import YAML
+from shoal.policy import Policy
+from support.manifests import assert_a_worker_is_confined, environment_of, kinds, named, read, worker_of
+from support.tools import output_of, run_tool
+
+ROOT = Path(__file__).resolve().parents[2]
+CHART = "deploy/helm/shoal"
+KUBERNETES = "deploy/kubernetes"
+SCHEMAS = f"{KUBERNETES}/schemas/{{{{ .ResourceKind }}}}{{{{ .KindSuffix }}}}.json"
+POLICY = f"{KUBERNETES}/overlays/example/policy.yaml"
+DIGEST = "sha256:" + "0" * 64
+REQUIRED = {
+    "image.repository": "registry.example/shoal",
+    "image.tag": "0.2.0",
+    "partitions": "4",
+}
+EVERYTHING: dict[str, Any] = {
+    "image": {"repository": "registry.example/shoal", "digest": DIGEST},
+    "imagePullSecrets": [{"name": "registry"}],
+    "policyFiles": {"icd.csv": "code,parent\n"},
+    "partitions": 6,
+    "from": "latest",
+    "kafka": {
+        "bootstrap_servers": "kafka-1:9093,kafka-2:9093",
+        "security_protocol": "SASL_SSL",
+        "sasl_mechanism": "SCRAM-SHA-512",
+        "sasl_username": "shoal",
+        "topics": [{"input": "north", "output": "north.anonymous"}],
+    },
+    "kafkaSecretFiles": {
+        "sasl_password_file": {"name": "shoal-kafka", "key": "password"},
+        "metadata_key_file": {"name": "shoal-metadata-key", "key": "keys"},
+    },
+    "http": {
+        "host": "[::]",
+        "port": 9000,
+        "tokenSecret": {"name": "shoal-http", "key": "token"},
+        "tlsSecret": "shoal-http-tls",
+    },
+    "topologySpreadConstraints": [{"maxSkew": 1, "topologyKey": "rack", "whenUnsatisfiable": "DoNotSchedule"}],
+    "nodeSelector": {"kubernetes.io/arch": "amd64"},
+    "tolerations": [{"key": "kafka", "operator": "Exists"}],
+    "affinity": {"nodeAffinity": {}},
+    "priorityClassName": "high",
+    "serviceAccount": {"annotations": {"owner": "privacy"}},
+    "networkPolicy": {
+        "from": [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}}],
+        "to": [{"ipBlock": {"cidr": "192.0.2.0/24"}}],
+        "brokerPorts": [9093],
+        "extraEgress": [{"ports": [{"port": 443, "protocol": "TCP"}]}],
+    },
+    "podMonitor": {
+        "enabled": True,
+        "labels": {"release": "prometheus"},
+        "tlsConfig": {
+            "ca": {"secret": {"name": "shoal-http-tls", "key": "ca.crt"}},
+            "serverName": "shoal.hospital.svc",
+        },
+    },
+    "prometheusRule": {"enabled": True, "labels": {"release": "prometheus"}},
+    "autoscaling": {
+        "enabled": True,
+        "prometheus": "http://prometheus-operated.monitoring.svc:9090",
+        "lagPerWorker": 5_000_000,
+        "authentication": "prometheus",
+    },
+    "podAnnotations": {"note": "workers"},
+    "podLabels": {"team": "privacy"},
+    "extraEnv": [{"name": "SHOAL_LOG_LEVEL", "value": "info"}],
+    "extraVolumes": [{"name": "extra", "emptyDir": {}}],
+    "extraVolumeMounts": [{"name": "extra", "mountPath": "/extra", "readOnly": True}],
+}
+
+
+def options(**changed: str) -> list[str]:
+    values = {name: value for name, value in (REQUIRED | changed).items() if value}
+    return [part for name, value in values.items() for part in ("--set", f"{name}={value}")]
+
+
+def template(*arguments: str | Path) -> list[Any]:
+    command = ("template", "visits", CHART, "--namespace", "hospital", "--set-file", f"policy={POLICY}", *arguments)
+    text = output_of("helm", *command)
+    assert_valid(text)
+    return read(text)
+
+
+def build(folder: str) -> list[Any]:
+    text = output_of("kustomize", "build", f"{KUBERNETES}/{folder}")
+    assert_valid(text)
+    return read(text)
+
+
+def conform(text: str) -> tuple[int, list[Any]]:
+    done = run_tool("kubeconform", "-strict", "-output", "json", "-schema-location", SCHEMAS, given=text)
+    return done.returncode, json.loads(done.stdout)["resources"]
+
+
+def assert_valid(text: str) -> None:
+    code, wrong = conform(text)
+    assert (code, wrong) == (0, []), wrong
+
+
+@pytest.fixture
+def everything(tmp_path: Path) -> Path:
+    path = tmp_path / "values.yaml"
+    path.write_text(json.dumps(EVERYTHING), encoding="utf-8")
+    return path
+
+
+# ---------------------------------------------------------------- helm
+
+
+def test_the_chart_passes_the_strict_linter(everything: Path) -> None:
+    for arguments in (options(), ["--values", str(everything)]):
+        said = output_of("helm", "lint", "--strict", CHART, "--set-file", f"policy={POLICY}", *arguments)
+        assert "1 chart(s) linted, 0 chart(s) failed" in said
+        assert "[WARNING]" not in said
+
+
+def test_the_smallest_installation_needs_no_operator() -> None:
+    objects = template(*options())
+    assert kinds(objects) == {
+        *("ConfigMap", "NetworkPolicy", "PodDisruptionBudget", "Service", "ServiceAccount", "StatefulSet")
+    }
+    workers = named(objects, "StatefulSet")
+    assert_a_worker_is_confined(workers)
+    assert workers["spec"]["replicas"] == 2
+    assert worker_of(workers)["image"] == "registry.example/shoal:0.2.0"
+    assert worker_of(workers)["args"] == [
+        *("run", "/etc/shoal/policy.yaml", "--from=earliest", "--http=0.0.0.0:9464", "--log=json")
+    ]
+    labels = workers["spec"]["selector"]["matchLabels"]
+    assert labels == {
+        "app.kubernetes.io/name": "shoal",
+        "app.kubernetes.io/instance": "visits",
+        "app.kubernetes.io/component": "worker",
+    }
+    assert named(objects, "Service")["spec"]["selector"] == labels
+    assert named(objects, "PodDisruptionBudget")["spec"]["selector"] == {"matchLabels": labels}
+    del labels["app.kubernetes.io/component"]  # the pod that drains is confined, too
+    assert named(objects, "NetworkPolicy")["spec"]["podSelector"] == {"matchLabels": labels}
+    policy = named(objects, "ConfigMap")["data"]["policy.yaml"]
+    assert policy == (ROOT / POLICY).read_text(encoding="utf-8")
+
+
+def test_everything_that_the_chart_can_do_is_rendered(everything: Path, tmp_path: Path) -> None:
+    objects = template("--values", everything)
+    assert {"PodMonitor", "PrometheusRule", "ScaledObject"} < kinds(objects)
+    workers = named(objects, "StatefulSet")
+    worker, pod = worker_of(workers), workers["spec"]["template"]["spec"]
+    assert "replicas" not in workers["spec"], "KEDA sets it"
+    assert worker["image"] == f"registry.example/shoal@{DIGEST}"
+    assert worker["args"][2:4] == ["--from=latest", "--http=[::]:9000"]
+    variables = environment_of(workers)
+    assert variables["SHOAL_KAFKA__TOPICS"] == '[{"input":"north","output":"north.anonymous"}]'
+    assert variables["SHOAL_KAFKA__SESSION_TIMEOUT_MS"] == "45000"
+    assert variables["SHOAL_KAFKA__SASL_PASSWORD_FILE"] == "/etc/shoal-secrets/sasl_password_file"  # noqa: S105 - a path
+    assert variables["SHOAL_LOG_LEVEL"] == "info"
+    (secrets,) = (volume["projected"] for volume in pod["volumes"] if volume["name"] == "secrets")
+    assert secrets == {
+        "defaultMode": 0o440,
+        "sources": [
+            {"secret": {"name": "shoal-metadata-key", "items": [{"key": "keys", "path": "metadata_key_file"}]}},
+            {"secret": {"name": "shoal-kafka", "items": [{"key": "password", "path": "sasl_password_file"}]}},
+        ],
+    }
+    assert (
+        {mount["name"] for mount in worker["volumeMounts"]}
+        == {volume["name"] for volume in pod["volumes"]}
+        == {"extra", "http", "kernels", "policy", "secrets", "tmp"}
+    )
+    assert pod["topologySpreadConstraints"] == EVERYTHING["topologySpreadConstraints"]
+    for name, text in named(objects, "ConfigMap")["data"].items():
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    assert Policy.load(tmp_path / "policy.yaml").kafka is not None
+    assert (tmp_path / "icd.csv").read_text(encoding="utf-8") == "code,parent\n"
+
+
+def test_a_drain_has_a_job_in_place_of_workers(everything: Path) -> None:
+    objects = template("--values", everything, "--set", "drain=true")
+    workers, job = named(objects, "StatefulSet"), named(objects, "Job")
+    assert workers["spec"]["replicas"] == 0
+    assert "ScaledObject" not in kinds(objects), "it would start workers"
+    assert_a_worker_is_confined(job, is_worker=False)
+    assert worker_of(job)["args"] == [*worker_of(workers)["args"], "--drain"]
+    labels = job["spec"]["template"]["metadata"]["labels"]
+    for selector in (workers["spec"]["selector"], named(objects, "PodDisruptionBudget")["spec"]["selector"]):
+        assert not selector["matchLabels"].items() <= labels.items()
+    assert named(objects, "NetworkPolicy")["spec"]["podSelector"]["matchLabels"].items() <= labels.items()
+    assert "Job" not in kinds(template("--values", everything))
+
+
+def test_a_platform_may_choose_the_user(tmp_path: Path) -> None:
+    values = tmp_path / "values.yaml"
+    values.write_text("podSecurityContext: {runAsUser: null, runAsGroup: null, fsGroup: null}", encoding="utf-8")
+    workers = named(template(*options(), "--values", values), "StatefulSet")
+    assert workers["spec"]["template"]["spec"]["securityContext"] == {
+        "runAsNonRoot": True,
+        "fsGroupChangePolicy": "OnRootMismatch",
+        "seccompProfile": {"type": "RuntimeDefault"},
+    }
+
+
+def test_the_rules_and_the_monitor_of_the_chart_fit_each_other(everything: Path) -> None:
+    objects = template("--values", everything)
+    rules = YAML(typ="safe").load((ROOT / "deploy/prometheus/rules.yml").read_text(encoding="utf-8"))
+    assert named(objects, "PrometheusRule")["spec"] == rules
+    monitor = named(objects, "PodMonitor")
+    assert monitor["metadata"]["labels"]["release"] == "prometheus"
+    label = monitor["spec"]["jobLabel"]
+    assert named(objects, "StatefulSet")["spec"]["template"]["metadata"]["labels"][label] == "shoal"
+
+
+def test_every_alert_names_a_page_at_the_address_of_its_publisher() -> None:
+    address = "https://shoal.example/"
+    objects = template(*options(**{"prometheusRule.enabled": "true", "prometheusRule.runbook": address}))
+    groups = named(objects, "PrometheusRule")["spec"]["groups"]
+    pages = {rule["annotations"]["runbook_url"] for group in groups for rule in group["rules"] if "alert" in rule}
+    assert len(pages) > 10
+    assert {page.partition("#")[0] for page in pages} == {f"{address}docs/runbook.md"}
+
+
+def test_the_rendered_rules_are_those_that_prometheus_reads(everything: Path, tmp_path: Path) -> None:
+    for objects in (template("--values", everything), build("overlays/example")):
+        path = tmp_path / "rules.yml"
+        with path.open("w", encoding="utf-8") as file:
+            YAML(typ="safe").dump(named(objects, "PrometheusRule")["spec"], file)
+        assert "SUCCESS" in output_of("promtool", "check", "rules", path)
+
+
+def test_the_http_port_has_tls_and_a_token_if_secrets_are_named(everything: Path) -> None:
+    objects = template("--values", everything)
+    workers = named(objects, "StatefulSet")
+    variables = environment_of(workers)
+    (volume,) = (one for one in workers["spec"]["template"]["spec"]["volumes"] if one["name"] == "http")
+    paths = {item["path"] for source in volume["projected"]["sources"] for item in source["secret"]["items"]}
+    assert {f"/etc/shoal-http/{path}" for path in paths} == {
+        variables[f"SHOAL_HTTP_{name}"] for name in ("TOKEN_FILE", "CERTFILE", "KEYFILE")
+    }
+    worker = worker_of(workers)
+    assert {worker[probe]["httpGet"]["scheme"] for probe in worker if probe.endswith("Probe")} == {"HTTPS"}
+    (endpoint,) = named(objects, "PodMonitor")["spec"]["podMetricsEndpoints"]
+    assert endpoint["scheme"] == "https"
+    assert endpoint["authorization"] == {"type": "Bearer", "credentials": {"name": "shoal-http", "key": "token"}}
+    assert endpoint["tlsConfig"]["serverName"] == "shoal.hospital.svc"
+
+
+def test_workers_are_scaled_by_their_own_lag(everything: Path) -> None:
+    spec = named(template("--values", everything), "ScaledObject")["spec"]
+    assert spec["scaleTargetRef"] == {"kind": "StatefulSet", "name": "visits-shoal"}
+    assert (spec["minReplicaCount"], spec["maxReplicaCount"]) == (1, 6)
+    (trigger,) = spec["triggers"]
+    assert trigger == {
+        "type": "prometheus",
+        "metadata": {
+            "serverAddress": "http://prometheus-operated.monitoring.svc:9090",
+            "query": 'sum(shoal_consumer_lag_records{namespace="hospital", pod=~"visits-shoal-[0-9]+"})',
+            "threshold": "5000000",
+        },
+        "authenticationRef": {"name": "prometheus"},
+    }
+
+
+def test_the_query_of_keda_adds_up_the_lag_of_this_installation_alone(everything: Path, tmp_path: Path) -> None:
+    (trigger,) = named(template("--values", everything), "ScaledObject")["spec"]["triggers"]
+    series = {
+        'shoal_consumer_lag_records{namespace="hospital", pod="visits-shoal-0", topic="a", partition="0"}': "7",
+        'shoal_consumer_lag_records{namespace="hospital", pod="visits-shoal-10", topic="a", partition="1"}': "5",
+        'shoal_consumer_lag_records{namespace="hospital", pod="wages-shoal-0", topic="b", partition="0"}': "100",
+        'shoal_consumer_lag_records{namespace="other", pod="visits-shoal-0", topic="a", partition="0"}': "1000",
+        'shoal_records_held{namespace="hospital", pod="visits-shoal-0"}': "10000",
+    }
+    expected = [{"labels": "{}", "value": 12}]
+    test = {
+        "input_series": [{"series": name, "values": value} for name, value in series.items()],
+        "promql_expr_test": [{"expr": trigger["metadata"]["query"], "eval_time": "0", "exp_samples": expected}],
+    }
+    path = tmp_path / "tests.yml"
+    path.write_text(json.dumps({"tests": [test]}), encoding="utf-8")
+    assert "SUCCESS" in output_of("promtool", "test", "rules", path)
+
+
+def test_only_a_changed_policy_restarts_the_workers(tmp_path: Path) -> None:
+    other = tmp_path / "policy.yaml"
+    other.write_text((ROOT / POLICY).read_text(encoding="utf-8").replace("k: 5", "k: 6"), encoding="utf-8")
+
+    def pods(*arguments: str) -> Any:
+        return named(template(*options(), *arguments), "StatefulSet")["spec"]["template"]
+
+    assert pods() == pods("--set", "replicas=3", "--set", "podMonitor.enabled=true")
+    assert pods() != pods("--set-file", f"policy={other}")
+    assert pods() != pods("--set", "policyFiles.a=b")
+
+
+WRONG = {
+    "a missing repository": (options(**{"image.repository": ""}), "image.repository is missing"),
+    "a missing tag": (options(**{"image.tag": ""}), "image.tag or image.digest is missing"),
+    "the tag latest": (options(**{"image.tag": "latest"}), "at '/image/tag': 'not' failed"),
+    "no digest": (options(**{"image.digest": "sha256:1"}), "at '/image/digest'"),
+    "no policy": ([*options(), "--set-file", "policy=/dev/null"], "policy is missing: --set-file policy=policy.yaml"),
+    "a policy that is no YAML": ([*options(), "--set-file", "policy=Makefile"], "policy is not YAML"),
+    "no partitions": (options(partitions=""), "partitions is missing"),
+    "too many workers": (options(replicas="5"), "5 workers for 4 partitions"),
+    "too many workers of KEDA": (
+        options(
+            **{"autoscaling.enabled": "true", "autoscaling.maxReplicas": "5", "autoscaling.prometheus": "http://p"}
+        ),
+        "5 workers for 4 partitions",
+    ),
+    "KEDA without Prometheus": (options(**{"autoscaling.enabled": "true"}), "autoscaling.prometheus is missing"),
+    "no worker at all times": (options(**{"autoscaling.minReplicas": "0"}), "at '/autoscaling/minReplicas'"),
+    "a misspelt value": (options(replica="2"), "additional properties 'replica' not allowed"),
+    "a misspelt setting": (options(**{"kafka.bootstrap_server": "kafka:9092"}), "'bootstrap_server' not allowed"),
+    "a secret in the values": (options(**{"kafka.sasl_password": "canary"}), "'sasl_password' not allowed"),
+}
+
+
+@pytest.mark.parametrize("kind", WRONG)
+def test_values_that_cannot_work_are_refused_with_a_reason(kind: str) -> None:
+    arguments, reason = WRONG[kind]
+    done = run_tool("helm", "template", "visits", CHART, "--set-file", f"policy={POLICY}", *arguments)
+    assert done.returncode == 1, done.stdout
+    assert reason in done.stderr, done.stderr
+    assert "canary" not in done.stderr
+
+
+def test_the_notes_say_what_to_look_at() -> None:
+    install = ("install", "visits", CHART, "--namespace", "hospital", "--dry-run=client", "--set-file")
+    said = output_of("helm", *install, f"policy={POLICY}", *options())
+    notes = said.partition("NOTES:\n")[2]
+    assert "2 workers for 4 partitions." in notes
+    assert "kubectl --namespace hospital rollout status statefulset/visits-shoal" in notes
+    assert "nothing scrapes the metrics" in notes
+    assert "not encrypted" in notes
+
+
+# ---------------------------------------------------------------- kustomize
+
+
+def test_the_base_is_complete_without_an_operator() -> None:
+    objects = build("base")
+    assert kinds(objects) == {"NetworkPolicy", "PodDisruptionBudget", "Service", "ServiceAccount", "StatefulSet"}
+    assert_a_worker_is_confined(named(objects, "StatefulSet"))
+
+
+def test_the_example_is_what_its_files_say() -> None:
+    objects = build("overlays/example")
+    assert {one["metadata"]["namespace"] for one in objects} == {"visits"}
+    workers = named(objects, "StatefulSet")
+    assert_a_worker_is_confined(workers)
+    assert "replicas" not in workers["spec"], "KEDA sets it"
+    assert worker_of(workers)["image"] == "registry.example/shoal:0.2.0"
+    variables = environment_of(workers)
+    assert variables["SHOAL_KAFKA__SASL_USERNAME"] == "shoal-visits"
+    assert variables["SHOAL_KAFKA__SESSION_TIMEOUT_MS"] == "45000"
+    policy = named(objects, "ConfigMap")
+    assert re.fullmatch(r"shoal-policy-[a-z0-9]{10}", policy["metadata"]["name"])
+    volumes = {volume["name"]: volume for volume in workers["spec"]["template"]["spec"]["volumes"]}
+    assert volumes["policy"] == {"name": "policy", "configMap": {"name": policy["metadata"]["name"]}}
+    assert volumes["secrets"]["projected"]["defaultMode"] == 0o440
+    query = named(objects, "ScaledObject")["spec"]["triggers"][0]["metadata"]["query"]
+    assert 'namespace="visits"' in query
+
+
+def test_chart_and_manifests_start_the_same_worker() -> None:
+    charted = named(template(*options()), "StatefulSet")["spec"]["template"]["spec"]
+    plain = named(build("base"), "StatefulSet")["spec"]["template"]["spec"]
+    for pod in (charted, plain):
+        pod["containers"][0].pop("image")
+        pod.pop("serviceAccountName")
+        pod.pop("topologySpreadConstraints")  # their labels differ
+        pod["volumes"] = [volume for volume in pod["volumes"] if volume["name"] != "policy"]  # its name differs
+    assert charted == plain
+
+
+# ---------------------------------------------------------------- the schemas refuse mistakes
+
+MISTAKES = {
+    "StatefulSet": ("podManagementPolicy:", "podManagementPolicies:"),
+    "PodDisruptionBudget": ("maxUnavailable:", "maxUnavailble:"),
+    "NetworkPolicy": ("policyTypes:", "policyType:"),
+    "Service": ("clusterIP:", "clusterIp:"),
+    "ServiceAccount": ("automountServiceAccountToken: false", "automountServiceAccountToken: 'no'"),
+    "ConfigMap": ("data:", "content:"),
+    "PodMonitor": ("podMetricsEndpoints:", "endpoints:"),
+    "PrometheusRule": ("  - name: shoal", "  - nam: shoal"),
+    "ScaledObject": ("minReplicaCount:", "minReplicas:"),
+    "KafkaTopic": ("  partitions:", "  partition:"),
+    "KafkaUser": ("- Write", "- Writes"),
+}
+
+
+@pytest.mark.parametrize("kind", MISTAKES)
+def test_a_mistake_in_an_object_is_found(kind: str) -> None:
+    documents = output_of("kustomize", "build", f"{KUBERNETES}/overlays/example").split("\n---\n")
+    text = next(one for one in documents if f"\nkind: {kind}\n" in f"\n{one}\n")
+    right, wrong = MISTAKES[kind]
+    assert right in text
+    assert conform(text) == (0, [])
+    code, found = conform(text.replace(right, wrong))
+    assert code == 1
+    assert [(one["kind"], one["status"]) for one in found] == [(kind, "statusInvalid")]
+
+
+def test_a_misspelt_key_deep_in_a_pod_is_found() -> None:
+    text = output_of("kustomize", "build", f"{KUBERNETES}/base")
+    code, found = conform(text.replace("readOnlyRootFilesystem", "readOnlyRootFileSystem"))
+    assert code == 1
+    (one,) = found
+    assert one["kind"] == "StatefulSet"
+    assert "additional properties 'readOnlyRootFileSystem' not allowed" in one["msg"]
+
+
+# ---------------------------------------------------------------- the page
+
+
+def fences(language: str) -> list[str]:
+    page = (ROOT / "docs" / "kubernetes.md").read_text(encoding="utf-8")
+    return re.findall(rf"^```{language}\n(.*?)^```$", page, re.DOTALL | re.MULTILINE)
+
+
+def test_the_commands_of_the_page_install_what_it_says(tmp_path: Path) -> None:
+    (values,) = fences("yaml")
+    (tmp_path / "values.yaml").write_text(values, encoding="utf-8")
+    rendered: dict[str, list[Any]] = {}
+    for line in "".join(fences("sh")).replace("\\\n", " ").splitlines():
+        words = shlex.split(line)
+        if words[0] == "helm":
+            files = {"values.yaml": str(tmp_path / "values.yaml"), "policy=policy.yaml": f"policy={POLICY}"}
+            given = ["install", *(files.get(word, word) for word in words[2:]), "--dry-run=client"]  # no cluster
+            text = output_of("helm", *given).partition("\nMANIFEST:\n")[2].partition("\nNOTES:\n")[0]
+            assert_valid(text)
+            rendered[words[1]] = read(text)
+        elif words[:3] == ["kubectl", "apply", "--kustomize"]:
+            assert_valid(output_of("kustomize", "build", words[3]))
+    page = (ROOT / "docs" / "kubernetes.md").read_text(encoding="utf-8")
+    installed = rendered["install"]
+    for kind, objects in (("StatefulSet", installed), ("Job", rendered["upgrade"])):
+        there = set(re.findall(rf"\b{kind.lower()}/([a-z-]+)", page))
+        assert there == {named(objects, kind)["metadata"]["name"]}
+    assert {"PodMonitor", "PrometheusRule"} <= kinds(installed)
+    mounted = named(installed, "StatefulSet")["spec"]["template"]["spec"]["volumes"]
+    (secrets,) = (volume["projected"]["sources"] for volume in mounted if volume["name"] == "secrets")
+    assert {"name": "shoal-metadata-key", "items": [{"key": "keys", "path": "metadata_key_file"}]} in [
+        source["secret"] for source in secrets
+    ]

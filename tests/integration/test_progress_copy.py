@@ -1,0 +1,245 @@
+"""The copy of the progress on a real broker: either of the two stores may be lost; a contradiction is refused."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiokafka.admin import RecordsToDelete
+from shoal.errors import InputError, PolicyError
+from shoal.kafka import StartOptions, export_progress, import_progress, report_progress
+from shoal.kafka.cipher import MetadataCipher
+from shoal.policy import Policy
+from support.kafka_broker import admin, create_topic, end_offsets, produce, read_all, wait_until
+from support.raw_log import delete_group
+from support.running import EARLIEST, Stage
+from support.topic_changes import recreate_topic
+
+pytestmark = pytest.mark.integration
+
+OLD, NEW = "7f" * 4 + bytes(range(28)).hex(), bytes(range(60, 92)).hex()
+CONTINUE = StartOptions()
+"""Without --from: a start needs progress."""
+
+
+@pytest.fixture
+async def stage(bootstrap: str, tmp_path: Path) -> Stage:
+    stage = await Stage.create(bootstrap, tmp_path)
+    await new_copy(stage)
+    return stage
+
+
+async def new_copy(stage: Stage, cleanup_policy: str = "compact") -> None:
+    """Give the stage an empty topic for the copy."""
+    stage.topics["copy"] = await create_topic(stage.bootstrap, 1, {"cleanup.policy": cleanup_policy})
+    stage.document["kafka"]["progress_copy"] = stage.topics["copy"]
+
+
+def without_copy(stage: Stage) -> None:
+    del stage.document["kafka"]["progress_copy"]
+
+
+def with_copy(stage: Stage) -> None:
+    stage.document["kafka"]["progress_copy"] = stage.topics["copy"]
+
+
+def give_keys(stage: Stage, *keys: str) -> None:
+    path = stage.folder / "metadata.key"
+    path.write_text("\n".join(keys))
+    path.chmod(0o600)
+    stage.document["kafka"]["metadata_key_file"] = str(path)
+
+
+async def worked(stage: Stage, start: StartOptions = EARLIEST, count: int = 30) -> list[tuple[int, int]]:
+    """Append records, release some of them and hold the others."""
+    record_ids = await stage.put(count)
+    before = len(await stage.read())
+    async with stage.run(start) as run:
+        await run.until_read(count)
+
+        async def is_published() -> bool:
+            return len(await stage.read()) > before
+
+        await wait_until(is_published, what="a release")
+    return record_ids
+
+
+async def lose_group(stage: Stage) -> None:
+    """Delete the group with its offsets, as the broker does when they have expired."""
+    await delete_group(stage.bootstrap, stage.group)
+    assert await stage.committed() is None
+
+
+async def empty_output(stage: Stage) -> None:
+    """Delete all records of the output, as retention does."""
+    end = (await end_offsets(stage.bootstrap, stage.topics["output"]))[0]
+    async with admin(stage.bootstrap) as client:
+        await client.delete_records({stage.topic_partition(topic="output"): RecordsToDelete(end)})
+
+
+def parts(stage: Stage) -> Any:
+    return Policy.load(stage.policy_file()), stage.settings()
+
+
+async def report(stage: Stage) -> dict[str, Any]:
+    (line,) = await report_progress(*parts(stage))
+    return line
+
+
+async def refusal(stage: Stage, start: StartOptions = CONTINUE) -> str:
+    before = await stage.committed()
+    with pytest.raises((InputError, PolicyError)) as caught:
+        async with stage.run(start) as run:
+            await run.ended()
+    assert caught.value.exit_code == 2
+    assert await stage.committed() == before, "a refused start has committed"
+    return str(caught.value)
+
+
+async def completed(stage: Stage, record_ids: list[tuple[int, int]]) -> None:
+    """Drain, and check that each record has one outcome."""
+    await stage.drained()
+    await stage.until_completed(record_ids)
+
+
+async def test_either_store_may_be_lost(stage: Stage) -> None:
+    record_ids = await worked(stage)
+    before = await stage.progress()
+    assert before.state.incomplete
+    assert ((line := await report(stage))["copy"], line["copy_watermark"]) == ("same", before.state.committed_offset)
+    text = await export_progress(stage.settings())
+    await lose_group(stage)
+    assert (await report(stage))["copy"] == "newer"
+    assert await export_progress(stage.settings()) == text
+    record_ids += await worked(stage, CONTINUE)
+    messages = await read_all(stage.bootstrap, stage.topics["copy"])
+    assert {json.dumps(json.loads(one.key or b"")) for one in messages} == {
+        f'["{stage.group}", "{stage.topics["input"]}", 0]'
+    }
+    # The message is deleted, as with a topic that was recreated.
+    await produce(stage.bootstrap, stage.topics["copy"], [None], keys=[messages[-1].key], partitions=0)
+    assert ((line := await report(stage))["copy"], line["copy_watermark"]) == ("missing", None)
+    record_ids += await worked(stage, CONTINUE)
+    assert (await report(stage))["copy"] == "same"
+    await completed(stage, record_ids)
+
+
+async def test_the_copy_prevails_over_an_older_commit_of_another_tool(stage: Stage) -> None:
+    record_ids = await worked(stage)
+    older = await stage.committed()
+    assert older is not None
+    record_ids += await worked(stage)
+    await stage.commit(older.offset, older.metadata)
+    await empty_output(stage)
+    assert (await report(stage))["copy"] == "newer"
+    released = (await end_offsets(stage.bootstrap, stage.topics["output"]))[0]
+    async with stage.run(CONTINUE) as run:
+        await run.until_ready()
+    assert (await report(stage))["copy"] == "same"
+    assert (await end_offsets(stage.bootstrap, stage.topics["output"]))[0] == released
+
+
+async def test_an_old_copy_is_refused_when_the_group_is_lost(stage: Stage) -> None:
+    """Workers ran without the setting, and retention has removed what they published."""
+    record_ids = await worked(stage)
+    without_copy(stage)
+    record_ids += await worked(stage)
+    text = await export_progress(stage.settings())
+    with_copy(stage)
+    assert (await report(stage))["copy"] == "older"
+    await lose_group(stage)
+    assert "holds records that were published after the copy" in await refusal(stage, EARLIEST)
+    await empty_output(stage)
+    assert "no longer shows what followed the copy" in await refusal(stage, EARLIEST)
+    assert await import_progress(text, *parts(stage)) == {stage.topics["input"]: [0]}
+    assert (await report(stage))["copy"] == "same"
+    record_ids += await worked(stage, CONTINUE)
+    released = await stage.outcomes()
+    assert released
+    assert max(released.values()) == 1
+
+
+async def test_the_copy_serves_when_retention_has_emptied_the_output(stage: Stage) -> None:
+    record_ids = await worked(stage)
+    before = await stage.outcomes()
+    await lose_group(stage)
+    await empty_output(stage)
+    record_ids += await worked(stage, CONTINUE)
+    await stage.drained()
+    after = await stage.outcomes()
+    assert before + after == dict.fromkeys(record_ids, 1)
+
+
+async def test_contradicting_progress_is_refused(stage: Stage) -> None:
+    await worked(stage)
+    commit, topic = await stage.progress(), stage.topics["input"]
+    first, *others = commit.state.incomplete
+    assert first > 0
+    # Another history: offset 0 is incomplete, and the oldest incomplete offset is completed.
+    other = replace(commit, state=replace(commit.state, committed_offset=0, incomplete=(0, *others)))
+    await stage.commit(0, MetadataCipher.of(stage.settings()).encode(other, topic, 0))
+    words = await refusal(stage)
+    assert f"{topic}-0: the progress of group {stage.group} and its copy in {stage.topics['copy']} contradict" in words
+    assert (await report(stage))["copy"] == "contradicts the group"
+    async with stage.run(StartOptions(skip_to_end=True)) as run:
+        await run.until_ready()
+    assert (await report(stage))["copy"] == "same"
+
+
+async def test_an_import_never_goes_back_behind_the_copy(stage: Stage) -> None:
+    record_ids = await worked(stage)
+    text = await export_progress(stage.settings())
+    record_ids += await worked(stage)
+    await lose_group(stage)
+    with pytest.raises(InputError, match="the committed progress is ahead of the file"):
+        await import_progress(text, *parts(stage))
+    assert await stage.committed() is None
+    await completed(stage, record_ids)
+
+
+async def test_a_reset_by_another_tool_names_the_copy(stage: Stage) -> None:
+    record_ids = await worked(stage)
+    await stage.commit(0, "")
+    assert "Delete the group's offset of this partition: the next start then continues" in await refusal(stage)
+    await lose_group(stage)
+    await completed(stage, record_ids)
+
+
+async def test_the_copy_is_encrypted_and_its_keys_rotate(stage: Stage) -> None:
+    give_keys(stage, OLD)
+    record_ids = await worked(stage)
+    messages = await read_all(stage.bootstrap, stage.topics["copy"])
+    assert {json.loads(one.value or b"")["metadata"][:11] for one in messages} == {"shoal1-aes:"}
+    await lose_group(stage)
+    give_keys(stage, NEW)
+    assert "encrypted with a key that is not given" in await refusal(stage)
+    give_keys(stage, NEW, OLD)
+    record_ids += await worked(stage, CONTINUE)
+    # The end of the output is protected, too.
+    (*_, last) = await read_all(stage.bootstrap, stage.topics["copy"])
+    forged = json.loads(last.value or b"")
+    assert forged["output_end"] > 0
+    forged["output_end"] += 10
+    await produce(stage.bootstrap, stage.topics["copy"], [json.dumps(forged).encode()], keys=[last.key], partitions=0)
+    assert "is broken, or belongs to another group" in await refusal(stage)
+    await produce(stage.bootstrap, stage.topics["copy"], [last.value], keys=[last.key], partitions=0)
+    await lose_group(stage)
+    give_keys(stage, NEW)
+    await completed(stage, record_ids)
+
+
+async def test_the_copy_of_a_recreated_input_is_refused(stage: Stage) -> None:
+    await worked(stage)
+    await lose_group(stage)
+    await recreate_topic(stage, "input")
+    assert f"the copy in {stage.topics['copy']} has another topic id" in await refusal(stage, EARLIEST)
+    assert (await report(stage))["copy"] == "of another topic id"
+
+
+@pytest.mark.parametrize("cleanup_policy", ["delete", "compact,delete"])
+async def test_a_topic_that_deletes_is_refused(stage: Stage, cleanup_policy: str) -> None:
+    await new_copy(stage, cleanup_policy)
+    assert "set its cleanup.policy to compact, without delete" in await refusal(stage, EARLIEST)

@@ -1,0 +1,149 @@
+"""Series of workers, minute by minute, for the unit tests of the alert rules by promtool."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from prometheus_client.parser import text_string_to_metric_families
+
+__all__ = ["RULES", "Case", "promtool_test", "scraped_series", "stopped", "worker"]
+
+ROOT = Path(__file__).resolve().parents[2]
+RULES = ROOT / "deploy" / "prometheus" / "rules.yml"
+
+Series = dict[str, str]
+Firing = tuple[str, str]
+"""Name of an alert, and the group it is about; an empty text if it is about none."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """What is scraped, and which alerts fire then.
+
+    Attributes
+    ----------
+    series : dict of str to str
+        Samples of each series, one a minute, in the notation of promtool.
+    firing : dict of int to set of (str, str)
+        By minute, the alerts that fire: these and no others.
+    shown : tuple of (str, dict of str to str)
+        Labels and summary of the only alert that fires in the last of these minutes; empty if that is not tested.
+    """
+
+    series: Series
+    firing: Mapping[int, set[Firing]]
+    shown: tuple[Mapping[str, str], str] | None = None
+
+
+def worker(
+    instance: str = "w1:9464", group: str = "visits", job: str = "shoal", minutes: int = 240, **changed: str | None
+) -> Series:
+    """Return the series of a healthy worker with one partition, started long ago.
+
+    ``changed`` gives other samples by the short name below; None takes the series away.
+    """
+    target = f'job="{job}",instance="{instance}"'
+    process = f'{target},group="{group}"'
+    partition = f'{process},topic="in",partition="0"'
+    steady: dict[str, tuple[str, str | None]] = {
+        "up": (f"up{{{target}}}", f"1x{minutes}"),
+        "started": (f"process_start_time_seconds{{{process}}}", f"-900000x{minutes}"),
+        "ready": (f"shoal_ready{{{process}}}", f"1x{minutes}"),
+        "build": (f'shoal_build_info{{{process},version="1",python="3"}}', f"1x{minutes}"),
+        "policy": (f'shoal_policy_info{{{process},fingerprint="a"}}', f"1x{minutes}"),
+        "delta": (f"shoal_delta_records{{{process}}}", f"100x{minutes}"),
+        "clock": (f"shoal_clock_timestamp_seconds{{{process}}}", f"0+60x{minutes}"),
+        "ca": (f'shoal_certificate_expiry_timestamp_seconds{{{process},certificate="ca"}}', f"9000000x{minutes}"),
+        "client": (f'shoal_certificate_expiry_timestamp_seconds{{{process},certificate="client"}}', None),
+        "protects": (f"shoal_protects_values{{{process}}}", None),
+        "committed": (f'shoal_transactions_total{{{process},outcome="committed"}}', f"5+100x{minutes}"),
+        "aborted": (f'shoal_transactions_total{{{process},outcome="aborted"}}', f"0x{minutes}"),
+        "read": (_records(partition, "in", ""), f"700+600x{minutes}"),
+        "released": (_records(partition, "released", ""), f"600+600x{minutes}"),
+        "suppressed": (_records(partition, "suppressed", "suppressed"), f"0x{minutes}"),
+        "quarantined": (_records(partition, "quarantined", "invalid"), f"0x{minutes}"),
+        "dropped": (_records(partition, "dropped", "deletes"), f"0x{minutes}"),
+        "held": (f"shoal_records_held{{{partition}}}", f"100x{minutes}"),
+        "oldest": (f"shoal_oldest_held_seconds{{{partition}}}", f"10x{minutes}"),
+        "lag": (f"shoal_consumer_lag_records{{{partition}}}", f"50x{minutes}"),
+        "early": (f"shoal_clusters_early_total{{{partition}}}", f"0x{minutes}"),
+        "skipped": (f"shoal_records_skipped_total{{{partition}}}", f"0x{minutes}"),
+        "ahead": (f"shoal_records_dated_ahead_total{{{partition}}}", f"0x{minutes}"),
+        "changes": (f"shoal_policy_changes_total{{{partition}}}", f"0x{minutes}"),
+    }
+    assert changed.keys() <= steady.keys(), "no such series"
+    found = {series: changed.get(name, samples) for name, (series, samples) in steady.items()}
+    return {series: samples for series, samples in found.items() if samples is not None}
+
+
+def stopped(minute: int, instance: str = "w1:9464", group: str = "visits") -> Series:
+    """Return the series of a worker that is gone from this minute on: each ends, and its target is down."""
+    found = worker(instance, group, minutes=minute - 1)
+    up = f'up{{job="shoal",instance="{instance}"}}'
+    return {series: f"{samples} stale" for series, samples in found.items()} | {up: f"1x{minute - 1} 0x200"}
+
+
+def scraped_series(scrapes: Mapping[int, str], instance: str = "w1:9464") -> Series:
+    """Return the series of a worker from its real metrics.
+
+    ``scrapes`` holds the text of a scrape by minute. A scrape counts for each minute until the next, the last one for
+    an hour; before the first the worker did not run.
+    """
+    begins = sorted(scrapes)
+    lengths = [later - begin for begin, later in itertools.pairwise([*begins, begins[-1] + 60])]
+    samples: dict[str, list[str]] = {}
+    for number, begin in enumerate(begins):
+        for family in text_string_to_metric_families(scrapes[begin]):
+            for one in family.samples:
+                labels = {**one.labels, "job": "shoal", "instance": instance}
+                name = one.name + _labels(**labels)
+                values = samples.setdefault(
+                    name, [f"_x{length}" for length in (begins[0], *lengths[:number]) if length]
+                )
+                values.append(f"{one.value:f}x{lengths[number] - 1}")
+    return {name: " ".join(values) for name, values in samples.items()} | {
+        f'up{{job="shoal",instance="{instance}"}}': f"_x{begins[0]} 1x{sum(lengths)}"
+    }
+
+
+def _records(partition: str, outcome: str, reason: str) -> str:
+    return f'shoal_records_total{{{partition},outcome="{outcome}",reason="{reason}"}}'
+
+
+def promtool_test(case: Case, annotations: Mapping[str, Mapping[str, str]]) -> str:
+    """Return the test of a case as promtool reads it; JSON is YAML.
+
+    ``annotations`` are those of each alert in the rules.
+    """
+    expressions = [
+        {
+            "expr": 'count by (alertname, group) (ALERTS{alertstate="firing"})',
+            "eval_time": f"{minute}m",
+            "exp_samples": [
+                {"labels": _labels(alertname=name, group=group), "value": 1} for name, group in sorted(firing)
+            ],
+        }
+        for minute, firing in case.firing.items()
+    ]
+    alerts = []
+    if case.shown is not None:
+        minute = max(case.firing)
+        ((name, _),) = case.firing[minute]
+        labels, summary = case.shown
+        shown = {"exp_labels": labels, "exp_annotations": {**annotations[name], "summary": summary}}
+        alerts.append({"alertname": name, "eval_time": f"{minute}m", "exp_alerts": [shown]})
+    test = {
+        "interval": "1m",
+        "input_series": [{"series": series, "values": values} for series, values in case.series.items()],
+        "promql_expr_test": expressions,
+        "alert_rule_test": alerts,
+    }
+    return json.dumps({"rule_files": [str(RULES)], "evaluation_interval": "1m", "tests": [test]})
+
+
+def _labels(**labels: str) -> str:
+    return "{" + ",".join(f'{name}="{value}"' for name, value in labels.items() if value) + "}"

@@ -1,0 +1,107 @@
+"""A cluster of three brokers of a test's own, each of which may be killed, paused and started again."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from aiokafka.errors import KafkaError
+from support.kafka_broker import admin, load_local, wait_until
+
+__all__ = ["Cluster", "cluster"]
+
+GROUP, TRANSACTION = 0, 1
+"""Kinds of coordinators in Kafka's protocol."""
+NODES = (1, 2, 3)
+
+
+@dataclass
+class Cluster:
+    """Three brokers, each of which is a controller; topics have three replicas, of which two must be in sync."""
+
+    home: Path
+    bootstrap: str
+
+    def folder(self, node: int) -> Path:
+        return self.home / f"broker-{node}"
+
+    def is_gone(self, node: int) -> bool:
+        return load_local().running(self.folder(node)) is None
+
+    def send(self, node: int, number: signal.Signals) -> None:
+        broker = load_local().running(self.folder(node))
+        if broker is not None:
+            os.kill(broker.pid, number)
+
+    async def end(self, node: int, number: signal.Signals = signal.SIGKILL) -> None:
+        """End a broker with this signal, and wait until it has ended."""
+        self.send(node, number)
+        await wait_until(lambda: self.is_gone(node), 60, f"the end of broker {node}")
+
+    async def start(self, node: int, *settings: str) -> None:
+        """Start a broker again with its data, and wait until it answers."""
+        broker = load_local().again(self.folder(node), settings)
+        await wait_until(lambda: load_local().answers(broker.bootstrap), 120, f"broker {node}")
+
+    def said(self, node: int) -> str:
+        """Its log."""
+        return (self.folder(node) / "broker.log").read_text(errors="replace")
+
+    async def topic_partitions(self, topic: str) -> dict[int, dict[str, Any]]:
+        """Leader, replicas and in-sync replicas of each partition, as one of the brokers knows them."""
+
+        async def described() -> dict[int, dict[str, Any]]:
+            with contextlib.suppress(KafkaError):
+                async with admin(self.bootstrap) as client:
+                    (found,) = await client.describe_topics([topic])
+                    return {one["partition"]: one for one in found["partitions"]}
+            return {}
+
+        return await wait_until(described, 60, f"a description of {topic}")
+
+    async def leader(self, topic: str, partition: int = 0) -> int:
+        """Id of the broker that leads a partition."""
+        return int((await self.topic_partitions(topic))[partition]["leader"])
+
+    async def leads(self, node: int, topic: str) -> bool:
+        """Whether a broker leads a partition of a topic."""
+        return node in {int(one["leader"]) for one in (await self.topic_partitions(topic)).values()}
+
+    async def coordinator(self, kind: int, name: str) -> int:
+        """Id of the broker that leads the partition of a group's offsets or of a transactional id."""
+
+        async def found() -> int:
+            with contextlib.suppress(KafkaError):
+                async with admin(self.bootstrap) as client:
+                    return int(await client.find_coordinator(name, kind))
+            return 0
+
+        return await wait_until(found, 60, f"the coordinator of {name}")
+
+    async def until_in_sync(self, *topics: str) -> None:
+        """Wait until all replicas of these topics are in sync."""
+
+        async def are_in_sync() -> bool:
+            found = [one for topic in topics for one in (await self.topic_partitions(topic)).values()]
+            return all(len(one["isr"]) == len(one["replicas"]) for one in found)
+
+        await wait_until(are_in_sync, 120, "replicas in sync")
+
+
+@contextlib.contextmanager
+def cluster(
+    home: Path, settings: Sequence[str] = (), change: Callable[[Sequence[Path]], None] | None = None
+) -> Iterator[Cluster]:
+    """Start three brokers with their data in a folder, and stop them at the end, also if some are paused."""
+    local = load_local()
+    brokers = local.cluster(home, len(NODES), settings=settings, change=change)
+    one = Cluster(home, ",".join(broker.bootstrap for broker in brokers))
+    try:
+        yield one
+    finally:
+        local.down(home)

@@ -1,0 +1,182 @@
+"""Write docs/policy.md: the text of docs/policy.template, with tables made of the schema and of the command line."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import NoneType
+from typing import Any, Literal, get_args, get_origin
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from pydantic import BaseModel, SecretStr
+from pydantic.fields import FieldInfo
+from shoal.cli.command_line import COMMANDS, build_parser
+from shoal.cli.environment import OptionVariable, option_variables
+from shoal.policy import schema
+from shoal.policy.section import ONLY_ENVIRONMENT, REQUIRED_KEY, SHOWN_DEFAULT, SHOWN_VALUES
+from shoal.settings import PREFIX
+
+__all__ = ["PAGE", "main", "page", "rows_of"]
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGE, TEMPLATE = ROOT / "docs" / "policy.md", ROOT / "docs" / "policy.template"
+DIRECTIVE = re.compile(r"^\{\{ (\w+)(?::((?: \w+)+))? \}\}$", re.MULTILINE)
+"""``{{ Section }}``, ``{{ Section: key key }}`` or ``{{ variables }}``."""
+HEAD = "| key | values | default | meaning |\n|---|---|---|---|\n"
+WORDS = {str: "text", SecretStr: "text, secret", int: "integer", float: "number", dict: "mapping"}
+
+
+def page() -> str:
+    """Return the page.
+
+    Raises
+    ------
+    ValueError
+        A key of a section is in no table.
+    """
+    shown: dict[str, list[str]] = {}
+
+    def table(found: re.Match[str]) -> str:
+        name, keys = found[1], (found[2] or "").split()
+        if name == "variables":
+            return "\n".join(variables())
+        model: type[BaseModel] = getattr(schema, name)
+        shown.setdefault(name, []).extend(keys or map(str, key_names(model)))
+        return HEAD + "\n".join(row for key in keys or key_names(model) for row in rows_of(model, key))
+
+    text = DIRECTIVE.sub(table, TEMPLATE.read_text(encoding="utf-8"))
+    for name, keys in shown.items():
+        model = getattr(schema, name)
+        if sorted(keys) != sorted(key_names(model)):
+            raise ValueError(f"{name}: {sorted(set(keys) ^ set(key_names(model)))} in no table, or in two")
+    return text
+
+
+def key_names(model: type[BaseModel]) -> list[str]:
+    return [field.alias or name for name, field in model.model_fields.items()]
+
+
+def rows_of(model: type[BaseModel], key: str, prefix: str = "") -> Iterator[str]:
+    """Yield the row of a key, and below it those of the section that it holds."""
+    (field,) = [field for name, field in model.model_fields.items() if (field.alias or name) == key]
+    extra = field.json_schema_extra
+    assert isinstance(extra, dict)
+    name = f"`{prefix}{key}`"
+    if model is schema.KafkaSection:
+        name = f"`{PREFIX}{key.upper()}`" if extra.get(ONLY_ENVIRONMENT) else f"{name}<br>`{PREFIX}{key.upper()}`"
+    yield row(name, values_of(field, extra), default_of(field, extra), meaning_of(field))
+    below = section_in(field.annotation)
+    if below is not None and not issubclass(model, below) and model is not schema.Document:
+        for inner in key_names(below):
+            yield from rows_of(below, inner, f"{key}.")
+
+
+def row(*cells: str) -> str:
+    return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
+
+
+def section_in(annotation: object) -> type[BaseModel] | None:
+    """Return the section that a key holds, also in a list."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    return next((found for part in get_args(annotation) if (found := section_in(part))), None)
+
+
+def values_of(field: FieldInfo, extra: dict[str, Any]) -> str:
+    """Return what a key may hold, in words."""
+    limits = {name: getattr(rule, name) for rule in field.metadata for name in ("ge", "le") if hasattr(rule, name)}
+    words = extra.get(SHOWN_VALUES) or " or ".join(dict.fromkeys(words_of(field.annotation)))
+    if not re.match(r"integer$|number$", words):
+        return str(words)
+    return words + limits_in_words(
+        extra.get("minimum", limits.get("ge")),
+        extra.get("maximum", limits.get("le")),
+        extra.get("exclusiveMinimum"),
+        extra.get("exclusiveMaximum"),
+    )
+
+
+def limits_in_words(low: float | None, high: float | None, above: float | None, below: float | None) -> str:
+    if low is not None and high is not None:
+        return f" from {low:,} to {high:,}"
+    parts = {"at least": low, "above": above, "at most": high, "below": below}
+    found = [f"{word} {limit:,}" for word, limit in parts.items() if limit is not None]
+    return ", " + " and ".join(found) if found else ""
+
+
+def words_of(annotation: object) -> Iterator[str]:
+    if annotation is bool:
+        yield "`true` or `false`"
+    elif get_origin(annotation) is Literal:
+        yield ", ".join(f"`{json.dumps(word)[1:-1] if word == chr(9) else word}`" for word in get_args(annotation))
+    elif get_origin(annotation) is list:
+        (item,) = get_args(annotation)
+        yield f"list of {' and '.join(word if word.startswith('`') else f'{word}s' for word in words_of(item))}"
+    elif isinstance(annotation, type) and annotation in WORDS:
+        yield WORDS[annotation]
+    else:
+        for part in get_args(annotation):
+            if part is not NoneType:
+                yield from words_of(part)
+
+
+def default_of(field: FieldInfo, extra: dict[str, Any]) -> str:
+    if extra.get(REQUIRED_KEY):
+        return "required"
+    if SHOWN_DEFAULT in extra:
+        return str(extra[SHOWN_DEFAULT])
+    value = field.get_default()
+    if value is None:
+        return "none"
+    return f"{value:,}" if isinstance(value, int | float) and not isinstance(value, bool) else f"`{in_yaml(value)}`"
+
+
+def meaning_of(field: FieldInfo) -> str:
+    """Return the description, with the example if there is one and the values are not listed."""
+    assert field.description is not None
+    if not field.examples or any(get_origin(part) is Literal for part in get_args(field.annotation)):
+        return field.description
+    return f"{field.description} Example: `{in_yaml(field.examples[0])}`"
+
+
+def in_yaml(value: object) -> str:
+    """Return a value as YAML in flow style."""
+    if isinstance(value, dict):
+        return f"{{{', '.join(f'{name}: {in_yaml(item)}' for name, item in value.items())}}}"
+    if isinstance(value, list):
+        return f"[{', '.join(map(in_yaml, value))}]"
+    if isinstance(value, str):
+        return value if re.fullmatch(r"[A-Za-z0-9/._-][A-Za-z0-9/._:-]*", value) else json.dumps(value)
+    return json.dumps(value)
+
+
+def variables() -> Iterator[str]:
+    """Yield the table of the variables of command options."""
+    yield "| variable | option | commands | default | meaning |"
+    yield "|---|---|---|---|---|"
+    of: dict[OptionVariable, list[str]] = {}
+    parser = build_parser()
+    (commands,) = [action for action in parser._actions if isinstance(action.choices, dict)]
+    assert commands.choices is not None
+    for name in COMMANDS:
+        for variable in option_variables(dict(commands.choices)[name]):
+            of.setdefault(variable._replace(parse=str, default=str(variable.default or "")), []).append(name)
+    for variable, names in of.items():
+        used = "all" if len(names) == len(COMMANDS) else ", ".join(f"`{name}`" for name in names)
+        default = {"": "none", "[]": "none"}.get(str(variable.default), f"`{variable.default}`")
+        option = f"`{variable.option}`" if variable.option else "none"
+        yield row(f"`{variable.name}`", option, used, default, f"{variable.meaning[0].upper()}{variable.meaning[1:]}.")
+
+
+def main() -> int:
+    """Write the page."""
+    PAGE.write_text(page(), encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

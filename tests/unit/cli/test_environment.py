@@ -1,0 +1,157 @@
+"""Options from the environment: the command line counts first, and a fault names the variable without its value."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+from shoal.cli.command_line import COMMANDS, build_parser
+from shoal.cli.environment import option_variables, read_variables
+from support.commands import run_command
+
+pytestmark = pytest.mark.unit
+
+CANARY = "xq7canary9z"
+TOKEN = f"{CANARY}-0123456789"
+
+
+def options_of(*arguments: str, **environment: str) -> argparse.Namespace:
+    options = build_parser().parse_args(arguments)
+    read_variables(options, environment)
+    return options
+
+
+def test_an_option_counts_before_its_variable_and_the_variable_before_the_default() -> None:
+    environment = {
+        "SHOAL_HTTP": "0.0.0.0:1",
+        "SHOAL_LOG": "json",
+        "SHOAL_LOG_LEVEL": "error",
+        "SHOAL_FROM": "latest",
+        "SHOAL_HTTP_HOST": "a.example, b.example",
+        "SHOAL_HTTP_TOKEN_FILE": "token",
+    }
+    given = ("--http", ":2", "--log", "text", "--log-level", "debug", "--from", "earliest", "--http-host", "c.example")
+    names = ("http", "log", "log_level", "reset", "http_host", "http_token_file")
+    usual = options_of("run", "p.yaml")
+    assert [getattr(usual, name) for name in names] == ["127.0.0.1:9464", "text", "info", None, [], None]
+    found = options_of("run", "p.yaml", **environment)
+    assert [getattr(found, name) for name in names] == [
+        *("0.0.0.0:1", "json", "error", "latest", ["a.example", "b.example"], "token")
+    ]
+    named = options_of("run", "p.yaml", *given, "--http-token-file", "other", **environment)
+    assert [getattr(named, name) for name in names] == [":2", "text", "debug", "earliest", ["c.example"], "other"]
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_takes_style_and_level_of_its_log_from_the_environment(name: str) -> None:
+    parser = build_parser([name])
+    found = {variable.name: variable.option for variable in option_variables(subparser(parser, name))}
+    assert found["SHOAL_LOG"] == "--log"
+    assert found["SHOAL_LOG_LEVEL"] == "--log-level"
+    assert len(found) == (10 if name == "run" else 2)
+
+
+def subparser(parser: argparse.ArgumentParser, name: str) -> argparse.ArgumentParser:
+    (actions,) = [action for action in parser._actions if isinstance(action, argparse._SubParsersAction)]
+    found = actions.choices[name]
+    assert isinstance(found, argparse.ArgumentParser)
+    return found
+
+
+def test_the_help_names_the_variable_of_every_option() -> None:
+    run = subparser(build_parser(["run"]), "run")
+    text = " ".join(run.format_help().split())
+    for variable in option_variables(run):
+        assert not variable.option or f"(variable {variable.name}" in text, variable.name
+    assert "(variable SHOAL_HTTP, default 127.0.0.1:9464)" in text
+
+
+@pytest.mark.parametrize(
+    ("variable", "message"),
+    [
+        ("SHOAL_LOG", "must be json or text"),
+        ("SHOAL_LOG_LEVEL", "must be debug, info, warning or error"),
+        ("SHOAL_FROM", "must be earliest or latest"),
+    ],
+)
+def test_a_variable_with_another_word_is_a_usage_fault(variable: str, message: str) -> None:
+    done = run_command("run", "no.yaml", environment={variable: CANARY})
+    assert done.returncode == 2
+    assert done.stderr.decode().endswith(f"shoal run: error: {variable}: {message}\n")
+    assert CANARY not in done.stderr.decode()
+
+
+@pytest.mark.parametrize(
+    "variable", ["SHOAL_LOG", "SHOAL_HTTP", "SHOAL_HTTP_HOST", "SHOAL_HTTP_CERTFILE", "SHOAL_HTTP_TOKEN"]
+)
+def test_an_empty_variable_is_a_usage_fault(variable: str) -> None:
+    for value in ("", " "):
+        done = run_command("run", "no.yaml", environment={variable: value})
+        assert done.returncode == 2
+        assert f"shoal run: error: {variable}: " in done.stderr.decode()
+
+
+def test_a_list_without_an_item_is_a_usage_fault() -> None:
+    done = run_command("run", "no.yaml", environment={"SHOAL_HTTP_HOST": "a.example,,b.example"})
+    assert (done.returncode, b"SHOAL_HTTP_HOST: has an empty item" in done.stderr) == (2, True)
+
+
+def test_the_variables_of_another_command_are_not_read(tmp_path: Path) -> None:
+    done = run_command("check", str(tmp_path / "no.yaml"), environment={"SHOAL_HTTP": "", "SHOAL_FROM": CANARY})
+    assert done.stderr.decode().startswith(f"shoal: {tmp_path}/no.yaml: cannot be read")
+
+
+def test_the_command_line_replaces_an_invalid_variable(tmp_path: Path) -> None:
+    done = run_command("check", str(tmp_path / "no.yaml"), "--log", "json", environment={"SHOAL_LOG": CANARY})
+    assert json.loads(done.stderr)["code"] == "input"
+
+
+POLICY = {
+    "attributes": {"x": {"role": "quasi_identifier", "bounds": [0, 1]}},
+    "subject": "every_record",
+    "privacy": {"k": 2},
+}
+
+
+def policy_file(folder: Path, **more: object) -> str:
+    path = folder / "policy.yaml"
+    path.write_text(json.dumps(POLICY | more))
+    return str(path)
+
+
+def test_the_level_of_the_log_leaves_out_lines_below_it(tmp_path: Path) -> None:
+    policy = policy_file(tmp_path)
+    assert b"[warning" in run_command("check", policy).stderr
+    assert b"[warning" in run_command("check", policy, environment={"SHOAL_LOG_LEVEL": "warning"}).stderr
+    assert run_command("check", policy, environment={"SHOAL_LOG_LEVEL": "error"}).stderr == b""
+    assert run_command("check", policy, "--log-level", "error").stderr == b""
+
+
+KAFKA = {"bootstrap_servers": "127.0.0.1:1", "input": "a", "output": "b", "group": "g"}
+
+
+@pytest.mark.parametrize(
+    ("environment", "message"),
+    [
+        ({"SHOAL_HTTP": "nowhere"}, "--http (SHOAL_HTTP): give HOST:PORT"),
+        ({"SHOAL_HTTP_HOST": "a.example:1"}, "--http-host (SHOAL_HTTP_HOST): give one full host name"),
+        (
+            {"SHOAL_HTTP_CERTFILE": "absent.pem", "SHOAL_HTTP_KEYFILE": "absent.key"},
+            "--http-certfile (SHOAL_HTTP_CERTFILE): the file cannot be read",
+        ),
+        ({"SHOAL_HTTP_TOKEN": CANARY}, "SHOAL_HTTP_TOKEN: holds a token with fewer than 16 characters"),
+        ({"SHOAL_HTTP_TOKEN": f"{TOKEN} é"}, "SHOAL_HTTP_TOKEN: holds a character that no bearer token has"),
+    ],
+)
+@pytest.mark.parametrize("style", ["text", "json"])
+def test_unusable_settings_of_the_http_port_end_the_service_at_once(
+    tmp_path: Path, environment: Mapping[str, str], message: str, style: str
+) -> None:
+    policy = policy_file(tmp_path, stream={"delta": 2}, kafka=KAFKA)
+    done = run_command("run", policy, environment={**environment, "SHOAL_LOG": style})
+    assert done.returncode == 2
+    assert message in done.stderr.decode()
+    assert CANARY not in (done.stderr + done.stdout).decode()
