@@ -136,7 +136,7 @@ privacy-table: install ## run the attack tests, write docs/reports/privacy.md
 	$(KAFKA) with -- $(BIN)/python tests/support/privacy_table.py
 
 .PHONY: reliability
-reliability: install ## run the nightly faults of a cluster one by one, write docs/reports/reliability.md; FAULTS='leader' selects some
+reliability: install tools ## run the nightly faults of a cluster one by one, write docs/reports/reliability.md; FAULTS='leader' selects some
 	$(BIN)/python tests/support/reliability_page.py $(if $(FAULTS),--only '$(FAULTS)')
 
 judge-table: install ## judge the catalogue of falsified releases, write docs/reports/judge.md

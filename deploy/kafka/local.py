@@ -3,6 +3,7 @@
 ``up`` starts a broker in the background and prints ``bootstrap=HOST:PORT``. ``down`` stops it and removes its data.
 ``status`` prints its address. ``with`` runs a command while a broker runs. With ``--brokers 3``, ``up`` starts three
 brokers, which are the controllers as well; repeated, it starts those again that have ended, with their data.
+``up --protocol SASL_SSL --settings FILE --user ...`` adds a listener to each broker and prints its addresses, too.
 If SHOAL_KAFKA__BOOTSTRAP_SERVERS is set, no broker is started and that cluster is used.
 Standard library only: this runs before any package is installed.
 """
@@ -577,13 +578,26 @@ def _joined(brokers: Sequence[Broker]) -> str:
     return ",".join(broker.bootstrap for broker in brokers)
 
 
-def _up(home: Path, brokers: int) -> str:
+def _up(home: Path, brokers: int, protocols: Sequence[str], settings: Sequence[str], users: Sequence[str]) -> str:
     """Return the addresses of what runs now; a cluster that runs already is not replaced by a single broker."""
     if running(home) is not None and brokers > 1:
         raise BrokerFailedError("a single broker runs; stop it first: local.py down")
     if brokers > 1 or any(running(folder) for folder in homes(home)):
-        return _joined(cluster(home, brokers))
-    return up(home).bootstrap
+        return _joined(cluster(home, brokers, protocols=protocols, settings=settings, users=users))
+    return up(home, protocols=protocols, settings=settings, users=users).bootstrap
+
+
+def _secured(home: Path) -> dict[str, str]:
+    """Return the addresses of further listeners of what runs now, by security protocol."""
+    found: dict[str, list[str]] = {}
+    for folder in homes(home) or [home]:
+        properties = folder / "server.properties"
+        lines = properties.read_text(encoding="utf-8").splitlines() if properties.exists() else []
+        listed = [line.partition("=")[2] for line in lines if line.startswith("advertised.listeners=")]
+        for listener in listed[-1].split(",")[1:] if listed and running(folder) else ():
+            name, _, address = listener.partition("://")
+            found.setdefault(name, []).append(address)
+    return {name: ",".join(addresses) for name, addresses in found.items()}
 
 
 def _status(home: Path) -> str:
@@ -597,12 +611,14 @@ def main() -> int:
     parser.add_argument("--home", type=Path, default=BUILD / "run", help="folder of data, log and process id")
     parser.add_argument("--brokers", type=int, default=1, help="number of brokers that `up` starts")
     commands = parser.add_subparsers(dest="command", required=True)
-    for name, meaning in (
-        ("up", "start a broker and print its address"),
-        ("down", "stop it and remove its data"),
-        ("status", "print its address, or exit 1"),
-    ):
-        commands.add_parser(name, help=meaning)
+    start = commands.add_parser("up", help="start a broker and print its address")
+    start.add_argument(
+        "--protocol", action="append", default=[], help="further listener: SSL, SASL_SSL, SASL_PLAINTEXT"
+    )
+    start.add_argument("--settings", type=Path, help="file with further lines of server.properties")
+    start.add_argument("--user", action="append", default=[], help="SCRAM-SHA-512=[name=NAME,password=PASSWORD]")
+    commands.add_parser("down", help="stop it and remove its data")
+    commands.add_parser("status", help="print its address, or exit 1")
     beside = commands.add_parser("with", help="run a command while a broker runs")
     beside.add_argument("run", nargs=argparse.REMAINDER, metavar="COMMAND")
     arguments = parser.parse_args()
@@ -614,7 +630,11 @@ def main() -> int:
         if arguments.command == "down":
             _say("stopped" if down(home) else "none was running")
             return 0
-        bootstrap = given or (_up(home, arguments.brokers) if arguments.command == "up" else _status(home))
+        if arguments.command == "status" or given:
+            bootstrap = given or _status(home)
+        else:
+            settings = arguments.settings.read_text(encoding="utf-8").splitlines() if arguments.settings else []
+            bootstrap = _up(home, arguments.brokers, arguments.protocol, settings, arguments.user)
     except BrokerFailedError as error:
         _say(str(error))
         return 3
@@ -622,6 +642,8 @@ def main() -> int:
         _say("not running")
         return 1
     print(f"bootstrap={bootstrap}")
+    for name, addresses in _secured(home).items() if not given else ():
+        print(f"{name}={addresses}")
     return 0
 
 

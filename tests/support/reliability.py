@@ -32,7 +32,8 @@ the release. **Twice** is the number of records that are published or referenced
 records without an outcome. **Under k** is the number of clusters with too few subjects or unequal members.
 **Canaries** counts places with a value that must not be published: topics (aborted transactions too), logs, offset
 metadata. **Accusations** counts log lines that blame another producer, of which there is none. **Gone** is the number
-of workers that ended without being killed. A dash means that the check does not apply: the outcome says why.
+of workers that ended without being killed, and without a refusal that is expected. A dash means that the check does not
+apply: the brokers have lost records, or none could be published any more.
 
 | fault | expected | what happened | records | twice | lost | under k | canaries | accusations | gone | test |
 |---|---|---|---|---|---|---|---|---|---|---|

@@ -14,7 +14,16 @@ from aiokafka.protocol.admin import CreateAclsRequest, DeleteAclsRequest
 from support.certificates import Authority
 from support.kafka_broker import admin, load_local
 
-__all__ = ["GROUP", "TOPIC", "TRANSACTIONAL_ID", "Grant", "SecuredBroker", "secured_broker", "unsigned_token"]
+__all__ = [
+    "GROUP",
+    "TOPIC",
+    "TRANSACTIONAL_ID",
+    "Grant",
+    "SecuredBroker",
+    "broker_settings",
+    "secured_broker",
+    "unsigned_token",
+]
 
 TOPIC, GROUP, CLUSTER, TRANSACTIONAL_ID = 2, 3, 4, 5
 """Resource types of Kafka's protocol."""
@@ -76,7 +85,8 @@ def unsigned_token(user: str, seconds: float = 3600.0) -> str:
     return f"{part({'alg': 'none'})}.{part({'sub': user, 'iat': now, 'exp': now + seconds})}."
 
 
-def _settings(authority: Authority) -> Iterator[str]:
+def broker_settings(authority: Authority) -> Iterator[str]:
+    """Yield lines of server.properties for listeners with TLS, SASL and ACLs."""
     certificate, key = authority.issue("broker")
     store = authority.folder / "broker-store.pem"
     store.write_bytes(key.read_bytes() + certificate.read_bytes())
@@ -112,7 +122,7 @@ def secured_broker(home: Path) -> Iterator[SecuredBroker]:
     local.up(
         home / "run",
         protocols=("SSL", "SASL_SSL", "SASL_PLAINTEXT"),
-        settings=tuple(_settings(authority)),
+        settings=tuple(broker_settings(authority)),
         users=tuple(_users()),
     )
     try:
