@@ -25,8 +25,6 @@ FILE_SETTINGS = {
 }
 SECRETS = {"instance_id", "metadata_key", "sasl_password", "ssl_password"}
 """Settings that the values of the chart must not hold: secrets, and the name that each pod has for itself."""
-NEWER = {"progress_copy"}
-"""Settings that a version of the service may lack: the chart may be newer than the image."""
 
 
 def yaml(path: Path) -> Any:
@@ -174,7 +172,7 @@ def test_the_chart_takes_every_setting_of_kafka_and_no_secret(schema: Any) -> No
     files = set(schema["properties"]["kafkaSecretFiles"]["properties"])
     assert files == FILE_SETTINGS
     assert not taken & files
-    assert (taken | files) - NEWER == set(KafkaSection.model_fields) - SECRETS - NEWER
+    assert taken | files == set(KafkaSection.model_fields) - SECRETS
 
 
 def test_the_chart_leaves_image_and_policy_to_its_user() -> None:
