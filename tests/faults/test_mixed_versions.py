@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 from support.faulty_workers import Worker
 from support.reliability import ROOT
+from support.running import SHOAL
 from support.storms import WAVE, feed, storm
 
 pytestmark = [
@@ -41,6 +42,10 @@ class VersionWorker(Worker):
     """A worker that runs the code of a folder, if one is given."""
 
     source: Path | None = None
+
+    def command(self, *extra: str, origin: bool = True) -> list[str]:
+        """Run ``shoal`` itself: the worker of the tests is made for the code of today."""
+        return [str(SHOAL), *super().command(*extra, origin=origin)[1:]]
 
     def environment(self, die_at: str, instance: str | None = None, patience_s: str = "300") -> dict[str, str]:
         environment = super().environment(die_at, instance, patience_s)
