@@ -144,7 +144,7 @@ def _go() -> str:
 
 
 def _try(command: list[str], what: str, *, attempts: int = ATTEMPTS, folder: Path = TOOLS, **variables: str) -> None:
-    """Run a command, several times if it fails, with a sign of life."""
+    """Run a command, several times if it fails, with progress dots."""
     said = ""
     with progress_dots(f"tools: {what}"):
         for _ in range(attempts):

@@ -33,7 +33,7 @@ async def test_after_kills_of_apps_that_publish_each_record_has_one_outcome(boot
     found = await check(deployment)
     assert by_plan >= 3
     assert by_hand >= 2
-    assert found.aborted_rows > 0, "no kill fell inside a transaction: the test has lost its aim"
+    assert found.aborted_rows > 0, "no kill fell inside a transaction: the test tests nothing"
 
 
 async def test_a_zombie_app_is_fenced(bootstrap: str, tmp_path: Path) -> None:

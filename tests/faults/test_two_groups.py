@@ -56,7 +56,7 @@ async def test_two_groups_that_publish_their_first_clusters_at_once(bootstrap: s
             processes.append(stage.command("run", *words, name=name, program=(str(HELD),), GROUP=group))
     async with processes[0], processes[1]:
         seen = await until_over(stage, processes)
-    assert len(list(folder.iterdir())) == 2 * PARTITIONS, "a worker was refused earlier: the test has lost its aim"
+    assert len(list(folder.iterdir())) == 2 * PARTITIONS, "a worker was refused earlier: the test tests nothing"
     assert len(seen) >= 3
 
 

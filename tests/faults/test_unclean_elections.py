@@ -113,7 +113,7 @@ async def test_the_output_loses_its_last_transactions(tmp_path: Path) -> None:
         before = await lose_the_last_records(one, one.deployment.topics["output"])
         after = await rows(one)
         lost = len(before - after)
-        assert lost > WAVE // 4, "hardly a record was lost: the test has lost its aim"
+        assert lost > WAVE // 4, "hardly a record was lost: the test tests nothing"
         await feed(one.producer, one.deployment, partitions=1)
 
         async def is_continued() -> bool:

@@ -1,4 +1,4 @@
-"""TLS, SASL and ACLs: the service at a broker that lets nobody in without them."""
+"""TLS, SASL and ACLs: the service at a broker that requires them."""
 
 from __future__ import annotations
 
