@@ -241,8 +241,8 @@ def _refusal_of(error: BaseException, settings: KafkaSection) -> BrokerError | N
         return BrokerError("the broker refused the credentials")
     if isinstance(error, ssl.SSLCertVerificationError):
         return BrokerError(
-            "the certificate of the broker is not trusted: check kafka.ssl_cafile, and that the certificate names the "
-            "host in kafka.bootstrap_servers"
+            f"the certificate of the broker is not trusted ({error.verify_message}): check kafka.ssl_cafile, and that "
+            "the certificate names the host in kafka.bootstrap_servers"
         )
     if isinstance(error, ssl.SSLError):
         return BrokerError(

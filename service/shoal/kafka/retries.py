@@ -83,8 +83,8 @@ class BrokerLiveness:
             self.note_no_answer()
             if self.is_exhausted:
                 final = BrokerError(
-                    f"the broker at {context.settings.bootstrap_servers} could not be reached for {self.away_s:.0f} s "
-                    "(kafka.patience_s); giving up"
+                    f"the broker at {context.settings.bootstrap_servers} could not be reached or refused for "
+                    f"{self.away_s:.0f} s (kafka.patience_s); giving up; last: {error}"
                 )
         if not final.retriable and not stopping.is_set():
             log.error("giving up", code=error_code(final), reason=str(final))

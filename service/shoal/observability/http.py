@@ -23,6 +23,7 @@ __all__ = ["serve"]
 ADDRESS, HOST_NAME = "--http (SHOAL_HTTP)", "--http-host (SHOAL_HTTP_HOST)"
 """How messages name these settings."""
 SHUTDOWN_TIMEOUT_S = 1.0
+LAST_PORT = 65_535
 PROTECTED = frozenset({"/", "/metrics"})
 """Pages with counts. The probes are open."""
 
@@ -91,8 +92,8 @@ async def serve(
     access = access or HttpAccess()
     names = frozenset(_checked_host_name(name) for name in host_names)
     host, _, port = address.rpartition(":")
-    if not port.isdigit():
-        raise ConfigError(f"{ADDRESS}: give HOST:PORT, for example 127.0.0.1:9464")
+    if not port.isascii() or not port.isdigit() or int(port) > LAST_PORT:
+        raise ConfigError(f"{ADDRESS}: give HOST:PORT, for example 127.0.0.1:9464, with a port up to {LAST_PORT}")
     host = host.strip("[]") or "127.0.0.1"
     certificate, token = access.certificate(), access.token_check()
     access.warn(host)
