@@ -149,7 +149,10 @@ class Stores(RuleBasedStateMachine):
         has_copy = has_copy or not self.is_group_latest()
         self.progress, place = None, self.place() if has_copy else None
         try:
-            with mock.patch.object(newest, "check_no_record_after", self.check_output):
+            with (
+                mock.patch.object(newest, "check_no_record_after", self.check_output),
+                mock.patch.object(newest, "check_no_other_writer", self.check_writer),
+            ):
                 commit = result_of(newest_commit(self.group, place, SETTINGS, 0, self.cipher))
         except InputError:
             commit = None
@@ -166,7 +169,14 @@ class Stores(RuleBasedStateMachine):
         if has_copy:
             self.send()
 
-    async def check_output(self, _: KafkaSection, __: int, end: int | None) -> None:
+    async def check_writer(self, _: KafkaSection, __: int, end: int | None) -> None:
+        """Where the group and its copy agree, only another producer can have written after the commit."""
+        assert end is not None
+        assert self.output_end >= end
+        assert [offset for offset, _ in self.output if offset >= end] == []
+
+    async def check_output(self, _: KafkaSection, __: int, end: int | None, *, has_older: bool) -> None:
+        assert has_older == (self.group is not None)
         assert end is not None
         is_known = self.output_start <= end <= self.output_end
         if not is_known or any(offset >= end for offset, _ in self.output):
@@ -227,7 +237,7 @@ def test_the_model_notices_a_start_from_an_old_copy() -> None:
     stores.group_expires()
     stores.output = []
 
-    async def unchecked(*_: object) -> None:
+    async def unchecked(*_: object, **__: object) -> None:
         pass
 
     with mock.patch.object(stores, "check_output", unchecked):
@@ -245,5 +255,12 @@ def test_a_state_without_records_is_the_same_in_both_stores() -> None:
     place = Stored(SETTINGS, 0, cipher, "ab")
     text = cipher.encode(commit, "in", 0)
     copied = msgspec.json.decode(place.encode(3, text, 0), type=CopiedCommit)
-    found = result_of(newest_commit(OffsetAndMetadata(3, text), replace(place, copied=copied), SETTINGS, 0, cipher))
+    place, ends = replace(place, copied=copied), list[int]()
+
+    async def check(_: KafkaSection, __: int, end: int | None) -> None:
+        assert end == 0
+
+    with mock.patch.object(newest, "check_no_other_writer", check):
+        found = result_of(newest_commit(OffsetAndMetadata(3, text), place, SETTINGS, 0, cipher, ends.append))
     assert found == commit
+    assert ends == [0]

@@ -2,20 +2,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from aiokafka.structs import OffsetAndMetadata
 
 from shoal.errors import InputError
 from shoal.kafka.cipher import MetadataCipher, UnreadableError
 from shoal.kafka.offset_metadata import CommittedState
-from shoal.kafka.output_end import check_no_record_after
+from shoal.kafka.output_end import check_no_other_writer, check_no_record_after
 from shoal.kafka.progress_copy import CopiedCommit, ProgressCopy
 from shoal.kafka.progress_order import Order, order_of
 from shoal.observability import logger
 from shoal.policy import KafkaSection
 
-__all__ = ["decode_both", "newest_commit"]
+__all__ = ["StaleCopyError", "check_copied_end", "decode_both", "newest_commit"]
 
 log = logger("kafka")
+
+
+class StaleCopyError(InputError):
+    """The copy decides, and records may have been published after it.
+
+    Attributes
+    ----------
+    committed_offset : int
+        Of the copy.
+    """
+
+    def __init__(self, message: str, committed_offset: int) -> None:
+        super().__init__(message)
+        self.committed_offset = committed_offset
 
 
 async def newest_commit(
@@ -24,27 +40,62 @@ async def newest_commit(
     settings: KafkaSection,
     partition: int,
     cipher: MetadataCipher,
+    acknowledged: Callable[[int], None] | None = None,
 ) -> CommittedState | None:
     """Return the commit from which a partition continues; None if there is none.
 
+    Where group and copy agree, ``acknowledged`` is called with the offset at which the output ended, as the copy says.
+
     Raises
     ------
+    StaleCopyError
+        The copy is newer than the group's progress or all that is left, and the output shows, or cannot exclude, that
+        records were published after it.
     InputError
-        The commit of the group or its copy cannot be trusted, or they contradict each other; or only the copy is left,
-        and the output shows, or cannot exclude, that records were published after it.
+        The commit of the group or its copy cannot be trusted, or they contradict each other, or another producer has
+        written to the output.
     """
     if copy is None:
         return None if of_group is None else _decode(of_group, settings, partition, cipher)
     copied = await copy.fetch()
     commit, order = decode_both(of_group, copied, copy)
+    if copied is not None:
+        await check_copied_end(copy, copied, order, has_older=of_group is not None)
+    if order is Order.SAME and copied is not None and acknowledged is not None:
+        end = _output_end(copy, copied)
+        acknowledged(0 if end is None else end)
     if order is Order.NEWER and copied is not None:
-        await check_no_record_after(settings, partition, copied.output_end)
         event = "the group has no progress, or older progress than its copy: continuing from the copy"
         log.warning(event, topic=settings.input, partition=partition, watermark=copied.offset)
     elif order is Order.OLDER:
         event = "the copy of the progress is missing or older: writing it again"
         log.warning(event, topic=settings.input, partition=partition)
     return commit
+
+
+async def check_copied_end(copy: ProgressCopy, copied: CopiedCommit, order: Order, *, has_older: bool) -> None:
+    """Compare where the output ended, as a copy says, with the output. A copy older than the group says nothing.
+
+    Raises
+    ------
+    StaleCopyError
+        The copy is newer, and records may have been published after it.
+    InputError
+        It agrees with the group, and another producer has written to the output.
+    """
+    settings, partition, end = copy.settings, copy.partition, _output_end(copy, copied)
+    if order is Order.SAME:
+        await check_no_other_writer(settings, partition, end)
+    elif order is Order.NEWER:
+        try:
+            await check_no_record_after(settings, partition, end, has_older=has_older)
+        except InputError as error:
+            raise StaleCopyError(str(error), copied.offset) from None
+
+
+def _output_end(copy: ProgressCopy, copied: CopiedCommit) -> int | None:
+    """Return where the output ended; None if the copy does not say it, or was written for another output."""
+    return copied.output_end if copied.output in (copy.settings.output, None) else None
 
 
 def decode_both(

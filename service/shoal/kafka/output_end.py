@@ -14,7 +14,7 @@ from shoal.kafka.gap_reader import GapReader
 from shoal.kafka.offset_tracker import OffsetState
 from shoal.policy import KafkaSection
 
-__all__ = ["check_no_open_transaction", "check_no_record_after", "end_at_start"]
+__all__ = ["check_no_open_transaction", "check_no_other_writer", "check_no_record_after", "end_at_start"]
 
 
 async def end_at_start(settings: KafkaSection, partition: int, state: OffsetState) -> int | None:
@@ -45,7 +45,9 @@ async def check_no_open_transaction(settings: KafkaSection, partition: int) -> N
         )
 
 
-async def check_no_record_after(settings: KafkaSection, partition: int, offset: int | None) -> None:
+async def check_no_record_after(
+    settings: KafkaSection, partition: int, offset: int | None, *, has_older: bool = False
+) -> None:
     """Check that the output got no record from an offset on, where retention may have removed records.
 
     Parameters
@@ -56,32 +58,68 @@ async def check_no_record_after(settings: KafkaSection, partition: int, offset: 
         Of input and output.
     offset : int or None
         Where the next record of the group would have been, as the copy of a commit says. None if it does not say it.
+    has_older : bool
+        The group has progress that is older than the copy.
 
     Raises
     ------
     InputError
-        There are records after it; or that is not known, because the output was recreated, or retention removed what
-        followed.
+        There are records after it; or that is not known: the copy does not say the offset, there is no output, the
+        output was recreated, or retention removed what followed.
     BrokerUnavailableError
         An open transaction hides records.
     """
+    tp = TopicPartition(settings.output, partition)
+    if settings.output is None:
+        reason = "without an output topic nothing shows what followed the copy"
+    elif offset is None:
+        reason = f"the copy does not say where {tp.topic}-{tp.partition} ended"
+    else:
+        await check_no_open_transaction(settings, partition)
+        async with reading(settings) as reader:
+            log_start = int((await reader.beginning_offsets([tp]))[tp])
+            log_end = int((await reader.end_offsets([tp]))[tp])
+            is_known = log_start <= offset <= log_end
+            if is_known and await GapReader(reader).next_record_offset(tp, offset) is None:
+                return
+        shown = "holds records that were published after" if is_known else "no longer shows what followed"
+        reason = f"{tp.topic}-{tp.partition} {shown} the copy (offset {offset})"
+    found = (
+        "the group's progress is older than its copy" if has_older else "only the copy of the group's progress is left"
+    )
+    raise InputError(
+        f"{settings.input}-{partition}: {found}, and {reason}. Continuing could publish records twice. Import an "
+        "export that was made before the loss, and after the last commit, with 'shoal progress POLICY --import FILE', "
+        "or start with --skip-to-end to continue at the end and count the skipped offsets"
+    )
+
+
+async def check_no_other_writer(settings: KafkaSection, partition: int, offset: int | None) -> None:
+    """Check that the output holds no committed record from the offset on at which the last commit of the group ended.
+
+    Such a record is one of another producer, whatever its timestamp is. An output that ends before the offset, or
+    begins after it, is accepted: the commit is the group's last one in any case.
+
+    Raises
+    ------
+    InputError
+        There is such a record.
+    """
     if settings.output is None or offset is None:
         return
-    await check_no_open_transaction(settings, partition)
     tp = TopicPartition(settings.output, partition)
     async with reading(settings) as reader:
         log_start = int((await reader.beginning_offsets([tp]))[tp])
         log_end = int((await reader.end_offsets([tp]))[tp])
-        is_known = log_start <= offset <= log_end
-        if is_known and await GapReader(reader).next_record_offset(tp, offset) is None:
+        if offset >= log_end:
             return
-    reason = (
-        "holds records that were published after the copy" if is_known else "no longer shows what followed the copy"
-    )
+        if await GapReader(reader).next_record_offset(tp, max(offset, log_start)) is None:
+            return
     raise InputError(
-        f"{settings.input}-{partition}: only the copy of the progress is left, and {tp.topic}-{tp.partition} {reason} "
-        f"(offset {offset}). Continuing could publish records twice. Import the latest export with 'shoal progress "
-        "POLICY --import FILE', or start with --skip-to-end to continue at the end and count the skipped offsets"
+        f"{settings.input}-{partition}: {tp.topic}-{tp.partition} holds records that were published after the commit "
+        f"(from offset {offset} on) and not by this group (a second group over the same topics?). Continuing could "
+        "publish them a second time. Stop the other group, or start with --skip-to-end to continue at the end and "
+        "count the skipped offsets"
     )
 
 

@@ -284,6 +284,15 @@ class TransactionalProducer:
         # The control record at the end of the transaction takes one offset.
         self._next_offset = self._output_ends[tp] + 1
 
+    def know_output_end(self, offset: int) -> None:
+        """Take over an end of the output that brokers acknowledged to an earlier process, as the copy says.
+
+        `expect_output_from` then reports the records that were lost while no process ran.
+        """
+        if self._settings.output is not None:
+            tp = self.target(self._settings.output)
+            self._output_ends[tp] = max(offset, self._output_ends.get(tp, 0))
+
     async def close(self) -> None:
         """Stop the producer. An open transaction is aborted when the next producer of the partition opens."""
         await stop(self._producer, CLOSE_S)

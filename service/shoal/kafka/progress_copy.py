@@ -31,13 +31,24 @@ from shoal.kafka.offset_tracker import LogTruncatedError
 from shoal.kafka.topic_ids import topic_states
 from shoal.policy import KafkaSection
 
-__all__ = ["CopiedCommit", "ProgressCopy"]
+__all__ = ["CopiedCommit", "HiddenCopyError", "ProgressCopy"]
 
 FIRST_WINDOW_RECORDS = 1_000
 """Offsets that are searched first, from the end of the log; a partition that commits has its last copy there."""
 WINDOW_GROWTH = 8
 STABLE_S = 10.0
 STABLE_POLL_S = 0.02
+
+
+class HiddenCopyError(BrokerUnavailableError):
+    """An open transaction hides the copy: one of any group that writes to the same partition of the topic."""
+
+    def __init__(self, tp: TopicPartition) -> None:
+        super().__init__(
+            f"{tp.topic}-{tp.partition}: an open transaction, of this or another group, hides the copy of the "
+            "progress; waiting for its end. If it does not end, find it with 'kafka-transactions.sh find-hanging' and "
+            "end it with 'kafka-transactions.sh abort'"
+        )
 
 
 class CopiedCommit(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -56,6 +67,8 @@ class CopiedCommit(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         Id of the input topic (hex); empty if the broker gives none.
     tag : str
         See `MetadataCipher.tag`.
+    output : str or None
+        Output topic to which ``output_end`` belongs. None if there is no output, or if version 0.2.0 wrote the message.
     """
 
     offset: int
@@ -63,10 +76,12 @@ class CopiedCommit(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     output_end: int | None
     topic_id: str
     tag: str
+    output: str | None = None
 
     def tagged_bytes(self) -> bytes:
         """Return what the tag covers."""
-        return f"{self.offset}\n{self.output_end}\n{self.topic_id}\n{self.metadata}".encode()
+        output = "" if self.output is None else f"\n{self.output}"
+        return f"{self.offset}\n{self.output_end}\n{self.topic_id}\n{self.metadata}{output}".encode()
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +142,7 @@ class ProgressCopy:
 
     def encode(self, offset: int, metadata: str, output_end: int | None) -> bytes:
         """Return the value of the message that copies a commit."""
-        copied = CopiedCommit(offset, metadata, output_end, self.topic_id, "")
+        copied = CopiedCommit(offset, metadata, output_end, self.topic_id, "", self.settings.output)
         tag = self.cipher.tag(copied.tagged_bytes(), str(self.settings.input), self.partition)
         return msgspec.json.encode(msgspec.structs.replace(copied, tag=tag))
 
@@ -161,8 +176,10 @@ class ProgressCopy:
 
         Raises
         ------
+        HiddenCopyError
+            An open transaction hides records.
         BrokerUnavailableError
-            An open transaction hides records, or the log cannot be read now.
+            The log cannot be read now.
         InputError
             The value is no copy.
 
@@ -204,10 +221,7 @@ class ProgressCopy:
         async with reading(self.settings) as reader:
             while (await reader.end_offsets([self.tp]))[self.tp] < end:
                 if time.monotonic() > deadline:
-                    raise BrokerUnavailableError(
-                        f"{self.tp.topic}-{self.tp.partition}: an open transaction hides the copy of the progress; "
-                        "waiting for its end"
-                    )
+                    raise HiddenCopyError(self.tp)
                 await asyncio.sleep(STABLE_POLL_S)
         return end
 

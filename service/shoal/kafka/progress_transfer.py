@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
@@ -16,20 +17,23 @@ from shoal.errors import InputError
 from shoal.kafka.cipher import MetadataCipher, UnreadableError
 from shoal.kafka.client import admin
 from shoal.kafka.committed_offsets import fetch_committed
-from shoal.kafka.newest_commit import decode_both
+from shoal.kafka.newest_commit import check_copied_end, decode_both
 from shoal.kafka.offset_metadata import CommittedState
 from shoal.kafka.offset_tracker import LogTruncatedError
 from shoal.kafka.output_end import check_no_open_transaction, end_at_start
 from shoal.kafka.preflight import TopicLayout, partitions_of
 from shoal.kafka.producer import TransactionalProducer, TransactionBatch
-from shoal.kafka.progress_copy import CopiedCommit, ProgressCopy
+from shoal.kafka.progress_copy import CopiedCommit, HiddenCopyError, ProgressCopy
 from shoal.kafka.progress_order import Order, order_of
 from shoal.kafka.startup import is_published_since
 from shoal.kafka.topic_pairs import has_several_inputs, settings_by_input
+from shoal.observability import logger
 from shoal.pipeline import AdaptiveState
 from shoal.policy import KafkaSection, Policy
 
 __all__ = ["export_progress", "import_progress", "report_progress"]
+
+log = logger("kafka")
 
 
 class _SavedPartition(BaseModel):
@@ -121,6 +125,8 @@ async def _copy_fields(
     try:
         copied = await copy.fetch()
         return {"copy": _copy_state(copy, copied, found), "copy_watermark": None if copied is None else copied.offset}
+    except HiddenCopyError:
+        return {"copy": "hidden by an open transaction", "copy_watermark": None}
     except InputError:
         return {"copy": "broken or foreign", "copy_watermark": None}
 
@@ -164,6 +170,11 @@ async def export_progress(settings: KafkaSection) -> str:
 
     Encrypted metadata stay encrypted; the import needs their key. Where the group has no progress, or older progress
     than its copy, that of the copy is exported.
+
+    Raises
+    ------
+    InputError
+        The two contradict each other; or the copy is newer, and records may have been published after it.
     """
     async with admin(settings) as client:
         topics = [
@@ -199,12 +210,18 @@ async def _newer_copy(
         copied = await copy.fetch()
         if copied is None or (found is not None and (found.offset, found.metadata) == (copied.offset, copied.metadata)):
             return None
-        _, order = decode_both(found, copied, copy)
+        copy.decode(copied)
     except UnreadableError:
         raise
-    except InputError:
+    except InputError as error:
+        event = "the copy of the progress cannot be used: exporting the progress of the group"
+        log.warning(event, topic=settings.input, partition=partition, reason=str(error))
         return None
-    return copied if order is Order.NEWER else None
+    _, order = decode_both(found, copied, copy)
+    if order is not Order.NEWER:
+        return None
+    await check_copied_end(copy, copied, order, has_older=found is not None)
+    return copied
 
 
 def _read_export(text: str) -> _Export:
@@ -259,12 +276,7 @@ async def _import_one(
     partition_name = f"{settings.input}-{saved.partition}"
     await producer.open()
     try:
-        for current in await _current_commits(client, settings, saved.partition, cipher, copy):
-            if not commit.state.covers(current.state):
-                raise InputError(
-                    f"{partition_name}: the committed progress is ahead of the file. Going back would publish records "
-                    "twice"
-                )
+        await _check_current(client, settings, cipher, copy, saved.partition, commit)
         await check_no_open_transaction(settings, saved.partition)
         if await is_published_since(settings, saved.partition, commit.at_ms):
             raise InputError(
@@ -280,39 +292,53 @@ async def _import_one(
         await producer.close()
 
 
-async def _current_commits(
+async def _check_current(
     client: AIOKafkaAdminClient,
     settings: KafkaSection,
-    partition: int,
     cipher: MetadataCipher,
     copy: ProgressCopy | None,
-) -> list[CommittedState]:
-    """Return the commit of the group and its copy, of which an import must take nothing back.
+    partition: int,
+    commit: CommittedState,
+) -> None:
+    """Check that the commit of a file takes back nothing of the group and its copy, and does not confirm an old copy.
 
-    An import is compared with them by offsets, not by time: the clocks of two workers may differ.
+    They are compared by offsets, not by time: the clocks of two workers may differ. A file that has completed no more
+    than the copy is as old as the copy, so the output must not hold what followed the copy.
 
     Raises
     ------
     UnreadableError
         One of them was written under another key. (Invalid ones are left out: they say nothing about what was
         published.)
+    InputError
+        The file is behind one of them; or it is not ahead of the copy, and records may have been published after that.
     """
-    found, commits = await fetch_committed(client, settings, partition), []
+    found, topic = await fetch_committed(client, settings, partition), str(settings.input)
+    of_group = copied = in_copy = None
+    with _leaving_out_invalid():
+        of_group = None if found is None else cipher.decode(found.metadata or "", topic, partition, found.offset)
+    with _leaving_out_invalid():
+        copied = None if copy is None else await copy.fetch()
+        in_copy = None if copy is None or copied is None else copy.decode(copied)
+    for current in (of_group, in_copy):
+        if current is not None and not commit.state.covers(current.state):
+            raise InputError(
+                f"{topic}-{partition}: the committed progress is ahead of the file. Going back would publish records "
+                "twice"
+            )
+    if copy is not None and copied is not None and in_copy is not None and in_copy.state.covers(commit.state):
+        order = Order.NEWER if of_group is None else order_of(in_copy, of_group)
+        await check_copied_end(copy, copied, order, has_older=of_group is not None)
+
+
+@contextmanager
+def _leaving_out_invalid() -> Iterator[None]:
     try:
-        if found is not None:
-            commits.append(cipher.decode(found.metadata or "", str(settings.input), partition, found.offset))
+        yield
     except UnreadableError:
         raise
     except InputError:
         pass
-    try:
-        if copy is not None and (copied := await copy.fetch()) is not None:
-            commits.append(copy.decode(copied))
-    except UnreadableError:
-        raise
-    except InputError:
-        pass
-    return commits
 
 
 async def _partitions(client: AIOKafkaAdminClient, settings: KafkaSection) -> list[int]:

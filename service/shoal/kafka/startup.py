@@ -25,7 +25,7 @@ from shoal.kafka.cipher import MetadataCipher
 from shoal.kafka.commit_checks import check_log, check_policy, check_reference
 from shoal.kafka.committed_offsets import fetch_committed, fetch_first_partition_count
 from shoal.kafka.committed_records import read_committed_records
-from shoal.kafka.newest_commit import newest_commit
+from shoal.kafka.newest_commit import StaleCopyError, newest_commit
 from shoal.kafka.offset_metadata import CommittedState
 from shoal.kafka.offset_tracker import LogTruncatedError, OffsetState
 from shoal.kafka.output_end import check_no_open_transaction, end_at_start
@@ -122,7 +122,7 @@ async def initialize_partition(
     log_end = (await consumer.end_offsets([tp]))[tp]
     of_group, known_count, commit = await fetch_committed(admin, settings, partition), None, None
     try:
-        commit = await newest_commit(of_group, producer.copy, settings, partition, cipher)
+        commit = await newest_commit(of_group, producer.copy, settings, partition, cipher, producer.know_output_end)
         if commit is not None:
             output_end = await _check_commit(settings, fingerprint, tp, start, commit, log_start, log_end)
             commit = replace(commit, first_partition_count=commit.first_partition_count or partition_count)
@@ -140,14 +140,11 @@ async def initialize_partition(
             )
         if not start.skip_to_end:
             raise
-        is_known = not isinstance(refusal, LogTruncatedError)
-        known = commit.state if commit is not None else of_group
-        offset, skipped_count = log_end, log_end - _first_skipped(known if is_known else None, log_start, log_end)
-    commit = await _commit_beginning(
+        offset, skipped_count = log_end, log_end - _first_skipped(refusal, commit, of_group, log_start, log_end)
+    commit, output_end = await _commit_beginning(
         producer, settings, fingerprint, partition, cipher, offset, skipped_count, known_count or partition_count
     )
-    output_end = await end_at_start(settings, partition, commit.state)
-    await _write_copy(producer, commit, cipher, tp, output_end)
+    # Nothing that may fail comes between this commit and the count of skipped offsets.
     is_first = skipped_count is None
     return PartitionStart(commit, log_start, log_end, skipped_count, is_first=is_first, output_end=output_end)
 
@@ -173,11 +170,22 @@ async def _check_commit(
     return output_end
 
 
-def _first_skipped(known: OffsetState | OffsetAndMetadata | None, log_start: int, log_end: int) -> int:
+def _first_skipped(
+    refusal: InputError,
+    commit: CommittedState | None,
+    of_group: OffsetAndMetadata | None,
+    log_start: int,
+    log_end: int,
+) -> int:
     """Return the first offset that is skipped: the committed one, if there is one and it belongs to this log."""
-    if known is None:
+    if isinstance(refusal, LogTruncatedError):
         return log_start
-    offset = known.committed_offset if isinstance(known, OffsetState) else int(known.offset)
+    if isinstance(refusal, StaleCopyError):
+        offset = refusal.committed_offset
+    elif commit is not None:
+        offset = commit.state.committed_offset
+    else:
+        offset = log_start if of_group is None else int(of_group.offset)
     return log_start if offset > log_end else offset
 
 
@@ -210,8 +218,8 @@ async def _commit_beginning(
     offset: int,
     skipped_count: int | None,
     first_partition_count: int,
-) -> CommittedState:
-    """Commit that a partition begins at an offset."""
+) -> tuple[CommittedState, int | None]:
+    """Commit that a partition begins at an offset, and copy it; return the commit, and where the output ends."""
     now_ms = time.time_ns() // 1_000_000
     if skipped_count is None:
         # Before the timestamps of this commit interval: a later start finds what another group publishes in it.
@@ -224,6 +232,8 @@ async def _commit_beginning(
     # A partition has at most as many clusters as offsets. So numbering from the offset repeats no number after a skip.
     state = OffsetState(offset, offset, released_from=first_released, next_cluster_number=offset)
     commit = CommittedState(state, fingerprint, now_ms, first_partition_count)
+    output_end = await end_at_start(settings, partition, state)
+    producer.expect_output_from(output_end)
     # The transaction holds nothing else: if this commit fails, nothing was published.
     await producer.publish_and_commit(
         TransactionBatch(),
@@ -231,7 +241,7 @@ async def _commit_beginning(
         cipher.encode(commit, str(settings.input), partition),
         min(now_ms, time.time_ns() // 1_000_000),
     )
-    return commit
+    return commit, output_end
 
 
 async def _committed_offset_changed(

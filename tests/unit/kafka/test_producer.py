@@ -185,6 +185,20 @@ async def test_an_output_that_has_lost_published_records_is_reported_once(
     assert said == ([] if lost is None else [{"topic": "out", "partition": 5, "end": end, "lost": lost}])
 
 
+@pytest.mark.parametrize(("own", "lost"), [(0, 12), (15, 15)])
+def test_an_output_that_lost_records_while_no_process_ran_is_reported(
+    monkeypatch: pytest.MonkeyPatch, own: int, lost: int
+) -> None:
+    said: list[dict[str, Any]] = []
+    monkeypatch.setattr(publisher, "log", SimpleNamespace(error=lambda _, **fields: said.append(fields)))
+    monkeypatch.setattr(publisher, "producer", lambda *_: Producer())
+    ours = TransactionalProducer(policy(), SETTINGS, 5, LAYOUT, output_ends={TopicPartition("out", 5): own})
+    ours.know_output_end(12)
+    for _ in range(2):
+        ours.expect_output_from(0)
+    assert said == [{"topic": "out", "partition": 5, "end": 0, "lost": lost}]
+
+
 async def test_a_duplicate_transaction_marker_is_no_second_writer(monkeypatch: pytest.MonkeyPatch) -> None:
     producer, log = Producer(), Log(16)
     ours = await with_a_gap(monkeypatch, producer, log)

@@ -14,13 +14,13 @@ import pytest
 from aiokafka.structs import OffsetAndMetadata, TopicPartition
 from shoal.errors import BrokerUnavailableError, InputError
 from shoal.kafka import newest_commit as newest
-from shoal.kafka import output_end, progress_copy
+from shoal.kafka import output_end, progress_copy, progress_transfer
 from shoal.kafka.cipher import MetadataCipher, UnreadableError
-from shoal.kafka.newest_commit import decode_both, newest_commit
+from shoal.kafka.newest_commit import StaleCopyError, decode_both, newest_commit
 from shoal.kafka.offset_metadata import CommittedState
 from shoal.kafka.offset_tracker import LogTruncatedError, OffsetState
-from shoal.kafka.output_end import check_no_record_after
-from shoal.kafka.progress_copy import CopiedCommit, ProgressCopy
+from shoal.kafka.output_end import check_no_other_writer, check_no_record_after
+from shoal.kafka.progress_copy import CopiedCommit, HiddenCopyError, ProgressCopy
 from shoal.kafka.progress_order import Order, order_of
 from shoal.kafka.topic_ids import TopicState
 from shoal.policy import KafkaSection
@@ -80,7 +80,16 @@ def test_a_copy_of_the_largest_metadata_has_a_fixed_limit() -> None:
 @pytest.mark.parametrize("written", ["plain", "old"])
 @pytest.mark.parametrize(
     "changes",
-    [{"offset": 6}, {"output_end": 8}, {"output_end": None}, {"topic_id": ""}, {"tag": ""}, {"tag": "é"}],
+    [
+        {"offset": 6},
+        {"output_end": 8},
+        {"output_end": None},
+        {"topic_id": ""},
+        {"tag": ""},
+        {"tag": "é"},
+        {"output": None},
+        {"output": "x"},
+    ],
     ids=str,
 )
 def test_a_changed_copy_is_refused(written: str, changes: dict[str, Any]) -> None:
@@ -261,7 +270,7 @@ async def test_open_transactions_of_others_are_waited_for(monkeypatch: pytest.Mo
 async def test_a_transaction_that_stays_open_is_no_missing_copy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(progress_copy, "STABLE_S", 0.0)
     patched(monkeypatch, Log(900, [880]))
-    with pytest.raises(BrokerUnavailableError, match=r"copy-3: an open transaction hides"):
+    with pytest.raises(BrokerUnavailableError, match=r"copy-3: an open transaction.* hides .*find-hanging"):
         await place().fetch()
 
 
@@ -372,32 +381,131 @@ async def test_the_output_must_show_that_nothing_followed_the_copy(
         await check_no_record_after(SETTINGS, 3, 10)
 
 
-async def test_without_an_output_nothing_is_checked() -> None:
-    await check_no_record_after(SETTINGS.model_copy(update={"output": None}), 3, 10)
-    await check_no_record_after(SETTINGS, 3, None)
+async def test_an_output_that_does_not_show_what_followed_the_copy_is_refused() -> None:
+    with pytest.raises(InputError, match=r"in-3: only the copy .* left, and the copy does not say where out-3 ended"):
+        await check_no_record_after(SETTINGS, 3, None)
+    without = SETTINGS.model_copy(update={"output": None})
+    with pytest.raises(InputError, match="progress is older than its copy, and without an output topic nothing shows"):
+        await check_no_record_after(without, 3, 10, has_older=True)
 
 
 @pytest.mark.parametrize(
-    "group", [None, commit(5, 9, 12), commit(9, 12), commit(12)], ids=["none", "older", "same", "newer"]
+    ("output", "is_refused"),
+    [
+        (Output(0, 10, 7, 8), False),
+        (Output(0, 30, 7, 8), False),  # aborted transactions
+        (Output(0, 9, 7), False),  # records were lost: they are counted
+        (Output(11, 30), False),
+        (Output(0, 30, 7, 8, 10), True),
+        (Output(11, 30, 27), True),
+    ],
+    ids=lambda one: f"{one.log_start}-{one.log_end}-{one.records}" if isinstance(one, Output) else str(one),
 )
-async def test_the_output_is_checked_only_where_the_copy_decides(
-    monkeypatch: pytest.MonkeyPatch, group: CommittedState | None
+async def test_a_record_of_another_producer_after_the_last_commit_is_refused(
+    monkeypatch: pytest.MonkeyPatch, output: Output, *, is_refused: bool
 ) -> None:
-    asked: list[int | None] = []
+    monkeypatch.setattr(output_end, "reading", output.reading)
+    monkeypatch.setattr(output_end, "GapReader", lambda reader: reader.output)
+    await check_no_other_writer(SETTINGS, 3, None)
+    await check_no_other_writer(SETTINGS.model_copy(update={"output": None}), 3, 10)
+    if not is_refused:
+        await check_no_other_writer(SETTINGS, 3, 10)
+        return
+    with pytest.raises(InputError, match=r"in-3: out-3 holds records .* after the commit \(from offset 10 on\)"):
+        await check_no_other_writer(SETTINGS, 3, 10)
 
-    async def check(_: KafkaSection, partition: int, end: int | None) -> None:
-        assert partition == 3
-        asked.append(end)
+
+@pytest.mark.parametrize(
+    ("group", "asked"),
+    [
+        (None, ["after", 40, False]),
+        (commit(5, 9, 12), ["after", 40, True]),
+        (commit(9, 12), ["other", 40, "end", 40]),
+        (commit(12), []),
+    ],
+    ids=["none", "older", "same", "newer"],
+)
+async def test_the_output_is_checked_where_the_group_is_not_newer_than_the_copy(
+    monkeypatch: pytest.MonkeyPatch, group: CommittedState | None, asked: list[Any]
+) -> None:
+    found = await checks_of(monkeypatch, copied(place(), commit(9, 12), 40), group)
+    assert found == asked
+
+
+async def checks_of(monkeypatch: pytest.MonkeyPatch, message: CopiedCommit, group: CommittedState | None) -> list[Any]:
+    """Return which checks a start makes, and of which end of the output."""
+    asked: list[Any] = []
+
+    async def after(_: KafkaSection, __: int, end: int | None, *, has_older: bool) -> None:
+        asked.extend(["after", end, has_older])
+
+    async def other(_: KafkaSection, __: int, end: int | None) -> None:
+        asked.extend(["other", end])
+
+    async def fetch(_: ProgressCopy) -> CopiedCommit:
+        return message
+
+    monkeypatch.setattr(newest, "check_no_record_after", after)
+    monkeypatch.setattr(newest, "check_no_other_writer", other)
+    monkeypatch.setattr(ProgressCopy, "fetch", fetch)
+    known = None if group is None else of_group(group)
+    chosen = await newest_commit(known, place(), SETTINGS, 3, cipher("plain"), lambda end: asked.extend(["end", end]))
+    assert chosen == (group if group == commit(12) else commit(9, 12))
+    return asked
+
+
+async def test_the_end_of_another_output_is_not_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = place(settings=SETTINGS.model_copy(update={"output": "before"}))
+    message = copied(before, commit(9, 12), 40)
+    assert await checks_of(monkeypatch, message, commit(9, 12)) == ["other", None, "end", 0]
+    assert await checks_of(monkeypatch, message, None) == ["after", None, False]
+
+
+async def test_a_copy_of_version_0_2_0_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    metadata = cipher("plain").encode(commit(9, 12), "in", 3)
+    text = f"9\n40\n{IDENTIFIER}\n{metadata}".encode()
+    tag = cipher("plain").tag(text, "in", 3)
+    message = CopiedCommit(9, metadata, 40, IDENTIFIER, tag)
+    assert await checks_of(monkeypatch, message, None) == ["after", 40, False]
+
+
+async def test_a_refused_copy_names_its_offset(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def refuse(*_: object, **__: object) -> None:
+        raise InputError("records followed")
 
     async def fetch(of: ProgressCopy) -> CopiedCommit:
         return copied(of, commit(9, 12), 40)
 
-    monkeypatch.setattr(newest, "check_no_record_after", check)
+    monkeypatch.setattr(newest, "check_no_record_after", refuse)
     monkeypatch.setattr(ProgressCopy, "fetch", fetch)
-    found = await newest_commit(None if group is None else of_group(group), place(), SETTINGS, 3, cipher("plain"))
-    assert found == (group if group == commit(12) else commit(9, 12))
-    assert asked == ([40] if group in (None, commit(5, 9, 12)) else [])
+    with pytest.raises(StaleCopyError, match="records followed") as caught:
+        await newest_commit(None, place(), SETTINGS, 3, cipher("plain"))
+    assert caught.value.committed_offset == 9
 
 
 def test_the_message_holds_nothing_else() -> None:
-    assert set(json.loads(value(5))) == {"offset", "metadata", "output_end", "topic_id", "tag"}
+    assert set(json.loads(value(5))) == {"offset", "metadata", "output_end", "topic_id", "tag", "output"}
+
+
+# ---------------------------------------------------------------- the report
+
+
+async def test_the_report_says_that_an_open_transaction_hides_the_copy(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def fetch_copy(of: ProgressCopy) -> CopiedCommit:
+        raise HiddenCopyError(of.tp)
+
+    async def fetch_group(*_: object) -> None:
+        return None
+
+    async def made(*_: object) -> ProgressCopy:
+        return place()
+
+    monkeypatch.setattr(ProgressCopy, "fetch", fetch_copy)
+    monkeypatch.setattr(ProgressCopy, "of", made)
+    monkeypatch.setattr(progress_transfer, "fetch_committed", fetch_group)
+    line = await progress_transfer._report(cast("Any", None), cast("Any", None), SETTINGS, cipher("plain"), 3)
+    assert (line["state"], line["copy"], line["copy_watermark"]) == (
+        "no progress",
+        "hidden by an open transaction",
+        None,
+    )

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from typing import Any, cast
+from unittest.mock import AsyncMock
 
 import pytest
 from aiokafka import errors as kafka_errors
 from aiokafka.structs import OffsetAndMetadata, TopicPartition
-from shoal.errors import BrokerUnavailableError
-from shoal.kafka import committed_offsets
+from shoal.errors import BrokerUnavailableError, InputError
+from shoal.kafka import committed_offsets, startup
+from shoal.kafka.cipher import MetadataCipher
 from shoal.kafka.committed_offsets import fetch_committed
-from shoal.kafka.startup import _is_about
+from shoal.kafka.startup import PartitionStart, StartOptions, _is_about, initialize_partition
 from shoal.policy import KafkaSection
 
 SETTINGS = KafkaSection(input="in", output="out", group="g")
@@ -86,3 +88,56 @@ def test_evidence_is_about_a_partition_of_an_input(message: bytes | None, *, alo
 def test_a_cluster_message_is_about_an_input(message: bytes | None, *, alone: bool, of_several: bool) -> None:
     assert _is_about(("in", None), None, message) == alone
     assert _is_about(("in",), None, message) == of_several
+
+
+class Publisher:
+    """Stands for the producer of a partition: what it is told, in order."""
+
+    copy = object()
+
+    def __init__(self) -> None:
+        self.told: list[tuple[Any, ...]] = []
+
+    know_output_end = None
+
+    def expect_output_from(self, offset: int | None) -> None:
+        self.told.append(("expect", offset))
+
+    async def publish_and_commit(self, _: object, offset: int, *__: object) -> None:
+        self.told.append(("commit", offset))
+
+
+async def skipped(monkeypatch: pytest.MonkeyPatch, producer: Publisher, end: int | Exception) -> PartitionStart:
+    """Start with --skip-to-end where the committed state is refused, at 20 of 100 offsets."""
+
+    answers = {
+        "newest_commit": AsyncMock(side_effect=InputError("it contradicts")),
+        "fetch_committed": AsyncMock(return_value=OffsetAndMetadata(20, "")),
+        "_committed_offset_changed": AsyncMock(return_value=False),
+        "_latest_published": AsyncMock(return_value=-1),
+        "end_at_start": AsyncMock(side_effect=[end]),
+    }
+    for name, answer in answers.items():
+        monkeypatch.setattr(startup, name, answer)
+    consumer = AsyncMock()
+    consumer.beginning_offsets.return_value, consumer.end_offsets.return_value = {PLACE: 0}, {PLACE: 100}
+    unused, reader, ours = cast("Any", None), consumer, cast("Any", producer)
+    start, cipher = StartOptions(skip_to_end=True), MetadataCipher("g")
+    return await initialize_partition(unused, reader, ours, SETTINGS, "ab" * 8, 3, start, cipher, 4)
+
+
+async def test_a_skip_is_one_transaction_after_which_nothing_can_fail(monkeypatch: pytest.MonkeyPatch) -> None:
+    producer = Publisher()
+    found = await skipped(monkeypatch, producer, 40)
+    # The copy that this transaction writes says where the output ends.
+    assert producer.told == [("expect", 40), ("commit", 100)]
+    assert (found.skipped_count, found.commit.state.committed_offset, found.output_end) == (80, 100, 40)
+
+
+async def test_an_output_that_cannot_be_asked_fails_before_the_skip_is_committed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    producer = Publisher()
+    with pytest.raises(BrokerUnavailableError):
+        await skipped(monkeypatch, producer, BrokerUnavailableError("gone"))
+    assert producer.told == []
