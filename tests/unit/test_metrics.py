@@ -93,6 +93,7 @@ def test_counters_of_a_partition_are_0_from_its_assignment_on() -> None:
         ("shoal_clusters_early_total", "", ""): 0,
         ("shoal_records_skipped_total", "", ""): 0,
         ("shoal_records_dated_ahead_total", "", ""): 0,
+        ("shoal_published_offsets_lost_total", "", ""): 0,
         ("shoal_policy_changes_total", "", ""): 0,
     }
 

@@ -190,6 +190,7 @@ class TaskManager:
             publishes=self._listener.publishes,
             output_ends=context.output_ends,
             copy=await ProgressCopy.of(admin_client, settings, partition, context.cipher),
+            metrics=context.metrics,
         )
 
     def _report(self, tp: TopicPartition, partition_start: PartitionStart) -> None:
