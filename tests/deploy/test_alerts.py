@@ -13,7 +13,7 @@ from ruamel.yaml import YAML
 from shoal.kafka.offset_metadata import CommittedState
 from shoal.kafka.offset_tracker import OffsetState
 from shoal.kafka.partition_task import PartitionTask
-from shoal.kafka.task_manager import _oldest_read_ms
+from shoal.kafka.task_manager import oldest_read_ms
 from shoal.observability import Metrics
 from shoal.policy import Policy
 from shoal.policy.schema import Document
@@ -202,7 +202,7 @@ CASES = {
         restarted(100, changes=1), {99: set(), 101: {("ShoalPolicyChanged", "visits")}, 165: set()}
     ),
     "a policy was changed hours ago": Case(worker(changes="1x240"), {61: set(), 200: set()}),
-    # ------------------------------------------------------------ ShoalSkipped, ShoalReleasingEarly
+    # ------------------------------------------------------------ ShoalSkipped
     "offsets were skipped at the start": Case(
         new(90, skipped=37),
         {91: {("ShoalSkipped", "visits")}},
@@ -215,6 +215,23 @@ CASES = {
         worker(skipped="_x70 37x170"), {69: set(), 71: {("ShoalSkipped", "visits")}, 135: set()}
     ),
     "offsets were skipped hours ago": Case(worker(skipped="37x240"), {61: set(), 200: set()}),
+    # ------------------------------------------------------------ ShoalOutputLost
+    "brokers have lost published records of one pipeline": Case(
+        worker("w1:9464", "visits", lost="0x60 37x180") | worker("w2:9464", "rides"),
+        {60: set(), 62: {("ShoalOutputLost", "visits")}},
+        (
+            {"group": "visits", "topic": "in", "severity": "critical"},
+            "brokers have lost 37 published offsets of group visits, from the input in",
+        ),
+    ),
+    "published records were lost when a worker opened the partition again": Case(
+        worker(lost="_x70 37x170"), {69: set(), 71: {("ShoalOutputLost", "visits")}, 135: set()}
+    ),
+    "published records were lost before the first scrape after a restart": Case(
+        restarted(100, lost=5), {99: set(), 101: {("ShoalOutputLost", "visits")}, 165: set()}
+    ),
+    "published records were lost hours ago": Case(worker(lost="37x240"), {61: set(), 200: set()}),
+    # ------------------------------------------------------------ ShoalReleasingEarly
     "clusters are released early": Case(
         worker(early="0x60 0+1x180"),
         {70: set(), 80: {("ShoalReleasingEarly", "visits")}},
@@ -323,7 +340,7 @@ class RealWorker:
         commit = CommittedState(OffsetState(committed_offset=0, next_offset=0), policy.fingerprint, 1)
         decoder = JsonDecoder(policy)
         self.task = PartitionTask("t", 0, policy, decoder, RecordingSink(), commit, self.metrics, 0.2, self.now)
-        self.metrics.watch_oldest_held("t", 0, lambda: _oldest_read_ms(self.task))
+        self.metrics.watch_oldest_held("t", 0, lambda: oldest_read_ms(self.task))
 
     def now(self) -> float:
         return 60.0 * self.minute

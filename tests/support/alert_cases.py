@@ -72,6 +72,7 @@ def worker(
         "lag": (f"shoal_consumer_lag_records{{{partition}}}", f"50x{minutes}"),
         "early": (f"shoal_clusters_early_total{{{partition}}}", f"0x{minutes}"),
         "skipped": (f"shoal_records_skipped_total{{{partition}}}", f"0x{minutes}"),
+        "lost": (f"shoal_published_offsets_lost_total{{{partition}}}", f"0x{minutes}"),
         "ahead": (f"shoal_records_dated_ahead_total{{{partition}}}", f"0x{minutes}"),
         "changes": (f"shoal_policy_changes_total{{{partition}}}", f"0x{minutes}"),
     }

@@ -49,6 +49,7 @@ METRICS = {
     "shoal_clusters_early_total",
     "shoal_records_skipped_total",
     "shoal_records_dated_ahead_total",
+    "shoal_published_offsets_lost_total",
     "shoal_policy_changes_total",
     "shoal_delta_records",
     "shoal_clock_timestamp_seconds",
@@ -291,7 +292,7 @@ def rules(kind: str) -> list[Any]:
 
 def test_every_alert_says_how_bad_it_is_and_what_to_do() -> None:
     alerts = rules("alert")
-    assert len({rule["alert"] for rule in alerts}) == len(alerts) == 19
+    assert len({rule["alert"] for rule in alerts}) == len(alerts) == 20
     for rule in alerts:
         assert set(rule) - {"for"} == {"alert", "expr", "labels", "annotations"}, rule["alert"]
         assert rule["labels"]["severity"] in {"warning", "critical"}
@@ -328,7 +329,8 @@ def test_the_dashboard_shows_known_metrics_from_the_chosen_source() -> None:
             assert 'group=~"$group"' in target["expr"], panel["title"]
     shown = " ".join(target["expr"] for panel in panels for target in panel["targets"])
     assert {name for name in METRICS if name not in shown} <= {
-        *("shoal_position_weight", "shoal_protects_values", "shoal_delta_records", "shoal_build_info")
+        *("shoal_position_weight", "shoal_protects_values", "shoal_delta_records", "shoal_build_info"),
+        "shoal_published_offsets_lost_total",
     }
 
 

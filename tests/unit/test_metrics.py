@@ -13,7 +13,7 @@ from prometheus_client.exposition import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 from shoal.kafka.certificates import certificate_files
 from shoal.kafka.offset_tracker import OffsetState
-from shoal.kafka.task_manager import _oldest_read_ms
+from shoal.kafka.task_manager import oldest_read_ms
 from shoal.observability import Metrics
 from shoal.pipeline import PartitionPipeline
 from shoal.policy import KafkaSection, Policy, Scale
@@ -93,6 +93,7 @@ def test_counters_of_a_partition_are_0_from_its_assignment_on() -> None:
         ("shoal_clusters_early_total", "", ""): 0,
         ("shoal_records_skipped_total", "", ""): 0,
         ("shoal_records_dated_ahead_total", "", ""): 0,
+        ("shoal_published_offsets_lost_total", "", ""): 0,
         ("shoal_policy_changes_total", "", ""): 0,
     }
 
@@ -177,16 +178,16 @@ def test_gauges_of_a_revoked_partition_are_removed() -> None:
 
 async def test_the_oldest_held_record_is_the_one_that_was_read_first() -> None:
     task, _ = task_of(policy(), RecordingSink())
-    assert _oldest_read_ms(task) is None
+    assert oldest_read_ms(task) is None
     await task.process([Message(0, START_MS - 500_000, b'{"city": "X"}')])
-    assert _oldest_read_ms(task) == START_MS + 1000, "when it was read, not when it was produced"
+    assert oldest_read_ms(task) == START_MS + 1000, "when it was read, not when it was produced"
 
 
 def test_while_records_are_read_again_no_time_is_known() -> None:
     state = OffsetState(committed_offset=3, next_offset=9, incomplete=(3, 8))
     task, _ = task_of(policy(), RecordingSink(), state)
     assert task.is_restoring
-    assert _oldest_read_ms(task) is None
+    assert oldest_read_ms(task) is None
 
 
 # ---------------------------------------------------------------- certificates

@@ -26,7 +26,7 @@ __all__ = ["RecordCollector", "TransactionSink"]
 FULL_ROWS, FULL_BYTES, FULL_TRANSACTIONS = 50_000, 1 << 25, 16
 """With so many rows and references, bytes, or transactions waiting, reading pauses."""
 FIRST_BYTES, LEAST_BYTES, LONG_TRANSACTION_S = 1 << 19, 1 << 16, 5.0
-"""Bytes that are collected during a transaction: at first, and at least if one takes longer than so many seconds.
+"""Bytes of one transaction: at first, and at least if one takes longer than so many seconds.
 
 The broker aborts a transaction after its timeout. If the output is slow, as under a quota, a batch that had grown to
 `FULL_BYTES` would be aborted at every attempt.
@@ -126,11 +126,11 @@ class RecordCollector:
 
     @property
     def is_full(self) -> bool:
-        """Whether reading should pause until a transaction ends."""
+        """Whether reading should pause until a transaction ends; if none is being sent, until one is packed."""
         batches = [self._batch, *(pending.batch for pending in self._pending)]
         rows = sum(len(batch.rows) + len(batch.unpublished) for batch in batches)
         size = sum(batch.size_bytes for batch in batches)
-        is_large = size >= FULL_BYTES or (self.is_busy and self._batch.size_bytes >= self._most_bytes)
+        is_large = size >= FULL_BYTES or self._batch.size_bytes >= self._most_bytes
         return is_large or rows >= FULL_ROWS or len(self._pending) >= FULL_TRANSACTIONS
 
     @property

@@ -8,7 +8,6 @@ request), and rejecting a record dated too far ahead. Both are committed before 
 from __future__ import annotations
 
 import asyncio
-import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -21,6 +20,7 @@ from shoal.kafka.cipher import NO_ENCRYPTION, MetadataCipher
 from shoal.kafka.classification import MAX_AHEAD_MS, Message, apply_classification, block_length
 from shoal.kafka.cluster_listener import ClusterListener
 from shoal.kafka.collector import RecordCollector, TransactionSink
+from shoal.kafka.commit_timing import CommitTiming
 from shoal.kafka.offset_metadata import CommittedState
 from shoal.kafka.offset_tracker import OffsetTracker
 from shoal.kafka.partition_reader import PartitionReader, restore_pipeline
@@ -90,7 +90,7 @@ class PartitionTask:
         state, listener = last_commit.state, listener or ClusterListener()
         self.topic, self.partition, self._name = topic, partition, f"{topic}-{partition}"
         self._policy, self._sink, self._metrics, self._wall_clock = policy, sink, metrics, wall_clock
-        self._commit_interval_s, self._first_partition_count = commit_interval_s, last_commit.first_partition_count
+        self._first_partition_count = last_commit.first_partition_count
         self._tracker = OffsetTracker.restore(state, last_commit.at_ms + MAX_AHEAD_MS)
         self._collector = RecordCollector(
             topic, partition, sink, last_commit, metrics, wall_clock, cipher, partial(listener.on_committed, partition)
@@ -107,6 +107,7 @@ class PartitionTask:
         metrics.add_partition(topic, partition, self._pipeline)
         self._max_delay_s = policy.require_stream().max_delay_s
         self._reader = PartitionReader(topic, partition, decoder, self._pipeline, state, metrics)
+        self._timing = CommitTiming(self._collector, self._tracker, self._reader, commit_interval_s)
         # aiokafka revokes partitions in another asyncio task, while the loop may be processing a block.
         self._lock = asyncio.Lock()
         self._is_closed = self._is_drained = self._has_unconfirmed_rejection = False
@@ -124,7 +125,7 @@ class PartitionTask:
     @property
     def is_full(self) -> bool:
         """Whether reading should pause until a transaction ends."""
-        return self._collector.is_full
+        return self._timing.is_full
 
     @property
     def committed_offset(self) -> int:
@@ -147,27 +148,9 @@ class PartitionTask:
         return self._is_drained
 
     @property
-    def _has_uncommitted_state(self) -> bool:
-        # Commit also if only control records were read. Otherwise Kafka's tools report a lag above 0.
-        return self._collector.has_unpacked or self._tracker.offset_to_commit > self.committed_offset
-
-    @property
-    def _can_commit(self) -> bool:
-        # A commit lists rejected future timestamps: the task must have read all messages up to the restored commit.
-        return self._tracker.can_commit and self._reader.has_restored
-
-    @property
-    def _commit_wait_s(self) -> float:
-        can_commit = self._has_uncommitted_state and self._can_commit
-        return self._collector.interval_left_s(self._commit_interval_s) if can_commit else math.inf
-
-    @property
     def next_commit(self) -> tuple[float, asyncio.Task[None] | None]:
         """Time until `punctuate` packs a commit (s), infinite if it cannot; and the transaction that it waits for."""
-        if not self._collector.is_busy:
-            return self._commit_wait_s, None
-        is_awaited = self._collector.has_unpacked or self._collector.is_full
-        return math.inf, self._collector.sending if is_awaited else None
+        return self._timing.next_commit
 
     @property
     def _should_flush(self) -> bool:
@@ -293,10 +276,10 @@ class PartitionTask:
             await self._collector.wait_until_committed()
             self._has_unconfirmed_rejection = False
         age_s = self._wall_clock() - self._collector.confirmed_at_s
-        if self._delivery.may_have_handed_over and 0 <= age_s < self._commit_interval_s:
+        if self._delivery.may_have_handed_over and 0 <= age_s < self._timing.interval_s:
             return
         self._delivery.may_have_handed_over = True
-        if self._can_commit:
+        if self._timing.can_commit:
             await self._commit()
         else:
             await self._collector.recommit_as_handed_over()
@@ -329,7 +312,7 @@ class PartitionTask:
                 await self._flush_committed()
             elif at_end and self._should_flush:
                 await self._flush()
-            if self._commit_wait_s == 0 and not self._collector.is_busy:
+            if self._timing.is_due and not self._collector.is_busy:
                 self._pack_commit()
                 if self._delivery.awaits_commits:
                     # A fenced task fails here and hands nothing over.
@@ -351,9 +334,9 @@ class PartitionTask:
                 return
             if flush:
                 await self._flush()
-            elif not self._can_commit:
+            elif not self._timing.can_commit:
                 return
-            if self._has_uncommitted_state or self._collector.is_busy:
+            if self._timing.has_uncommitted_state or self._collector.is_busy:
                 await self._commit()
             self._is_drained = flush
 
@@ -369,7 +352,7 @@ class PartitionTask:
         await self._collector.wait_until_committed()
 
     async def _commit_if_due(self) -> None:
-        if self._commit_wait_s == 0:
+        if self._timing.is_due:
             await self._commit()
 
     async def _flush(self) -> None:
@@ -392,7 +375,7 @@ class PartitionTask:
                 self._delivery.before_close(self._tracker.next_offset)
                 has_flag_changed = self._collector.may_have_handed_over != self._delivery.may_have_handed_over
                 has_more = self._collector.has_unpacked or self._collector.is_busy or has_flag_changed
-                if commit and has_more and self._can_commit:
+                if commit and has_more and self._timing.can_commit:
                     await self._commit()
                 else:
                     await self._collector.cancel()

@@ -19,7 +19,7 @@ from shoal.kafka.gap_reader import first_record
 from shoal.kafka.preflight import TopicLayout
 from shoal.kafka.progress_copy import ProgressCopy
 from shoal.kafka.topic_pairs import has_several_inputs
-from shoal.observability import logger
+from shoal.observability import Metrics, logger
 from shoal.pipeline import DecidedCluster, release_strategy
 from shoal.pipeline.confidential_measures import ConfidentialStats
 from shoal.pipeline.stats import ReleaseStats
@@ -101,6 +101,8 @@ class TransactionalProducer:
         Ends of output partitions that brokers have acknowledged to earlier producers of the process; kept up to date.
     copy : ProgressCopy, optional
         Where each transaction also writes a copy of the commit.
+    metrics : Metrics, optional
+        Counts published offsets that brokers have lost.
 
     Notes
     -----
@@ -118,9 +120,10 @@ class TransactionalProducer:
         publishes: bool = True,
         output_ends: dict[TopicPartition, int] | None = None,
         copy: ProgressCopy | None = None,
+        metrics: Metrics | None = None,
     ) -> None:
         self._output_ends = {} if output_ends is None else output_ends
-        self._publishes, self.copy = publishes, copy
+        self._publishes, self.copy, self._metrics = publishes, copy, metrics
         self._release = release_strategy(policy)
         self._settings, self._partition, self._partitions = settings, partition, layout.partitions
         self._names = [attribute.name for attribute in policy.quasi_identifiers]
@@ -139,7 +142,8 @@ class TransactionalProducer:
     def expect_output_from(self, offset: int | None) -> None:
         """Report a record of another producer in the output from this offset on; None: from its own first one on.
 
-        The output ends there now. If it has ended later before, records are lost: brokers had acknowledged them.
+        The output ends there now. If it has ended later before, records are lost: brokers had acknowledged them. That
+        is logged and counted.
         """
         self._next_offset = offset
         if offset is None:
@@ -148,6 +152,8 @@ class TransactionalProducer:
         lost_count = self._output_ends.get(tp, 0) - offset
         if lost_count > 0:
             self._output_ends[tp] = offset
+            if self._metrics is not None:
+                self._metrics.output_lost.labels(self._source.topic, self._partition).inc(lost_count)
             log.error(
                 "the brokers have lost published records: the output ends before offsets that they had acknowledged "
                 "(unclean leader election? topic recreated?). These records are not published again",

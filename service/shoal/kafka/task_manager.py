@@ -26,7 +26,7 @@ from shoal.observability import Health, Metrics, logger
 from shoal.policy import KafkaSection, Policy
 from shoal.records import JsonDecoder
 
-__all__ = ["TaskManager", "WorkerContext"]
+__all__ = ["TaskManager", "WorkerContext", "oldest_read_ms"]
 
 MAX_CONCURRENT_OPENS = 8
 
@@ -111,7 +111,7 @@ class TaskManager:
                 task = await self._open(tp, admin_client, kafka_consumer, decoder)
                 on_opened(tp, task)
                 self._tasks[tp] = task
-                metrics.watch_oldest_held(tp.topic, tp.partition, lambda: _oldest_read_ms(task))
+                metrics.watch_oldest_held(tp.topic, tp.partition, lambda: oldest_read_ms(task))
 
         results = await asyncio.gather(*map(open_one, partitions), return_exceptions=True)
         settings = self._context.settings
@@ -190,6 +190,7 @@ class TaskManager:
             publishes=self._listener.publishes,
             output_ends=context.output_ends,
             copy=await ProgressCopy.of(admin_client, settings, partition, context.cipher),
+            metrics=context.metrics,
         )
 
     def _report(self, tp: TopicPartition, partition_start: PartitionStart) -> None:
@@ -226,7 +227,7 @@ class TaskManager:
                 raise to_shoal_error(result, self._context.settings) from None
 
 
-def _oldest_read_ms(task: PartitionTask) -> int | None:
+def oldest_read_ms(task: PartitionTask) -> int | None:
     """Return when this process read the oldest held record (ms); None if none is held or some must be read again."""
     oldest = None if task.is_restoring else task.tracker.oldest
     return None if oldest is None else oldest.read_ms

@@ -120,6 +120,11 @@ class Metrics:
         self.dated_ahead = counter(
             "shoal_records_dated_ahead_total", "Records quarantined as dated more than an hour ahead of the clock", tp
         )
+        self.output_lost = counter(
+            "shoal_published_offsets_lost_total",
+            "Offsets of the output that brokers had acknowledged and have lost",
+            tp,
+        )
         self.lag = gauge("shoal_consumer_lag_records", "Offsets from the next one to read to the end of the log", tp)
         self.transactions = counter("shoal_transactions_total", "Transactions by outcome", ("outcome",))
         for outcome in ("committed", "aborted"):
@@ -133,14 +138,7 @@ class Metrics:
         self.registry.register(self.certificates)
         self.sse = counter("shoal_sse_total", "Squared error of released records, scaled to [0, 1]; stepped")
         self.sst = counter("shoal_sst_total", "Total sum of squares of released records, scaled likewise; stepped")
-        self.size = self._histogram("shoal_cluster_size", "Records of a cluster", SIZES)
-        self.subjects = self._histogram("shoal_cluster_subjects", "Subjects of a cluster", SIZES)
-        self.transaction_seconds = self._histogram("shoal_transaction_seconds", "Length of transactions", SHORT_SECONDS)
-        self.reordering = self._histogram("shoal_reordering_positions", "Places moved in the order; stepped", POSITIONS)
-        self.delay = self._histogram("shoal_delay_positions", "Records waited for; stepped", POSITIONS)
-        self.delay_seconds = self._histogram("shoal_delay_seconds", "Time held; stepped", SECONDS)
-        self._stepped = [self.reordering, self.delay, self.delay_seconds]
-        self._pending = [BulkHistogram(h.name, h.help_text, h.edges.tolist()) for h in self._stepped]
+        self._add_histograms()
         self._loss = [0.0, 0.0]
         self.confidential: ConfidentialMetrics | None = None
         """Metrics of confidential values; None if the policy measures none."""
@@ -154,6 +152,16 @@ class Metrics:
         """Values that the taxonomy of their attribute lacks, by attribute; logged at the end."""
         self.held_at_close = 0
         """Records that the partitions closed last still held."""
+
+    def _add_histograms(self) -> None:
+        self.size = self._histogram("shoal_cluster_size", "Records of a cluster", SIZES)
+        self.subjects = self._histogram("shoal_cluster_subjects", "Subjects of a cluster", SIZES)
+        self.transaction_seconds = self._histogram("shoal_transaction_seconds", "Length of transactions", SHORT_SECONDS)
+        self.reordering = self._histogram("shoal_reordering_positions", "Places moved in the order; stepped", POSITIONS)
+        self.delay = self._histogram("shoal_delay_positions", "Records waited for; stepped", POSITIONS)
+        self.delay_seconds = self._histogram("shoal_delay_seconds", "Time held; stepped", SECONDS)
+        self._stepped = [self.reordering, self.delay, self.delay_seconds]
+        self._pending = [BulkHistogram(h.name, h.help_text, h.edges.tolist()) for h in self._stepped]
 
     def _histogram(self, name: str, help_text: str, edges: Sequence[float]) -> BulkHistogram:
         histogram = BulkHistogram(name, help_text, edges)
@@ -172,7 +180,8 @@ class Metrics:
         """
         for outcome, reason in OUTCOMES_AND_REASONS:
             self.records.labels(outcome, reason, topic, partition)
-        for one in (self.clusters, self.clipped, self.early, self.skipped, self.dated_ahead, self.policy_changes):
+        counters = (self.clusters, self.clipped, self.early, self.skipped, self.dated_ahead, self.output_lost)
+        for one in (*counters, self.policy_changes):
             one.labels(topic, partition)
         self.set_position_weight(topic, partition, pipeline.position_weight)
         measures = pipeline.summary.confidential

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -321,6 +322,64 @@ async def test_a_task_with_too_many_waiting_references_is_full(monkeypatch: pyte
     assert task.is_full
 
 
+async def read_until_full(task: PartitionTask, first: int) -> int:
+    """Let a task read records of 10,000 bytes, while the clock stands still, until it is full; return the next offset.
+
+    At most 600 are read.
+    """
+    for offset in range(first, first + 600):
+        if task.is_full:
+            return offset
+        await task.process([record(offset, note="n" * 10_000)])
+    raise AssertionError("never full")
+
+
+async def test_the_first_transaction_is_limited_and_sent_as_soon_as_it_is_full() -> None:
+    sink = Sink()
+    task = task_of(policy_of(), sink)
+    count = await read_until_full(task, 0)
+    assert 50 <= count <= 60
+    assert task.next_commit == (0.0, None)
+    await task.punctuate()
+    await asyncio.sleep(0)
+    await task.punctuate()
+    ((batch, _),) = sink.published
+    assert 524_288 <= batch.size_bytes < 560_000
+    assert not task.is_full
+    wait_s, _ = task.next_commit
+    assert wait_s > 0, "what is left waits for the commit interval"
+
+
+async def test_transactions_grow_to_the_largest_size_while_they_are_short(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(outgoing, "FULL_BYTES", 1 << 22)
+    sink, offset = Sink(), 0
+    task = task_of(policy_of(), sink)
+    for _ in range(5):
+        offset = await read_until_full(task, offset)
+        await task.punctuate()
+        await asyncio.sleep(0)
+        await task.punctuate()
+    assert [batch.size_bytes >> 19 for batch, _ in sink.published] == [1, 2, 4, 8, 8]
+
+
+async def test_a_task_that_cannot_commit_yet_is_not_full(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(outgoing, "FULL_BYTES", 10_000)
+    sink = Sink()
+    # More records than delta are incomplete, as after a change of the policy: some are released while restoring.
+    task = task_of(policy_of(), sink, OffsetState(committed_offset=0, next_offset=20, incomplete=tuple(range(20))))
+    task.restore(0)
+    await task.process([record(offset, note="n" * 4000) for offset in range(19)])
+    await task.punctuate()
+    was_full, was_due = task.is_full, task.next_commit
+    assert not was_full, "paused here, it would never read the last record and never commit"
+    assert was_due == (math.inf, None)
+    await task.process([record(19)])
+    assert task.is_full
+    await task.punctuate()
+    await asyncio.sleep(0)
+    assert len(sink.published) == 1
+
+
 async def test_a_transaction_that_takes_long_is_followed_by_smaller_ones() -> None:
     clock, sink = Clock(), Sink(gate=asyncio.Event())
     assert sink.gate is not None
@@ -338,7 +397,7 @@ async def test_a_transaction_that_takes_long_is_followed_by_smaller_ones() -> No
         await task._collector.wait_until_committed()
         sink.gate.clear()
 
-    async def read_until_full(first: int) -> int:
+    async def read_during_one(first: int) -> int:
         """Return how many records of 10,000 bytes are read during a transaction."""
         await task.process([Message(first, b"{")])
         clock.s += 1
@@ -351,7 +410,7 @@ async def test_a_transaction_that_takes_long_is_followed_by_smaller_ones() -> No
 
     # 50 records of 10,000 bytes, of which the last few are still held, take 20 s: a quarter of them is the limit.
     await send(0, 50, 10_000, 20.0)
-    count = await read_until_full(50)
+    count = await read_during_one(50)
     assert 8 <= count <= 18
 
 

@@ -19,6 +19,7 @@ from shoal.kafka.client import broker_error
 from shoal.kafka.preflight import TopicLayout
 from shoal.kafka.producer import TransactionalProducer, TransactionBatch, UnpublishedRecord
 from shoal.kafka.progress_copy import ProgressCopy
+from shoal.observability import Metrics
 from shoal.pipeline import DecidedCluster
 from shoal.policy import KafkaSection, Policy
 from shoal.policy.schema import Document, TopicPairSection
@@ -171,9 +172,10 @@ async def test_an_output_that_has_lost_published_records_is_reported_once(
     monkeypatch.setattr(publisher, "log", SimpleNamespace(error=lambda _, **fields: said.append(fields)))
     monkeypatch.setattr(publisher, "producer", lambda *_: Producer())
     ends: dict[TopicPartition, int] = {}
+    metrics = Metrics()
 
     def opened() -> TransactionalProducer:
-        return TransactionalProducer(policy(), SETTINGS, 5, LAYOUT, output_ends=ends)
+        return TransactionalProducer(policy(), SETTINGS, 5, LAYOUT, output_ends=ends, metrics=metrics)
 
     first = opened()
     first.expect_output_from(0)
@@ -183,6 +185,9 @@ async def test_an_output_that_has_lost_published_records_is_reported_once(
     for _ in range(2):
         opened().expect_output_from(end)
     assert said == ([] if lost is None else [{"topic": "out", "partition": 5, "end": end, "lost": lost}])
+    # As all counters of a partition it is labelled by the input.
+    labels = {"topic": "in", "partition": "5"}
+    assert metrics.registry.get_sample_value("shoal_published_offsets_lost_total", labels) == lost
 
 
 @pytest.mark.parametrize(("own", "lost"), [(0, 12), (15, 15)])
