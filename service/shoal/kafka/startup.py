@@ -294,7 +294,8 @@ async def check_output_is_empty(producer: TransactionalProducer, settings: Kafka
                     f"{settings.input}-{partition}: group {settings.group} has no committed offset, but "
                     f"{tp.topic}-{tp.partition} holds records already. Starting over would publish them a second "
                     "time. Import the committed offsets with 'shoal progress POLICY --import FILE', or start with "
-                    "--skip-to-end to continue at the end and count the skipped offsets, or use an empty output"
+                    "--skip-to-end to continue at the end and count the skipped offsets, or use an "
+                    "empty output, if the old one is deleted"
                 )
 
 
