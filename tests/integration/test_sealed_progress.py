@@ -129,6 +129,19 @@ async def test_plain_metadata_with_a_key_refuses_a_start_until_plain_is_allowed(
         await run.until_ready()
 
 
+async def test_a_partition_without_new_records_gets_the_new_key_at_the_next_start(stage: Stage) -> None:
+    give(stage, OLD)
+    record_ids = await work(stage)
+    give(stage, NEW, OLD)
+    before = await stage.progress()
+    async with stage.run() as run:
+        await run.until_ready()
+    assert (await stage.progress()).state == before.state
+    give(stage, NEW)
+    await stage.drained()
+    await stage.until_completed(record_ids)
+
+
 @pytest.mark.parametrize("bent", ["a bit", "the end", "the offset", "another partition", "another group"])
 async def test_tampered_or_foreign_metadata_refuses_a_start_and_can_be_skipped(
     bootstrap: str, tmp_path: Path, bent: str

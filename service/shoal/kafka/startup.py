@@ -109,8 +109,9 @@ async def initialize_partition(
 ) -> PartitionStart:
     """Return where a partition begins; commit the beginning if there is no usable commit.
 
-    It commits in two cases: there is no commit yet, or ``start.skip_to_end`` replaces one that is refused; and in any
-    case if the producer keeps a copy. The producer must be open, so that earlier owners are fenced.
+    It commits if there is no commit yet, if ``start.skip_to_end`` replaces one that is refused, if the commit was
+    encrypted under another key than the first, and in any case if the producer keeps a copy. The producer must be open,
+    so that earlier owners are fenced.
 
     Raises
     ------
@@ -126,7 +127,8 @@ async def initialize_partition(
         if commit is not None:
             output_end = await _check_commit(settings, fingerprint, tp, start, commit, log_start, log_end)
             commit = replace(commit, first_partition_count=commit.first_partition_count or partition_count)
-            await _write_copy(producer, commit, cipher, tp, output_end)
+            if producer.copy is not None or of_group is None or not cipher.is_current(of_group.metadata):
+                await _commit_again(producer, commit, cipher, tp, output_end)
             return PartitionStart(commit, log_start, log_end, output_end=output_end)
         known_count = await fetch_first_partition_count(admin, settings, partition_count, cipher)
         if known_count is None and producer.copy is not None:
@@ -189,19 +191,18 @@ def _first_skipped(
     return log_start if offset > log_end else offset
 
 
-async def _write_copy(
+async def _commit_again(
     producer: TransactionalProducer,
     commit: CommittedState,
     cipher: MetadataCipher,
     tp: TopicPartition,
     output_end: int | None,
 ) -> None:
-    """Commit the state of the start once more, if there is a copy: to the group, and to the copy with the output's end.
+    """Commit the state of the start once more: under the first key, and to the copy with the output's end.
 
-    So both hold the same commit, also if one of them was lost, and a missing permission ends the start.
+    So the group and the copy hold the same commit, also if one of them was lost, and a missing permission ends the
+    start. Without this, a partition without new records would keep a key that is to be removed.
     """
-    if producer.copy is None:
-        return
     producer.expect_output_from(output_end)
     metadata, now_ms = cipher.encode(commit, tp.topic, tp.partition), time.time_ns() // 1_000_000
     await producer.publish_and_commit(
