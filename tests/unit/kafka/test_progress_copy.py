@@ -402,7 +402,7 @@ async def test_a_record_of_another_producer_after_the_last_commit_is_refused(
     if not is_refused:
         await check_no_other_writer(SETTINGS, 3, 10)
         return
-    with pytest.raises(InputError, match=r"in-3: out-3 holds records .* after the commit \(from offset 10 on\)"):
+    with pytest.raises(InputError, match=r"in-3: out-3 holds records .* after the commit \(from offset 10 on;"):
         await check_no_other_writer(SETTINGS, 3, 10)
 
 
