@@ -223,6 +223,22 @@ async def test_an_output_that_lost_records_is_reported_once(stage: Stage) -> Non
     assert max((before + await stage.outcomes()).values()) == 1
 
 
+async def test_a_change_of_the_output_is_no_loss(stage: Stage) -> None:
+    record_ids = await worked(stage)
+    await stage.drained()
+    before = await stage.read()
+    stage.topics["output"] = stage.document["kafka"]["output"] = await create_topic(stage.bootstrap, 1)
+    with capture_logs() as lines:
+        record_ids += await worked(stage, CONTINUE)
+    assert [line for line in lines if line["log_level"] == "error"] == []
+    # The copy belongs to the new output now.
+    await lose_group(stage)
+    await completed(stage, record_ids[30:])
+    released = [json.loads(one.value or b"")["serial"] for one in before + await stage.read()]
+    assert len(released) == len(set(released)) > 0
+    assert (await report(stage))["copy"] == "same"
+
+
 async def test_contradicting_progress_is_refused(stage: Stage) -> None:
     await worked(stage)
     commit, topic = await stage.progress(), stage.topics["input"]

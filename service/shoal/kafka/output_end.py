@@ -95,10 +95,10 @@ async def check_no_record_after(
 
 
 async def check_no_other_writer(settings: KafkaSection, partition: int, offset: int | None) -> None:
-    """Check that the output holds no committed record from the offset on at which the last commit of the group ended.
+    """Check that the output holds no committed record from the offset on at which it ended after a commit.
 
-    Such a record is one of another producer, whatever its timestamp is. An output that ends before the offset, or
-    begins after it, is accepted: the commit is the group's last one in any case.
+    The group and its copy hold the commit, so it should be the last one. Then such a record is one of another producer,
+    whatever its timestamp is. An output that ends before the offset, or begins after it, shows no such record.
 
     Raises
     ------
@@ -117,9 +117,10 @@ async def check_no_other_writer(settings: KafkaSection, partition: int, offset: 
             return
     raise InputError(
         f"{settings.input}-{partition}: {tp.topic}-{tp.partition} holds records that were published after the commit "
-        f"(from offset {offset} on) and not by this group (a second group over the same topics?). Continuing could "
-        "publish them a second time. Stop the other group, or start with --skip-to-end to continue at the end and "
-        "count the skipped offsets"
+        f"(from offset {offset} on; a second group over the same topics? all topics restored from a backup?). "
+        "Continuing could publish them a second time. Stop the other group, import the latest export with 'shoal "
+        "progress POLICY --import FILE', or start with --skip-to-end to continue at the end and count the skipped "
+        "offsets"
     )
 
 

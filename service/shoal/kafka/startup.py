@@ -142,7 +142,10 @@ async def initialize_partition(
             )
         if not start.skip_to_end:
             raise
-        offset, skipped_count = log_end, log_end - _first_skipped(refusal, commit, of_group, log_start, log_end)
+        copied_offset = refusal.committed_offset if isinstance(refusal, StaleCopyError) else None
+        is_known = not isinstance(refusal, LogTruncatedError)
+        first = _committed_offset(copied_offset, commit, of_group) if is_known else None
+        offset, skipped_count = log_end, log_end - (log_start if first is None or first > log_end else first)
     commit, output_end = await _commit_beginning(
         producer, settings, fingerprint, partition, cipher, offset, skipped_count, known_count or partition_count
     )
@@ -172,23 +175,15 @@ async def _check_commit(
     return output_end
 
 
-def _first_skipped(
-    refusal: InputError,
-    commit: CommittedState | None,
-    of_group: OffsetAndMetadata | None,
-    log_start: int,
-    log_end: int,
-) -> int:
-    """Return the first offset that is skipped: the committed one, if there is one and it belongs to this log."""
-    if isinstance(refusal, LogTruncatedError):
-        return log_start
-    if isinstance(refusal, StaleCopyError):
-        offset = refusal.committed_offset
-    elif commit is not None:
-        offset = commit.state.committed_offset
-    else:
-        offset = log_start if of_group is None else int(of_group.offset)
-    return log_start if offset > log_end else offset
+def _committed_offset(
+    copied_offset: int | None, commit: CommittedState | None, of_group: OffsetAndMetadata | None
+) -> int | None:
+    """Return the committed offset: of a refused copy, of a commit that can be read, or as the group holds it."""
+    if copied_offset is not None:
+        return copied_offset
+    if commit is not None:
+        return commit.state.committed_offset
+    return None if of_group is None else int(of_group.offset)
 
 
 async def _commit_again(
