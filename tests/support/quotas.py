@@ -19,7 +19,7 @@ def limit_producers(bootstrap: str, client_ids: Iterable[str], bytes_per_s: int 
     for client_id in client_ids:
         subprocess.run(
             [
-                *(local._java(), "-XX:TieredStopAtLevel=1", "-cp", f"{local._libraries()}/*"),
+                *(local.find_java(), "-XX:TieredStopAtLevel=1", "-cp", f"{local.fetch_libraries()}/*"),
                 "kafka.admin.ConfigCommand",
                 *("--bootstrap-server", bootstrap, "--alter", "--entity-type", "clients", "--entity-name", client_id),
                 *change,
