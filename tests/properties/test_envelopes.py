@@ -8,7 +8,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from shoal.audit import verify
 from shoal.files import Files, run_pipe
@@ -64,7 +64,19 @@ MESSAGES = st.lists(
 )
 
 
+def with_odd_space(text: str) -> list[dict[str, Any]]:
+    """Messages of twelve persons; one has this text as its number."""
+    one: list[dict[str, Any]] = [
+        {"key": f"p{place}", "headers": [["x", "4"], ["kept", "7"]], "timestamp": 1, "value": "{}"}
+        for place in range(12)
+    ]
+    one[6]["headers"] = [["x", text], ["kept", "7"]]
+    return one
+
+
 @settings(max_examples=150, deadline=None)
+@example(with_odd_space("\u00a07"), "any", "any", "jsonl", "quarantine")
+@example(with_odd_space("7\n"), "any", "any", "jsonl", "quarantine")
 @given(MESSAGES, TYPES, TYPES, st.sampled_from(["jsonl", "csv"]), st.sampled_from(["quarantine", "drop"]))
 def test_pipe_and_verify_read_envelopes_alike(
     messages: list[dict[str, Any]], subject: str, kept: str, target: str, undeclared: str

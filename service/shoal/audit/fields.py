@@ -20,6 +20,7 @@ from shoal.audit.json_documents import document_reader
 from shoal.audit.parsing import Form, JsonNumber, Record
 from shoal.audit.scales import (
     ABSENT,
+    BLANKS,
     POINT,
     Categories,
     DecimalSign,
@@ -371,7 +372,7 @@ def _cell_text(value: object) -> str | None:
 
 
 def _cell_number(value: object) -> str | None:
-    text = str(value).strip()
+    text = str(value).strip(BLANKS)
     if not text:
         return "null"
     return canonical_decimal(text) if is_decimal(text) else None
@@ -383,7 +384,7 @@ def _cell_integer(value: object) -> str | None:
 
 
 def _cell_boolean(value: object) -> str | None:
-    text = str(value).strip().lower()
+    text = str(value).strip(BLANKS).lower()
     return (text or "null") if text in {"", "true", "false"} else None
 
 

@@ -20,6 +20,7 @@ from shoal.policy import Attribute, MessagePart, Scale
 
 __all__ = [
     "ABSENT",
+    "BLANKS",
     "POINT",
     "Categories",
     "DecimalSign",
@@ -39,7 +40,8 @@ _DECIMAL = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 _INTEGER = re.compile(r"[+-]?[0-9]+")
 _MAX_INTEGER_LENGTH = 4300
 """Characters; longer integers are not numbers (the limit of Python's int)."""
-_BLANKS = " \t"
+BLANKS = " \t"
+"""What is ignored around a text cell. Other white space, such as a no-break space or a line end, is not."""
 
 _json_text = json.JSONEncoder(ensure_ascii=False).encode
 
@@ -136,7 +138,7 @@ def value_reader(
     missing, found = frozenset(missing_values), math.nan if attribute.may_be_missing else None
     is_number = _missing_number(attribute, form, sign, missing)
     if form == "csv":
-        return lambda value: found if str(value).strip(_BLANKS) in missing or is_number(value) else read(value)
+        return lambda value: found if str(value).strip(BLANKS) in missing or is_number(value) else read(value)
     return lambda value: (
         found if value is None or value is ABSENT or _is_in(value, missing) or is_number(value) else (read(value))
     )
@@ -160,8 +162,7 @@ def _missing_number(
         return lambda _: False
     if form == "jsonl":
         return lambda value: isinstance(value, JsonNumber) and float(value) in numbers
-    blanks = _BLANKS if attribute.scale is Scale.TIME else None
-    return lambda value: decimal_number(sign.to_point(str(value).strip(blanks))) in numbers
+    return lambda value: decimal_number(sign.to_point(str(value).strip(BLANKS))) in numbers
 
 
 def _present_reader(attribute: Attribute, form: Form, sign: DecimalSign, categories: Categories | None) -> ValueReader:
@@ -197,7 +198,7 @@ class _BoundedReader:
 
 
 def _number_reader(form: Form, sign: DecimalSign) -> ValueReader:
-    return _json_number if form == "jsonl" else lambda value: decimal_number(sign.to_point(str(value).strip()))
+    return _json_number if form == "jsonl" else lambda value: decimal_number(sign.to_point(str(value).strip(BLANKS)))
 
 
 def _json_number(value: object) -> float | None:
@@ -230,7 +231,7 @@ def _float_or_none(number: int | None) -> float | None:
 def _text(value: object, form: Form) -> str | None:
     """Return the text of a cell without blanks around it, or a JSON string as it is; None for other values."""
     if form == "csv":
-        return str(value).strip(_BLANKS)
+        return str(value).strip(BLANKS)
     return value if isinstance(value, str) and not isinstance(value, JsonNumber) else None
 
 
