@@ -41,6 +41,7 @@ __all__ = [
     "fetch_libraries",
     "find_java",
     "homes",
+    "listeners",
     "running",
     "up",
 ]
@@ -221,6 +222,13 @@ def cluster(
             except _PortTakenError:
                 _say(f"another process took a free port, attempt {attempt + 2}")
         raise BrokerFailedError("another process took a free port three times")
+
+
+def listeners(home: Path) -> dict[str, str]:
+    """Return the addresses of the broker of a folder for clients, by security protocol; of two settings the last."""
+    lines = (home / "server.properties").read_text(encoding="utf-8").splitlines()
+    listed = [line.partition("=")[2] for line in lines if line.startswith("advertised.listeners=")]
+    return dict(listener.split("://") for listener in listed[-1].split(","))
 
 
 def again(home: Path, settings: Sequence[str] = ()) -> Broker:
@@ -439,9 +447,7 @@ def _command(libraries: Path, heap: str = "") -> list[str]:
 def _launch(home: Path, heap: str, *, kept: bool = True) -> Broker:
     """Start the process of a broker whose folder is configured and formatted."""
     properties = home / "server.properties"
-    lines = properties.read_text(encoding="utf-8").splitlines()
-    listed = [line.partition("=")[2] for line in lines if line.startswith("advertised.listeners=")]
-    bootstrap = listed[-1].partition(",")[0].partition("://")[2]
+    bootstrap = listeners(home)["PLAINTEXT"]
     with (home / "broker.log").open("ab") as log:
         process = subprocess.Popen(
             [*_command(fetch_libraries(), heap), "kafka.Kafka", str(properties)],
@@ -591,12 +597,9 @@ def _secured(home: Path) -> dict[str, str]:
     """Return the addresses of further listeners of what runs now, by security protocol."""
     found: dict[str, list[str]] = {}
     for folder in homes(home) or [home]:
-        properties = folder / "server.properties"
-        lines = properties.read_text(encoding="utf-8").splitlines() if properties.exists() else []
-        listed = [line.partition("=")[2] for line in lines if line.startswith("advertised.listeners=")]
-        for listener in listed[-1].split(",")[1:] if listed and running(folder) else ():
-            name, _, address = listener.partition("://")
-            found.setdefault(name, []).append(address)
+        for name, address in listeners(folder).items() if running(folder) else ():
+            if name != "PLAINTEXT":
+                found.setdefault(name, []).append(address)
     return {name: ",".join(addresses) for name, addresses in found.items()}
 
 

@@ -19,7 +19,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from local import BUILD, BrokerFailedError, cluster, down, find_java
+from local import BUILD, BrokerFailedError, cluster, down, find_java, homes, listeners
 
 __all__ = ["main", "up"]
 
@@ -50,7 +50,7 @@ def up(home: Path) -> dict[str, str]:
     )
     _write(home / "admin.properties", _properties(home, "admin", passwords["admin"]))
     variables = {
-        "SHOAL_KAFKA__BOOTSTRAP_SERVERS": ",".join(_addresses(home)),
+        "SHOAL_KAFKA__BOOTSTRAP_SERVERS": ",".join(listeners(folder)["SASL_SSL"] for folder in homes(home)),
         "SHOAL_KAFKA__SECURITY_PROTOCOL": "SASL_SSL",
         "SHOAL_KAFKA__SSL_CAFILE": str(home / "ca.pem"),
         "SHOAL_KAFKA__SASL_MECHANISM": "SCRAM-SHA-512",
@@ -134,17 +134,6 @@ def _properties(home: Path, user: str, password: str) -> str:
             "",
         ]
     )
-
-
-def _addresses(home: Path) -> list[str]:
-    """Return the address of each broker for clients."""
-    found = []
-    for properties in sorted(home.glob("broker-*/server.properties")):
-        for line in properties.read_text(encoding="utf-8").splitlines():
-            if line.startswith("advertised.listeners="):
-                listeners = dict(one.split("://") for one in line.partition("=")[2].split(","))
-                found.append(listeners["SASL_SSL"])
-    return found
 
 
 def main() -> int:

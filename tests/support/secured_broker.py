@@ -126,9 +126,6 @@ def secured_broker(home: Path) -> Iterator[SecuredBroker]:
         users=tuple(_users()),
     )
     try:
-        lines = (home / "run" / "server.properties").read_text().splitlines()
-        (listed,) = (line.partition("=")[2] for line in lines if line.startswith("advertised.listeners="))
-        addresses = dict(one.split("://") for one in listed.split(","))
-        yield SecuredBroker(home, authority, addresses)
+        yield SecuredBroker(home, authority, local.listeners(home / "run"))
     finally:
         local.down(home / "run")
