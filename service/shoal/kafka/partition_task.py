@@ -51,14 +51,20 @@ class PartitionTask:
 
     Parameters
     ----------
-    topic, partition, policy, decoder : str, int, Policy, JsonDecoder
-        Input topic and partition. Policy and decoder are shared by the tasks of a process.
+    topic, partition : str, int
+        Input topic and partition.
+    policy, decoder : Policy, JsonDecoder
+        Shared by the tasks of a process.
     sink : TransactionSink
         Where transactions go; the task closes it.
     last_commit : CommittedState
         The commit from which the task continues.
-    metrics, commit_interval_s, wall_clock : Metrics, float, callable
-        The metrics of the process; commit interval (s); returns the wall-clock time (s).
+    metrics : Metrics
+        The metrics of the process.
+    commit_interval_s : float
+        Commit interval (s).
+    wall_clock : callable
+        Returns the wall-clock time (s).
     cipher : MetadataCipher
         Encodes the offset metadata.
     log_end : int
