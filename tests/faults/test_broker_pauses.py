@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-import re
 import subprocess
 import sys
 import time
@@ -12,7 +11,6 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-import aiohttp
 import pytest
 from aiokafka import AIOKafkaProducer
 from support.faulty_workers import Deployment, Worker
@@ -59,9 +57,7 @@ async def pause_at_work(
 
 async def transaction_s(worker: Worker) -> float:
     """Return how long the transactions of a worker lasted, all together (s)."""
-    port = re.findall(r'"http_port": (\d+)', worker.log.read_text())[-1]
-    async with aiohttp.ClientSession() as client, client.get(f"http://127.0.0.1:{port}/metrics") as answer:
-        return sample(await answer.text(), "shoal_transaction_seconds_sum")
+    return sample(await worker.metrics(), "shoal_transaction_seconds_sum")
 
 
 @pytest.mark.nightly

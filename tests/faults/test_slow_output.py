@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import re
 from pathlib import Path
 
-import aiohttp
 import pytest
-from support.faulty_workers import Deployment, Worker
+from support.faulty_workers import Deployment
 from support.quotas import limit_producers
 from support.running import sample
 from support.torture import check
@@ -21,18 +19,6 @@ SLOW_S, SAMPLE_S = 60.0, 1.0
 MOST_AHEAD = 60_000
 """Records that were read and are not published; without a limit by the rate of the output it would be about all."""
 GROWTH_MB = 60.0
-
-
-async def page(worker: Worker) -> str:
-    port = re.findall(r'"http_port": (\d+)', worker.log.read_text())[-1]
-    async with aiohttp.ClientSession() as client, client.get(f"http://127.0.0.1:{port}/metrics") as answer:
-        return await answer.text()
-
-
-def memory_mb(worker: Worker) -> float:
-    assert worker.process is not None
-    (line,) = re.findall(r"VmRSS:\s+(\d+)", Path(f"/proc/{worker.process.pid}/status").read_text())
-    return int(line) * 1024 / 1e6
 
 
 @pytest.mark.nightly
@@ -53,14 +39,14 @@ async def test_a_slow_output_stops_the_reading_and_loses_nothing(bootstrap: str,
         for _ in range(round(SLOW_S / SAMPLE_S)):
             await asyncio.sleep(SAMPLE_S)
             assert not worker.is_dead, worker.log.read_text()[-2000:]
-            memory.append(memory_mb(worker))
-            text = await page(worker)
+            memory.append(worker.memory_mb)
+            text = await worker.metrics()
             completed = [sample(text, "shoal_records_total", outcome=one) for one in ("released", "quarantined")]
             ahead.append(sample(text, "shoal_records_total", outcome="in") - sum(completed))
         slow = await deployment.resolved() - before
         await asyncio.to_thread(limit_producers, bootstrap, clients, None)
         await deployment.wait_for(before + BACKLOG * 9 // 10, 180)
-        text = await page(worker)
+        text = await worker.metrics()
         assert worker.terminate() == 0
     finally:
         worker.kill()

@@ -5,13 +5,11 @@ from __future__ import annotations
 import asyncio
 import json
 import math
-import re
 import time
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-import aiohttp
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from support.faulty_workers import Deployment, Worker
@@ -32,18 +30,6 @@ GROWTH_MB = 30.0
 def partitions_of(count: int, first: int) -> list[int]:
     """Return a partition for each record: nine of ten times the hot one, else the others in turn."""
     return [HOT if number % 10 else 1 + number // 10 % (PARTITIONS - 1) for number in range(first, first + count)]
-
-
-async def page(worker: Worker) -> str:
-    port = re.findall(r'"http_port": (\d+)', worker.log.read_text())[-1]
-    async with aiohttp.ClientSession() as client, client.get(f"http://127.0.0.1:{port}/metrics") as answer:
-        return await answer.text()
-
-
-def memory_mb(worker: Worker) -> float:
-    assert worker.process is not None
-    (line,) = re.findall(r"VmRSS:\s+(\d+)", Path(f"/proc/{worker.process.pid}/status").read_text())
-    return int(line) * 1024 / 1e6
 
 
 async def watch(deployment: Deployment, readable: dict[int, float]) -> None:
@@ -75,8 +61,8 @@ async def feed(
             where += partitions
             await asyncio.sleep(BURST_S)
             if passed_s > WARM_UP_S:
-                lags.append(sample(await page(worker), "shoal_consumer_lag_records"))
-                memory.append(memory_mb(worker))
+                lags.append(sample(await worker.metrics(), "shoal_consumer_lag_records"))
+                memory.append(worker.memory_mb)
         await producer.flush()
     return lags, memory
 
@@ -108,7 +94,7 @@ async def test_one_hot_partition_of_64_does_not_delay_the_others(bootstrap: str,
             f"{others_s:.2f} s of the others; longest lag {max(lags):.0f} records; "
             f"memory {min(memory):.0f} to {max(memory):.0f} MB"
         )
-        text = await page(worker)
+        text = await worker.metrics()
         totals = {
             partition: sample(text, "shoal_records_total", outcome="in", partition=str(partition))
             for partition in range(PARTITIONS)

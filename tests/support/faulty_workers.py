@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import signal
 import subprocess
 from collections import Counter
@@ -14,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
+import aiohttp
 from aiokafka.errors import KafkaError
 from shoal.audit import Verdict, verify
 from shoal.policy import Policy
@@ -103,6 +105,19 @@ class Worker:
             return self.process.wait(30)
         except subprocess.TimeoutExpired as error:
             raise AssertionError(self.log.read_text()[-2000:]) from error
+
+    @property
+    def memory_mb(self) -> float:
+        """Its resident memory."""
+        assert self.process is not None
+        (line,) = re.findall(r"VmRSS:\s+(\d+)", Path(f"/proc/{self.process.pid}/status").read_text())
+        return int(line) * 1024 / 1e6
+
+    async def metrics(self) -> str:
+        """Text of its page of metrics; the log names the port."""
+        port = re.findall(r'"http_port": (\d+)', self.log.read_text())[-1]
+        async with aiohttp.ClientSession() as client, client.get(f"http://127.0.0.1:{port}/metrics") as answer:
+            return await answer.text()
 
     @contextmanager
     def running(self) -> Iterator[None]:
