@@ -12,7 +12,7 @@ from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
 
 from shoal.errors import BrokerUnavailableError, InputError
-from shoal.kafka.certificates import certificate_files
+from shoal.kafka.certificates import certificate_files, open_secret_files
 from shoal.kafka.cipher import MetadataCipher
 from shoal.kafka.client import to_shoal_error
 from shoal.kafka.cluster_listener import ClusterListener
@@ -25,6 +25,7 @@ from shoal.kafka.topic_pairs import input_name, settings_by_input
 from shoal.observability import Health, Metrics, logger
 from shoal.policy import KafkaSection, Policy
 from shoal.records import JsonDecoder
+from shoal.secret_files import OPEN_TO_OTHERS
 
 __all__ = ["TaskManager", "WorkerContext", "oldest_read_ms"]
 
@@ -49,10 +50,12 @@ class WorkerContext:
     """Ends of output partitions that brokers have acknowledged to this process."""
 
     def report_settings(self) -> None:
-        """Report the policy in force and the certificates in the metrics."""
+        """Report the policy in force and the certificates in the metrics, and what is wrong with files in the log."""
         self.metrics.set_policy(self.policy)
         for certificate, path in certificate_files(self.settings).items():
             self.metrics.certificates.watch(certificate, path)
+        for secret in open_secret_files(self.settings):
+            log.warning(OPEN_TO_OTHERS, setting=f"kafka.{secret}")
 
 
 class TaskManager:
