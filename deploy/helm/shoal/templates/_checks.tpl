@@ -17,7 +17,7 @@ which kind it wants. What has a remedy is checked here instead, because a schema
 {{- with .Values.image -}}
 {{- if not .repository }}
 image.repository: missing; give where the image was published, such as registry.example/shoal
-{{- else if not (regexMatch "^[a-z0-9][a-z0-9.-]*(:[0-9]+)?(/[a-z0-9]+([._-]+[a-z0-9]+)*)+$|^[a-z0-9]+([._-]+[a-z0-9]+)*$" .repository) }}
+{{- else if regexMatch "://|[@ ]|:[^/]*$|/.*[A-Z]" .repository }}
 image.repository: is no name of an image; give it in small letters, without https:// and without tag or digest, such as registry.example/shoal
 {{- end }}
 {{- if not (kindIs "string" .tag) }}
