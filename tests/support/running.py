@@ -29,7 +29,7 @@ from shoal.observability import Health, Metrics
 from shoal.policy import KafkaSection, Policy
 from shoal.settings import kafka_settings
 from support.forked import ForkedProcess, fork_program
-from support.kafka_broker import Message, admin, create_topic, is_shown, produce, read_all, wait_until
+from support.kafka_broker import Message, admin, create_topic, forget_members, is_shown, produce, read_all, wait_until
 
 __all__ = ["EARLIEST", "SHOAL", "Process", "Run", "Stage", "sample"]
 
@@ -170,7 +170,8 @@ class Stage:
         return kafka_settings(policy, {"SHOAL_KAFKA__BOOTSTRAP_SERVERS": self.bootstrap})
 
     async def drained(self) -> None:
-        """Release or suppress all held records."""
+        """Release or suppress all held records, after all workers have ended or were killed."""
+        await forget_members(self.bootstrap, self.group)
         async with self.run(StartOptions(reset="earliest", drain=True)) as last:
             await last.ended()
 
