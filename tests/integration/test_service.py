@@ -319,7 +319,7 @@ async def test_a_drain_of_an_empty_topic_exits_0(bootstrap: str, tmp_path: Path,
 @pytest.mark.parametrize("kind", ["dynamic", "static"])
 async def test_a_drain_beside_a_running_worker_is_refused(bootstrap: str, tmp_path: Path, kind: str) -> None:
     stage = await Stage.create(bootstrap, tmp_path, partitions=2, kafka={"session_timeout_ms": 2000})
-    member = {} if kind == "dynamic" else {"instance_id": f"{stage.group}-0"}
+    member: dict[str, Any] = {} if kind == "dynamic" else {"instance_id": f"{stage.group}-0"}
     async with stage.run(**member) as worker:
         await worker.until_ready()
         record_ids = await put_everywhere(stage, 10, 2)

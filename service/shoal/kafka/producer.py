@@ -177,7 +177,7 @@ class TransactionalProducer:
         try:
             await self._producer.start()
         except CLIENT_ERRORS as error:
-            raise broker_error(error, self._settings) from None
+            raise broker_error(error, self._settings, "WRITE") from None
 
     async def publish_and_commit(
         self, batch: TransactionBatch, committed_offset: int, metadata: str, at_ms: int
@@ -216,9 +216,9 @@ class TransactionalProducer:
                 await self._transact(batch, OffsetAndMetadata(committed_offset, metadata), timestamp)
         except InvalidTxnState as error:
             # The broker refuses all messages of a transaction in this way if it has refused one of their topics.
-            raise broker_error(transaction_error(self._producer) or error, self._settings) from None
+            raise broker_error(transaction_error(self._producer) or error, self._settings, "WRITE") from None
         except CLIENT_ERRORS as error:
-            raise broker_error(error, self._settings) from None
+            raise broker_error(error, self._settings, "WRITE") from None
         self._has_failed = False
 
     async def _transact(self, batch: TransactionBatch, offset: OffsetAndMetadata, timestamp: int) -> None:
