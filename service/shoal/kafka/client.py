@@ -10,6 +10,7 @@ import asyncio
 import ssl
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from itertools import chain
 from typing import Any
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
@@ -290,6 +291,7 @@ async def stop(client: AIOKafkaConsumer | AIOKafkaProducer, timeout_s: float) ->
         await asyncio.wait({stopping}, timeout=timeout_s)
     finally:
         transaction_error(client)
+        _retrieve_errors_of_batches(client)
         if not stopping.done() or stopping.cancelled() or stopping.exception() is not None:
             stopping.cancel()
             for task in _tasks(client):
@@ -308,6 +310,19 @@ def transaction_error(client: AIOKafkaConsumer | AIOKafkaProducer) -> BaseExcept
     if isinstance(waiter, asyncio.Future) and waiter.done() and not waiter.cancelled():
         return waiter.exception()
     return None
+
+
+def _retrieve_errors_of_batches(client: AIOKafkaConsumer | AIOKafkaProducer) -> None:
+    """Retrieve the errors of batches that a failed producer has not sent.
+
+    The producer sets its error, such as a fencing, also on a future of each batch for which nothing waits. The call
+    that sent the batch has raised it already, so asyncio would log it as unhandled in addition.
+    """
+    unsent = getattr(getattr(client, "_message_accumulator", None), "_batches", {})
+    for batch in chain.from_iterable(unsent.values()):
+        for waiter in (batch.future, batch._drain_waiter):  # noqa: SLF001 - not reachable otherwise
+            if waiter.done() and not waiter.cancelled():
+                waiter.exception()
 
 
 def _network(client: AIOKafkaConsumer | AIOKafkaProducer) -> Any:  # noqa: ANN401 - the client has no types
