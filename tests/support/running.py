@@ -22,6 +22,7 @@ import aiohttp
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.errors import GroupCoordinatorNotAvailableError, KafkaError
 from aiokafka.structs import OffsetAndMetadata
+from shoal.errors import PolicyError
 from shoal.kafka import StartOptions, Worker
 from shoal.kafka.cipher import MetadataCipher
 from shoal.kafka.offset_metadata import CommittedState
@@ -219,6 +220,8 @@ class Run:
         assert self.task is not None
         if not self.task.done():
             await asyncio.wait_for(asyncio.shield(self.task), 12)
+        if not self.task.cancelled() and isinstance(self.task.exception(), PolicyError):
+            return  # nothing was sent, and a topic of the settings may not exist
         settings = self.service.settings
         with contextlib.suppress(TimeoutError, KafkaError):
             # Not cut off by a timeout: a client that is just starting leaves its first connection open then.
