@@ -20,8 +20,10 @@ from shoal.kafka.partition_task import PartitionTask
 from shoal.kafka.preflight import TopicLayout
 from shoal.kafka.producer import TransactionalProducer
 from shoal.kafka.progress_copy import ProgressCopy
+from shoal.kafka.refusals import join_refusals
 from shoal.kafka.startup import PartitionStart, StartOptions, check_output_is_empty, initialize_partition
 from shoal.kafka.topic_pairs import input_name, settings_by_input
+from shoal.kafka.unconfirmed_skips import UnconfirmedSkips
 from shoal.observability import Health, Metrics, logger
 from shoal.policy import KafkaSection, Policy
 from shoal.records import JsonDecoder
@@ -48,6 +50,7 @@ class WorkerContext:
     cipher: MetadataCipher
     output_ends: dict[TopicPartition, int] = field(default_factory=dict)
     """Ends of output partitions that brokers have acknowledged to this process."""
+    unconfirmed_skips: UnconfirmedSkips = field(default_factory=UnconfirmedSkips)
 
     def report_settings(self) -> None:
         """Report the policy in force and the certificates in the metrics, and what is wrong with files in the log."""
@@ -116,15 +119,19 @@ class TaskManager:
                 self._tasks[tp] = task
                 metrics.watch_oldest_held(tp.topic, tp.partition, lambda: oldest_read_ms(task))
 
-        results = await asyncio.gather(*map(open_one, partitions), return_exceptions=True)
-        settings = self._context.settings
-        errors = [to_shoal_error(result, settings) for result in results if isinstance(result, BaseException)]
-        refusals = [str(error) for error in errors if isinstance(error, InputError)]
+        opened, settings = list(partitions), self._context.settings
+        results = await asyncio.gather(*map(open_one, opened), return_exceptions=True)
+        errors = [
+            (tp, to_shoal_error(result, settings))
+            for tp, result in zip(opened, results, strict=True)
+            if isinstance(result, BaseException)
+        ]
+        refusals = [(tp, str(error)) for tp, error in errors if isinstance(error, InputError)]
         if refusals:
             # All of them, so that the operator can correct them together.
-            raise InputError("\n".join(refusals))
+            raise InputError(join_refusals(refusals))
         if errors:
-            raise errors[0]
+            raise errors[0][1]
 
     async def _open(
         self,
@@ -154,6 +161,7 @@ class TaskManager:
                 context.start,
                 context.cipher,
                 partition_count,
+                context.unconfirmed_skips,
             )
             self._report(tp, partition_start)
             if partition_start.is_first:
