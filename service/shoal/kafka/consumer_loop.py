@@ -22,6 +22,7 @@ from shoal.kafka.group_members import wait_until_no_members
 from shoal.kafka.partition_task import PartitionTask
 from shoal.kafka.poller import Poller
 from shoal.kafka.preflight import preflight
+from shoal.kafka.punctuator import Punctuator
 from shoal.kafka.retries import BrokerLiveness
 from shoal.kafka.task_manager import TaskManager, WorkerContext
 from shoal.kafka.topic_pairs import member_id, settings_by_input
@@ -66,7 +67,8 @@ class ConsumerLoop:
         self._drains = context.start.drain
         self._liveness, self._stopping, self._compiling = liveness, stopping, compiling
         self._tasks = TaskManager(context)
-        self._poller = Poller(self._tasks)
+        self._poller = Poller(self._tasks, context.settings.commit_interval_ms / 1000)
+        self._punctuator = Punctuator()
         self._opening: asyncio.Task[None] | None = None
         self._failure: ShoalError | None = None
         self._failed = asyncio.Event()
@@ -192,6 +194,13 @@ class ConsumerLoop:
     # ------------------------------------------------------------------ poll
 
     async def _read(self, kafka_consumer: AIOKafkaConsumer) -> None:
+        try:
+            await self._read_until_stopped(kafka_consumer)
+            await self._punctuator.finish()
+        finally:
+            await self._punctuator.cancel()
+
+    async def _read_until_stopped(self, kafka_consumer: AIOKafkaConsumer) -> None:
         while not self._stopping.is_set():
             polled = await self._poll(kafka_consumer)
             # Look the tasks up before the first await: a rebalance during an await may replace them. Messages fetched
@@ -204,13 +213,9 @@ class ConsumerLoop:
                 return
 
     async def _punctuate_all(self, kafka_consumer: AIOKafkaConsumer) -> None:
-        # Concurrently, because a task that flushes waits for several transactions.
-        waiters = [asyncio.create_task(self._punctuate(kafka_consumer, tp, task)) for tp, task in self._tasks.items()]
-        try:
-            await asyncio.gather(*waiters)
-        finally:
-            for waiter in waiters:
-                waiter.cancel()
+        await self._punctuator.run(
+            {task: partial(self._punctuate, kafka_consumer, tp, task) for tp, task in self._tasks.items()}
+        )
 
     async def _punctuate(self, kafka_consumer: AIOKafkaConsumer, tp: TopicPartition, task: PartitionTask) -> None:
         if not self._tasks.is_open(tp, task):
@@ -228,7 +233,7 @@ class ConsumerLoop:
 
     async def _poll(self, kafka_consumer: AIOKafkaConsumer) -> dict[TopicPartition, list[Any]]:
         try:
-            return await self._poller.poll(kafka_consumer)
+            return await self._poller.poll(kafka_consumer, self._punctuator.flushing)
         except kafka_errors.NoOffsetForPartitionError:
             # aiokafka needed a position, and the loop seeks to the task's position only when the task is open.
             return {}

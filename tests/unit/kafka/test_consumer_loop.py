@@ -1,0 +1,220 @@
+"""A consumer loop without a broker: tasks of two partitions, of which one waits for its transactions."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import pytest
+from aiokafka import TopicPartition
+from shoal.errors import BrokerUnavailableError
+from shoal.kafka.cipher import NO_ENCRYPTION
+from shoal.kafka.consumer_loop import ConsumerLoop
+from shoal.kafka.offset_metadata import CommittedState, decode
+from shoal.kafka.offset_tracker import OffsetState
+from shoal.kafka.partition_task import PartitionTask
+from shoal.kafka.producer import TransactionBatch
+from shoal.kafka.retries import BrokerLiveness
+from shoal.kafka.startup import StartOptions
+from shoal.kafka.task_manager import WorkerContext
+from shoal.observability import Health, Metrics
+from shoal.policy import KafkaSection, Policy
+from shoal.policy.schema import Document
+from shoal.records import JsonDecoder
+
+pytestmark = pytest.mark.unit
+
+START_MS = 1_700_000_000_000
+SLOW, QUICK = TopicPartition("t", 0), TopicPartition("t", 1)
+POLICY = Policy.from_document(
+    Document.model_validate(
+        {
+            "attributes": {
+                "who": {"role": "identifier", "subject": True, "type": "integer"},
+                "x": {"role": "quasi_identifier", "scale": "numeric", "bounds": [0, 100], "integer": True},
+            },
+            "privacy": {"k": 2},
+            "stream": {"delta": 10, "max_delay_s": 2.0},
+        }
+    )
+)
+
+
+class Message(NamedTuple):
+    offset: int
+    value: bytes
+    timestamp: int = START_MS
+    key: bytes | None = None
+    headers: tuple[tuple[str, bytes | None], ...] = ()
+
+
+@dataclass
+class Sink:
+    """Sends a transaction when its gate is open."""
+
+    partition: int
+    gate: asyncio.Event
+    published: list[tuple[int | None, list[int]]] = field(default_factory=list)
+    """Of each transaction: where it says that a flush is due, and the offsets that it releases."""
+    begun_count: int = 0
+    error: Exception | None = None
+
+    async def publish_and_commit(
+        self, batch: TransactionBatch, committed_offset: int, metadata: str, at_ms: int
+    ) -> None:
+        assert at_ms >= START_MS
+        self.begun_count += 1
+        await self.gate.wait()
+        if self.error is not None:
+            raise self.error
+        state = decode(metadata, "t", self.partition, committed_offset).state
+        self.published.append((state.flush_at_offset, sorted(o for one in batch.clusters for o in one.offsets)))
+
+    async def close(self) -> None:
+        """Do nothing."""
+
+
+@dataclass
+class Consumer:
+    """A client whose messages are those that were added."""
+
+    logs: dict[TopicPartition, list[Message]] = field(default_factory=lambda: {SLOW: [], QUICK: []})
+    positions: dict[TopicPartition, int] = field(default_factory=lambda: {SLOW: 0, QUICK: 0})
+    paused: set[TopicPartition] = field(default_factory=set)
+
+    def add(self, tp: TopicPartition, count: int) -> None:
+        log = self.logs[tp]
+        for offset in range(len(log), len(log) + count):
+            log.append(Message(offset, json.dumps({"who": offset, "x": offset * 7}).encode()))
+
+    async def getmany(self, *, timeout_ms: int, max_records: int) -> dict[TopicPartition, list[Message]]:
+        assert max_records == 2048
+        found = {tp: log[self.positions[tp] :] for tp, log in self.logs.items() if tp not in self.paused}
+        found = {tp: messages for tp, messages in found.items() if messages}
+        for tp in found:
+            self.positions[tp] = len(self.logs[tp])
+        if not found:
+            await asyncio.sleep(min(timeout_ms, 1) / 1000)
+        return found
+
+    async def position(self, tp: TopicPartition) -> int:
+        return self.positions[tp]
+
+    def last_stable_offset(self, tp: TopicPartition) -> int:
+        return len(self.logs[tp])
+
+    def pause(self, *partitions: TopicPartition) -> None:
+        self.paused.update(partitions)
+
+    def resume(self, *partitions: TopicPartition) -> None:
+        self.paused.difference_update(partitions)
+
+    def assignment(self) -> set[TopicPartition]:
+        return set(self.logs)
+
+
+class Reading:
+    """A loop that reads two partitions; the transactions of the first wait for a gate."""
+
+    def __init__(self) -> None:
+        self.clock_s = START_MS / 1000 + 1
+        self.stopping, self.gate, is_open = asyncio.Event(), asyncio.Event(), asyncio.Event()
+        is_open.set()
+        self.slow, self.quick = Sink(0, self.gate), Sink(1, is_open)
+        metrics, health, settings = Metrics(), Health(), KafkaSection(input="t", output="o", group="g")
+        context = WorkerContext(POLICY, settings, metrics, health, StartOptions(), NO_ENCRYPTION)
+        loop = ConsumerLoop(context, BrokerLiveness(health, 1.0), self.stopping)
+        commit = CommittedState(OffsetState(committed_offset=0, next_offset=0), POLICY.fingerprint, START_MS)
+        self.tasks = {
+            tp: PartitionTask("t", tp.partition, POLICY, JsonDecoder(POLICY), sink, commit, metrics, 0.2, self._now)
+            for tp, sink in ((SLOW, self.slow), (QUICK, self.quick))
+        }
+        loop._tasks._tasks.update(self.tasks)
+        self.consumer: Any = Consumer()
+        self.background = asyncio.create_task(loop._read(self.consumer))
+
+    def _now(self) -> float:
+        return self.clock_s
+
+    async def begin_flush(self) -> None:
+        """Let the slow partition begin a flush of four records."""
+        self.consumer.add(SLOW, 4)
+        await self.until(lambda: self.tasks[SLOW].waiting_count == 4)
+        self.clock_s += 3
+        await self.until(lambda: self.slow.begun_count == 1)
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        async with asyncio.timeout(20):
+            while not condition():
+                assert not self.background.done(), self.background
+                await asyncio.sleep(0.001)
+
+    async def stop(self) -> None:
+        self.stopping.set()
+        async with asyncio.timeout(20):
+            await self.background
+
+
+async def test_the_flush_of_one_partition_does_not_delay_another() -> None:
+    reading = Reading()
+    await reading.begin_flush()
+    reading.consumer.add(QUICK, 4)
+    await reading.until(lambda: reading.tasks[QUICK].waiting_count == 4)
+    reading.clock_s += 3
+    await reading.until(lambda: (None, [0, 1, 2, 3]) in reading.quick.published)
+    assert reading.slow.published == []
+    reading.gate.set()
+    await reading.until(lambda: len(reading.slow.published) == 2)
+    await reading.stop()
+    assert reading.slow.published == [(4, []), (None, [0, 1, 2, 3])]
+
+
+async def test_a_partition_is_not_read_before_its_flush_has_ended() -> None:
+    reading = Reading()
+    await reading.begin_flush()
+    reading.consumer.add(SLOW, 2)
+    reading.consumer.add(QUICK, 1)
+    await reading.until(lambda: reading.tasks[QUICK].waiting_count == 1)
+    assert (reading.consumer.positions[SLOW], reading.tasks[SLOW].position) == (4, 4)
+    reading.gate.set()
+    await reading.until(lambda: reading.tasks[SLOW].position == 6)
+    await reading.stop()
+    assert reading.slow.published[:2] == [(4, []), (None, [0, 1, 2, 3])]
+    assert reading.tasks[SLOW].waiting_count == 2
+
+
+async def test_a_loop_that_is_stopped_ends_its_flushes_first() -> None:
+    reading = Reading()
+    await reading.begin_flush()
+    reading.stopping.set()
+    await asyncio.sleep(0.01)
+    assert not reading.background.done()
+    reading.gate.set()
+    await reading.stop()
+    assert reading.slow.published == [(4, []), (None, [0, 1, 2, 3])]
+
+
+@pytest.mark.parametrize("is_stopped", [False, True])
+async def test_a_flush_that_fails_ends_the_loop(is_stopped: bool) -> None:  # noqa: FBT001
+    reading = Reading()
+    await reading.begin_flush()
+    reading.slow.error = BrokerUnavailableError("no")
+    if is_stopped:
+        reading.stopping.set()
+        await asyncio.sleep(0.01)
+    reading.gate.set()
+    with pytest.raises(BrokerUnavailableError, match="no"):
+        await asyncio.wait_for(reading.background, 20)
+
+
+async def test_a_loop_that_fails_cancels_its_flushes() -> None:
+    reading = Reading()
+    await reading.begin_flush()
+    reading.background.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await reading.background
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+    assert reading.slow.published == []
