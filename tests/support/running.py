@@ -268,7 +268,7 @@ class Run:
 
         await wait_until(is_ready, timeout_s, "readiness")
 
-    async def until(self, condition: Callable[[], bool], what: str = "the condition") -> None:
+    async def until(self, condition: Callable[[], bool], what: str = "the condition", timeout_s: float = 30) -> None:
         """Wait for a condition for as long as the service runs."""
 
         def holds() -> bool:
@@ -277,7 +277,7 @@ class Run:
                 self.task.result()
             return condition()
 
-        await wait_until(holds, 30, what)
+        await wait_until(holds, timeout_s, what)
 
     async def until_read(self, count: int) -> None:
         """Wait until so many records were read for the first time."""
