@@ -95,7 +95,7 @@ async def check_copied_end(copy: ProgressCopy, copied: CopiedCommit, order: Orde
 
 def _output_end(copy: ProgressCopy, copied: CopiedCommit) -> int | None:
     """Return where the output ended; None if the copy does not say it, or was written for another output."""
-    return copied.output_end if copied.output in (copy.settings.output, None) else None
+    return copied.output_end if copied.output == copy.settings.output else None
 
 
 def decode_both(

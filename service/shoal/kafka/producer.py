@@ -341,7 +341,7 @@ class TransactionalProducer:
         """Send a copy of the commit, when it is known where the rows of this transaction end in the output."""
         value = copy.encode(offset.offset, offset.metadata, self._next_offset)
         record_batch = self._producer.create_batch()
-        record_batch.append(key=copy.key, value=value, timestamp=timestamp, headers=copy.headers)
+        record_batch.append(key=copy.key, value=value, timestamp=timestamp)
         record_batch.close()
         await (await self._producer.send_batch(record_batch, copy.tp.topic, partition=copy.tp.partition))
 

@@ -5,9 +5,8 @@ the commit of the group and its copy, so they differ only if another tool change
 workers ran without the setting.
 
 Key: group, input topic and partition, as a JSON array. Value: a JSON object with the committed offset, the offset
-metadata as the group holds them (encrypted, if there is a key), where the output ended after the transaction, the id of
-the input topic, and a MAC or checksum over all of it. Header ``output``: the output topic, if there is one. (Version
-0.2.0 refuses values with further fields, and ignores headers.) Partition n of the input writes to partition n of the
+metadata as the group holds them (encrypted, if there is a key), the output topic, where it ended after the transaction,
+the id of the input topic, and a MAC or checksum over all of it. Partition n of the input writes to partition n of the
 copy, so adding partitions moves no key.
 """
 
@@ -15,7 +14,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterable
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import Self
@@ -38,7 +36,6 @@ __all__ = ["CopiedCommit", "HiddenCopyError", "ProgressCopy"]
 FIRST_WINDOW_RECORDS = 1_000
 """Offsets that are searched first, from the end of the log; a partition that commits has its last copy there."""
 WINDOW_GROWTH = 8
-OUTPUT_HEADER = "output"
 STABLE_S = 10.0
 STABLE_POLL_S = 0.02
 
@@ -54,8 +51,8 @@ class HiddenCopyError(BrokerUnavailableError):
         )
 
 
-class CopiedCommit(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """The value of a message of the copy, and the output that its header names.
+class CopiedCommit(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The value of a message of the copy.
 
     Attributes
     ----------
@@ -63,6 +60,8 @@ class CopiedCommit(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit
         Committed offset.
     metadata : str
         Offset metadata, as committed.
+    output : str or None
+        Output topic; None if there is none.
     output_end : int or None
         Offset in the output after this transaction and its control record; None if there is no output, or if that was
         not known.
@@ -70,21 +69,18 @@ class CopiedCommit(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit
         Id of the input topic (hex); empty if the broker gives none.
     tag : str
         See `MetadataCipher.tag`.
-    output : str or None
-        Output topic to which ``output_end`` belongs. None if there is no output, or if version 0.2.0 wrote the message.
-        It is in no value, and the tag does not cover it: with another name, a copy alone is refused.
     """
 
     offset: int
     metadata: str
+    output: str | None
     output_end: int | None
     topic_id: str
     tag: str
-    output: str | None = None
 
     def tagged_bytes(self) -> bytes:
         """Return what the tag covers."""
-        return f"{self.offset}\n{self.output_end}\n{self.topic_id}\n{self.metadata}".encode()
+        return f"{self.offset}\n{self.output or ''}\n{self.output_end}\n{self.topic_id}\n{self.metadata}".encode()
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,14 +139,9 @@ class ProgressCopy:
         """Key of the messages of this partition."""
         return msgspec.json.encode([self.settings.group, self.settings.input, self.partition])
 
-    @property
-    def headers(self) -> list[tuple[str, bytes]]:
-        """Headers of the messages of this partition."""
-        return [] if self.settings.output is None else [(OUTPUT_HEADER, self.settings.output.encode())]
-
     def encode(self, offset: int, metadata: str, output_end: int | None) -> bytes:
         """Return the value of the message that copies a commit."""
-        copied = CopiedCommit(offset, metadata, output_end, self.topic_id, "")
+        copied = CopiedCommit(offset, metadata, self.settings.output, output_end, self.topic_id, "")
         tag = self.cipher.tag(copied.tagged_bytes(), str(self.settings.input), self.partition)
         return msgspec.json.encode(msgspec.structs.replace(copied, tag=tag))
 
@@ -203,7 +194,7 @@ class ProgressCopy:
                     if record.key == self.key:
                         last = record
             if last is not None or begin == 0:
-                return None if last is None or last.value is None else self._parse(last.value, last.headers)
+                return None if last is None or last.value is None else self._parse(last.value)
             window *= WINDOW_GROWTH
 
     async def first_partition_count(self) -> int | None:
@@ -233,10 +224,9 @@ class ProgressCopy:
                 await asyncio.sleep(STABLE_POLL_S)
         return end
 
-    def _parse(self, value: bytes, headers: Iterable[tuple[str, bytes | None]]) -> CopiedCommit:
+    def _parse(self, value: bytes) -> CopiedCommit:
         try:
-            output = next(((content or b"").decode() for name, content in headers if name == OUTPUT_HEADER), None)
-            return msgspec.structs.replace(msgspec.json.decode(value, type=CopiedCommit), output=output)
+            return msgspec.json.decode(value, type=CopiedCommit)
         except (msgspec.MsgspecError, UnicodeDecodeError):
             raise self._broken() from None
 

@@ -84,8 +84,6 @@ class PartitionStart:
         log if the committed offset does not belong to it. None without a skip.
     is_first : bool
         There was no commit before, and no record was published.
-    output_end : int or None
-        Offset in the output from which on this worker is the only writer. None without an output topic.
     """
 
     commit: CommittedState
@@ -93,7 +91,6 @@ class PartitionStart:
     log_end: int
     skipped_count: int | None = None
     is_first: bool = False
-    output_end: int | None = None
 
 
 async def initialize_partition(
@@ -126,10 +123,11 @@ async def initialize_partition(
         commit = await newest_commit(of_group, producer.copy, settings, partition, cipher, producer.know_output_end)
         if commit is not None:
             output_end = await _check_commit(settings, fingerprint, tp, start, commit, log_start, log_end)
+            producer.expect_output_from(output_end)
             commit = replace(commit, first_partition_count=commit.first_partition_count or partition_count)
             if producer.copy is not None or of_group is None or not cipher.is_current(of_group.metadata):
-                await _commit_again(producer, commit, cipher, tp, output_end)
-            return PartitionStart(commit, log_start, log_end, output_end=output_end)
+                await _commit_again(producer, commit, cipher, tp)
+            return PartitionStart(commit, log_start, log_end)
         known_count = await fetch_first_partition_count(admin, settings, partition_count, cipher)
         if known_count is None and producer.copy is not None:
             known_count = await producer.copy.first_partition_count()
@@ -146,12 +144,11 @@ async def initialize_partition(
         is_known = not isinstance(refusal, LogTruncatedError)
         first = _committed_offset(copied_offset, commit, of_group) if is_known else None
         offset, skipped_count = log_end, log_end - (log_start if first is None or first > log_end else first)
-    commit, output_end = await _commit_beginning(
+    commit = await _commit_beginning(
         producer, settings, fingerprint, partition, cipher, offset, skipped_count, known_count or partition_count
     )
     # Nothing that may fail comes between this commit and the count of skipped offsets.
-    is_first = skipped_count is None
-    return PartitionStart(commit, log_start, log_end, skipped_count, is_first=is_first, output_end=output_end)
+    return PartitionStart(commit, log_start, log_end, skipped_count, is_first=skipped_count is None)
 
 
 async def _check_commit(
@@ -191,14 +188,12 @@ async def _commit_again(
     commit: CommittedState,
     cipher: MetadataCipher,
     tp: TopicPartition,
-    output_end: int | None,
 ) -> None:
     """Commit the state of the start once more: under the first key, and to the copy with the output's end.
 
     So the group and the copy hold the same commit, also if one of them was lost, and a missing permission ends the
     start. Without this, a partition without new records would keep a key that is to be removed.
     """
-    producer.expect_output_from(output_end)
     metadata, now_ms = cipher.encode(commit, tp.topic, tp.partition), time.time_ns() // 1_000_000
     await producer.publish_and_commit(
         TransactionBatch(), commit.state.committed_offset, metadata, min(commit.at_ms, now_ms)
@@ -214,8 +209,8 @@ async def _commit_beginning(
     offset: int,
     skipped_count: int | None,
     first_partition_count: int,
-) -> tuple[CommittedState, int | None]:
-    """Commit that a partition begins at an offset, and copy it; return the commit, and where the output ends."""
+) -> CommittedState:
+    """Commit that a partition begins at an offset, and copy it; return the commit."""
     now_ms = time.time_ns() // 1_000_000
     if skipped_count is None:
         # Before the timestamps of this commit interval: a later start finds what another group publishes in it.
@@ -228,8 +223,7 @@ async def _commit_beginning(
     # A partition has at most as many clusters as offsets. So numbering from the offset repeats no number after a skip.
     state = OffsetState(offset, offset, released_from=first_released, next_cluster_number=offset)
     commit = CommittedState(state, fingerprint, now_ms, first_partition_count)
-    output_end = await end_at_start(settings, partition, state)
-    producer.expect_output_from(output_end)
+    producer.expect_output_from(await end_at_start(settings, partition, state))
     # The transaction holds nothing else: if this commit fails, nothing was published.
     await producer.publish_and_commit(
         TransactionBatch(),
@@ -237,7 +231,7 @@ async def _commit_beginning(
         cipher.encode(commit, str(settings.input), partition),
         min(now_ms, time.time_ns() // 1_000_000),
     )
-    return commit, output_end
+    return commit
 
 
 async def _committed_offset_changed(

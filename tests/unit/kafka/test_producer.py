@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any, cast
@@ -39,12 +38,9 @@ class Batch:
         self.limit = limit
         self.stamps: set[int] = set()
 
-    def append(
-        self, *, key: bytes | None, value: bytes, timestamp: int, headers: Sequence[tuple[str, bytes]] = ()
-    ) -> object | None:
+    def append(self, *, key: bytes | None, value: bytes, timestamp: int) -> object | None:
         # Only messages of the copy of the progress have a key.
         assert (key is not None) == value.startswith(b'{"offset"')
-        assert list(headers) == ([] if key is None else [("output", b"out")])
         if self.values and sum(map(len, self.values)) + len(value) > self.limit:
             return None
         self.values.append(value)

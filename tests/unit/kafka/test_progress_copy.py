@@ -47,7 +47,7 @@ def commit(*incomplete: int, next_offset: int = 20, at_ms: int = 1_000, **change
 
 def copied(of: ProgressCopy, what: CommittedState, end: int | None = 7) -> CopiedCommit:
     metadata = of.cipher.encode(what, "in", of.partition)
-    return of._parse(of.encode(what.state.committed_offset, metadata, end), of.headers)
+    return of._parse(of.encode(what.state.committed_offset, metadata, end))
 
 
 def of_group(what: CommittedState, *names: str) -> OffsetAndMetadata:
@@ -64,7 +64,7 @@ def test_a_copy_holds_the_metadata_as_committed_and_where_the_output_ends(
 ) -> None:
     of, what = place(*names), commit(5, 9)
     message = copied(of, what, end)
-    assert (message.offset, message.output_end, message.topic_id) == (5, end, "ab" * 16)
+    assert (message.offset, message.output, message.output_end, message.topic_id) == (5, "out", end, "ab" * 16)
     assert cipher(*names).decode(message.metadata, "in", 3, 5) == what
     assert of.decode(message) == what
     assert of.key == b'["g","in",3]'
@@ -80,7 +80,16 @@ def test_a_copy_of_the_largest_metadata_has_a_fixed_limit() -> None:
 @pytest.mark.parametrize("written", ["plain", "old"])
 @pytest.mark.parametrize(
     "changes",
-    [{"offset": 6}, {"output_end": 8}, {"output_end": None}, {"topic_id": ""}, {"tag": ""}, {"tag": "é"}],
+    [
+        {"offset": 6},
+        {"output": "other"},
+        {"output": None},
+        {"output_end": 8},
+        {"output_end": None},
+        {"topic_id": ""},
+        {"tag": ""},
+        {"tag": "é"},
+    ],
     ids=str,
 )
 def test_a_changed_copy_is_refused(written: str, changes: dict[str, Any]) -> None:
@@ -206,7 +215,7 @@ class Log:
         self.begins.append(begin)
         for offset, (key, value) in self.records.items():
             if offset >= begin:
-                yield SimpleNamespace(key=key, value=value, headers=place().headers)
+                yield SimpleNamespace(key=key, value=value)
 
 
 def patched(monkeypatch: pytest.MonkeyPatch, log: Log) -> None:
@@ -452,17 +461,6 @@ async def test_the_end_of_another_output_is_not_compared(monkeypatch: pytest.Mon
     assert await checks_of(monkeypatch, message, None) == ["after", None, False]
 
 
-async def test_a_copy_of_version_0_2_0_is_read_as_one_of_the_same_output(monkeypatch: pytest.MonkeyPatch) -> None:
-    message = msgspec.structs.replace(copied(place(), commit(9, 12), 40), output=None)
-    assert await checks_of(monkeypatch, message, None) == ["after", 40, False]
-
-
-def test_a_header_that_is_no_text_is_refused_and_an_empty_one_names_no_output() -> None:
-    with pytest.raises(InputError, match="is broken"):
-        place()._parse(value(5), [("output", b"\xff")])
-    assert place()._parse(value(5), [("other", b"x"), ("output", None)]).output == ""
-
-
 async def test_a_refused_copy_names_its_offset(monkeypatch: pytest.MonkeyPatch) -> None:
     async def refuse(*_: object, **__: object) -> None:
         raise InputError("records followed")
@@ -478,7 +476,7 @@ async def test_a_refused_copy_names_its_offset(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_the_message_holds_nothing_else() -> None:
-    assert set(json.loads(value(5))) == {"offset", "metadata", "output_end", "topic_id", "tag"}
+    assert set(json.loads(value(5))) == {"offset", "metadata", "output", "output_end", "topic_id", "tag"}
 
 
 # ---------------------------------------------------------------- the report
