@@ -28,12 +28,12 @@ reached: list[Row] = []
 
 CI = os.environ.get("CI", "").lower() in {"1", "true"}
 
-# Kernels compile within the first example and the machine is shared: no deadlines. The nightly run draws more examples.
-settings.register_profile("dev", deadline=None, max_examples=50)
-settings.register_profile(
-    "ci", deadline=None, max_examples=50, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
-)
-settings.register_profile("nightly", deadline=None, max_examples=2000, suppress_health_check=[HealthCheck.too_slow])
+# Kernels compile within the first example and the machine is shared: no deadlines, and no limit of the time that the
+# first examples take to draw. The nightly run draws more examples.
+untimed = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("dev", untimed, max_examples=50)
+settings.register_profile("ci", untimed, max_examples=50, derandomize=True)
+settings.register_profile("nightly", untimed, max_examples=2000)
 # For mutants: the same examples for each, none kept for the next, and none made smaller.
 settings.register_profile(
     "mutants",

@@ -46,7 +46,7 @@ def test_a_signal_ends_a_table_while_a_kernel_runs_and_leaves_no_file(number: in
             enough = processor_s(process.pid) + 2.5
             asyncio.run(wait_until(lambda: processor_s(process.pid) > enough, 120, "a kernel at work"))
             process.send_signal(number)
-            _, stderr = process.communicate(timeout=20)
+            _, stderr = process.communicate(timeout=60)
         finally:
             process.kill()
     assert process.returncode == code, stderr

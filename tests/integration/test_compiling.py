@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import signal
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +17,9 @@ pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("kernels")]
 SLOW_COMPILER = (sys.executable, str(Path(__file__).resolve().parents[1] / "support" / "slow_compiler.py"))
 """In an interpreter of its own: a forked process does not unload the interpreter at its end."""
 CONNECTED = (503, "not ready: not a member of the group yet\n")
-END_S = 4.0
-"""Twice the time that is promised on a machine of its own; the compiler takes longer."""
+END_S = 10.0
+"""Two seconds are promised on a machine of its own, which `tests/faults/test_signals.py` measures at night. Here other
+tests run beside it; the compiler takes 120 s."""
 
 
 def compiling(stage: Stage, *arguments: str) -> Process:
@@ -41,10 +41,7 @@ def last_line(process: Process) -> dict[str, Any]:
 async def ended_after_message(process: Process) -> int:
     """Return the exit code of a worker that says why it ends, and ends then at once."""
     await wait_until(lambda: process.lines("stopped"), 30, "the message")
-    said_s = time.monotonic()
-    code = await process.ended()
-    assert time.monotonic() - said_s < END_S
-    return code
+    return await process.ended(END_S)
 
 
 async def test_a_missing_topic_ends_a_worker_with_2_while_it_compiles(bootstrap: str, tmp_path: Path) -> None:
@@ -76,9 +73,7 @@ async def test_a_worker_that_compiles_ends_with_0_at_a_signal(
     stage = await Stage.create(bootstrap, tmp_path)
     async with compiling(stage, *arguments) as process:
         await wait_until(lambda: _is_connected(process), what="a connection")
-        sent_s = time.monotonic()
-        assert await process.terminated() == 0
-        assert time.monotonic() - sent_s < END_S
+        assert await process.terminated(END_S) == 0
         assert last_line(process)["event"] == "stopped"
 
 
@@ -86,10 +81,8 @@ async def test_a_worker_that_compiles_ends_with_129_when_its_terminal_is_closed(
     stage = await Stage.create(bootstrap, tmp_path)
     async with compiling(stage) as process:
         await wait_until(lambda: _is_connected(process), what="a connection")
-        sent_s = time.monotonic()
         process.process.send_signal(signal.SIGHUP)
-        assert await process.ended() == 129
-        assert time.monotonic() - sent_s < END_S
+        assert await process.ended(END_S) == 129
 
 
 async def test_a_worker_joins_the_group_when_its_kernels_are_compiled(bootstrap: str, tmp_path: Path) -> None:

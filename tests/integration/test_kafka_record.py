@@ -18,11 +18,12 @@ from __future__ import annotations
 import base64
 import json
 import os
+import re
 import signal
-import socket
 import sys
 import uuid
 import zlib
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -166,10 +167,13 @@ async def metrics_of(port: int) -> dict[str, Any]:
     return found
 
 
-def free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])
+def is_balanced(metrics: dict[str, Any]) -> bool:
+    """Whether each record that was read is counted as released, refused or held: no transaction is under way."""
+    counts: Counter[str] = Counter()
+    for name in ("shoal_records", "shoal_records_held"):
+        for line in metrics[name].get("values", []):
+            counts["in" if line.startswith("in ") else "elsewhere"] += round(float(line.split()[-1]))
+    return counts["in"] == counts["elsewhere"] == COUNT
 
 
 async def deployed(bootstrap: str, folder: Path, document: dict[str, Any]) -> Deployment:
@@ -218,8 +222,7 @@ async def outcome(bootstrap: str, folder: Path, document: dict[str, Any]) -> dic
     deployment = await deployed(bootstrap, folder, document)
     is_ordered = document["stream"].get("release") == "ordered"
     refused, _ = await deployment.ended(deployment.start("run", "--http", "127.0.0.1:0"))
-    port = free_port()
-    service = deployment.start("run", "--from", "earliest", "--http", f"127.0.0.1:{port}")
+    service = deployment.start("run", "--from", "earliest", "--http", "127.0.0.1:0")
     try:
 
         async def is_at_the_end() -> bool:
@@ -231,7 +234,13 @@ async def outcome(bootstrap: str, folder: Path, document: dict[str, Any]) -> dic
             return bool(done["offset"] + done["ahead"] == COUNT)
 
         await wait_until(is_at_the_end, 120, "a commit at the end of the topic")
-        metrics = await metrics_of(port)
+        port = int(re.findall(r"http_port=(\d+)", (folder / "log").read_text("utf-8"))[-1])
+
+        async def are_balanced() -> dict[str, Any]:
+            found = await metrics_of(port)
+            return found if is_balanced(found) else {}
+
+        metrics = await wait_until(are_balanced, what="metrics after the last commit")
         service.send_signal(signal.SIGTERM)
         stopped, _ = await deployment.ended(service)
     finally:

@@ -25,10 +25,12 @@ def private(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PrivateBroker]
         yield one
 
 
-def dead_address() -> str:
+@pytest.fixture
+def dead_address() -> Iterator[str]:
+    """Return an address at which nothing listens, and that no other process can take."""
     with socket.socket() as one:
         one.bind(("127.0.0.1", 0))
-        return f"127.0.0.1:{one.getsockname()[1]}"
+        yield f"127.0.0.1:{one.getsockname()[1]}"
 
 
 def stage_at(address: str, folder: Path, **kafka: Any) -> Stage:
@@ -47,25 +49,26 @@ def stage_at(address: str, folder: Path, **kafka: Any) -> Stage:
 # ---------------------------------------------------------------- never there
 
 
-async def test_a_start_against_a_dead_address_ends_with_3_and_a_message_when_patience_is_over(tmp_path: Path) -> None:
-    address = dead_address()
-    stage = stage_at(address, tmp_path, patience_s=1.5)
+async def test_a_start_against_a_dead_address_ends_with_3_and_a_message_when_patience_is_over(
+    dead_address: str, tmp_path: Path
+) -> None:
+    stage = stage_at(dead_address, tmp_path, patience_s=1.5)
     began = time.monotonic()
     async with stage.process("--from", "earliest") as process:
-        assert (await process.get("/livez"))[0] == 200
-        assert (await process.get("/readyz")) == (503, "not ready: broker not reached, not a member of the group yet\n")
         assert await process.ended(15) == 3
         assert time.monotonic() - began > 1.5
-        assert f"the broker at {address} could not be reached" in process.said
+        assert f"the broker at {dead_address} could not be reached" in process.said
         assert 0.05 <= process.lines("consumer loop ended")[0]["retry_s"] <= 0.15
-        assert process.lines("consumer loop ended")[0]["broker"] == address
+        assert process.lines("consumer loop ended")[0]["broker"] == dead_address
         (line,) = process.lines("giving up")
         assert "kafka.patience_s" in line["reason"]
 
 
-async def test_a_start_against_a_dead_address_can_be_stopped(tmp_path: Path) -> None:
-    async with stage_at(dead_address(), tmp_path).process() as process:
+async def test_a_start_against_a_dead_address_can_be_stopped(dead_address: str, tmp_path: Path) -> None:
+    async with stage_at(dead_address, tmp_path).process() as process:
         await wait_until(lambda: process.lines("consumer loop ended"), what="a first try")
+        assert (await process.get("/livez"))[0] == 200
+        assert (await process.get("/readyz")) == (503, "not ready: broker not reached, not a member of the group yet\n")
         assert await process.terminated() == 0
 
 
@@ -131,9 +134,7 @@ async def test_a_worker_whose_broker_does_not_answer_can_be_stopped(
             record_ids = await stage.put(3000)
         private.pause()
         try:
-            began = time.monotonic()
-            assert await process.terminated() == 0
-            assert time.monotonic() - began < 10
+            assert await process.terminated(10) == 0
         finally:
             private.resume()
     await stage.drained()

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from aiokafka.admin import RecordsToDelete
-from shoal.errors import InputError, PolicyError
+from shoal.errors import InputError
 from shoal.kafka import StartOptions, export_progress, import_progress, report_progress
 from shoal.kafka.cipher import MetadataCipher
 from shoal.policy import Policy
@@ -90,16 +90,6 @@ async def report(stage: Stage) -> dict[str, Any]:
     return line
 
 
-async def refusal(stage: Stage, start: StartOptions = CONTINUE) -> str:
-    before = await stage.committed()
-    with pytest.raises((InputError, PolicyError)) as caught:
-        async with stage.run(start) as run:
-            await run.ended()
-    assert caught.value.exit_code == 2
-    assert await stage.committed() == before, "a refused start has committed"
-    return str(caught.value)
-
-
 async def completed(stage: Stage, record_ids: list[tuple[int, int]]) -> None:
     """Drain, and check that each record has one outcome."""
     await stage.drained()
@@ -153,9 +143,9 @@ async def test_an_old_copy_is_refused_when_the_group_is_lost(stage: Stage) -> No
     with_copy(stage)
     assert (await report(stage))["copy"] == "older"
     await lose_group(stage)
-    assert "holds records that were published after the copy" in await refusal(stage, EARLIEST)
+    assert "holds records that were published after the copy" in await stage.refusal()
     await empty_output(stage)
-    words = await refusal(stage, EARLIEST)
+    words = await stage.refusal()
     assert "no longer shows what followed the copy" in words
     assert "export that was made before the loss" in words
     # The refusal cannot be bypassed with an export of the same copy, made now or when it was new.
@@ -201,7 +191,7 @@ async def test_a_record_of_another_producer_is_noticed_by_its_offset(stage: Stag
     """It was committed while no worker ran, and is dated before the commit."""
     await worked(stage)
     await produce(stage.bootstrap, stage.topics["output"], [b"{}"], partitions=0, timestamps_ms=[1])
-    assert "holds records that were published after the commit" in await refusal(stage)
+    assert "holds records that were published after the commit" in await stage.refusal(CONTINUE)
     async with stage.run(StartOptions(skip_to_end=True)) as run:
         await run.until_ready()
     async with stage.run(CONTINUE) as run:
@@ -247,7 +237,7 @@ async def test_contradicting_progress_is_refused(stage: Stage) -> None:
     # Another history: offset 0 is incomplete, and the oldest incomplete offset is completed.
     other = replace(commit, state=replace(commit.state, committed_offset=0, incomplete=(0, *others)))
     await stage.commit(0, MetadataCipher.of(stage.settings()).encode(other, topic, 0))
-    words = await refusal(stage)
+    words = await stage.refusal(CONTINUE)
     assert f"{topic}-0: the progress of group {stage.group} and its copy in {stage.topics['copy']} contradict" in words
     with pytest.raises(InputError, match="contradict each other"):
         await export_progress(stage.settings())
@@ -271,7 +261,7 @@ async def test_an_import_never_goes_back_behind_the_copy(stage: Stage) -> None:
 async def test_a_reset_by_another_tool_names_the_copy(stage: Stage) -> None:
     record_ids = await worked(stage)
     await stage.commit(0, "")
-    assert "Delete the group's offset of this partition: the next start then continues" in await refusal(stage)
+    assert "Delete the group's offset of this partition: the next start then continues" in await stage.refusal(CONTINUE)
     await lose_group(stage)
     await completed(stage, record_ids)
 
@@ -283,7 +273,7 @@ async def test_the_copy_is_encrypted_and_its_keys_rotate(stage: Stage) -> None:
     assert {json.loads(one.value or b"")["metadata"][:11] for one in messages} == {"shoal1-aes:"}
     await lose_group(stage)
     give_keys(stage, NEW)
-    assert "encrypted with a key that is not given" in await refusal(stage)
+    assert "encrypted with a key that is not given" in await stage.refusal(CONTINUE)
     give_keys(stage, NEW, OLD)
     record_ids += await worked(stage, CONTINUE)
     # The end of the output is protected, too.
@@ -292,7 +282,7 @@ async def test_the_copy_is_encrypted_and_its_keys_rotate(stage: Stage) -> None:
     assert forged["output_end"] > 0
     forged["output_end"] += 10
     await produce(stage.bootstrap, stage.topics["copy"], [json.dumps(forged).encode()], keys=[last.key], partitions=0)
-    assert "is broken, or belongs to another group" in await refusal(stage)
+    assert "is broken, or belongs to another group" in await stage.refusal(CONTINUE)
     await produce(stage.bootstrap, stage.topics["copy"], [last.value], keys=[last.key], partitions=0)
     await lose_group(stage)
     give_keys(stage, NEW)
@@ -303,11 +293,11 @@ async def test_the_copy_of_a_recreated_input_is_refused(stage: Stage) -> None:
     await worked(stage)
     await lose_group(stage)
     await recreate_topic(stage, "input")
-    assert f"the copy in {stage.topics['copy']} has another topic id" in await refusal(stage, EARLIEST)
+    assert f"the copy in {stage.topics['copy']} has another topic id" in await stage.refusal()
     assert (await report(stage))["copy"] == "of another topic id"
 
 
 @pytest.mark.parametrize("cleanup_policy", ["delete", "compact,delete"])
 async def test_a_topic_that_deletes_is_refused(stage: Stage, cleanup_policy: str) -> None:
     await new_copy(stage, cleanup_policy)
-    assert "set its cleanup.policy to compact, without delete" in await refusal(stage, EARLIEST)
+    assert "set its cleanup.policy to compact, without delete" in await stage.refusal()

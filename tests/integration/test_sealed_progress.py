@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from shoal.errors import InputError, PolicyError
+from shoal.errors import InputError
 from shoal.kafka import StartOptions, export_progress, import_progress, report_progress
 from shoal.policy import KafkaSection, Policy
 from support.kafka_broker import wait_until
-from support.running import EARLIEST, Stage
+from support.running import Stage
 
 pytestmark = pytest.mark.integration
 
@@ -58,18 +58,6 @@ async def work(stage: Stage, count: int = 30) -> list[tuple[int, int]]:
     return record_ids
 
 
-async def refusal(stage: Stage, start: StartOptions = EARLIEST) -> str:
-    before = await stage.committed()
-    with pytest.raises((InputError, PolicyError)) as caught:
-        async with stage.run(start) as run:
-            await run.ended()
-    assert caught.value.exit_code == 2
-    assert await stage.committed() == before, "a refused start has committed"
-    for key in (OLD, NEW):
-        assert key not in str(caught.value)
-    return str(caught.value)
-
-
 async def test_under_a_key_a_worker_continues_and_no_metadata_is_in_plain(stage: Stage) -> None:
     give(stage, NEW)
     record_ids: list[tuple[int, int]] = []
@@ -95,7 +83,7 @@ async def test_a_process_takes_its_key_from_the_environment_and_never_prints_it(
         assert await process.terminated() == 0
     assert (await metadata(stage)).startswith(ENCRYPTED_PREFIX)
     assert NEW not in "".join([process.said, process.out.read_text(), *pages])
-    assert "encrypted, and no key is given" in await refusal(stage)
+    assert "encrypted, and no key is given" in await stage.refusal()
     async with stage.command("check", name="check", **{f"METADATA_{where}": given}) as check:
         assert await check.ended() == 0
         assert NEW not in check.out.read_text()
@@ -106,7 +94,7 @@ async def test_without_the_right_key_encrypted_metadata_refuses_a_start(stage: S
     record_ids = await work(stage)
     for ways in ((OLD,), (OLD, "plain"), ("plain",)):
         give(stage, *ways)
-        words = await refusal(stage)
+        words = await stage.refusal()
         assert f"{stage.topics['input']}-0: the offset metadata is encrypted" in words
         assert "kafka.metadata_key_file" in words
     give(stage, OLD, NEW)
@@ -117,7 +105,7 @@ async def test_without_the_right_key_encrypted_metadata_refuses_a_start(stage: S
 async def test_plain_metadata_with_a_key_refuses_a_start_until_plain_is_allowed(stage: Stage) -> None:
     record_ids = await work(stage)
     give(stage, NEW)
-    words = await refusal(stage)
+    words = await stage.refusal()
     assert "in plain, and a key is given" in words
     assert "'plain' after the key" in words
     give(stage, NEW, "plain")
@@ -175,7 +163,7 @@ async def test_tampered_or_foreign_metadata_refuses_a_start_and_can_be_skipped(
     else:
         stage.document["kafka"]["group"] += "-other"
     await stage.commit(offset, text)
-    words = await refusal(stage)
+    words = await stage.refusal()
     assert "the offset metadata is broken" in words
     assert "--import" in words
     before = [message for message in await stage.read() if message.partition == 0]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -126,10 +125,8 @@ WRONG: dict[str, tuple[dict[str, str], str]] = {
 async def test_refused_credentials_end_the_worker_at_once(secured: SecuredBroker, tmp_path: Path, kind: str) -> None:
     stage = await stage_for(secured, tmp_path, "plain")
     given, words = WRONG[kind]
-    began = time.monotonic()
     async with stage.process("--from", "earliest", **tls(secured, **given)) as process:
-        assert await process.ended(60) == 3
-    assert time.monotonic() - began < 30
+        assert await process.ended(30) == 3
     (line,) = process.lines("giving up")
     assert line["reason"] == words
     assert "canary" not in process.said

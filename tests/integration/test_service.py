@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from aiokafka import AIOKafkaConsumer
+from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.admin import NewPartitions
 from aiokafka.coordinator.assignors.range import RangePartitionAssignor
+from aiokafka.errors import KafkaError
 from shoal.errors import BrokerError, InputError, PolicyError
 from shoal.kafka import StartOptions
 from shoal.kafka.partition_task import PartitionTask
@@ -68,9 +69,7 @@ async def test_a_worker_continues_the_partitions_of_a_worker_that_has_stopped(
     ):
         await until_shared([one, two], 4)
         record_ids = await put_everywhere(stage, 60, 4)
-        began = time.monotonic()
-        assert await one.terminated() == 0
-        assert time.monotonic() - began < 10
+        assert await one.terminated(10) == 0
         assert one.lines("stopped")
         # Its transactions are finished: they do not delay a reader of the output.
         record_ids += await put_everywhere(stage, 60, 4)
@@ -131,10 +130,9 @@ async def test_a_worker_that_stops_during_a_rebalance_or_while_opening_ends_in_t
 
     monkeypatch.setattr("shoal.kafka.task_manager.initialize_partition", hang)
     async with stage.run() as run:
-        await run.until(lambda: run.service.health.joined)
-        assert run.service.health.reasons() == ["partitions are being restored"]
-        began = time.monotonic()
-    assert time.monotonic() - began < 10
+        restoring = ["partitions are being restored"]
+        await run.until(lambda: run.service.health.reasons() == restoring, "a partition that opens")
+        await run.stopped(10)
     # A member that does not come to the rebalance: the group and the joining member wait for it.
     lazy = AIOKafkaConsumer(
         stage.topics["input"],
@@ -149,12 +147,11 @@ async def test_a_worker_that_stops_during_a_rebalance_or_while_opening_ends_in_t
         async with stage.run() as run:
             await asyncio.sleep(1)
             assert not run.service.health.ready
-            began = time.monotonic()
-        assert time.monotonic() - began < 10
+            await run.stopped(10)
     finally:
         lazy._coordinator._coordination_task.cancel()
         await asyncio.wait({lazy._coordinator._coordination_task})
-        await asyncio.wait_for(asyncio.shield(lazy._client.close()), 5)
+        await asyncio.wait_for(asyncio.shield(lazy._client.close()), 30)
         lazy._closed = True
 
 
@@ -194,8 +191,16 @@ async def test_a_commit_by_another_program_is_found_at_the_next_start(bootstrap:
         )
         await stranger.start()
         try:
-            (taken,) = await wait_until(stranger.assignment, what="a partition for the stranger")
-            await stranger.commit({taken: 40})
+
+            async def committed() -> list[TopicPartition]:
+                # Refused during a rebalance, which may give it the other partition.
+                with contextlib.suppress(KafkaError):
+                    for tp in stranger.assignment():
+                        await stranger.commit({tp: 40})
+                        return [tp]
+                return []
+
+            (taken,) = await wait_until(committed, what="a commit of the stranger")
         finally:
             await stranger.stop()
         with pytest.raises(InputError, match=rf"{taken.topic}-{taken.partition}.*--import.*--skip-to-end"):
@@ -281,7 +286,7 @@ async def test_a_backlog_is_released_by_event_time(
     async with stage.run() as run:
         await run.until_read(300)
         await stage.until_completed(record_ids[:290])
-        assert run.held <= 7
+        await run.until(lambda: 0 <= run.held <= 7, "few held records")
     assert drains == [], "the wall clock decided what timestamps should have"
     evidence = [json.loads(message.value or b"") for message in await stage.read("evidence")]
     assert max(max(one["offsets"]) - min(one["offsets"]) for one in evidence) <= 7
@@ -311,7 +316,7 @@ async def test_a_drain_of_an_empty_topic_exits_0(bootstrap: str, tmp_path: Path,
     if marks:
         await stage.put(5, transactional_id=f"{stage.group}-t", abort=True)
     async with stage.run(DRAIN) as run:
-        await run.ended(15)
+        await run.ended()
     assert await stage.read() == []
     assert (await stage.progress(1)).state.incomplete == ()
 
@@ -388,8 +393,9 @@ async def test_a_backlog_is_processed_fast(bootstrap: str, tmp_path: Path, parti
         await stage.put(count, partition, linger_ms=5, max_batch_size=1 << 18)
     began = time.monotonic()
     async with stage.run(EARLIEST) as run:
-        await run.until(lambda: run.total("shoal_records_total", outcome="released") > 0.9 * 32_000)
-        rate = 0.9 * 32_000 / (time.monotonic() - began)
+        # At 2000 records/s, far below the speed of one core: the test only shows that no task waits for another.
+        await run.until(
+            lambda: run.total("shoal_records_total", outcome="released") > 28_800, "nine tenths of them", timeout_s=14.4
+        )
+        rate = 28_800 / (time.monotonic() - began)
     print(f"{partitions} partitions: {rate:,.0f} records/s")
-    # Far below the speed of one core: the test only shows that no task waits for another.
-    assert rate > 2000

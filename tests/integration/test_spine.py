@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import socket
-import time
 import urllib.error
 import urllib.request
 from collections import Counter
@@ -218,11 +216,10 @@ async def test_two_workers_share_the_partitions_and_one_continues_alone(bootstra
         two.start(instance="")
         await deployment.put(2000, 4)
         await deployment.wait_for(1000)
-        began = time.monotonic()
         one.signal(15)
-        code, log = await finish(one, 15)
+        await wait_until(lambda: one.is_dead, 10, "the end of the first worker")
+        code, log = await finish(one)
         assert code == 0, log
-        assert time.monotonic() - began < 10
         await deployment.put(2000, 4)
         await deployment.wait_for(3000)
         await deployment.settled([two])
@@ -264,32 +261,34 @@ async def test_progress_is_reported_exported_and_imported(bootstrap: str, tmp_pa
 
 async def test_probes_and_metrics_are_correct(bootstrap: str, tmp_path: Path) -> None:
     deployment = await Deployment.create(bootstrap, tmp_path, partitions=1)
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
     worker = deployment.worker("one")
-    worker.start("--http", f"127.0.0.1:{port}")
+    worker.start()
 
     def ask(path: str) -> tuple[int, str]:
         try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=5) as answer:
+            with urllib.request.urlopen(f"http://127.0.0.1:{worker.port}{path}", timeout=30) as answer:
                 return answer.status, answer.read().decode()
         except urllib.error.HTTPError as error:
             return error.code, error.read().decode()
         except OSError:
             return 0, ""
 
+    def counts() -> Counter[str]:
+        found: Counter[str] = Counter()
+        for family in text_string_to_metric_families(ask("/metrics")[1]):
+            for one in family.samples:
+                found[one.labels.get("outcome", "")] += int(one.value) if one.name == "shoal_records_total" else 0
+        return found
+
     try:
+        await wait_until(lambda: worker.port, 60, "the start")
         await wait_until(lambda: ask("/livez")[0] == 200, 60)
         await wait_until(lambda: ask("/readyz")[0] == 200, 60)
         await deployment.put(1000, 1)
         await deployment.wait_for(800)
+        await wait_until(lambda: counts()["in"] >= 1000 and counts()["quarantined"] >= 20, what="all records")
+        assert (counts()["in"], counts()["quarantined"]) == (1000, 20)
         families = {family.name: family for family in text_string_to_metric_families(ask("/metrics")[1])}
-        counts: Counter[str] = Counter()
-        for one in families["shoal_records"].samples:
-            counts[one.labels["outcome"]] += int(one.value) if one.name.endswith("_total") else 0
-        assert counts["in"] == 1000
-        assert counts["quarantined"] == 20
         assert families["shoal_delay_positions"].samples[-1].value > 0
         assert {label for family in families.values() for s in family.samples for label in s.labels} <= {
             *("group", "topic", "partition", "outcome", "reason", "fingerprint", "le", "version", "python")

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import pytest
 from aiokafka.admin import NewTopic, RecordsToDelete
-from shoal.errors import InputError, PolicyError
+from shoal.errors import InputError
 from shoal.kafka import StartOptions
 from shoal.kafka.offset_metadata import CommittedState, encode
 from shoal.kafka.offset_tracker import OffsetState
@@ -20,17 +20,6 @@ from support.running import EARLIEST, Stage, sample
 pytestmark = pytest.mark.integration
 
 SKIP = StartOptions(skip_to_end=True)
-
-
-async def refusal(stage: Stage, start: StartOptions = EARLIEST, **kafka: Any) -> str:
-    """Check that a start ends with exit code 2 and these words, and commits nothing."""
-    before = [await stage.committed(partition) for partition in range(1)]
-    with pytest.raises((InputError, PolicyError)) as caught:
-        async with stage.run(start, **kafka) as run:
-            await run.ended()
-    assert caught.value.exit_code == 2
-    assert [await stage.committed(partition) for partition in range(1)] == before, "a refused start has committed"
-    return str(caught.value)
 
 
 async def forget_progress(stage: Stage) -> None:
@@ -133,7 +122,7 @@ async def test_a_lost_commit_beside_a_filled_output_is_refused_even_with_from_ea
     stage = await Stage.create(bootstrap, tmp_path)
     await released(stage)
     await forget_progress(stage)
-    words = await refusal(stage)
+    words = await stage.refusal()
     for word in (f"{stage.topics['input']}-0", f"{stage.topics['output']}-0", "--import", "--skip-to-end"):
         assert word in words
 
@@ -197,7 +186,7 @@ async def test_a_committed_offset_that_is_no_longer_retained_is_refused_and_can_
     record_ids = await released(stage)
     await stage.put(20)
     await delete_before(stage, 40)
-    words = await refusal(stage)
+    words = await stage.refusal()
     assert "begins at 40, after the committed offset 30" in words
     assert "retention" in words
     assert "--skip-to-end" in words
@@ -245,7 +234,7 @@ async def test_a_committed_offset_with_foreign_metadata_is_refused_and_can_be_sk
     stage = await Stage.create(bootstrap, tmp_path)
     await stage.put(20)
     await stage.commit(10, metadata)
-    words = await refusal(stage)
+    words = await stage.refusal()
     for word in (f"{stage.topics['input']}-0", "--import", "--skip-to-end"):
         assert word in words
     async with stage.run(SKIP) as run:
@@ -261,7 +250,7 @@ async def test_a_recreated_topic_without_a_commit_is_refused_beside_the_filled_o
     await released(stage)
     await recreate(stage, keep=False)
     await stage.put(40)
-    words = await refusal(stage)
+    words = await stage.refusal()
     assert "has no committed offset" in words
     assert "--skip-to-end" in words
 
@@ -271,7 +260,7 @@ async def test_a_truncated_log_is_refused_and_can_be_skipped(bootstrap: str, tmp
     await released(stage)
     await recreate(stage, keep=True)
     await stage.put(12)
-    words = await refusal(stage)
+    words = await stage.refusal()
     assert "ends at 12, before offset 30" in words
     assert "--skip-to-end" in words
     async with stage.run(SKIP) as run:
@@ -297,7 +286,7 @@ async def test_a_log_of_the_same_length_with_other_timestamps_is_refused_and_can
     end = (await end_offsets(bootstrap, stage.topics["input"]))[0]
     await recreate(stage, keep=True)
     await stage.put(end + 5, timestamps_ms=[1_600_000_000_000 + number for number in range(end + 5)])
-    words = await refusal(stage)
+    words = await stage.refusal()
     assert "holds a different record than before the restart" in words
     assert "--skip-to-end" in words
     async with stage.run(SKIP) as run:
@@ -319,7 +308,7 @@ async def test_all_refusals_are_reported_together(bootstrap: str, tmp_path: Path
         "clusters": "no-such-topic",
         "evidence": "nor-this",
     }
-    words = await refusal(stage, EARLIEST, **small, transaction_timeout_ms=901_000)
+    words = await stage.refusal(**small, transaction_timeout_ms=901_000)
     first, *others = words.splitlines()
     assert first.endswith(": 6 faults")
     assert sum(line.startswith("  line ") for line in others) == 5, "each with the line of its field"
@@ -337,7 +326,7 @@ async def test_all_refusals_are_reported_together(bootstrap: str, tmp_path: Path
 async def test_a_compacted_output_is_refused_with_any_cleanup_policy(bootstrap: str, tmp_path: Path) -> None:
     stage = await Stage.create(bootstrap, tmp_path)
     compacted = await create_topic(bootstrap, 1, {"cleanup.policy": "compact,delete"})
-    assert "compacted" in await refusal(stage, output=compacted)
+    assert "compacted" in await stage.refusal(output=compacted)
 
 
 async def test_an_output_with_too_small_a_message_limit_is_refused_with_both_remedies(
@@ -345,7 +334,7 @@ async def test_an_output_with_too_small_a_message_limit_is_refused_with_both_rem
 ) -> None:
     stage = await Stage.create(bootstrap, tmp_path)
     small = await create_topic(bootstrap, 1, {"max.message.bytes": "100000"})
-    words = await refusal(stage, output=small)
+    words = await stage.refusal(output=small)
     assert "accepts 100000 bytes at once" in words
     assert "max.message.bytes" in words
     assert "kafka.max_record_bytes" in words
@@ -360,7 +349,7 @@ async def test_an_output_with_too_small_a_message_limit_is_refused_with_both_rem
 async def test_a_missing_input_is_reported_by_every_command(bootstrap: str, tmp_path: Path) -> None:
     stage = await Stage.create(bootstrap, tmp_path)
     stage.document["kafka"]["input"] = stage.topics["input"] + "-not"
-    assert "kafka.input: topic" in await refusal(stage)
+    assert "kafka.input: topic" in await stage.refusal()
     async with stage.command("progress") as progress:
         assert await progress.ended() == 2
         assert "does not exist" in progress.said
@@ -413,7 +402,7 @@ async def test_a_changed_policy_with_a_pending_flush_is_refused_until_drained(bo
     text = encode(CommittedState(decided, policy.fingerprint, 1_790_000_000_000), stage.topics["input"], 0)
     await stage.commit(0, text)
     await changed(stage, 2)
-    words = await refusal(stage)
+    words = await stage.refusal()
     assert "policy has changed" in words
     assert "--drain" in words
     await stage.drained()
@@ -453,7 +442,7 @@ async def test_unfinished_clusters_are_completed_only_under_their_own_policy(boo
     own = stage.document["privacy"]["k"]
     await changed(stage, own + 1)
     for start in (EARLIEST, StartOptions(drain=True)):
-        words = await refusal(stage, start)
+        words = await stage.refusal(start)
         assert "still to be completed" in words
         assert "--drain" in words
     assert [message.value for message in await stage.read()] == left
@@ -469,7 +458,7 @@ async def test_unfinished_clusters_are_completed_only_under_their_own_policy(boo
 async def test_a_delta_whose_decisions_do_not_fit_is_refused(bootstrap: str, tmp_path: Path) -> None:
     stage = await Stage.create(bootstrap, tmp_path)
     stage.document["stream"] |= {"delta": 5000, "release": "ordered"}
-    assert "with stream.release: ordered" in await refusal(stage)
+    assert "with stream.release: ordered" in await stage.refusal()
 
 
 async def test_a_commit_of_a_clock_that_was_hours_ahead_does_not_stop_later_starts(

@@ -117,7 +117,8 @@ async def test_an_open_transaction_upstream_delays_only_later_records(bootstrap:
         behind = await stage.put(6)
         async with stage.run() as run:
             await stage.until_completed(record_ids)
-            assert run.held == 0
+            await run.until(lambda: run.held == 0, "no held record")
+            assert set(await stage.outcomes()) == set(record_ids)
             await upstream.commit_transaction()
             stage.record_id_of |= {number: (0, one.offset) for number, one in zip(range(12, 18), pending, strict=True)}
             await stage.until_completed([*behind, *((0, one.offset) for one in pending)])

@@ -113,10 +113,14 @@ class Worker:
         (line,) = re.findall(r"VmRSS:\s+(\d+)", Path(f"/proc/{self.process.pid}/status").read_text())
         return int(line) * 1024 / 1e6
 
+    @property
+    def port(self) -> int:
+        """Port of its HTTP server, as its log says; 0 before that."""
+        return int([0, *re.findall(r'"http_port": (\d+)', self.log.read_text())][-1])
+
     async def metrics(self) -> str:
-        """Text of its page of metrics; the log names the port."""
-        port = re.findall(r'"http_port": (\d+)', self.log.read_text())[-1]
-        async with aiohttp.ClientSession() as client, client.get(f"http://127.0.0.1:{port}/metrics") as answer:
+        """Text of its page of metrics."""
+        async with aiohttp.ClientSession() as client, client.get(f"http://127.0.0.1:{self.port}/metrics") as answer:
             return await answer.text()
 
     @contextmanager

@@ -24,7 +24,7 @@ async def check_and_wait(producer: Any, settings: Any, partition: int) -> None:
     folder = Path(os.environ["HOLD_FOLDER"])
     (folder / f"{os.getpid()}-{partition}").touch()
     count = int(os.environ["HOLD_COUNT"])
-    await wait_until(lambda: len(os.listdir(folder)) >= count, 20, "the checks of the others")  # noqa: PTH208 - as short
+    await wait_until(lambda: len(os.listdir(folder)) >= count, 50, "the checks of the others")  # noqa: PTH208 - as short
 
 
 if __name__ == "__main__":

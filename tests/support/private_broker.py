@@ -40,9 +40,15 @@ class PrivateBroker:
     async def start_again(self, *settings: str) -> None:
         """Start it with the same data on the same port, which the local broker itself never does."""
         await wait_until(self.is_gone, what="the end of the broker")
+
+        def is_back() -> bool:
+            # It ends at once if the port is that of a connection of another process at this moment.
+            if self.is_gone():
+                self.pid = load_local().again(self.home, (*QUICK, *settings)).pid
+            return bool(load_local().answers(self.bootstrap))
+
         # Its former process is waited for as long as that.
-        self.pid = load_local().again(self.home, (*QUICK, *settings)).pid
-        await wait_until(lambda: load_local().answers(self.bootstrap), 60, "the broker")
+        await wait_until(is_back, 60, "the broker")
 
 
 @contextlib.contextmanager

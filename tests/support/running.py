@@ -9,20 +9,19 @@ import os
 import signal
 import subprocess
 import sys
-import time
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
 import aiohttp
+import pytest
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.errors import GroupCoordinatorNotAvailableError, KafkaError
 from aiokafka.structs import OffsetAndMetadata
-from shoal.errors import PolicyError
+from shoal.errors import InputError, PolicyError
 from shoal.kafka import StartOptions, Worker
 from shoal.kafka.cipher import MetadataCipher
 from shoal.kafka.offset_metadata import CommittedState
@@ -156,6 +155,21 @@ class Stage:
 
     # ------------------------------------------------------------------ the service
 
+    async def refusal(self, start: StartOptions = EARLIEST, **kafka: Any) -> str:
+        """Check that a start ends with exit code 2, commits nothing and prints no key; return its words."""
+        before = await self.committed()
+        with pytest.raises((InputError, PolicyError)) as caught:
+            async with self.run(start, **kafka) as run:
+                await run.ended()
+        assert caught.value.exit_code == 2
+        assert await self.committed() == before, "a refused start has committed"
+        assert [key for key in self.keys() if key in str(caught.value)] == []
+        return str(caught.value)
+
+    def keys(self) -> list[str]:
+        """Keys in files that processes of this stage were given."""
+        return [key for path in self.folder.glob("*.key") for key in path.read_text().split() if key != "plain"]
+
     def run(self, start: StartOptions = EARLIEST, **kafka: Any) -> Run:
         """Return a service in this process, not started yet."""
         document = self.document | {"kafka": self.document["kafka"] | kafka}
@@ -216,24 +230,38 @@ class Run:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        self.service.stop()
+        await self.stopped(12)
         assert self.task is not None
-        if not self.task.done():
-            await asyncio.wait_for(asyncio.shield(self.task), 12)
         if not self.task.cancelled() and isinstance(self.task.exception(), PolicyError):
             return  # nothing was sent, and a topic of the settings may not exist
         settings = self.service.settings
+        topics = [str(topic) for name in SIDE if (topic := getattr(settings, name))]
+
+        async def are_shown() -> bool:
+            return all([await is_shown(str(settings.bootstrap_servers), topic) for topic in topics])
+
         with contextlib.suppress(TimeoutError, KafkaError):
             # Not cut off by a timeout: a client that is just starting leaves its first connection open then.
-            deadline = time.monotonic() + 2
-            for topic in filter(None, (getattr(settings, name) for name in SIDE)):
-                shown = partial(is_shown, str(settings.bootstrap_servers), topic)
-                await wait_until(shown, deadline - time.monotonic(), "the last transaction")
+            await wait_until(are_shown, 2, "the last transaction")
+
+    async def stopped(self, timeout_s: float) -> None:
+        """Stop it, and raise what it ended with unless it had ended before."""
+        self.service.stop()
+        assert self.task is not None
+        if not self.task.done():
+            await self.ended(timeout_s)
 
     async def ended(self, timeout_s: float = 30) -> None:
         """Wait until it ends by itself, and raise what it ended with."""
-        assert self.task is not None
-        await asyncio.wait_for(asyncio.shield(self.task), timeout_s)
+        task = self.task
+        assert task is not None
+
+        async def is_done() -> bool:
+            await asyncio.wait({task}, timeout=0.2)
+            return task.done()
+
+        await wait_until(is_done, timeout_s, "the end of the service")
+        task.result()
 
     async def until_ready(self, timeout_s: float = 30) -> None:
         def is_ready() -> bool:
@@ -244,7 +272,7 @@ class Run:
 
         await wait_until(is_ready, timeout_s, "readiness")
 
-    async def until(self, condition: Callable[[], bool], what: str = "the condition") -> None:
+    async def until(self, condition: Callable[[], bool], what: str = "the condition", timeout_s: float = 30) -> None:
         """Wait for a condition for as long as the service runs."""
 
         def holds() -> bool:
@@ -253,7 +281,7 @@ class Run:
                 self.task.result()
             return condition()
 
-        await wait_until(holds, 30, what)
+        await wait_until(holds, timeout_s, what)
 
     async def until_read(self, count: int) -> None:
         """Wait until so many records were read for the first time."""

@@ -9,6 +9,7 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Self
 
@@ -19,6 +20,7 @@ from support.kafka_broker import create_topic, read_all, wait_until
 __all__ = ["APP", "AppDeployment", "AppWorker", "HandedDeployment", "Repeats", "check_handed", "distinct"]
 
 APP = Path(__file__).with_name("stage_app.py")
+LONGEST_PAUSE_S = 0.3
 
 
 @dataclass
@@ -84,7 +86,8 @@ class Repeats:
     """Clusters that were handed over again.
 
     ``counts`` has their number for each killed worker that had some. ``reach_s`` is the longest time between the
-    hand-overs of one worker's clusters of one partition (s), which had waited for their commit.
+    hand-overs of one worker's clusters of one partition (s), which had waited for their commit. Of a pause between two
+    of them, in which the machine may have stood still, `LONGEST_PAUSE_S` counts.
     """
 
     counts: list[int]
@@ -128,9 +131,8 @@ class HandedDeployment(AppDeployment):
                 bursts.setdefault(worker, {}).setdefault(note["partition"], []).append(before)
             latest[key] = message.key, at
         counts = sorted(sum(map(len, burst.values())) for burst in bursts.values())
-        return Repeats(
-            counts, max((max(of) - min(of) for burst in bursts.values() for of in burst.values()), default=0)
-        )
+        reaches = [reach_s(times) for burst in bursts.values() for times in burst.values()]
+        return Repeats(counts, max(reaches, default=0.0))
 
     async def resolved(self) -> int:
         quarantine = await self.read(self.topics["quarantine"])
@@ -147,6 +149,11 @@ class HandedDeployment(AppDeployment):
             assert last.terminate() == 0, last.said[-2000:]
         finally:
             last.kill()
+
+
+def reach_s(times: Iterable[float]) -> float:
+    """Time from the first to the last of these times (s), without long pauses."""
+    return sum(min(LONGEST_PAUSE_S, after - before) for before, after in pairwise(sorted(times)))
 
 
 def distinct(notes: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:

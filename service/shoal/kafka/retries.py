@@ -23,27 +23,33 @@ log = logger("kafka")
 
 @dataclass(slots=True)
 class BrokerLiveness:
-    """When the broker last answered, over all consumer loops of the process.
+    """Since when the broker does not answer, over all consumer loops of the process.
+
+    The time begins with the first request without an answer. A process that was stopped for longer, as on a virtual
+    machine that was paused, must not take that for an absence of the broker.
 
     Parameters
     ----------
     health : Health
         Records whether the broker answers.
     patience_s : float
-        After this time without an answer (s) the worker gives up.
+        After this time without an answer (s) the worker gives up; 0: at the first request without one.
     """
 
     health: Health
     patience_s: float
-    _last_s: float = field(default_factory=time.monotonic)
+    _away_since_s: float | None = field(default_factory=time.monotonic)
+    """Until the first answer, the start of the process."""
 
     def note_answer(self) -> None:
         """Note that the broker answered."""
-        self._last_s = time.monotonic()
+        self._away_since_s = None
         self.health.broker_reached = True
 
     def note_no_answer(self) -> None:
         """Note that the broker did not answer."""
+        if self._away_since_s is None:
+            self._away_since_s = time.monotonic()
         self.health.broker_reached = False
 
     async def check_broker(self, request: Callable[[], Awaitable[None]], every_s: float = CHECK_S) -> None:
@@ -52,7 +58,7 @@ class BrokerLiveness:
         Raises
         ------
         BrokerUnavailableError
-            The broker has not answered for longer than ``patience_s``.
+            The broker has not answered for ``patience_s``.
         """
         while True:
             try:
@@ -66,13 +72,13 @@ class BrokerLiveness:
 
     @property
     def away_s(self) -> float:
-        """Time since the last answer (s)."""
-        return time.monotonic() - self._last_s
+        """Time since the first request without an answer (s); 0 if the last one was answered."""
+        return 0.0 if self._away_since_s is None else time.monotonic() - self._away_since_s
 
     @property
     def is_exhausted(self) -> bool:
-        """Whether the broker has not answered for longer than ``patience_s``."""
-        return self.away_s > self.patience_s
+        """Whether the broker has not answered for ``patience_s``; to be asked after a request without an answer."""
+        return self.away_s >= self.patience_s
 
     def raise_if_fatal(self, error: ShoalError, context: WorkerContext, stopping: asyncio.Event) -> None:
         """Return if a new consumer loop may succeed; otherwise raise the final error."""

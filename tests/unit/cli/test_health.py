@@ -52,6 +52,7 @@ def process_1(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     path = tmp_path / "cmdline"
     path.write_bytes(b"/sbin/init\0")
     monkeypatch.setattr(health_check, "PROCESS_1", path)
+    monkeypatch.setattr(health_check, "TIMEOUT_S", 60.0)
     return path
 
 

@@ -85,6 +85,11 @@ def stopped(process: subprocess.Popen[bytes] | FollowingThread, number: int = si
     return process.returncode, without_notice(stderr).decode()
 
 
+def is_paused(process: subprocess.Popen[bytes] | FollowingThread) -> bool:
+    assert isinstance(process, subprocess.Popen)
+    return Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
+
+
 def rows(path: Path) -> int:
     return len(path.read_bytes().splitlines()) if path.exists() else 0
 
@@ -231,6 +236,7 @@ def test_a_changed_file_ends_the_command_with_2(tmp_path: Path, change: str) -> 
         elif change == "written again":
             # The process is stopped meanwhile: it never sees the file shorter than before.
             process.send_signal(signal.SIGSTOP)
+            wait(lambda: is_paused(process), "the pause")
             source.write_bytes(lines(100, 200))
             process.send_signal(signal.SIGCONT)
         elif change == "removed":
@@ -279,7 +285,7 @@ def test_after_a_kill_the_output_has_whole_clusters_only(tmp_path: Path) -> None
         process.stdin.write(lines(0, 600))
         wait(lambda: rows(out) > 30, "clusters")
         process.kill()
-        process.wait(10)
+        process.wait(30)
     sizes = [len(json.loads(line)["offsets"]) for line in evidence.read_bytes().splitlines()]
     assert out.read_bytes().endswith(b"\n")
     # Only the last cluster can have evidence without rows.

@@ -13,13 +13,17 @@ pytestmark = pytest.mark.unit
 PROGRAM = """
 import asyncio
 import sys
+import threading
 import time
 from shoal.kafka import daemon_thread
 
 daemon_thread.EXIT_S = float(sys.argv[2])
 
+is_printed = threading.Event()
+
 def work(stop):
     stop.wait()
+    is_printed.wait()
     time.sleep(float(sys.argv[1]))
     print("ended", flush=True)
 
@@ -29,6 +33,7 @@ async def main():
     task.cancel()
     await asyncio.wait({task})
     print("cancelled", flush=True)
+    is_printed.set()
     if "raises" in sys.argv:
         raise RuntimeError
 

@@ -255,11 +255,11 @@ async def test_the_supervisor_is_notified_when_no_task_can_ask_any_more(stage: F
         await asyncio.sleep(60)
 
     task = asyncio.create_task(agent())
-    await wait_until(lambda: bool(FakeSupervisor.made), 5, "a supervisor")
+    await wait_until(lambda: bool(FakeSupervisor.made), what="a supervisor")
     supervisor = FakeSupervisor.made[0]
     assert not supervisor.abandoned.is_set()
     supervisor.may_start.set()
-    await asyncio.wait_for(supervisor.abandoned.wait(), 5)
+    await asyncio.wait_for(supervisor.abandoned.wait(), 30)
     assert supervisor.was_asked.is_set()
     assert task.done() == (case != "leaves the loop")
     task.cancel()

@@ -82,6 +82,6 @@ async def test_a_stage_without_an_iterating_task_stops_the_app_unless_it_stops_a
     stage.abandoned.set()
     if is_stopping:
         asyncio.get_running_loop().call_later(0.005, stage._stopping.set)
-    await asyncio.wait_for(stage._supervise(stage._stop_app_when_abandoned()), 5)
+    await asyncio.wait_for(stage._supervise(stage._stop_app_when_abandoned()), 30)
     await asyncio.gather(*stage._tasks)
     assert ["has left the loop" in str(error) for error in errors] == [True] * (not is_stopping)

@@ -1,0 +1,51 @@
+"""How long a worker goes on without an answer of the broker."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+from shoal.kafka import retries
+from shoal.kafka.retries import BrokerLiveness
+from shoal.observability import Health
+
+pytestmark = pytest.mark.unit
+
+
+@pytest.fixture
+def now(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """Return the time (s) that the worker reads."""
+    time_s = [1000.0]
+    monkeypatch.setattr(retries, "time", SimpleNamespace(monotonic=lambda: time_s[0]))
+    return time_s
+
+
+def gives_up(liveness: BrokerLiveness, now: list[float], after_s: float) -> bool:
+    """Let time pass; return whether a request without an answer is the last one then."""
+    now[0] += after_s
+    liveness.note_no_answer()
+    return liveness.is_exhausted
+
+
+def test_a_process_that_was_stopped_for_longer_than_its_patience_asks_the_broker_again(now: list[float]) -> None:
+    liveness = BrokerLiveness(Health(), 300.0)
+    liveness.note_answer()
+    # The process is stopped, as on a virtual machine that is paused.
+    assert not gives_up(liveness, now, 600.0)
+    assert not gives_up(liveness, now, 299.0)
+    assert gives_up(liveness, now, 1.0)
+    assert liveness.away_s == 300.0
+    liveness.note_answer()
+    assert not gives_up(liveness, now, 5.0)
+
+
+def test_without_patience_the_first_request_without_an_answer_is_the_last(now: list[float]) -> None:
+    liveness = BrokerLiveness(Health(), 0.0)
+    liveness.note_answer()
+    assert gives_up(liveness, now, 5.0)
+
+
+def test_a_broker_that_never_answered_is_away_since_the_start(now: list[float]) -> None:
+    liveness = BrokerLiveness(Health(), 300.0, now[0])
+    assert not gives_up(liveness, now, 299.0)
+    assert gives_up(liveness, now, 1.0)
