@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import HealthCheck, Phase, settings
+from hypothesis import HealthCheck, Phase, is_hypothesis_test, settings
+from support.by_night import IS_NIGHT
 
 if TYPE_CHECKING:
     from support.ledger import Row
@@ -29,9 +30,9 @@ reached: list[Row] = []
 CI = os.environ.get("CI", "").lower() in {"1", "true"}
 
 # Kernels compile within the first example and the machine is shared: no deadlines. The nightly run draws more examples.
-settings.register_profile("dev", deadline=None, max_examples=50)
+settings.register_profile("dev", deadline=None, max_examples=25)
 settings.register_profile(
-    "ci", deadline=None, max_examples=50, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
+    "ci", deadline=None, max_examples=25, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.register_profile("nightly", deadline=None, max_examples=2000, suppress_health_check=[HealthCheck.too_slow])
 # For mutants: the same examples for each, none kept for the next, and none made smaller.
@@ -67,13 +68,20 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Mark each test by its folder, so that `-m integration` means the folder `integration`."""
+    """Mark each test by its folder, so that `-m integration` means the folder `integration`.
+
+    With the profile `nightly` each property is a nightly test too: what the day draws few examples of is drawn then.
+    """
     known = {line.split(":")[0] for line in config.getini("markers")}
+    markers: dict[Path, list[str]] = {}
     for item in items:
-        for folder in item.path.relative_to(ROOT).parts[1:-1]:
-            marker = MARKERS.get(folder, folder)
-            if item.path.is_relative_to(ROOT / "tests") and marker in known:
-                item.add_marker(marker)
+        if item.path not in markers:
+            folders = item.path.relative_to(ROOT).parts[1:-1] if item.path.is_relative_to(ROOT / "tests") else ()
+            markers[item.path] = [name for name in (MARKERS.get(one, one) for one in folders) if name in known]
+        for marker in markers[item.path]:
+            item.add_marker(marker)
+        if IS_NIGHT and isinstance(item, pytest.Function) and is_hypothesis_test(item.obj):
+            item.add_marker("nightly")
 
 
 @pytest.fixture(autouse=True)
