@@ -83,8 +83,8 @@ papers: install ## compute the tables and figures of five papers, write docs/rep
 		$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --group bench
 	PYTHONPATH=benchmarks $(BIN)/python -m papers
 
-nightly: check-deploy ## run check-deploy and the tests that take longer than a minute
-	HYPOTHESIS_PROFILE=nightly $(BESIDE_KAFKA) -n auto -m nightly -raP
+nightly: check-deploy ## run check-deploy, the tests that take longer than a minute, and the properties with more examples
+	HYPOTHESIS_PROFILE=nightly $(BESIDE_KAFKA) -n auto -m "nightly or property" -raP
 
 mutants: install ## change the code in 49 ways, one at a time, and list what no test notices; MUTANTS='rules' selects some
 	$(BIN)/python tests/mutants/run.py $(MUTANTS)

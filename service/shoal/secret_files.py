@@ -1,15 +1,36 @@
-"""Files that hold a secret: a password, a token, a key. No message quotes a file."""
+"""Files that hold a secret: a password, a token, a key. No message quotes a file.
+
+Other users should not be able to read them. A warning says where they can, and the file is used: Kubernetes and Docker
+mount secrets with the modes 0644 and 0444 by default, into a container with one user, who does not own them. Only the
+key of the offset metadata is refused (`shoal.kafka.cipher`): a password can be replaced, but metadata that were read
+stay known.
+"""
 
 from __future__ import annotations
 
+import stat
 from pathlib import Path
 
 from shoal.errors import ConfigError
 
-__all__ = ["IS_PIPE", "read_secret"]
+__all__ = ["IS_PIPE", "OPEN_MODES", "OPEN_TO_OTHERS", "is_open_to_others", "read_secret"]
 
 IS_PIPE = "is a pipe, which can be read only once; give a file, which is read again when the secret is rotated"
 """Fault of a file with a secret."""
+
+OPEN_MODES = stat.S_IRWXO | stat.S_IWGRP
+"""Rights that others must not have. The group may read: orchestrators so mount secrets for users other than root."""
+
+OPEN_TO_OTHERS = "other users of this machine can read or change a secret: chmod 640, or 600"
+"""Warning of a file with a secret."""
+
+
+def is_open_to_others(path: str) -> bool:
+    """Return whether users other than the owner and its group can read a file, or others than the owner change it."""
+    try:
+        return bool(Path(path).stat().st_mode & OPEN_MODES)
+    except (OSError, ValueError):
+        return False
 
 
 def read_secret(field: str, path: str) -> str:

@@ -24,6 +24,7 @@ REQUIRED = {
     "image.repository": "registry.example/shoal",
     "image.tag": "0.2.0",
     "partitions": "4",
+    "kafka.bootstrap_servers": "kafka:9092",
 }
 EVERYTHING: dict[str, Any] = {
     "image": {"repository": "registry.example/shoal", "digest": DIGEST},
@@ -303,36 +304,28 @@ def test_only_a_changed_policy_restarts_the_workers(tmp_path: Path) -> None:
     assert pods() != pods("--set", "policyFiles.a=b")
 
 
-WRONG = {
-    "a missing repository": (options(**{"image.repository": ""}), "image.repository is missing"),
-    "a missing tag": (options(**{"image.tag": ""}), "image.tag or image.digest is missing"),
-    "the tag latest": (options(**{"image.tag": "latest"}), "at '/image/tag': 'not' failed"),
-    "no digest": (options(**{"image.digest": "sha256:1"}), "at '/image/digest'"),
-    "no policy": ([*options(), "--set-file", "policy=/dev/null"], "policy is missing: --set-file policy=policy.yaml"),
-    "a policy that is no YAML": ([*options(), "--set-file", "policy=Makefile"], "policy is not YAML"),
-    "no partitions": (options(partitions=""), "partitions is missing"),
-    "too many workers": (options(replicas="5"), "5 workers for 4 partitions"),
-    "too many workers of KEDA": (
-        options(
-            **{"autoscaling.enabled": "true", "autoscaling.maxReplicas": "5", "autoscaling.prometheus": "http://p"}
-        ),
-        "5 workers for 4 partitions",
-    ),
-    "KEDA without Prometheus": (options(**{"autoscaling.enabled": "true"}), "autoscaling.prometheus is missing"),
-    "no worker at all times": (options(**{"autoscaling.minReplicas": "0"}), "at '/autoscaling/minReplicas'"),
-    "a misspelt value": (options(replica="2"), "additional properties 'replica' not allowed"),
-    "a misspelt setting": (options(**{"kafka.bootstrap_server": "kafka:9092"}), "'bootstrap_server' not allowed"),
-    "a secret in the values": (options(**{"kafka.sasl_password": "canary"}), "'sasl_password' not allowed"),
-}
+def test_settings_may_come_from_variables_of_the_pod() -> None:
+    variable = {"extraEnv[0].name": "SHOAL_KAFKA__BOOTSTRAP_SERVERS", "extraEnv[0].value": "kafka:9094"}
+    workers = named(template(*options(**{"kafka.bootstrap_servers": ""} | variable)), "StatefulSet")
+    assert environment_of(workers)["SHOAL_KAFKA__BOOTSTRAP_SERVERS"] == "kafka:9094"
 
 
-@pytest.mark.parametrize("kind", WRONG)
-def test_values_that_cannot_work_are_refused_with_a_reason(kind: str) -> None:
-    arguments, reason = WRONG[kind]
-    done = run_tool("helm", "template", "visits", CHART, "--set-file", f"policy={POLICY}", *arguments)
-    assert done.returncode == 1, done.stdout
-    assert reason in done.stderr, done.stderr
-    assert "canary" not in done.stderr
+@pytest.mark.parametrize("has_tls", [False, True])
+@pytest.mark.parametrize("has_token", [False, True])
+def test_probes_speak_the_protocol_of_the_port_and_never_need_the_token(*, has_tls: bool, has_token: bool) -> None:
+    token = {"http.tokenSecret.name": "shoal-http", "http.tokenSecret.key": "token"} if has_token else {}
+    worker = worker_of(
+        named(template(*options(**token, **{"http.tlsSecret": "tls" if has_tls else ""})), "StatefulSet")
+    )
+    asked = [probe["httpGet"] for name, probe in worker.items() if name.endswith("Probe")]
+    assert len(asked) == 3
+    for request in asked:
+        assert request.get("scheme", "HTTP") == ("HTTPS" if has_tls else "HTTP")
+        assert request["path"] in {"/livez", "/readyz"}  # the pages without a token
+        assert request["port"] == "http"
+    given = {variable["name"] for variable in worker["env"] if variable["name"].startswith("SHOAL_HTTP")}
+    of_tls = {"SHOAL_HTTP_CERTFILE", "SHOAL_HTTP_KEYFILE"} if has_tls else set()
+    assert given == of_tls | ({"SHOAL_HTTP_TOKEN_FILE"} if has_token else set())
 
 
 def test_the_notes_say_what_to_look_at() -> None:
@@ -381,6 +374,8 @@ def test_chart_and_manifests_start_the_same_worker() -> None:
         pod.pop("serviceAccountName")
         pod.pop("topologySpreadConstraints")  # their labels differ
         pod["volumes"] = [volume for volume in pod["volumes"] if volume["name"] != "policy"]  # its name differs
+    # The manifests take the address of the brokers from an overlay.
+    charted["containers"][0]["env"].remove({"name": "SHOAL_KAFKA__BOOTSTRAP_SERVERS", "value": "kafka:9092"})
     assert charted == plain
 
 

@@ -41,9 +41,10 @@ def rendered(stage: Stage, port: int, *arguments: str) -> list[Any]:
         "image": {"repository": "registry.example/shoal", "tag": "0.2.0"},
         "partitions": 2,
         "kafka": {"bootstrap_servers": stage.bootstrap},
+        "networkPolicy": {"brokerPorts": [int(stage.bootstrap.rpartition(":")[2])]},
         "kafkaSecretFiles": {"metadata_key_file": {"name": "shoal-metadata-key", "key": "keys"}},
         "http": {
-            "host": "127.0.0.1",
+            "host": "0.0.0.0",  # noqa: S104 - the chart refuses what no kubelet would reach
             "port": port,
             "tokenSecret": {"name": "shoal-http", "key": "token"},
             "tlsSecret": "shoal-http-tls",

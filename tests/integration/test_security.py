@@ -188,18 +188,18 @@ async def test_a_password_that_is_rotated_is_read_again(secured: SecuredBroker, 
 # ---------------------------------------------------------------- ACLs
 
 
-GRANT = "the principal may not use one of the topics: grant it in the ACLs"
+NOT_SEEN = "does not exist or may not be seen; create it, or grant"
 MISSING = {
-    "group": "the principal may not use the group: grant READ in the ACLs",
-    "input": "topic {input} does not exist or may not be seen",
-    "transactional ids": "the principal may not use its transactional ids: grant WRITE",
-    "output": f"{GRANT} ({{output}})",
-    "quarantine": "topic {quarantine} does not exist or may not be seen; create it, or grant its use in the ACLs",
-    "clusters": "topic {clusters} does not exist or may not be seen; create it, or grant its use in the ACLs",
-    "evidence": "topic {evidence} does not exist or may not be seen; create it, or grant its use in the ACLs",
-    "output, to look for records of another group": f"{GRANT} ({{output}})",
-    "copy of the progress": f"{GRANT} ({{copy}})",
-    "copy of the progress, to look for it": f"{GRANT} ({{copy}})",
+    "group": "the principal may not use group {group}: grant READ on it in the ACLs",
+    "input": f"topic {{input}} {NOT_SEEN} READ on it in the ACLs",
+    "transactional ids": "grant WRITE on those with the prefix {group}-{input}- in the ACLs",
+    "output": "the principal may not use topic {output}: grant WRITE on topic {output} in the ACLs",
+    "quarantine": f"topic {{quarantine}} {NOT_SEEN} WRITE on it in the ACLs",
+    "clusters": f"topic {{clusters}} {NOT_SEEN} READ and WRITE on it in the ACLs",
+    "evidence": f"topic {{evidence}} {NOT_SEEN} READ and WRITE on it in the ACLs",
+    "output, to look for records of another group": "grant READ on topic {output} in the ACLs",
+    "copy of the progress": "the principal may not use topic {copy}: grant WRITE on topic {copy} in the ACLs",
+    "copy of the progress, to look for it": "grant READ on topic {copy} in the ACLs",
 }
 
 
@@ -218,4 +218,4 @@ async def test_one_acl_fewer_fails_with_its_name(secured: SecuredBroker, tmp_pat
     given = tls(secured, SASL_USERNAME="plain", SASL_PASSWORD="plain-secret")  # noqa: S106 - of a test
     async with stage.process("--from", "earliest", "--drain", **given) as process:
         assert await process.ended(60) in {2, 3}, process.said
-    assert MISSING[missing].format(**stage.topics) in process.said, process.said
+    assert MISSING[missing].format(**stage.topics, group=stage.group) in process.said, process.said

@@ -213,7 +213,7 @@ async def test_a_pair_without_enough_partitions_and_missing_topics_are_faults_to
         ("kafka.topics.0.output", f"topic {second.output} has 1 partition, the input 3: add partitions"),
         (
             "kafka.topics.1.input",
-            "topic nothing.here does not exist or may not be seen; create it, or grant its use in the ACLs",
+            "topic nothing.here does not exist or may not be seen; create it, or grant READ on it in the ACLs",
         ),
     }
 

@@ -18,7 +18,7 @@ from aiokafka.structs import OffsetAndMetadata
 from prometheus_client.parser import text_string_to_metric_families
 from support.faulty_workers import Deployment, Worker, export, judge, judged
 from support.forked import fork_program
-from support.kafka_broker import admin, create_topic, produce, read_all, read_until, wait_until
+from support.kafka_broker import admin, create_topic, forget_members, produce, read_all, read_until, wait_until
 from support.running import SHOAL
 
 pytestmark = pytest.mark.integration
@@ -32,6 +32,8 @@ async def finish(worker: Worker, timeout_s: float = 60) -> tuple[int, str]:
 
 
 async def run(deployment: Deployment, *extra: str, origin: bool = True, name: str = "one") -> tuple[int, str]:
+    if "--drain" in extra:
+        await forget_members(deployment.bootstrap, json.loads(deployment.policy.read_text())["kafka"]["group"])
     worker = deployment.worker(name)
     worker.start(*extra, origin=origin)
     try:

@@ -21,7 +21,7 @@ from shoal.audit import Verdict, verify
 from shoal.policy import Policy
 from support.canaries import traces
 from support.forked import ForkedProcess, fork_program
-from support.kafka_broker import Message, admin, create_topic, produce, read_all, wait_until
+from support.kafka_broker import Message, admin, create_topic, forget_members, produce, read_all, wait_until
 
 WORKER = Path(__file__).with_name("worker.py")
 CANARY = "xq7canary9z"
@@ -255,6 +255,7 @@ class Deployment:
         """Stop every worker; a last worker releases all held records."""
         for worker in workers:
             worker.kill()
+        await forget_members(self.bootstrap, json.loads(self.policy.read_text())["kafka"]["group"])
         last = Deployment.worker(self, "last")
         last.start("--drain")
         try:

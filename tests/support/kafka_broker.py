@@ -17,6 +17,8 @@ from typing import Any, Literal, NamedTuple, TypeVar, cast, overload
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+from aiokafka.errors import GroupCoordinatorNotAvailableError
+from aiokafka.protocol.group import LeaveGroupRequest
 
 __all__ = [
     "LOCAL",
@@ -26,6 +28,7 @@ __all__ = [
     "broker",
     "create_topic",
     "end_offsets",
+    "forget_members",
     "is_shown",
     "load_local",
     "produce",
@@ -87,6 +90,19 @@ async def admin(bootstrap: str) -> AsyncIterator[Any]:
         yield client
     finally:
         await client.close()
+
+
+async def forget_members(bootstrap: str, group: str) -> None:
+    """Remove the members of a group that were killed, for which a drain would wait until their session timeout."""
+    async with admin(bootstrap) as client:
+        try:
+            coordinator = await client.find_coordinator(group)
+        except GroupCoordinatorNotAvailableError:
+            return  # a cluster without any group yet
+        (response,) = await client.describe_consumer_groups([group], coordinator)
+        ((_, _, _, _, _, members, *_),) = response.groups
+        for member, *_ in members:
+            await client._send_request(LeaveGroupRequest(group, member), coordinator)
 
 
 async def create_topic(

@@ -22,6 +22,7 @@ import aiohttp
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.errors import GroupCoordinatorNotAvailableError, KafkaError
 from aiokafka.structs import OffsetAndMetadata
+from shoal.errors import PolicyError
 from shoal.kafka import StartOptions, Worker
 from shoal.kafka.cipher import MetadataCipher
 from shoal.kafka.offset_metadata import CommittedState
@@ -29,7 +30,7 @@ from shoal.observability import Health, Metrics
 from shoal.policy import KafkaSection, Policy
 from shoal.settings import kafka_settings
 from support.forked import ForkedProcess, fork_program
-from support.kafka_broker import Message, admin, create_topic, is_shown, produce, read_all, wait_until
+from support.kafka_broker import Message, admin, create_topic, forget_members, is_shown, produce, read_all, wait_until
 
 __all__ = ["EARLIEST", "SHOAL", "Process", "Run", "Stage", "sample"]
 
@@ -170,7 +171,8 @@ class Stage:
         return kafka_settings(policy, {"SHOAL_KAFKA__BOOTSTRAP_SERVERS": self.bootstrap})
 
     async def drained(self) -> None:
-        """Release or suppress all held records."""
+        """Release or suppress all held records, after all workers have ended or were killed."""
+        await forget_members(self.bootstrap, self.group)
         async with self.run(StartOptions(reset="earliest", drain=True)) as last:
             await last.ended()
 
@@ -218,6 +220,8 @@ class Run:
         assert self.task is not None
         if not self.task.done():
             await asyncio.wait_for(asyncio.shield(self.task), 12)
+        if not self.task.cancelled() and isinstance(self.task.exception(), PolicyError):
+            return  # nothing was sent, and a topic of the settings may not exist
         settings = self.service.settings
         with contextlib.suppress(TimeoutError, KafkaError):
             # Not cut off by a timeout: a client that is just starting leaves its first connection open then.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import datetime as dt
 import io
 import json
 import os
@@ -15,6 +16,7 @@ from typing import Any
 
 import pytest
 from support.by_night import at_night
+from support.certificates import Authority
 from support.commands import run_command
 
 pytestmark = pytest.mark.unit
@@ -154,6 +156,41 @@ def test_check_reads_the_files_that_the_policy_names(tmp_path: Path) -> None:
     assert words in done.stderr.decode()
     named = {"SHOAL_KAFKA__SSL_CAFILE": str(text)}
     assert b"SHOAL_KAFKA__SSL_CAFILE: the file" in run_command("check", str(path), environment=named).stderr
+
+
+def test_check_warns_of_certificates_that_expired_and_of_secrets_that_others_can_read(tmp_path: Path) -> None:
+    authority, path, token = Authority(tmp_path), tmp_path / "policy.yaml", tmp_path / "token"
+    certificate, key = authority.issue("old", valid=dt.timedelta(hours=-1))
+    token.write_text("0123456789abcdef")
+    kafka = {"input": "a", "output": "b", "security_protocol": "SSL", "ssl_cafile": str(certificate)}
+    path.write_text(json.dumps(POLICY | {"kafka": kafka}))
+    files = {
+        "SHOAL_KAFKA__SSL_CERTFILE": str(certificate),
+        "SHOAL_KAFKA__SSL_KEYFILE": str(key),
+        "SHOAL_HTTP_CERTFILE": str(certificate),
+        "SHOAL_HTTP_KEYFILE": str(key),
+        "SHOAL_HTTP_TOKEN_FILE": str(token),
+    }
+    for mode in (0o640, 0o644):
+        key.chmod(mode)
+        token.chmod(mode)
+        done = run_command("check", str(path), environment=files)
+        said = done.stderr.decode()
+        assert done.returncode == 0
+        for setting in ("kafka.ssl_cafile", "kafka.ssl_certfile", "--http-certfile (SHOAL_HTTP_CERTFILE)"):
+            assert f"{setting}: has expired on " in said
+        for setting in (
+            "kafka.ssl_keyfile",
+            "--http-keyfile (SHOAL_HTTP_KEYFILE)",
+            "--http-token-file (SHOAL_HTTP_TOKEN_FILE)",
+        ):
+            assert (f"{setting}: other users of this machine can read or change a secret" in said) == (mode == 0o644)
+        assert "0123456789abcdef" not in said
+    token.unlink()
+    said = run_command("check", str(path), environment=files).stderr.decode()
+    assert (
+        "--http-token-file (SHOAL_HTTP_TOKEN_FILE): the file cannot be read: No such file or directory; shoal" in said
+    )
 
 
 @pytest.mark.parametrize("command", ["run", "progress"])

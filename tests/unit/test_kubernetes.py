@@ -162,7 +162,7 @@ def test_the_values_fit_their_schema_and_the_schema_knows_no_others(schema: Any)
     jsonschema.Draft7Validator.check_schema(schema)
     jsonschema.validate(values, schema)
     assert set(schema["properties"]) - {"global"} == set(values)
-    for wrong in ({"replica": 2}, {"image": {"tag": "latest"}}, {"kafka": {"sasl_password": "x"}}, {"from": "start"}):
+    for wrong in ({"replica": 2}, {"image": {"tag": True}}, {"kafka": {"sasl_passwort": "x"}}, {"from": "start"}):
         with pytest.raises(jsonschema.ValidationError):
             jsonschema.validate(values | wrong, schema)
 

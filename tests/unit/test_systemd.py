@@ -55,8 +55,8 @@ def test_every_variable_is_a_setting(unit: dict[str, list[str]]) -> None:
 def test_every_credential_is_passed_as_a_file() -> None:
     text = (FOLDER / "sasl.conf").read_text(encoding="utf-8")
     given = re.findall(r"^#?LoadCredential=([\w-]+):/etc/shoal/[\w-]+$", text, re.MULTILINE)
-    assert given == ["sasl-password", "metadata-key", "http-token"]
-    assert re.findall(r"^#?Environment=SHOAL_\w+_FILE=%d/([\w-]+)$", text, re.MULTILINE) == given
+    assert given == ["sasl-password", "metadata-key", "http-token", "http-cert", "http-key"]
+    assert re.findall(r"^#?Environment=SHOAL_\w+FILE=%d/([\w-]+)$", text, re.MULTILINE) == given
 
 
 def test_a_worker_that_needs_a_person_is_not_started_again(unit: dict[str, list[str]]) -> None:

@@ -43,7 +43,8 @@ class LineForm:
         Raises
         ------
         InputError
-            The line has another form than the lines before it, a number of thousands of digits, or hundreds of levels.
+            The line has another form than the lines before it, a number of thousands of digits, or more levels than
+            Python converts: hundreds with version 3.11, thousands with 3.13.
         """
         try:
             line = json.loads(text)

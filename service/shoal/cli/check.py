@@ -6,9 +6,13 @@ import argparse
 import json
 from collections.abc import Iterator
 
-from shoal.kafka import check_files, check_policy
-from shoal.observability import escape_control_characters, logger
+from shoal.cli.http_access import add_http_access, http_access
+from shoal.errors import ConfigError
+from shoal.kafka import certificate_files, check_files, check_policy, open_secret_files
+from shoal.observability import certificate_warning, escape_control_characters, logger
+from shoal.observability.http_access import HttpAccess
 from shoal.policy import KafkaSection, Policy, advise, explain, missing_credentials
+from shoal.secret_files import OPEN_TO_OTHERS
 from shoal.settings import PREFIX, kafka_settings, missing_settings, settings_error
 
 __all__ = ["SUMMARY", "add_arguments", "execute"]
@@ -16,8 +20,9 @@ __all__ = ["SUMMARY", "add_arguments", "execute"]
 SUMMARY: str | None = "Print the resolved policy, or all of its faults."
 
 
-def add_arguments(_: argparse.ArgumentParser) -> None:
-    """Declare no further options."""
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the files of the HTTP port, which are examined like those of the policy."""
+    add_http_access(parser)
 
 
 def execute(options: argparse.Namespace) -> int:
@@ -30,8 +35,10 @@ def execute(options: argparse.Namespace) -> int:
     if explained := explain(policy):
         resolved["chosen"] = explained
     print(escape_control_characters(json.dumps(resolved, indent=2, ensure_ascii=False)))
-    for advice in (*advise(policy), *_advise_on_missing(settings), *unread):
-        logger("cli").warning(escape_control_characters(advice))
+    of_files = (*unread, *_advise_on_kafka_files(settings), *_advise_on_http(http_access(options)))
+    for advice in (*advise(policy), *_advise_on_missing(settings), *of_files):
+        if advice:
+            logger("cli").warning(escape_control_characters(advice))
     return 0
 
 
@@ -48,6 +55,28 @@ def _check_files(policy: Policy, settings: KafkaSection) -> list[str]:
     if wrong:
         raise settings_error(wrong, policy)
     return [f"kafka.{fault.field}: {fault.message}; shoal run needs it where it runs" for fault in found]
+
+
+def _advise_on_kafka_files(settings: KafkaSection) -> Iterator[str]:
+    """Yield a sentence for each certificate that is not valid much longer, and for each secret that is not secret."""
+    for certificate, path in certificate_files(settings).items():
+        yield certificate_warning(certificate, path)
+    for field in open_secret_files(settings):
+        yield f"kafka.{field}: {OPEN_TO_OTHERS}"
+
+
+def _advise_on_http(access: HttpAccess) -> Iterator[str]:
+    """Yield a sentence for each file of the HTTP port that `shoal run` refuses or warns of."""
+    try:
+        access.certificate()
+        access.token_check()
+    except ConfigError as error:
+        yield f"{error}; shoal run refuses this where it runs"
+        return
+    if access.certfile is not None:
+        yield certificate_warning("http", access.certfile)
+    for setting in access.open_secret_files():
+        yield f"{setting}: {OPEN_TO_OTHERS}"
 
 
 def _advise_on_missing(settings: KafkaSection) -> Iterator[str]:

@@ -10,8 +10,9 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from functools import partial
 from typing import TypeAlias
 
-from shoal.cli.environment import add_option, add_secret
+from shoal.cli.environment import add_option
 from shoal.cli.garbage_collection import spaced_collections
+from shoal.cli.http_access import add_http_access, http_access
 from shoal.cli.kafka_files import require_files
 from shoal.kafka import StartOptions, Worker, in_daemon_thread
 from shoal.observability import (
@@ -24,7 +25,6 @@ from shoal.observability import (
     stream_compile_s,
 )
 from shoal.observability.http import serve
-from shoal.observability.http_access import HttpAccess
 from shoal.pipeline import precompile
 from shoal.policy import KafkaSection, Policy
 from shoal.settings import kafka_settings
@@ -63,7 +63,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         meaning="a full host name that metrics and page answer to, beside addresses and private names; repeatable; "
         "several names in the variable are separated by commas",
     )
-    _add_http_access(parser)
+    add_http_access(parser)
     parser.add_argument(
         "--drain", action="store_true", help="read to the end, release or suppress all held records, exit"
     )
@@ -74,20 +74,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _add_http_access(parser: argparse.ArgumentParser) -> None:
-    """Declare TLS and token of the HTTP port."""
-    files = (
-        ("--http-certfile", "certificate of the HTTP port and its chain (PEM); the port then speaks TLS"),
-        ("--http-keyfile", "private key of this certificate (PEM)"),
-        ("--http-key-password-file", "file with the password of this key, if it is encrypted"),
-        ("--http-token-file", "file with the bearer token that metrics and page require; the probes require none"),
-    )
-    for flag, meaning in files:
-        variable = "SHOAL_" + flag.removeprefix("--").replace("-", "_").upper()
-        add_option(parser, flag, variable, metavar="FILE", meaning=meaning)
-    add_secret(parser, "http_token", "SHOAL_HTTP_TOKEN", meaning="the bearer token itself, in place of its file")
-
-
 def execute(options: argparse.Namespace) -> int:
     """Run a worker until a signal stops it, or until the input is drained."""
     policy = Policy.load(options.policy)
@@ -95,14 +81,7 @@ def execute(options: argparse.Namespace) -> int:
     require_files(policy, settings)
     policy.require_stream(options.policy)
     start = StartOptions(reset=options.reset, skip_to_end=options.skip_to_end, drain=options.drain)
-    access = HttpAccess(
-        certfile=options.http_certfile,
-        keyfile=options.http_keyfile,
-        key_password_file=options.http_key_password_file,
-        token_file=options.http_token_file,
-        token=options.http_token,
-    )
-    server = partial(serve, options.http, host_names=options.http_host, access=access)
+    server = partial(serve, options.http, host_names=options.http_host, access=http_access(options))
     asyncio.run(_serve(policy, settings, start, server))
     return 0
 

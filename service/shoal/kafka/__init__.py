@@ -8,7 +8,7 @@ one transaction (`producer`, `offset_metadata`). A failure ends the loop, and th
 """
 
 from shoal.kafka.aiokafka_compat import tolerate_invalid_header_names
-from shoal.kafka.certificates import check_files
+from shoal.kafka.certificates import certificate_files, check_files, open_secret_files
 from shoal.kafka.cipher import MetadataCipher
 from shoal.kafka.client import CLIENT_ERRORS, broker_cluster_id, client_cluster_id, to_shoal_error
 from shoal.kafka.cluster_listener import ClusterListener
@@ -36,12 +36,14 @@ __all__ = [
     "Worker",
     "WorkerContext",
     "broker_cluster_id",
+    "certificate_files",
     "check_files",
     "check_policy",
     "client_cluster_id",
     "export_progress",
     "import_progress",
     "in_daemon_thread",
+    "open_secret_files",
     "report_progress",
     "run_with_retries",
     "to_shoal_error",

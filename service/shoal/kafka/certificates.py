@@ -11,10 +11,11 @@ from shoal.errors import PolicyError
 from shoal.kafka.cipher import MetadataCipher
 from shoal.kafka.credentials import secret_of
 from shoal.policy import KafkaSection
-from shoal.secret_files import IS_PIPE
+from shoal.secret_files import IS_PIPE, is_open_to_others
 
-__all__ = ["FileFault", "certificate_files", "check_files", "find_certificate_faults"]
+__all__ = ["FileFault", "certificate_files", "check_files", "find_certificate_faults", "open_secret_files"]
 
+_SECRETS = ("sasl_username_file", "sasl_password_file", "sasl_oauth_token_file", "ssl_password_file")
 _FILES = ("ssl_cafile", "ssl_certfile", "ssl_keyfile")
 UNREAD = "the file cannot be read"
 _BEGIN_CERTIFICATE, _ENCRYPTED = b"-----BEGIN CERTIFICATE-----", b"ENCRYPTED"
@@ -34,6 +35,18 @@ def certificate_files(settings: KafkaSection) -> dict[str, str]:
         return {}
     paths = {"ca": settings.ssl_cafile, "client": settings.ssl_certfile}
     return {name: path for name, path in paths.items() if path is not None and not _is_pipe(path)}
+
+
+def open_secret_files(settings: KafkaSection) -> list[str]:
+    """Return the fields whose files hold a secret that other users can read or change.
+
+    The file of the metadata key is not among them: it is refused (`MetadataCipher.of`).
+    """
+    fields = list(_SECRETS)
+    if settings.security_protocol.endswith("SSL"):
+        fields.append("ssl_certfile" if settings.ssl_keyfile is None else "ssl_keyfile")
+    paths = [(field, getattr(settings, field)) for field in fields]
+    return [field for field, path in paths if path is not None and is_open_to_others(path)]
 
 
 def check_files(settings: KafkaSection, *, has_secrets: bool = True) -> Iterator[FileFault]:
@@ -62,8 +75,7 @@ def check_files(settings: KafkaSection, *, has_secrets: bool = True) -> Iterator
 
 def _find_secret_faults(settings: KafkaSection) -> Iterator[FileFault]:
     """Yield the faults of the files with passwords and tokens."""
-    for name in ("sasl_username", "sasl_password", "sasl_oauth_token", "ssl_password"):
-        field = f"{name}_file"
+    for field in _SECRETS:
         path = getattr(settings, field)
         if path is None:
             continue

@@ -45,6 +45,7 @@ from shoal.kafka.offset_metadata import (
     unpack,
 )
 from shoal.policy import KafkaSection
+from shoal.secret_files import OPEN_MODES
 
 __all__ = ["ENCRYPTED_PREFIX", "NO_ENCRYPTION", "MetadataCipher", "UnreadableError"]
 
@@ -265,8 +266,7 @@ def _file(path: Path) -> str:
         # O_NONBLOCK: opening a pipe without a writer must not wait.
         with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
             status = os.fstat(file.fileno())
-            # Its group may read it: orchestrators mount secrets that way for a process that is not root.
-            is_open = status.st_mode & (stat.S_IRWXO | stat.S_IWGRP)
+            is_open = status.st_mode & OPEN_MODES
             if stat.S_ISREG(status.st_mode) and not is_open:
                 return file.read(MAX_FILE_BYTES).decode("ascii")
             fault = (

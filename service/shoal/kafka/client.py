@@ -24,6 +24,7 @@ from shoal.errors import BrokerError, BrokerUnavailableError, ConfigError, Fence
 from shoal.kafka.aiokafka_compat import tolerate_invalid_header_names
 from shoal.kafka.certificates import find_certificate_faults
 from shoal.kafka.credentials import TokenProvider, secret_of
+from shoal.kafka.permissions import Operation, describe_refusal
 from shoal.kafka.plain_records import plain_record_options
 from shoal.kafka.single_attempt import send_requests_once
 from shoal.observability import raise_location
@@ -57,10 +58,6 @@ _FENCED = (
     kafka_errors.InvalidProducerIdMapping,
 )
 _FINAL = {
-    kafka_errors.TopicAuthorizationFailedError: "the principal may not use one of the topics: grant it in the ACLs",
-    kafka_errors.GroupAuthorizationFailedError: "the principal may not use the group: grant READ in the ACLs",
-    kafka_errors.ClusterAuthorizationFailedError: "the principal may not use the cluster: grant it in the ACLs",
-    kafka_errors.TransactionalIdAuthorizationFailed: "the principal may not use its transactional ids: grant WRITE",
     kafka_errors.AuthenticationFailedError: "the broker refused the credentials",
     kafka_errors.SaslAuthenticationFailed: "the broker refused the credentials",
     kafka_errors.UnsupportedVersionError: "the broker is too old: Kafka 2.5 or later is needed",
@@ -78,10 +75,13 @@ _FINAL = {
 }
 
 
-def broker_error(error: BaseException, settings: KafkaSection | None = None) -> BrokerError:
+def broker_error(
+    error: BaseException, settings: KafkaSection | None = None, operation: Operation = "READ"
+) -> BrokerError:
     """Return the error to raise in place of a client's; it quotes nothing of the client's text.
 
-    The message names the brokers of the settings, and of their topics those that the error names.
+    The message names the brokers of the settings. Of a refused permission it names the resource and the operation;
+    ``operation`` is what the client was doing with its topics.
     """
     if isinstance(error, BrokerError):
         return error
@@ -89,24 +89,14 @@ def broker_error(error: BaseException, settings: KafkaSection | None = None) -> 
     for known in (error, error.__cause__):
         if isinstance(known, _FENCED):
             return FencedError("another worker owns the partition now")
+        if known is not None and (refusal := describe_refusal(known, settings, operation)) is not None:
+            return BrokerError(refusal)
         for kind, words in _FINAL.items():
             if isinstance(known, kind):
-                return BrokerError(words + _refused_topics(known, settings))
+                return BrokerError(words)
     names = " from ".join(type(known).__name__ for known in (error, error.__cause__) if known is not None)
     address = f" at {settings.bootstrap_servers}" if settings is not None else ""
     return BrokerUnavailableError(f"the broker{address} cannot be reached or refused for now ({names})")
-
-
-def _refused_topics(error: BaseException, settings: KafkaSection | None) -> str:
-    """Return the topics of the settings that a refusal names, for the end of a message; empty if it names none."""
-    if settings is None or not isinstance(error, kafka_errors.TopicAuthorizationFailedError):
-        return ""
-    named = {name for part in error.args for name in ([part] if isinstance(part, str) else part)}
-    pairs = [(pair.input, pair.output) for pair in settings.topics or ()]
-    of_fields = (settings.input, settings.output, settings.quarantine, settings.clusters, settings.evidence)
-    own = [*of_fields, settings.progress_copy, *chain(*pairs)]
-    refused = sorted({topic for topic in own if topic is not None and topic in named})
-    return f" ({', '.join(refused)})" if refused else ""
 
 
 def task_exception(task: asyncio.Task[None]) -> BaseException | None:
@@ -173,11 +163,20 @@ def consumer(settings: KafkaSection, **options: Any) -> AIOKafkaConsumer:  # noq
 
 @asynccontextmanager
 async def reading(settings: KafkaSection, **options: Any) -> AsyncIterator[AIOKafkaConsumer]:  # noqa: ANN401 - as above
-    """Open a `consumer` for the length of the context; it is closed also if its start is cancelled."""
+    """Open a `consumer` for the length of the context; it is closed also if its start is cancelled.
+
+    Raises
+    ------
+    BrokerError
+        The principal may not read a topic.
+    """
     reader = consumer(settings, **options)
     try:
         await reader.start()
         yield reader
+    except kafka_errors.TopicAuthorizationFailedError as error:
+        # Here, because the caller may be a producer, whose refusals are about WRITE.
+        raise broker_error(error, settings) from None
     finally:
         await stop(reader, CLOSE_S)
 
@@ -292,6 +291,7 @@ async def stop(client: AIOKafkaConsumer | AIOKafkaProducer, timeout_s: float) ->
         await asyncio.wait({stopping}, timeout=timeout_s)
     finally:
         transaction_error(client)
+        _retrieve_errors_of_batches(client)
         if not stopping.done() or stopping.cancelled() or stopping.exception() is not None:
             stopping.cancel()
             for task in _tasks(client):
@@ -310,6 +310,19 @@ def transaction_error(client: AIOKafkaConsumer | AIOKafkaProducer) -> BaseExcept
     if isinstance(waiter, asyncio.Future) and waiter.done() and not waiter.cancelled():
         return waiter.exception()
     return None
+
+
+def _retrieve_errors_of_batches(client: AIOKafkaConsumer | AIOKafkaProducer) -> None:
+    """Retrieve the errors of batches that a failed producer has not sent.
+
+    The producer sets its error, such as a fencing, also on a future of each batch for which nothing waits. The call
+    that sent the batch has raised it already, so asyncio would log it as unhandled in addition.
+    """
+    unsent = getattr(getattr(client, "_message_accumulator", None), "_batches", {})
+    for batch in chain.from_iterable(unsent.values()):
+        for waiter in (batch.future, batch._drain_waiter):  # noqa: SLF001 - not reachable otherwise
+            if waiter.done() and not waiter.cancelled():
+                waiter.exception()
 
 
 def _network(client: AIOKafkaConsumer | AIOKafkaProducer) -> Any:  # noqa: ANN401 - the client has no types

@@ -18,6 +18,7 @@ from aiokafka.admin import AIOKafkaAdminClient
 
 from shoal.errors import BrokerUnavailableError, ShoalError
 from shoal.kafka.client import admin, consumer, stop, task_exception, to_shoal_error
+from shoal.kafka.group_members import wait_until_no_members
 from shoal.kafka.partition_task import PartitionTask
 from shoal.kafka.poller import Poller
 from shoal.kafka.preflight import preflight
@@ -38,7 +39,7 @@ METADATA_AGE_MS = 10_000
 class ConsumerLoop:
     """Polls and drives the tasks while this worker is a group member.
 
-    With ``start.drain`` it reads all partitions once without joining the group.
+    With ``start.drain`` it reads all partitions once without joining the group, which must not have members.
 
     Parameters
     ----------
@@ -126,6 +127,8 @@ class ConsumerLoop:
                 if self._compiling is not None:
                     await asyncio.wait({self._compiling})
                     self._compiling.result()
+                if self._drains:
+                    await wait_until_no_members(admin_client, settings)
                 self._may_hold_partitions = True
                 if self._drains:
                     await self._assign_all(admin_client, kafka_consumer)

@@ -12,6 +12,7 @@ from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 
 from shoal.errors import BrokerUnavailableError, Fault, InputError, PolicyError
 from shoal.kafka.offset_metadata import LIMIT_BYTES, span_limit
+from shoal.kafka.permissions import operations_on
 from shoal.policy import MAX_CATEGORY_BYTES, Attribute, FieldPath, KafkaSection, Policy, Scale
 from shoal.records.published_scalars import fixed_texts
 from shoal.settings import settings_error
@@ -116,7 +117,9 @@ def _about_topics(
     for field, topic in topics.items():
         if topic not in counts:
             yield Fault(
-                field, f"topic {topic} does not exist or may not be seen; create it, or grant its use in the ACLs"
+                field,
+                f"topic {topic} does not exist or may not be seen; create it, or grant {operations_on(field[-1])} on "
+                "it in the ACLs",
             )
         elif field == _COPY:
             yield from _about_copy(topics, counts, configs.get(topic, {}))

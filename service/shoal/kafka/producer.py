@@ -6,6 +6,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import msgspec
 from aiokafka import TopicPartition
@@ -177,7 +178,7 @@ class TransactionalProducer:
         try:
             await self._producer.start()
         except CLIENT_ERRORS as error:
-            raise broker_error(error, self._settings) from None
+            raise broker_error(error, self._settings, "WRITE") from None
 
     async def publish_and_commit(
         self, batch: TransactionBatch, committed_offset: int, metadata: str, at_ms: int
@@ -216,9 +217,9 @@ class TransactionalProducer:
                 await self._transact(batch, OffsetAndMetadata(committed_offset, metadata), timestamp)
         except InvalidTxnState as error:
             # The broker refuses all messages of a transaction in this way if it has refused one of their topics.
-            raise broker_error(transaction_error(self._producer) or error, self._settings) from None
+            raise broker_error(transaction_error(self._producer) or error, self._settings, "WRITE") from None
         except CLIENT_ERRORS as error:
-            raise broker_error(error, self._settings) from None
+            raise broker_error(error, self._settings, "WRITE") from None
         self._has_failed = False
 
     async def _transact(self, batch: TransactionBatch, offset: OffsetAndMetadata, timestamp: int) -> None:
@@ -343,7 +344,7 @@ class TransactionalProducer:
         record_batch = self._producer.create_batch()
         record_batch.append(key=copy.key, value=value, timestamp=timestamp)
         record_batch.close()
-        await (await self._producer.send_batch(record_batch, copy.tp.topic, partition=copy.tp.partition))
+        await (await self._submit(record_batch, copy.tp))
 
     async def _send(self, topic: str, values: Sequence[bytes], timestamp: int) -> list[tuple[int, int]]:
         """Send messages; return the first offset and the number of messages of each record batch."""
@@ -353,12 +354,21 @@ class TransactionalProducer:
         for value in values:
             if record_batch.append(key=None, value=value, timestamp=timestamp) is None:
                 record_batch.close()
-                pending.append(await self._producer.send_batch(record_batch, topic, partition=partition))
+                pending.append(await self._submit(record_batch, TopicPartition(topic, partition)))
                 record_batch = self._producer.create_batch()
                 record_batch.append(key=None, value=value, timestamp=timestamp)
                 counts.append(0)
             counts[-1] += 1
         record_batch.close()
-        pending.append(await self._producer.send_batch(record_batch, topic, partition=partition))
+        pending.append(await self._submit(record_batch, TopicPartition(topic, partition)))
         sent = await asyncio.gather(*pending)
         return [(int(one.offset), count) for one, count in zip(sent, counts, strict=True)]
+
+    async def _submit(self, record_batch: Any, tp: TopicPartition) -> asyncio.Future[Any]:  # noqa: ANN401 - the client has no types
+        """Submit a record batch; return what its acknowledgement is awaited by."""
+        acknowledged: asyncio.Future[Any] = await self._producer.send_batch(
+            record_batch, tp.topic, partition=tp.partition
+        )
+        # Nothing awaits it if a later batch fails first. Asyncio would then log its error, in addition to the other.
+        acknowledged.add_done_callback(lambda future: None if future.cancelled() else future.exception())
+        return acknowledged

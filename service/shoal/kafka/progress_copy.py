@@ -126,6 +126,7 @@ class ProgressCopy:
         if states[target].partition_count <= partition:
             raise InputError(
                 f"kafka.progress_copy: topic {target} does not exist, may not be seen, or has no partition {partition}"
+                ": create it, grant READ and WRITE on it in the ACLs, or add partitions"
             )
         return cls(settings, partition, cipher, states[source].topic_id.hex())
 

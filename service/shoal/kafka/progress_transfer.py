@@ -344,7 +344,10 @@ def _leaving_out_invalid() -> Iterator[None]:
 async def _partitions(client: AIOKafkaAdminClient, settings: KafkaSection) -> list[int]:
     found = await partitions_of(client)
     if settings.input not in found:
-        raise InputError(f"{_field(settings)}: topic {settings.input} does not exist or may not be seen")
+        raise InputError(
+            f"{_field(settings)}: topic {settings.input} does not exist or may not be seen; create it, or grant READ "
+            "on it in the ACLs"
+        )
     return found[settings.input]
 
 

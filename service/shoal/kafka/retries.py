@@ -78,7 +78,10 @@ class BrokerLiveness:
         """Return if a new consumer loop may succeed; otherwise raise the final error."""
         final = error
         if isinstance(error, FencedError) and context.start.drain:
-            final = BrokerError("--drain: a worker of this group is running; stop all of them first")
+            final = BrokerError(
+                f"--drain: a worker of group {context.settings.group}, or another drain of it, has taken over a "
+                "partition. Stop all of them, then drain again; no record is lost or published twice"
+            )
         elif isinstance(error, BrokerUnavailableError):
             self.note_no_answer()
             if self.is_exhausted:

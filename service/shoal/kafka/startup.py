@@ -31,6 +31,7 @@ from shoal.kafka.offset_tracker import LogTruncatedError, OffsetState
 from shoal.kafka.output_end import check_no_open_transaction, end_at_start
 from shoal.kafka.producer import TransactionalProducer, TransactionBatch
 from shoal.kafka.topic_pairs import has_several_inputs
+from shoal.kafka.unconfirmed_skips import UnconfirmedSkips
 from shoal.observability import logger
 from shoal.policy import KafkaSection
 
@@ -103,12 +104,14 @@ async def initialize_partition(
     start: StartOptions,
     cipher: MetadataCipher,
     partition_count: int,
+    unconfirmed: UnconfirmedSkips,
 ) -> PartitionStart:
     """Return where a partition begins; commit the beginning if there is no usable commit.
 
     It commits if there is no commit yet, if ``start.skip_to_end`` replaces one that is refused, if the commit was
     encrypted under another key than the first, and in any case if the producer keeps a copy. The producer must be open,
-    so that earlier owners are fenced.
+    so that earlier owners are fenced. A skip whose outcome was unknown is counted when its commit is found
+    (``unconfirmed``).
 
     Raises
     ------
@@ -127,7 +130,7 @@ async def initialize_partition(
             commit = replace(commit, first_partition_count=commit.first_partition_count or partition_count)
             if producer.copy is not None or of_group is None or not cipher.is_current(of_group.metadata):
                 await _commit_again(producer, commit, cipher, tp)
-            return PartitionStart(commit, log_start, log_end)
+            return PartitionStart(commit, log_start, log_end, unconfirmed.take(tp, commit))
         known_count = await fetch_first_partition_count(admin, settings, partition_count, cipher)
         if known_count is None and producer.copy is not None:
             known_count = await producer.copy.first_partition_count()
@@ -136,7 +139,7 @@ async def initialize_partition(
     except InputError as refusal:
         if await _committed_offset_changed(admin, settings, partition, of_group):
             return await initialize_partition(
-                admin, consumer, producer, settings, fingerprint, partition, start, cipher, partition_count
+                admin, consumer, producer, settings, fingerprint, partition, start, cipher, partition_count, unconfirmed
             )
         if not start.skip_to_end:
             raise
@@ -145,8 +148,17 @@ async def initialize_partition(
         first = _committed_offset(copied_offset, commit, of_group) if is_known else None
         offset, skipped_count = log_end, log_end - (log_start if first is None or first > log_end else first)
     commit = await _commit_beginning(
-        producer, settings, fingerprint, partition, cipher, offset, skipped_count, known_count or partition_count
+        producer,
+        settings,
+        fingerprint,
+        partition,
+        cipher,
+        offset,
+        skipped_count,
+        known_count or partition_count,
+        unconfirmed,
     )
+    unconfirmed.take(tp, commit)
     # Nothing that may fail comes between this commit and the count of skipped offsets.
     return PartitionStart(commit, log_start, log_end, skipped_count, is_first=skipped_count is None)
 
@@ -209,6 +221,7 @@ async def _commit_beginning(
     offset: int,
     skipped_count: int | None,
     first_partition_count: int,
+    unconfirmed: UnconfirmedSkips,
 ) -> CommittedState:
     """Commit that a partition begins at an offset, and copy it; return the commit."""
     now_ms = time.time_ns() // 1_000_000
@@ -224,6 +237,8 @@ async def _commit_beginning(
     state = OffsetState(offset, offset, released_from=first_released, next_cluster_number=offset)
     commit = CommittedState(state, fingerprint, now_ms, first_partition_count)
     producer.expect_output_from(await end_at_start(settings, partition, state))
+    if skipped_count is not None:
+        unconfirmed.add(TopicPartition(settings.input, partition), commit, skipped_count)
     # The transaction holds nothing else: if this commit fails, nothing was published.
     await producer.publish_and_commit(
         TransactionBatch(),

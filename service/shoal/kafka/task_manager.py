@@ -12,7 +12,7 @@ from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
 
 from shoal.errors import BrokerUnavailableError, InputError
-from shoal.kafka.certificates import certificate_files
+from shoal.kafka.certificates import certificate_files, open_secret_files
 from shoal.kafka.cipher import MetadataCipher
 from shoal.kafka.client import to_shoal_error
 from shoal.kafka.cluster_listener import ClusterListener
@@ -20,11 +20,14 @@ from shoal.kafka.partition_task import PartitionTask
 from shoal.kafka.preflight import TopicLayout
 from shoal.kafka.producer import TransactionalProducer
 from shoal.kafka.progress_copy import ProgressCopy
+from shoal.kafka.refusals import join_refusals
 from shoal.kafka.startup import PartitionStart, StartOptions, check_output_is_empty, initialize_partition
 from shoal.kafka.topic_pairs import input_name, settings_by_input
+from shoal.kafka.unconfirmed_skips import UnconfirmedSkips
 from shoal.observability import Health, Metrics, logger
 from shoal.policy import KafkaSection, Policy
 from shoal.records import JsonDecoder
+from shoal.secret_files import OPEN_TO_OTHERS
 
 __all__ = ["TaskManager", "WorkerContext", "oldest_read_ms"]
 
@@ -47,12 +50,15 @@ class WorkerContext:
     cipher: MetadataCipher
     output_ends: dict[TopicPartition, int] = field(default_factory=dict)
     """Ends of output partitions that brokers have acknowledged to this process."""
+    unconfirmed_skips: UnconfirmedSkips = field(default_factory=UnconfirmedSkips)
 
     def report_settings(self) -> None:
-        """Report the policy in force and the certificates in the metrics."""
+        """Report the policy in force and the certificates in the metrics, and what is wrong with files in the log."""
         self.metrics.set_policy(self.policy)
         for certificate, path in certificate_files(self.settings).items():
             self.metrics.certificates.watch(certificate, path)
+        for secret in open_secret_files(self.settings):
+            log.warning(OPEN_TO_OTHERS, setting=f"kafka.{secret}")
 
 
 class TaskManager:
@@ -113,15 +119,19 @@ class TaskManager:
                 self._tasks[tp] = task
                 metrics.watch_oldest_held(tp.topic, tp.partition, lambda: oldest_read_ms(task))
 
-        results = await asyncio.gather(*map(open_one, partitions), return_exceptions=True)
-        settings = self._context.settings
-        errors = [to_shoal_error(result, settings) for result in results if isinstance(result, BaseException)]
-        refusals = [str(error) for error in errors if isinstance(error, InputError)]
+        opened, settings = list(partitions), self._context.settings
+        results = await asyncio.gather(*map(open_one, opened), return_exceptions=True)
+        errors = [
+            (tp, to_shoal_error(result, settings))
+            for tp, result in zip(opened, results, strict=True)
+            if isinstance(result, BaseException)
+        ]
+        refusals = [(tp, str(error)) for tp, error in errors if isinstance(error, InputError)]
         if refusals:
             # All of them, so that the operator can correct them together.
-            raise InputError("\n".join(refusals))
+            raise InputError(join_refusals(refusals))
         if errors:
-            raise errors[0]
+            raise errors[0][1]
 
     async def _open(
         self,
@@ -151,6 +161,7 @@ class TaskManager:
                 context.start,
                 context.cipher,
                 partition_count,
+                context.unconfirmed_skips,
             )
             self._report(tp, partition_start)
             if partition_start.is_first:

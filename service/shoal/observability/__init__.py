@@ -5,6 +5,7 @@ with this package, because most commands have no port. `set_up_logs` sends every
 error, without attribute values.
 """
 
+from shoal.observability.certificate_times import certificate_warning
 from shoal.observability.compilation import TABLE_COMPILE_S, CompilationNotice, stream_compile_s
 from shoal.observability.confidential_metrics import ConfidentialMetrics
 from shoal.observability.health import Health
@@ -27,6 +28,7 @@ __all__ = [
     "ConfidentialMetrics",
     "Health",
     "Metrics",
+    "certificate_warning",
     "error_code",
     "escape_control_characters",
     "install_exception_hooks",

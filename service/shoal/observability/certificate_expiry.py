@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
+
+from shoal.observability.certificate_times import FileState, certificate_warning, file_state, read_validity
+from shoal.observability.logs import logger
 
 __all__ = ["CertificateExpiry"]
 
 NAME = "shoal_certificate_expiry_timestamp_seconds"
 _HELP = "When a certificate that this worker uses expires, as Unix time"
 
-_State = tuple[int, int, int]
-"""What tells that a file was replaced: inode, time of change (ns), length (bytes)."""
+log = logger("certificates")
 
 
 class CertificateExpiry(Collector):
@@ -26,20 +28,20 @@ class CertificateExpiry(Collector):
 
     def __init__(self) -> None:
         self._paths: dict[str, Path] = {}
-        self._read: dict[str, tuple[_State, float]] = {}
+        self._read: dict[str, tuple[FileState, float]] = {}
 
     def watch(self, certificate: str, path: str) -> None:
-        """Report a file.
+        """Report a file. Log a warning if its certificate is not valid now, or expires soon.
 
         Parameters
         ----------
         certificate : {"ca", "client", "http"}
-            Value of the label. Of the authorities in a file ``ca`` the latest time counts, because one that is valid is
-            enough, as where an old and a new authority stand together. Of the other files, which are a certificate and
-            its chain, the earliest counts.
+            Value of the label. Which certificate of the file counts is that of `read_validity`.
         path : str
             File in PEM. A pipe must not be given: reading would take its contents away.
         """
+        if warning := certificate_warning(certificate, path):
+            log.warning(warning)
         self._paths[certificate] = Path(path)
 
     def collect(self) -> Iterator[Metric]:
@@ -57,15 +59,10 @@ class CertificateExpiry(Collector):
         return [GaugeMetricFamily(NAME, _HELP, labels=["certificate"])]
 
     def _update(self, certificate: str, path: Path) -> None:
-        from cryptography import x509  # noqa: PLC0415 - most processes have no certificate, and it is slow to load
-
         try:
-            stat = path.stat()
-            state = (stat.st_ino, stat.st_mtime_ns, stat.st_size)
+            state = file_state(path)
             if certificate in self._read and self._read[certificate][0] == state:
                 return
-            found = x509.load_pem_x509_certificates(path.read_bytes())
+            self._read[certificate] = state, read_validity(certificate, path).end_s
         except (OSError, ValueError):
             return
-        choose: Callable[[Sequence[float]], float] = max if certificate == "ca" else min
-        self._read[certificate] = state, choose([one.not_valid_after_utc.timestamp() for one in found])

@@ -19,7 +19,7 @@ from typing import TypeAlias
 
 from shoal.errors import ConfigError
 from shoal.observability.logs import logger
-from shoal.secret_files import IS_PIPE, read_secret
+from shoal.secret_files import IS_PIPE, OPEN_TO_OTHERS, is_open_to_others, read_secret
 
 __all__ = ["HttpAccess", "ServerCertificate", "TokenCheck"]
 
@@ -97,10 +97,13 @@ class HttpAccess:
         has_token = self.token is not None or self.token_file is not None
         if has_token and self.certfile is None and not _is_loopback(host):
             log.warning("the HTTP token crosses the network in plain text: use --http-certfile and --http-keyfile")
+        for setting in self.open_secret_files():
+            log.warning(OPEN_TO_OTHERS, setting=setting)
+
+    def open_secret_files(self) -> list[str]:
+        """Return the settings whose files hold a secret that other users can read or change."""
         secrets = ((KEYFILE, self.keyfile), (PASSWORD_FILE, self.key_password_file), (TOKEN_FILE, self.token_file))
-        for name, path in secrets:
-            if path is not None and Path(path).stat().st_mode & (stat.S_IROTH | stat.S_IWOTH):
-                log.warning("other users of this machine can read a secret: chmod 640, or 600", setting=name)
+        return [setting for setting, path in secrets if path is not None and is_open_to_others(path)]
 
 
 class ServerCertificate:

@@ -139,7 +139,7 @@ class StageSupervisor:
             self._fail(error)
 
     def _fail(self, error: BaseException) -> None:
-        final = to_shoal_error(error)
+        final = to_shoal_error(error, self._context.settings)
         # Before the agent sees the error: if Faust restarts the agent, no new stage may start.
         stopping = self._adapter.stop_app(final)
         self.queue.close(final)

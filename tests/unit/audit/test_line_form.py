@@ -91,7 +91,7 @@ def test_an_empty_field_outside_the_envelope_may_be_written_in_any_way() -> None
     check('{"partition":0,"value":null}', '{"partition":0,"value":[]}')
 
 
-@pytest.mark.parametrize("value", ["9" * 5000, "[" * 3000 + "]" * 3000, "[" * 200_000 + "]" * 200_000])
+@pytest.mark.parametrize("value", ["9" * 5000, "[" * 200_000 + "]" * 200_000])
 def test_a_line_that_python_cannot_convert_is_refused(value: str) -> None:
     with pytest.raises(InputError, match="line 1: a number is too long, or values are nested too deeply"):
         check(f'{{"partition":0,"value":{value}}}')

@@ -98,11 +98,36 @@ def test_a_worker_with_a_certificate_is_asked_by_tls(tmp_path: Path, process_1: 
         assert run_command("health", environment=address).returncode == 0
 
 
-@pytest.mark.parametrize("address", ["127.0.0.1:1", "nonsense", "127.0.0.1:", "127.0.0.1:99999"])
-def test_no_answer_is_not_alive(address: str) -> None:
+def test_a_worker_with_a_certificate_is_found_out_where_no_setting_says_so(tmp_path: Path) -> None:
+    certificate, key = Authority(tmp_path / "authority").issue("worker.example")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+    with worker(context) as port:
+        assert run_command("health", "--http", f"127.0.0.1:{port}").returncode == 0
+        done = run_command("health", "--http", f"127.0.0.1:{port}", "--ready")
+        assert (done.returncode, done.stderr) == (1, b"shoal health: not ready: broker not reached\n")
+
+
+def test_a_worker_without_a_certificate_is_found_out_where_a_setting_names_one() -> None:
+    with worker() as port:
+        named = {"SHOAL_HTTP": f"127.0.0.1:{port}", "SHOAL_HTTP_CERTFILE": "/etc/shoal/tls.crt"}
+        assert run_command("health", environment=named).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("address", "reason"),
+    [
+        ("127.0.0.1:1", "no process listens there; give --http the address that `shoal run` has"),
+        ("nonsense", "it is no HOST:PORT, such as 127.0.0.1:9464"),
+        ("127.0.0.1:", "it is no HOST:PORT, such as 127.0.0.1:9464"),
+        ("127.0.0.1:99999", "it is no HOST:PORT, such as 127.0.0.1:9464"),
+        ("https://127.0.0.1:9464", "it is no HOST:PORT, such as 127.0.0.1:9464"),
+    ],
+)
+def test_no_answer_is_not_alive(address: str, reason: str) -> None:
     done = run_command("health", "--http", address)
     assert done.returncode == 1
-    assert done.stderr.startswith(f"shoal health: {address} does not answer: ".encode())
+    assert done.stderr.decode() == f"shoal health: {address} does not answer: {reason}\n"
     assert b"Traceback" not in done.stderr
 
 

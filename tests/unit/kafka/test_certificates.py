@@ -19,9 +19,13 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from cryptography.x509.oid import NameOID
 from shoal.errors import ConfigError
-from shoal.kafka import check_files
+from shoal.kafka import StartOptions, WorkerContext, check_files, open_secret_files
+from shoal.kafka.cipher import NO_ENCRYPTION
 from shoal.kafka.client import consumer
-from shoal.policy import KafkaSection
+from shoal.observability import Health, Metrics
+from shoal.policy import KafkaSection, Scale
+from structlog.testing import capture_logs
+from support.scales import attribute, policy_with
 
 pytestmark = pytest.mark.unit
 
@@ -96,6 +100,41 @@ def test_what_is_wrong_with_a_file_is_told_by_field(files: Path, given: dict[str
 def test_an_encrypted_key_needs_its_password_where_secrets_must_be_there(files: Path) -> None:
     (fault,) = check_files(settings(files, ssl_certfile="secret.pem", ssl_keyfile="secret.key"))
     assert "SHOAL_KAFKA__SSL_PASSWORD is missing or wrong" in fault.message
+
+
+@pytest.mark.parametrize(
+    ("mode", "is_open"), [(0o600, False), (0o440, False), (0o640, False), (0o644, True), (0o660, True), (0o604, True)]
+)
+def test_a_secret_that_others_can_read_or_change_is_found(files: Path, mode: int, is_open: bool) -> None:  # noqa: FBT001
+    secret = files / "shared"
+    secret.write_text("canary")
+    secret.chmod(mode)
+    fields = ("sasl_username_file", "sasl_password_file", "ssl_password_file", "ssl_keyfile")
+    given = settings(files, ssl_cafile="one.pem", ssl_certfile="one.pem", **dict.fromkeys(fields, "shared"))
+    assert open_secret_files(given) == (list(fields) if is_open else [])
+
+
+def test_a_certificate_without_a_file_of_its_key_holds_the_key(files: Path) -> None:
+    assert open_secret_files(settings(files, ssl_certfile="one.pem")) == ["ssl_certfile"]
+    assert open_secret_files(settings(files, ssl_certfile="absent")) == []
+
+
+def test_a_worker_warns_of_files_when_it_starts(files: Path) -> None:
+    given = settings(files, ssl_cafile="one.pem", ssl_certfile="one.pem", ssl_keyfile="one.key")
+    context = WorkerContext(
+        policy_with(attribute("city", Scale.NOMINAL), k=2, delta=6),
+        given,
+        Metrics(),
+        Health(),
+        StartOptions(),
+        NO_ENCRYPTION,
+    )
+    (files / "one.key").chmod(0o644)
+    with capture_logs() as logs:
+        context.report_settings()
+    assert [(line["event"], line["setting"]) for line in logs] == [
+        ("other users of this machine can read or change a secret: chmod 640, or 600", "kafka.ssl_keyfile")
+    ]
 
 
 def test_a_pipe_is_not_read(files: Path) -> None:

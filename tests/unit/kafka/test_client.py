@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from aiokafka import AIOKafkaProducer, TopicPartition
 from aiokafka import errors as kafka_errors
 from shoal.errors import BrokerUnavailableError, GuaranteeError, InputError
 from shoal.kafka import client as connection
@@ -107,3 +109,20 @@ async def test_each_client_has_an_id_that_names_the_group(monkeypatch: pytest.Mo
         pass
     assert [options["client_id"] for options in made] == ["shoal-g-7", "shoal-g-admin"]
     assert made[0]["transactional_id"] == "g-in-7"
+
+
+async def test_a_client_that_was_fenced_leaves_no_error_that_asyncio_logs() -> None:
+    """The transaction reports the error. The client sets it on each batch that was not sent, too."""
+    logged: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: logged.append(context))
+    client = AIOKafkaProducer(bootstrap_servers="127.0.0.1:1")
+    accumulator = client._message_accumulator
+    sent = await accumulator.add_batch(accumulator.create_builder(), TopicPartition("out", 0), 1)
+    accumulator.fail_all(kafka_errors.ProducerFenced())
+    with pytest.raises(kafka_errors.ProducerFenced):
+        await sent
+    await connection.stop(client, 1)
+    del accumulator, client, sent
+    gc.collect()
+    await asyncio.sleep(0)
+    assert logged == []

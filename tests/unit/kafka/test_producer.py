@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 from dataclasses import dataclass, field
 from types import SimpleNamespace
@@ -388,8 +389,31 @@ async def test_a_refused_topic_is_named_although_another_topic_is_answered_first
     failed.set_exception(kafka_errors.TopicAuthorizationFailedError({"out"}))
     producer = Producer("send", kafka_errors.InvalidTxnState())
     producer._txn_manager = SimpleNamespace(wait_for_transaction_end=lambda: failed)  # type: ignore[attr-defined]
-    with pytest.raises(BrokerError, match=r"the principal may not use one of the topics: grant it .* \(out\)"):
+    with pytest.raises(BrokerError, match=r"may not use topic out: grant WRITE on topic out in the ACLs"):
         await made(monkeypatch, producer).publish_and_commit(TransactionBatch(clusters()), 10, "meta", 1)
+
+
+async def test_an_error_of_a_batch_for_which_nothing_waits_is_not_logged(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second batch of a topic fails at once, and its error ends the transaction; the first one fails later."""
+    logged: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: logged.append(context))
+    submitted: list[asyncio.Future[Any]] = []
+
+    async def fail_at_second(*_: object, **__: object) -> asyncio.Future[Any]:
+        if submitted:
+            raise kafka_errors.ProducerFenced
+        submitted.append(asyncio.get_running_loop().create_future())
+        return submitted[0]
+
+    producer = Producer()
+    producer.send_batch = fail_at_second  # type: ignore[method-assign]
+    large = DecidedCluster(0, [3, 7], [b"r" * 100, b"s" * 100], ("9",), 2, "ab12")
+    with pytest.raises(FencedError):
+        await made(monkeypatch, producer).publish_and_commit(TransactionBatch([large]), 10, "meta", 1)
+    submitted.pop().set_exception(kafka_errors.ProducerFenced())
+    await asyncio.sleep(0)
+    gc.collect()
+    assert logged == []
 
 
 async def test_a_transaction_is_cancelled_after_its_timeout(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, cast
 from unittest.mock import AsyncMock
 
@@ -12,7 +13,9 @@ from shoal.errors import BrokerUnavailableError, InputError
 from shoal.kafka import committed_offsets, startup
 from shoal.kafka.cipher import MetadataCipher
 from shoal.kafka.committed_offsets import fetch_committed
+from shoal.kafka.offset_metadata import CommittedState
 from shoal.kafka.startup import PartitionStart, StartOptions, _is_about, initialize_partition
+from shoal.kafka.unconfirmed_skips import UnconfirmedSkips
 from shoal.policy import KafkaSection
 
 SETTINGS = KafkaSection(input="in", output="out", group="g")
@@ -107,11 +110,18 @@ class Publisher:
         self.told.append(("commit", offset))
 
 
-async def skipped(monkeypatch: pytest.MonkeyPatch, producer: Publisher, end: int | Exception) -> PartitionStart:
-    """Start with --skip-to-end where the committed state is refused, at 20 of 100 offsets."""
-
+async def skipped(
+    monkeypatch: pytest.MonkeyPatch,
+    producer: Publisher,
+    end: int | Exception,
+    unconfirmed: UnconfirmedSkips | None = None,
+    found: CommittedState | None = None,
+) -> PartitionStart:
+    """Start with --skip-to-end, at 20 of 100 offsets where no commit is found that can be used."""
+    newest = AsyncMock(return_value=found) if found is not None else AsyncMock(side_effect=InputError("it contradicts"))
     answers = {
-        "newest_commit": AsyncMock(side_effect=InputError("it contradicts")),
+        "newest_commit": newest,
+        "_check_commit": AsyncMock(return_value=40),
         "fetch_committed": AsyncMock(return_value=OffsetAndMetadata(20, "")),
         "_committed_offset_changed": AsyncMock(return_value=False),
         "_latest_published": AsyncMock(return_value=-1),
@@ -123,7 +133,8 @@ async def skipped(monkeypatch: pytest.MonkeyPatch, producer: Publisher, end: int
     consumer.beginning_offsets.return_value, consumer.end_offsets.return_value = {PLACE: 0}, {PLACE: 100}
     unused, reader, ours = cast("Any", None), consumer, cast("Any", producer)
     start, cipher = StartOptions(skip_to_end=True), MetadataCipher("g")
-    return await initialize_partition(unused, reader, ours, SETTINGS, "ab" * 8, 3, start, cipher, 4)
+    skips = unconfirmed or UnconfirmedSkips()
+    return await initialize_partition(unused, reader, ours, SETTINGS, "ab" * 8, 3, start, cipher, 4, skips)
 
 
 async def test_a_skip_is_one_transaction_after_which_nothing_can_fail(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -141,3 +152,50 @@ async def test_an_output_that_cannot_be_asked_fails_before_the_skip_is_committed
     with pytest.raises(BrokerUnavailableError):
         await skipped(monkeypatch, producer, BrokerUnavailableError("gone"))
     assert producer.told == []
+
+
+class LosesResponse(Publisher):
+    """Stands for a producer that gets no response to the end of its first transaction."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.metadata: list[str] = []
+
+    async def publish_and_commit(self, _: object, offset: int, *more: object) -> None:
+        await super().publish_and_commit(_, offset)
+        self.metadata.append(str(more[0]))
+        if len(self.metadata) == 1:
+            raise BrokerUnavailableError("no response")
+
+
+async def lost_skip(monkeypatch: pytest.MonkeyPatch) -> tuple[LosesResponse, UnconfirmedSkips, CommittedState]:
+    """Return a producer that has lost the response to a skip, the skips to count, and what it may have committed."""
+    producer, unconfirmed = LosesResponse(), UnconfirmedSkips()
+    with pytest.raises(BrokerUnavailableError):
+        await skipped(monkeypatch, producer, 40, unconfirmed)
+    return producer, unconfirmed, MetadataCipher("g").decode(producer.metadata[0], "in", 3, 100)
+
+
+async def test_a_skip_of_unknown_outcome_is_counted_once_when_its_commit_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    producer, unconfirmed, commit = await lost_skip(monkeypatch)
+    again = await skipped(monkeypatch, producer, 40, unconfirmed, commit)
+    assert (again.skipped_count, again.is_first) == (80, False)
+    assert (await skipped(monkeypatch, producer, 40, unconfirmed, commit)).skipped_count is None
+
+
+async def test_a_skip_of_unknown_outcome_is_not_counted_if_another_commit_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    producer, unconfirmed, commit = await lost_skip(monkeypatch)
+    later = replace(commit, at_ms=commit.at_ms + 1)
+    assert (await skipped(monkeypatch, producer, 40, unconfirmed, later)).skipped_count is None
+    assert (await skipped(monkeypatch, producer, 40, unconfirmed, commit)).skipped_count is None
+
+
+async def test_a_skip_that_was_not_committed_is_made_again_and_counted_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    producer, unconfirmed, _ = await lost_skip(monkeypatch)
+    assert (await skipped(monkeypatch, producer, 40, unconfirmed)).skipped_count == 80
+    commit = MetadataCipher("g").decode(producer.metadata[1], "in", 3, 100)
+    assert (await skipped(monkeypatch, producer, 40, unconfirmed, commit)).skipped_count is None

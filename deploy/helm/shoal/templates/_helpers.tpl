@@ -18,44 +18,14 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 app.kubernetes.io/component: worker
 {{- end -}}
 
+{{/* Of every object, so the values are checked before anything else is rendered. */}}
 {{- define "shoal.labels" -}}
+{{- include "shoal.check" . -}}
 {{ include "shoal.workers" . }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- end -}}
 
 {{- define "shoal.image" -}}
-{{- $repository := required "image.repository is missing: where the image was published" .Values.image.repository -}}
-{{- if .Values.image.digest -}}
-{{- printf "%s@%s" $repository .Values.image.digest -}}
-{{- else -}}
-{{- printf "%s:%s" $repository (required "image.tag or image.digest is missing" .Values.image.tag) -}}
-{{- end -}}
-{{- end -}}
-
-{{/* The policy, checked: it is YAML. `shoal check` checks the rest. */}}
-{{- define "shoal.policy" -}}
-{{- $text := required "policy is missing: --set-file policy=policy.yaml" .Values.policy -}}
-{{- $parsed := fromYaml $text -}}
-{{- if hasKey $parsed "Error" -}}
-{{- fail "policy is not YAML" -}}
-{{- end -}}
-{{- $text -}}
-{{- end -}}
-
-{{/* The consumer group: from `kafka`, else from the policy. */}}
-{{- define "shoal.group" -}}
-{{- $policy := fromYaml (include "shoal.policy" .) -}}
-{{- $section := default dict $policy.kafka -}}
-{{- required "kafka.group is missing, in the values or in the policy" (default $section.group .Values.kafka.group) -}}
-{{- end -}}
-
-{{/* Partitions of all inputs, checked against the number of workers. */}}
-{{- define "shoal.partitions" -}}
-{{- $partitions := required "partitions is missing: the partitions of all inputs together" .Values.partitions | int -}}
-{{- $most := ternary (default $partitions .Values.autoscaling.maxReplicas) .Values.replicas .Values.autoscaling.enabled | int -}}
-{{- if gt $most $partitions -}}
-{{- fail (printf "%d workers for %d partitions: a worker more than partitions gets none" $most $partitions) -}}
-{{- end -}}
-{{- $partitions -}}
+{{- .Values.image.repository }}{{ if .Values.image.digest }}@{{ .Values.image.digest }}{{ else }}:{{ .Values.image.tag }}{{ end -}}
 {{- end -}}

@@ -1,0 +1,121 @@
+{{/*
+Fails with every value that cannot work: its name, and what to do. The schema refuses values of the wrong kind, and says
+which kind it wants. What has a remedy is checked here instead, because a schema has no messages.
+*/}}
+{{- define "shoal.check" -}}
+{{- $faults := list (include "shoal.faultsOfImage" .) (include "shoal.faultsOfWorkers" .) (include "shoal.faultsOfPolicy" .) -}}
+{{- $faults = append $faults (include "shoal.faultsOfSecrets" .) -}}
+{{- $faults = append $faults (include "shoal.faultsOfHttp" .) -}}
+{{- $found := join "\n" $faults | splitList "\n" | compact -}}
+{{- if $found -}}
+{{- fail (printf "\n- %s\n" (join "\n- " $found)) -}}
+{{- end -}}
+{{- end -}}
+
+{{/* One fault a line. */}}
+{{- define "shoal.faultsOfImage" -}}
+{{- with .Values.image -}}
+{{- if not .repository }}
+image.repository: missing; give where the image was published, such as registry.example/shoal
+{{- else if regexMatch "://|[@ ]|:[^/]*$|/.*[A-Z]" .repository }}
+image.repository: is no name of an image; give it in small letters, without https:// and without tag or digest, such as registry.example/shoal
+{{- end }}
+{{- if not (kindIs "string" .tag) }}
+image.tag: is a number, which loses zeros; quote it in the file of values, or give it by --set-string
+{{- else if eq .tag "latest" }}
+image.tag: latest is another image after each release, and all workers of a group must run one version; give a version, such as 0.2.0, or image.digest
+{{- else if and .tag (not (regexMatch "^[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}$" .tag)) }}
+image.tag: is no tag of an image; give the version alone, such as 0.2.0
+{{- else if not (or .tag .digest) }}
+image.tag: missing; give a version, such as 0.2.0, or image.digest
+{{- end }}
+{{- if and .digest (not (regexMatch "^sha256:[0-9a-f]{64}$" .digest)) }}
+image.digest: is no digest; give sha256: and 64 hexadecimal digits, as the registry prints them after a push
+{{- end }}
+{{- end -}}
+{{- end -}}
+
+{{- define "shoal.faultsOfWorkers" -}}
+{{- $partitions := .Values.partitions | int -}}
+{{- if lt $partitions 1 }}
+partitions: missing; give the number of partitions of all inputs together, at least 1
+{{- end }}
+{{- $scaled := .Values.autoscaling -}}
+{{- if $scaled.enabled }}
+{{- $most := default $partitions $scaled.maxReplicas | int -}}
+{{- if and (ge $partitions 1) (gt $most $partitions) }}
+autoscaling.maxReplicas: {{ $most }} workers for {{ $partitions }} partitions; a worker more than partitions gets none
+{{- end }}
+{{- if and (ge $most 1) (gt ($scaled.minReplicas | int) $most) }}
+autoscaling.minReplicas: {{ $scaled.minReplicas }} is more than {{ ternary "autoscaling.maxReplicas" "partitions" (not (not $scaled.maxReplicas)) }}, which is {{ $most }}
+{{- end }}
+{{- if not $scaled.prometheus }}
+autoscaling.prometheus: missing; give the address of Prometheus, such as http://prometheus-operated.monitoring.svc:9090
+{{- end }}
+{{- else if and (lt (.Values.replicas | int) 1) (not .Values.drain) }}
+replicas: {{ .Values.replicas }} workers read nothing; give at least 1, or drain=true to release or suppress the records that wait; `kubectl scale --replicas=0` stops workers for a time
+{{- else if and (ge $partitions 1) (gt (.Values.replicas | int) $partitions) }}
+replicas: {{ .Values.replicas }} workers for {{ $partitions }} partitions; a worker more than partitions gets none
+{{- end }}
+{{- end -}}
+
+{{/* `shoal check` checks the rest of the policy. */}}
+{{- define "shoal.faultsOfPolicy" -}}
+{{- $policy := fromYaml .Values.policy -}}
+{{- if not .Values.policy }}
+policy: missing; give it by --set-file policy=policy.yaml
+{{- else if or (hasKey $policy "Error") (not (kindIs "map" (default dict $policy.kafka))) }}
+policy: is not YAML with a section kafka of settings; give the file itself by --set-file policy=policy.yaml, and see what `shoal check policy.yaml` says
+{{- else }}
+{{- $kafka := merge (dict) .Values.kafka (default dict $policy.kafka) -}}
+{{- $elsewhere := dict -}}
+{{- range .Values.extraEnv }}
+{{- $_ := set $elsewhere (toString .name) true -}}
+{{- end }}
+{{- range list "bootstrap_servers" "group" "input" "output" }}
+{{- $isTopic := or (eq . "input") (eq . "output") -}}
+{{- if not (or (get $kafka .) (hasKey $elsewhere (printf "SHOAL_KAFKA__%s" (upper .))) (and $isTopic $kafka.topics) (and $isTopic (hasKey $elsewhere "SHOAL_KAFKA__TOPICS"))) }}
+kafka.{{ . }}: missing; give it in the values or in the policy
+{{- end }}
+{{- end }}
+{{- if and .Values.networkPolicy.enabled (not .Values.networkPolicy.extraEgress) (kindIs "string" $kafka.bootstrap_servers) }}
+{{- range splitList "," $kafka.bootstrap_servers }}
+{{- $port := regexFind "[0-9]+$" (trim .) -}}
+{{- if and $port (not (has $port (toStrings $.Values.networkPolicy.brokerPorts))) }}
+networkPolicy.brokerPorts: lacks {{ $port }}, a port of kafka.bootstrap_servers, so no broker would be reached there; list the ports of all brokers as they advertise them
+{{- end }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- if hasKey .Values.policyFiles "policy.yaml" }}
+policyFiles: policy.yaml is the name of the policy itself; give another name
+{{- end }}
+{{- end -}}
+
+{{- define "shoal.faultsOfSecrets" -}}
+{{- range $setting, $_ := .Values.kafka }}
+{{- if has $setting (list "sasl_password" "ssl_password" "metadata_key") }}
+kafka.{{ $setting }}: is a secret, and values are stored as text; put it into a Secret, and name that in kafkaSecretFiles.{{ $setting }}_file: {name, key}
+{{- else if hasSuffix "file" $setting }}
+kafka.{{ $setting }}: is a file; put it into a Secret, and name that in kafkaSecretFiles.{{ $setting }}: {name, key}
+{{- end }}
+{{- end }}
+{{- end -}}
+
+{{- define "shoal.faultsOfHttp" -}}
+{{- $token := .Values.http.tokenSecret -}}
+{{- if and $token (not (and $token.name $token.key)) }}
+http.tokenSecret: give both the Secret and its key, as {name: SECRET, key: KEY}
+{{- end }}
+{{- if or (eq .Values.http.host "localhost") (hasPrefix "127." .Values.http.host) (eq .Values.http.host "[::1]") }}
+http.host: {{ .Values.http.host }} cannot be reached from outside the pod, so its probes would fail; give 0.0.0.0, or [::] in a cluster of IPv6
+{{- end }}
+{{- range .Values.extraEnv }}
+{{- if has .name (list "SHOAL_HTTP" "SHOAL_HTTP_CERTFILE" "SHOAL_HTTP_KEYFILE") }}
+extraEnv: {{ .name }} would change the HTTP port without its probes; give {{ ternary "http.host and http.port" "http.tlsSecret" (eq .name "SHOAL_HTTP") }} instead
+{{- end }}
+{{- end }}
+{{- if not (regexMatch "^[0-9]+(ms|s|m)$" (toString .Values.podMonitor.interval)) }}
+podMonitor.interval: give a number with its unit, such as 15s
+{{- end }}
+{{- end -}}

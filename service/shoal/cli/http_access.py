@@ -1,0 +1,35 @@
+"""Options of TLS and token of the HTTP port, which `shoal run` uses and `shoal check` examines."""
+
+from __future__ import annotations
+
+import argparse
+
+from shoal.cli.environment import add_option, add_secret
+from shoal.observability.http_access import HttpAccess
+
+__all__ = ["add_http_access", "http_access"]
+
+
+def add_http_access(parser: argparse.ArgumentParser) -> None:
+    """Declare TLS and token of the HTTP port."""
+    files = (
+        ("--http-certfile", "certificate of the HTTP port and its chain (PEM); the port then speaks TLS"),
+        ("--http-keyfile", "private key of this certificate (PEM)"),
+        ("--http-key-password-file", "file with the password of this key, if it is encrypted"),
+        ("--http-token-file", "file with the bearer token that metrics and page require; the probes require none"),
+    )
+    for flag, meaning in files:
+        variable = "SHOAL_" + flag.removeprefix("--").replace("-", "_").upper()
+        add_option(parser, flag, variable, metavar="FILE", meaning=meaning)
+    add_secret(parser, "http_token", "SHOAL_HTTP_TOKEN", meaning="the bearer token itself, in place of its file")
+
+
+def http_access(options: argparse.Namespace) -> HttpAccess:
+    """Return what the options say."""
+    return HttpAccess(
+        certfile=options.http_certfile,
+        keyfile=options.http_keyfile,
+        key_password_file=options.http_key_password_file,
+        token_file=options.http_token_file,
+        token=options.http_token,
+    )

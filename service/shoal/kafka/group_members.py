@@ -1,0 +1,79 @@
+"""The members of the consumer group: a drain begins when there are none."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+from aiokafka import errors as kafka_errors
+from aiokafka.admin import AIOKafkaAdminClient
+
+from shoal.errors import BrokerUnavailableError, InputError
+from shoal.observability import logger
+from shoal.policy import KafkaSection
+
+__all__ = ["wait_until_no_members"]
+
+POLL_S = 0.5
+MARGIN_S = 1.0
+"""Time (s) beyond the session timeout: the broker removes a member a little later."""
+COORDINATOR_TIMEOUT_S = 5.0
+
+log = logger("kafka")
+
+
+async def wait_until_no_members(admin: AIOKafkaAdminClient, settings: KafkaSection) -> None:
+    """Return when the group has no members; wait for members that were killed, and for static ones that have stopped.
+
+    The broker lists such a member until its session timeout has passed. A running worker renews its session. So after
+    this time a member is a running worker, or one that has just been killed.
+
+    Raises
+    ------
+    InputError
+        The group has members after the session timeout. Nothing was fenced, read or committed.
+    BrokerUnavailableError
+        The coordinator of the group did not answer.
+    KafkaError
+        As `AIOKafkaAdminClient.describe_consumer_groups`.
+
+    Notes
+    -----
+    A worker that joins after the last answer is not noticed here. It fences the drain as soon as it opens the
+    partitions. READ on the group is enough: it includes DESCRIBE.
+    """
+    timeout_s = settings.session_timeout_ms / 1000 + MARGIN_S
+    deadline_s, has_told = time.monotonic() + timeout_s, False
+    while count := await _member_count(admin, str(settings.group)):
+        if time.monotonic() >= deadline_s:
+            members = f"{count} member{'s' if count > 1 else ''}"
+            raise InputError(
+                f"--drain: group {settings.group} has {members}: a drain would take the partitions from running "
+                "workers and suppress records that they hold. Stop all workers (and the app, if it is a Faust stage), "
+                "then drain again. If they were killed, their session timeout is longer than "
+                f"{settings.session_timeout_ms / 1000:g} s (kafka.session_timeout_ms): drain again when it has passed"
+            )
+        if not has_told:
+            words = "--drain waits until the members of the group have left, or their session timeout has passed"
+            log.warning(words, group=settings.group, members=count, at_most_s=round(timeout_s, 3))
+            has_told = True
+        await asyncio.sleep(POLL_S)
+
+
+async def _member_count(admin: AIOKafkaAdminClient, group: str) -> int:
+    """Return how many members the coordinator lists, in whichever state the group is; 0 for an unknown group."""
+    deadline_s = time.monotonic() + COORDINATOR_TIMEOUT_S
+    while True:
+        try:
+            (response,) = await admin.describe_consumer_groups([group])
+            ((code, _, _, _, _, members, *_),) = response.groups
+            if code:
+                raise kafka_errors.for_code(code)(group)
+            return len(members)
+        except kafka_errors.KafkaError as error:
+            # The first request of a Kafka cluster creates the coordinator's topic. A coordinator may also move or load.
+            if not error.retriable:
+                raise
+        if time.monotonic() >= deadline_s:
+            raise BrokerUnavailableError(f"the coordinator of group {group} does not say which members it has")
+        await asyncio.sleep(POLL_S)

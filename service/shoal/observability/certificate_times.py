@@ -1,0 +1,107 @@
+"""From when until when the certificates of a file are valid, and what fails at other times. No text has a path."""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import NamedTuple, TypeAlias
+
+__all__ = ["FileState", "Validity", "certificate_warning", "file_state", "read_validity"]
+
+FileState: TypeAlias = tuple[int, int, int]
+"""What tells that a file was replaced: inode, time of change (ns), length (bytes)."""
+
+DAY_S = 86_400
+SOON_S = 14 * DAY_S
+"""As in the alert ShoalCertificateExpires."""
+SOON_SHARE = 1 / 3
+"""Share of the lifetime, for certificates that never live as long as `SOON_S`."""
+
+_EFFECTS = {
+    "ca": (
+        "kafka.ssl_cafile",
+        "workers trust no broker on a new connection, and end with exit code 3 after kafka.patience_s",
+    ),
+    "client": (
+        "kafka.ssl_certfile",
+        "brokers that check client certificates refuse new connections, and workers end with exit code 3",
+    ),
+    "http": (
+        "--http-certfile (SHOAL_HTTP_CERTFILE)",
+        "a Prometheus that checks the certificate reads no metrics; probes of Kubernetes do not check it",
+    ),
+}
+"""The setting of each kind of certificate, and what fails while it is not valid."""
+
+
+class Validity(NamedTuple):
+    """When the certificates of a file begin and cease to be valid (s since 1970)."""
+
+    start_s: float
+    end_s: float
+
+
+def file_state(path: Path) -> FileState:
+    """Return what tells that a file was replaced; OSError if it cannot be examined."""
+    stat = path.stat()
+    return stat.st_ino, stat.st_mtime_ns, stat.st_size
+
+
+def read_validity(certificate: str, path: Path) -> Validity:
+    """Return when the certificates of a file are valid.
+
+    Parameters
+    ----------
+    certificate : {"ca", "client", "http"}
+        Of the authorities in a file ``ca`` the one that ends last counts, because one that is valid is enough, as where
+        an old and a new authority stand together. The other files are a certificate and its chain, which are valid as
+        long as all of them are.
+    path : pathlib.Path
+        File in PEM.
+
+    Raises
+    ------
+    OSError, ValueError
+        The file cannot be read, or holds no certificate.
+    """
+    from cryptography import x509  # noqa: PLC0415 - most processes have no certificate, and it is slow to load
+
+    found = [
+        Validity(one.not_valid_before_utc.timestamp(), one.not_valid_after_utc.timestamp())
+        for one in x509.load_pem_x509_certificates(path.read_bytes())
+    ]
+    if certificate == "ca":
+        return max(found, key=lambda one: one.end_s)
+    return Validity(max(one.start_s for one in found), min(one.end_s for one in found))
+
+
+def certificate_warning(certificate: str, path: str) -> str:
+    """Return what fails because a certificate is not valid, or soon will fail; an empty text if nothing.
+
+    A file that cannot be read, or holds no certificate, gives an empty text: other checks name it.
+
+    Parameters
+    ----------
+    certificate : {"ca", "client", "http"}
+        As for `read_validity`.
+    path : str
+        File in PEM, no pipe.
+    """
+    try:
+        start_s, end_s = read_validity(certificate, Path(path))
+    except (OSError, ValueError):
+        return ""
+    now_s = time.time()
+    setting, effect = _EFFECTS[certificate]
+    if now_s >= end_s:
+        return f"{setting}: has expired on {_date(end_s)}: {effect}; renew the file"
+    if now_s < start_s:
+        return f"{setting}: is not valid before {_date(start_s)}, or the clock here is wrong: until then {effect}"
+    if end_s - now_s < min(SOON_S, SOON_SHARE * (end_s - start_s)):
+        return f"{setting}: expires on {_date(end_s)}: then {effect}; renew the file before"
+    return ""
+
+
+def _date(time_s: float) -> str:
+    return f"{datetime.fromtimestamp(time_s, UTC):%Y-%m-%d %H:%M} UTC"

@@ -1,0 +1,84 @@
+"""A certificate that is not valid, or soon will not be, is named at the start with its setting and what fails."""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from shoal.observability import Metrics, certificate_times, certificate_warning
+from structlog.testing import capture_logs
+from support.certificates import Authority
+
+pytestmark = pytest.mark.unit
+
+DAY_S = 86_400
+
+
+def at(monkeypatch: pytest.MonkeyPatch, days: float) -> None:
+    """Let the clock show a time in days from now."""
+    now_s = dt.datetime.now(dt.UTC).timestamp() + days * DAY_S
+    monkeypatch.setattr(certificate_times, "time", SimpleNamespace(time=lambda: now_s))
+
+
+@pytest.mark.parametrize(
+    ("certificate", "setting", "effect"),
+    [
+        ("ca", "kafka.ssl_cafile", "workers trust no broker on a new connection, and end with exit code 3"),
+        ("client", "kafka.ssl_certfile", "brokers that check client certificates refuse new connections"),
+        ("http", "--http-certfile (SHOAL_HTTP_CERTFILE)", "a Prometheus that checks the certificate reads no metrics"),
+    ],
+)
+def test_the_warning_names_the_setting_the_time_and_what_fails(
+    certificate: str, setting: str, effect: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = str(Authority(tmp_path).issue("worker", valid=dt.timedelta(days=100))[0])
+    assert certificate_warning(certificate, file) == ""
+    date = r"\d{4}-\d\d-\d\d \d\d:\d\d UTC"
+    for days, words in ((90, "expires on DATE: then"), (101, "has expired on DATE:"), (-3, "is not valid before DATE")):
+        at(monkeypatch, days)
+        said = certificate_warning(certificate, file)
+        assert re.sub(date, "DATE", said).startswith(f"{setting}: {words}")
+        assert effect in said
+        assert file not in said
+
+
+def test_a_certificate_of_a_short_life_is_warned_of_in_its_last_third(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = str(Authority(tmp_path).issue("worker", valid=dt.timedelta(days=5))[0])  # it began a day ago
+    for days, is_warned in ((0, False), (2.9, False), (3.1, True)):
+        at(monkeypatch, days)
+        assert bool(certificate_warning("client", file)) == is_warned
+
+
+def test_one_authority_that_is_valid_is_enough_and_a_chain_needs_all(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    files = [authority.issue(f"{days}", valid=dt.timedelta(days=days))[0] for days in (-0.5, 90)]
+    together = tmp_path / "together.pem"
+    together.write_bytes(b"".join(file.read_bytes() for file in files))
+    assert certificate_warning("ca", str(together)) == ""
+    assert "has expired" in certificate_warning("client", str(together))
+
+
+@pytest.mark.parametrize("content", [None, b"", b"no certificate"])
+def test_a_file_without_a_certificate_is_left_to_other_checks(content: bytes | None, tmp_path: Path) -> None:
+    path = tmp_path / "file.pem"
+    if content is not None:
+        path.write_bytes(content)
+    assert certificate_warning("ca", str(path)) == ""
+
+
+def test_the_warning_is_logged_when_the_metric_begins(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    fresh, expired = [
+        str(authority.issue(name, valid=dt.timedelta(days=days))[0]) for name, days in (("fresh", 90), ("old", -0.5))
+    ]
+    with capture_logs() as logs:
+        Metrics().certificates.watch("client", fresh)
+        Metrics().certificates.watch("client", expired)
+    (line,) = logs
+    assert line["log_level"] == "warning"
+    assert line["event"].startswith("kafka.ssl_certfile: has expired on ")
