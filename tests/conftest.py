@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import HealthCheck, Phase, settings
+from hypothesis import HealthCheck, Phase, is_hypothesis_test, settings
+from support.by_night import IS_NIGHT
 
 if TYPE_CHECKING:
     from support.ledger import Row
@@ -31,8 +32,8 @@ CI = os.environ.get("CI", "").lower() in {"1", "true"}
 # Kernels compile within the first example and the machine is shared: no deadlines, and no limit of the time that the
 # first examples take to draw. The nightly run draws more examples.
 untimed = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.register_profile("dev", untimed, max_examples=50)
-settings.register_profile("ci", untimed, max_examples=50, derandomize=True)
+settings.register_profile("dev", untimed, max_examples=25)
+settings.register_profile("ci", untimed, max_examples=25, derandomize=True)
 settings.register_profile("nightly", untimed, max_examples=2000)
 # For mutants: the same examples for each, none kept for the next, and none made smaller.
 settings.register_profile(
@@ -66,14 +67,31 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     return Distribution(config, log)
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Look for no garbage while tests are collected: hardly any of the new objects is, and each process does so."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Mark each test by its folder, so that `-m integration` means the folder `integration`."""
+    """Mark each test by its folder, so that `-m integration` means the folder `integration`.
+
+    With the profile `nightly` each property is a nightly test too: what the day draws few examples of is drawn then.
+    """
     known = {line.split(":")[0] for line in config.getini("markers")}
+    markers: dict[Path, list[str]] = {}
     for item in items:
-        for folder in item.path.relative_to(ROOT).parts[1:-1]:
-            marker = MARKERS.get(folder, folder)
-            if item.path.is_relative_to(ROOT / "tests") and marker in known:
-                item.add_marker(marker)
+        if item.path not in markers:
+            folders = item.path.relative_to(ROOT).parts[1:-1] if item.path.is_relative_to(ROOT / "tests") else ()
+            markers[item.path] = [name for name in (MARKERS.get(one, one) for one in folders) if name in known]
+        for marker in markers[item.path]:
+            item.add_marker(marker)
+        if IS_NIGHT and isinstance(item, pytest.Function) and is_hypothesis_test(item.obj):
+            item.add_marker("nightly")
 
 
 @pytest.fixture(autouse=True)

@@ -17,6 +17,7 @@ from shoal.clustering.static.microaggregation import microaggregate
 from shoal.clustering.stream import Decisions, StreamClusterer
 from shoal.clustering.stream.steering import order_keeping_weight
 from shoal.errors import ParameterError
+from support.by_night import at_night
 
 pytestmark = pytest.mark.conformance
 
@@ -205,6 +206,7 @@ print(json.dumps(log_of([stream.push(coordinates, subjects, None, expiry_keys), 
 
 
 @pytest.mark.own_interpreter
+@pytest.mark.parametrize("rule", ["awo", "block", *at_night("nearest", "greedy")])
 def test_compiled_and_plain_kernels_decide_alike(rule: str) -> None:
     logs = []
     for disabled in ("0", "1"):

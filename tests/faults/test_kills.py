@@ -5,15 +5,21 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from support.by_night import at_night
 from support.faulty_workers import Deployment, Worker
 from support.torture import PARTITIONS, check, torture, zombie
 
 pytestmark = pytest.mark.faults
 
 
-async def test_a_few_kills_inside_and_outside_of_transactions(bootstrap: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_fresh", [False, *at_night(True)])
+async def test_a_few_kills_inside_and_outside_of_transactions(
+    bootstrap: str,
+    tmp_path: Path,
+    is_fresh: bool,  # noqa: FBT001
+) -> None:
     deployment = await Deployment.create(bootstrap, tmp_path, partitions=PARTITIONS)
-    deployment.is_fresh = True
+    deployment.is_fresh = is_fresh
     by_plan, by_hand = await torture(deployment, kills=6, wave=1000)
     found = await check(deployment)
     assert by_plan >= 3

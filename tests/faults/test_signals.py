@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 
 import pytest
+from support.by_night import at_night
 from support.commands import without_notice
 from support.kafka_broker import wait_until
 from support.stages import AppDeployment
@@ -32,7 +33,9 @@ def processor_s(process_id: int) -> float:
     return (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130), (signal.SIGHUP, 129)])
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGTERM, 143), *at_night((signal.SIGINT, 130), (signal.SIGHUP, 129))]
+)
 def test_a_signal_ends_a_table_while_a_kernel_runs_and_leaves_no_file(number: int, code: int, tmp_path: Path) -> None:
     (tmp_path / "policy.yaml").write_text(json.dumps(POLICY))
     (tmp_path / "in.csv").write_text("a,b\n" + "".join(f"{i},{i * 31 % 101}\n" for i in range(300)))

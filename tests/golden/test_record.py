@@ -8,21 +8,30 @@ import subprocess
 import sys
 from pathlib import Path
 
-from golden.record.recorder import RECORD, differences
+import pytest
+from golden.record.recorder import RECORD, differences, restricted
+from support.by_night import at_night
 
 SHOWN = 40
 
 
-def test_all_recorded_outputs_are_unchanged(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("every", "cases"), [(3, 120), *at_night((1, 360))])
+def test_all_recorded_outputs_are_unchanged(tmp_path: Path, every: int, cases: int) -> None:
     now = tmp_path / "now.json"
     recorder = RECORD.with_name("recorder.py")
     # A process of its own: a command sets up logs and signals for the process that it is.
     environment = {name: value for name, value in os.environ.items() if not name.startswith("SHOAL_KAFKA__")}
     ended = subprocess.run(
-        [sys.executable, str(recorder), "--out", str(now)], env=environment, capture_output=True, text=True, check=False
+        [sys.executable, str(recorder), "--out", str(now), "--every", str(every)],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert ended.returncode == 0, ended.stderr[-4000:]
-    found = differences(json.loads(RECORD.read_text("utf-8")), json.loads(now.read_text("utf-8")))
+    was, made = json.loads(RECORD.read_text("utf-8")), json.loads(now.read_text("utf-8"))
+    assert len(made["outputs"]) == cases
+    found = differences(was if every == 1 else restricted(was, made), made)
     assert not found, f"{len(found)} parts differ:\n" + "\n".join(line[:1000] for line in found[:SHOWN])
 
 
@@ -36,3 +45,11 @@ def test_a_difference_names_the_case_and_the_part() -> None:
         "pipe c: was None, is {'exit': 0}",
     ]
     assert differences(was, was) == []
+
+
+def test_a_case_that_is_in_one_record_alone_is_left_out_or_a_difference() -> None:
+    was = {part: {"a": 1, "b": 2} for part in ("check", "outputs", "wording")} | {"python": {"c": 3}}
+    now = {part: {"b": 2} for part in ("check", "outputs", "wording")} | {"python": {}}
+    assert differences(restricted(was, now), now) == ["python > c: was 3, is None"]
+    more = now | {"outputs": {"d": 4}}
+    assert "outputs > d: was None, is 4" in differences(restricted(was, more), more)

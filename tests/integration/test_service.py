@@ -19,6 +19,7 @@ from aiokafka.errors import KafkaError
 from shoal.errors import BrokerError, InputError, PolicyError
 from shoal.kafka import StartOptions
 from shoal.kafka.partition_task import PartitionTask
+from support.by_night import at_night
 from support.kafka_broker import admin, create_topic, wait_until
 from support.running import EARLIEST, Process, Stage
 
@@ -385,7 +386,7 @@ async def test_a_port_in_use_is_reported(bootstrap: str, tmp_path: Path) -> None
             assert f"--http (SHOAL_HTTP): {address} cannot be bound" in process.said
 
 
-@pytest.mark.parametrize("partitions", [1, 16])
+@pytest.mark.parametrize("partitions", [16, *at_night(1)])
 async def test_a_backlog_is_processed_fast(bootstrap: str, tmp_path: Path, partitions: int) -> None:
     stage = await Stage.create(bootstrap, tmp_path, partitions=partitions, stream={"delta": 100}, privacy={"k": 10})
     count = 32_000 // partitions

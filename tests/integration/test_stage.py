@@ -337,6 +337,7 @@ async def test_a_worker_under_load_ends_within_ten_seconds(bootstrap: str, tmp_p
     assert "partition closed" in worker.said
 
 
+@pytest.mark.nightly
 async def test_a_worker_that_is_compiling_ends_within_ten_seconds(bootstrap: str, tmp_path: Path) -> None:
     deployment = await AppDeployment.create(bootstrap, tmp_path, partitions=1)
     deployment.variables += (("NUMBA_CACHE_DIR", str(tmp_path / "empty")),)

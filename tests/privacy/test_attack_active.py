@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from support.attacking import ADULT, adult, policy_of, quasi, released, released_in_silence, standard_error, tagged
+from support.by_night import at_night
 from support.ledger import RULES, measured
 
 pytestmark = pytest.mark.privacy
@@ -30,7 +31,10 @@ def near(record: dict[str, Any], error: float, random: np.random.Generator) -> d
 @pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize(
     ("false_ones", "error", "position"),
-    [(9, 0.02, 0.0), (36, 0.0, 0.0), (36, 0.02, 0.0), (36, 0.1, 0.0), (100, 0.02, 0.0), (100, 0.02, 0.05)],
+    [
+        (36, 0.02, 0.0),
+        *at_night((9, 0.02, 0.0), (36, 0.0, 0.0), (36, 0.1, 0.0), (100, 0.02, 0.0), (100, 0.02, 0.05)),
+    ],
 )
 def test_false_people_around_a_record(
     data_dir: Path, false_ones: int, error: float, position: float, rule: str
@@ -70,7 +74,7 @@ def test_false_people_around_a_record(
 
 
 @pytest.mark.parametrize("rule", RULES)
-@pytest.mark.parametrize("share", [0.1, 0.5, 0.8, 0.95])
+@pytest.mark.parametrize("share", [0.8, *at_night(0.1, 0.5, 0.95)])
 def test_a_flood_reduces_the_other_people_as_the_formula_says(data_dir: Path, share: float, rule: str) -> None:
     random = np.random.default_rng(9)
     count = 20_000
@@ -97,7 +101,7 @@ def test_a_flood_reduces_the_other_people_as_the_formula_says(data_dir: Path, sh
 @pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize(
     ("population", "false_ones", "bound"),
-    [(2 * K, 2 * K - 2, 0.0), (2 * K, 2 * K - 1, None)],
+    [(2 * K, 2 * K - 2, 0.0), *at_night((2 * K, 2 * K - 1, None))],
 )
 def test_silence_after_a_record_and_its_false_neighbours(
     data_dir: Path, population: int, false_ones: int, bound: float | None, rule: str

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from support.attacking import ADULT, Release, adult, policy_of, quasi, released, standard_error, tagged, zipf_people
+from support.by_night import at_night
 from support.ledger import RULES, measured
 
 pytestmark = pytest.mark.privacy
@@ -24,7 +25,7 @@ def series(release: Release, name: str, *parts: str) -> np.ndarray:
     )
 
 
-@pytest.mark.parametrize("step", [1, 100])
+@pytest.mark.parametrize("step", [100, *at_night(1)])
 def test_the_count_of_arrivals_tells_the_place_of_a_record_as_exactly_as_it_is_scraped(
     data_dir: Path, step: int
 ) -> None:

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 from support.attacking import ADULT, Release, policy_of, quasi, released, standard_error, tagged
+from support.by_night import at_night
 from support.ledger import RULES, closed, measured
 from support.published_data import read_rows
 
@@ -79,7 +80,9 @@ def farthest(release: Release, members: list[int]) -> int:
 
 
 @pytest.mark.parametrize("rule", RULES)
-@pytest.mark.parametrize(("required", "bound"), [*zip(PROTECTED, (None, 0.8, None), strict=True)])
+@pytest.mark.parametrize(
+    ("required", "bound"), [(PROTECTED[1], 0.8), *at_night((PROTECTED[0], None), (PROTECTED[2], None))]
+)
 def test_the_most_frequent_value_of_a_cluster_is_taken_for_that_of_a_member(
     data_dir: Path, required: str, bound: float | None, rule: str
 ) -> None:
@@ -104,7 +107,7 @@ def test_the_most_frequent_value_of_a_cluster_is_taken_for_that_of_a_member(
 
 
 @pytest.mark.parametrize("rule", RULES)
-@pytest.mark.parametrize("required", PROTECTED)
+@pytest.mark.parametrize("required", [PROTECTED[2], *at_night(*PROTECTED[:2])])
 def test_the_farthest_member_is_taken_for_the_one_that_was_added_for_its_value(
     data_dir: Path, required: str, rule: str
 ) -> None:
@@ -133,7 +136,7 @@ def test_the_farthest_member_is_taken_for_the_one_that_was_added_for_its_value(
 
 
 @pytest.mark.parametrize("rule", RULES)
-@pytest.mark.parametrize("required", PROTECTED)
+@pytest.mark.parametrize("required", [PROTECTED[2], *at_night(*PROTECTED[:2])])
 def test_the_size_of_a_cluster_is_taken_for_a_sign_that_it_grew_for_a_value(
     data_dir: Path, required: str, rule: str
 ) -> None:
@@ -160,7 +163,8 @@ def test_the_size_of_a_cluster_is_taken_for_a_sign_that_it_grew_for_a_value(
 
 @pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize(
-    ("required", "k", "delta"), [(PROTECTED[0], 3, 30), (PROTECTED[1], K, 60), (PROTECTED[2], K, 60)]
+    ("required", "k", "delta"),
+    [(PROTECTED[1], K, 60), *at_night((PROTECTED[0], 3, 30), (PROTECTED[2], K, 60))],
 )
 def test_a_suppressed_record_is_taken_for_one_with_the_more_frequent_value(
     data_dir: Path, required: str, k: int, delta: int, rule: str

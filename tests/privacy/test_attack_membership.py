@@ -21,6 +21,7 @@ from support.attacking import (
     tagged,
     zipf_people,
 )
+from support.by_night import at_night
 from support.ledger import RULES, closed, measured
 
 pytestmark = pytest.mark.privacy
@@ -35,7 +36,7 @@ def shares(release: Release) -> list[float]:
 
 @pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize("cap", [0.5, 0.2])
-@pytest.mark.parametrize("exponent", [0.8, 1.0, 1.2, 1.5])
+@pytest.mark.parametrize("exponent", [1.2, *at_night(0.8, 1.0, 1.5)])
 def test_no_subject_exceeds_max_share(data_dir: Path, exponent: float, cap: float, rule: str) -> None:
     k, count = 10, 20_000
     people = zipf_people(count, 2000, exponent)

@@ -19,6 +19,7 @@ from shoal.kafka.cipher import MetadataCipher
 from shoal.kafka.offset_metadata import CommittedState, decode, encode
 from shoal.kafka.offset_tracker import OffsetState, ReferenceRecord
 from shoal.policy import Policy
+from support.by_night import at_night
 from support.kafka_broker import wait_until
 from support.ledger import closed, measured
 from support.raw_log import everything_in
@@ -74,7 +75,7 @@ def distinguished(cipher: MetadataCipher, one: CommittedState, other: CommittedS
     return right / (2 * count)
 
 
-@pytest.mark.parametrize("name", pairs())
+@pytest.mark.parametrize("name", [*list(pairs())[:1], *at_night(*list(pairs())[1:])])
 def test_under_a_key_two_states_look_alike_bit_for_bit(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     one, other = pairs()[name]
     random, count = Random(5), 1500

@@ -15,6 +15,7 @@ from oracle.naive_release import POLICY, broken, load_policy, make_release
 from shoal.audit import verify
 from shoal.errors import PolicyError
 from support.attacking import ADULT, Release, policy_of, quasi, released, tagged, zipf_people
+from support.by_night import at_night
 from support.ledger import RULES, closed, measured
 from support.published_data import read_rows
 
@@ -77,7 +78,7 @@ def test_one_huge_value_within_the_bounds_never_shows_where_dominance_is_asked_f
         assert abs(total - 10**6) > 10**5, "one value of a million among zeros was published"
 
 
-@pytest.mark.parametrize("resolution", [0, 1000])
+@pytest.mark.parametrize("resolution", [0, *at_night(1000)])
 @pytest.mark.parametrize("k", [5, 10])
 def test_dominance_keeps_the_second_largest_contributor_from_the_largest(
     data_dir: Path, k: int, resolution: int
@@ -156,7 +157,7 @@ def test_a_flush_does_not_release_one_record_among_k_minus_one_sybils(population
     )
 
 
-@pytest.mark.parametrize("k", [3, 10])
+@pytest.mark.parametrize("k", [3, *at_night(10)])
 def test_how_often_a_cluster_agrees_on_a_confidential_value_is_what_the_judge_says(
     data_dir: Path, tmp_path: Path, k: int
 ) -> None:

@@ -24,7 +24,7 @@ QUASI = {name: quasi(*bounds, integer=True) for name, bounds in ADULT.items()}
 
 
 @cache
-def release_of(folder: Path, k: int, position: float, step: int, rule: str, delta: int = DELTA) -> Release:
+def release_of(folder: Path, k: int, position: float, step: int, rule: str, delta: int) -> Release:
     policy = policy_of(QUASI, k, delta=delta, position=position, rule=rule)
     return released(policy, tagged(adult(folder, COUNT)), step=step)
 
@@ -104,7 +104,7 @@ class Watched:
 def test_values_and_time_of_a_record_do_not_find_it_inside_its_cluster(
     data_dir: Path, k: int, position: float, rule: str
 ) -> None:
-    release = release_of(data_dir, k, position, 1, rule)
+    release = release_of(data_dir, k, position, 1, rule, DELTA)
     watched = Watched(release)
     members = [release.members(cluster) for cluster in watched.clusters]
     by_place = [sorted(own) for own in members]  # as a careless writer would write them
@@ -133,7 +133,7 @@ def test_values_and_time_of_a_record_do_not_find_it_inside_its_cluster(
 @pytest.mark.parametrize("rule", RULES)
 def test_offsets_of_all_records_do_not_distinguish_the_members_of_a_cluster(data_dir: Path, rule: str) -> None:
     k = 10
-    release = release_of(data_dir, k, 0.0, 1, rule)
+    release = release_of(data_dir, k, 0.0, 1, rule, DELTA)
     hits: list[float] = []
     for cluster in release.clusters:
         members = release.members(cluster)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from support.attacking import ADULT, quasi, standard_error
+from support.by_night import at_night
 from support.commands import run_command
 from support.ledger import closed, measured
 from support.published_data import read_rows
@@ -79,14 +80,16 @@ def named(records: list[dict[str, Any]], members: list[int]) -> int:
 @pytest.mark.parametrize(
     ("algorithm", "required", "k"),
     [
-        ("mdav", {"t": 0.2}, 5),
         ("strict", {"t": 0.2}, 5),
-        ("strict", {"t": 0.1}, 5),
         ("auto", {"t": 0.2}, 5),
-        ("mdav", {"l": 2, "max_value_share": 1.0}, 5),
-        ("auto", {"l": 2, "max_value_share": 1.0}, 5),
         ("mdav", {"l": 2, "max_value_share": 0.8}, 10),
-        ("auto", {"l": 2, "max_value_share": 0.8}, 10),
+        *at_night(
+            ("mdav", {"t": 0.2}, 5),
+            ("strict", {"t": 0.1}, 5),
+            ("mdav", {"l": 2, "max_value_share": 1.0}, 5),
+            ("auto", {"l": 2, "max_value_share": 1.0}, 5),
+            ("auto", {"l": 2, "max_value_share": 0.8}, 10),
+        ),
     ],
     ids=lambda one: "-".join(f"{name}{value}" for name, value in one.items()) if isinstance(one, dict) else str(one),
 )

@@ -22,6 +22,7 @@ from support.attacking import (
     tagged,
     zipf_people,
 )
+from support.by_night import at_night
 from support.ledger import RULES, closed, measured
 from support.published_data import read_rows
 
@@ -97,7 +98,7 @@ def test_a_cluster_with_one_confidential_value_shows_it(data_dir: Path, field: s
 
 
 @pytest.mark.parametrize("rule", RULES)
-@pytest.mark.parametrize(("limit", "bound"), [(None, None), (1, 0.05)])
+@pytest.mark.parametrize(("limit", "bound"), [(1, 0.05), *at_night((None, None))])
 def test_a_stable_value_is_intersected_over_the_clusters_of_one_person(
     data_dir: Path, limit: int | None, bound: float | None, rule: str
 ) -> None:

@@ -15,6 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from shoal.errors import GuaranteeError, InputError
 from shoal.records import Block, CsvDecoder, CsvEncoder, CsvReader, JsonDecoder, JsonEncoder, JsonLinesReader, Reason
+from support.by_night import by_day
 from support.making import SUBJECT, message, policy_of, quasi, unchanged_field, usual_policy
 
 pytestmark = pytest.mark.privacy
@@ -184,7 +185,7 @@ ANYTHING = st.recursive(
 
 
 @given(st.sampled_from([*message(), CANARY]), ANYTHING, st.binary(max_size=5), st.integers(0, 200))
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=200)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=by_day(50, 200))
 def test_only_published_fields_are_released_for_any_content(name: str, value: Any, noise: bytes, place: int) -> None:
     text = json.dumps(message(**{name: value})).encode()
     messages = [text, text[:place] + noise + text[place:], text[:place]]

@@ -17,6 +17,7 @@ from shoal.audit import verify
 from shoal.errors import ShoalError
 from shoal.files import Files, run_pipe
 from shoal.policy import Policy
+from support.by_night import at_night
 from support.canaries import LOUD, every_logger_at_debug, forms, traces
 from support.commands import run_command
 from support.forked import ForkedProcess
@@ -333,7 +334,7 @@ def bent(text: str, draw: random.Random) -> str:
     return "\n".join(lines)
 
 
-@pytest.mark.parametrize(("turns", "fewest"), [(500, 70), pytest.param(1500, 200, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize(("turns", "fewest"), [(125, 17), *at_night((500, 70), (1500, 200))])
 def test_the_judge_names_file_and_remedy_of_a_broken_file_and_no_value(tmp_path: Path, turns: int, fewest: int) -> None:
     document = document_of()
     (tmp_path / "policy.yaml").write_text(json.dumps(document))

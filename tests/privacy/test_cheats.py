@@ -9,6 +9,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
+from support.by_night import at_night
 from support.cheat_base import BASES, base_of
 from support.cheat_draft import Draft, Judgement
 from support.cheat_oracle import gains
@@ -56,7 +57,7 @@ def test_a_cheat_made_by_hand_is_noticed(cheat: Cheat, tmp_path: Path) -> None:
     assert row_of(cheat, found) in printed(), "make judge-table"
 
 
-@pytest.mark.parametrize("every", [10, pytest.param(1, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("every", [30, *at_night(1)])
 def test_composed_cheats_of_the_table_are_noticed(every: int) -> None:
     cheats = [*composed_cheats(COMPOSED), *composed_cheats_of_scales(COMPOSED_OF_SCALES)]
     drawn = printed_cheats()[len(CATALOGUE) :]
@@ -116,10 +117,11 @@ def _is_unchanged(draft: Draft) -> bool:
     )
 
 
+@pytest.mark.parametrize("every", [4, *at_night(1)])
 @pytest.mark.parametrize("batch", range(FUZZED))
-def test_whatever_a_composed_cheat_gains_is_noticed(batch: int) -> None:
+def test_whatever_a_composed_cheat_gains_is_noticed(batch: int, every: int) -> None:
     first = 10_000 + batch * BATCH
-    found = unnoticed(range(first, first + BATCH))
+    found = unnoticed(range(first, first + BATCH, every))
     assert not found, "\n".join(found)
 
 
@@ -136,10 +138,11 @@ def test_whatever_ten_thousand_composed_cheats_gain_is_noticed(batch: int) -> No
     assert not found, "\n".join(found)
 
 
+@pytest.mark.parametrize("every", [4, *at_night(1)])
 @pytest.mark.parametrize("batch", range(FUZZED))
-def test_whatever_a_composed_cheat_of_scales_gains_is_noticed(batch: int) -> None:
+def test_whatever_a_composed_cheat_of_scales_gains_is_noticed(batch: int, every: int) -> None:
     first = 10_000 + batch * BATCH
-    found = unnoticed(range(first, first + BATCH), composed_of_scales)
+    found = unnoticed(range(first, first + BATCH, every), composed_of_scales)
     assert not found, "\n".join(found)
 
 

@@ -8,15 +8,18 @@ from random import Random
 from tempfile import TemporaryDirectory
 
 import pytest
+from support.by_night import at_night
 from support.sound_releases import no_disk, sound_release
 
 pytestmark = pytest.mark.privacy
 
 BATCH = 100
 DAILY, NIGHTLY = 3, 100
-"""Batches of releases in each test run, and at night."""
+"""Batches of releases whose seeds are small, and of those with large ones."""
 PROTECTED = 30
-"""Releases of protected values in each test run."""
+"""Releases of protected values with small seeds."""
+EVERY = 4
+"""By day, of releases with small seeds every fourth is judged."""
 
 
 ONCE_ACCUSED = (104, 133, 3070, 3206, 3413, 7014, 7636, 1_004_359, 3_000_873)
@@ -37,20 +40,23 @@ def accusations(seeds: Iterable[int], *, scaled: bool = False, protected: bool =
     return found
 
 
+@pytest.mark.parametrize("every", [EVERY, *at_night(1)])
 @pytest.mark.parametrize("batch", range(DAILY))
-def test_no_sound_release_is_accused(batch: int) -> None:
-    found = accusations(range(batch * BATCH, (batch + 1) * BATCH))
+def test_no_sound_release_is_accused(batch: int, every: int) -> None:
+    found = accusations(range(batch * BATCH, (batch + 1) * BATCH, every))
     assert not found, "\n\n".join(found)
 
 
-def test_no_sound_release_of_categories_ranks_and_times_is_accused() -> None:
-    found = accusations(range(BATCH), scaled=True)
+@pytest.mark.parametrize("every", [EVERY, *at_night(1)])
+def test_no_sound_release_of_categories_ranks_and_times_is_accused(every: int) -> None:
+    found = accusations(range(0, BATCH, every), scaled=True)
     assert not found, "\n\n".join(found)
 
 
+@pytest.mark.parametrize("every", [EVERY, *at_night(1)])
 @pytest.mark.parametrize("scaled", [False, True])
-def test_no_sound_release_of_protected_values_is_accused(*, scaled: bool) -> None:
-    found = accusations(range(PROTECTED), scaled=scaled, protected=True)
+def test_no_sound_release_of_protected_values_is_accused(*, scaled: bool, every: int) -> None:
+    found = accusations(range(0, PROTECTED, every), scaled=scaled, protected=True)
     assert not found, "\n\n".join(found)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from support.privacy_table import files_of_attacks, page, standing
 pytestmark = pytest.mark.privacy
 
 
+@cache
 def names_in(path: Path, *, calling: bool = False) -> set[str]:
     """Names of a file's functions, or of those of its tests that enter something into the ledger."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
@@ -50,9 +52,10 @@ def test_the_page_is_what_its_rows_and_the_list_of_attacks_make() -> None:
 
 
 def test_every_test_that_the_page_names_exists_and_uses_the_ledger() -> None:
+    files = files_of_attacks()
     for row in printed_rows():
         file, name = row.test.split("::")[0], row.test.split("::")[-1]
-        assert file in files_of_attacks(), file
+        assert file in files, file
         assert name in names_in(ROOT / file), row.test
 
 

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from oracle.naive_release import NaiveRelease, Record, load_policy, make_release
 from shoal.audit import Verdict, verify
 from shoal.errors import InputError
+from support.by_night import by_day
 
 pytestmark = pytest.mark.property
 
@@ -49,7 +50,7 @@ def verdict_of(naive: NaiveRelease, paths: dict[str, Path]) -> Verdict | None:
         return None
 
 
-@settings(max_examples=60)
+@settings(max_examples=by_day(15, 60))
 @given(SIZES, SEEDS, st.integers(15, 80), st.booleans(), st.booleans())
 def test_a_naive_release_holds(n: int, seed: int, subjects: int, csv: bool, evidence: bool) -> None:  # noqa: FBT001
     with release_of(n, seed, subjects, csv=csv) as naive:
@@ -58,7 +59,7 @@ def test_a_naive_release_holds(n: int, seed: int, subjects: int, csv: bool, evid
         assert verdict.exit_code == 0 or (not evidence and verdict.exit_code == 2), verdict.text()
 
 
-@settings(max_examples=150)
+@settings(max_examples=by_day(35, 150))
 @given(st.data(), SIZES, SEEDS, st.booleans())
 def test_one_changed_byte_of_the_release_breaks_it(data: st.DataObject, n: int, seed: int, csv: bool) -> None:  # noqa: FBT001
     with release_of(n, seed, csv=csv) as naive:
@@ -74,7 +75,7 @@ def test_one_changed_byte_of_the_release_breaks_it(data: st.DataObject, n: int, 
         assert verdict is None or verdict.exit_code == 1, verdict.text()
 
 
-@settings(max_examples=100)
+@settings(max_examples=by_day(25, 100))
 @given(st.data(), st.integers(30, 70), SEEDS)
 def test_one_changed_offset_of_the_evidence_breaks_it(data: st.DataObject, n: int, seed: int) -> None:
     with release_of(n, seed) as naive:
@@ -105,7 +106,7 @@ def test_one_changed_offset_of_the_evidence_breaks_it(data: st.DataObject, n: in
         assert verdict.exit_code == 1, verdict.text()
 
 
-@settings(max_examples=60)
+@settings(max_examples=by_day(15, 60))
 @given(st.data(), st.integers(30, 70), SEEDS)
 def test_one_changed_field_of_an_original_breaks_it(data: st.DataObject, n: int, seed: int) -> None:
     with release_of(n, seed) as naive:
@@ -115,7 +116,7 @@ def test_one_changed_field_of_an_original_breaks_it(data: st.DataObject, n: int,
         assert naive.verify().exit_code == 1
 
 
-@settings(max_examples=60)
+@settings(max_examples=by_day(15, 60))
 @given(SIZES, SEEDS, st.randoms())
 def test_order_and_form_of_the_original_do_not_matter(n: int, seed: int, chance: random.Random) -> None:
     with release_of(n, seed) as naive:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from support.by_night import by_day
 from support.scaled_release import FORMS, scaled
 
 pytestmark = pytest.mark.property
@@ -22,7 +23,7 @@ VALUES: st.SearchStrategy[Any] = st.sampled_from(
 NAMES = st.sampled_from(("stage", "sex", "code", "job", "born", "mass"))
 
 
-@settings(max_examples=100)
+@settings(max_examples=by_day(25, 100))
 @given(st.sampled_from(FORMS), st.integers(0, 2), NAMES, VALUES, st.booleans(), st.booleans())
 def test_any_other_published_value_is_noticed(
     form: str,

@@ -16,6 +16,7 @@ from shoal.audit import Verdict, verify
 from shoal.files import Files, run_pipe
 from shoal.policy import CsvDialect, Policy
 from shoal.records import CsvReader
+from support.by_night import by_day
 
 pytestmark = pytest.mark.property
 
@@ -104,7 +105,7 @@ def cells_of(path: Path, dialect: CsvDialect) -> list[list[str]]:
         return list(csv.reader(file, **dialect.reader_options | escapes))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=by_day(15, 60), deadline=None)
 @given(ROWS, DIALECTS, DIALECTS | st.none())
 def test_a_release_is_the_same_in_every_dialect(
     rows: list[Row], source: dict[str, str], target: dict[str, str] | None
@@ -130,7 +131,7 @@ def test_a_release_is_the_same_in_every_dialect(
         assert left[0] == left[1]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=by_day(15, 40), deadline=None)
 @given(ROWS, DIALECTS, st.data())
 def test_verify_finds_one_changed_byte_in_any_dialect(
     rows: list[Row], dialect: dict[str, str], data: st.DataObject
@@ -159,7 +160,7 @@ def test_verify_finds_one_changed_byte_in_any_dialect(
         assert verdict.exit_code == 1, verdict.text()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=by_day(15, 60), deadline=None)
 @given(ROWS, DIALECTS, st.integers(1, 7))
 def test_a_file_is_read_alike_in_pieces_and_at_once(rows: list[Row], dialect: dict[str, str], size: int) -> None:
     class Pieces(io.BytesIO):

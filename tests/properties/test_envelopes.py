@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from shoal.audit import verify
 from shoal.files import Files, run_pipe
 from shoal.policy import Policy
+from support.by_night import by_day
 
 pytestmark = pytest.mark.property
 
@@ -74,7 +75,7 @@ def with_odd_space(text: str) -> list[dict[str, Any]]:
     return one
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=by_day(40, 150), deadline=None)
 @example(with_odd_space("\u00a07"), "any", "any", "jsonl", "quarantine")
 @example(with_odd_space("7\n"), "any", "any", "jsonl", "quarantine")
 @given(MESSAGES, TYPES, TYPES, st.sampled_from(["jsonl", "csv"]), st.sampled_from(["quarantine", "drop"]))

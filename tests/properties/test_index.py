@@ -16,6 +16,7 @@ from shoal.clustering.stream import StreamClusterer, indexed, rules
 from shoal.clustering.stream.buffer import Buffer
 from shoal.clustering.stream.cell_index import SCAN_COST
 from shoal.clustering.stream.steering import TargetSpan
+from support.by_night import at_night
 
 pytestmark = pytest.mark.property
 
@@ -135,8 +136,8 @@ def test_an_index_is_rebuilt_when_coordinates_are_replaced(stream: dict[str, Any
     assert logs[0] == logs[1]
 
 
-@pytest.mark.parametrize("position", [0.0, 1e-4, 0.003, TargetSpan(500.0)])
-@pytest.mark.parametrize("d", [1, 2, 6])
+@pytest.mark.parametrize("position", [0.003, *at_night(0.0, 1e-4, TargetSpan(500.0))])
+@pytest.mark.parametrize("d", [2, *at_night(1, 6)])
 @pytest.mark.parametrize(("rule", "k"), [("nearest", 10), ("awo", 4)])
 def test_an_index_does_not_change_decisions_among_thousands_of_records(
     rule: str, k: int, d: int, position: float | TargetSpan

@@ -15,6 +15,7 @@ from shoal.audit import verify
 from shoal.files import Files, run_pipe
 from shoal.policy import Policy
 from shoal.policy.schema import Document
+from support.by_night import by_day
 
 pytestmark = pytest.mark.property
 
@@ -37,7 +38,7 @@ def policy_of(k: int, delta: int, **privacy: Any) -> Policy:
     )
 
 
-@settings(max_examples=40)
+@settings(max_examples=by_day(15, 40))
 @given(
     seed=st.integers(0, 2**32 - 1),
     n=st.integers(0, 300),

@@ -13,6 +13,7 @@ from shoal.clustering.static import microaggregate, refined
 from shoal.clustering.static.centroids import loss_of
 from shoal.clustering.static.hansen_mukherjee import best_runs, best_runs_of_line, label_runs
 from shoal.clustering.static.mdav import mdav_by_scan, mdav_by_tree
+from support.by_night import by_day
 
 LATTICE = st.integers(-3, 3).map(float)
 """Few values, so that ties are frequent."""
@@ -49,7 +50,7 @@ def test_descent_loses_no_more_than_its_start(case: tuple[Float64Matrix, int]) -
     assert loss_of(table, microaggregate(table, k, "mdav", "descent")) <= start
 
 
-@settings(max_examples=50)
+@settings(max_examples=by_day(15, 50))
 @given(tables(attributes=1))
 def test_optimal_loses_no_more_than_any_other_algorithm(case: tuple[Float64Matrix, int]) -> None:
     table, k = case
@@ -76,7 +77,7 @@ def test_scaling_by_a_power_of_two_changes_no_label(case: tuple[Float64Matrix, i
     assert microaggregate(table * factor, k).tolist() == microaggregate(table, k).tolist()
 
 
-@settings(max_examples=20)
+@settings(max_examples=by_day(10, 20))
 @given(tables(most=12), st.integers(2, 3))
 def test_exact_equals_the_best_of_all_partitions_and_its_bound_is_not_above(
     case: tuple[Float64Matrix, int], k: int
@@ -91,7 +92,7 @@ def test_exact_equals_the_best_of_all_partitions_and_its_bound_is_not_above(
     assert found.gap < 1e-6 or (found.loss < 1e-300 and found.bound == 0.0)
 
 
-@settings(max_examples=30)
+@settings(max_examples=by_day(10, 30))
 @given(tables(most=30), st.floats(0.0, 1.0), st.sampled_from(["mdav", "auto"]))
 def test_no_partition_loses_less_than_the_bound_wherever_the_budget_ends(
     case: tuple[Float64Matrix, int], used: float, algorithm: str

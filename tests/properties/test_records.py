@@ -15,6 +15,7 @@ from shoal.errors import GuaranteeError
 from shoal.records import CsvEncoder, JsonDecoder, JsonEncoder, Reason
 from shoal.records.numerals import canonical_number
 from shoal.records.strict_json import prescreen, validate_strictly
+from support.by_night import by_day
 from support.making import KEY, SUBJECT, policy_of, quasi, unchanged_field
 
 pytestmark = pytest.mark.property
@@ -207,7 +208,7 @@ def nearly_right(draw: st.DrawFn) -> bytes:
 
 
 @given(st.lists(nearly_right() | st.binary(max_size=20), max_size=12))
-@settings(max_examples=200)
+@settings(max_examples=by_day(50, 200))
 def test_messages_are_accepted_as_by_a_simple_reader(messages: list[bytes]) -> None:
     block = JsonDecoder(POLICY).decode(messages)
     reasons = dict(block.rejected)
@@ -230,7 +231,7 @@ HOSTILE = st.none() | st.binary(max_size=60) | nearly_right()
 
 
 @given(st.lists(HOSTILE, max_size=30), st.integers(1, 400))
-@settings(max_examples=200)
+@settings(max_examples=by_day(50, 200))
 def test_every_message_is_either_accepted_or_rejected(messages: list[bytes | None], max_bytes: int) -> None:
     decoder = JsonDecoder(POLICY, hash_key=KEY, max_bytes=max_bytes)
     block = decoder.decode(messages)
@@ -252,7 +253,7 @@ MEMBERS = st.lists(st.tuples(KEYS, NESTED), max_size=6)
 
 
 @given(st.lists(MEMBERS, min_size=1, max_size=4), st.data())
-@settings(max_examples=200)
+@settings(max_examples=by_day(50, 200))
 def test_every_repeated_key_is_found(objects: list[list[tuple[str, Any]]], data: st.DataObject) -> None:
     # `prescreen` requires that each message has all declared keys: here, as many as it has different ones.
     for members in objects:

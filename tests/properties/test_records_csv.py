@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from shoal.errors import InputError
 from shoal.records import CsvDecoder, CsvEncoder, CsvReader, JsonDecoder, JsonEncoder, JsonLinesReader
+from support.by_night import by_day
 from support.making import KEY, SUBJECT, policy_of, quasi, unchanged_field
 
 pytestmark = pytest.mark.property
@@ -126,7 +127,7 @@ def test_written_csv_can_be_read_as_csv(records: list[dict[str, Any]]) -> None:
 
 
 @given(st.binary(max_size=200), st.lists(st.integers(1, 40), min_size=1, max_size=5))
-@settings(max_examples=200)
+@settings(max_examples=by_day(50, 200))
 def test_a_hostile_file_is_read_to_its_end(noise: bytes, lengths: list[int]) -> None:
     encoder = CsvEncoder(POLICY)
     header = ",".join(NAMES).encode() + b"\n"

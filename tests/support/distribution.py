@@ -8,15 +8,21 @@ __all__ = ["Distribution"]
 
 TOGETHER = frozenset(
     {
+        "tests/benchmarks/test_papers_steered.py",
         "tests/integration/test_outage.py",
         "tests/integration/test_security.py",
         "tests/privacy/test_attack_order.py",
         "tests/privacy/test_attack_values.py",
         "tests/properties/test_warm_up.py",
+        "tests/unit/clustering/stream/test_held_records.py",
+        "tests/unit/clustering/test_diversity.py",
         "tests/unit/test_house_rules.py",
     }
 )
-"""Files of which one process runs all tests: they share what is expensive to make: a broker, releases, syntax trees."""
+"""Files of which one process runs all tests.
+
+They share what is expensive to make: a broker, releases, tables, syntax trees, kernels that are read from the cache.
+"""
 
 TOGETHER_IN = ("tests/conformance/",)
 """Folders for whose files the same holds: each process would read the kernels of a file from the cache again."""

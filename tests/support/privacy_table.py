@@ -20,9 +20,10 @@ __all__ = ["files_of_attacks", "main", "page", "standing"]
 HEAD = """# Attacks and their measured success
 
 Written by `make privacy-table`, which runs the tests named here; do not edit. The tests measure the figures again and
-fail if one is above its bound or differs from the printed one. Every attacker knows the code, the policy and the whole
-output. "Line" is a line of [SECURITY.md](../../SECURITY.md). s.e. is the standard error of a figure. Data:
-[published data sets](../../tests/data/README.md), and subjects drawn from Zipf's law; seeds are fixed.
+fail if one is above its bound or differs from the printed one. `make test` runs each of these tests; of one with many
+variants it measures one or a few under each rule, and `make nightly` the others. Every attacker knows the code, the
+policy and the whole output. "Line" is a line of [SECURITY.md](../../SECURITY.md). s.e. is the standard error of a
+figure. Data: [published data sets](../../tests/data/README.md), and subjects drawn from Zipf's law; seeds are fixed.
 
 **Bounds.** A bound follows from the policy or from the design, as the column "bound from" says, and does not come from
 the figure. Where no bound can be derived, the column says "none": SECURITY.md promises nothing there, and the tests

@@ -52,7 +52,7 @@ def _climbs(module: ast.Module, here: Parts) -> list[tuple[int, str]]:
     known = _constants(module, here)
     found = []
     for node in ast.walk(module):
-        if isinstance(node, ast.Attribute) and (node.attr == "expanduser" or ast.unparse(node) == "Path.home"):
+        if isinstance(node, ast.Attribute) and _is_home(node):
             found.append((node.lineno, ast.unparse(node)))
         elif isinstance(node, ast.expr):
             try:
@@ -60,6 +60,10 @@ def _climbs(module: ast.Module, here: Parts) -> list[tuple[int, str]]:
             except _LeftRepositoryError:
                 found.append((node.lineno, ast.unparse(node)))
     return found
+
+
+def _is_home(node: ast.Attribute) -> bool:
+    return node.attr == "expanduser" or (node.attr == "home" and ast.unparse(node) == "Path.home")
 
 
 def _constants(module: ast.Module, here: Parts) -> dict[str, Parts]:

@@ -38,7 +38,7 @@ from golden.record.cases import Case, batch_cases, refused_policies, stream_case
 from golden.record.inputs import lines, records, write_table  # noqa: E402
 from golden.record.python import python_record  # noqa: E402
 
-__all__ = ["RECORD", "differences", "dumped", "recorded", "rounded", "stable_summary", "stable_verdict"]
+__all__ = ["RECORD", "differences", "dumped", "recorded", "restricted", "rounded", "stable_summary", "stable_verdict"]
 
 RECORD = HERE / "record.json"
 Record = dict[str, Any]
@@ -222,12 +222,12 @@ def check_record(case: Case, command: Command) -> Record:
     }
 
 
-def recorded(only: str = "") -> Record:
-    """Return the whole record, or that of the cases whose name contains a text, as of the code that is installed."""
+def recorded(only: str = "", every: int = 1) -> Record:
+    """Return the record as of the code that is installed: whole, or of every such case whose name contains a text."""
     command = Command()
     found: Record = {"check": {}, "outputs": {}, "python": {}, "refused policies": {}, "wording": {}}
     with tempfile.TemporaryDirectory() as folder, chdir(folder):
-        for case in (*stream_cases(), *batch_cases()):
+        for case in [*stream_cases(), *batch_cases()][::every]:
             if only in case.name:
                 found["outputs"][case.name] = case_record(case, command, found["wording"])
                 found["check"][case.name] = check_record(case, command)
@@ -240,6 +240,12 @@ def recorded(only: str = "") -> Record:
 
 
 # ---------------------------------------------------------------------- compare
+
+
+def restricted(was: Record, now: Record) -> Record:
+    """Return a whole record without the cases, and without their sentences, that another one leaves out."""
+    parts = ("check", "outputs", "wording")
+    return was | {part: {name: one for name, one in was[part].items() if name in now[part]} for part in parts}
 
 
 def dumped(record: Record) -> str:
@@ -270,12 +276,13 @@ def main() -> None:
     either.add_argument("--write", action="store_true", help="write record.json anew")
     either.add_argument("--out", metavar="FILE", help="write to another file")
     parser.add_argument("--only", default="", metavar="TEXT", help="only cases whose name contains this text")
+    parser.add_argument("--every", type=int, default=1, metavar="N", help="only the first case and each Nth after it")
     options = parser.parse_args()
-    if options.write and options.only:
+    if options.write and (options.only or options.every > 1):
         parser.error("--write needs all cases")
     os.environ["COLUMNS"] = "100"
     target = RECORD if options.write else Path(options.out).resolve()
-    target.write_text(dumped(recorded(options.only)), encoding="utf-8")
+    target.write_text(dumped(recorded(options.only, options.every)), encoding="utf-8")
 
 
 if __name__ == "__main__":

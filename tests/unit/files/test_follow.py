@@ -18,6 +18,7 @@ import pytest
 from shoal.audit import verify
 from shoal.files import Files
 from shoal.policy import Policy
+from support.by_night import at_night
 from support.commands import FollowingThread, on_full_disk, run_command, without_notice
 
 pytestmark = pytest.mark.unit
@@ -94,7 +95,7 @@ def rows(path: Path) -> int:
     return len(path.read_bytes().splitlines()) if path.exists() else 0
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGTERM, *at_night(signal.SIGINT)])
 def test_a_growing_file_is_followed_until_a_signal(tmp_path: Path, number: int) -> None:
     source, out = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
     source.write_bytes(lines(0, 60))
@@ -292,7 +293,7 @@ def test_after_a_kill_the_output_has_whole_clusters_only(tmp_path: Path) -> None
     assert rows(out) in {sum(sizes), sum(sizes[:-1])}
 
 
-@pytest.mark.parametrize("room", [500, 900, 1300])
+@pytest.mark.parametrize("room", [900, *at_night(500, 1300)])
 def test_a_full_disk_leaves_whole_clusters_with_evidence(tmp_path: Path, room: int) -> None:
     out, evidence = tmp_path / "out.csv", tmp_path / "evidence.jsonl"
     policy = POLICY | {"privacy": {"k": 3}}

@@ -15,6 +15,7 @@ from shoal.errors import ConfigError, InputError
 from shoal.files import Files, run_batch, run_pipe
 from shoal.pipeline import AlgorithmSpec
 from shoal.policy import Policy
+from support.by_night import at_night
 from support.commands import on_full_disk
 
 pytestmark = pytest.mark.unit
@@ -149,7 +150,7 @@ def test_text_after_a_closing_quote_makes_only_its_record_undecodable(tmp_path: 
     assert verdict.exit_code == 0, verdict.text()
 
 
-@pytest.mark.parametrize("room", [2000, 12_000])
+@pytest.mark.parametrize("room", [2000, *at_night(12_000)])
 def test_a_full_disk_leaves_no_output(tmp_path: Path, room: int) -> None:
     policy_of(tmp_path)
     text = HEAD + "".join(f"p{number},{number % 100},{'x' * 200}\n" for number in range(300))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -11,6 +12,7 @@ import pytest
 from shoal.stage import anonymize, supervisor
 from shoal.stage.supervisor import StageSupervisor
 from support.faust_apps import FakeConsumer, adapter_of, app_in, policy_file
+from support.kafka_broker import wait_until
 
 
 def supervisor_of(folder: Path, adapter: Any) -> StageSupervisor:
@@ -65,6 +67,27 @@ async def test_the_brokers_of_the_policy_must_be_those_of_the_app(
     await asyncio.gather(*stage._tasks)
     assert len(loops) == is_same
     assert ["not the Kafka cluster of the app" in str(error) for error in errors] == [True] * (not is_same)
+
+
+async def test_a_stage_that_is_compiling_ends_without_waiting_for_the_compiler(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    began, released = threading.Event(), threading.Event()
+
+    def compile_slowly(_: object, __: object) -> None:
+        began.set()
+        released.wait(60)
+
+    monkeypatch.setattr(supervisor, "precompile", compile_slowly)
+    stage = supervisor_of(tmp_path, SimpleNamespace(rewind=None, disconnect_signals=lambda: None, has_crashed=False))
+    running = asyncio.create_task(stage._supervise(stage._run()))
+    stage._tasks.append(running)
+    try:
+        await wait_until(began.is_set, what="the compiler")
+        await asyncio.wait_for(stage.stop(), 10)
+        assert running.done()
+    finally:
+        released.set()
 
 
 @pytest.mark.parametrize("case", ["the app goes on", "the app stops"])

@@ -8,13 +8,13 @@ import subprocess
 import sys
 import time
 from contextlib import AbstractContextManager
-from itertools import product
 from pathlib import Path
 
 import numpy as np
 import pytest
 from shoal.arrays import Float64Vector
 from shoal.clustering.numba import jit, kernel_cache
+from support.by_night import at_night
 from support.commands import on_full_disk
 
 pytestmark = pytest.mark.unit
@@ -232,12 +232,13 @@ def test_a_cache_that_is_there_but_not_writable_is_used(tmp_path: Path) -> None:
     assert (kernels_in(prepared), kernels_in(own)) == (["program.doubled"], ["program.tripled"])
 
 
-def test_a_cache_file_that_is_cut_off_is_replaced(tmp_path: Path) -> None:
+@pytest.mark.parametrize("cuts", [[(".nbi", 0), (".nbc", 40)], *at_night([(".nbi", 40), (".nbc", 0)])])
+def test_a_cache_file_that_is_cut_off_is_replaced(tmp_path: Path, cuts: list[tuple[str, int]]) -> None:
     def cache_hits() -> int:
         return int(run(tmp_path, tmp_path / "cache", text=SMALL_PROGRAM))
 
     assert cache_hits() == 0
-    for suffix, kept_bytes in product((".nbi", ".nbc"), (0, 40)):
+    for suffix, kept_bytes in cuts:
         (path,) = (one for one in (tmp_path / "cache").rglob("program.doubled*") if one.suffix == suffix)
         path.write_bytes(path.read_bytes()[:kept_bytes])
         assert cache_hits() == 0, (suffix, kept_bytes)
