@@ -34,7 +34,7 @@ CI = os.environ.get("CI", "").lower() in {"1", "true"}
 untimed = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("dev", untimed, max_examples=25)
 settings.register_profile("ci", untimed, max_examples=25, derandomize=True)
-settings.register_profile("nightly", untimed, max_examples=2000)
+settings.register_profile("nightly", untimed, max_examples=500)
 # For mutants: the same examples for each, none kept for the next, and none made smaller.
 settings.register_profile(
     "mutants",
