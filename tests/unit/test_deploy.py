@@ -467,7 +467,7 @@ def test_what_is_skipped_in_ci_has_failed(tmp_path: Path, ci: str, failed: int) 
         "--continue-on-collection-errors",
         str(tmp_path),
     ]
-    environment = os.environ | {"CI": ci}
+    environment = os.environ | {"CI": ci, "PYTHONPATH": str(ROOT / "tests")}  # conftest.py imports `support`
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == (1 if failed else 0), done.stdout
     assert done.stdout.count("\nskipped in CI") == failed, done.stdout

@@ -71,7 +71,7 @@ def _advise_on_http(access: HttpAccess) -> Iterator[str]:
         access.certificate()
         access.token_check()
     except ConfigError as error:
-        yield f"{error}; shoal run refuses this where it runs"
+        yield str(error) + "; shoal run refuses this where it runs"
         return
     if access.certfile is not None:
         yield certificate_warning("http", access.certfile)
