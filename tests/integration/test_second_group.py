@@ -19,7 +19,7 @@ from shoal.kafka.offset_tracker import OffsetState
 from shoal.kafka.output_end import end_at_start
 from shoal.kafka.preflight import TopicLayout
 from shoal.kafka.producer import TransactionalProducer, TransactionBatch
-from shoal.kafka.startup import check_output_is_empty
+from shoal.kafka.published_records import check_output_is_empty
 from shoal.pipeline import DecidedCluster
 from shoal.policy import Policy
 from support.kafka_broker import is_shown, produce, read_until, wait_until

@@ -44,10 +44,10 @@ async def test_records_delivered_before_a_task_is_open_are_processed_once(
     early: list[int] = []
     polled = consumer_loop.ConsumerLoop._poll
 
-    async def slow(*arguments: Any) -> Any:
+    async def slow(context: start.PartitionContext) -> start.PartitionStart:
         # As if the broker took its time, a different one for each partition, with the topic full of records.
-        await asyncio.sleep(0.2 + 0.3 * arguments[5])
-        return await real(*arguments)
+        await asyncio.sleep(0.2 + 0.3 * context.partition)
+        return await real(context)
 
     async def poll(self: consumer_loop.ConsumerLoop, reader: Any) -> Any:
         found = await polled(self, reader)

@@ -25,7 +25,7 @@ from shoal.kafka.preflight import TopicLayout, partitions_of
 from shoal.kafka.producer import TransactionalProducer, TransactionBatch
 from shoal.kafka.progress_copy import CopiedCommit, HiddenCopyError, ProgressCopy
 from shoal.kafka.progress_order import Order, order_of
-from shoal.kafka.startup import is_published_since
+from shoal.kafka.published_records import is_published_since
 from shoal.kafka.topic_pairs import has_several_inputs, settings_by_input
 from shoal.observability import logger
 from shoal.pipeline import AdaptiveState

@@ -20,8 +20,9 @@ from shoal.kafka.partition_task import PartitionTask
 from shoal.kafka.preflight import TopicLayout
 from shoal.kafka.producer import TransactionalProducer
 from shoal.kafka.progress_copy import ProgressCopy
+from shoal.kafka.published_records import check_output_is_empty
 from shoal.kafka.refusals import join_refusals
-from shoal.kafka.startup import PartitionStart, StartOptions, check_output_is_empty, initialize_partition
+from shoal.kafka.startup import PartitionContext, PartitionStart, StartOptions, initialize_partition
 from shoal.kafka.topic_pairs import input_name, settings_by_input
 from shoal.kafka.unconfirmed_skips import UnconfirmedSkips
 from shoal.observability import Health, Metrics, logger
@@ -152,16 +153,18 @@ class TaskManager:
             on_failure.push_async_callback(producer.close)
             await producer.open()
             partition_start = await initialize_partition(
-                admin_client,
-                kafka_consumer,
-                producer,
-                settings,
-                policy.fingerprint,
-                partition,
-                context.start,
-                context.cipher,
-                partition_count,
-                context.unconfirmed_skips,
+                PartitionContext(
+                    admin_client,
+                    kafka_consumer,
+                    producer,
+                    settings,
+                    partition,
+                    partition_count,
+                    policy.fingerprint,
+                    context.start,
+                    context.cipher,
+                    context.unconfirmed_skips,
+                )
             )
             self._report(tp, partition_start)
             if partition_start.is_first:

@@ -38,3 +38,7 @@ class UnconfirmedSkips:
         if sent is None or (sent.at_ms, sent.state.committed_offset) != (found.at_ms, found.state.committed_offset):
             return None
         return skipped_count
+
+    def forget(self, tp: TopicPartition) -> None:
+        """Note that the transaction was committed, or that there was none."""
+        self._sent.pop(tp, None)

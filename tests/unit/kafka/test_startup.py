@@ -14,7 +14,8 @@ from shoal.kafka import committed_offsets, startup
 from shoal.kafka.cipher import MetadataCipher
 from shoal.kafka.committed_offsets import fetch_committed
 from shoal.kafka.offset_metadata import CommittedState
-from shoal.kafka.startup import PartitionStart, StartOptions, _is_about, initialize_partition
+from shoal.kafka.published_records import _is_about
+from shoal.kafka.startup import PartitionContext, PartitionStart, StartOptions, initialize_partition
 from shoal.kafka.unconfirmed_skips import UnconfirmedSkips
 from shoal.policy import KafkaSection
 
@@ -124,7 +125,7 @@ async def skipped(
         "_check_commit": AsyncMock(return_value=40),
         "fetch_committed": AsyncMock(return_value=OffsetAndMetadata(20, "")),
         "_committed_offset_changed": AsyncMock(return_value=False),
-        "_latest_published": AsyncMock(return_value=-1),
+        "latest_published": AsyncMock(return_value=-1),
         "end_at_start": AsyncMock(side_effect=[end]),
     }
     for name, answer in answers.items():
@@ -134,7 +135,8 @@ async def skipped(
     unused, reader, ours = cast("Any", None), consumer, cast("Any", producer)
     start, cipher = StartOptions(skip_to_end=True), MetadataCipher("g")
     skips = unconfirmed or UnconfirmedSkips()
-    return await initialize_partition(unused, reader, ours, SETTINGS, "ab" * 8, 3, start, cipher, 4, skips)
+    context = PartitionContext(unused, reader, ours, SETTINGS, 3, 4, "ab" * 8, start, cipher, skips)
+    return await initialize_partition(context)
 
 
 async def test_a_skip_is_one_transaction_after_which_nothing_can_fail(monkeypatch: pytest.MonkeyPatch) -> None:

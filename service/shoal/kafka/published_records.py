@@ -1,0 +1,100 @@
+"""What was published before a start: it decides whether a start would publish records a second time."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection
+from contextlib import aclosing
+from functools import partial
+
+import msgspec
+from aiokafka import TopicPartition
+
+from shoal.errors import InputError
+from shoal.kafka.committed_records import read_committed_records
+from shoal.kafka.producer import TransactionalProducer
+from shoal.kafka.topic_pairs import has_several_inputs
+from shoal.policy import KafkaSection
+
+__all__ = ["check_output_is_empty", "is_published_since", "latest_published"]
+
+APPEND_TIME = 1
+"""Timestamp type of a topic with ``message.timestamp.type=LogAppendTime``."""
+
+
+async def check_output_is_empty(producer: TransactionalProducer, settings: KafkaSection, partition: int) -> None:
+    """Refuse to begin without a commit if records of this partition were published before.
+
+    Raises
+    ------
+    InputError
+        There are committed records in the output partition, or evidence or cluster messages of this partition. (A Faust
+        stage without an output topic writes only evidence and cluster messages.)
+    """
+    # With one input, messages name none. With several, messages without a name are of a time with one input, whose
+    # output tells whether it was released.
+    inputs = (settings.input,) if has_several_inputs(settings) else (settings.input, None)
+    checks: list[tuple[str | None, Callable[[bytes | None], bool]]] = [
+        (settings.output, lambda _: True),
+        (settings.evidence, partial(_is_about, inputs, partition)),
+        (settings.clusters, partial(_is_about, inputs, None)),
+    ]
+    for topic, is_own in checks:
+        # Evidence names the input partition. In other topics, records belong to it only if it is the only writer.
+        if topic is None or not (topic == settings.evidence or producer.is_only_writer(topic)):
+            continue
+        async with aclosing(read_committed_records(settings, producer.target(topic))) as records:
+            async for record in records:
+                if not is_own(record.value):
+                    continue
+                tp = producer.target(topic)
+                raise InputError(
+                    f"{settings.input}-{partition}: group {settings.group} has no committed offset, but "
+                    f"{tp.topic}-{tp.partition} holds records already. Starting over would publish them a second "
+                    "time. Import the committed offsets with 'shoal progress POLICY --import FILE', or start with "
+                    "--skip-to-end to continue at the end and count the skipped offsets, or use an "
+                    "empty output, if the old one is deleted"
+                )
+
+
+def _is_about(inputs: Collection[str | None], partition: int | None, message: bytes | None) -> bool:
+    """Return whether a message of a side topic is about one of these inputs (None: names none) and this partition.
+
+    Without a partition, messages that are no JSON object are, too: this partition alone may write to theirs.
+    """
+    try:
+        content = msgspec.json.decode(message or b"")
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        content = None
+    if not isinstance(content, dict):
+        return partition is None
+    return content.get("topic") in inputs and partition in (None, content.get("partition"))
+
+
+async def latest_published(settings: KafkaSection, partition: int) -> int:
+    """Return the timestamp (ms) of the latest committed record in the output; -1 if there is none."""
+    tp, latest = TopicPartition(settings.output, partition), -1
+    if settings.output is None:
+        return latest
+    async with aclosing(read_committed_records(settings, tp, since_ms=time.time_ns() // 1_000_000)) as records:
+        async for record in records:
+            latest = max(latest, record.timestamp)
+    return latest
+
+
+async def is_published_since(settings: KafkaSection, partition: int, at_ms: int) -> bool:
+    """Return whether the output holds records with a later timestamp than this time of a commit (ms).
+
+    Records carry the time of their commit, floored to a multiple of the commit interval. A commit that is at least one
+    interval later is therefore found, if the clock was not set back. A later commit before the next multiple is not
+    found: its records carry the same timestamp as those of this commit, which is not after ``at_ms``. With
+    ``LogAppendTime``, records count from one transaction timeout after ``at_ms`` on.
+    """
+    tp = TopicPartition(settings.output, partition)
+    async with aclosing(read_committed_records(settings, tp, since_ms=at_ms + 1)) as records:
+        async for record in records:
+            # With LogAppendTime the records of this commit, too, have a later timestamp.
+            tolerance_ms = settings.transaction_timeout_ms if record.timestamp_type == APPEND_TIME else 0
+            if record.timestamp > at_ms + tolerance_ms:
+                return True
+    return False
