@@ -15,8 +15,8 @@ from shoal.policy import KafkaSection
 __all__ = ["wait_until_no_members"]
 
 POLL_S = 0.5
-MARGIN_S = 1.0
-"""Time (s) beyond the session timeout: the broker removes a member a little later."""
+MARGIN_S = 15.0
+"""Time (s) beyond the session timeout: a worker that is just stopping renews its session until it has committed."""
 COORDINATOR_TIMEOUT_S = 5.0
 
 log = logger("kafka")
@@ -26,7 +26,8 @@ async def wait_until_no_members(admin: AIOKafkaAdminClient, settings: KafkaSecti
     """Return when the group has no members; wait for members that were killed, and for static ones that have stopped.
 
     The broker lists such a member until its session timeout has passed. A running worker renews its session. So after
-    this time a member is a running worker, or one that has just been killed.
+    this time, and some seconds for workers that are just stopping, a member is a running worker, or one that was killed
+    meanwhile.
 
     Raises
     ------
