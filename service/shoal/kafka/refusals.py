@@ -24,13 +24,16 @@ def join_refusals(refusals: Iterable[tuple[TopicPartition, str]]) -> str:
     kinds: dict[tuple[str, str], list[tuple[TopicPartition, str]]] = {}
     for tp, text in refusals:
         kinds.setdefault((tp.topic, _NUMBERS.sub("0", text)), []).append((tp, text))
-    return "\n".join(f"{same[0][1]}{_likewise([tp for tp, _ in same[1:]])}" for same in kinds.values())
+    return "\n".join(same[0][1] + _likewise(same) for same in kinds.values())
 
 
-def _likewise(partitions: list[TopicPartition]) -> str:
-    if not partitions:
+def _likewise(same: list[tuple[TopicPartition, str]]) -> str:
+    """Return the sentence about all partitions but the first."""
+    if len(same) == 1:
         return ""
-    named = [f"{tp.topic}-{tp.partition}" for tp in partitions[: MAX_NAMES - 1]]
-    rest_count = len(partitions) - len(named)
+    names = [f"{tp.topic}-{tp.partition}" for tp, _ in same]
+    # The texts name their partition; what else differs are offsets.
+    has_offsets = len({text.replace(name, "") for name, (_, text) in zip(names, same, strict=True)}) > 1
+    rest_count = max(0, len(names) - MAX_NAMES)
     rest = f" and {rest_count} more" if rest_count else ""
-    return f". The same, with offsets of their own, for {', '.join(named)}{rest}"
+    return f". The same{', with other offsets,' if has_offsets else ''} holds for {', '.join(names[1:MAX_NAMES])}{rest}"

@@ -25,7 +25,7 @@ log = logger("kafka")
 class BrokerLiveness:
     """Since when the broker does not answer, over all consumer loops of the process.
 
-    The time begins with the first request without an answer. A process that was stopped for longer, as on a virtual
+    The time begins when a request has had no answer. A process that was stopped for longer, as on a virtual
     machine that was paused, must not take that for an absence of the broker.
 
     Parameters
@@ -72,7 +72,7 @@ class BrokerLiveness:
 
     @property
     def away_s(self) -> float:
-        """Time since the first request without an answer (s); 0 if the last one was answered."""
+        """Time since the first request that had no answer failed (s); 0 if the last one was answered."""
         return 0.0 if self._away_since_s is None else time.monotonic() - self._away_since_s
 
     @property

@@ -19,12 +19,12 @@ def test_one_refusal_stays_as_it_is() -> None:
 
 def test_a_text_is_said_once_with_the_partitions_to_which_it_applies() -> None:
     found = join_refusals([refused("in", number, "use --from") for number in range(3)])
-    assert found == "in-0: use --from. The same, with offsets of their own, for in-1, in-2"
+    assert found == "in-0: use --from. The same holds for in-1, in-2"
 
 
 def test_texts_that_differ_in_offsets_are_of_one_kind() -> None:
     found = join_refusals([refused("in", 0, "offset 17 of 20"), refused("in", 1, "offset 9 of 312")])
-    assert found == "in-0: offset 17 of 20. The same, with offsets of their own, for in-1"
+    assert found == "in-0: offset 17 of 20. The same, with other offsets, holds for in-1"
 
 
 def test_other_texts_and_other_topics_have_lines_of_their_own() -> None:
@@ -37,7 +37,7 @@ def test_other_texts_and_other_topics_have_lines_of_their_own() -> None:
         ]
     )
     assert found.split("\n") == [
-        "in1-0: lost. The same, with offsets of their own, for in1-2",
+        "in1-0: lost. The same holds for in1-2",
         "in1-1: use --from",
         "in2-0: lost",
     ]
