@@ -33,7 +33,7 @@ class Authority:
     def __post_init__(self) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
         basic = x509.BasicConstraints(ca=True, path_length=0)
-        self.certificate = self._signed(self.name, self.key, 30 * DAY, (basic, True))
+        self.certificate = self._signed(self.name, self.key, (-DAY, 30 * DAY), (basic, True))
         self.file = self.folder / "authority.pem"
         self.file.write_bytes(self.certificate.public_bytes(serialization.Encoding.PEM))
 
@@ -46,12 +46,15 @@ class Authority:
         context.load_verify_locations(self.file)
         return context
 
-    def issue(self, common: str, *, valid: dt.timedelta = 7 * DAY) -> tuple[Path, Path]:
-        """Return the files of a certificate for this name and 127.0.0.1, and of its private key."""
+    def issue(self, common: str, *, valid: dt.timedelta = 7 * DAY, begins: dt.timedelta = -DAY) -> tuple[Path, Path]:
+        """Return the files of a certificate for this name and 127.0.0.1, and of its private key.
+
+        It is valid from ``begins`` to ``valid`` from now.
+        """
         key = ec.generate_private_key(ec.SECP256R1())
         address = x509.IPAddress(ipaddress.ip_address("127.0.0.1"))
         names = x509.SubjectAlternativeName([x509.DNSName("localhost"), address])
-        certificate = self._signed(common, key, valid, (names, False))
+        certificate = self._signed(common, key, (begins, valid), (names, False))
         files = self.folder / f"{common}.pem", self.folder / f"{common}.key"
         files[0].write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
         files[1].write_bytes(
@@ -65,7 +68,7 @@ class Authority:
         self,
         common: str,
         key: ec.EllipticCurvePrivateKey,
-        valid: dt.timedelta,
+        valid: tuple[dt.timedelta, dt.timedelta],
         extension: tuple[x509.ExtensionType, bool],
     ) -> x509.Certificate:
         now = dt.datetime.now(dt.UTC)
@@ -75,8 +78,8 @@ class Authority:
             .issuer_name(_name(self.name))
             .public_key(key.public_key())
             .serial_number(x509.random_serial_number())
-            .not_valid_before(now - DAY)
-            .not_valid_after(now + valid)
+            .not_valid_before(now + valid[0])
+            .not_valid_after(now + valid[1])
             .add_extension(extension[0], critical=extension[1])
             .sign(self.key, hashes.SHA256())
         )

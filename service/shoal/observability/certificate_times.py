@@ -54,9 +54,9 @@ def read_validity(certificate: str, path: Path) -> Validity:
     Parameters
     ----------
     certificate : {"ca", "client", "http"}
-        Of the authorities in a file ``ca`` the one that ends last counts, because one that is valid is enough, as where
-        an old and a new authority stand together. The other files are a certificate and its chain, which are valid as
-        long as all of them are.
+        Of the authorities in a file ``ca`` one that is valid is enough, as where an old and a new one stand together:
+        of those that are valid now the one that ends last counts, or of all if none is. The other files are a
+        certificate and its chain, which are valid as long as all of them are.
     path : pathlib.Path
         File in PEM.
 
@@ -67,12 +67,15 @@ def read_validity(certificate: str, path: Path) -> Validity:
     """
     from cryptography import x509  # noqa: PLC0415 - most processes have no certificate, and it is slow to load
 
-    found = [
-        Validity(one.not_valid_before_utc.timestamp(), one.not_valid_after_utc.timestamp())
-        for one in x509.load_pem_x509_certificates(path.read_bytes())
-    ]
+    try:
+        loaded = x509.load_pem_x509_certificates(path.read_bytes())
+    except x509.InvalidVersion:
+        raise ValueError("a certificate is neither of version 1 nor of version 3") from None
+    found = [Validity(one.not_valid_before_utc.timestamp(), one.not_valid_after_utc.timestamp()) for one in loaded]
     if certificate == "ca":
-        return max(found, key=lambda one: one.end_s)
+        now_s = time.time()
+        valid = [one for one in found if one.start_s <= now_s < one.end_s]
+        return max(valid or found, key=lambda one: one.end_s)
     return Validity(max(one.start_s for one in found), min(one.end_s for one in found))
 
 

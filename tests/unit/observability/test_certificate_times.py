@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import datetime as dt
 import re
 from pathlib import Path
@@ -61,6 +62,25 @@ def test_one_authority_that_is_valid_is_enough_and_a_chain_needs_all(tmp_path: P
     together.write_bytes(b"".join(file.read_bytes() for file in files))
     assert certificate_warning("ca", str(together)) == ""
     assert "has expired" in certificate_warning("client", str(together))
+
+
+def test_an_authority_that_is_valid_counts_before_one_that_is_not_valid_yet(tmp_path: Path) -> None:
+    authority, together = Authority(tmp_path), tmp_path / "together.pem"
+    old = authority.issue("old", valid=dt.timedelta(days=90))[0]
+    new = authority.issue("new", begins=dt.timedelta(days=7), valid=dt.timedelta(days=400))[0]
+    together.write_bytes(old.read_bytes() + new.read_bytes())
+    assert certificate_warning("ca", str(together)) == ""
+
+
+def test_a_certificate_of_version_2_is_left_to_other_checks(tmp_path: Path) -> None:
+    text = Authority(tmp_path).issue("worker", valid=dt.timedelta(days=90))[0].read_text()
+    content = base64.b64decode("".join(line for line in text.splitlines() if "-" not in line))
+    assert content.count(bytes.fromhex("a003020102")) == 1
+    changed = base64.encodebytes(content.replace(bytes.fromhex("a003020102"), bytes.fromhex("a003020101"))).decode()
+    path = tmp_path / "version-2.pem"
+    path.write_text(f"-----BEGIN CERTIFICATE-----\n{changed}-----END CERTIFICATE-----\n")
+    for certificate in ("ca", "client", "http"):
+        assert certificate_warning(certificate, str(path)) == ""
 
 
 @pytest.mark.parametrize("content", [None, b"", b"no certificate"])
