@@ -20,9 +20,9 @@ image.repository: missing; give where the image was published, such as registry.
 {{- else if regexMatch "://|[@ ]|:[^/]*$|/.*[A-Z]" .repository }}
 image.repository: is no name of an image; give it in small letters, without https:// and without tag or digest, such as registry.example/shoal
 {{- end }}
-{{- if not (kindIs "string" .tag) }}
+{{- if or (kindIs "float64" .tag) (kindIs "int64" .tag) (kindIs "int" .tag) }}
 image.tag: is a number, which loses zeros; quote it in the file of values, or give it by --set-string
-{{- else if eq .tag "latest" }}
+{{- else if and .tag (eq .tag "latest") }}
 image.tag: latest is another image after each release, and all workers of a group must run one version; give a version, such as 0.2.0, or image.digest
 {{- else if and .tag (not (regexMatch "^[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}$" .tag)) }}
 image.tag: is no tag of an image; give the version alone, such as 0.2.0
@@ -44,7 +44,7 @@ partitions: missing; give the number of partitions of all inputs together, at le
 {{- if $scaled.enabled }}
 {{- $most := default $partitions $scaled.maxReplicas | int -}}
 {{- if and (ge $partitions 1) (gt $most $partitions) }}
-autoscaling.maxReplicas: {{ $most }} workers for {{ $partitions }} partitions; a worker more than partitions gets none
+autoscaling.maxReplicas: {{ $most }} workers for {{ $partitions }} partitions; at most one worker per partition gets work
 {{- end }}
 {{- if and (ge $most 1) (gt ($scaled.minReplicas | int) $most) }}
 autoscaling.minReplicas: {{ $scaled.minReplicas }} is more than {{ ternary "autoscaling.maxReplicas" "partitions" (not (not $scaled.maxReplicas)) }}, which is {{ $most }}
@@ -55,7 +55,7 @@ autoscaling.prometheus: missing; give the address of Prometheus, such as http://
 {{- else if and (lt (.Values.replicas | int) 1) (not .Values.drain) }}
 replicas: {{ .Values.replicas }} workers read nothing; give at least 1, or drain=true to release or suppress the records that wait; `kubectl scale --replicas=0` stops workers for a time
 {{- else if and (ge $partitions 1) (gt (.Values.replicas | int) $partitions) }}
-replicas: {{ .Values.replicas }} workers for {{ $partitions }} partitions; a worker more than partitions gets none
+replicas: {{ .Values.replicas }} workers for {{ $partitions }} partitions; at most one worker per partition gets work
 {{- end }}
 {{- end -}}
 
@@ -80,7 +80,7 @@ kafka.{{ . }}: missing; give it in the values or in the policy
 {{- end }}
 {{- if and .Values.networkPolicy.enabled (not .Values.networkPolicy.extraEgress) (kindIs "string" $kafka.bootstrap_servers) }}
 {{- range splitList "," $kafka.bootstrap_servers }}
-{{- $port := regexFind "[0-9]+$" (trim .) -}}
+{{- $port := regexFind ":[0-9]+$" (trim .) | trimPrefix ":" -}}
 {{- if and $port (not (has $port (toStrings $.Values.networkPolicy.brokerPorts))) }}
 networkPolicy.brokerPorts: lacks {{ $port }}, a port of kafka.bootstrap_servers, so no broker would be reached there; list the ports of all brokers as they advertise them
 {{- end }}
