@@ -19,6 +19,7 @@ from aiokafka.errors import KafkaError
 from shoal.errors import BrokerError, InputError, PolicyError
 from shoal.kafka import StartOptions
 from shoal.kafka.partition_task import PartitionTask
+from shoal.kafka.producer import TransactionalProducer, TransactionBatch
 from support.by_night import at_night
 from support.kafka_broker import admin, create_topic, wait_until
 from support.running import EARLIEST, Process, Stage
@@ -260,7 +261,8 @@ async def test_at_the_end_of_the_log_max_delay_s_flushes_all_held_records(bootst
         # The time of an output message is rounded down to the commit interval (50 ms).
         put_ms = min(message.timestamp_ms for message in await stage.read("input"))
         released_ms = min(message.timestamp_ms for message in await stage.read())
-        assert released_ms - put_ms >= 1_450, "a record was released before its time"
+        # The upper limit is for a machine that stands still now and then.
+        assert 1_450 <= released_ms - put_ms < 20_000
         evidence = [json.loads(message.value or b"") for message in await stage.read("evidence")]
         assert all(len(cluster["offsets"]) >= 5 for cluster in evidence)
         # Too few people for a cluster: they are suppressed, and counted apart from released records.
@@ -343,18 +345,34 @@ async def test_a_drain_beside_a_running_worker_is_refused(bootstrap: str, tmp_pa
     await stage.until_completed(record_ids)
 
 
-async def test_a_worker_that_starts_beside_a_drain_ends_it_and_loses_no_record(bootstrap: str, tmp_path: Path) -> None:
+async def test_a_worker_that_starts_beside_a_drain_ends_it_and_loses_no_record(
+    bootstrap: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The check before a drain cannot see a worker that joins later; nothing is published twice."""
     stage = await Stage.create(bootstrap, tmp_path, partitions=2)
     record_ids = await put_everywhere(stage, 60, 2)
+    of_drain: set[TransactionalProducer] = set()
+    is_taken_over = asyncio.Event()
+    real = TransactionalProducer.publish_and_commit
+
+    async def publish(self: TransactionalProducer, batch: TransactionBatch, *rest: Any) -> None:
+        if batch.rows and self in of_drain:
+            await is_taken_over.wait()
+        elif not batch.rows and len(of_drain) < 2:
+            of_drain.add(self)  # the drain commits the beginning of its two partitions first
+        await real(self, batch, *rest)
+
+    monkeypatch.setattr(TransactionalProducer, "publish_and_commit", publish)
     async with stage.run(DRAIN) as drain:
-        await drain.until_read(1)
+        await drain.until_read(120)
         async with stage.run() as worker:
+            await worker.until_ready()
+            is_taken_over.set()
             assert drain.task is not None
-            await asyncio.wait({drain.task}, timeout=30)
+            await asyncio.wait({drain.task}, timeout=60)
             refusal = drain.task.exception()
-            assert refusal is None or f"a worker of group {stage.group}, or another drain" in str(refusal)
-            assert refusal is None or isinstance(refusal, BrokerError)
+            assert isinstance(refusal, BrokerError)
+            assert f"a worker of group {stage.group}, or another drain" in str(refusal)
             record_ids += await put_everywhere(stage, 40, 2)
             await worker.until(lambda: worker.total("shoal_consumer_lag_records") == 0)
             await worker.until_ready()

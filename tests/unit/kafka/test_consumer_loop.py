@@ -126,15 +126,18 @@ class Reading:
         self.slow, self.quick = Sink(0, self.gate), Sink(1, is_open)
         metrics, health, settings = Metrics(), Health(), KafkaSection(input="t", output="o", group="g")
         context = WorkerContext(POLICY, settings, metrics, health, StartOptions(), NO_ENCRYPTION)
-        loop = ConsumerLoop(context, BrokerLiveness(health, 1.0), self.stopping)
+        self.loop = loop = ConsumerLoop(context, BrokerLiveness(health, 1.0), self.stopping)
         commit = CommittedState(OffsetState(committed_offset=0, next_offset=0), POLICY.fingerprint, START_MS)
-        self.tasks = {
-            tp: PartitionTask("t", tp.partition, POLICY, JsonDecoder(POLICY), sink, commit, metrics, 0.2, self._now)
-            for tp, sink in ((SLOW, self.slow), (QUICK, self.quick))
-        }
+        self._metrics = metrics
+        self.tasks = {tp: self.task(tp, sink, commit) for tp, sink in ((SLOW, self.slow), (QUICK, self.quick))}
         loop._tasks._tasks.update(self.tasks)
         self.consumer: Any = Consumer()
         self.background = asyncio.create_task(loop._read(self.consumer))
+
+    def task(self, tp: TopicPartition, sink: Sink, commit: CommittedState) -> PartitionTask:
+        return PartitionTask(
+            "t", tp.partition, POLICY, JsonDecoder(POLICY), sink, commit, self._metrics, 0.2, self._now
+        )
 
     def _now(self) -> float:
         return self.clock_s
@@ -184,6 +187,28 @@ async def test_a_partition_is_not_read_before_its_flush_has_ended() -> None:
     await reading.stop()
     assert reading.slow.published[:2] == [(4, []), (None, [0, 1, 2, 3])]
     assert reading.tasks[SLOW].waiting_count == 2
+
+
+async def test_a_partition_that_is_revoked_during_its_flush_is_closed_after_it_and_read_by_its_next_task() -> None:
+    reading = Reading()
+    await reading.begin_flush()
+    reading.consumer.add(SLOW, 3)
+    revoking = asyncio.create_task(reading.loop.on_revoked([SLOW]))
+    reading.consumer.add(QUICK, 1)
+    await reading.until(lambda: reading.tasks[QUICK].waiting_count == 1)
+    assert not revoking.done()
+    reading.gate.set()
+    await revoking
+    assert reading.slow.published == [(4, []), (None, [0, 1, 2, 3])]
+    assert reading.consumer.positions[SLOW] == 4
+    # The partition comes back: as the loop does it when a task is open.
+    state = OffsetState(committed_offset=4, next_offset=4, next_cluster_number=1)
+    task = reading.task(SLOW, Sink(0, reading.gate), CommittedState(state, POLICY.fingerprint, START_MS))
+    reading.loop._tasks._tasks[SLOW] = task
+    reading.consumer.resume(SLOW)
+    await reading.until(lambda: task.position == 7)
+    await reading.stop()
+    assert task.waiting_count == 3
 
 
 async def test_a_loop_that_is_stopped_ends_its_flushes_first() -> None:
