@@ -25,10 +25,11 @@ PAGE = Path(__file__).resolve().parents[2] / "docs" / "reports" / "judge.md"
 
 HEAD = """# Cheats, and what the judge says
 
-Written by `make judge-table`; do not edit. Every day's tests judge each cheat again and compare the result with this
-page. A cheat is a release of Shoal that was changed afterwards, with evidence, summary and references that say what
-suits the cheat. `shoal verify` gets the true original and the policy. "Checks" are names in the JSON verdict.
-*Refused*: the input is unusable; the message names file and line. *Undecided*: the verdict names the missing file.
+Written by `make judge-table`; do not edit. `make test` judges each cheat made by hand again, and every 30th composed
+one, and compares the result with this page; `make nightly` does it with all. A cheat is a release of Shoal that was
+changed afterwards, with evidence, summary and references that say what suits the cheat. `shoal verify` gets the true
+original and the policy. "Checks" are names in the JSON verdict. *Refused*: the input is unusable; the message names
+file and line. *Undecided*: the verdict names the missing file.
 
 Exit code 1 is *broken*, exit code 2 is *unusable or undecided*. Exit code 0 does not occur here.
 """
