@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import importlib.util
 import inspect
 import os
@@ -17,7 +18,7 @@ from typing import Any, Literal, NamedTuple, TypeVar, cast, overload
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
-from aiokafka.errors import GroupCoordinatorNotAvailableError
+from aiokafka.errors import KafkaError
 from aiokafka.protocol.group import LeaveGroupRequest
 
 __all__ = [
@@ -93,16 +94,17 @@ async def admin(bootstrap: str) -> AsyncIterator[Any]:
 
 
 async def forget_members(bootstrap: str, group: str) -> None:
-    """Remove the members of a group that were killed, for which a drain would wait until their session timeout."""
+    """Remove the members of a group that were killed, for which a drain would wait until their session timeout.
+
+    A broker that cannot answer now, or that never had a group, is left alone: the drain waits then.
+    """
     async with admin(bootstrap) as client:
-        try:
+        with contextlib.suppress(KafkaError):
             coordinator = await client.find_coordinator(group)
-        except GroupCoordinatorNotAvailableError:
-            return  # a cluster without any group yet
-        (response,) = await client.describe_consumer_groups([group], coordinator)
-        ((_, _, _, _, _, members, *_),) = response.groups
-        for member, *_ in members:
-            await client._send_request(LeaveGroupRequest(group, member), coordinator)
+            (response,) = await client.describe_consumer_groups([group], coordinator)
+            ((_, _, _, _, _, members, *_),) = response.groups
+            for member, *_ in members:
+                await client._send_request(LeaveGroupRequest(group, member), coordinator)
 
 
 async def create_topic(
