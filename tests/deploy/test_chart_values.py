@@ -61,7 +61,7 @@ WRONG = {
     "no partitions": (options(partitions=""), "- partitions: missing; give the number of partitions of all inputs"),
     "zero partitions": (options(partitions="0"), "- partitions: missing; give the number"),
     "no workers": (options(replicas="0"), "- replicas: 0 workers read nothing; give at least 1, or drain=true"),
-    "too many workers": (options(replicas="5"), "- replicas: 5 workers for 4 partitions; a worker more"),
+    "too many workers": (options(replicas="5"), "- replicas: 5 workers for 4 partitions; at most one"),
     "too many workers of KEDA": (
         options(
             **{"autoscaling.enabled": "true", "autoscaling.maxReplicas": "5", "autoscaling.prometheus": "http://p"}
