@@ -26,10 +26,9 @@ SETTINGS = (
     "min.insync.replicas=1",
     "transaction.state.log.min.isr=1",
     "unclean.leader.election.enable=true",
-    "offsets.topic.num.partitions=1",
-    "offsets.topic.replication.factor=2",
 )
 """Topics with three replicas always have one in sync here: only a topic with two has an unclean election."""
+OFFSETS_ON_TWO = ("offsets.topic.num.partitions=1", "offsets.topic.replication.factor=2")
 
 
 async def lose_the_last_records(one: Storm, topic: str, *, kill_worker: bool = False) -> set[tuple[int, int]]:
@@ -127,7 +126,7 @@ async def test_the_output_loses_its_last_transactions(tmp_path: Path) -> None:
 
 
 async def test_the_group_loses_its_last_commits(tmp_path: Path) -> None:
-    async with storm("unclean-offsets", tmp_path, settings=SETTINGS, partitions=1, workers=1) as one:
+    async with storm("unclean-offsets", tmp_path, settings=SETTINGS + OFFSETS_ON_TWO, partitions=1, workers=1) as one:
         before = await lose_the_last_records(one, "__consumer_offsets", kill_worker=True)
         one.workers[0].start()
         await refused(one, "holds records that were published after the commit")
