@@ -1,36 +1,28 @@
-"""What a soak released, counted from outside, and the verdict of `shoal verify` on each partition."""
+"""What a soak released, counted from outside by a process for each processor."""
 
 from __future__ import annotations
 
-import json
-import subprocess
+import asyncio
+import multiprocessing
+import os
 import sys
-from collections.abc import AsyncIterator
-from pathlib import Path
+import time
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
 from typing import NamedTuple
 
 import numpy as np
-from aiokafka import AIOKafkaConsumer, ConsumerRecord, TopicPartition
 from numpy.typing import NDArray
-from soak_records import is_malformed, person_of
+from soak_partition import Job, PartitionFindings, judge_partition
+from soak_records import is_malformed
 
-__all__ = ["Findings", "Topics", "judge"]
+__all__ = ["Findings", "judge", "summed"]
 
-SHOAL = str(Path(sys.executable).with_name("shoal"))
-VERIFY_S = 3600.0
-
-
-class Topics(NamedTuple):
-    """Names of the topics; each has as many partitions as the input."""
-
-    input: str
-    output: str
-    quarantine: str
-    evidence: str
+SAY_EVERY_S = 10.0
 
 
 class Findings(NamedTuple):
-    """Counts of records and clusters; ``verified`` is the number of partitions that `shoal verify` accepted."""
+    """Counts of records and clusters; `shoal verify` judged ``judged`` partitions and accepted ``verified`` of them."""
 
     records: int
     released: int
@@ -40,6 +32,7 @@ class Findings(NamedTuple):
     lost: int
     clusters: int
     under_k: int
+    judged: int
     verified: int
 
     @property
@@ -48,84 +41,43 @@ class Findings(NamedTuple):
         return self.twice == self.lost == self.under_k == 0 and self.clusters > 0
 
 
-async def read(bootstrap: str, topic: str, partition: int) -> AsyncIterator[ConsumerRecord]:
-    """Yield the committed messages of a partition as it ends now."""
-    consumer = AIOKafkaConsumer(
-        bootstrap_servers=bootstrap, isolation_level="read_committed", auto_offset_reset="earliest"
-    )
-    await consumer.start()
-    try:
-        tp = TopicPartition(topic, partition)
-        consumer.assign([tp])
-        end = (await consumer.end_offsets([tp]))[tp]
-        while await consumer.position(tp) < end:
-            for message in (await consumer.getmany(timeout_ms=200)).get(tp, []):
-                yield message
-    finally:
-        await consumer.stop()
+async def judge(jobs: Sequence[Job]) -> Findings:
+    """Judge the partitions side by side, and say every ten seconds how far it is."""
+    loop, began = asyncio.get_running_loop(), time.monotonic()
+    with ProcessPoolExecutor(os.cpu_count(), multiprocessing.get_context("spawn")) as pool:
+        waiting = {loop.run_in_executor(pool, judge_partition, job) for job in jobs}
+        done: set[asyncio.Future[PartitionFindings]] = set()
+        while waiting:
+            ended, waiting = await asyncio.wait(waiting, timeout=SAY_EVERY_S, return_when=asyncio.FIRST_COMPLETED)
+            done |= ended
+            minutes = (time.monotonic() - began) / 60
+            print(
+                f"soak: {len(done)} of {len(jobs)} partitions are judged, {minutes:.1f} min",
+                file=sys.stderr,
+                flush=True,
+            )
+    return summed([one.result() for one in done])
 
 
-async def judge(
-    bootstrap: str, topics: Topics, partitions: int, sent: int, k: int, policy: Path, folder: Path
-) -> Findings:
-    """Read all topics, count the outcomes of each record, and verify one partition after the other."""
-    outcomes = np.zeros(sent, np.int64)
-    released = suppressed = clusters = under_k = verified = 0
-    for partition in range(partitions):
-        files = {name: folder / f"{name}.jsonl" for name in Topics._fields}
-        with files["output"].open("w") as output:
-            async for message in read(bootstrap, topics.output, partition):
-                outcomes[json.loads(message.value)["serial"]] += 1
-                released += 1
-                output.write(json.dumps({"partition": partition, "value": message.value.decode()}) + "\n")
-        with files["quarantine"].open("w") as quarantine:
-            async for message in read(bootstrap, topics.quarantine, partition):
-                reference = json.loads(message.value)
-                outcomes[reference["offset"] * partitions + partition] += 1
-                suppressed += reference["reason"] == "suppressed"
-                quarantine.write(message.value.decode() + "\n")
-        with files["evidence"].open("w") as evidence:
-            async for message in read(bootstrap, topics.evidence, partition):
-                offsets = json.loads(message.value)["offsets"]
-                clusters += 1
-                under_k += len({person_of(offset * partitions + partition) for offset in offsets}) < k
-                evidence.write(message.value.decode() + "\n")
-        with files["input"].open("w") as original:
-            async for message in read(bootstrap, topics.input, partition):
-                line = {"partition": partition, "offset": message.offset, "value": message.value.decode()}
-                original.write(json.dumps(line) + "\n")
-        verified += _is_accepted(policy, files, folder)
+def summed(parts: Sequence[PartitionFindings]) -> Findings:
+    """Return the findings of all partitions together."""
+    outcomes = np.zeros_like(parts[0].outcomes)
+    for part in parts:
+        outcomes += part.outcomes
+    verdicts = [part.is_accepted for part in parts if part.is_accepted is not None]
     return Findings(
-        sent,
-        released,
-        suppressed,
-        _count_malformed(outcomes),
-        int((outcomes > 1).sum()),
-        int((outcomes == 0).sum()),
-        clusters,
-        under_k,
-        verified,
+        records=len(outcomes),
+        released=sum(part.released for part in parts),
+        suppressed=sum(part.suppressed for part in parts),
+        quarantined=_count_malformed(outcomes),
+        twice=int((outcomes > 1).sum()),
+        lost=int((outcomes == 0).sum()),
+        clusters=sum(part.clusters for part in parts),
+        under_k=sum(part.under_k for part in parts),
+        judged=len(verdicts),
+        verified=sum(verdicts),
     )
 
 
-def _count_malformed(outcomes: NDArray[np.int64]) -> int:
-    return sum(1 for serial in range(len(outcomes)) if is_malformed(serial) and outcomes[serial])
-
-
-def _is_accepted(policy: Path, files: dict[str, Path], folder: Path) -> bool:
-    """Return whether `shoal verify` accepts the release of a partition."""
-    command: list[str | Path] = [SHOAL, "verify", policy, "--topic", "--original", files["input"]]
-    command += [
-        "--released",
-        files["output"],
-        "--evidence",
-        files["evidence"],
-        "--quarantine",
-        files["quarantine"],
-        "--json",
-        folder / "verdict.json",
-    ]
-    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=VERIFY_S, check=False)
-    if done.returncode:
-        print(done.stdout.decode(), file=sys.stderr)
-    return done.returncode == 0
+def _count_malformed(outcomes: NDArray[np.uint8]) -> int:
+    return sum(1 for serial in np.flatnonzero(outcomes).tolist() if is_malformed(serial))

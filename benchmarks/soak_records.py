@@ -13,7 +13,8 @@ from aiokafka import AIOKafkaProducer
 
 __all__ = ["MALFORMED_EVERY", "Feed", "is_malformed", "person_of", "record_of"]
 
-MALFORMED_EVERY = 100
+MALFORMED_EVERY = 101
+"""No multiple of the number of partitions: each of them gets malformed records."""
 BURST_S = 0.02
 YIELD_EVERY = 100
 PEOPLE = 50_021

@@ -18,7 +18,8 @@ from typing import NamedTuple
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from kafka_to_kafka import document, new_topic
 from measuring import percentile
-from soak_judge import Findings, Topics, judge
+from soak_judge import Findings, judge
+from soak_partition import Job, Topics
 from soak_records import Feed
 from worker_process import Service, load_average, start
 
@@ -34,11 +35,12 @@ WATCHED_EVERY = 10
 
 
 class Plan(NamedTuple):
-    """Length (min), number of workers, and the rate (records a second; None: half of the highest)."""
+    """Length (min), number of workers, the rate (records a second; None: half of the highest), partitions to verify."""
 
     minutes: float
     workers: int = 2
     per_s: float | None = None
+    verified: int = PARTITIONS
 
 
 class Sample(NamedTuple):
@@ -139,7 +141,22 @@ async def soak(bootstrap: str, folder: Path, plan: Plan) -> Soak:
         for worker in workers:
             await worker.stop()
     await _drain(policy, folder)
-    found.findings = await judge(bootstrap, topics, PARTITIONS, feed.serial, K, policy, folder)
+    found.findings = await judge(
+        [
+            Job(
+                bootstrap,
+                topics,
+                number,
+                PARTITIONS,
+                feed.serial,
+                K,
+                policy,
+                folder / str(number),
+                number < plan.verified,
+            )
+            for number in range(PARTITIONS)
+        ]
+    )
     return found
 
 

@@ -4,14 +4,25 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 from soak import limits_of, memory_trends, page
-from soak_judge import Findings
+from soak_judge import Findings, summed
+from soak_partition import PartitionFindings
 from soak_records import is_malformed, person_of, record_of
 from soak_run import Plan, Sample, Soak, soak
 
 SOUND = Findings(
-    records=1000, released=980, suppressed=10, quarantined=10, twice=0, lost=0, clusters=98, under_k=0, verified=4
+    records=1000,
+    released=980,
+    suppressed=10,
+    quarantined=10,
+    twice=0,
+    lost=0,
+    clusters=98,
+    under_k=0,
+    judged=4,
+    verified=4,
 )
 
 
@@ -57,8 +68,19 @@ def test_the_report_has_the_bounds_and_the_account() -> None:
     assert "200 records a second" in text
     assert "| longest delay, s | 0.3 | 12 | kept |" in text
     assert "1,000 records: 980 released in 98 clusters," in text
+    assert "| longest lag, records | 0 | 1,000 | kept |" in text
+    assert "`shoal verify` judged 4 of 4 partitions, each whole." in text
     assert "91 µs a record" in text
     assert "broken" not in text
+
+
+@pytest.mark.unit
+def test_the_outcomes_of_all_partitions_are_added() -> None:
+    first = PartitionFindings(np.array([1, 0, 1, 0, 0], np.uint8), 2, 0, 1, 0, is_accepted=True)
+    second = PartitionFindings(np.array([1, 0, 0, 1, 0], np.uint8), 1, 1, 1, 1, is_accepted=None)
+    assert summed([first, second]) == Findings(
+        records=5, released=3, suppressed=1, quarantined=0, twice=1, lost=2, clusters=2, under_k=1, judged=1, verified=1
+    )
 
 
 @pytest.mark.unit
@@ -66,8 +88,8 @@ def test_a_record_is_made_from_its_serial_number_alone() -> None:
     assert record_of(7) == record_of(7)
     assert b'"who": "person-5412"' in record_of(7)
     assert person_of(7) == 5412
-    assert [serial for serial in range(300) if is_malformed(serial)] == [99, 199, 299]
-    assert b'"age": "unknown"' in record_of(99)
+    assert [serial for serial in range(303) if is_malformed(serial)] == [100, 201, 302]
+    assert b'"age": "unknown"' in record_of(100)
 
 
 @pytest.mark.nightly
