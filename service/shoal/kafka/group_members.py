@@ -8,7 +8,7 @@ import time
 from aiokafka import errors as kafka_errors
 from aiokafka.admin import AIOKafkaAdminClient
 
-from shoal.errors import BrokerUnavailableError, InputError
+from shoal.errors import BrokerError, InputError
 from shoal.observability import logger
 from shoal.policy import KafkaSection
 
@@ -17,7 +17,8 @@ __all__ = ["wait_until_no_members"]
 POLL_S = 0.5
 MARGIN_S = 15.0
 """Time (s) beyond the session timeout: a worker that is just stopping renews its session until it has committed."""
-COORDINATOR_TIMEOUT_S = 5.0
+TOLD_AFTER_S = 5.0
+"""A coordinator that is just created needs some seconds; after this time (s) its silence is logged."""
 
 log = logger("kafka")
 
@@ -33,8 +34,8 @@ async def wait_until_no_members(admin: AIOKafkaAdminClient, settings: KafkaSecti
     ------
     InputError
         The group has members after the session timeout. Nothing was fenced, read or committed.
-    BrokerUnavailableError
-        The coordinator of the group did not answer.
+    BrokerError
+        The coordinator of the group did not answer for ``patience_s``, although the broker did.
     KafkaError
         As `AIOKafkaAdminClient.describe_consumer_groups`.
 
@@ -45,7 +46,7 @@ async def wait_until_no_members(admin: AIOKafkaAdminClient, settings: KafkaSecti
     """
     timeout_s = settings.session_timeout_ms / 1000 + MARGIN_S
     deadline_s, has_told = time.monotonic() + timeout_s, False
-    while count := await _member_count(admin, str(settings.group)):
+    while count := await _member_count(admin, settings):
         if time.monotonic() >= deadline_s:
             members = f"{count} member{'s' if count > 1 else ''}"
             raise InputError(
@@ -61,20 +62,33 @@ async def wait_until_no_members(admin: AIOKafkaAdminClient, settings: KafkaSecti
         await asyncio.sleep(POLL_S)
 
 
-async def _member_count(admin: AIOKafkaAdminClient, group: str) -> int:
+async def _member_count(admin: AIOKafkaAdminClient, settings: KafkaSection) -> int:
     """Return how many members the coordinator lists, in whichever state the group is; 0 for an unknown group."""
-    deadline_s = time.monotonic() + COORDINATOR_TIMEOUT_S
+    began_s, has_told = time.monotonic(), False
     while True:
         try:
-            (response,) = await admin.describe_consumer_groups([group])
-            ((code, _, _, _, _, members, *_),) = response.groups
-            if code:
-                raise kafka_errors.for_code(code)(group)
-            return len(members)
+            return await _listed_count(admin, str(settings.group))
         except kafka_errors.KafkaError as error:
             # The first request of a Kafka cluster creates the coordinator's topic. A coordinator may also move or load.
             if not error.retriable:
                 raise
-        if time.monotonic() >= deadline_s:
-            raise BrokerUnavailableError(f"the coordinator of group {group} does not say which members it has")
+        passed_s = time.monotonic() - began_s
+        if passed_s >= settings.patience_s:
+            raise BrokerError(
+                f"--drain: the coordinator of group {settings.group} did not say for {passed_s:.0f} s "
+                "(kafka.patience_s) which members it has. Nothing was read. Drain again when the broker that leads the "
+                "group's partition of __consumer_offsets is back"
+            )
+        if passed_s >= TOLD_AFTER_S and not has_told:
+            words = "--drain waits for the coordinator of the group"
+            log.warning(words, group=settings.group, at_most_s=round(settings.patience_s, 3))
+            has_told = True
         await asyncio.sleep(POLL_S)
+
+
+async def _listed_count(admin: AIOKafkaAdminClient, group: str) -> int:
+    (response,) = await admin.describe_consumer_groups([group])
+    ((code, _, _, _, _, members, *_),) = response.groups
+    if code:
+        raise kafka_errors.for_code(code)(group)
+    return len(members)

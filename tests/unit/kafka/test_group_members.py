@@ -7,14 +7,14 @@ from typing import Any, cast
 
 import pytest
 from aiokafka import errors as kafka_errors
-from shoal.errors import BrokerUnavailableError, InputError
+from shoal.errors import BrokerError, InputError
 from shoal.kafka import group_members
 from shoal.kafka.group_members import wait_until_no_members
 from shoal.policy import KafkaSection
 
 pytestmark = pytest.mark.unit
 
-SETTINGS = KafkaSection(input="in", output="out", group="g", session_timeout_ms=6000)
+SETTINGS = KafkaSection(input="in", output="out", group="g", session_timeout_ms=6000, patience_s=60)
 LOADING = 14
 NOT_AUTHORIZED = 30
 
@@ -80,10 +80,15 @@ async def test_a_coordinator_that_loads_or_is_just_created_is_asked_again(clock:
     assert clock == [1.0]
 
 
-async def test_a_coordinator_without_an_answer_does_not_mean_an_empty_group(clock: list[float]) -> None:
-    with pytest.raises(BrokerUnavailableError, match="coordinator of group g"):
+async def test_a_coordinator_without_an_answer_does_not_mean_an_empty_group(
+    clock: list[float], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(BrokerError, match=r"coordinator of group g did not say for 60 s .*Drain again") as raised:
         await wait((LOADING, "", 0))
-    assert clock == [5.0]
+    assert clock == [60.0]
+    assert not raised.value.retriable
+    assert raised.value.exit_code == 3
+    assert capsys.readouterr().out.count("--drain waits for the coordinator of the group") == 1
 
 
 async def test_a_missing_permission_is_raised_at_once(clock: list[float]) -> None:
