@@ -95,6 +95,12 @@ def test_every_page_of_the_documentation_is_linked_from_a_map() -> None:
     assert sorted(str(page) for page in documents - linked if page != ROOT / "docs" / "README.md") == []
 
 
+def test_the_map_of_the_documentation_has_each_line_once() -> None:
+    lines = (ROOT / "docs" / "README.md").read_text(encoding="utf-8").splitlines()
+    rows = [line for line in lines if line.startswith("| ")]
+    assert len(rows) == len(set(rows))
+
+
 def test_the_readme_has_at_most_120_lines() -> None:
     assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= README_LINES
 

@@ -333,6 +333,12 @@ def test_no_file_names_a_registry_or_a_path_of_one_machine() -> None:
     assert found == []
 
 
+def test_no_file_has_the_marks_of_a_merge_conflict() -> None:
+    mark = re.compile(r"^(<{7}|>{7}|[|]{7})", re.MULTILINE)
+    texts = {path: path.read_text(encoding="utf-8", errors="ignore") for path in tracked()}
+    assert [str(path.relative_to(ROOT)) for path, text in texts.items() if mark.search(text)] == []
+
+
 PLANTED = {
     "tests/unit/test_x.py": [
         "ROOT = Path(__file__).resolve().parents[2]\nDATA = ROOT.parent / 'data'",
