@@ -10,6 +10,8 @@ from typing import TypeAlias
 
 __all__ = ["outside"]
 
+PATH_WORDS = ("__file__", "ROOT", "home", "expanduser")
+"""A Python file without any of them has no path that `_climbs` could find."""
 Parts: TypeAlias = tuple[str, ...]
 """A path inside the repository, from its root on."""
 
@@ -42,7 +44,7 @@ def outside(name: str, text: str) -> list[str]:
     found = [(m.start(), m.group()) for m in UP.finditer(text) if m.group().count("..") > depth]
     found += [(m.start(), m.group()) for pattern in (ABSOLUTE, HOME) for m in pattern.finditer(text)]
     lines = [(text.count("\n", 0, start) + 1, shown) for start, shown in found]
-    if name.endswith(".py"):
+    if name.endswith(".py") and any(word in text for word in PATH_WORDS):
         lines += _climbs(ast.parse(text), PurePosixPath(name).parts)
     return [f"{name}:{line}: {shown}" for line, shown in sorted(lines)]
 
