@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 
 from aiokafka import errors as kafka_errors
@@ -17,8 +18,8 @@ __all__ = ["wait_until_no_members"]
 POLL_S = 0.5
 MARGIN_S = 15.0
 """Time (s) beyond the session timeout: a worker that is just stopping renews its session until it has committed."""
-TOLD_AFTER_S = 5.0
-"""A coordinator that is just created needs some seconds; after this time (s) its silence is logged."""
+TOLD_AFTER_S, TOLD_EVERY_S = 5.0, 10.0
+"""A coordinator that is just created needs some seconds; after this time (s) its silence is logged, again and again."""
 
 log = logger("kafka")
 
@@ -45,9 +46,10 @@ async def wait_until_no_members(admin: AIOKafkaAdminClient, settings: KafkaSecti
     partitions. READ on the group is enough: it includes DESCRIBE.
     """
     timeout_s = settings.session_timeout_ms / 1000 + MARGIN_S
-    deadline_s, has_told = time.monotonic() + timeout_s, False
+    deadline_s, told_s = time.monotonic() + timeout_s, -math.inf
     while count := await _member_count(admin, settings):
-        if time.monotonic() >= deadline_s:
+        now_s = time.monotonic()
+        if now_s >= deadline_s:
             members = f"{count} member{'s' if count > 1 else ''}"
             raise InputError(
                 f"--drain: group {settings.group} has {members}: a drain would take the partitions from running "
@@ -55,16 +57,17 @@ async def wait_until_no_members(admin: AIOKafkaAdminClient, settings: KafkaSecti
                 "then drain again. If they were killed, their session timeout is longer than "
                 f"{settings.session_timeout_ms / 1000:g} s (kafka.session_timeout_ms): drain again when it has passed"
             )
-        if not has_told:
+        if now_s >= told_s + TOLD_EVERY_S:
             words = "--drain waits until the members of the group have left, or their session timeout has passed"
-            log.warning(words, group=settings.group, members=count, at_most_s=round(timeout_s, 3))
-            has_told = True
+            log.warning(words, group=settings.group, members=count, at_most_s=round(deadline_s - now_s, 3))
+            told_s = now_s
         await asyncio.sleep(POLL_S)
 
 
 async def _member_count(admin: AIOKafkaAdminClient, settings: KafkaSection) -> int:
     """Return how many members the coordinator lists, in whichever state the group is; 0 for an unknown group."""
-    began_s, has_told = time.monotonic(), False
+    began_s, patience_s = time.monotonic(), max(settings.patience_s, TOLD_AFTER_S)
+    tell_at_s = began_s + TOLD_AFTER_S
     while True:
         try:
             return await _listed_count(admin, str(settings.group))
@@ -72,17 +75,18 @@ async def _member_count(admin: AIOKafkaAdminClient, settings: KafkaSection) -> i
             # The first request of a Kafka cluster creates the coordinator's topic. A coordinator may also move or load.
             if not error.retriable:
                 raise
-        passed_s = time.monotonic() - began_s
-        if passed_s >= settings.patience_s:
+        now_s = time.monotonic()
+        passed_s = now_s - began_s
+        if passed_s >= patience_s:
             raise BrokerError(
                 f"--drain: the coordinator of group {settings.group} did not say for {passed_s:.0f} s "
                 "(kafka.patience_s) which members it has. Nothing was read. Drain again when the broker that leads the "
                 "group's partition of __consumer_offsets is back"
             )
-        if passed_s >= TOLD_AFTER_S and not has_told:
+        if now_s >= tell_at_s:
             words = "--drain waits for the coordinator of the group"
-            log.warning(words, group=settings.group, at_most_s=round(settings.patience_s, 3))
-            has_told = True
+            log.warning(words, group=settings.group, at_most_s=round(patience_s - passed_s, 3))
+            tell_at_s = now_s + TOLD_EVERY_S
         await asyncio.sleep(POLL_S)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -59,10 +60,13 @@ async def test_a_group_without_members_is_drained_at_once(clock: list[float], st
 
 
 @pytest.mark.parametrize("state", ["Stable", "PreparingRebalance", "CompletingRebalance"])
-async def test_members_that_stay_are_refused_after_the_session_timeout(clock: list[float], state: str) -> None:
+async def test_members_that_stay_are_refused_after_the_session_timeout(
+    clock: list[float], capsys: pytest.CaptureFixture[str], state: str
+) -> None:
     with pytest.raises(InputError, match=r"^--drain: group g has 2 members: .*Stop all workers .*session timeout"):
         await wait((0, state, 2))
     assert clock == [21.0]
+    assert re.findall(r"at_most_s=([\d.]+)", capsys.readouterr().out) == ["21.0", "11.0", "1.0"]
 
 
 async def test_one_member_is_not_called_members() -> None:
@@ -88,7 +92,7 @@ async def test_a_coordinator_without_an_answer_does_not_mean_an_empty_group(
     assert clock == [60.0]
     assert not raised.value.retriable
     assert raised.value.exit_code == 3
-    assert capsys.readouterr().out.count("--drain waits for the coordinator of the group") == 1
+    assert capsys.readouterr().out.count("--drain waits for the coordinator of the group") == 6
 
 
 async def test_a_missing_permission_is_raised_at_once(clock: list[float]) -> None:
