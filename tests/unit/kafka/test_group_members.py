@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -12,6 +11,7 @@ from shoal.errors import BrokerError, InputError
 from shoal.kafka import group_members
 from shoal.kafka.group_members import wait_until_no_members
 from shoal.policy import KafkaSection
+from structlog.testing import capture_logs
 
 pytestmark = pytest.mark.unit
 
@@ -60,13 +60,12 @@ async def test_a_group_without_members_is_drained_at_once(clock: list[float], st
 
 
 @pytest.mark.parametrize("state", ["Stable", "PreparingRebalance", "CompletingRebalance"])
-async def test_members_that_stay_are_refused_after_the_session_timeout(
-    clock: list[float], capsys: pytest.CaptureFixture[str], state: str
-) -> None:
-    with pytest.raises(InputError, match=r"^--drain: group g has 2 members: .*Stop all workers .*session timeout"):
+async def test_members_that_stay_are_refused_after_the_session_timeout(clock: list[float], state: str) -> None:
+    refusal = r"^--drain: group g has 2 members: .*Stop all workers .*session timeout"
+    with capture_logs() as lines, pytest.raises(InputError, match=refusal):
         await wait((0, state, 2))
     assert clock == [21.0]
-    assert re.findall(r"at_most_s=([\d.]+)", capsys.readouterr().out) == ["21.0", "11.0", "1.0"]
+    assert [line["at_most_s"] for line in lines] == [21.0, 11.0, 1.0]
 
 
 async def test_one_member_is_not_called_members() -> None:
@@ -84,15 +83,14 @@ async def test_a_coordinator_that_loads_or_is_just_created_is_asked_again(clock:
     assert clock == [1.0]
 
 
-async def test_a_coordinator_without_an_answer_does_not_mean_an_empty_group(
-    clock: list[float], capsys: pytest.CaptureFixture[str]
-) -> None:
-    with pytest.raises(BrokerError, match=r"coordinator of group g did not say for 60 s .*Drain again") as raised:
+async def test_a_coordinator_without_an_answer_does_not_mean_an_empty_group(clock: list[float]) -> None:
+    silence = r"coordinator of group g did not say for 60 s .*Drain again"
+    with capture_logs() as lines, pytest.raises(BrokerError, match=silence) as raised:
         await wait((LOADING, "", 0))
     assert clock == [60.0]
     assert not raised.value.retriable
     assert raised.value.exit_code == 3
-    assert capsys.readouterr().out.count("--drain waits for the coordinator of the group") == 6
+    assert [line["event"] for line in lines] == ["--drain waits for the coordinator of the group"] * 6
 
 
 async def test_a_missing_permission_is_raised_at_once(clock: list[float]) -> None:
