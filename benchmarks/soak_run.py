@@ -18,10 +18,11 @@ from typing import NamedTuple
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from kafka_to_kafka import document, new_topic
 from measuring import percentile
+from memory_in_use import last_mb
 from soak_judge import Findings, judge
 from soak_partition import Job, Topics
 from soak_records import Feed
-from worker_process import Service, load_average, start
+from worker_process import Service, load_average, start, start_program
 
 __all__ = ["DELTA", "MAX_DELAY_S", "PARTITIONS", "K", "Plan", "Sample", "Soak", "soak"]
 
@@ -30,6 +31,7 @@ SAMPLE_S = 5.0
 BACKLOG = 60_000
 """Records that are sent at once to find the highest rate."""
 CATCH_UP_S = 300.0
+MEMORY_IN_USE = Path(__file__).with_name("memory_in_use.py")
 WATCHED_EVERY = 10
 """The delay of one record in so many is measured."""
 
@@ -44,13 +46,15 @@ class Plan(NamedTuple):
 
 
 class Sample(NamedTuple):
-    """One moment: seconds since the start, memory of each worker (MB), lag (records), delays since the last sample (s).
+    """One moment: seconds since the start, lag (records), delays since the last sample (s).
 
-    ``delay_p99`` and ``delay_max`` are NaN and 0 if no record was read meanwhile; ``load`` is the load average.
+    Of each worker: resident memory, and memory in use at most (MB). ``delay_p99`` and ``delay_max`` are NaN and 0 if no
+    record was read meanwhile; ``load`` is the load average.
     """
 
     at_s: float
     memory_mb: tuple[float, ...]
+    in_use_mb: tuple[float, ...]
     lag: float
     held: float
     delay_p99: float
@@ -123,7 +127,7 @@ async def soak(bootstrap: str, folder: Path, plan: Plan) -> Soak:
     policy.write_text(json.dumps(content), encoding="utf-8")
     delays = _Delays()
     watching = asyncio.create_task(_watch(bootstrap, topics.output, delays))
-    workers = [start(policy, folder / f"w{number}.log") for number in range(plan.workers)]
+    workers = [_worker(policy, folder / f"worker-{number}.log") for number in range(plan.workers)]
     try:
         async with AIOKafkaProducer(bootstrap_servers=bootstrap, enable_idempotence=True, linger_ms=5) as producer:
             feed = _NotedFeed(producer, topics.input, PARTITIONS)
@@ -158,6 +162,10 @@ async def soak(bootstrap: str, folder: Path, plan: Plan) -> Soak:
         ]
     )
     return found
+
+
+def _worker(policy: Path, log: Path) -> Service:
+    return start_program([sys.executable, MEMORY_IN_USE, log.with_suffix(".memory")], policy, log)
 
 
 async def _ready(workers: Sequence[Service]) -> None:
@@ -217,6 +225,7 @@ async def _sample(found: Soak, delays: _Delays, workers: Sequence[Service]) -> N
         sample = Sample(
             time.monotonic() - began,
             tuple(worker.memory_mb for worker in workers),
+            tuple(last_mb(worker.log.with_suffix(".memory")) for worker in workers),
             sum(scrape.total("shoal_consumer_lag_records") for scrape in scrapes),
             sum(scrape.total("shoal_records_held") for scrape in scrapes),
             percentile(fresh, 0.99),
@@ -224,10 +233,11 @@ async def _sample(found: Soak, delays: _Delays, workers: Sequence[Service]) -> N
             load_average(),
         )
         found.samples.append(sample)
-        memory = ", ".join(f"{one:.1f}" for one in sample.memory_mb)
+        memory, in_use = (", ".join(f"{one:.1f}" for one in of) for of in (sample.memory_mb, sample.in_use_mb))
         print(
-            f"soak: {sample.at_s:.0f} s, {found.per_s:.0f} records/s, memory {memory} MB, lag {sample.lag:.0f}, "
-            f"delay p99 {sample.delay_p99:.2f} s, max {sample.delay_max:.2f} s, load {sample.load:.1f}",
+            f"soak: {sample.at_s:.0f} s, {found.per_s:.0f} records/s, memory {memory} MB, in use {in_use} MB, "
+            f"lag {sample.lag:.0f}, delay p99 {sample.delay_p99:.2f} s, max {sample.delay_max:.2f} s, "
+            f"load {sample.load:.1f}",
             file=sys.stderr,
             flush=True,
         )

@@ -9,7 +9,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +18,7 @@ from typing import Any
 import aiohttp
 from prometheus_client.parser import text_string_to_metric_families
 
-__all__ = ["Metrics", "Service", "load_average", "running", "start"]
+__all__ = ["Metrics", "Service", "load_average", "running", "start", "start_program"]
 
 SHOAL = str(Path(sys.executable).with_name("shoal"))
 START_S, STOP_S, STEP_S = 300.0, 15.0, 0.02
@@ -124,7 +124,12 @@ class Metrics:
 
 def start(policy: Path, log: Path, *arguments: str, **kafka: object) -> Service:
     """Start a worker; ``kafka`` has settings that take precedence over those of the policy."""
-    command = [SHOAL, "run", str(policy), "--from", "earliest", "--http", "127.0.0.1:0", "--log", "json", *arguments]
+    return start_program([SHOAL], policy, log, *arguments, **kafka)
+
+
+def start_program(program: Sequence[str | Path], policy: Path, log: Path, *arguments: str, **kafka: object) -> Service:
+    """Start a worker as `start` does, by a program that takes the arguments of `shoal`."""
+    command = [*program, "run", policy, "--from", "earliest", "--http", "127.0.0.1:0", "--log", "json", *arguments]
     settings = {f"SHOAL_KAFKA__{key.upper()}": str(value) for key, value in kafka.items()}
     with log.open("wb") as output:
         process = subprocess.Popen(

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from memory_in_use import in_use_mb
 from soak import limits_of, memory_trends, page
 from soak_judge import Findings, summed
 from soak_partition import PartitionFindings
@@ -26,8 +27,19 @@ SOUND = Findings(
 )
 
 
-def soak_of(memory_mb: list[float], findings: Findings = SOUND, *, lag: float = 0.0, delay_s: float = 0.3) -> Soak:
-    samples = [Sample(60.0 * number, (one,), lag, 0, delay_s, delay_s, 1.0) for number, one in enumerate(memory_mb)]
+def soak_of(
+    memory_mb: list[float],
+    findings: Findings = SOUND,
+    *,
+    in_use_mb: float = 0.0,
+    lag: float = 0.0,
+    delay_s: float = 0.3,
+) -> Soak:
+    """Return a soak of one worker with a sample a minute; ``in_use_mb`` is by how much memory in use grows in each."""
+    samples = [
+        Sample(60.0 * number, (one,), (50.0 + in_use_mb * number,), lag, 0, delay_s, delay_s, 1.0)
+        for number, one in enumerate(memory_mb)
+    ]
     return Soak(Plan(len(memory_mb), 1), 200.0, 100.0, samples, 6.0, findings)
 
 
@@ -46,7 +58,32 @@ def test_memory_that_grows_steadily_is_not() -> None:
     (slope, error) = memory_trends(found.samples)[0]
     assert slope == pytest.approx(1.0)
     assert error == pytest.approx(0.0, abs=1e-9)
-    assert broken(found) == ["slope of the memory of worker 1, MB a minute"]
+    assert broken(found) == ["slope of the resident memory of worker 1, MB a minute"]
+
+
+@pytest.mark.unit
+def test_memory_in_use_that_grows_steadily_is_not_within_noise() -> None:
+    found = soak_of([150.0] * 12, in_use_mb=0.5)
+    assert memory_trends(found.samples, "in_use_mb")[0].slope == pytest.approx(0.5)
+    assert broken(found) == ["slope of the memory in use of worker 1, MB a minute"]
+
+
+@pytest.mark.unit
+def test_memory_that_a_process_keeps_is_in_use_and_what_it_has_freed_is_not() -> None:
+    before = in_use_mb()
+    kept = [bytes(1000) for _ in range(20_000)]
+    assert 20 < in_use_mb() - before < 35
+    kept.clear()
+    assert -5 < in_use_mb() - before < 5
+
+
+@pytest.mark.unit
+def test_the_report_says_if_options_changed_the_run() -> None:
+    words = "This is not the run of `make soak` alone"
+    samples = soak_of([100.0] * 12).samples
+    assert words in "\n".join(page(Soak(Plan(30.0, 1, 400.0), 1000.0, 400.0, samples, 6.0, SOUND)))
+    assert words in "\n".join(page(Soak(Plan(25.0, 1), 1000.0, 500.0, samples, 6.0, SOUND)))
+    assert words not in "\n".join(page(Soak(Plan(30.0, 1), 1000.0, 500.0, samples, 6.0, SOUND)))
 
 
 @pytest.mark.unit
