@@ -16,6 +16,7 @@ from shoal.arrays import Float64Vector
 from shoal.errors import ShoalError
 from shoal.kafka.cipher import NO_ENCRYPTION, MetadataCipher
 from shoal.kafka.offset_metadata import CommittedState
+from shoal.kafka.output_rows import OutputRows
 from shoal.kafka.producer import TransactionBatch, UnpublishedRecord
 from shoal.observability import Metrics
 from shoal.pipeline import BlockDecisions, DecidedCluster
@@ -77,6 +78,8 @@ class RecordCollector:
         Encodes the offset metadata.
     on_committed : callable
         Receives the clusters of each committed transaction; it must not wait.
+    output_rows_of : callable
+        Returns where the rows of a batch that is sent next will be in the output.
 
     Notes
     -----
@@ -93,10 +96,11 @@ class RecordCollector:
         wall_clock: Callable[[], float],
         cipher: MetadataCipher = NO_ENCRYPTION,
         on_committed: Callable[[Sequence[DecidedCluster]], None] = lambda _: None,
+        output_rows_of: Callable[[TransactionBatch], OutputRows | None] = lambda _: None,
     ) -> None:
         self._topic, self._partition = topic, partition
         self._sink, self._metrics, self._wall_clock, self._cipher = sink, metrics, wall_clock, cipher
-        self._on_committed = on_committed
+        self._on_committed, self._output_rows_of = on_committed, output_rows_of
         self._last_packed = last_commit
         self.committed_offset = last_commit.state.committed_offset
         """Offset of the last commit."""
@@ -230,6 +234,8 @@ class RecordCollector:
         batch, commit = pending
         started, committed_offset = self._wall_clock(), commit.state.committed_offset
         try:
+            # Not earlier: all transactions before this one are committed now.
+            commit = replace(commit, output_rows=self._output_rows_of(batch))
             metadata = self._cipher.encode(commit, self._topic, self._partition)
             dated_ms = _message_time(commit.at_ms, round(started * 1000))
             await self._sink.publish_and_commit(batch, committed_offset, metadata, dated_ms)

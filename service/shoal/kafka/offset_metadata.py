@@ -8,7 +8,8 @@ Layout: ``shoal1:`` and the base64 of
 3. the first 8 bytes of the policy's fingerprint;
 4. the adaptive state (`pipeline.adaptive_state`), in version 3 only; without one it is version 2, which older workers
    read;
-5. rejected future timestamps, as gaps between offsets;
+5. rejected future timestamps, as gaps between offsets; the last gap, if it is larger than any offset, says where the
+   rows of this commit are in the output (`output_rows`), which older workers take for one more offset;
 6. the incomplete offsets, as a bitmap or as gaps (varints), whichever is smaller; with ordered release, the
    members of unfinished clusters are listed with them, and their memberships follow (`membership_codec`);
 7. a CRC-32, which also covers topic, partition and committed offset, so that metadata copied elsewhere are refused.
@@ -29,6 +30,7 @@ from dataclasses import dataclass
 from shoal.errors import InputError
 from shoal.kafka.membership_codec import decode_membership, encode_membership, max_membership_bytes
 from shoal.kafka.offset_tracker import MAX_FUTURE_TIMESTAMPED, OffsetState, ReferenceRecord
+from shoal.kafka.output_rows import OutputRows
 from shoal.kafka.varints import VarintReader, from_gaps, gaps, unzigzag, varint, varints, zigzag
 from shoal.pipeline import BLOCK_RECORDS, AdaptiveState, release_strategy
 from shoal.policy import Policy
@@ -76,6 +78,8 @@ _HEAD_NUMBERS = 8
 _PADDINGS = 3
 """Each of these varints has a padding of 0 to 2. `_HEADER_BYTES` has room for it: times take six of ten bytes."""
 _VERSION, _VERSION_WITH_ADAPTIVE_STATE = 2, 3
+_NO_GAP = 1 << 63
+"""Larger than any gap between two offsets."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,12 +91,15 @@ class CommittedState:
     first_partition_count : int
         Number of partitions of the input when the group first started, or when a version that keeps this number first
         took up the progress of an older one. 0 if it is not known.
+    output_rows : OutputRows or None
+        Where the rows of its transaction are in the output; None if it is not known, or if there is no output.
     """
 
     state: OffsetState
     fingerprint: str
     at_ms: int
     first_partition_count: int = 0
+    output_rows: OutputRows | None = None
 
     def has_policy(self, fingerprint: str) -> bool:
         """Return whether the commit was made under the policy with this fingerprint (SHA-256, hex)."""
@@ -183,7 +190,10 @@ def pack(commit: CommittedState) -> bytes:
     body += bytes.fromhex(commit.fingerprint[: 2 * _FINGERPRINT_BYTES])
     if state.adaptive_state:
         body += varint(len(state.adaptive_state)) + state.adaptive_state
-    body += varint(len(state.future_timestamped)) + b"".join(map(varint, gaps(state.future_timestamped, start)))
+    future = list(gaps(state.future_timestamped, start))
+    if commit.output_rows is not None and (number := commit.output_rows.to_number()) is not None:
+        future.append(_NO_GAP + number)
+    body += varint(len(future)) + b"".join(map(varint, future))
     if state.unfinished_clusters:
         body += varint(zigzag(state.released_up_to - start)) + varint(len(listed))
         listed += encode_membership(state.incomplete, state.unfinished_clusters)
@@ -209,7 +219,8 @@ def unpack(body: bytes, committed_offset: int) -> CommittedState:
     )
     fingerprint = numbers.take_bytes(_FINGERPRINT_BYTES).hex()
     adaptive_state = numbers.take_bytes(numbers.take()) if body[0] == _VERSION_WITH_ADAPTIVE_STATE else b""
-    future = tuple(from_gaps([numbers.take() for _ in range(numbers.take())], start))
+    future = [numbers.take() for _ in range(numbers.take())]
+    output_rows = OutputRows.from_number(future.pop() - _NO_GAP) if future and future[-1] >= _NO_GAP else None
     released_up_to = start + unzigzag(numbers.take()) if has_unfinished else 0
     size = numbers.take() if has_unfinished else len(body) - numbers.index
     listed = _unpack(body[1] & ~(_UNFINISHED | _HANDED_OVER), numbers.take_bytes(size), start)
@@ -222,7 +233,7 @@ def unpack(body: bytes, committed_offset: int) -> CommittedState:
         committed_offset=start,
         next_offset=start + ahead,
         incomplete=incomplete,
-        future_timestamped=future,
+        future_timestamped=tuple(from_gaps(future, start)),
         stream_time=stream_time - 1,
         next_cluster_number=next_cluster_number,
         flush_at_offset=None if flush == 0 else start + flush - 1,
@@ -235,7 +246,7 @@ def unpack(body: bytes, committed_offset: int) -> CommittedState:
         released_up_to=released_up_to,
         handed_over_uncommitted=bool(body[1] & _HANDED_OVER),
     )
-    return CommittedState(state, fingerprint, at_ms, _from_digits([padding for _, padding in head]))
+    return CommittedState(state, fingerprint, at_ms, _from_digits([padding for _, padding in head]), output_rows)
 
 
 def _digits(partition_count: int) -> list[int]:

@@ -23,7 +23,9 @@ from shoal.kafka.collector import RecordCollector, TransactionSink
 from shoal.kafka.commit_timing import CommitTiming
 from shoal.kafka.offset_metadata import CommittedState
 from shoal.kafka.offset_tracker import OffsetTracker
+from shoal.kafka.output_rows import OutputRows
 from shoal.kafka.partition_reader import PartitionReader, restore_pipeline
+from shoal.kafka.producer import TransactionBatch
 from shoal.observability import Metrics
 from shoal.pipeline import BlockDecisions, release_strategy
 from shoal.policy import Policy
@@ -71,6 +73,8 @@ class PartitionTask:
         Log end when the task opened. If an earlier task handed clusters over, their records have offsets below this.
     listener : ClusterListener
         Receives the clusters, in addition to the output or in place of it.
+    output_rows_of : callable
+        Returns where the rows of a batch that is sent next will be in the output.
     """
 
     def __init__(
@@ -88,6 +92,7 @@ class PartitionTask:
         cipher: MetadataCipher = NO_ENCRYPTION,
         log_end: int = 0,
         listener: ClusterListener | None = None,
+        output_rows_of: Callable[[TransactionBatch], OutputRows | None] = lambda _: None,
     ) -> None:
         if not last_commit.has_policy(policy.fingerprint):
             # Another policy cannot use this adaptive state, so it is dropped.
@@ -98,8 +103,9 @@ class PartitionTask:
         self._policy, self._sink, self._metrics, self._wall_clock = policy, sink, metrics, wall_clock
         self._first_partition_count = last_commit.first_partition_count
         self._tracker = OffsetTracker.restore(state, last_commit.at_ms + MAX_AHEAD_MS)
+        on_committed = partial(listener.on_committed, partition)
         self._collector = RecordCollector(
-            topic, partition, sink, last_commit, metrics, wall_clock, cipher, partial(listener.on_committed, partition)
+            topic, partition, sink, last_commit, metrics, wall_clock, cipher, on_committed, output_rows_of
         )
         self._delivery = listener.delivery(
             partition,

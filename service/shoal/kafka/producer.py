@@ -17,6 +17,7 @@ from shoal.arrays import Float64Vector
 from shoal.errors import BrokerUnavailableError, FencedError, InputError
 from shoal.kafka.client import CLIENT_ERRORS, broker_error, producer, stop, transaction_error
 from shoal.kafka.gap_reader import first_record
+from shoal.kafka.output_rows import OutputRows
 from shoal.kafka.preflight import TopicLayout
 from shoal.kafka.progress_copy import ProgressCopy
 from shoal.kafka.topic_pairs import has_several_inputs
@@ -299,6 +300,13 @@ class TransactionalProducer:
         if self._settings.output is not None:
             tp = self.target(self._settings.output)
             self._output_ends[tp] = max(offset, self._output_ends.get(tp, 0))
+
+    def output_rows_of(self, batch: TransactionBatch) -> OutputRows | None:
+        """Return where the rows of a batch will be in the output if it is sent next; None if that is not known."""
+        output = self._settings.output
+        if output is None or not self._publishes or self._next_offset is None:
+            return None
+        return OutputRows.of(output, self._next_offset, len(self._release.output_rows(batch.clusters, batch.rows)))
 
     async def close(self) -> None:
         """Stop the producer. An open transaction is aborted when the next producer of the partition opens."""

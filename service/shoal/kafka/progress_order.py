@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from enum import Enum, auto
 
 from shoal.kafka.offset_metadata import CommittedState
@@ -33,7 +34,8 @@ def order_of(copied: CommittedState, of_group: CommittedState) -> Order:
     The later of two commits of one history is `Order.NEWER`, because a completed offset stays completed, and neither
     the next offset nor the time of a commit goes back. So no number of the commit is needed in the metadata.
     """
-    if copied == of_group:
+    # A start commits the same state once more: then only the place of the rows in the output differs.
+    if replace(copied, output_rows=of_group.output_rows) == of_group:
         return Order.SAME
     covers, is_covered = copied.state.covers(of_group.state), of_group.state.covers(copied.state)
     if covers == is_covered:

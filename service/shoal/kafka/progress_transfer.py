@@ -25,7 +25,7 @@ from shoal.kafka.preflight import TopicLayout, partitions_of
 from shoal.kafka.producer import TransactionalProducer, TransactionBatch
 from shoal.kafka.progress_copy import CopiedCommit, HiddenCopyError, ProgressCopy
 from shoal.kafka.progress_order import Order, order_of
-from shoal.kafka.published_records import is_published_since
+from shoal.kafka.published_records import is_published_after
 from shoal.kafka.topic_pairs import has_several_inputs, settings_by_input
 from shoal.observability import logger
 from shoal.pipeline import AdaptiveState
@@ -278,7 +278,7 @@ async def _import_one(
     try:
         await _check_current(client, settings, cipher, copy, saved.partition, commit)
         await check_no_open_transaction(settings, saved.partition)
-        if await is_published_since(settings, saved.partition, commit.at_ms):
+        if await is_published_after(settings, saved.partition, commit):
             raise InputError(
                 f"{partition_name}: {settings.output}-{saved.partition} holds records that were published after the "
                 "export. Going back would publish them twice. Use a later export, or start with --skip-to-end"

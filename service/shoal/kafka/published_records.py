@@ -12,11 +12,13 @@ from aiokafka import TopicPartition
 
 from shoal.errors import InputError
 from shoal.kafka.committed_records import read_committed_records
+from shoal.kafka.offset_metadata import CommittedState
+from shoal.kafka.output_rows import OutputRows
 from shoal.kafka.producer import TransactionalProducer
 from shoal.kafka.topic_pairs import has_several_inputs
 from shoal.policy import KafkaSection
 
-__all__ = ["check_output_is_empty", "is_published_since", "latest_published"]
+__all__ = ["check_output_is_empty", "is_published_after", "latest_published"]
 
 APPEND_TIME = 1
 """Timestamp type of a topic with ``message.timestamp.type=LogAppendTime``."""
@@ -82,7 +84,35 @@ async def latest_published(settings: KafkaSection, partition: int) -> int:
     return latest
 
 
-async def is_published_since(settings: KafkaSection, partition: int, at_ms: int) -> bool:
+async def is_published_after(settings: KafkaSection, partition: int, commit: CommittedState) -> bool:
+    """Return whether the output holds records that were published after a commit; False without an output.
+
+    The commit says where its own rows are in the output. If more records follow there than it has rows, some are later.
+    Commits of older versions do not say it, and then the time of the commit decides alone.
+    """
+    output, rows = settings.output, commit.output_rows
+    if output is None:
+        return False
+    if rows is not None and rows.are_in(output) and await _has_more_than(settings, partition, rows):
+        return True
+    return await _is_published_since(settings, partition, commit.at_ms)
+
+
+async def _has_more_than(settings: KafkaSection, partition: int, rows: OutputRows) -> bool:
+    """Return whether the output holds more committed records than these rows from the first of them on.
+
+    An output that ends earlier (recreated, or records lost by brokers) holds none of them.
+    """
+    tp, count = TopicPartition(settings.output, partition), 0
+    async with aclosing(read_committed_records(settings, tp, rows.first_offset)) as records:
+        async for _ in records:
+            count += 1
+            if count > rows.count:
+                return True
+    return False
+
+
+async def _is_published_since(settings: KafkaSection, partition: int, at_ms: int) -> bool:
     """Return whether the output holds records with a later timestamp than this time of a commit (ms).
 
     Records carry the time of their commit, floored to a multiple of the commit interval. A commit that is at least one

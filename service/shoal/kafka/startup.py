@@ -25,7 +25,7 @@ from shoal.kafka.offset_metadata import CommittedState
 from shoal.kafka.offset_tracker import LogTruncatedError, OffsetState
 from shoal.kafka.output_end import check_no_open_transaction, end_at_start
 from shoal.kafka.producer import TransactionalProducer, TransactionBatch
-from shoal.kafka.published_records import check_output_is_empty, is_published_since, latest_published
+from shoal.kafka.published_records import check_output_is_empty, is_published_after, latest_published
 from shoal.kafka.unconfirmed_skips import UnconfirmedSkips
 from shoal.observability import logger
 from shoal.policy import KafkaSection
@@ -222,6 +222,7 @@ async def _commit_again(
     So the group and the copy hold the same commit, also if one of them was lost, and a missing permission ends the
     start. Without this, a partition without new records would keep a key that is to be removed.
     """
+    commit = replace(commit, output_rows=producer.output_rows_of(TransactionBatch()))
     metadata, now_ms = cipher.encode(commit, tp.topic, tp.partition), time.time_ns() // 1_000_000
     await producer.publish_and_commit(
         TransactionBatch(), commit.state.committed_offset, metadata, min(commit.at_ms, now_ms)
@@ -244,8 +245,9 @@ async def _commit_beginning(
     first_released = offset if skipped_count is None else 0
     # A partition has at most as many clusters as offsets. So numbering from the offset repeats no number after a skip.
     state = OffsetState(offset, offset, released_from=first_released, next_cluster_number=offset)
-    commit = CommittedState(state, context.fingerprint, now_ms, first_partition_count)
     context.producer.expect_output_from(await end_at_start(settings, partition, state))
+    output_rows = context.producer.output_rows_of(TransactionBatch())
+    commit = CommittedState(state, context.fingerprint, now_ms, first_partition_count, output_rows)
     if skipped_count is not None:
         context.unconfirmed.add(tp, commit, skipped_count)
     # The transaction holds nothing else: if this commit fails, nothing was published.
@@ -269,7 +271,7 @@ async def _committed_offset_changed(
 
 async def _check_output(settings: KafkaSection, partition: int, commit: CommittedState) -> None:
     """Check that this is the last commit: from an older one, records would be released a second time."""
-    if settings.output is not None and await is_published_since(settings, partition, commit.at_ms):
+    if await is_published_after(settings, partition, commit):
         raise InputError(
             f"{settings.input}-{partition}: {settings.output}-{partition} holds records that were published after the "
             "commit (a second group over the same topics? committed offsets reset by another tool? an old export "

@@ -182,6 +182,7 @@ class TaskManager:
                 cipher=context.cipher,
                 log_end=partition_start.log_end,
                 listener=listener,
+                output_rows_of=producer.output_rows_of,
             )
             on_failure.pop_all()
         if not task.restore(partition_start.log_start):

@@ -17,6 +17,7 @@ from shoal.kafka import client as connection
 from shoal.kafka import producer as publisher
 from shoal.kafka.cipher import MetadataCipher
 from shoal.kafka.client import broker_error
+from shoal.kafka.output_rows import OutputRows
 from shoal.kafka.preflight import TopicLayout
 from shoal.kafka.producer import TransactionalProducer, TransactionBatch, UnpublishedRecord
 from shoal.kafka.progress_copy import ProgressCopy
@@ -189,6 +190,24 @@ async def test_an_output_that_has_lost_published_records_is_reported_once(
     # As all counters of a partition it is labelled by the input.
     labels = {"topic": "in", "partition": "5"}
     assert metrics.registry.get_sample_value("shoal_published_offsets_lost_total", labels) == lost
+
+
+async def test_the_rows_of_the_next_transaction_follow_those_of_the_last_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(publisher, "producer", lambda *_: Producer())
+    ours = TransactionalProducer(policy(), SETTINGS, 5, LAYOUT)
+    batch = TransactionBatch(clusters())
+    assert ours.output_rows_of(batch) is None
+    ours.expect_output_from(0)
+    row_count = sum(len(cluster.rows) for cluster in clusters())
+    assert ours.output_rows_of(batch) == OutputRows.of("out", 0, row_count)
+    assert ours.output_rows_of(TransactionBatch()) == OutputRows.of("out", 0, 0)
+    await ours.publish_and_commit(batch, 0, "meta", 1_234_567)
+    following = ours.output_rows_of(batch)
+    assert following is not None
+    assert following.first_offset == row_count + 1  # a control record follows the rows
+    without_rows = TransactionalProducer(policy(), SETTINGS, 5, LAYOUT, publishes=False)
+    without_rows.expect_output_from(0)
+    assert without_rows.output_rows_of(batch) is None
 
 
 @pytest.mark.parametrize(("own", "lost"), [(0, 12), (15, 15)])

@@ -104,6 +104,9 @@ class Publisher:
 
     know_output_end = None
 
+    def output_rows_of(self, _: object) -> None:
+        return None
+
     def expect_output_from(self, offset: int | None) -> None:
         self.told.append(("expect", offset))
 
