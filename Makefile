@@ -93,6 +93,10 @@ mutants: install ## change the code in 49 ways, one at a time, and list what no 
 policy-page: install ## write docs/policy.md from the schema of the policy and docs/policy.template
 	$(BIN)/python tests/support/policy_page.py
 
+.PHONY: commands-page
+commands-page: install ## write docs/commands.md from the parsers of the commands and docs/commands.template
+	$(BIN)/python tests/support/commands_page.py
+
 format-check: install ## check the formatting
 	$(BIN)/ruff format --check $(CODE)
 
