@@ -167,7 +167,7 @@ def with_a_renamed_timezone(table: pa.Table) -> bytes:
     return written(with_column(table, "seen", column))
 
 
-CHEATS: dict[str, Callable[[pa.Table], bytes]] = {
+FALSIFICATIONS: dict[str, Callable[[pa.Table], bytes]] = {
     "records in the metadata of the file": with_metadata,
     "offsets in the metadata of columns": with_field_metadata,
     "offsets in NaN payloads": with_offsets_in_nan_payloads,
@@ -216,17 +216,17 @@ def test_the_release_of_the_product_holds(sound: Path) -> None:
     found = judged(sound, sound / "out.parquet")
     assert found.exit_code == 0, found.text()
     assert found["bytes"].status == "holds"
-    # `written` makes the files of the cheats below. Without a change it writes the bytes of the product.
+    # `written` makes the falsified files below. Without a change it writes the bytes of the product.
     assert written(pq.read_table(sound / "out.parquet")) == (sound / "out.parquet").read_bytes()
 
 
-@pytest.mark.parametrize("cheat", CHEATS)
-def test_a_parquet_file_that_carries_more_is_broken(sound: Path, tmp_path: Path, cheat: str) -> None:
-    content = CHEATS[cheat](pq.read_table(sound / "out.parquet"))
+@pytest.mark.parametrize("falsified", FALSIFICATIONS)
+def test_a_parquet_file_that_carries_more_is_broken(sound: Path, tmp_path: Path, falsified: str) -> None:
+    content = FALSIFICATIONS[falsified](pq.read_table(sound / "out.parquet"))
     assert content != (sound / "out.parquet").read_bytes()
     (tmp_path / "out.parquet").write_bytes(content)
     found = judged(sound, tmp_path / "out.parquet")
-    assert found.exit_code == (2 if cheat in UNDECIDED else 1), found.text()
+    assert found.exit_code == (2 if falsified in UNDECIDED else 1), found.text()
     assert "p3" not in found.text()
 
 
@@ -402,7 +402,7 @@ def test_text_that_is_spelled_otherwise_is_broken(tmp_path: Path, name: str, bef
 
 
 @pytest.mark.parametrize(
-    ("encoding", "sound", "cheat"),
+    ("encoding", "sound", "falsified"),
     [
         ("utf-8-sig", "utf-8-sig", "utf-8"),
         ("utf-16", "utf-16", "utf-16-be with a mark"),
@@ -410,11 +410,13 @@ def test_text_that_is_spelled_otherwise_is_broken(tmp_path: Path, name: str, bef
         ("utf-16-be", "utf-16-be", "utf-16-be with a mark"),
     ],
 )
-def test_one_encoding_has_one_byte_order_mark_or_none(tmp_path: Path, encoding: str, sound: str, cheat: str) -> None:
+def test_one_encoding_has_one_byte_order_mark_or_none(
+    tmp_path: Path, encoding: str, sound: str, falsified: str
+) -> None:
     text = CELLS.decode()
     found = judged_text(tmp_path, "out.csv", text.encode(sound), encoding=encoding)
     assert found.exit_code == 0, found.text()
-    content = b"\xfe\xff" + text.encode("utf-16-be") if cheat.endswith("mark") else text.encode(cheat)
+    content = b"\xfe\xff" + text.encode("utf-16-be") if falsified.endswith("mark") else text.encode(falsified)
     found = judged_text(tmp_path, "out.csv", content, encoding=encoding)
     assert found.exit_code == 1, found.text()
     assert found["bytes"].failed or found["columns"].failed
@@ -426,8 +428,8 @@ def test_other_line_ends_of_the_policy_are_judged_too(tmp_path: Path, line_end: 
     sound = CELLS.replace(b"\n", end)
     found = judged_text(tmp_path, "out.csv", sound, line_end=line_end)
     assert found.exit_code == 0, found.text()
-    for cheat in (sound[: -len(end)], sound + end, sound[: -len(end)] + b"\n", sound.replace(b"33", b"\n33", 1)):
-        found = judged_text(tmp_path, "out.csv", cheat, line_end=line_end)
+    for falsified in (sound[: -len(end)], sound + end, sound[: -len(end)] + b"\n", sound.replace(b"33", b"\n33", 1)):
+        found = judged_text(tmp_path, "out.csv", falsified, line_end=line_end)
         assert found.exit_code == 1, found.text()
 
 

@@ -15,7 +15,7 @@ from functools import cache
 from random import Random
 from typing import Any
 
-from support.cheat_base import Base, Record, timestamp_of
+from support.base_releases import Base, Record, timestamp_of
 from support.promises import PROMISES, Promise
 from support.scale_shape import ATTRIBUTES, ScaleShape, random_values
 

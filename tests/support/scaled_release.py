@@ -15,7 +15,7 @@ from typing import Any
 
 from shoal.policy import Policy
 from shoal.policy.schema import Document
-from support.cheat_draft import Judgement, judge
+from support.release_files import Judgement, judge
 
 __all__ = ["FORMS", "ScaledRelease", "scaled"]
 

@@ -1,23 +1,23 @@
-"""Cheats of bytes: the released file says more than its values, or is written in another way."""
+"""Falsified releases: bytes: the released file says more than its values, or is written in another way."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
 
-from support.cheat_draft import Draft
-from support.named_cheats import Cheat, Edit, cheats_of
+from support.named_falsifications import Edit, Falsification, falsifications_of
+from support.release_files import ReleaseFiles
 
-__all__ = ["CHEATS"]
+__all__ = ["FALSIFICATIONS"]
 
 
 def lines(change: Callable[[list[bytes]], object]) -> Edit:
     """Return an edit of the lines of the released file."""
 
-    def edit(draft: Draft) -> None:
-        found = draft.released_bytes().splitlines()
+    def edit(release: ReleaseFiles) -> None:
+        found = release.released_bytes().splitlines()
         change(found)
-        draft.released = b"".join(line + b"\n" for line in found)
+        release.released = b"".join(line + b"\n" for line in found)
 
     return edit
 
@@ -31,7 +31,7 @@ def each(pattern: bytes, text: bytes, *, first: int = 0, last: int | None = None
 
 def content(change: Callable[[bytes], bytes]) -> Edit:
     """Return an edit of all bytes of the released file."""
-    return lambda draft: setattr(draft, "released", change(draft.released_bytes()))
+    return lambda release: setattr(release, "released", change(release.released_bytes()))
 
 
 def besides(*fields: bytes) -> Edit:
@@ -43,8 +43,8 @@ def besides(*fields: bytes) -> Edit:
     )
 
 
-CHEATS: list[Cheat] = [
-    *cheats_of(
+FALSIFICATIONS: list[Falsification] = [
+    *falsifications_of(
         "topic",
         ("wrapper: blanks that carry a number", 2, "refused", each(rb'"value": ', b'"value":    ', last=5)),
         ("wrapper: a blank at the end of a line", 2, "refused", each(rb"$", b" ", last=5)),
@@ -67,7 +67,7 @@ CHEATS: list[Cheat] = [
         ("wrapper: a field twice", 2, "refused", each(rb"^\{", b'{"value": "", ', last=5)),
         ("wrapper: rows under the other partition", 1, "nothing_else", each(rb'"partition": 0', b'"partition": 1')),
     ),
-    *cheats_of(
+    *falsifications_of(
         "stream",
         ("a mean with a decimal", 1, "grid", each(rb'("age":\d+)', rb"\1.0", last=3)),
         ("a mean as a text", 1, "grid", each(rb'"age":(\d+)', rb'"age":"\1"', last=3)),
@@ -90,7 +90,7 @@ CHEATS: list[Cheat] = [
         ("zeros at the end", 1, "columns", content(lambda text: text + bytes(8))),
         ("a byte that is not UTF-8", 1, "bytes", each(rb'"ward":"', b'"ward":"\xff', last=1)),
     ),
-    *cheats_of(
+    *falsifications_of(
         "stream csv",
         ("a cell in needless quotation marks", 1, "spelling", each(rb"^(\d+)", rb'"\1"', first=1, last=2)),
         ("a cell besides", 1, "columns", each(rb"$", b",7", first=1, last=2)),

@@ -1,4 +1,4 @@
-"""Cheats of what is published of categories, ranks, times and missing values."""
+"""Falsified releases: what is published of categories, ranks, times and missing values."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from collections.abc import Callable
 from copy import deepcopy
 from typing import Any
 
-from support.named_cheats import Cheat
+from support.named_falsifications import Falsification
 from support.scaled_release import ScaledRelease, scaled
 
-__all__ = ["CHEATS"]
+__all__ = ["FALSIFICATIONS"]
 
 Change = Callable[[ScaledRelease], object]
 
@@ -75,9 +75,10 @@ def made(form: str, change: Change) -> Callable[[], ScaledRelease]:
     return make
 
 
-def _all_of(*entries: tuple[str, str, int, str, Change]) -> list[Cheat]:
+def _all_of(*entries: tuple[str, str, int, str, Change]) -> list[Falsification]:
     return [
-        Cheat(name, f"scales, {form}", made(form, change), code, check) for form, name, code, check, change in entries
+        Falsification(name, f"scales, {form}", made(form, change), code, check)
+        for form, name, code, check, change in entries
     ]
 
 
@@ -107,7 +108,7 @@ def with_deleted_member(release: ScaledRelease) -> None:
 
 _DECOMPOSED = unicodedata.normalize("NFD", "é")
 
-CHEATS: list[Cheat] = _all_of(
+FALSIFICATIONS: list[Falsification] = _all_of(
     ("jsonl", "a mode that is not the most frequent category", 1, "nothing_else", publishing(2, sex="M")),
     ("jsonl", "of two equally frequent categories the larger one", 1, "nothing_else", publishing(0, sex="M")),
     ("table", "of two equally frequent categories the one that is rarer", 1, "nothing_else", publishing(0, sex="F")),

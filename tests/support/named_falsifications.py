@@ -1,4 +1,4 @@
-"""The form of a cheat that was made by hand, and helpers that the catalogue shares."""
+"""The form of a release that was falsified by hand, and helpers that the catalogue shares."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import Any, Protocol
 
 from shoal.policy import Policy
 from shoal.policy.schema import Document
-from support.cheat_base import Base, base_of
-from support.cheat_draft import Draft, Judgement, judge
+from support.base_releases import Base, base_of
+from support.release_files import Judgement, ReleaseFiles, judge
 
-__all__ = ["Cheat", "Edit", "Files", "cheats_of", "edited_line", "far_apart", "sound", "with_records"]
+__all__ = ["Edit", "Falsification", "Files", "edited_line", "falsifications_of", "far_apart", "sound", "with_records"]
 
-Edit = Callable[[Draft], None]
+Edit = Callable[[ReleaseFiles], None]
 
 
 class Judged(Protocol):
@@ -44,7 +44,7 @@ class Files:
 
 
 @dataclass(frozen=True)
-class Cheat:
+class Falsification:
     """A falsified release, and what the judge must say of it.
 
     Attributes
@@ -68,24 +68,24 @@ class Cheat:
     check: str
 
 
-def sound(base: str | Base) -> Draft:
+def sound(base: str | Base) -> ReleaseFiles:
     """Return the sound release of a base, ready to be changed."""
-    return Draft.of(base_of(base) if isinstance(base, str) else base)
+    return ReleaseFiles.of(base_of(base) if isinstance(base, str) else base)
 
 
-def cheats_of(base: str | Base, *entries: tuple[str, int, str, Edit]) -> list[Cheat]:
-    """Return cheats that change one file of a base: name, exit code, check and change of each."""
+def falsifications_of(base: str | Base, *entries: tuple[str, int, str, Edit]) -> list[Falsification]:
+    """Return falsifications that change one file of a base: name, exit code, check and change of each."""
 
-    def making(edit: Edit) -> Callable[[], Draft]:
-        def make() -> Draft:
-            draft = sound(base)
-            edit(draft)
-            return draft
+    def making(edit: Edit) -> Callable[[], ReleaseFiles]:
+        def make() -> ReleaseFiles:
+            release = sound(base)
+            edit(release)
+            return release
 
         return make
 
     name = base if isinstance(base, str) else base.name
-    return [Cheat(text, name, making(edit), code, check) for text, code, check, edit in entries]
+    return [Falsification(text, name, making(edit), code, check) for text, code, check, edit in entries]
 
 
 def edited_line(line: str, **changes: Any) -> str:

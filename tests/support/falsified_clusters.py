@@ -1,4 +1,4 @@
-"""Cheats of clusters and rows: the files agree with each other as far as the cheat can make them."""
+"""Falsified releases: clusters and rows: the files agree with each other as far as they can be made to."""
 
 from __future__ import annotations
 
@@ -8,21 +8,29 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from random import Random
 
-from support.cheat_base import base_of, mean_of, row_text, timestamp_of
-from support.cheat_draft import Draft
-from support.cheat_moves import arrival_order, means_of_two, raw_value, relabel
-from support.named_cheats import Cheat, Edit, cheats_of, edited_line, far_apart, sound, with_records
+from support.base_releases import base_of, mean_of, row_text, timestamp_of
+from support.falsification_moves import arrival_order, means_of_two, raw_value, relabel
+from support.named_falsifications import (
+    Edit,
+    Falsification,
+    edited_line,
+    falsifications_of,
+    far_apart,
+    sound,
+    with_records,
+)
+from support.release_files import ReleaseFiles
 
-__all__ = ["CHEATS"]
+__all__ = ["FALSIFICATIONS"]
 
 
 def clusters(change: Callable[[list[list[int]]], object]) -> Edit:
     """Return an edit of the clusters after which all files agree again."""
 
-    def edit(draft: Draft) -> None:
-        change(draft.clusters)
-        draft.clusters = [members for members in draft.clusters if members]
-        draft.recompose()
+    def edit(release: ReleaseFiles) -> None:
+        change(release.clusters)
+        release.clusters = [members for members in release.clusters if members]
+        release.recompose()
 
     return edit
 
@@ -30,8 +38,8 @@ def clusters(change: Callable[[list[list[int]]], object]) -> Edit:
 def rows(change: Callable[[list[list[str]]], object]) -> Edit:
     """Return an edit of the rows alone."""
 
-    def edit(draft: Draft) -> None:
-        change(draft.rows)
+    def edit(release: ReleaseFiles) -> None:
+        change(release.rows)
 
     return edit
 
@@ -49,52 +57,52 @@ def interleaved(found: list[list[str]]) -> None:
     found[0:2] = [both + found[0][len(both) // 2 :] + found[1][len(both) // 2 :]]
 
 
-def spread_over(size: int, distance: int, count: int = 200) -> Draft:
+def spread_over(size: int, distance: int, count: int = 200) -> ReleaseFiles:
     """Return a release whose clusters hold records of one stretch of the input that are a distance apart."""
-    draft = sound(base_of("stream", count, people=10**6))
-    usable = [index for index, record in enumerate(draft.base.records) if record is not None]
+    release = sound(base_of("stream", count, people=10**6))
+    usable = [index for index, record in enumerate(release.base.records) if record is not None]
     block = size * distance
-    draft.clusters = [
+    release.clusters = [
         [usable[start + offset + number * distance] for number in range(size)]
         for start in range(0, len(usable) - block + 1, block)
         for offset in range(distance)
     ]
-    taken = {index for members in draft.clusters for index in members}
-    draft.clusters[-1] += [index for index in usable if index not in taken]
-    draft.recompose()
-    return draft
+    taken = {index for members in release.clusters for index in members}
+    release.clusters[-1] += [index for index in usable if index not in taken]
+    release.recompose()
+    return release
 
 
-def kept_order() -> Draft:
+def kept_order() -> ReleaseFiles:
     """Return a release in the order of the input with members 40 to 80 apart; the summary says so."""
-    draft = spread_over(3, 40)
-    index_of = {record["tag"]: index for index, record in enumerate(draft.base.records) if record is not None}
-    texts = [row for group in draft.rows for row in group]
-    draft.rows = [sorted(texts, key=lambda row: next(place for tag, place in index_of.items() if tag in row))]
-    draft.summary = {**draft.summary, "keep_order": True} if isinstance(draft.summary, dict) else draft.summary
-    return draft
+    release = spread_over(3, 40)
+    index_of = {record["tag"]: index for index, record in enumerate(release.base.records) if record is not None}
+    texts = [row for group in release.rows for row in group]
+    release.rows = [sorted(texts, key=lambda row: next(place for tag, place in index_of.items() if tag in row))]
+    release.summary = {**release.summary, "keep_order": True} if isinstance(release.summary, dict) else release.summary
+    return release
 
 
-def one_row_of_each() -> Draft:
+def one_row_of_each() -> ReleaseFiles:
     """Return 40 rows of an ordered release, each of another cluster whose other members come much later."""
-    draft = sound(base_of("ordered", 200, people=10**6))
-    draft.clusters = far_apart(draft.base, 4, 40, count=40)
-    draft.recompose()
-    draft.rows = [draft.rows[0][:40]]
-    draft.summary = None
-    return draft
+    release = sound(base_of("ordered", 200, people=10**6))
+    release.clusters = far_apart(release.base, 4, 40, count=40)
+    release.recompose()
+    release.rows = [release.rows[0][:40]]
+    release.summary = None
+    return release
 
 
-def dropped(edit: Edit, base: str = "stream") -> Callable[[], Draft]:
+def dropped(edit: Edit, base: str = "stream") -> Callable[[], ReleaseFiles]:
     """Return a maker of a release in which 150 of 200 records are missing, also in the evidence."""
 
-    def make() -> Draft:
-        draft = sound(base_of(base, 200, people=100))
-        while sum(map(len, draft.clusters)) > 50:
-            draft.clusters.pop()
-        draft.recompose()
-        edit(draft)
-        return draft
+    def make() -> ReleaseFiles:
+        release = sound(base_of(base, 200, people=100))
+        while sum(map(len, release.clusters)) > 50:
+            release.clusters.pop()
+        release.recompose()
+        edit(release)
+        return release
 
     return make
 
@@ -102,76 +110,78 @@ def dropped(edit: Edit, base: str = "stream") -> Callable[[], Draft]:
 def summary_says(**changes: object) -> Edit:
     """Return an edit that withholds the references and changes the summary."""
 
-    def edit(draft: Draft) -> None:
-        assert isinstance(draft.summary, dict)
-        draft.quarantine = None
-        draft.summary |= changes
+    def edit(release: ReleaseFiles) -> None:
+        assert isinstance(release.summary, dict)
+        release.quarantine = None
+        release.summary |= changes
 
     return edit
 
 
-def unchanged(_: Draft) -> None:
+def unchanged(_: ReleaseFiles) -> None:
     """Leave all files in agreement."""
 
 
-def nothing_said(draft: Draft) -> None:
-    draft.summary = draft.quarantine = None
+def nothing_said(release: ReleaseFiles) -> None:
+    release.summary = release.quarantine = None
 
 
 def listed_as(reason: str) -> Edit:
     """Return an edit that gives another reason for records that were not released."""
 
-    def edit(draft: Draft) -> None:
-        records = draft.base.records
-        released = {index for members in draft.clusters for index in members}
+    def edit(release: ReleaseFiles) -> None:
+        records = release.base.records
+        released = {index for members in release.clusters for index in members}
         unpublished = [index for index in range(len(records)) if index not in released]
-        draft.summary = None
-        draft.quarantine = [draft.reference(index, None if records[index] is None else reason) for index in unpublished]
+        release.summary = None
+        release.quarantine = [
+            release.reference(index, None if records[index] is None else reason) for index in unpublished
+        ]
 
     return edit
 
 
-def one_far_cluster(base: str, count: int = 1) -> Callable[[], Draft]:
+def one_far_cluster(base: str, count: int = 1) -> Callable[[], ReleaseFiles]:
     """Return a maker of a release of a few clusters with members 30 apart; the others are listed as invalid."""
 
-    def make() -> Draft:
-        draft = sound(base_of(base, 200, people=10**6))
-        places = draft.base.places
-        usable = [index for index, record in enumerate(draft.base.records) if record and places[index][0] == 0]
-        draft.clusters = [usable[first : first + 90 : 30] for first in range(count)]
-        draft.recompose()
-        listed_as("invalid")(draft)
-        if draft.base.is_ordered:
-            draft.rows = [draft.rows[0][:count]]
-        return draft
+    def make() -> ReleaseFiles:
+        release = sound(base_of(base, 200, people=10**6))
+        places = release.base.places
+        usable = [index for index, record in enumerate(release.base.records) if record and places[index][0] == 0]
+        release.clusters = [usable[first : first + 90 : 30] for first in range(count)]
+        release.recompose()
+        listed_as("invalid")(release)
+        if release.base.is_ordered:
+            release.rows = [release.rows[0][:count]]
+        return release
 
     return make
 
 
-def listed_as_old() -> Draft:
+def listed_as_old() -> ReleaseFiles:
     """Return a release without its last cluster, which is listed as invalid; its messages are dated before others."""
-    draft = sound("topic")
-    *draft.clusters, dropped = draft.clusters
-    lines = [json.loads(line) for line in draft.base.original.splitlines()]
+    release = sound("topic")
+    *release.clusters, dropped = release.clusters
+    lines = [json.loads(line) for line in release.base.original.splitlines()]
     for index in dropped:
         lines[index]["timestamp"] = timestamp_of(0)
-    draft.base = replace(draft.base, original="".join(f"{json.dumps(line)}\n" for line in lines).encode())
-    draft.recompose()
-    listed_as("invalid")(draft)
-    return draft
+    release.base = replace(release.base, original="".join(f"{json.dumps(line)}\n" for line in lines).encode())
+    release.recompose()
+    listed_as("invalid")(release)
+    return release
 
 
-def partition_missing(draft: Draft) -> None:
-    places = draft.base.places
-    draft.clusters = [members for members in draft.clusters if places[members[0]][0] == 1]
-    draft.recompose()
-    nothing_said(draft)
+def partition_missing(release: ReleaseFiles) -> None:
+    places = release.base.places
+    release.clusters = [members for members in release.clusters if places[members[0]][0] == 1]
+    release.recompose()
+    nothing_said(release)
 
 
-def one_person(spellings: Sequence[str]) -> Callable[[], Draft]:
+def one_person(spellings: Sequence[str]) -> Callable[[], ReleaseFiles]:
     """Return a maker of a release in which one cluster is one person, spelled in several ways."""
 
-    def make() -> Draft:
+    def make() -> ReleaseFiles:
         base = base_of("stream")
         members = base.clusters[3]
         names = {index: {"patient": spellings[n % len(spellings)]} for n, index in enumerate(members)}
@@ -180,36 +190,36 @@ def one_person(spellings: Sequence[str]) -> Callable[[], Draft]:
     return make
 
 
-def revealed(draft: Draft) -> None:
+def revealed(release: ReleaseFiles) -> None:
     """Put the tag and ward of each record at its own place of an ordered release."""
     found = []
-    for members in draft.clusters:
-        records = [draft.base.record(index) for index in members]
+    for members in release.clusters:
+        records = [release.base.record(index) for index in members]
         means = [mean_of(records, name) for name in ("age", "income")]
-        found += [(index, row_text(draft.base, draft.base.record(index), means)) for index in members]
-    draft.rows = [[row for _, row in sorted(found)]]
+        found += [(index, row_text(release.base, release.base.record(index), means)) for index in members]
+    release.rows = [[row for _, row in sorted(found)]]
 
 
-def one_after_the_other(draft: Draft) -> None:
+def one_after_the_other(release: ReleaseFiles) -> None:
     """Write the clusters of a table one after the other, in the order in which their first records arrived."""
     found = []
-    for members in sorted(draft.clusters, key=min):
-        records = [draft.base.record(index) for index in members]
+    for members in sorted(release.clusters, key=min):
+        records = [release.base.record(index) for index in members]
         means = [mean_of(records, name) for name in ("age", "income")]
-        found.append(sorted((row_text(draft.base, record, means) for record in records), key=str.encode))
-    draft.rows = found
-    draft.evidence = [
-        draft.evidence_line(number, members) for number, members in enumerate(sorted(draft.clusters, key=min))
+        found.append(sorted((row_text(release.base, record, means) for record in records), key=str.encode))
+    release.rows = found
+    release.evidence = [
+        release.evidence_line(number, members) for number, members in enumerate(sorted(release.clusters, key=min))
     ]
 
 
-def consecutive() -> Draft:
+def consecutive() -> ReleaseFiles:
     """Return a table whose clusters are blocks of its records, written one after the other in the input's order."""
-    draft = sound("table")
-    draft.clusters = [list(range(start, start + 6)) for start in range(0, len(draft.base.records), 6)]
-    draft.recompose()
-    one_after_the_other(draft)
-    return draft
+    release = sound("table")
+    release.clusters = [list(range(start, start + 6)) for start in range(0, len(release.base.records), 6)]
+    release.recompose()
+    one_after_the_other(release)
+    return release
 
 
 def unchanged_clusters(_: list[list[int]]) -> None:
@@ -220,92 +230,96 @@ def first_last(found: list[list[int]]) -> None:
     found.append(found.pop(0))
 
 
-def exchanged_far_apart(draft: Draft) -> None:
+def exchanged_far_apart(release: ReleaseFiles) -> None:
     """Exchange the places of two clusters of a partition, ten clusters apart; the evidence stays true."""
-    own = [place for place, members in enumerate(draft.clusters) if draft.base.places[members[0]][0] == 0]
+    own = [place for place, members in enumerate(release.clusters) if release.base.places[members[0]][0] == 0]
     one, other = own[2], own[12]
-    draft.clusters[one], draft.clusters[other] = draft.clusters[other], draft.clusters[one]
-    draft.recompose()
+    release.clusters[one], release.clusters[other] = release.clusters[other], release.clusters[one]
+    release.recompose()
 
 
 def equally_numbered(change: Callable[[list[list[int]]], object], count: int | None = None) -> Edit:
     """Return an edit of the clusters after which the first lines of evidence, or all, have the same number."""
 
-    def edit(draft: Draft) -> None:
-        clusters(change)(draft)
-        assert draft.evidence is not None
-        draft.evidence[:count] = [edited_line(line, cluster=0) for line in draft.evidence[:count]]
+    def edit(release: ReleaseFiles) -> None:
+        clusters(change)(release)
+        assert release.evidence is not None
+        release.evidence[:count] = [edited_line(line, cluster=0) for line in release.evidence[:count]]
 
     return edit
 
 
-def moved(seed: int, move: Callable[[Draft, Random], None]) -> Edit:
-    return lambda draft: move(draft, Random(seed))
+def moved(seed: int, move: Callable[[ReleaseFiles, Random], None]) -> Edit:
+    return lambda release: move(release, Random(seed))
 
 
-CHEATS: list[Cheat] = [
-    Cheat(
+FALSIFICATIONS: list[Falsification] = [
+    Falsification(
         "rows in the order of the input, members 40 apart, summary says keep_order", "stream", kept_order, 1, "delay"
     ),
-    Cheat("one row each of 40 clusters, whose members are 40 apart", "ordered", one_row_of_each, 1, "delay"),
-    Cheat("members 160 apart at a delta of 20", "stream", lambda: spread_over(3, 80, 260), 1, "delay"),
-    Cheat("members 22 apart at a delta of 20", "stream", lambda: spread_over(3, 11), 1, "delay"),
-    Cheat("150 of 200 records dropped, listed as suppressed", "stream", dropped(unchanged), 1, "suppressed"),
-    Cheat("150 of 200 records dropped, summary says suppressed", "stream", dropped(summary_says()), 1, "complete"),
-    Cheat(
+    Falsification("one row each of 40 clusters, whose members are 40 apart", "ordered", one_row_of_each, 1, "delay"),
+    Falsification("members 160 apart at a delta of 20", "stream", lambda: spread_over(3, 80, 260), 1, "delay"),
+    Falsification("members 22 apart at a delta of 20", "stream", lambda: spread_over(3, 11), 1, "delay"),
+    Falsification("150 of 200 records dropped, listed as suppressed", "stream", dropped(unchanged), 1, "suppressed"),
+    Falsification(
+        "150 of 200 records dropped, summary says suppressed", "stream", dropped(summary_says()), 1, "complete"
+    ),
+    Falsification(
         "150 of 200 records dropped, summary says held",
         "stream",
         dropped(summary_says(suppressed={}, held=149)),
         1,
         "complete",
     ),
-    Cheat(
+    Falsification(
         "150 of 200 records dropped, summary says invalid",
         "stream",
         dropped(summary_says(suppressed={}, quarantined={"invalid": 152})),
         1,
         "complete",
     ),
-    Cheat(
+    Falsification(
         "150 of 200 records dropped, summary counts the others alone",
         "stream",
         dropped(summary_says(suppressed={}, quarantined={}, records_in=51)),
         1,
         "complete",
     ),
-    Cheat(
+    Falsification(
         "150 of 200 records dropped, nothing said of them",
         "stream",
         dropped(nothing_said),
         1,
         "complete",
     ),
-    Cheat("150 of 200 records of a table dropped", "table", dropped(summary_says(), "table"), 1, "complete"),
-    Cheat(
+    Falsification("150 of 200 records of a table dropped", "table", dropped(summary_says(), "table"), 1, "complete"),
+    Falsification(
         "150 of 200 records of a table dropped, listed as suppressed",
         "table",
         dropped(unchanged, "table"),
         1,
         "suppressed",
     ),
-    Cheat(
+    Falsification(
         "150 of 200 messages dropped, listed as suppressed",
         "topic",
         dropped(unchanged, "topic"),
         1,
         "suppressed",
     ),
-    Cheat("clusters of consecutive records, one after the other", "table", consecutive, 1, "byte_order"),
-    Cheat("one person, with blanks around the name", "stream", one_person(("x", " x", "x ", "\tx")), 1, "subjects"),
-    Cheat(
+    Falsification("clusters of consecutive records, one after the other", "table", consecutive, 1, "byte_order"),
+    Falsification(
+        "one person, with blanks around the name", "stream", one_person(("x", " x", "x ", "\tx")), 1, "subjects"
+    ),
+    Falsification(
         "one person, with composed and decomposed letters",
         "stream",
         one_person(("\u00e9", unicodedata.normalize("NFD", "\u00e9"))),
         1,
         "subjects",
     ),
-    Cheat("one person owns two of three records", "stream", one_person(("x", "x", "y")), 1, "subjects"),
-    *cheats_of(
+    Falsification("one person owns two of three records", "stream", one_person(("x", "x", "y")), 1, "subjects"),
+    *falsifications_of(
         "stream",
         ("a cluster split in two, below k", 1, "subjects", clusters(split)),
         ("a record in two clusters", 1, "once", clusters(lambda found: found[1].append(found[0][0]))),
@@ -324,7 +338,7 @@ CHEATS: list[Cheat] = [
         ("a record with its own values", 1, "nothing_else", moved(1, raw_value)),
         ("the tags of two records exchanged", 1, "nothing_else", moved(3, relabel)),
     ),
-    *cheats_of(
+    *falsifications_of(
         "ordered",
         ("members exchanged between the first and the last cluster", 1, "delay", clusters(exchanged)),
         ("a cluster split in two, below k", 1, "subjects", clusters(split)),
@@ -334,59 +348,65 @@ CHEATS: list[Cheat] = [
         ("the first row missing", 1, "in_turn", rows(lambda found: found[0].pop(0))),
         ("one cluster dropped and listed as suppressed", 1, "suppressed", clusters(lambda found: found.pop(5))),
     ),
-    *cheats_of(
+    *falsifications_of(
         "table",
         ("a cluster split in two, below k", 1, "subjects", clusters(split)),
         ("rows in another order than that of their bytes", 1, "byte_order", rows(lambda found: found[0].reverse())),
         ("clusters one after the other, by their first record", 1, "byte_order", one_after_the_other),
         ("one record dropped and listed as suppressed", 1, "suppressed", clusters(lambda found: found[0].pop())),
     ),
-    Cheat("150 of 200 records dropped, listed as invalid", "stream", dropped(listed_as("invalid")), 1, "reasons"),
-    Cheat("150 of 200 records dropped, listed as too large", "stream", dropped(listed_as("too_large")), 1, "reasons"),
-    Cheat(
+    Falsification(
+        "150 of 200 records dropped, listed as invalid", "stream", dropped(listed_as("invalid")), 1, "reasons"
+    ),
+    Falsification(
+        "150 of 200 records dropped, listed as too large", "stream", dropped(listed_as("too_large")), 1, "reasons"
+    ),
+    Falsification(
         "150 of 200 messages dropped, listed as invalid",
         "topic",
         dropped(listed_as("invalid"), "topic"),
         2,
         "undecided",
     ),
-    Cheat(
+    Falsification(
         "150 of 200 messages dropped, listed as too large",
         "topic",
         dropped(listed_as("too_large"), "topic"),
         2,
         "undecided",
     ),
-    Cheat(
+    Falsification(
         "150 of 200 messages dropped, listed as undecodable",
         "topic",
         dropped(listed_as("undecodable"), "topic"),
         1,
         "reasons",
     ),
-    Cheat(
+    Falsification(
         "members 30 apart, the others listed as invalid",
         "topic",
         one_far_cluster("topic"),
         2,
         "undecided",
     ),
-    Cheat(
+    Falsification(
         "one row each of four clusters whose members are 30 apart, the others listed as invalid",
         "topic ordered",
         one_far_cluster("topic ordered", 4),
         2,
         "undecided",
     ),
-    Cheat(
+    Falsification(
         "a message listed as invalid that is older than one released before it",
         "topic",
         listed_as_old,
         1,
         "reasons",
     ),
-    Cheat("150 of 200 messages dropped, nothing said of them", "topic", dropped(nothing_said, "topic"), 2, "undecided"),
-    *cheats_of(
+    Falsification(
+        "150 of 200 messages dropped, nothing said of them", "topic", dropped(nothing_said, "topic"), 2, "undecided"
+    ),
+    *falsifications_of(
         "topic ordered",
         ("all clusters with the same number", 2, "undecided", equally_numbered(unchanged_clusters)),
         ("members exchanged between the first and the last cluster", 1, "delay", clusters(exchanged)),
@@ -399,7 +419,7 @@ CHEATS: list[Cheat] = [
         ("one cluster dropped and listed as suppressed", 1, "suppressed", clusters(lambda found: found.pop(5))),
         ("two rows exchanged", 1, "in_turn", rows(lambda found: found[1].insert(1, found[1].pop(5)))),
     ),
-    *cheats_of(
+    *falsifications_of(
         "topic",
         ("no row of a partition, nothing said of its records", 2, "undecided", partition_missing),
         ("the first cluster published last", 1, "sequence", clusters(first_last)),

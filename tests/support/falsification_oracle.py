@@ -1,7 +1,7 @@
 """What a falsified release gains, computed from the truth: each row names its record by its tag.
 
 The oracle shares no arithmetic with the engine, the judge, or the composer's order. It reads the released bytes and the
-references; it does not read evidence and summary, which are the cheat's claims.
+references; it does not read evidence and summary, which are claims.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import NamedTuple
 
-from support.cheat_base import Base, compose, row_text, shown_of
-from support.cheat_draft import Draft
+from support.base_releases import Base, compose, row_text, shown_of
+from support.release_files import ReleaseFiles
 
 __all__ = ["gains"]
 
@@ -29,7 +29,7 @@ class _Row(NamedTuple):
     member: int
 
 
-def gains(draft: Draft) -> set[str]:
+def gains(release: ReleaseFiles) -> set[str]:
     """Return what the release gives to an attacker that a sound one does not; empty if nothing.
 
     ``unreadable``, ``invented``, ``twice``: rows that are no rows, or of no record, or of one that has a row.
@@ -45,11 +45,11 @@ def gains(draft: Draft) -> set[str]:
     of them may have been published as soon as it was decided. The rows of an ordered release do not show an order of
     decisions.
     """
-    base = draft.base
-    rows = list(_rows(base, draft.released_bytes()))
+    base = release.base
+    rows = list(_rows(base, release.released_bytes()))
     if None in rows:
         return {"unreadable"}
-    if base.is_topic and base.is_ordered and _is_earlier_state(draft):
+    if base.is_topic and base.is_ordered and _is_earlier_state(release):
         return set()
     found: set[str] = set()
     read = [row for row in rows if row is not None]
@@ -64,7 +64,7 @@ def gains(draft: Draft) -> set[str]:
     if base.delta is not None:
         found |= _lateness(base, classes, base.delta)
         found |= {"sequence"} if _is_out_of_sequence(base, classes) else set()
-    return found | _losses(draft, {row.member for row in read})
+    return found | _losses(release, {row.member for row in read})
 
 
 def _rows(base: Base, content: bytes) -> Iterator[_Row | None]:
@@ -124,22 +124,24 @@ def _faults_of_class(base: Base, members: Sequence[_Row], released: Sequence[int
     return found
 
 
-def _is_earlier_state(draft: Draft) -> bool:
+def _is_earlier_state(release: ReleaseFiles) -> bool:
     """Whether only the last rows of a release that gains nothing are missing, and may not be published yet.
 
     A row is published at the position of a record of its cluster, at the latest when delta more records have arrived.
     """
-    base, ranks = draft.base, _ranks(draft.base)
-    due = compose(base, draft.clusters)
-    if draft.rows == due or any(rows != all_rows[: len(rows)] for rows, all_rows in zip(draft.rows, due, strict=True)):
+    base, ranks = release.base, _ranks(release.base)
+    due = compose(base, release.clusters)
+    if release.rows == due or any(
+        rows != all_rows[: len(rows)] for rows, all_rows in zip(release.rows, due, strict=True)
+    ):
         return False
-    whole = Draft(base, draft.clusters)
+    whole = ReleaseFiles(base, release.clusters)
     whole.recompose()
-    decided = {index for members in draft.clusters for index in members}
-    if gains(whole) or _losses(draft, decided):
+    decided = {index for members in release.clusters for index in members}
+    if gains(whole) or _losses(release, decided):
         return False
     newest = Counter({base.places[index][0]: rank for index, rank in ranks.items()})
-    for partition, rows in enumerate(draft.rows):
+    for partition, rows in enumerate(release.rows):
         slots = sorted(index for index in decided if base.places[index][0] == partition)
         if any(newest[partition] - ranks[index] >= (base.delta or 0) for index in slots[len(rows) :]):
             return False
@@ -207,23 +209,23 @@ def _is_out_of_sequence(base: Base, classes: Sequence[Sequence[_Row]]) -> bool:
     return False
 
 
-def _losses(draft: Draft, released: set[int]) -> set[str]:
-    base = draft.base
+def _losses(release: ReleaseFiles, released: set[int]) -> set[str]:
+    base = release.base
     ranks = _ranks(base)
     missing = sorted(ranks.keys() - released)
     if not missing:
         return set()
-    if draft.quarantine is not None:
+    if release.quarantine is not None:
         listed = {
             (line.get("partition"), line.get("offset"))
-            for line in map(json.loads, draft.quarantine)
+            for line in map(json.loads, release.quarantine)
             if isinstance(line, dict)
         }
         if any(base.places[index] not in listed for index in missing):
             return {"lost"}
     if base.is_table or base.delta is None:
         return {"lost"}
-    if base.is_topic and draft.quarantine is not None:
+    if base.is_topic and release.quarantine is not None:
         return set()  # a drain of the service may have suppressed them: the verdict calls them claimed
     if base.shape is not None and base.shape.has_promise:
         return set()  # they may have been suppressed because no cluster of them keeps the promise: claimed, too

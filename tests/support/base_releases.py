@@ -1,4 +1,4 @@
-"""Small sound releases on which cheats are tried, and a composer of rows that shares no code with Shoal.
+"""Small sound releases that tests falsify, and a composer of rows that shares no code with Shoal.
 
 Every record has a unique tag, which is published unchanged: it tells from which record a row was made.
 """

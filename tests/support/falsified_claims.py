@@ -1,4 +1,4 @@
-"""Cheats of evidence, summary and references: what the judged party says beside its release."""
+"""Falsified releases: evidence, summary and references: what the judged party says beside its release."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from support.cheat_base import base_of
-from support.cheat_draft import Draft
-from support.named_cheats import Cheat, Edit, cheats_of, edited_line, sound, with_records
+from support.base_releases import base_of
+from support.named_falsifications import Edit, Falsification, edited_line, falsifications_of, sound, with_records
+from support.release_files import ReleaseFiles
 
-__all__ = ["CHEATS"]
+__all__ = ["FALSIFICATIONS"]
 
 OTHER_POLICY = "0" * 64
 """A fingerprint that no policy has."""
@@ -19,9 +19,9 @@ OTHER_POLICY = "0" * 64
 def evidence(change: Callable[[list[str]], object]) -> Edit:
     """Return an edit of the lines of evidence."""
 
-    def edit(draft: Draft) -> None:
-        assert draft.evidence is not None
-        change(draft.evidence)
+    def edit(release: ReleaseFiles) -> None:
+        assert release.evidence is not None
+        change(release.evidence)
 
     return edit
 
@@ -58,102 +58,104 @@ def joined(lines: list[str]) -> None:
 def summary(**changes: Any) -> Edit:
     """Return an edit of fields of the summary."""
 
-    def edit(draft: Draft) -> None:
-        assert isinstance(draft.summary, dict)
-        draft.summary |= changes
+    def edit(release: ReleaseFiles) -> None:
+        assert isinstance(release.summary, dict)
+        release.summary |= changes
 
     return edit
 
 
 def summary_text(change: Callable[[str], str]) -> Edit:
     """Return an edit of the text of the summary."""
-    return lambda draft: setattr(draft, "summary", change(json.dumps(draft.summary)))
+    return lambda release: setattr(release, "summary", change(json.dumps(release.summary)))
 
 
-def references(change: Callable[[list[str], Draft], object]) -> Edit:
+def references(change: Callable[[list[str], ReleaseFiles], object]) -> Edit:
     """Return an edit of the references."""
 
-    def edit(draft: Draft) -> None:
-        assert draft.quarantine is not None
-        change(draft.quarantine, draft)
+    def edit(release: ReleaseFiles) -> None:
+        assert release.quarantine is not None
+        change(release.quarantine, release)
 
     return edit
 
 
-def emptied(edit: Edit, base: str = "stream") -> Callable[[], Draft]:
+def emptied(edit: Edit, base: str = "stream") -> Callable[[], ReleaseFiles]:
     """Return a maker of a release without any row; all files agree with it."""
 
-    def make() -> Draft:
-        draft = sound(base)
-        draft.clusters = []
-        draft.recompose()
-        edit(draft)
-        return draft
+    def make() -> ReleaseFiles:
+        release = sound(base)
+        release.clusters = []
+        release.recompose()
+        edit(release)
+        return release
 
     return make
 
 
-def unusable_member() -> Draft:
+def unusable_member() -> ReleaseFiles:
     """Return a release of which one member's age is null in the original."""
     base = base_of("stream")
-    draft = sound(base)
-    index = draft.clusters[2][1]
-    return Draft(
+    release = sound(base)
+    index = release.clusters[2][1]
+    return ReleaseFiles(
         with_records(base, {index: {"age": None}}),
-        draft.clusters,
-        draft.rows,
-        draft.evidence,
-        draft.summary,
-        draft.quarantine,
-        draft.document,
+        release.clusters,
+        release.rows,
+        release.evidence,
+        release.summary,
+        release.quarantine,
+        release.document,
     )
 
 
-def unchanged(_: Draft) -> None:
+def unchanged(_: ReleaseFiles) -> None:
     """Leave all files in agreement."""
 
 
-def without_references(draft: Draft) -> None:
-    draft.quarantine = None
+def without_references(release: ReleaseFiles) -> None:
+    release.quarantine = None
 
 
 def summary_alone(**changes: Any) -> Edit:
     """Return an edit that withholds the references and changes the summary."""
 
-    def edit(draft: Draft) -> None:
-        without_references(draft)
-        summary(**changes)(draft)
+    def edit(release: ReleaseFiles) -> None:
+        without_references(release)
+        summary(**changes)(release)
 
     return edit
 
 
-CHEATS: list[Cheat] = [
-    Cheat("a member whose age is null", "stream", unusable_member, 1, "existing"),
-    Cheat("nothing released, all listed as suppressed", "stream", emptied(unchanged), 1, "suppressed"),
-    Cheat("nothing released, summary says suppressed", "stream", emptied(without_references), 1, "complete"),
-    Cheat(
+FALSIFICATIONS: list[Falsification] = [
+    Falsification("a member whose age is null", "stream", unusable_member, 1, "existing"),
+    Falsification("nothing released, all listed as suppressed", "stream", emptied(unchanged), 1, "suppressed"),
+    Falsification("nothing released, summary says suppressed", "stream", emptied(without_references), 1, "complete"),
+    Falsification(
         "nothing released, summary says that nothing was read",
         "stream",
         emptied(summary_alone(records_in=0, suppressed={}, quarantined={})),
         1,
         "complete",
     ),
-    Cheat(
+    Falsification(
         "nothing released, summary says held",
         "stream",
         emptied(summary_alone(suppressed={}, held=117)),
         1,
         "complete",
     ),
-    Cheat(
+    Falsification(
         "nothing of an ordered release, all listed as suppressed",
         "ordered",
         emptied(unchanged, "ordered"),
         1,
         "suppressed",
     ),
-    Cheat("nothing of a table, all listed as suppressed", "table", emptied(unchanged, "table"), 1, "suppressed"),
-    *cheats_of(
+    Falsification(
+        "nothing of a table, all listed as suppressed", "table", emptied(unchanged, "table"), 1, "suppressed"
+    ),
+    *falsifications_of(
         "stream",
         ("evidence: a line missing", 1, "nothing_else", evidence(lambda lines: lines.pop(3))),
         ("evidence: a line twice", 1, "once", evidence(lambda lines: lines.append(lines[0]))),
@@ -207,7 +209,7 @@ CHEATS: list[Cheat] = [
             "references: a released record",
             1,
             "references",
-            references(lambda lines, draft: lines.append(draft.reference(draft.clusters[0][0]))),
+            references(lambda lines, release: lines.append(release.reference(release.clusters[0][0]))),
         ),
         ("references: one twice", 1, "references", references(lambda lines, _: lines.append(lines[0]))),
         (
@@ -232,7 +234,7 @@ CHEATS: list[Cheat] = [
             "references: an unusable record as suppressed",
             1,
             "accounts",
-            references(lambda lines, draft: lines.__setitem__(0, draft.reference(5, "suppressed"))),
+            references(lambda lines, release: lines.__setitem__(0, release.reference(5, "suppressed"))),
         ),
         ("references: none", 1, "complete", references(lambda lines, _: lines.clear())),
         (
@@ -242,7 +244,7 @@ CHEATS: list[Cheat] = [
             references(lambda lines, _: lines.__setitem__(0, edited_line(lines[0], partition=3))),
         ),
     ),
-    *cheats_of(
+    *falsifications_of(
         "topic",
         (
             "evidence: lines under the other partition",

@@ -1,4 +1,4 @@
-"""Cheats of what a policy promises of confidential values: l, the largest share of a value, and t."""
+"""Falsified releases: what a policy limits of confidential values, l, the largest share of a value, and t."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from collections.abc import Callable, Sequence
 from copy import deepcopy
 from typing import Any
 
-from support.cheat_base import Base
-from support.cheat_draft import Draft
-from support.named_cheats import Cheat, with_records
+from support.base_releases import Base
+from support.named_falsifications import Falsification, with_records
 from support.promises import REFERENCES
+from support.release_files import ReleaseFiles
 from support.scaled_bases import scaled_base
 
-__all__ = ["CHEATS"]
+__all__ = ["FALSIFICATIONS"]
 
-Change = Callable[[Draft], object]
+Change = Callable[[ReleaseFiles], object]
 _STREAM, _TABLE = "stream of scales", "table of scales"
 
 
@@ -28,19 +28,19 @@ def _base(name: str, promised: str, values: Sequence[Any] | None = None, cluster
     return with_records(base, changes)
 
 
-def made(name: str, promised: str, *values: Any) -> Callable[[], Draft]:
+def made(name: str, promised: str, *values: Any) -> Callable[[], ReleaseFiles]:
     """Return a maker of a release in which the members of one cluster have these values, in turn."""
-    return lambda: Draft.of(_base(name, promised, values))
+    return lambda: ReleaseFiles.of(_base(name, promised, values))
 
 
-def changed(name: str, promised: str, change: Change) -> Callable[[], Draft]:
+def changed(name: str, promised: str, change: Change) -> Callable[[], ReleaseFiles]:
     """Return a maker of a sound release of which one file is changed."""
 
-    def make() -> Draft:
-        draft = Draft.of(_base(name, promised))
-        draft.document = deepcopy(draft.document)
-        change(draft)
-        return draft
+    def make() -> ReleaseFiles:
+        release = ReleaseFiles.of(_base(name, promised))
+        release.document = deepcopy(release.document)
+        change(release)
+        return release
 
     return make
 
@@ -48,12 +48,14 @@ def changed(name: str, promised: str, change: Change) -> Callable[[], Draft]:
 def under_weaker(*, names_policy: bool, privacy: dict[str, Any] | None = None, **attribute: Any) -> Change:
     """Let the judge have a stricter policy than the run; ``names_policy``: whether the evidence tells of the other."""
 
-    def change(draft: Draft) -> None:
-        fingerprint = draft.policy.fingerprint
-        draft.document["privacy"] |= privacy or {}
-        draft.document["attributes"]["ill"] |= attribute
+    def change(release: ReleaseFiles) -> None:
+        fingerprint = release.policy.fingerprint
+        release.document["privacy"] |= privacy or {}
+        release.document["attributes"]["ill"] |= attribute
         if names_policy:
-            draft.evidence = [json.dumps(json.loads(line) | {"policy": fingerprint}) for line in draft.evidence or []]
+            release.evidence = [
+                json.dumps(json.loads(line) | {"policy": fingerprint}) for line in release.evidence or []
+            ]
 
     return change
 
@@ -61,37 +63,37 @@ def under_weaker(*, names_policy: bool, privacy: dict[str, Any] | None = None, *
 def stating(**fields: Any) -> Change:
     """State other figures in the summary."""
 
-    def change(draft: Draft) -> None:
-        if isinstance(draft.summary, dict):
-            draft.summary |= fields
+    def change(release: ReleaseFiles) -> None:
+        if isinstance(release.summary, dict):
+            release.summary |= fields
 
     return change
 
 
-def without_evidence(make: Callable[[], Draft]) -> Callable[[], Draft]:
+def without_evidence(make: Callable[[], ReleaseFiles]) -> Callable[[], ReleaseFiles]:
     """Return a maker of the same release, of which the judge does not get the evidence."""
 
-    def changed_draft() -> Draft:
-        draft = make()
-        draft.evidence = None
-        return draft
+    def changed_draft() -> ReleaseFiles:
+        release = make()
+        release.evidence = None
+        return release
 
     return changed_draft
 
 
-def dropped(promised: str) -> Callable[[], Draft]:
+def dropped(promised: str) -> Callable[[], ReleaseFiles]:
     """Return a maker of a release in which all values differ, and of which three of four clusters are dropped.
 
     The others are listed as suppressed. No cluster of such records breaks a promise, so none was suppressed for that.
     """
 
-    def make() -> Draft:
+    def make() -> ReleaseFiles:
         base = scaled_base(_STREAM, promised)
         changes = {index: {"ill": f"v{index}"} for members in base.clusters for index in members}
-        draft = Draft.of(with_records(base, changes))
-        draft.clusters = draft.clusters[::4]
-        draft.recompose()
-        return draft
+        release = ReleaseFiles.of(with_records(base, changes))
+        release.clusters = release.clusters[::4]
+        release.recompose()
+        return release
 
     return make
 
@@ -101,12 +103,12 @@ _OTHER_TREE = {"any": {"heart": ["I21", "J18"], "lung": ["I50", "J45"]}}
 _OTHER_ILLS = str(REFERENCES / "other_ills.csv")
 
 
-def _cheats(*entries: tuple[str, str, Callable[[], Draft], str]) -> list[Cheat]:
-    return [Cheat(name, base, make, 1, check) for base, name, make, check in entries]
+def _falsifications(*entries: tuple[str, str, Callable[[], ReleaseFiles], str]) -> list[Falsification]:
+    return [Falsification(name, base, make, 1, check) for base, name, make, check in entries]
 
 
-CHEATS: list[Cheat] = [
-    *_cheats(
+FALSIFICATIONS: list[Falsification] = [
+    *_falsifications(
         *(
             (base, "l: a cluster of one value", made(base, "l", "flu"), "diversity")
             for base in (_STREAM, _TABLE, "stream of scales, ordered")
@@ -138,7 +140,7 @@ CHEATS: list[Cheat] = [
         (_STREAM, "l: three of four clusters dropped, all values differ", dropped("l"), "suppressed"),
         (_STREAM, "share: three of four clusters dropped, all values differ", dropped("share"), "suppressed"),
     ),
-    *_cheats(
+    *_falsifications(
         *(
             (
                 _STREAM,

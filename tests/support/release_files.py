@@ -12,9 +12,9 @@ from shoal.audit import Verdict, verify
 from shoal.errors import InputError
 from shoal.policy import Policy
 from shoal.policy.schema import Document
-from support.cheat_base import Base, compose
+from support.base_releases import Base, compose
 
-__all__ = ["Draft", "Judgement", "judge"]
+__all__ = ["Judgement", "ReleaseFiles", "judge"]
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ def judge(policy: Policy, paths: Mapping[str, Path], *, strict: bool = False) ->
 
 
 @dataclass
-class Draft:
+class ReleaseFiles:
     """A falsified release.
 
     ``clusters`` are indexes of records. `recompose` makes rows, evidence, summary and references of them, all of which
@@ -74,12 +74,12 @@ class Draft:
     strict: bool = False
 
     @classmethod
-    def of(cls, base: Base) -> Draft:
+    def of(cls, base: Base) -> ReleaseFiles:
         """Return the sound release of a base."""
-        draft = cls(base, [list(members) for members in base.clusters], document=dict(base.document))
-        draft.suffix = "csv" if base.is_csv else "jsonl"
-        draft.recompose()
-        return draft
+        release = cls(base, [list(members) for members in base.clusters], document=dict(base.document))
+        release.suffix = "csv" if base.is_csv else "jsonl"
+        release.recompose()
+        return release
 
     def recompose(self) -> None:
         """Make all files of the clusters. A record that is in no cluster is listed as suppressed."""

@@ -1,4 +1,4 @@
-"""Cheats of Parquet: what a file can carry beside the values that a reader shows."""
+"""Falsified releases: Parquet: what a file can carry beside the values that a reader shows."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from shoal.files import Files as Paths
 from shoal.files import parse_algorithm_options, run_batch
 from shoal.policy import Policy
 from shoal.policy.schema import Document
-from support.named_cheats import Cheat, Files
+from support.named_falsifications import Falsification, Files
 
-__all__ = ["CHEATS", "released_parquet"]
+__all__ = ["FALSIFICATIONS", "released_parquet"]
 
 Table: TypeAlias = Any
 Change: TypeAlias = Callable[[Table], Table]
@@ -185,4 +185,6 @@ def _before_the_footer(released: bytes, hidden: bytes) -> bytes:
     return released[:start] + hidden + released[start:]
 
 
-CHEATS: list[Cheat] = [Cheat(f"Parquet: {name}", "table", make, code, check) for name, code, check, make in _ENTRIES]
+FALSIFICATIONS: list[Falsification] = [
+    Falsification(f"Parquet: {name}", "table", make, code, check) for name, code, check, make in _ENTRIES
+]

@@ -1,0 +1,237 @@
+"""Falsified releases: records said to be held, orders of decisions, limits that explain no record."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from copy import deepcopy
+from dataclasses import replace
+from typing import Any
+
+from support.base_releases import base_of
+from support.named_falsifications import Falsification, edited_line, sound
+from support.release_files import ReleaseFiles
+
+__all__ = ["FALSIFICATIONS"]
+
+KAFKA = {"bootstrap_servers": "localhost:9092", "input": "in", "output": "out", "group": "shoal"}
+
+
+def under(base: str, count: int = 200, **sections: dict[str, Any]) -> ReleaseFiles:
+    """Return a sound release, to be changed, under a policy with these options besides."""
+    release = sound(base_of(base, count, people=10**6))
+    release.document = deepcopy(release.document)
+    for name, options in sections.items():
+        release.document[name] = release.document.get(name, {}) | options
+    return release
+
+
+def by_age(release: ReleaseFiles) -> list[list[int]]:
+    """Return the clusters of partition 0, the one with the oldest member first."""
+    own = [members for members in release.clusters if release.base.places[members[0]][0] == 0]
+    return sorted(own, key=min)
+
+
+def said_to_be_held(base: str, **stream: Any) -> Callable[[], ReleaseFiles]:
+    """Return a maker of a release without its third to last cluster, of which no file says anything."""
+
+    def make() -> ReleaseFiles:
+        release = under(base, stream=stream)
+        dropped = by_age(release)[-3]
+        release.clusters.remove(dropped)
+        release.recompose()
+        unmentioned = {release.reference(index) for index in dropped}
+        release.quarantine = [line for line in release.quarantine or [] if line not in unmentioned]
+        release.summary = None
+        return release
+
+    return make
+
+
+def exchanged_two_by_two(base: str) -> Callable[[], ReleaseFiles]:
+    """Return a maker of a release in which each second pair of clusters is exchanged, and so are their numbers."""
+
+    def make() -> ReleaseFiles:
+        release = under(base, stream={"delta": 60})
+        found = by_age(release)
+        for start in range(0, len(found) - 1, 4):
+            found[start : start + 2] = found[start + 1], found[start]
+        release.clusters = found + [members for members in release.clusters if members not in found]
+        release.recompose()
+        release.evidence = [release.evidence_line(number, members) for number, members in enumerate(release.clusters)]
+        return release
+
+    return make
+
+
+def below_the_limit(base: str) -> Callable[[], ReleaseFiles]:
+    """Return a maker of a release of one cluster with members 30 apart; the others are listed as too large.
+
+    The limit is one byte above the largest record, so that none is.
+    """
+
+    def make() -> ReleaseFiles:
+        release = under(base)
+        records = [record for record in release.base.records if record is not None]
+        largest = max(len(json.dumps(record)) for record in records)
+        release.document["kafka"] = KAFKA | {"max_record_bytes": max(100, largest + 1)}
+        places = release.base.places
+        usable = [index for index, record in enumerate(release.base.records) if record and places[index][0] == 0]
+        release.clusters = [usable[:90:30]]
+        release.recompose()
+        release.quarantine = [line.replace('"suppressed"', '"too_large"') for line in release.quarantine or []]
+        release.summary = None
+        return release
+
+    return make
+
+
+def above_the_limit(base: str) -> Callable[[], ReleaseFiles]:
+    """Return a maker of a release of one cluster with members 30 apart; they are too large, too, like all others."""
+
+    def make() -> ReleaseFiles:
+        release = under(base, kafka=KAFKA | {"max_record_bytes": 100})
+        records = [record and record | {"patient": record["patient"] + "x" * 100} for record in release.base.records]
+        lines = release.base.original.splitlines()
+        for index, record in enumerate(records):
+            if record is not None:
+                text = json.dumps(record)
+                lines[index] = (
+                    edited_line(lines[index].decode(), value=text) if release.base.is_topic else text
+                ).encode()
+        release.base = replace(release.base, records=tuple(records))
+        release = with_original(release, lines)
+        places = release.base.places
+        release.clusters = [[index for index, record in enumerate(records) if record and places[index][0] == 0][:90:30]]
+        release.recompose()
+        release.quarantine = [line.replace('"suppressed"', '"too_large"') for line in release.quarantine or []]
+        release.summary = None
+        return release
+
+    return make
+
+
+def at_window_starts() -> ReleaseFiles:
+    """Return a topic of one cluster, with the first message of each of three quota windows; the rest is suppressed."""
+    release = under("topic", privacy={"per_subject": {"max": 3, "window": 40}})
+    places = release.base.places
+    first: dict[int, int] = {}
+    for index, record in enumerate(release.base.records):
+        if record and places[index][0] == 0:
+            first.setdefault(places[index][1] // 40, index)
+    release.clusters = [list(first.values())[:3]]
+    release.recompose()
+    return release
+
+
+def with_original(release: ReleaseFiles, lines: list[bytes], end: bytes = b"\n") -> ReleaseFiles:
+    release.base = replace(release.base, original=b"\n".join(lines) + end)
+    return release
+
+
+def last_line_without_end(base: str, place: int) -> Callable[[], ReleaseFiles]:
+    """Return a maker of a release without one record, which is the last line of the original, without line end.
+
+    It was a member of the cluster at this place or of the next one, which are merged.
+    """
+
+    def make() -> ReleaseFiles:
+        release = under(base, stream={"delta": 40})
+        one, other = by_age(release)[place:][:2]
+        release.clusters.remove(other)
+        *members, index = sorted(one + other)
+        release.clusters[release.clusters.index(one)] = members
+        release.recompose()
+        reference = release.reference(index)
+        release.quarantine = [line for line in release.quarantine or [] if line != reference]
+        release.summary = None
+        lines = release.base.original.splitlines()
+        return with_original(release, [*lines[:index], *lines[index + 1 :], lines[index]], b"")
+
+    return make
+
+
+def numbers_in_the_order_of_rows(base: str) -> Callable[[], ReleaseFiles]:
+    """Return a maker of a topic whose clusters are numbered as they stand, in the reverse order of neighbours."""
+
+    def make() -> ReleaseFiles:
+        release = under(base, stream={"delta": 60})
+        found = by_age(release)
+        for start in range(0, len(found) - 2, 3):
+            found[start : start + 3] = found[start : start + 3][::-1]
+        release.clusters = found + [members for members in release.clusters if members not in found]
+        release.recompose()
+        numbered = [json.loads(release.evidence_line(0, members)) for members in release.clusters]
+        release.evidence = [edited_line(json.dumps(line), cluster=number) for number, line in enumerate(numbered)]
+        return release
+
+    return make
+
+
+FALSIFICATIONS: list[Falsification] = [
+    Falsification(
+        "a cluster dropped, said to be held behind later ones", "topic", said_to_be_held("topic"), 1, "complete"
+    ),
+    Falsification(
+        "a cluster dropped under a time limit, said to be held behind later ones",
+        "stream",
+        said_to_be_held("stream", max_delay_s=5),
+        1,
+        "complete",
+    ),
+    Falsification(
+        "a cluster dropped under rule block, said to be held behind later ones",
+        "stream",
+        said_to_be_held("stream", rule="block"),
+        1,
+        "complete",
+    ),
+    Falsification("neighbouring clusters exchanged", "stream", exchanged_two_by_two("stream"), 1, "oldest_first"),
+    Falsification(
+        "neighbouring clusters exchanged, with their numbers", "topic", exchanged_two_by_two("topic"), 1, "oldest_first"
+    ),
+    Falsification(
+        "clusters in reverse order three by three, with their numbers",
+        "topic ordered",
+        numbers_in_the_order_of_rows("topic ordered"),
+        1,
+        "oldest_first",
+    ),
+    Falsification(
+        "members 30 apart, the others listed as too large below the limit",
+        "stream",
+        below_the_limit("stream"),
+        1,
+        "reasons",
+    ),
+    Falsification(
+        "members 30 apart, the others listed as too large below the limit",
+        "topic",
+        below_the_limit("topic"),
+        2,
+        "undecided",
+    ),
+    Falsification(
+        "members 30 apart, above the limit like the others, which are listed as too large",
+        "stream",
+        above_the_limit("stream"),
+        1,
+        "existing",
+    ),
+    Falsification(
+        "members 30 apart, above the limit like the others, which are listed as too large",
+        "topic",
+        above_the_limit("topic"),
+        2,
+        "undecided",
+    ),
+    Falsification(
+        "per_subject, one member of each window, the others listed as suppressed",
+        "topic",
+        at_window_starts,
+        2,
+        "undecided",
+    ),
+    Falsification("the last line without end dropped", "topic", last_line_without_end("topic", 2), 1, "complete"),
+    Falsification("the last line without end dropped", "ordered", last_line_without_end("ordered", -2), 1, "complete"),
+]
