@@ -14,11 +14,11 @@ import time
 from dataclasses import dataclass, field
 
 import numpy as np
-from flow import Clusters, Flow, flow_of
 from numpy.typing import NDArray
 from shoal.arrays import Float64Matrix
+from stream_figures import Clusters, StreamFigures, figures_of
 
-__all__ = ["CENTROIDS", "MIDPOINTS", "Castle", "Leaving", "castle_flows"]
+__all__ = ["CENTROIDS", "MIDPOINTS", "Castle", "Leaving", "castle_figures"]
 
 RECENT = 100
 """mu of the paper: boxes that have left and set the bar for those to come."""
@@ -208,7 +208,7 @@ def _covers(box: Box, value: NDArray[np.float64]) -> bool:
     return bool((box[0] <= value).all() and (value <= box[1]).all())
 
 
-def castle_flows(values: Float64Matrix, k: int, delta: int, beta: int) -> dict[str, Flow]:
+def castle_figures(values: Float64Matrix, k: int, delta: int, beta: int) -> dict[str, StreamFigures]:
     """Measure it, with midpoints of boxes as values as it publishes them, and with the means of its clusters."""
     began = time.process_time()
     left = Castle(values, k, delta, beta).run()
@@ -218,6 +218,6 @@ def castle_flows(values: Float64Matrix, k: int, delta: int, beta: int) -> dict[s
     positions, newest = np.concatenate([np.array(one, np.int64) for one in left.members]), np.array(left.newest)
     middles = np.array(left.boxes).mean(axis=1)
     return {
-        name: flow_of(values, Clusters(positions, cluster_bounds, published, newest, left.suppressed), seconds)
+        name: figures_of(values, Clusters(positions, cluster_bounds, published, newest, left.suppressed), seconds)
         for name, published in ((MIDPOINTS, middles), (CENTROIDS, np.array(left.means)))
     }

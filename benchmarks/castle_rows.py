@@ -6,13 +6,13 @@ import sys
 import time
 
 import numpy as np
-from castle import CENTROIDS, MIDPOINTS, castle_flows
-from flow import Flow, mean_flow, run_rule
+from castle import CENTROIDS, MIDPOINTS, castle_figures
 from loss import AUTO
 from numpy_twin import nearest_numpy
 from part import Limit, Part
 from shoal.arrays import Float64Matrix
 from shoal.policy import resolve_rule
+from stream_figures import StreamFigures, mean_figures, run_rule
 from streams import streams
 
 __all__ = ["castle_part"]
@@ -23,7 +23,7 @@ SHARES = (0.5, 1.0, 4.0)
 """beta, the most clusters at a time, in units of delta / k; the best of them counts."""
 RULES = ("nearest", "awo", "block")
 
-Cell = tuple[Flow, Flow, dict[str, Flow], float]
+Cell = tuple[StreamFigures, StreamFigures, dict[str, StreamFigures], float]
 """CASTLE with midpoints, with centroids; the rules; records a second of Algorithm 2 in plain numpy."""
 
 
@@ -65,13 +65,13 @@ def castle_part() -> Part:
 def _cell(seeds: list[Float64Matrix], k: int, delta: int) -> Cell:
     tried = []
     for share in SHARES:
-        flows = [castle_flows(values, k, delta, max(2, round(share * delta / k))) for values in seeds]
-        tried.append(tuple(mean_flow([flow[name] for flow in flows]) for name in (MIDPOINTS, CENTROIDS)))
+        runs = [castle_figures(values, k, delta, max(2, round(share * delta / k))) for values in seeds]
+        tried.append(tuple(mean_figures([run[name] for run in runs]) for name in (MIDPOINTS, CENTROIDS)))
     middles, means = min(tried, key=lambda pair: pair[0].mse)
     began = time.process_time()
     nearest_numpy(seeds[0], k, delta)
     plain = len(seeds[0]) / (time.process_time() - began)
-    rules = {rule: mean_flow([run_rule(values, k, delta, rule) for values in seeds]) for rule in RULES}
+    rules = {rule: mean_figures([run_rule(values, k, delta, rule) for values in seeds]) for rule in RULES}
     print(f"castle: k = {k}, delta = {delta}: {middles.mse / rules['nearest'].mse:.2f}", file=sys.stderr, flush=True)
     return middles, means, rules, plain
 
@@ -79,9 +79,9 @@ def _cell(seeds: list[Float64Matrix], k: int, delta: int) -> Cell:
 def _line(name: str, k: int, delta: int, cell: Cell) -> str:
     middles, means, rules, plain = cell
     base = rules["nearest"]
-    ratios = [flow.mse / base.mse for flow in (middles, means, rules["awo"], rules["block"])]
+    ratios = [run.mse / base.mse for run in (middles, means, rules["awo"], rules["block"])]
     every = (middles, *rules.values())
-    delays, moves = (" / ".join(f"{getattr(flow, field):.0f}" for flow in every) for field in ("delay", "moved"))
+    delays, moves = (" / ".join(f"{getattr(run, field):.0f}" for run in every) for field in ("delay", "moved"))
     lost = middles.suppressed / (middles.released + middles.suppressed)
     return (
         f"| {name} | {k} | {delta} | {' | '.join(f'{ratio:.2f}' for ratio in ratios)} | {delays} | {moves} "

@@ -13,10 +13,10 @@ from functools import cache
 from typing import NamedTuple
 
 import numpy as np
-from flow import BLOCK
 from numpy.typing import NDArray
 from reference_data import data_folder, read_rows
 from shoal.clustering.stream import StreamClusterer
+from stream_figures import BLOCK
 
 __all__ = [
     "DELTA",

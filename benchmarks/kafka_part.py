@@ -133,7 +133,7 @@ def kafka_part(bootstrap: str) -> Part:
         f"Median ratio of processor time **{cpu:.2f}** (limit {LIMIT}), of the clock's {clock:.2f}; beside the tuned",
         f"copy {tuned_cpu:.2f} and {tuned_clock:.2f}.",
         "",
-        "![processor time by room](figures/kafka-profile.svg)",
+        "![processor time by package](figures/kafka-profile.svg)",
         "",
     ]
     return Part(lines, [Limit("kafka to kafka, of the copy", cpu, LIMIT, at_most=False)])

@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from flow import run_rule
 from part import Limit, Part
 from shoal.arrays import Float64Matrix
 from shoal.policy import resolve_rule
+from stream_figures import run_rule
 from streams import MOST, other_streams, streams
 
 __all__ = ["AUTO", "Row", "loss_part", "loss_rows", "summary"]

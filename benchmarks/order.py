@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from flow import Clusters, Flow, flow_of, mean_flow, run_rule
 from loss import AUTO
 from papers.common import Curve, Figure, Panel
 from papers.figures import draw
@@ -16,6 +15,7 @@ from part import Limit, Part
 from shoal import microaggregate
 from shoal.arrays import Float64Matrix
 from shoal.policy import resolve_rule
+from stream_figures import Clusters, StreamFigures, figures_of, mean_figures, run_rule
 from streams import other_streams, streams
 
 __all__ = ["at_span", "order_part"]
@@ -28,7 +28,7 @@ DRAWN = ("Census, 2 attributes, order of the file", "Census, 2 attributes, shuff
 LIMIT = 0.85
 FIGURES = Path(__file__).resolve().parents[1] / "docs" / "reports" / "figures"
 
-Sweep = dict[str, list[Flow]]
+Sweep = dict[str, list[StreamFigures]]
 """By rule: a figure for each weight."""
 
 
@@ -40,21 +40,21 @@ class Line(NamedTuple):
     ratios: dict[str, list[float]]
 
 
-def at_span(flows: list[Flow], span: float) -> float:
+def at_span(runs: list[StreamFigures], span: float) -> float:
     """Return the least MSE of a rule at no more than this mean excess span.
 
     Between two weights the logarithm of the MSE goes straight with the span, and a point that another one beats in both
     is left out. Without a point of so small a span: NaN. The other rule's points are taken as they are.
     """
     spans, losses = list[float](), list[float]()
-    for flow in sorted(flows, key=lambda one: (one.span, one.mse)):
-        if not losses or flow.mse < losses[-1]:
-            spans.append(flow.span)
-            losses.append(flow.mse)
+    for run in sorted(runs, key=lambda one: (one.span, one.mse)):
+        if not losses or run.mse < losses[-1]:
+            spans.append(run.span)
+            losses.append(run.mse)
     return float(np.exp(np.interp(span, spans, np.log(losses)))) if span >= spans[0] else float("nan")
 
 
-def known_in_advance(values: Float64Matrix, weight: float) -> Flow:
+def known_in_advance(values: Float64Matrix, weight: float) -> StreamFigures:
     """Measure the whole stream as a table with the position as one more attribute: MDAV and descent, no delta."""
     rows = np.column_stack([values, weight * np.arange(len(values))])
     labels = microaggregate(rows, k=K, algorithm="mdav", refine="descent")
@@ -63,19 +63,19 @@ def known_in_advance(values: Float64Matrix, weight: float) -> Flow:
     cluster_bounds = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])
     means = np.add.reduceat(values[positions], cluster_bounds[:-1]) / sizes[:, None]
     newest = positions[cluster_bounds[1:] - 1]
-    return flow_of(values, Clusters(positions, cluster_bounds, means, newest, 0), 1.0)
+    return figures_of(values, Clusters(positions, cluster_bounds, means, newest, 0), 1.0)
 
 
 def sweep_of(name: str, seeds: list[Float64Matrix], *, with_known: bool = False) -> Sweep:
     """Run every rule at every weight."""
     found = {
-        rule: [mean_flow([run_rule(values, K, DELTA, rule, weight) for values in seeds]) for weight in WEIGHTS]
+        rule: [mean_figures([run_rule(values, K, DELTA, rule, weight) for values in seeds]) for weight in WEIGHTS]
         for rule in RULES
     }
     if with_known:
         # Where clusters stay far below delta: elsewhere nothing bounds the delay of it.
         far = [weight for weight in WEIGHTS if weight >= 0.01]
-        found[KNOWN] = [mean_flow([known_in_advance(values, weight) for values in seeds]) for weight in far]
+        found[KNOWN] = [mean_figures([known_in_advance(values, weight) for values in seeds]) for weight in far]
     print(f"order: {name}", file=sys.stderr, flush=True)
     return found
 
@@ -84,12 +84,12 @@ def line_of(name: str, sweep: Sweep) -> Line:
     """Compare along the sweep of Algorithm 3."""
     base = sweep["nearest"]
     ratios = {
-        rule: [at_span(flows, one.span) / one.mse for one in base]
-        for rule, flows in sweep.items()
+        rule: [at_span(runs, one.span) / one.mse for one in base]
+        for rule, runs in sweep.items()
         if rule not in {"nearest", KNOWN}
     }
     if KNOWN in sweep:
-        widest = max(flow.span for flow in sweep[KNOWN])
+        widest = max(run.span for run in sweep[KNOWN])
         ratios[KNOWN] = [
             at_span(sweep[KNOWN], one.span) / one.mse if one.span <= widest else float("nan") for one in base
         ]

@@ -18,7 +18,7 @@ __all__ = ["pass_through"]
 INTERVAL_S = 0.2
 
 
-class _Lane:
+class _PartitionCopy:
     def __init__(self, place: TopicPartition, target: str, group: str, bootstrap: str) -> None:
         self.place, self.target, self.group = place, target, group
         self.producer = AIOKafkaProducer(
@@ -63,7 +63,7 @@ class _Lane:
 async def pass_through(bootstrap: str, source: str, target: str, partitions: int, count: int) -> None:
     """Copy ``count`` messages, from starting the clients to closing them."""
     places = [TopicPartition(source, number) for number in range(partitions)]
-    lanes = {place: _Lane(place, target, f"{target}-copy", bootstrap) for place in places}
+    copies = {place: _PartitionCopy(place, target, f"{target}-copy", bootstrap) for place in places}
     consumer = AIOKafkaConsumer(
         bootstrap_servers=bootstrap,
         isolation_level="read_committed",
@@ -72,22 +72,22 @@ async def pass_through(bootstrap: str, source: str, target: str, partitions: int
     )
     await consumer.start()
     try:
-        for lane in lanes.values():
-            await lane.producer.start()
+        for copy in copies.values():
+            await copy.producer.start()
         consumer.assign(places)
         await consumer.seek_to_beginning(*places)
         seen = 0
         while seen < count:
             for place, messages in (await consumer.getmany(timeout_ms=50, max_records=2048)).items():
-                lanes[place].waiting += messages
+                copies[place].waiting += messages
                 seen += len(messages)
-            for lane in lanes.values():
-                lane.tick()
-        while any(lane.waiting or lane.task for lane in lanes.values()):
-            for lane in lanes.values():
-                lane.tick(force=True)
+            for copy in copies.values():
+                copy.tick()
+        while any(copy.waiting or copy.task for copy in copies.values()):
+            for copy in copies.values():
+                copy.tick(force=True)
             await asyncio.sleep(0.001)
     finally:
-        for lane in lanes.values():
-            await lane.producer.stop()
+        for copy in copies.values():
+            await copy.producer.stop()
         await consumer.stop()

@@ -5,9 +5,9 @@ from __future__ import annotations
 import sys
 
 import numpy as np
-from flow import run_rule
 from part import Part
 from shoal.arrays import Int64Vector
+from stream_figures import run_rule
 from streams import streams
 
 __all__ = ["people_part"]

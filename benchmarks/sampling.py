@@ -1,4 +1,4 @@
-"""Where the time goes: a sampling profile by room, with next to no cost to what is measured."""
+"""Where the time goes: a sampling profile by package, with next to no cost to what is measured."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-__all__ = ["ROOMS", "sampled"]
+__all__ = ["PACKAGES", "sampled"]
 
-ROOMS = {
+PACKAGES = {
     "/aiokafka/consumer/": "client: fetch",
     "/aiokafka/record": "client: fetch",
     "/aiokafka/producer/": "client: produce",
@@ -30,23 +30,23 @@ ROOMS = {
 INTERVAL_S = 0.001
 
 
-def _room(frame: FrameType | None) -> str:
+def _package_of(frame: FrameType | None) -> str:
     while frame is not None:
         path = frame.f_code.co_filename
-        for part, room in ROOMS.items():
+        for part, package in PACKAGES.items():
             if part in path:
-                return room
+                return package
         frame = frame.f_back
     return "other"
 
 
 @contextmanager
 def sampled() -> Iterator[Counter[str]]:
-    """Count the room of the running frame every millisecond of processor time."""
+    """Count the package of the running frame every millisecond of processor time."""
     counts: Counter[str] = Counter()
 
     def note(_: int, frame: FrameType | None) -> None:
-        counts[_room(frame)] += 1
+        counts[_package_of(frame)] += 1
 
     before = signal.signal(signal.SIGPROF, note)
     signal.setitimer(signal.ITIMER_PROF, INTERVAL_S, INTERVAL_S)

@@ -19,7 +19,7 @@ from measuring import Trend, trend
 from part import Limit
 from soak_judge import Findings
 from soak_records import MALFORMED_EVERY
-from soak_run import DELTA, MAX_DELAY_S, PARTITIONS, K, Plan, Sample, Soak, soak
+from soak_run import DELTA, MAX_DELAY_S, PARTITIONS, K, Sample, Soak, SoakOptions, soak
 
 __all__ = ["limits_of", "main", "memory_trends", "page"]
 
@@ -81,10 +81,10 @@ def page(found: Soak) -> list[str]:
     return [
         "# A long run at a constant rate",
         "",
-        f"Written by `make soak`. {found.plan.workers} workers, {PARTITIONS} partitions, k = {K}, δ = {DELTA},",
+        f"Written by `make soak`. {found.options.workers} workers, {PARTITIONS} partitions, k = {K}, δ = {DELTA},",
         f"max_delay_s = {MAX_DELAY_S}, one record in {MALFORMED_EVERY} malformed. First records are sent at once to",
         f"find the highest rate: {found.highest_per_s:,.0f} records a second. Then {found.per_s:,.0f} records a second",
-        f"({found.per_s / max(found.highest_per_s, 1):.0%} of that) for {found.plan.minutes:g} minutes; the load of",
+        f"({found.per_s / max(found.highest_per_s, 1):.0%} of that) for {found.options.minutes:g} minutes; the load of",
         f"the machine ({os.cpu_count()} processors) was {load:.1f} on average.",
         *_other_options(found),
         "",
@@ -118,7 +118,7 @@ def page(found: Soak) -> list[str]:
 
 
 def _other_options(found: Soak) -> list[str]:
-    if found.plan.per_s is None and found.plan.minutes >= MINUTES:
+    if found.options.per_s is None and found.options.minutes >= MINUTES:
         return []
     return ["This is not the run of `make soak` alone, which takes half of the highest rate for 30 minutes."]
 
@@ -173,14 +173,14 @@ def main() -> int:
     """Run, write the report, and return 1 if a bound is not kept."""
     bootstrap = os.environ.get("SHOAL_TEST_BROKER") or os.environ["SHOAL_KAFKA__BOOTSTRAP_SERVERS"]
     per_s = os.environ.get("SOAK_PER_S")
-    plan = Plan(
+    options = SoakOptions(
         float(os.environ.get("SOAK_MINUTES", f"{MINUTES}")),
         int(os.environ.get("SOAK_WORKERS", "2")),
         float(per_s) if per_s else None,
         int(os.environ.get("SOAK_VERIFIED", f"{PARTITIONS}")),
     )
     with tempfile.TemporaryDirectory() as folder:
-        found = asyncio.run(soak(bootstrap, Path(folder), plan))
+        found = asyncio.run(soak(bootstrap, Path(folder), options))
     (REPORTS / "soak.md").write_text("\n".join(page(found)), encoding="utf-8")
     draw(found.samples)
     limits = limits_of(found)

@@ -24,7 +24,7 @@ from soak_partition import Job, Topics
 from soak_records import Feed
 from worker_process import Service, load_average, start, start_program
 
-__all__ = ["DELTA", "MAX_DELAY_S", "PARTITIONS", "K", "Plan", "Sample", "Soak", "soak"]
+__all__ = ["DELTA", "MAX_DELAY_S", "PARTITIONS", "K", "Sample", "Soak", "SoakOptions", "soak"]
 
 PARTITIONS, K, DELTA, MAX_DELAY_S = 4, 10, 100, 10
 SAMPLE_S = 5.0
@@ -36,7 +36,7 @@ WATCHED_EVERY = 10
 """The delay of one record in so many is measured."""
 
 
-class Plan(NamedTuple):
+class SoakOptions(NamedTuple):
     """Length (min), number of workers, the rate (records a second; None: half of the highest), partitions to verify."""
 
     minutes: float
@@ -66,7 +66,7 @@ class Sample(NamedTuple):
 class Soak:
     """What a soak found: records a second at most and in the run, samples, processor time (s) and the judgement."""
 
-    plan: Plan
+    options: SoakOptions
     highest_per_s: float
     per_s: float
     samples: list[Sample] = field(default_factory=list)
@@ -116,7 +116,7 @@ async def _watch(bootstrap: str, topic: str, delays: _Delays) -> None:
                     delays.note(json.loads(message.value)["serial"])
 
 
-async def soak(bootstrap: str, folder: Path, plan: Plan) -> Soak:
+async def soak(bootstrap: str, folder: Path, options: SoakOptions) -> Soak:
     """Run workers, feed them, stop and drain them, and judge what they released."""
     run = f"soak-{uuid.uuid4().hex[:8]}"
     topics = Topics(*[await new_topic(bootstrap, f"{run}-{name}") for name in Topics._fields])
@@ -127,7 +127,7 @@ async def soak(bootstrap: str, folder: Path, plan: Plan) -> Soak:
     policy.write_text(json.dumps(content), encoding="utf-8")
     delays = _Delays()
     watching = asyncio.create_task(_watch(bootstrap, topics.output, delays))
-    workers = [_worker(policy, folder / f"worker-{number}.log") for number in range(plan.workers)]
+    workers = [_worker(policy, folder / f"worker-{number}.log") for number in range(options.workers)]
     try:
         async with AIOKafkaProducer(bootstrap_servers=bootstrap, enable_idempotence=True, linger_ms=5) as producer:
             feed = _NotedFeed(producer, topics.input, PARTITIONS)
@@ -135,7 +135,7 @@ async def soak(bootstrap: str, folder: Path, plan: Plan) -> Soak:
             await _ready(workers)
             highest = await _highest(feed, delays, workers)
             delays.first_watched = feed.serial
-            found = Soak(plan, highest, highest / 2 if plan.per_s is None else plan.per_s)
+            found = Soak(options, highest, highest / 2 if options.per_s is None else options.per_s)
             await _steady(found, feed, delays, workers)
         codes = [await worker.stop() for worker in workers]
         if any(codes):
@@ -156,7 +156,7 @@ async def soak(bootstrap: str, folder: Path, plan: Plan) -> Soak:
                 K,
                 policy,
                 folder / str(number),
-                number < plan.verified,
+                number < options.verified,
             )
             for number in range(PARTITIONS)
         ]
@@ -205,7 +205,7 @@ async def _steady(found: Soak, feed: Feed, delays: _Delays, workers: Sequence[Se
     cpu = sum(worker.cpu_s for worker in workers)
     sampling = asyncio.create_task(_sample(found, delays, workers))
     try:
-        await feed.keep_up(found.per_s, found.plan.minutes * 60, check)
+        await feed.keep_up(found.per_s, found.options.minutes * 60, check)
     finally:
         sampling.cancel()
         await asyncio.wait({sampling})

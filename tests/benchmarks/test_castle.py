@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from castle import CENTROIDS, MIDPOINTS, Castle, castle_flows
+from castle import CENTROIDS, MIDPOINTS, Castle, castle_figures
 
 pytestmark = pytest.mark.unit
 
@@ -41,6 +41,6 @@ def test_fewer_than_k_are_suppressed() -> None:
 
 def test_means_lose_no_more_than_middles() -> None:
     values = np.random.default_rng(3).random((500, 3)) ** 3
-    found = castle_flows(values, 5, 50, 10)
+    found = castle_figures(values, 5, 50, 10)
     assert found[CENTROIDS].mse < found[MIDPOINTS].mse
     assert found[MIDPOINTS].delay_most <= 50

@@ -11,7 +11,7 @@ from soak import limits_of, memory_trends, page
 from soak_judge import Findings, summed
 from soak_partition import PartitionFindings
 from soak_records import is_malformed, person_of, record_of
-from soak_run import Plan, Sample, Soak, soak
+from soak_run import Sample, Soak, SoakOptions, soak
 
 SOUND = Findings(
     records=1000,
@@ -40,7 +40,7 @@ def soak_of(
         Sample(60.0 * number, (one,), (50.0 + in_use_mb * number,), lag, 0, delay_s, delay_s, 1.0)
         for number, one in enumerate(memory_mb)
     ]
-    return Soak(Plan(len(memory_mb), 1), 200.0, 100.0, samples, 6.0, findings)
+    return Soak(SoakOptions(len(memory_mb), 1), 200.0, 100.0, samples, 6.0, findings)
 
 
 def broken(found: Soak) -> list[str]:
@@ -81,9 +81,9 @@ def test_memory_that_a_process_keeps_is_in_use_and_what_it_has_freed_is_not() ->
 def test_the_report_says_if_options_changed_the_run() -> None:
     words = "This is not the run of `make soak` alone"
     samples = soak_of([100.0] * 12).samples
-    assert words in "\n".join(page(Soak(Plan(30.0, 1, 400.0), 1000.0, 400.0, samples, 6.0, SOUND)))
-    assert words in "\n".join(page(Soak(Plan(25.0, 1), 1000.0, 500.0, samples, 6.0, SOUND)))
-    assert words not in "\n".join(page(Soak(Plan(30.0, 1), 1000.0, 500.0, samples, 6.0, SOUND)))
+    assert words in "\n".join(page(Soak(SoakOptions(30.0, 1, 400.0), 1000.0, 400.0, samples, 6.0, SOUND)))
+    assert words in "\n".join(page(Soak(SoakOptions(25.0, 1), 1000.0, 500.0, samples, 6.0, SOUND)))
+    assert words not in "\n".join(page(Soak(SoakOptions(30.0, 1), 1000.0, 500.0, samples, 6.0, SOUND)))
 
 
 @pytest.mark.unit
@@ -132,7 +132,7 @@ def test_a_record_is_made_from_its_serial_number_alone() -> None:
 @pytest.mark.nightly
 @pytest.mark.timeout(1200)
 async def test_two_minutes_at_half_of_the_highest_rate(bootstrap: str, tmp_path: Path) -> None:
-    found = await soak(bootstrap, tmp_path, Plan(minutes=2.0, workers=2))
+    found = await soak(bootstrap, tmp_path, SoakOptions(minutes=2.0, workers=2))
     print("\n".join(page(found)))
     assert found.findings is not None
     assert found.findings.is_sound

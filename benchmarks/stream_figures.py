@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from shoal.arrays import Float64Matrix, Int64Vector
 from shoal.clustering.stream import StreamClusterer
 
-__all__ = ["Clusters", "Flow", "flow_of", "mean_flow", "run_rule", "write_rule"]
+__all__ = ["Clusters", "StreamFigures", "figures_of", "mean_figures", "run_rule", "write_rule"]
 
 BLOCK = 512
 """Records a call."""
@@ -30,7 +30,7 @@ class Clusters(NamedTuple):
     suppressed: int
 
 
-class Flow(NamedTuple):
+class StreamFigures(NamedTuple):
     """Figures of one run; displacement, excess span and delay in records, ``per_s`` by processor time.
 
     ``mse_of_all`` counts a suppressed record as if the mean of all had been released for it.
@@ -50,7 +50,7 @@ class Flow(NamedTuple):
     per_s: float
 
 
-def flow_of(values: Float64Matrix, clusters: Clusters, seconds: float) -> Flow:
+def figures_of(values: Float64Matrix, clusters: Clusters, seconds: float) -> StreamFigures:
     """Measure what left against what came: displacement is rank in the output against rank in the input."""
     positions, sizes = clusters.positions, np.diff(clusters.cluster_bounds)
     squares = ((values[positions] - clusters.published.repeat(sizes, axis=0)) ** 2).sum(axis=1)
@@ -58,7 +58,7 @@ def flow_of(values: Float64Matrix, clusters: Clusters, seconds: float) -> Flow:
     span = positions[clusters.cluster_bounds[1:] - 1] - positions[clusters.cluster_bounds[:-1]] + 1 - sizes
     delay = clusters.newest.repeat(sizes) - positions
     gone = np.setdiff1d(np.arange(len(values)), positions)
-    return Flow(
+    return StreamFigures(
         mse=float(squares.mean()),
         mse_of_all=float((squares.sum() + ((values[gone] - values.mean(axis=0)) ** 2).sum()) / len(values)),
         mae=float(np.sqrt(squares).mean()),
@@ -105,13 +105,13 @@ def write_rule(
 
 def run_rule(
     values: Float64Matrix, k: int, delta: int, rule: str, position: float = 0.0, people: Int64Vector | None = None
-) -> Flow:
+) -> StreamFigures:
     """Measure a rule on a stream; see `write_rule`."""
-    return flow_of(values, *write_rule(values, k, delta, rule, position, people))
+    return figures_of(values, *write_rule(values, k, delta, rule, position, people))
 
 
-def mean_flow(flows: list[Flow]) -> Flow:
+def mean_figures(runs: list[StreamFigures]) -> StreamFigures:
     """Return the mean of each figure; of the largest ones the largest."""
-    columns = {name: [float(getattr(flow, name)) for flow in flows] for name in Flow._fields}
+    columns = {name: [float(getattr(run, name)) for run in runs] for name in StreamFigures._fields}
     found = {name: max(each) if name.endswith("_most") else sum(each) / len(each) for name, each in columns.items()}
-    return Flow(**found)  # type: ignore[arg-type] # counts become means
+    return StreamFigures(**found)  # type: ignore[arg-type] # counts become means
