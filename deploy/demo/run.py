@@ -1,7 +1,7 @@
 """The demo: records go through Kafka and two workers, and one worker is killed on the way, twice.
 
 The first half has a real table of wages, the second half artificial hospital visits: nested messages with dates, codes
-and missing values. The story is on standard error; ``-v`` adds each check of the verdicts. The last line of standard
+and missing values. The report is on standard error; ``-v`` adds each check of the verdicts. The last line of standard
 output is the summary of the first half as one JSON object, which is also in ``build/demo/summary.json``. Its field
 ``patients`` has the figures of the second half. Exit code 0 only if both releases are verified.
 """
@@ -31,8 +31,8 @@ with progress_dots("demo: loading"):
     import fetch
     import measure
     import patients
-    import patients_story
-    import story
+    import patients_report
+    import report
     import topics
     from outside import class_sizes
     from shoal.pipeline import precompile
@@ -64,7 +64,7 @@ async def show(demo: Demo, records: Sequence[dict[str, Any]], keys: Sequence[str
         began = time.monotonic()
         producing = asyncio.create_task(topics.produce(demo.bootstrap, demo.names["input"], records, partition_of))
         done = await demo.wait_accounted(len(records) // 3)
-    story.progress(done, len(records))
+    report.progress(done, len(records))
     demo.workers["one"].kill()
     demo.workers["one"].wait()
     with progress_dots("Worker one is killed with SIGKILL in the middle of its work, and started again."):
@@ -73,7 +73,7 @@ async def show(demo: Demo, records: Sequence[dict[str, Any]], keys: Sequence[str
         await demo.wait_ready("one")
         # The rest is held: at most delta records of each partition wait for the records of more people.
         done = await demo.wait_accounted(len(records) - PARTITIONS * held_at_most + 1)
-    story.progress(done, len(records))
+    report.progress(done, len(records))
     with progress_dots("Both workers are stopped. A last one releases the records that still wait (--drain)."):
         for name in ("one", "two"):
             demo.workers[name].send_signal(signal.SIGTERM)
@@ -111,7 +111,7 @@ def wages(bootstrap: str, *, verbose: bool) -> dict[str, Any]:
     policy = Policy.load(demo.policy)
     with progress_dots("demo: pip fetches the records, once"):
         records = list(fetch.records())
-    story.beginning(records, PARTITIONS, policy.k)
+    report.beginning(records, PARTITIONS, policy.k)
     keys = [str(record["nr"]) for record in records]
     try:
         elapsed_s = asyncio.run(show(demo, records, keys, policy.require_stream().delta + 1))
@@ -121,10 +121,10 @@ def wages(bootstrap: str, *, verbose: bool) -> dict[str, Any]:
     lines = found.lines
     figures = measure.summary(policy, lines["input"], lines["output"], lines["quarantine"], lines["evidence"])
     figures |= {"elapsed_s": elapsed_s, "records_per_s": len(records) / elapsed_s, "verified": found.holds}
-    story.compare(policy, lines)
-    story.verdict(found.verdict, figures)
+    report.compare(policy, lines)
+    report.verdict(found.verdict, figures)
     if verbose or not found.holds:
-        story.say(found.text)
+        report.say(found.text)
     return figures
 
 
@@ -133,7 +133,7 @@ def visits(bootstrap: str, *, verbose: bool) -> dict[str, Any]:
     demo = _demo(bootstrap, HERE / "patients.yaml", BUILD / "patients", "visits")
     policy = Policy.load(demo.policy)
     messages = patients.messages()
-    patients_story.beginning(messages, policy.k)
+    patients_report.beginning(messages, policy.k)
     keys = [str(message["after"]["patient"]["id"]) for message in messages]
     try:
         elapsed_s = asyncio.run(show(demo, messages, keys, policy.require_stream().delta + 1))
@@ -151,10 +151,10 @@ def visits(bootstrap: str, *, verbose: bool) -> dict[str, Any]:
         "elapsed_s": elapsed_s,
         "verified": found.holds and sizes[0] >= policy.k,
     }
-    patients_story.compare(policy, found.lines)
-    patients_story.verdict(found.verdict, figures, published, len(sizes))
+    patients_report.compare(policy, found.lines)
+    patients_report.verdict(found.verdict, figures, published, len(sizes))
     if verbose or not figures["verified"]:
-        story.say(found.text)
+        report.say(found.text)
     return figures
 
 
@@ -180,7 +180,7 @@ def main() -> int:
             precompile(Policy.load(HERE / name))
     figures = wages(bootstrap, verbose=verbose)
     second = visits(bootstrap, verbose=verbose)
-    story.end(verbose=verbose)
+    report.end(verbose=verbose)
     figures["verified"] = figures["verified"] and second["verified"]
     figures["patients"] = second
     (BUILD / "summary.json").write_text(json.dumps(figures, indent=2) + "\n")

@@ -1,4 +1,4 @@
-"""The demo, checked without a broker: its records, its policies, its story."""
+"""The demo, checked without a broker: its records, its policies, its report."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def demo(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], ModuleType]:
 def test_the_demo_prints_numbers_as_people_write_them(
     demo: Callable[[str], ModuleType], value: float, text: str
 ) -> None:
-    assert demo("story").number(value) == text
+    assert demo("report").number(value) == text
 
 
 async def test_a_worker_that_compiles_is_not_late(demo: Callable[[str], ModuleType]) -> None:
@@ -242,7 +242,7 @@ def test_classes_are_counted_over_all_published_quasi_identifiers(demo: Callable
 
 def test_published_diagnoses_are_counted_by_level(demo: Callable[[str], ModuleType]) -> None:
     codes = ["I21", "I20-I25", "I21", "IX", "*", None, "U07", "U07"]
-    found = demo("patients_story").codes_by_level(json.dumps({"icd": code}) for code in codes)
+    found = demo("patients_report").codes_by_level(json.dumps({"icd": code}) for code in codes)
     assert found == {"code": 4 / 7, "block": 1 / 7, "chapter": 1 / 7, "any": 1 / 7}
 
 
@@ -275,7 +275,7 @@ def test_a_cluster_is_found_in_the_output_by_its_confidential_values(
         "output": [line(0, offset, json.dumps(row)) for offset, row in enumerate([other, *published, other])],
         "evidence": [line(0, 0, json.dumps({"partition": 0, "cluster": 0, "offsets": [0, 2, 4]}))],
     }
-    demo("patients_story").compare(policy, lines)
+    demo("patients_report").compare(policy, lines)
     shown = [text.split() for text in capsys.readouterr().err.splitlines()]
     assert ["-", "-", "-", "-", "I21", "4", "7.5"] in shown
     assert shown.count(["1950-01-01", "F", "-", "2025-03-01", "IX", "4", "45"]) == 1

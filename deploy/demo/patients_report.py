@@ -9,8 +9,8 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from patients import MISSING_SHARE, leaves
+from report import SHOWN, number, say, smallest_cluster
 from shoal.policy import Policy
-from story import SHOWN, number, say, smallest_cluster
 from topics import Line
 
 __all__ = ["beginning", "codes_by_level", "compare", "verdict"]
