@@ -98,7 +98,7 @@ def released(folder: Path, values: list[str], name: str, kind: str) -> tuple[pd.
 
 
 def worst(paths: dict[str, Path], privacy: dict[str, Any], name: str, kind: str, check: str) -> float:
-    """Return the worst value that the judge finds in a check of this promise."""
+    """Return the worst value that the judge finds in a check of this limit."""
     found = verify(policy_of(privacy, name, kind), *paths.values())[check].worst
     assert found is not None
     return found

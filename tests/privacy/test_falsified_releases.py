@@ -23,9 +23,9 @@ from support.falsified_releases import (
 )
 from support.judge_table import PAGE, page, row_of
 from support.named_falsifications import Falsification, with_records
-from support.promises import promises_of
 from support.release_files import Judgement, ReleaseFiles
 from support.scaled_bases import SCALED_BASES, scaled_base
+from support.value_limits import value_limits_of
 
 pytestmark = pytest.mark.privacy
 
@@ -157,9 +157,9 @@ def test_whatever_ten_thousand_composed_releases_of_scales_gain_is_noticed(batch
 # ---------------------------------------------------------------- the oracle
 
 
-@pytest.mark.parametrize(("name", "promised"), [(name, one) for name in SCALED_BASES for one in promises_of(name)])
-def test_a_sound_release_of_every_scale_gains_nothing_and_holds(name: str, promised: str, tmp_path: Path) -> None:
-    release = ReleaseFiles.of(scaled_base(name, promised))
+@pytest.mark.parametrize(("name", "limit"), [(name, one) for name in SCALED_BASES for one in value_limits_of(name)])
+def test_a_sound_release_of_every_scale_gains_nothing_and_holds(name: str, limit: str, tmp_path: Path) -> None:
+    release = ReleaseFiles.of(scaled_base(name, limit))
     assert gains(release) == set()
     found = release.judged(tmp_path)
     assert found.code == 0, found.text

@@ -38,7 +38,7 @@ def gains(release: ReleaseFiles) -> set[str]:
     are not in their order. ``late``: a class spans more than delta records, or is released after its oldest record
     expired. ``sequence``: the classes of a file are not in the order of their oldest records, or no transactions
     explain the order of those of a topic; the delay need not exceed delta. ``lost``: a record is missing, and no
-    suppression can explain it. ``diverse``, ``value share``, ``close``: a class breaks a promise about confidential
+    suppression can explain it. ``diverse``, ``value share``, ``close``: a class exceeds a limit of confidential
     values.
 
     Classes of a topic in the order of their oldest records, as if each had a transaction of its own, are no gain: each
@@ -227,8 +227,8 @@ def _losses(release: ReleaseFiles, released: set[int]) -> set[str]:
         return {"lost"}
     if base.is_topic and release.quarantine is not None:
         return set()  # a drain of the service may have suppressed them: the verdict calls them claimed
-    if base.shape is not None and base.shape.has_promise:
-        return set()  # they may have been suppressed because no cluster of them keeps the promise: claimed, too
+    if base.shape is not None and base.shape.has_value_limit:
+        return set()  # they may have been suppressed because no cluster of them keeps the limit: claimed, too
     return {"lost"} if any(_is_provably_lost(base, ranks, missing, index, base.delta) for index in missing) else set()
 
 

@@ -20,9 +20,9 @@ from support.falsified_scales import FALSIFICATIONS as OF_SCALES
 from support.falsified_summaries import FALSIFICATIONS as OF_SUMMARIES
 from support.falsified_values import FALSIFICATIONS as OF_VALUES
 from support.named_falsifications import Falsification
-from support.promises import promises_of
 from support.release_files import ReleaseFiles
 from support.scaled_bases import SCALED_BASES, scaled_base
+from support.value_limits import value_limits_of
 
 __all__ = [
     "CATALOGUE",
@@ -66,8 +66,8 @@ def composed_of_scales(seed: int) -> tuple[str, ReleaseFiles]:
     """Return the same for a release with an attribute of every scale, and confidential values that are protected."""
     random = Random(seed)
     name = random.choice(SCALED_BASES)
-    promised = random.choice(promises_of(name))
-    release = ReleaseFiles.of(scaled_base(name, promised, k=random.choice((2, 3, 5)), seed=random.randrange(3)))
+    limit = random.choice(value_limits_of(name))
+    release = ReleaseFiles.of(scaled_base(name, limit, k=random.choice((2, 3, 5)), seed=random.randrange(3)))
     return _moved(release, random), release
 
 
@@ -105,5 +105,5 @@ def composed_falsifications(number: int) -> tuple[Falsification, ...]:
 
 @cache
 def composed_falsifications_of_scales(number: int) -> tuple[Falsification, ...]:
-    """Return the same for releases with an attribute of every scale and promises about confidential values."""
+    """Return the same for releases with an attribute of every scale and limits of confidential values."""
     return tuple(islice(_composed_falsifications(composed_of_scales), number))

@@ -9,9 +9,9 @@ from typing import Any
 
 from support.base_releases import Base
 from support.named_falsifications import Falsification, with_records
-from support.promises import REFERENCES
 from support.release_files import ReleaseFiles
 from support.scaled_bases import scaled_base
+from support.value_limits import REFERENCES
 
 __all__ = ["FALSIFICATIONS"]
 
@@ -19,25 +19,25 @@ Change = Callable[[ReleaseFiles], object]
 _STREAM, _TABLE = "stream of scales", "table of scales"
 
 
-def _base(name: str, promised: str, values: Sequence[Any] | None = None, cluster: int = 4) -> Base:
+def _base(name: str, limit: str, values: Sequence[Any] | None = None, cluster: int = 4) -> Base:
     """Return a sound base; ``values``: what the members of one cluster have in their originals, in turn."""
-    base = scaled_base(name, promised)
+    base = scaled_base(name, limit)
     if values is None:
         return base
     changes = {index: {"ill": values[turn % len(values)]} for turn, index in enumerate(base.clusters[cluster])}
     return with_records(base, changes)
 
 
-def made(name: str, promised: str, *values: Any) -> Callable[[], ReleaseFiles]:
+def made(name: str, limit: str, *values: Any) -> Callable[[], ReleaseFiles]:
     """Return a maker of a release in which the members of one cluster have these values, in turn."""
-    return lambda: ReleaseFiles.of(_base(name, promised, values))
+    return lambda: ReleaseFiles.of(_base(name, limit, values))
 
 
-def changed(name: str, promised: str, change: Change) -> Callable[[], ReleaseFiles]:
+def changed(name: str, limit: str, change: Change) -> Callable[[], ReleaseFiles]:
     """Return a maker of a sound release of which one file is changed."""
 
     def make() -> ReleaseFiles:
-        release = ReleaseFiles.of(_base(name, promised))
+        release = ReleaseFiles.of(_base(name, limit))
         release.document = deepcopy(release.document)
         change(release)
         return release
@@ -81,14 +81,14 @@ def without_evidence(make: Callable[[], ReleaseFiles]) -> Callable[[], ReleaseFi
     return changed_draft
 
 
-def dropped(promised: str) -> Callable[[], ReleaseFiles]:
+def dropped(limit: str) -> Callable[[], ReleaseFiles]:
     """Return a maker of a release in which all values differ, and of which three of four clusters are dropped.
 
-    The others are listed as suppressed. No cluster of such records breaks a promise, so none was suppressed for that.
+    The others are listed as suppressed. No cluster of such records exceeds a limit, so none was suppressed for that.
     """
 
     def make() -> ReleaseFiles:
-        base = scaled_base(_STREAM, promised)
+        base = scaled_base(_STREAM, limit)
         changes = {index: {"ill": f"v{index}"} for members in base.clusters for index in members}
         release = ReleaseFiles.of(with_records(base, changes))
         release.clusters = release.clusters[::4]
@@ -145,10 +145,10 @@ FALSIFICATIONS: list[Falsification] = [
             (
                 _STREAM,
                 name,
-                changed(_STREAM, promised, under_weaker(names_policy=names_policy, privacy=privacy, **attribute)),
+                changed(_STREAM, limit, under_weaker(names_policy=names_policy, privacy=privacy, **attribute)),
                 check,
             )
-            for name, promised, names_policy, privacy, attribute, check in (
+            for name, limit, names_policy, privacy, attribute, check in (
                 ("made under a smaller l, as the evidence says", "l", True, {"l": 4}, {}, "policy"),
                 ("made under a smaller l", "l", False, {"l": 6}, {}, "diversity"),
                 ("made under a larger t", "t, equal", False, {"t": 0.05}, {}, "closeness"),
@@ -165,8 +165,8 @@ FALSIFICATIONS: list[Falsification] = [
             "diversity",
         ),
         *(
-            (_STREAM, f"summary: {name}", changed(_STREAM, promised, stating(**fields)), "accounts")
-            for name, promised, fields in (
+            (_STREAM, f"summary: {name}", changed(_STREAM, limit, stating(**fields)), "accounts")
+            for name, limit, fields in (
                 ("too large an l", "l", {"l": {"min": 6}}),
                 ("too small a share", "share", {"value_share": {"max": 0.1}}),
                 ("too small a distance", "t, equal", {"emd": {"ill": {"max": 0.01}}}),

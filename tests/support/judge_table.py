@@ -53,7 +53,7 @@ def page(named: Iterable[str], composed: Iterable[str], of_scales: Iterable[str]
         "",
     ]
     parts += [
-        "## Composed at random, of every scale and of promises about confidential values",
+        "## Composed at random, of every scale and of limits of confidential values",
         "",
         *header,
         *of_scales,

@@ -1,4 +1,4 @@
-"""Random promises about confidential values, with a reference where a policy needs one."""
+"""Random limits of confidential values, with a reference where a policy needs one."""
 
 from __future__ import annotations
 

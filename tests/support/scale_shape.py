@@ -118,22 +118,22 @@ class ScaleShape:
     ----------
     is_csv, is_table : bool
     broken : callable
-        From the true values of the attribute ``ill`` in a cluster and in all clusters to the promises that the cluster
-        breaks.
+        From the true values of the attribute ``ill`` in a cluster and in all clusters to the limits that the cluster
+        exceeds.
     truth : mapping
         True value of ``ill`` by tag.
-    has_promise : bool
-        Whether the policy promises anything of confidential values.
+    has_value_limit : bool
+        Whether the policy limits confidential values.
     """
 
     is_csv: bool
     is_table: bool
     broken: Callable[[Sequence[str], Sequence[str]], set[str]] = lambda _values, _everyone: set()
     truth: Mapping[str, str] = field(default_factory=dict)
-    has_promise: bool = False
+    has_value_limit: bool = False
 
     def faults(self, records: Sequence[Record], everyone: Sequence[Record]) -> set[str]:
-        """Return which promises about confidential values the records of one cluster break."""
+        """Return which limits of confidential values the records of one cluster exceed."""
         values, others = ([self.truth[record["tag"]] for record in part] for part in (records, everyone))
         return self.broken(values, others)
 

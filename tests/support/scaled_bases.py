@@ -1,4 +1,4 @@
-"""Sound releases with an attribute of every scale and with promises about confidential values.
+"""Sound releases with an attribute of every scale and with limits of confidential values.
 
 Their clusters are formed by a generator of their own, without code of Shoal.
 """
@@ -16,8 +16,8 @@ from random import Random
 from typing import Any
 
 from support.base_releases import Base, Record, timestamp_of
-from support.promises import PROMISES, Promise
 from support.scale_shape import ATTRIBUTES, ScaleShape, random_values
+from support.value_limits import VALUE_LIMITS, ValueLimit
 
 __all__ = ["SCALED_BASES", "scaled_base"]
 
@@ -33,14 +33,14 @@ _UNFIT: tuple[Record, ...] = ({"stage": "V"}, {"born": "1955-02-29"}, {"mass": "
 """Values that make a record unusable."""
 
 
-def _document(name: str, promise: Promise, k: int, delta: int) -> dict[str, Any]:
+def _document(name: str, limit: ValueLimit, k: int, delta: int) -> dict[str, Any]:
     document: dict[str, Any] = {
         "attributes": deepcopy(ATTRIBUTES),
-        "privacy": {"k": k, **promise.privacy},
+        "privacy": {"k": k, **limit.privacy},
         "missing_values": ["", "?"],
     }
-    protect = {"protect": True} if promise.privacy else {}
-    document["attributes"]["ill"] |= {**promise.attribute, **protect}
+    protect = {"protect": True} if limit.privacy else {}
+    document["attributes"]["ill"] |= {**limit.attribute, **protect}
     if not name.startswith("table"):
         release = "ordered" if name.endswith("ordered") else "cluster"
         document["stream"] = {"delta": delta, "rule": "nearest", "release": release}
@@ -48,31 +48,31 @@ def _document(name: str, promise: Promise, k: int, delta: int) -> dict[str, Any]
 
 
 @cache
-def scaled_base(name: str, promised: str = "none", count: int = 90, *, k: int = 3, seed: int = 1) -> Base:
+def scaled_base(name: str, limit: str = "none", count: int = 90, *, k: int = 3, seed: int = 1) -> Base:
     """Return the base of a seed: its records are grouped in the order of their arrival.
 
     Parameters
     ----------
     name : str
         One of `SCALED_BASES`.
-    promised : str
-        One of `PROMISES`.
+    limit : str
+        One of `VALUE_LIMITS`.
     count, k, seed : int
     """
     for number in range(100):
-        found = _drawn(name, PROMISES[promised], count, k, Random(f"{name}{promised}{seed}{number}"))
+        found = _drawn(name, VALUE_LIMITS[limit], count, k, Random(f"{name}{limit}{seed}{number}"))
         if found is not None:
             return found
-    raise AssertionError(name, promised)
+    raise AssertionError(name, limit)
 
 
-def _drawn(name: str, promise: Promise, count: int, k: int, random: Random) -> Base | None:
-    delta = 90 if promise.privacy else 30
-    truth, records, lines = _records(random, name, promise, count)
+def _drawn(name: str, limit: ValueLimit, count: int, k: int, random: Random) -> Base | None:
+    delta = 90 if limit.privacy else 30
+    truth, records, lines = _records(random, name, limit, count)
     places = [(random.randrange(2), 7 * index) for index in range(count)]
     if not name.startswith("topic"):
         places = [(0, index) for index in range(count)]
-    shape = ScaleShape(name.endswith("csv"), name.startswith("table"), promise.broken, truth, bool(promise.privacy))
+    shape = ScaleShape(name.endswith("csv"), name.startswith("table"), limit.exceeded, truth, bool(limit.privacy))
     everyone = [record for record in records if record is not None]
 
     def is_sound(members: Sequence[int]) -> bool:
@@ -87,18 +87,18 @@ def _drawn(name: str, promise: Promise, count: int, k: int, random: Random) -> B
     original = _csv_original(lines) if shape.is_csv else "".join(f"{line}\n" for line in lines).encode()
     if name.startswith("topic"):
         original = _export(lines, places)
-    document = _document(name, promise, k, delta)
+    document = _document(name, limit, k, delta)
     return Base(name, document, original, tuple(records), tuple(places), tuple(map(tuple, clusters)), shape)
 
 
 def _records(
-    random: Random, name: str, promise: Promise, count: int
+    random: Random, name: str, limit: ValueLimit, count: int
 ) -> tuple[dict[str, str], list[Record | None], list[str]]:
     """Return the true value of each tag, the records and their lines. Some records of a stream are unusable."""
     truth: dict[str, str] = {}
     made: list[Record] = []
     for tag in random.sample(range(10_000), count):
-        drawn, written = promise.draw(random)
+        drawn, written = limit.draw(random)
         truth[f"t{tag:04}"] = drawn
         values = random_values(random)
         if name.endswith("csv"):  # a cell has no type

@@ -70,7 +70,7 @@ class SoundRelease:
         )
 
     def accusations(self, random: Random) -> list[str]:
-        """Judge the release with all its files and with two random choices of them; return what is not as promised."""
+        """Judge the release with all its files and with two random choices of them; return the faults."""
         choices = [(True, True, True), *(tuple(random.random() < 0.5 for _ in range(3)) for _ in range(2))]
         found = []
         for evidence, quarantine, summary in choices:
@@ -156,7 +156,7 @@ def sound_release(seed: int, folder: Path, *, scaled: bool = False, protected: b
         except AnonymityViolation:
             if kind != "table" or not protected:
                 raise
-            continue  # the whole table breaks a promise about confidential values
+            continue  # the whole table exceeds a limit of confidential values
 
 
 def _size_limit(seed: int) -> Document:

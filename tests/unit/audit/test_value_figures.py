@@ -10,7 +10,7 @@ import pytest
 from shoal.audit import Verdict, verify
 from shoal.policy import Policy
 from shoal.policy.schema import Document
-from support.promises import REFERENCES
+from support.value_limits import REFERENCES
 
 pytestmark = pytest.mark.unit
 

@@ -1,4 +1,4 @@
-"""Suppressions that a promise about confidential values may explain, and those that it cannot."""
+"""Suppressions that a limit of confidential values may explain, and those that it cannot."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.unit
 
 
 def can_be_broken(privacy: dict[str, Any], values: str, people: str | None = None) -> bool:
-    """Whether records with these values, one letter each, may form a cluster of k subjects that breaks a promise."""
+    """Whether records with these values, one letter each, may form a cluster of k subjects that exceeds a limit."""
     document = {
         "attributes": {
             "who": {"role": "identifier", "subject": True},
@@ -49,7 +49,7 @@ def can_be_broken(privacy: dict[str, Any], values: str, people: str | None = Non
         ({}, "aaaa", False),
     ],
 )
-def test_a_suppression_is_possible_if_some_cluster_breaks_a_promise(
+def test_a_suppression_is_possible_if_some_cluster_exceeds_a_limit(
     privacy: dict[str, Any],
     values: str,
     found: bool,  # noqa: FBT001

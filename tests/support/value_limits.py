@@ -1,4 +1,4 @@
-"""What policies promise of confidential values, and from the truth which promises a cluster breaks.
+"""Limits that policies set on confidential values, and from the truth which of them a cluster exceeds.
 
 The truth of a value is known from how it was drawn, so that spellings need not be read. No code of Shoal is used.
 """
@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 
 from support.scale_shape import TREE
 
-__all__ = ["PROMISES", "REFERENCES", "Promise", "promises_of"]
+__all__ = ["REFERENCES", "VALUE_LIMITS", "ValueLimit", "value_limits_of"]
 
 Shares: TypeAlias = dict[str, Fraction]
 Faults: TypeAlias = Callable[[Sequence[str], Shares], set[str]]
@@ -41,7 +41,7 @@ _GRADES: dict[str, tuple[Any, ...]] = {grade: (grade, f" {grade}") for grade in 
 
 
 @dataclass(frozen=True)
-class Promise:
+class ValueLimit:
     """Options of a policy, values of the attribute ``ill``, and a check of the truth.
 
     Attributes
@@ -53,7 +53,7 @@ class Promise:
     spellings : mapping
         For each true value how it may be written.
     faults : callable
-        From the true values of a cluster and the shares that they are compared with to the broken promises.
+        From the true values of a cluster and the shares that they are compared with to the limits that it exceeds.
     shares : mapping
         The reference; empty in a table that is compared with itself.
     """
@@ -69,8 +69,8 @@ class Promise:
         truth = list(self.spellings)[int(len(self.spellings) * random.random() ** 1.3)]
         return truth, random.choice(self.spellings[truth])
 
-    def broken(self, values: Sequence[str], everyone: Sequence[str]) -> set[str]:
-        """Return the broken promises; ``everyone``: the true values of all released records."""
+    def exceeded(self, values: Sequence[str], everyone: Sequence[str]) -> set[str]:
+        """Return the exceeded limits; ``everyone``: the true values of all released records."""
         shares = dict(self.shares) or {
             value: Fraction(count, len(everyone)) for value, count in Counter(everyone).items()
         }
@@ -181,42 +181,42 @@ _SHARES_OF_GRADES = {"low": _part("0.4"), "mid": _part("0.3"), "high": _part("0.
 _NUMERIC = _ordered(tuple(_SHARES_OF_NUMBERS), _nearest_number)
 _GRADED = _ordered(tuple(_GRADES), str)
 
-PROMISES: dict[str, Promise] = {
-    "none": Promise(),
-    "l": Promise({"l": 3, "max_value_share": 1}, {}, _ILLS, _few(3)),
-    "l and a share": Promise({"l": 2}, {}, _ILLS, _all_of(_few(2), _frequent(Fraction(1, 2)))),
-    "share": Promise({"max_value_share": 0.4}, {}, _ILLS, _frequent(Fraction(2, 5))),
-    "entropy": Promise({"l": {"entropy": 2.5}}, {}, _ILLS, _disordered(2.5)),
-    "recursive": Promise({"l": {"recursive": [2, 3]}}, {}, _ILLS, _dominated(Fraction(2), 3)),
-    "t, equal": Promise(
+VALUE_LIMITS: dict[str, ValueLimit] = {
+    "none": ValueLimit(),
+    "l": ValueLimit({"l": 3, "max_value_share": 1}, {}, _ILLS, _few(3)),
+    "l and a share": ValueLimit({"l": 2}, {}, _ILLS, _all_of(_few(2), _frequent(Fraction(1, 2)))),
+    "share": ValueLimit({"max_value_share": 0.4}, {}, _ILLS, _frequent(Fraction(2, 5))),
+    "entropy": ValueLimit({"l": {"entropy": 2.5}}, {}, _ILLS, _disordered(2.5)),
+    "recursive": ValueLimit({"l": {"recursive": [2, 3]}}, {}, _ILLS, _dominated(Fraction(2), 3)),
+    "t, equal": ValueLimit(
         {"t": 0.45}, {"reference": str(REFERENCES / "ills.csv")}, _ILLS, _far(Fraction(9, 20), _equal), _SHARES_OF_ILLS
     ),
-    "t, numbers": Promise(
+    "t, numbers": ValueLimit(
         {"t": 0.2},
         {"reference": str(REFERENCES / "numbers.csv")},
         _NUMBERS,
         _far(Fraction(1, 5), _NUMERIC),
         _SHARES_OF_NUMBERS,
     ),
-    "t, ranks": Promise(
+    "t, ranks": ValueLimit(
         {"t": 0.2},
         {"reference": str(REFERENCES / "grades.csv"), "scale": "ordinal", "order": list(_GRADES)},
         _GRADES,
         _far(Fraction(1, 5), _GRADED),
         _SHARES_OF_GRADES,
     ),
-    "t, tree": Promise(
+    "t, tree": ValueLimit(
         {"t": 0.3},
         {"reference": str(REFERENCES / "codes.csv"), "scale": "nominal", "taxonomy": TREE},
         _CODES,
         _far(Fraction(3, 10), _climbed),
         _SHARES_OF_CODES,
     ),
-    "t, own values": Promise({"t": 0.35}, {"type": "string"}, _CODES, _far(Fraction(7, 20), _equal)),
+    "t, own values": ValueLimit({"t": 0.35}, {"type": "string"}, _CODES, _far(Fraction(7, 20), _equal)),
 }
 """By name. The last one is for tables alone: their clusters are compared with the table."""
 
 
-def promises_of(base: str) -> tuple[str, ...]:
-    """Return the names of the promises that the policy of a base can make."""
-    return tuple(PROMISES) if base.startswith("table") else tuple(PROMISES)[:-1]
+def value_limits_of(base: str) -> tuple[str, ...]:
+    """Return the names of the limits that the policy of a base can set."""
+    return tuple(VALUE_LIMITS) if base.startswith("table") else tuple(VALUE_LIMITS)[:-1]
