@@ -15,9 +15,9 @@ import pytest
 from aiokafka import AIOKafkaProducer
 from support.faulty_workers import Deployment, Worker
 from support.private_broker import PrivateBroker, private_broker
+from support.repeated_kills import PARTITIONS, check
 from support.running import sample
 from support.storms import PATIENCE_S, WAVE, feed, feeder
-from support.torture import PARTITIONS, check
 
 pytestmark = pytest.mark.faults
 

@@ -11,7 +11,7 @@ from support.clock_workers import ClockWorker
 from support.faketime import SetClock
 from support.faulty_workers import Deployment, Worker, judge
 from support.kafka_broker import wait_until
-from support.torture import PARTITIONS, check
+from support.repeated_kills import PARTITIONS, check
 
 pytestmark = [pytest.mark.faults, pytest.mark.nightly, pytest.mark.timeout(900)]
 

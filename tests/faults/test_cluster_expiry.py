@@ -11,8 +11,8 @@ from shoal.kafka import export_progress, import_progress
 from shoal.policy import Policy
 from shoal.settings import kafka_settings
 from support.kafka_broker import admin, read_all, wait_until
+from support.repeated_kills import PARTITIONS
 from support.storms import PATIENCE_S, WAVE, Storm, feed, storm
-from support.torture import PARTITIONS
 
 pytestmark = [
     pytest.mark.faults,

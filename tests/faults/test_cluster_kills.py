@@ -9,9 +9,9 @@ import pytest
 from support.cluster import cluster
 from support.faulty_workers import Deployment
 from support.reliability import record
+from support.repeated_kills import PARTITIONS, kill_repeatedly
 from support.stages import HandedDeployment, check_handed
 from support.storms import ACCUSATION, Restarts, logs, recorded_check
-from support.torture import PARTITIONS, torture
 
 pytestmark = [
     pytest.mark.faults,
@@ -35,7 +35,7 @@ async def test_workers_are_killed_and_a_broker_restarts(fault: str, tmp_path: Pa
     with cluster(tmp_path / "kafka") as brokers:
         deployment = await Deployment.create(brokers.bootstrap, tmp_path, partitions=PARTITIONS, **OPTIONS[fault])
         restarts = Restarts(brokers, tuple(deployment.topics.values()), every=KILLS - 2)
-        killed = await torture(deployment, KILLS, WAVE, restarts.before_kill)
+        killed = await kill_repeatedly(deployment, KILLS, WAVE, restarts.before_kill)
         await restarts.ended()
         happened = "{} kills inside and {} outside of transactions, {} restart of a broker"
         result = await recorded_check(fault, deployment, (), happened.format(*killed, restarts.count))
@@ -62,7 +62,7 @@ async def test_the_key_of_the_progress_is_replaced_between_kills(tmp_path: Path)
             give(lists[number])
             await restarts.before_kill(number)
 
-        killed = await torture(deployment, KILLS, WAVE, before_kill)
+        killed = await kill_repeatedly(deployment, KILLS, WAVE, before_kill)
         await restarts.ended()
         assert OLD not in logs(tmp_path)
         assert NEW not in logs(tmp_path)
@@ -76,7 +76,7 @@ async def test_an_iterator_over_clusters_repeats_the_same_ones(tmp_path: Path) -
             brokers.bootstrap, tmp_path, partitions=PARTITIONS, max_delay_s=2.0
         )
         restarts = Restarts(brokers, tuple(deployment.topics.values()), every=KILLS - 2)
-        killed = await torture(deployment, KILLS, WAVE, restarts.before_kill)
+        killed = await kill_repeatedly(deployment, KILLS, WAVE, restarts.before_kill)
         await restarts.ended()
         clusters, repeats = await check_handed(deployment)
         accusations = logs(tmp_path).count(ACCUSATION)
@@ -99,7 +99,7 @@ async def test_a_hundred_kills_of_workers_and_ten_restarts_of_brokers(tmp_path: 
     with cluster(tmp_path / "kafka") as brokers:
         deployment = await Deployment.create(brokers.bootstrap, tmp_path, partitions=PARTITIONS)
         restarts = Restarts(brokers, tuple(deployment.topics.values()), every=9)
-        killed = await torture(deployment, 100, 400, restarts.before_kill, step=200)
+        killed = await kill_repeatedly(deployment, 100, 400, restarts.before_kill, step=200)
         await restarts.ended()
         happened = "{} kills inside and {} outside of transactions, {} restarts of brokers"
         await recorded_check("hundred-kills", deployment, (), happened.format(*killed, restarts.count))

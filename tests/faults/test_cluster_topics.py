@@ -15,8 +15,8 @@ from support.faketime import SetClock
 from support.faulty_workers import SIDE, Deployment, Worker, leaks
 from support.kafka_broker import produce, read_all
 from support.reliability import record
+from support.repeated_kills import PARTITIONS, kill_repeatedly
 from support.storms import ACCUSATION, WAVE, feed, logs, storm
-from support.torture import PARTITIONS, torture
 
 pytestmark = [
     pytest.mark.faults,
@@ -91,7 +91,7 @@ async def test_workers_are_killed_over_a_compacted_input(tmp_path: Path) -> None
         deployment = await CompactedDeployment.create(
             brokers.bootstrap, tmp_path, partitions=PARTITIONS, configs={"input": COMPACTED}
         )
-        await torture(deployment, KILLS, 1000)
+        await kill_repeatedly(deployment, KILLS, 1000)
         remaining = {(m.partition, m.offset) for m in await read_all(brokers.bootstrap, deployment.topics["input"])}
         output = await read_all(brokers.bootstrap, deployment.topics["output"])
         references = [

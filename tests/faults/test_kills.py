@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from support.by_night import at_night
 from support.faulty_workers import Deployment, Worker
-from support.torture import PARTITIONS, check, torture, zombie
+from support.repeated_kills import PARTITIONS, check, kill_repeatedly, zombie
 
 pytestmark = pytest.mark.faults
 
@@ -20,19 +20,19 @@ async def test_a_few_kills_inside_and_outside_of_transactions(
 ) -> None:
     deployment = await Deployment.create(bootstrap, tmp_path, partitions=PARTITIONS)
     deployment.is_fresh = is_fresh
-    by_plan, by_hand = await torture(deployment, kills=6, wave=1000)
+    by_itself, by_signal = await kill_repeatedly(deployment, kills=6, wave=1000)
     found = await check(deployment)
-    assert by_plan >= 3
-    assert by_hand >= 2
+    assert by_itself >= 3
+    assert by_signal >= 2
     assert found.aborted_rows > 0, "no kill fell inside a transaction: the test tests nothing"
 
 
 async def test_unfinished_clusters_are_completed_after_kills(bootstrap: str, tmp_path: Path) -> None:
     deployment = await Deployment.create(bootstrap, tmp_path, partitions=PARTITIONS, release="ordered")
-    by_plan, by_hand = await torture(deployment, kills=6, wave=1000)
+    by_itself, by_signal = await kill_repeatedly(deployment, kills=6, wave=1000)
     found = await check(deployment)
-    assert by_plan >= 3
-    assert by_hand >= 2
+    assert by_itself >= 3
+    assert by_signal >= 2
     assert found.aborted_rows > 0, "no kill fell inside a transaction: the test tests nothing"
 
 
@@ -41,10 +41,10 @@ async def test_unfinished_clusters_are_completed_after_kills(bootstrap: str, tmp
 @pytest.mark.parametrize("release", ["cluster", "ordered"])
 async def test_clusters_keep_l_and_t_through_kills(release: str, bootstrap: str, tmp_path: Path) -> None:
     deployment = await Deployment.create(bootstrap, tmp_path, partitions=PARTITIONS, has_wards=True, release=release)
-    by_plan, by_hand = await torture(deployment, kills=6, wave=1000)
+    by_itself, by_signal = await kill_repeatedly(deployment, kills=6, wave=1000)
     found = await check(deployment)
-    assert by_plan >= 3
-    assert by_hand >= 2
+    assert by_itself >= 3
+    assert by_signal >= 2
     assert found.released > 0.9 * found.records
     assert found.aborted_rows > 0, "no kill fell inside a transaction: the test tests nothing"
 
@@ -60,11 +60,11 @@ async def test_a_zombie_is_fenced(bootstrap: str, tmp_path: Path) -> None:
 async def test_sixty_thousand_records_and_twenty_kills(bootstrap: str, tmp_path: Path) -> None:
     deployment = await Deployment.create(bootstrap, tmp_path, partitions=PARTITIONS)
     deployment.is_fresh = True
-    by_plan, by_hand = await torture(deployment, kills=20, wave=2700)
+    by_itself, by_signal = await kill_repeatedly(deployment, kills=20, wave=2700)
     await deployment.put(max(0, 60_000 - deployment.serial), PARTITIONS)
     last: list[Worker] = []
     await deployment.settled(last)
     found = await check(deployment)
-    print(f"killed {by_plan} times inside and {by_hand} times outside of transactions")
-    assert by_plan + by_hand == 20
+    print(f"killed {by_itself} times inside and {by_signal} times outside of transactions")
+    assert by_itself + by_signal == 20
     assert found.records >= 60_000

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from support.cluster import cluster
 from support.faulty_workers import Deployment
-from support.torture import check
+from support.repeated_kills import check
 
 pytestmark = [pytest.mark.faults, pytest.mark.usefixtures("kernels")]
 

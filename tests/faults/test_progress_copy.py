@@ -8,8 +8,8 @@ import pytest
 from support.faulty_workers import Deployment
 from support.kafka_broker import wait_until
 from support.raw_log import delete_group
+from support.repeated_kills import PARTITIONS, check, kill_repeatedly
 from support.stages import AppDeployment
-from support.torture import PARTITIONS, check, torture
 
 pytestmark = [pytest.mark.faults, pytest.mark.nightly, pytest.mark.timeout(900)]
 
@@ -24,19 +24,19 @@ def said(folder: Path) -> str:
 @pytest.mark.parametrize("release", ["cluster", "ordered"])
 async def test_kills_while_the_progress_is_copied(release: str, bootstrap: str, tmp_path: Path) -> None:
     deployment = await Deployment.create(bootstrap, tmp_path, partitions=PARTITIONS, has_copy=True, release=release)
-    by_plan, by_hand = await torture(deployment, kills=6, wave=1000)
+    by_itself, by_signal = await kill_repeatedly(deployment, kills=6, wave=1000)
     found = await check(deployment)
-    assert by_plan >= 3
-    assert by_hand >= 2
+    assert by_itself >= 3
+    assert by_signal >= 2
     assert found.aborted_rows > 0, "no kill fell inside a transaction: the test tests nothing"
 
 
 async def test_kills_of_apps_while_the_progress_is_copied(bootstrap: str, tmp_path: Path) -> None:
     deployment = await AppDeployment.create(bootstrap, tmp_path, partitions=PARTITIONS, has_copy=True)
-    by_plan, by_hand = await torture(deployment, kills=6, wave=1000)
+    by_itself, by_signal = await kill_repeatedly(deployment, kills=6, wave=1000)
     found = await check(deployment)
-    assert by_plan >= 3
-    assert by_hand >= 2
+    assert by_itself >= 3
+    assert by_signal >= 2
     assert found.aborted_rows > 0, "no kill fell inside a transaction: the test tests nothing"
 
 

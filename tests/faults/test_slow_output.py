@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from support.faulty_workers import Deployment
 from support.quotas import limit_producers
+from support.repeated_kills import check
 from support.running import sample
-from support.torture import check
 
 pytestmark = pytest.mark.faults
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from support.repeated_kills import PARTITIONS, check, kill_repeatedly, zombie
 from support.stages import AppDeployment, HandedDeployment, check_handed
-from support.torture import PARTITIONS, check, torture, zombie
 
 pytestmark = pytest.mark.faults
 
@@ -29,10 +29,10 @@ async def check_repeats(deployment: HandedDeployment, kills: int) -> None:
 
 async def test_after_kills_of_apps_that_publish_each_record_has_one_outcome(bootstrap: str, tmp_path: Path) -> None:
     deployment = await AppDeployment.create(bootstrap, tmp_path, partitions=PARTITIONS)
-    by_plan, by_hand = await torture(deployment, kills=6, wave=1000)
+    by_itself, by_signal = await kill_repeatedly(deployment, kills=6, wave=1000)
     found = await check(deployment)
-    assert by_plan >= 3
-    assert by_hand >= 2
+    assert by_itself >= 3
+    assert by_signal >= 2
     assert found.aborted_rows > 0, "no kill fell inside a transaction: the test tests nothing"
 
 
@@ -44,8 +44,8 @@ async def test_a_zombie_app_is_fenced(bootstrap: str, tmp_path: Path) -> None:
 
 async def test_kills_of_apps_that_iterate_repeat_the_same_clusters(bootstrap: str, tmp_path: Path) -> None:
     deployment = await HandedDeployment.with_notes(bootstrap, tmp_path, partitions=PARTITIONS, max_delay_s=DELAY_S)
-    by_plan, by_hand = await torture(deployment, kills=6, wave=1000)
-    await check_repeats(deployment, by_plan + by_hand)
+    by_itself, by_signal = await kill_repeatedly(deployment, kills=6, wave=1000)
+    await check_repeats(deployment, by_itself + by_signal)
 
 
 async def test_a_zombie_app_hands_over_the_same_clusters(bootstrap: str, tmp_path: Path) -> None:
@@ -60,9 +60,9 @@ async def test_a_zombie_app_hands_over_the_same_clusters(bootstrap: str, tmp_pat
 async def test_twenty_kills_of_apps_that_publish(bootstrap: str, tmp_path: Path) -> None:
     deployment = await AppDeployment.create(bootstrap, tmp_path, partitions=PARTITIONS)
     deployment.is_fresh = True
-    by_plan, by_hand = await torture(deployment, kills=20, wave=1500)
+    by_itself, by_signal = await kill_repeatedly(deployment, kills=20, wave=1500)
     await check(deployment)
-    assert by_plan + by_hand == 20
+    assert by_itself + by_signal == 20
 
 
 @pytest.mark.nightly
@@ -70,6 +70,6 @@ async def test_twenty_kills_of_apps_that_publish(bootstrap: str, tmp_path: Path)
 async def test_twenty_kills_of_apps_that_iterate(bootstrap: str, tmp_path: Path) -> None:
     deployment = await HandedDeployment.with_notes(bootstrap, tmp_path, partitions=PARTITIONS, max_delay_s=DELAY_S)
     deployment.is_fresh = True
-    by_plan, by_hand = await torture(deployment, kills=20, wave=1500)
-    await check_repeats(deployment, by_plan + by_hand)
-    assert by_plan + by_hand == 20
+    by_itself, by_signal = await kill_repeatedly(deployment, kills=20, wave=1500)
+    await check_repeats(deployment, by_itself + by_signal)
+    assert by_itself + by_signal == 20

@@ -14,8 +14,8 @@ import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from support.faulty_workers import Deployment, Worker
 from support.kafka_broker import wait_until
+from support.repeated_kills import check
 from support.running import sample
-from support.torture import check
 
 pytestmark = pytest.mark.faults
 

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from support.faulty_workers import CANARY, Deployment, judge, leaks
 from support.kafka_broker import create_topic, produce, read_all, wait_until
+from support.repeated_kills import check
 from support.running import sample
 from support.stages import AppDeployment, AppWorker, HandedDeployment, check_handed, distinct
-from support.torture import check
 
 PARTITIONS = 2
 NOT_FINISHED = "the app did not finish its clusters in time"

@@ -14,7 +14,7 @@ from aiokafka import AIOKafkaProducer
 from support.cluster import GROUP, NODES, TRANSACTION, Cluster, cluster
 from support.faulty_workers import Deployment, Findings, Worker, leaks
 from support.reliability import Result, record
-from support.torture import PARTITIONS, check
+from support.repeated_kills import PARTITIONS, check
 
 __all__ = [
     "ACCUSATION",

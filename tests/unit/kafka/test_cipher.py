@@ -26,7 +26,7 @@ MAX_FUTURE_TIMESTAMPED = 64
 
 FINGERPRINT = "0123456789abcdef" * 4
 OLD, NEW = bytes(range(32)), bytes(range(100, 132))
-SEAL = MetadataCipher("g", (NEW,))
+CIPHER = MetadataCipher("g", (NEW,))
 
 
 def commit(*held: int, at: int = 17) -> CommittedState:
@@ -39,30 +39,30 @@ def commit(*held: int, at: int = 17) -> CommittedState:
 @given(st.lists(st.integers(1, 40), min_size=1, max_size=300), st.integers(0, 2**40))
 def test_encrypted_metadata_can_be_decrypted(gaps: list[int], start: int) -> None:
     held = tuple(start + sum(gaps[:i]) for i in range(len(gaps)))
-    text = SEAL.encode(commit(*held), "t", 5)
+    text = CIPHER.encode(commit(*held), "t", 5)
     assert text.startswith(ENCRYPTED_PREFIX)
-    assert SEAL.decode(text, "t", 5, start) == commit(*held)
+    assert CIPHER.decode(text, "t", 5, start) == commit(*held)
 
 
 def test_encrypting_the_same_state_twice_gives_different_texts() -> None:
-    texts = {SEAL.encode(commit(5, 7), "t", 0) for _ in range(500)}
+    texts = {CIPHER.encode(commit(5, 7), "t", 0) for _ in range(500)}
     assert len({text[len(ENCRYPTED_PREFIX) + 6 :][:15] for text in texts}) == 500, "a nonce came twice"
 
 
 @pytest.mark.parametrize(
     ("seal", "topic", "partition", "offset"),
     [
-        (SEAL, "u", 0, 5),
-        (SEAL, "t", 1, 5),
-        (SEAL, "t", 0, 6),
-        (replace(SEAL, group="h"), "t", 0, 5),
+        (CIPHER, "u", 0, 5),
+        (CIPHER, "t", 1, 5),
+        (CIPHER, "t", 0, 6),
+        (replace(CIPHER, group="h"), "t", 0, 5),
     ],
     ids=["topic", "partition", "offset", "group"],
 )
 def test_metadata_encrypted_for_another_offset_or_partition_are_refused(
     seal: MetadataCipher, topic: str, partition: int, offset: int
 ) -> None:
-    text = SEAL.encode(commit(5, 7), "t", 0)
+    text = CIPHER.encode(commit(5, 7), "t", 0)
     with pytest.raises(
         InputError, match=r"belongs to another group, topic, partition or offset.*--import.*--skip-to-end"
     ):
@@ -70,25 +70,25 @@ def test_metadata_encrypted_for_another_offset_or_partition_are_refused(
 
 
 def test_every_flipped_bit_is_detected() -> None:
-    text = SEAL.encode(commit(5, 7), "t", 0)
+    text = CIPHER.encode(commit(5, 7), "t", 0)
     for place in range(len(text)):
         for bit in range(7):
             flipped = text[:place] + chr(ord(text[place]) ^ 1 << bit) + text[place + 1 :]
             with pytest.raises(InputError):
-                SEAL.decode(flipped, "t", 0, 5)
+                CIPHER.decode(flipped, "t", 0, 5)
 
 
 @pytest.mark.parametrize("cut", [0, 3, 11, 12, 40, 60, 100, -4, -1])
 def test_a_truncated_text_is_refused(cut: int) -> None:
     with pytest.raises(InputError):
-        SEAL.decode(SEAL.encode(commit(5, 7), "t", 0)[:cut], "t", 0, 5)
+        CIPHER.decode(CIPHER.encode(commit(5, 7), "t", 0)[:cut], "t", 0, 5)
 
 
 def test_another_key_with_the_same_identifier_decrypts_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("shoal.kafka.cipher._identifier", lambda _: b"name")
     text = MetadataCipher("g", (OLD,)).encode(commit(5, 7), "t", 0)
     with pytest.raises(InputError, match="broken"):
-        SEAL.decode(text, "t", 0, 5)
+        CIPHER.decode(text, "t", 0, 5)
     assert MetadataCipher("g", (NEW, OLD)).decode(text, "t", 0, 5) == commit(5, 7)
 
 
@@ -163,7 +163,7 @@ def test_within_the_span_encrypted_metadata_always_fit(delta: int) -> None:
         snapshot = OffsetState(
             2**40, held[-1] + 1, held, future, 2**42, 2**50, held[-1] + 1, ReferenceRecord(2**40, 2**42)
         )
-        assert len(SEAL.encode(CommittedState(snapshot, FINGERPRINT, 2**42), "t", 0)) <= LIMIT_BYTES
+        assert len(CIPHER.encode(CommittedState(snapshot, FINGERPRINT, 2**42), "t", 0)) <= LIMIT_BYTES
 
 
 def test_the_largest_delta_named_in_the_error_fits_and_the_next_does_not() -> None:
@@ -178,7 +178,7 @@ def test_the_largest_delta_named_in_the_error_fits_and_the_next_does_not() -> No
 
 def test_metadata_that_are_too_long_are_an_error() -> None:
     with pytest.raises(InputError, match="does not fit"):
-        SEAL.encode(commit(*range(0, 90_000, 3)), "t", 0)
+        CIPHER.encode(commit(*range(0, 90_000, 3)), "t", 0)
 
 
 # ---------------------------------------------------------------- where a key comes from

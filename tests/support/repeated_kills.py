@@ -9,13 +9,13 @@ from collections.abc import Awaitable, Callable, Sequence
 from support.faulty_workers import Deployment, Findings, Worker, export, judge, judged, leaks
 from support.kafka_broker import wait_until
 
-__all__ = ["PARTITIONS", "check", "torture", "zombie"]
+__all__ = ["PARTITIONS", "check", "kill_repeatedly", "zombie"]
 
 PARTITIONS = 4
 STEP = 500
 """So many more records must be committed before the next kill."""
 
-PLANS = ["offsets:2", "committed:2", "", "sent:2", "", "offsets:1", "", "sent:1"]
+KILL_SCHEDULES = ["offsets:2", "committed:2", "", "sent:2", "", "offsets:1", "", "sent:1"]
 """How a restarted worker is killed next: by itself inside a transaction, or by a signal."""
 
 
@@ -23,7 +23,7 @@ async def no_other_fault(_: int) -> None:
     """Do nothing before a kill."""
 
 
-async def torture(
+async def kill_repeatedly(
     deployment: Deployment,
     kills: int,
     wave: int,
@@ -35,7 +35,7 @@ async def torture(
     ``before_kill`` is awaited with the number of each kill after the first two.
     """
     workers = [deployment.worker(f"w{number}") for number in range(2)]
-    by_plan = by_hand = 0
+    by_itself = by_signal = 0
     try:
         # The very first transaction commits the starting point, the first one with records comes after it.
         workers[0].start(die_at="start:1")
@@ -43,7 +43,7 @@ async def torture(
         workers[0].start(die_at="sent:1")
         await deployment.put(wave, PARTITIONS)
         await until_dead(workers[0], deployment, "death in the first transaction with records")
-        by_plan += 2
+        by_itself += 2
         for worker in workers:
             worker.start()
         for turn in range(kills - 2):
@@ -55,17 +55,17 @@ async def torture(
             plan = victim.plans[-1]
             if plan:
                 await until_dead(victim, deployment, f"death at {plan}")
-                by_plan += 1
+                by_itself += 1
             else:
                 victim.kill()
-                by_hand += 1
-            victim.start(die_at=PLANS[turn % len(PLANS)])
+                by_signal += 1
+            victim.start(die_at=KILL_SCHEDULES[turn % len(KILL_SCHEDULES)])
         await deployment.settled(workers)
     finally:
         for worker in workers:
             worker.kill()
     assert [worker.gone for worker in workers] == [0, 0], "a worker ended that was not killed"
-    return by_plan, by_hand
+    return by_itself, by_signal
 
 
 async def until_more(workers: Sequence[Worker], deployment: Deployment, count: int) -> None:
