@@ -16,16 +16,16 @@ from hypothesis import HealthCheck, Phase, is_hypothesis_test, settings
 from support.by_night import IS_NIGHT
 
 if TYPE_CHECKING:
-    from support.ledger import Row
+    from support.attack_results import Row
 
 ROOT = Path(__file__).resolve().parents[1]
 MARKERS = {"properties": "property", "deploy": "deploy_tools"}
 """Markers that are not called like their folder."""
 
 ATTACK = "attack"
-"""Under this name a report carries a row of the ledger."""
+"""Under this name a report carries the result of an attack."""
 reached: list[Row] = []
-"""Rows of the ledger of this run, from all processes."""
+"""Results of attacks of this run, from all processes."""
 
 CI = os.environ.get("CI", "").lower() in {"1", "true"}
 
@@ -125,8 +125,8 @@ def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.Tes
     if CI and report.skipped and not hasattr(report, "wasxfail"):
         report.outcome = "failed"
         report.longrepr = f"skipped in CI: {report.longrepr}"
-    ledger = sys.modules.get("support.ledger")  # not imported: this process has attacked nothing
-    for row in ledger.entered() if ledger and report.when == "teardown" else ():
+    results = sys.modules.get("support.attack_results")  # not imported: this process has attacked nothing
+    for row in results.entered() if results and report.when == "teardown" else ():
         report.user_properties.append((ATTACK, asdict(row)))
     return report
 
@@ -145,7 +145,7 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     """Collect what attacks have reached, from every process that runs tests."""
     found: list[Any] = [row for name, row in report.user_properties if name == ATTACK]
     if found:
-        from support.ledger import Row
+        from support.attack_results import Row
 
         reached.extend(Row(**row) for row in found)
 
@@ -154,7 +154,7 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """Two attacks under one name are a failure, also where two processes found them."""
     if reached and not hasattr(session.config, "workerinput"):
-        from support.ledger import contradicting
+        from support.attack_results import contradicting
 
         if contradicting(reached):
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
@@ -164,7 +164,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Show how far attackers came, each against its bound."""
     rows = [row for row in reached if row.success]
     if rows:
-        from support.ledger import contradicting
+        from support.attack_results import contradicting
 
         terminalreporter.section("attacks")
         for row in contradicting(reached):

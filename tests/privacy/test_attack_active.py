@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.attack_results import RULES, measured
 from support.attacking import ADULT, adult, policy_of, quasi, released, released_in_silence, standard_error, tagged
 from support.by_night import at_night
-from support.ledger import RULES, measured
 
 pytestmark = pytest.mark.privacy
 

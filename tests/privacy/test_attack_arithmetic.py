@@ -9,9 +9,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from support.attack_results import RULES, impossible, measured
 from support.attacking import ADULT, Release, adult, column, policy_of, quasi, released, standard_error, tagged
 from support.by_night import at_night
-from support.ledger import RULES, closed, measured
 
 pytestmark = pytest.mark.privacy
 
@@ -144,7 +144,7 @@ def test_cluster_summaries_contain_centroid_size_and_subjects_only(data_dir: Pat
     assert len(summaries) == len(release.clusters)
     assert {tuple(summary) for summary in summaries} == {("centroid", "size", "subjects")}
     assert {tuple(summary["centroid"]) for summary in summaries} == {tuple(ADULT)}
-    closed("R14", "the topic of clusters holds centroid, size and number of subjects: a closed list")
+    impossible("R14", "the topic of clusters holds centroid, size and number of subjects: a closed list")
 
 
 def test_every_published_number_is_a_multiple_of_what_the_policy_says(data_dir: Path) -> None:
@@ -158,4 +158,4 @@ def test_every_published_number_is_a_multiple_of_what_the_policy_says(data_dir: 
     assert len(shown) == len(rows)
     for row in shown:
         assert [row[name] % step for name, step in zip(fields, steps, strict=True)] == [0, 0]
-    closed("R17", "a published number is a mean, rounded to a grid that the policy fixes")
+    impossible("R17", "a published number is a mean, rounded to a grid that the policy fixes")

@@ -12,7 +12,7 @@ import pytest
 from properties.test_partition_task import START_S, Topic, policy_of, random_log, run
 from shoal.kafka.offset_metadata import decode
 from shoal.kafka.producer import TransactionBatch
-from support.ledger import measured
+from support.attack_results import measured
 
 pytestmark = pytest.mark.privacy
 

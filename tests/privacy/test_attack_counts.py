@@ -6,9 +6,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from support.attack_results import RULES, measured
 from support.attacking import ADULT, Release, adult, policy_of, quasi, released, standard_error, tagged, zipf_people
 from support.by_night import at_night
-from support.ledger import RULES, measured
 
 pytestmark = pytest.mark.privacy
 

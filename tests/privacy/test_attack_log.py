@@ -13,9 +13,9 @@ from zlib import crc32
 
 import pytest
 from aiokafka import AIOKafkaProducer
+from support.attack_results import measured
 from support.by_night import at_night
 from support.kafka_broker import create_topic
-from support.ledger import measured
 from support.raw_log import Transacted, transactions_of
 from support.running import Stage
 

@@ -14,9 +14,9 @@ import pytest
 from oracle.naive_release import POLICY, broken, load_policy, make_release
 from shoal.audit import verify
 from shoal.errors import PolicyError
+from support.attack_results import RULES, impossible, measured
 from support.attacking import ADULT, Release, policy_of, quasi, released, tagged, zipf_people
 from support.by_night import at_night
-from support.ledger import RULES, closed, measured
 from support.published_data import read_rows
 
 pytestmark = pytest.mark.privacy
@@ -65,7 +65,7 @@ def test_one_huge_value_among_zeros_is_clipped_and_not_published() -> None:
         release = released(policy_of(fields, 10), tagged(records))
         sums = [float(json.loads(cluster.rows[0])["gain"]) * len(cluster.offsets) for cluster in release.clusters]
         assert max(abs(total) for total in sums) < 0.9 * huge
-    closed("R16", "values are clipped at declared bounds: nothing beyond them shows in a mean")
+    impossible("R16", "values are clipped at declared bounds: nothing beyond them shows in a mean")
 
 
 def test_one_huge_value_within_the_bounds_never_shows_where_dominance_is_asked_for() -> None:
@@ -112,7 +112,7 @@ def test_dominance_is_refused_with_rules_that_do_not_support_it(rule: str) -> No
     with pytest.raises(PolicyError, match=r"does not support privacy\.dominance; use auto or nearest"):
         policy_of(AGES, 10, dominance=10, rule=rule)
     assert policy_of(AGES, 10, dominance=10, rule="auto").require_stream().rule == "nearest"
-    closed("R16", "dominance is refused together with a rule that does not keep it; auto is nearest then")
+    impossible("R16", "dominance is refused together with a rule that does not keep it; auto is nearest then")
 
 
 @pytest.mark.parametrize("rule", RULES)
@@ -183,7 +183,7 @@ def test_how_often_a_cluster_agrees_on_a_confidential_value_is_what_the_judge_sa
     verdict = verify(policy, *(tmp_path / name for name in lines))
     assert verdict.exit_code == 0, verdict.text()
     assert verdict.measures["single_value_share.salary"] == pytest.approx(len(agreed) / len(sizes))
-    closed("R19", "shoal verify tells for every release how many clusters agree on a confidential value")
+    impossible("R19", "shoal verify tells for every release how many clusters agree on a confidential value")
 
 
 def test_a_confidential_field_that_is_a_key_is_named_by_the_judge_and_refused_by_a_strict_one(tmp_path: Path) -> None:
@@ -200,4 +200,6 @@ def test_a_confidential_field_that_is_a_key_is_named_by_the_judge_and_refused_by
     assert load_policy(tmp_path, meant).unchanged_fields[0].publish_unchanged
     world.policy = meant
     assert world.verify(strict=True).exit_code == 0
-    closed("R23", "the judge measures each such field, warns, and with --strict refuses what the policy does not name")
+    impossible(
+        "R23", "the judge measures each such field, warns, and with --strict refuses what the policy does not name"
+    )

@@ -12,7 +12,7 @@ from oracle.naive_release import NaiveRelease, group, make_records
 from shoal.errors import ConfigError
 from shoal.observability import Health, Metrics
 from shoal.observability.http import serve
-from support.ledger import closed
+from support.attack_results import impossible
 
 pytestmark = pytest.mark.privacy
 
@@ -56,7 +56,7 @@ async def test_page_and_metrics_answer_to_no_name_that_a_stranger_can_own() -> N
                 assert (await answer(port, path, host))[0] == 200, host
         # A probe may ask by any name: there is nothing to see.
         assert await answer(port, "/livez", FOREIGN[0]) == (200, "alive\n")
-    closed("R38", "page and metrics answer 403 to a name that somebody outside could own")
+    impossible("R38", "page and metrics answer 403 to a name that somebody outside could own")
 
 
 async def test_page_and_metrics_answer_to_the_names_that_the_operator_lists() -> None:
@@ -94,7 +94,7 @@ async def test_the_page_writes_nothing_loads_nothing_and_runs_nothing() -> None:
     assert page.tags <= {"html", "head", "meta", "title", "style", "body", "h1", "p", "table", "tr", "td", "a"}
     assert page.links == {"metrics", "livez", "readyz"}
     assert CANARY in text
-    closed("R38", "the page has no script, no form, nothing from elsewhere and counts only")
+    impossible("R38", "the page has no script, no form, nothing from elsewhere and counts only")
 
 
 def test_messages_of_verify_contain_clusters_and_counts_only(tmp_path: Path) -> None:
@@ -111,4 +111,4 @@ def test_messages_of_verify_contain_clusters_and_counts_only(tmp_path: Path) -> 
     for verdict in (sound, broken):
         assert CANARY not in verdict.text()
         assert CANARY not in json.dumps(verdict.as_dict())
-    closed("R39", "the judge's words name clusters, checks and counts; never a value, never a subject")
+    impossible("R39", "the judge's words name clusters, checks and counts; never a value, never a subject")

@@ -17,12 +17,12 @@ from shoal.audit import verify
 from shoal.errors import ShoalError
 from shoal.files import Files, run_pipe
 from shoal.policy import Policy
+from support.attack_results import impossible
 from support.by_night import at_night
 from support.canaries import LOUD, every_logger_at_debug, forms, traces
 from support.commands import run_command
 from support.forked import ForkedProcess
 from support.kafka_broker import wait_until
-from support.ledger import closed
 from support.running import Stage
 
 pytestmark = pytest.mark.privacy
@@ -371,7 +371,7 @@ def test_the_judge_names_file_and_remedy_of_a_broken_file_and_no_value(tmp_path:
         assert traces([*HIDDEN, PUBLISHED], {"said": said.encode()}) == []
     assert told_wrongly == []
     assert refused > fewest
-    closed(
+    impossible(
         "R36",
         "canaries in every field and every wrong type, at kills and crashes: none in logs, pages, topics, progress",
     )

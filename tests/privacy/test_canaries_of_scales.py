@@ -20,9 +20,9 @@ from shoal.observability import Metrics
 from shoal.policy import Policy
 from shoal.policy.schema import Document
 from shoal.records import JsonDecoder
+from support.attack_results import impossible
 from support.attacking import START_MS, Message, Release, Wire
 from support.canaries import every_logger_at_debug, traces
-from support.ledger import closed
 
 pytestmark = pytest.mark.privacy
 
@@ -268,6 +268,6 @@ def test_a_fault_of_a_taxonomy_names_the_line_and_no_value(tmp_path: Path, capsy
         out, err = capsys.readouterr()
         assert "jobs.csv line" in out + err
         assert traces(HIDDEN, {"said": (out + err).encode()}) == []
-    closed(
+    impossible(
         "R36", "canaries in categories, ranks, times, steering, nested fields and deleted rows: none but in the output"
     )

@@ -16,9 +16,9 @@ import pytest
 from shoal.errors import InputError
 from shoal.kafka import StartOptions, export_progress, import_progress
 from shoal.policy import Policy
+from support.attack_results import measured
 from support.by_night import at_night
 from support.kafka_broker import create_topic, produce, read_all
-from support.ledger import measured
 from support.raw_log import delete_group
 from support.running import Stage
 

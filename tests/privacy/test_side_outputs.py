@@ -27,8 +27,8 @@ from shoal.observability.http import serve
 from shoal.pipeline import PartitionPipeline
 from shoal.policy import Policy
 from shoal.records import JsonDecoder, JsonEncoder
+from support.attack_results import impossible, measured
 from support.kafka_broker import Message
-from support.ledger import closed, measured
 from support.making import message as usual_message
 from support.making import policy_of, quasi, usual_policy
 from support.running import Stage
@@ -246,7 +246,7 @@ def test_a_name_cannot_command_the_terminal(tmp_path: Path, name: str, capsys: p
 
 def test_what_cannot_be_seen_is_spelt_out() -> None:
     assert escape_control_characters("a\x1b[2Jé\n\u202e") == "a\\u001b[2Jé\n\\u202e"
-    closed("R33", "texts are escaped on the page, on terminals and in CSV's quotation")
+    impossible("R33", "texts are escaped on the page, on terminals and in CSV's quotation")
 
 
 # ---------------------------------------------------------------- missing values
@@ -286,7 +286,7 @@ def test_a_record_without_a_quasi_identifier_is_never_released() -> None:
         quasis = {row[: row.index(b',"n":')] for row in cluster.rows}
         assert len(quasis) == 1
         assert b"null" not in quasis.pop()
-    closed(
+    impossible(
         "R18",
         "with `missing: quarantine`, the default, a record without one of its quasi-identifiers is invalid",
     )
@@ -356,7 +356,9 @@ async def test_a_quarantine_entry_contains_offset_and_one_of_four_reasons(bootst
         assert is_floored(message, 1000)
     reasons = Counter(json.loads(message.value or b"")["reason"] for message in messages)
     assert reasons == {"undecodable": 2, "invalid": 2, "too_large": 1, "suppressed": 2}
-    closed("R35", "topic, partition, offset and one of four reasons; no key, no headers, the time of the transaction")
+    impossible(
+        "R35", "topic, partition, offset and one of four reasons; no key, no headers, the time of the transaction"
+    )
 
 
 def test_every_field_and_every_wrong_type_has_the_same_reason() -> None:

@@ -8,8 +8,8 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from support.attack_results import PAGE, ROOT, Row, impossible, measured, printed_rows
 from support.attacks import ATTACKS
-from support.ledger import PAGE, ROOT, Row, closed, measured, printed_rows
 from support.privacy_table import files_of_attacks, page, standing
 
 pytestmark = pytest.mark.privacy
@@ -17,12 +17,12 @@ pytestmark = pytest.mark.privacy
 
 @cache
 def names_in(path: Path, *, calling: bool = False) -> set[str]:
-    """Names of a file's functions, or of those of its tests that enter something into the ledger."""
+    """Names of a file's functions, or of those of its tests that record a result."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
     functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
-    if calling:  # into the ledger
+    if calling:
         functions = [
-            one for one in functions if one.name.startswith("test_") and calls_of(one) & {"measured", "closed"}
+            one for one in functions if one.name.startswith("test_") and calls_of(one) & {"measured", "impossible"}
         ]
     return {one.name for one in functions}
 
@@ -41,7 +41,7 @@ def test_the_page_has_a_result_for_every_attack() -> None:
     assert list(ATTACKS) == [f"R{number}" for number in range(1, 40)]
 
 
-def test_every_test_that_uses_the_ledger_is_in_the_page() -> None:
+def test_every_test_that_records_a_result_is_in_the_page() -> None:
     printed = {row.test for row in printed_rows()}
     using = {f"{file}::{name}" for file in files_of_attacks() for name in names_in(ROOT / file, calling=True)}
     assert using - printed == set(), "make privacy-table"
@@ -51,7 +51,7 @@ def test_the_page_is_what_its_rows_and_the_list_of_attacks_make() -> None:
     assert PAGE.read_text(encoding="utf-8") == page(printed_rows())
 
 
-def test_every_test_that_the_page_names_exists_and_uses_the_ledger() -> None:
+def test_every_test_that_the_page_names_exists_and_records_a_result() -> None:
     files = files_of_attacks()
     for row in printed_rows():
         file, name = row.test.split("::")[0], row.test.split("::")[-1]
@@ -77,24 +77,24 @@ def test_a_page_gives_back_the_rows_it_was_written_from() -> None:
 
 
 def test_a_success_above_its_bound_fails(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr("support.ledger.ROWS", tmp_path)
+    monkeypatch.setattr("support.attack_results.ROWS", tmp_path)
     for name in ("_collected", "_not_returned"):
-        monkeypatch.setattr(f"support.ledger.{name}", [])
+        monkeypatch.setattr(f"support.attack_results.{name}", [])
     with pytest.raises(AssertionError, match="above"):
         measured("R1", "x", knows="all", success=0.2, bound=0.1, source="here", error=0.03)
     measured("R1", "y", knows="all", success=0.2, bound=0.1, source="here", error=0.04)
     with pytest.raises(AssertionError, match="two attacks"):
         measured("R1", "y", knows="none", success=0.2, bound=0.3, source="here")
     with pytest.raises(AssertionError, match="is not an attack of the list"):
-        closed("R40", "never")
+        impossible("R40", "never")
 
 
 def test_a_figure_that_is_not_the_printed_one_fails(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv("SHOAL_PRIVACY_TABLE", raising=False)
     for name in ("_collected", "_not_returned"):
-        monkeypatch.setattr(f"support.ledger.{name}", [])
-    monkeypatch.setattr("support.ledger.ROWS", tmp_path)
-    monkeypatch.setattr("support.ledger.PAGE", tmp_path / "page.md")
+        monkeypatch.setattr(f"support.attack_results.{name}", [])
+    monkeypatch.setattr("support.attack_results.ROWS", tmp_path)
+    monkeypatch.setattr("support.attack_results.PAGE", tmp_path / "page.md")
     rows = [Row("R1", name, "all", "0.200", "0.300", "other: 0.9", "here", "tests/x.py::test_y") for name in "xyz"]
     (tmp_path / "page.md").write_text(page(rows))
     assert printed_rows() == rows

@@ -1,7 +1,7 @@
 """The known attacks on an anonymized stream. Their numbers R1 to R39 are defined here.
 
 ``outside`` says what Shoal does not guarantee, and in which line of SECURITY.md; ``missing`` names what cannot be
-attacked because it does not exist yet. The results of tests are not in this file: they come from the ledger.
+attacked because it does not exist yet. The results of tests are not in this file: they come from `attack_results`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Write docs/reports/privacy.md: run every test that uses the ledger, and put its rows into two tables."""
+"""Write docs/reports/privacy.md: run every test that records a result, and put its rows into two tables."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from support.attack_results import PAGE, ROOT, ROWS, RULES, WRITING, Row
 from support.attacks import ATTACKS, Attack
-from support.ledger import PAGE, ROOT, ROWS, RULES, WRITING, Row
 
 __all__ = ["files_of_attacks", "main", "page", "standing"]
 
@@ -51,9 +51,9 @@ bound holds under every rule that its line has a figure for.
 
 
 def files_of_attacks() -> list[str]:
-    """Return the test files that use the ledger, without the file that tests the ledger."""
+    """Return the test files that record results of attacks, without the file that tests the recording."""
     files = sorted(path for path in (ROOT / "tests").rglob("test_*.py") if path.name != "test_table.py")
-    return [str(path.relative_to(ROOT)) for path in files if "support.ledger import" in path.read_text("utf-8")]
+    return [str(path.relative_to(ROOT)) for path in files if "support.attack_results import" in path.read_text("utf-8")]
 
 
 def standing(attack: Attack, rows: Sequence[Row]) -> str:

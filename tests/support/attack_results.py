@@ -1,9 +1,9 @@
-"""Through here every attack that a test carries out says how far it came, and what it may reach at most.
+"""Records how far each attack of a test came, and its bound.
 
 Three things happen to a row: the bound is asserted; the figure is compared with the one printed in
-docs/reports/privacy.md, if it stands there; and the row is put into ``build/privacy``, from where
-``make privacy-table`` writes the page anew.
-A test calls `measured` when it has a figure, and `closed` when it shows that there is nothing to measure.
+docs/reports/privacy.md, if it stands there; and the row is written into ``build/privacy``, from where
+``make privacy-table`` writes the page.
+A test calls `measured` when it has a figure, and `impossible` when it shows that the design prevents the attack.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pathlib import Path
 
 from support.attacks import ATTACKS
 
-__all__ = ["PAGE", "ROOT", "ROWS", "RULES", "Row", "closed", "contradicting", "entered", "measured", "printed_rows"]
+__all__ = ["PAGE", "ROOT", "ROWS", "RULES", "Row", "contradicting", "entered", "impossible", "measured", "printed_rows"]
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "reports" / "privacy.md"
@@ -31,7 +31,7 @@ WRITING = "SHOAL_PRIVACY_TABLE"
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """What one test has found about one attack. ``success`` and ``bound`` are as printed; both empty if closed.
+    """What one test has found about one attack. ``success`` and ``bound`` are as printed; both empty if impossible.
 
     ``rule`` is empty where it does not matter which one decides: what such a row says was found under ``auto``.
     """
@@ -104,7 +104,7 @@ def measured(
         )
 
 
-def closed(attack: str, how: str) -> None:
+def impossible(attack: str, how: str) -> None:
     """Enter why the attack is impossible; called at the end of a test that has shown it.
 
     Parameters

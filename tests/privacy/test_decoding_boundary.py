@@ -1,4 +1,4 @@
-"""Each field with a canary in each wrong type: nothing but indexes and coarse reasons comes out of the border."""
+"""Each field with a canary in each wrong type: only indexes and coarse reasons leave the decoders."""
 
 from __future__ import annotations
 
