@@ -66,7 +66,7 @@ def test_false_people_around_a_record(
         success=float(np.mean(alone)),
         error=standard_error(alone),
         bound=None,
-        source="line 7: writers are trusted",
+        source="point 7: writers are trusted",
         beside=f"{np.mean(honest_ones):.2f} honest people in its cluster; the same share of the whole stream, "
         f"{share:.2f}, sent without a target leaves {1 + (K - 1) * (1 - share):.2f}",
         rule=rule,
@@ -92,7 +92,7 @@ def test_a_flood_reduces_the_other_people_as_the_formula_says(data_dir: Path, sh
         success=max(0.0, 1 - others / formula),
         error=error / formula,
         bound=0.0,
-        source="line 7: an untargeted flood; k acts like 1 + (k - 1)(1 - f)",
+        source="point 7: an untargeted flood; k acts like 1 + (k - 1)(1 - f)",
         beside=f"{others:.2f} of {formula:.2f}; alone {np.sum(honest == 1) / honest.sum():.3f}",
         rule=rule,
     )
@@ -120,6 +120,6 @@ def test_silence_after_a_record_and_its_false_neighbours(
         knows="values of the target, and when it comes",
         success=float(np.mean(alone)),
         bound=bound,
-        source="line 7: writers are trusted" if bound is None else "min_population",
+        source="point 7: writers are trusted" if bound is None else "min_population",
         rule=rule,
     )

@@ -79,7 +79,7 @@ def test_all_other_ages_of_a_cluster_seldom_give_the_last_age_exactly(data_dir: 
         error=standard_error(hits[best]),
         # How many of the values that fit are likely depends on how wide clusters are, which no policy bounds.
         bound=None,
-        source="line 7: at least k - 1 whole years fit, and not all are as likely",
+        source="point 7: at least k - 1 whole years fit, and not all are as likely",
         beside=f"best of three ways to guess: the {best}; with resolution 0: {control:.2f}; if all values that fit "
         f"were as likely: {chance:.3f}",
         rule=rule,

@@ -43,7 +43,7 @@ def test_the_count_of_arrivals_tells_the_place_of_a_record_as_exactly_as_it_is_s
         knows="when the record arrived; every scrape, and not the output",
         success=float(hits.mean()),
         bound=None,
-        source="line 8: counts are live",
+        source="point 8: counts are live",
         beside="one of all records that arrived between the scrapes before and after it",
     )
 
@@ -68,7 +68,7 @@ def test_counts_tell_when_and_how_large_each_cluster_leaves(data_dir: Path, rule
         knows="every scrape, and not the output",
         success=float(np.mean(known)),
         bound=None,
-        source="line 8: counts are live",
+        source="point 8: counts are live",
         beside="1 if each transaction has one cluster",
         rule=rule,
     )
@@ -96,7 +96,7 @@ def test_the_count_of_suppressed_records_names_the_record_that_was_due(data_dir:
         success=float(np.mean(hits)),
         error=standard_error(hits),
         bound=None,
-        source="line 8: counts are live",
+        source="point 8: counts are live",
         beside=f"{int(sum(found))} suppressed in {len(hits)} steps",
         rule=rule,
     )

@@ -100,7 +100,7 @@ def test_the_most_frequent_value_of_a_cluster_is_taken_for_that_of_a_member(
         knows="cluster of the target",
         success=float(np.mean(shares)),
         bound=bound,
-        source="max_value_share" if bound else "line 3: a limit of a share comes from max_value_share only",
+        source="max_value_share" if bound else "point 3: a limit of a share comes from max_value_share only",
         beside=f"in all records {1 - np.mean([one['earns'] == RARE for one in release.records]):.3f}",
         rule=rule,
     )
@@ -129,7 +129,7 @@ def test_the_farthest_member_is_taken_for_the_one_that_was_added_for_its_value(
         success=float(np.mean(success[required])),
         error=standard_error(success[required]),
         bound=None,
-        source="line 3: a member's place in its cluster may show its value",
+        source="point 3: a member's place in its cluster may show its value",
         beside=f"by chance {chance[required]:.3f}; with neither {np.mean(success['nothing']):.3f}{odd}",
         rule=rule,
     )
@@ -153,7 +153,7 @@ def test_the_size_of_a_cluster_is_taken_for_a_sign_that_it_grew_for_a_value(
         knows="sizes of clusters",
         success=abs(told[0] - told[1]),
         bound=None if rule == "block" else 0.1,
-        source="line 3: block merges clusters that cannot be completed"
+        source="point 3: block merges clusters that cannot be completed"
         if rule == "block"
         else "judgement: a cluster is first completed with k members",
         beside=f"above k {told[0]:.3f} of {len(larger[True])}, else {told[1]:.3f} of {len(larger[False])}",
@@ -180,7 +180,7 @@ def test_a_suppressed_record_is_taken_for_one_with_the_more_frequent_value(
         knows="quarantine, or that the record of the target was not released",
         success=float(np.mean(gone)) if gone else 0.0,
         bound=None,
-        source="line 3: a record is suppressed because others of another value are missing",
+        source="point 3: a record is suppressed because others of another value are missing",
         beside=f"{len(gone) / COUNT:.2%} suppressed; in all records "
         f"{np.mean([one['earns'] != RARE for one in release.records]):.3f}",
         rule=rule,

@@ -229,7 +229,7 @@ def test_eight_spellings_of_everybody_count_as_eight_people_unless_the_policy_no
         knows="the spellings",
         success=small,
         bound=0.0 if steps else None,
-        source="normalize" if steps else "line 1: people as the policy tells them apart",
+        source="normalize" if steps else "point 1: people as the policy tells them apart",
     )
 
 
@@ -275,6 +275,6 @@ def test_copies_of_one_record_are_released_where_every_record_is_a_person(tmp_pa
         knows="that the record was sent k times",
         success=1.0,
         bound=None,
-        source="line 7: producers are idempotent",
+        source="point 7: producers are idempotent",
         beside="with a declared subject 0.000",
     )

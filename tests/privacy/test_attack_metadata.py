@@ -87,7 +87,7 @@ def test_under_a_key_two_states_look_alike_bit_for_bit(monkeypatch: pytest.Monke
         knows="the group's metadata",
         success=in_plain,
         bound=1.0,
-        source="outside the promise: line 9",
+        source="outside the guarantee: point 9",
     )
     measured(
         "R8",
@@ -210,7 +210,7 @@ async def test_commits_show_which_records_were_released_together_only_without_a_
         knows="all commits that the broker keeps",
         success=sum(readable) / len(readable),
         bound=1.0 if way == "without a key" else 0.0,
-        source="outside the promise: line 9" if way == "without a key" else "AES-GCM",
+        source="outside the guarantee: point 9" if way == "without a key" else "AES-GCM",
     )
 
 

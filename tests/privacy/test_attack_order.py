@@ -226,7 +226,7 @@ def test_the_time_of_release_shows_no_more_than_the_transaction(
         fewest = -(-(DELTA + 1) // (2 * k - 1))
         bound, source = 1 / fewest, "all that is held, in clusters of at most 2k - 1, leaves at once"
     elif clusters == 1:
-        bound, source = None, "line 8: time may tell the cluster"
+        bound, source = None, "point 8: time may tell the cluster"
     measured(
         "R2",
         f"cluster of a record of Adult, position {position}, delta {delta}, a transaction after "

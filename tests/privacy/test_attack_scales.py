@@ -88,7 +88,7 @@ def held_by_one(release: Release, name: str, rows: Table) -> tuple[list[float], 
 
 
 SAFE = "more than half of the members have it, and no person has more than half"
-NO_BOUND = "line 7: it shows that such a person is in the cluster, not which record"
+NO_BOUND = "point 7: it shows that such a person is in the cluster, not which record"
 
 
 @pytest.mark.parametrize(
@@ -288,6 +288,6 @@ def test_null_may_tell_that_a_person_has_no_value() -> None:
         success=float(np.mean(hits)),
         error=standard_error(hits),
         bound=None,
-        source="line 7: null shows that at least half of the records have none",
+        source="point 7: null shows that at least half of the records have none",
         beside=f"clusters with null of which no member has a value: {np.mean(of_all):.2f}",
     )

@@ -119,7 +119,7 @@ def test_the_farthest_member_of_a_cluster_is_taken_for_the_one_that_was_added_fo
         success=float(np.mean(hits[True])),
         error=standard_error(hits[True]),
         bound=None,
-        source="line 3: a member's place in its cluster may show its value",
+        source="point 3: a member's place in its cluster may show its value",
         beside=f"by chance {chance[True]:.3f}; mdav with neither {np.mean(hits[False]):.3f}, "
         f"by chance {chance[False]:.3f}",
     )

@@ -65,7 +65,7 @@ def test_a_known_field_finds_the_record_in_its_cluster(data_dir: Path, field: st
         success=float(np.mean(links)),
         error=standard_error(links),
         bound=None,
-        source="line 4: such a field is a quasi-identifier",
+        source="point 4: such a field is a quasi-identifier",
         beside=f"without the field: {1 / K:.2f}",
         rule=rule,
     )
@@ -92,7 +92,7 @@ def test_a_cluster_with_one_confidential_value_shows_it(data_dir: Path, field: s
         success=float(np.mean(agreed)),
         error=standard_error(agreed),
         bound=None,
-        source="line 3: nothing is promised of confidential values",
+        source="point 3: nothing is promised of confidential values",
         rule=rule,
     )
 
@@ -122,7 +122,7 @@ def test_a_stable_value_is_intersected_over_the_clusters_of_one_person(
         success=float(np.mean(known)),
         error=standard_error(known),
         bound=bound,
-        source="line 5: releases do not compose" if bound is None else "one cluster alone: chance that it agrees",
+        source="point 5: releases do not compose" if bound is None else "one cluster alone: chance that it agrees",
         beside=f"suppressed {len(release.suppressed) / COUNT:.1%}",
         rule=rule,
     )
@@ -151,7 +151,7 @@ def test_a_mean_among_zeros_shows_the_one_large_value(data_dir: Path, percent: i
         knows="that most people have none",
         success=float(np.mean(guesses_right)) if guesses_right else 0.0,
         bound=None if percent is None else 0.0,
-        source="line 7: shows unless dominance is set" if percent is None else "the p %-rule",
+        source="point 7: shows unless dominance is set" if percent is None else "the p %-rule",
         beside=f"{len(guesses_right)} such clusters; suppressed {len(release.suppressed) / COUNT:.2%}",
         rule="" if percent else rule,
     )

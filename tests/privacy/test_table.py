@@ -59,11 +59,11 @@ def test_every_test_that_the_page_names_exists_and_records_a_result() -> None:
         assert name in names_in(ROOT / file), row.test
 
 
-def test_the_lines_of_security_md_that_the_page_names_exist() -> None:
-    promised = re.findall(r"^(\d+)\. ", (ROOT / "SECURITY.md").read_text(encoding="utf-8"), re.MULTILINE)
-    named = {number for attack in ATTACKS.values() for number in re.findall(r"lines? ([\d, ]+)\)", attack.outside)}
+def test_the_points_of_security_md_that_the_page_names_exist() -> None:
+    listed = re.findall(r"^(\d+)\. ", (ROOT / "SECURITY.md").read_text(encoding="utf-8"), re.MULTILINE)
+    named = {number for attack in ATTACKS.values() for number in re.findall(r"points? ([\d, ]+)\)", attack.outside)}
     assert named
-    assert {number for numbers in named for number in re.split(", ", numbers)} <= set(promised)
+    assert {number for numbers in named for number in re.split(", ", numbers)} <= set(listed)
 
 
 def test_a_page_gives_back_the_rows_it_was_written_from() -> None:

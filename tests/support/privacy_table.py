@@ -22,11 +22,12 @@ HEAD = """# Attacks and their measured success
 Written by `make privacy-table`, which runs the tests named here; do not edit. The tests measure the figures again and
 fail if one is above its bound or differs from the printed one. `make test` runs each of these tests; of one with many
 variants it measures one or a few under each rule, and `make nightly` the others. Every attacker knows the code, the
-policy and the whole output. "Line" is a line of [SECURITY.md](../../SECURITY.md). s.e. is the standard error of a
-figure. Data: [published data sets](../../tests/data/README.md), and subjects drawn from Zipf's law; seeds are fixed.
+policy and the whole output. A point is one of the ten points of [SECURITY.md](../../SECURITY.md). s.e. is the standard
+error of a figure. Data: [published data sets](../../tests/data/README.md), and subjects drawn from Zipf's law; seeds
+are fixed.
 
 **Bounds.** A bound follows from the policy or from the design, as the column "bound from" says, and does not come from
-the figure. Where no bound can be derived, the column says "none": SECURITY.md promises nothing there, and the tests
+the figure. Where no bound can be derived, the column says "none": SECURITY.md guarantees nothing there, and the tests
 compare the figure with the printed one only. Three bounds are judgement, not derived: the 0.05 above 1/B of R2, the
 limits of R33, and the 0.1 of sizes in R20. How often the last value of a cluster is guessed from the others (R13)
 depends on how wide clusters are, so it has no bound: the grid only makes at least k - 1 values possible.
@@ -39,7 +40,7 @@ UNDER_EACH = """
 
 A rule decides which records are released together. `auto`, the default, selects `block` from k = 7 on and `awo` below.
 With `dominance` it selects `nearest`, the only rule that supports it; another rule with `dominance` is refused. Each
-bound holds under every rule that its line has a figure for.
+bound holds under every rule that its row has a figure for.
 
 - **`block` and `awo` lose less, and so their clusters are tighter.** Three attackers mostly have more success
   than under `nearest`: one that knows the other members (R13), one that sends false records similar to a person's
