@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import signal
 from collections import Counter
@@ -11,7 +10,7 @@ from pathlib import Path
 import pytest
 from support.cluster import NODES
 from support.faulty_workers import leaks
-from support.kafka_broker import read_all, wait_until
+from support.kafka_broker import holds_for, read_all, wait_until
 from support.reliability import record
 from support.storms import ACCUSATION, PATIENCE_S, WAVE, Storm, feed, logs, storm
 
@@ -58,8 +57,11 @@ async def lose_the_last_records(one: Storm, topic: str, *, kill_worker: bool = F
 
 async def _is_quiet(one: Storm) -> bool:
     before = await one.deployment.resolved()
-    await asyncio.sleep(2)
-    return await one.deployment.resolved() == before
+
+    async def is_unchanged() -> bool:
+        return await one.deployment.resolved() == before
+
+    return await holds_for(is_unchanged, 2)
 
 
 async def rows(one: Storm) -> set[tuple[int, int]]:

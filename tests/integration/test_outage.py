@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import signal
 import socket
 import time
@@ -11,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.kafka_broker import admin, wait_until
+from support.kafka_broker import admin, holds_for, wait_until
 from support.private_broker import PrivateBroker, private_broker
 from support.running import Stage
 
@@ -103,8 +102,7 @@ async def test_a_broker_that_does_not_answer_for_a_while_is_reported_and_no_reco
 
             await wait_until(is_told, 30, "the truth about the broker")
             # Longer than the session lasts: the membership is lost as well.
-            await asyncio.sleep(4)
-            assert process.code is None
+            assert await holds_for(lambda: process.code is None, 4)
         finally:
             private.resume()
         await process.until_ready(60)

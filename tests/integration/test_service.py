@@ -21,7 +21,7 @@ from shoal.kafka import StartOptions
 from shoal.kafka.partition_task import PartitionTask
 from shoal.kafka.producer import TransactionalProducer, TransactionBatch
 from support.by_night import at_night
-from support.kafka_broker import admin, create_topic, wait_until
+from support.kafka_broker import admin, create_topic, holds_for, wait_until
 from support.running import EARLIEST, Process, Stage
 
 pytestmark = pytest.mark.integration
@@ -147,8 +147,7 @@ async def test_a_worker_that_stops_during_a_rebalance_or_while_opening_ends_in_t
     try:
         monkeypatch.setattr(lazy._coordinator, "_on_join_prepare", hang)
         async with stage.run() as run:
-            await asyncio.sleep(1)
-            assert not run.service.health.ready
+            assert await holds_for(lambda: not run.service.health.ready, 1)
             await run.stopped(10)
     finally:
         lazy._coordinator._coordination_task.cancel()

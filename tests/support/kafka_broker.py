@@ -30,6 +30,7 @@ __all__ = [
     "create_topic",
     "end_offsets",
     "forget_members",
+    "holds_for",
     "is_shown",
     "load_local",
     "produce",
@@ -282,6 +283,19 @@ async def wait_until(
             raise TimeoutError(f"{what} did not come true within {timeout_s} s")
         await asyncio.sleep(min(0.2, max(0.02, waited / 10)))
         waited += min(LONGEST_EVALUATION_S, time.monotonic() - began)
+
+
+async def holds_for(condition: Callable[[], bool] | Callable[[], Awaitable[bool]], length_s: float) -> bool:
+    """Return whether a condition (plain or async) is true now and at each look for so long; False at the first not."""
+    end = time.monotonic() + length_s
+    while True:
+        is_last = time.monotonic() >= end
+        said = condition()
+        if not (await said if inspect.isawaitable(said) else said):
+            return False
+        if is_last:
+            return True
+        await asyncio.sleep(0.1)
 
 
 async def _partitions(consumer: Any, topic: str) -> list[Any]:

@@ -116,12 +116,22 @@ class Consumer:
         return set(self.logs)
 
 
+class Stopping(asyncio.Event):
+    """The event that stops a loop; notes whether the loop has found it set."""
+
+    is_noticed = False
+
+    def is_set(self) -> bool:
+        self.is_noticed |= (is_set := super().is_set())
+        return is_set
+
+
 class Reading:
     """A loop that reads two partitions; the transactions of the first wait for a gate."""
 
     def __init__(self) -> None:
         self.clock_s = START_MS / 1000 + 1
-        self.stopping, self.gate, is_open = asyncio.Event(), asyncio.Event(), asyncio.Event()
+        self.stopping, self.gate, is_open = Stopping(), asyncio.Event(), asyncio.Event()
         is_open.set()
         self.slow, self.quick = Sink(0, self.gate), Sink(1, is_open)
         metrics, health, settings = Metrics(), Health(), KafkaSection(input="t", output="o", group="g")
@@ -154,6 +164,11 @@ class Reading:
             while not condition():
                 assert not self.background.done(), self.background
                 await asyncio.sleep(0.001)
+
+    async def stop_reading(self) -> None:
+        """Stop the loop, which goes on until its flushes have ended."""
+        self.stopping.set()
+        await self.until(lambda: self.stopping.is_noticed)
 
     async def stop(self) -> None:
         self.stopping.set()
@@ -214,8 +229,7 @@ async def test_a_partition_that_is_revoked_during_its_flush_is_closed_after_it_a
 async def test_a_loop_that_is_stopped_ends_its_flushes_first() -> None:
     reading = Reading()
     await reading.begin_flush()
-    reading.stopping.set()
-    await asyncio.sleep(0.01)
+    await reading.stop_reading()
     assert not reading.background.done()
     reading.gate.set()
     await reading.stop()
@@ -228,8 +242,7 @@ async def test_a_flush_that_fails_ends_the_loop(is_stopped: bool) -> None:  # no
     await reading.begin_flush()
     reading.slow.error = BrokerUnavailableError("no")
     if is_stopped:
-        reading.stopping.set()
-        await asyncio.sleep(0.01)
+        await reading.stop_reading()
     reading.gate.set()
     with pytest.raises(BrokerUnavailableError, match="no"):
         await asyncio.wait_for(reading.background, 20)
