@@ -358,7 +358,10 @@ def test_a_release_without_evidence_cannot_be_verified_and_the_last_line_says_so
 ) -> None:
     done = run_command(command, policy, "-i", str(visits), "-o", str(tmp_path / "out.csv"))
     assert done.returncode == 0
-    assert done.stderr.decode().endswith("; next: to be able to verify the release, run again with --evidence FILE\n")
+    assert done.stderr.decode().endswith(
+        "; next: to get a release whose clusters can be verified, repeat the run with --evidence FILE, keep only the "
+        "new release and withdraw this one\n"
+    )
 
 
 @pytest.mark.parametrize("command", ["pipe", "batch"])

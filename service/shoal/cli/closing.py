@@ -16,7 +16,10 @@ ALL_SUPPRESSED = (
     "stream.delta, or lower privacy.k"
 )
 
-WITHOUT_EVIDENCE = "to be able to verify the release, run again with --evidence FILE"
+WITHOUT_EVIDENCE = (
+    "to get a release whose clusters can be verified, repeat the run with --evidence FILE, keep only the new release "
+    "and withdraw this one"
+)
 
 
 def print_report(options: argparse.Namespace, report: RunReport) -> None:
@@ -67,14 +70,15 @@ def _text(report: RunReport) -> str:
 def _next_command(options: argparse.Namespace, report: RunReport) -> str:
     """Return the command that judges the release, or what to change if the release is empty or has no evidence.
 
-    It is an empty text if there is nothing to judge, or if files were pipes.
+    It is an empty text if there is nothing to judge, if files were pipes, or if a followed input has no evidence: such
+    a run cannot be repeated into the same files.
     """
     if report.is_empty:
         return _advice(report)
     if not report.released or "-" in {options.input, options.output}:
         return ""
     if options.evidence in {None, "-"}:
-        return WITHOUT_EVIDENCE
+        return "" if getattr(options, "follow", False) else WITHOUT_EVIDENCE
     # A name that begins with a dash would be read as an option.
     policy = f"./{options.policy}" if options.policy.startswith("-") else options.policy
     words = ["shoal", "verify", policy, *_option("original", options.input), *_option("released", options.output)]
