@@ -21,7 +21,7 @@ from shoal.files.sources import RecordSource, import_parquet, open_source
 from shoal.observability import TABLE_COMPILE_S, CompilationNotice, logger
 from shoal.pipeline import AlgorithmSpec, TablePipeline, TableRelease
 from shoal.policy import Policy
-from shoal.records import CsvEncoder, JsonEncoder, Reason, RecordEncoder, RecordFault, RefusalCounter
+from shoal.records import CsvEncoder, FaultReason, JsonEncoder, Reason, RecordEncoder, RecordFault, RefusalCounter
 
 __all__ = ["run_batch"]
 
@@ -38,7 +38,7 @@ KEEP_ORDER_REFUSED = (
     "--keep-order: the policy does not allow it, because a row number then identifies the record of the row; remove "
     "it, or set table: {keep_order: true}"
 )
-MISSING_VALUE = {"empty", "null", "a value of missing_values"}
+MISSING_VALUE = {FaultReason.EMPTY, FaultReason.NULL, FaultReason.MISSING_VALUE}
 """Reasons of faults by which a record is quarantined; a field that a JSON object lacks is not among them."""
 ROWS_PER_WRITE = 10_000
 
@@ -181,7 +181,7 @@ def _read(table: TablePipeline, source: RecordSource, file: BinaryIO, path: str,
 def _lacks_values_only(faults: list[RecordFault], policy: Policy) -> bool:
     """Return whether a record is invalid only because values are missing of attributes with ``missing: quarantine``."""
     clustered = {attribute.name for attribute in policy.clustered}
-    missing = MISSING_VALUE if "" in policy.missing_values else MISSING_VALUE - {"empty"}
+    missing = MISSING_VALUE if "" in policy.missing_values else MISSING_VALUE - {FaultReason.EMPTY}
     return all(fault.reason in missing and fault.field in clustered for fault in faults)
 
 
@@ -191,7 +191,7 @@ def _refusal(first: str, refusals: RefusalCounter, records_in: int) -> str:
     if refusals.total == 1:
         return text
     kinds = "; ".join(refusals.texts(records_in))
-    return f"{text}; {refusals.total:,} records are invalid ({kinds}); what to change: {refusals.remedy()}"
+    return f"{text}; {refusals.total:,} records are refused ({kinds}); what to change: {refusals.remedy()}"
 
 
 def _release(table: TablePipeline, k: int, spec: AlgorithmSpec, files: Files, *, keep_order: bool) -> TableRelease:

@@ -13,14 +13,15 @@ from shoal.files.outputs import PIPE, FileFormat
 from shoal.policy import Policy
 from shoal.records import (
     DEFAULT_MAX_BYTES,
-    LONG_JSON,
     Block,
     CsvDecoder,
     CsvReader,
+    FaultReason,
     JsonDecoder,
     JsonLinesReader,
     MessageExportReader,
     Reason,
+    RecordedEnvelope,
     RecordEncoder,
     RecordFault,
     find_csv_faults,
@@ -28,10 +29,6 @@ from shoal.records import (
 )
 
 __all__ = ["RecordSource", "import_parquet", "open_source"]
-
-
-TOO_LARGE = RecordFault("longer than kafka.max_record_bytes, which is 900,000 by default")
-_NO_VALUE = RecordFault("no value, or a line that is not JSON")
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +56,9 @@ class RecordSource:
         """Return why a raw record was rejected with a reason; never empty."""
         if reason is not Reason.TOO_LARGE:
             return self.faults_of(record)
-        return [fault for fault in self.faults_of(record) if fault.reason == LONG_JSON] or [TOO_LARGE]
+        return [fault for fault in self.faults_of(record) if fault.reason == FaultReason.LONG_JSON] or [
+            RecordFault(FaultReason.TOO_LARGE)
+        ]
 
 
 def import_parquet() -> ModuleType:
@@ -122,8 +121,11 @@ def open_source(
         return RecordSource(blocks, _line_of, lambda record: find_json_faults(policy, record), rows.schema)
     if policy.envelope_attributes:
         messages = MessageExportReader(source, policy, name=name)
-        blocks = ((decoder.decode(values, envelopes), list(values)) for values, envelopes in messages)
-        return RecordSource(blocks, _line_of, lambda value: _find_message_faults(policy, value))
+        blocks = (
+            (decoder.decode(values, envelopes), list(zip(values, envelopes, strict=True)))
+            for values, envelopes in messages
+        )
+        return RecordSource(blocks, _line_of, lambda message: _find_message_faults(policy, *message))
     lines = JsonLinesReader(source, max_bytes=max_bytes)
     return RecordSource(
         ((decoder.decode(part), list(part)) for part in lines),
@@ -132,8 +134,10 @@ def open_source(
     )
 
 
-def _find_message_faults(policy: Policy, value: bytes | None) -> list[RecordFault]:
-    return [_NO_VALUE] if value is None else find_json_faults(policy, value)
+def _find_message_faults(policy: Policy, value: bytes | None, envelope: RecordedEnvelope) -> list[RecordFault]:
+    if envelope.fault is not None:
+        return [RecordFault(envelope.fault)]
+    return [RecordFault(FaultReason.TOMBSTONE)] if value is None else find_json_faults(policy, value)
 
 
 def _line_of(number: int) -> int:

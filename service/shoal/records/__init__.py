@@ -22,17 +22,17 @@ from shoal.records.csv_decoder import CsvCells, CsvDecoder
 from shoal.records.csv_reader import CsvReader
 from shoal.records.encoder import CsvEncoder, JsonEncoder, RecordEncoder
 from shoal.records.envelope import Envelope
-from shoal.records.faults import LONG_JSON, RecordFault, find_csv_faults, find_json_faults
+from shoal.records.fault_reasons import FaultReason
+from shoal.records.faults import RecordFault, find_csv_faults, find_json_faults
 from shoal.records.json_decoder import DEFAULT_MAX_BYTES, JsonDecoder
 from shoal.records.line_reader import JsonLinesReader, StoppedReading
-from shoal.records.message_export import MessageExportReader
+from shoal.records.message_export import MessageExportReader, RecordedEnvelope
 from shoal.records.numerals import FIRST_INEXACT, is_json_number
 from shoal.records.refusals import NOT_REPRESENTATIVE, RefusalCounter, is_notable, is_representative
 
 __all__ = [
     "DEFAULT_MAX_BYTES",
     "FIRST_INEXACT",
-    "LONG_JSON",
     "NOT_REPRESENTATIVE",
     "NO_BIN",
     "Block",
@@ -43,6 +43,7 @@ __all__ = [
     "CsvReader",
     "DropReason",
     "Envelope",
+    "FaultReason",
     "JsonDecoder",
     "JsonEncoder",
     "JsonLinesReader",
@@ -52,6 +53,7 @@ __all__ = [
     "Reason",
     "RecordEncoder",
     "RecordFault",
+    "RecordedEnvelope",
     "ReferenceBins",
     "RefusalCounter",
     "StoppedReading",

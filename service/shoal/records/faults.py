@@ -12,6 +12,7 @@ from shoal.policy import Attribute, FieldType, Policy, Role, Scale
 from shoal.records.block import Reason
 from shoal.records.columns import MISMATCH, parse_values, replace_decimal_commas, to_number
 from shoal.records.csv_decoder import EmbeddedRecordCheck
+from shoal.records.fault_reasons import FaultReason
 from shoal.records.json_values import canonical_json
 from shoal.records.numerals import NumberText
 from shoal.records.protected_values import describe_unplaced
@@ -21,7 +22,7 @@ from shoal.records.strict_json import validate_strictly
 from shoal.records.subjects import normaliser
 from shoal.records.unwrapping import Content, Unwrapper
 
-__all__ = ["LONG_JSON", "OTHER_WIDTH", "RecordFault", "find_csv_faults", "find_json_faults"]
+__all__ = ["RecordFault", "find_csv_faults", "find_json_faults"]
 
 
 class RecordFault(NamedTuple):
@@ -30,7 +31,7 @@ class RecordFault(NamedTuple):
     Attributes
     ----------
     reason : str
-        What is wrong.
+        What is wrong: a `FaultReason`, or a text that says what to do about it.
     field : str
         Name of the field; empty if the record as a whole is at fault.
     column : int
@@ -65,47 +66,37 @@ _TYPES: dict[FieldType, tuple[type, ...]] = {
     "boolean": (bool,),
     "any": (str, int, float, bool),
 }
+_NOT_OF_TYPE: dict[FieldType, FaultReason] = {
+    "string": FaultReason.NOT_STRING,
+    "integer": FaultReason.NOT_INTEGER,
+    "number": FaultReason.NOT_NUMBER,
+    "boolean": FaultReason.NOT_BOOLEAN,
+    "any": FaultReason.NOT_ANY,
+}
 _NOT_ON_SCALE = {
-    Scale.NUMERIC: "not a finite number",
-    Scale.ORDINAL: "not in its order",
-    Scale.NOMINAL: "not a text, truth value or whole number",
+    Scale.NUMERIC: FaultReason.NOT_FINITE,
+    Scale.ORDINAL: FaultReason.NOT_IN_ORDER,
+    Scale.NOMINAL: FaultReason.NOT_CATEGORY,
 }
 _NOT_TIMES = {
-    None: "not a time in ISO 8601",
-    "s": "not a number of seconds since 1970",
-    "ms": "not a number of milliseconds since 1970",
-    "us": "not a number of microseconds since 1970",
-    "days": "not a number of days since 1970",
+    None: FaultReason.NOT_TIME,
+    "s": FaultReason.NOT_SECONDS,
+    "ms": FaultReason.NOT_MILLISECONDS,
+    "us": FaultReason.NOT_MICROSECONDS,
+    "days": FaultReason.NOT_DAYS,
 }
 _decode = msgspec.json.Decoder(float_hook=NumberText).decode
 _decode_fields = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
-_UNKNOWN = RecordFault("the record does not fit the policy")
-_ENVELOPE = RecordFault("the key, a header or the timestamp does not fit the policy")
-_NOT_CSV = RecordFault("invalid quotation marks or bytes for the CSV dialect of the policy")
-_EMBEDDED = RecordFault(
-    "a cell contains what looks like another record; close the quotation mark, or set csv.multiline: true"
-)
-_UNDECLARED = RecordFault("a field that the policy does not declare; declare it, or set undeclared: drop")
-_TWICE = RecordFault("a field occurs twice; remove one of them")
-_NOT_UTF8 = RecordFault("not UTF-8, or nested too deeply")
 _NO_ENVELOPE = {
-    "debezium": RecordFault("not a message of Debezium; correct unwrap in the policy, or the messages"),
-    "connect": RecordFault(
-        "not a message of JsonConverter with schemas; correct unwrap in the policy, or set schemas.enable"
-    ),
-    "cloudevents": RecordFault(
-        "not an event in JSON format with JSON data; correct unwrap in the policy, or the events"
-    ),
+    "debezium": FaultReason.NOT_DEBEZIUM,
+    "connect": FaultReason.NOT_CONNECT,
+    "cloudevents": FaultReason.NOT_CLOUDEVENT,
 }
 _WRAPPED = {
-    "debezium": RecordFault("inside a message of Debezium; set unwrap: debezium"),
-    "connect": RecordFault("inside a message of JsonConverter with schemas; set unwrap: connect"),
-    "cloudevents": RecordFault("inside an event in JSON format; set unwrap: cloudevents"),
+    "debezium": FaultReason.IN_DEBEZIUM,
+    "connect": FaultReason.IN_CONNECT,
+    "cloudevents": FaultReason.IN_CLOUDEVENT,
 }
-_DELETE = RecordFault("a delete; set deletes: drop to leave such messages out")
-_TOMBSTONE = RecordFault("no value; set tombstones: drop to leave such messages out")
-LONG_JSON = "longer than its max_bytes"
-OTHER_WIDTH = "another number of cells than the header"
 
 
 def find_csv_faults(policy: Policy, columns: Sequence[str], cells: Sequence[str] | None) -> list[RecordFault]:
@@ -129,18 +120,18 @@ def find_csv_faults(policy: Policy, columns: Sequence[str], cells: Sequence[str]
     Cost: about 2 µs per field.
     """
     if cells is None:
-        return [_NOT_CSV]
+        return [RecordFault(FaultReason.NOT_CSV)]
     if len(cells) != len(columns):
-        return [RecordFault(OTHER_WIDTH, detail=f"{len(cells)} cells, but the header has {len(columns)}")]
+        return [RecordFault(FaultReason.OTHER_WIDTH, detail=f"{len(cells)} cells, but the header has {len(columns)}")]
     has_line_ends = any("\n" in cell or "\r" in cell for cell in cells)
     if has_line_ends and EmbeddedRecordCheck(policy, columns).find([[cell] for cell in cells]):
-        return [_EMBEDDED]
+        return [RecordFault(FaultReason.EMBEDDED)]
     found = []
     for attribute in policy.attributes:
         column = columns.index(attribute.name)
         if reason := _describe_cell(policy, attribute, cells[column]):
             found.append(RecordFault(reason, attribute.name, column + 1))
-    return found or [_UNKNOWN]
+    return found or [RecordFault(FaultReason.UNKNOWN)]
 
 
 def find_json_faults(policy: Policy, message: bytes) -> list[RecordFault]:
@@ -156,12 +147,12 @@ def find_json_faults(policy: Policy, message: bytes) -> list[RecordFault]:
     if record.keys().isdisjoint(path_of(attribute)[0] for attribute in policy.value_attributes) and (
         envelope := _envelope_of(record)
     ):
-        return [_WRAPPED[envelope]]
+        return [RecordFault(_WRAPPED[envelope])]
     found = []
     for attribute in policy.value_attributes:
         value = _value_at(record, path_of(attribute))
         if value is msgspec.UNSET:
-            reason = _describe_missing(attribute, "missing")
+            reason = _describe_missing(attribute, FaultReason.ABSENT)
         elif attribute.type == "json":
             reason = _describe_json(attribute, _text_at(content, path_of(attribute)))
         else:
@@ -169,8 +160,8 @@ def find_json_faults(policy: Policy, message: bytes) -> list[RecordFault]:
         if reason:
             found.append(RecordFault(reason, attribute.name))
     if policy.undeclared == "quarantine" and _has_undeclared(policy, record):
-        found.append(_UNDECLARED)
-    return found or [_ENVELOPE if policy.envelope_attributes else _UNKNOWN]
+        found.append(RecordFault(FaultReason.UNDECLARED))
+    return found or [RecordFault(FaultReason.ENVELOPE if policy.envelope_attributes else FaultReason.UNKNOWN)]
 
 
 def _find_record(policy: Policy, message: bytes) -> tuple[dict[str, Any], bytes, RecordFault | None]:
@@ -180,13 +171,13 @@ def _find_record(policy: Policy, message: bytes) -> tuple[dict[str, Any], bytes,
         return fields, message, fault
     content = Unwrapper(policy).find(message)
     if content is Content.DELETE:
-        return {}, message, _DELETE
+        return {}, message, RecordFault(FaultReason.DELETE)
     if content is Content.TOMBSTONE:
-        return {}, message, _TOMBSTONE
+        return {}, message, RecordFault(FaultReason.TOMBSTONE)
     if not isinstance(content, bytes):
-        return {}, message, _NO_ENVELOPE[policy.unwrap]
+        return {}, message, RecordFault(_NO_ENVELOPE[policy.unwrap])
     fields = _decode(content)
-    return fields, content, None if isinstance(fields, dict) else _NO_ENVELOPE[policy.unwrap]
+    return fields, content, None if isinstance(fields, dict) else RecordFault(_NO_ENVELOPE[policy.unwrap])
 
 
 def _envelope_of(record: dict[str, Any]) -> str:
@@ -203,13 +194,13 @@ def _decode_object(message: bytes, *, checks_nested_keys: bool) -> tuple[dict[st
     try:
         record = _decode(message)
     except (msgspec.MsgspecError, ValueError, RecursionError):
-        return {}, RecordFault("not JSON")
+        return {}, RecordFault(FaultReason.NOT_JSON)
     if not isinstance(record, dict):
-        return {}, RecordFault("not a JSON object; each line must be one object")
+        return {}, RecordFault(FaultReason.NOT_OBJECT)
     reason = validate_strictly(message, checks_nested_keys=checks_nested_keys)
     if reason is None:
         return record, None
-    return {}, _TWICE if reason is Reason.INVALID else _NOT_UTF8
+    return {}, RecordFault(FaultReason.REPEATED_FIELD if reason is Reason.INVALID else FaultReason.NOT_UTF8)
 
 
 def _value_at(record: dict[str, Any], path: Sequence[str]) -> Any:  # noqa: ANN401 - any JSON
@@ -249,9 +240,9 @@ def _describe_cell(policy: Policy, attribute: Attribute, cell: str) -> str:
     if is_clustered(attribute):
         text = cell.strip(" \t")
         if text in policy.missing_values:
-            return _describe_missing(attribute, "a value of missing_values" if text else "empty")
+            return _describe_missing(attribute, FaultReason.MISSING_VALUE if text else FaultReason.EMPTY)
         if not text.strip() and attribute.scale is Scale.NUMERIC:
-            return "empty"
+            return FaultReason.EMPTY
         reader = scale_reader(attribute, policy, has_commas=has_commas)
         return _describe_converted(reader, float(reader.read_cells([cell]).values[0]))
     if attribute.subject:
@@ -268,7 +259,7 @@ def _describe_unchanged_cell(policy: Policy, attribute: Attribute, cell: str) ->
         text = cell.strip(" \t").encode()
         return _describe_json(attribute, text) if text else ""
     (value,), _ = parse_values([cell], attribute.type)
-    return f"not of type {attribute.type}" if value is MISMATCH else describe_unplaced(policy, attribute, value)
+    return _NOT_OF_TYPE[attribute.type] if value is MISMATCH else describe_unplaced(policy, attribute, value)
 
 
 def _describe_value(policy: Policy, attribute: Attribute, value: Any) -> str:  # noqa: ANN401 - any JSON
@@ -283,11 +274,11 @@ def _describe_value(policy: Policy, attribute: Attribute, value: Any) -> str:  #
 
 def _describe_clustered_value(policy: Policy, attribute: Attribute, value: Any) -> str:  # noqa: ANN401 - any JSON
     if value is None:
-        return _describe_missing(attribute, "null")
+        return _describe_missing(attribute, FaultReason.NULL)
     if type(value) is str and value in policy.missing_values:
-        return _describe_missing(attribute, "a value of missing_values" if value else "empty")
+        return _describe_missing(attribute, FaultReason.MISSING_VALUE if value else FaultReason.EMPTY)
     if isinstance(value, list | dict):
-        return "a list or an object"
+        return FaultReason.NESTED
     reader = scale_reader(attribute, policy)
     if attribute.scale is Scale.NUMERIC:
         is_number = isinstance(value, int | NumberText) and not isinstance(value, bool)
@@ -298,7 +289,7 @@ def _describe_clustered_value(policy: Policy, attribute: Attribute, value: Any) 
         value = float(value)
     found = reader.read([value]).values
     if np.isnan(found[0]):
-        return _describe_missing(attribute, "a value of missing_values")
+        return _describe_missing(attribute, FaultReason.MISSING_VALUE)
     return _describe_clustered(attribute, float(found[0]))
 
 
@@ -311,19 +302,19 @@ def _describe_unchanged_value(attribute: Attribute, value: Any) -> str:  # noqa:
     if isinstance(value, NumberText):
         value = float(value)
         if not np.isfinite(value):
-            return "not a finite number"
+            return FaultReason.NOT_FINITE
     if type(value) not in _TYPES[attribute.type]:
-        return "a list or an object" if isinstance(value, list | dict) else f"not of type {attribute.type}"
+        return FaultReason.NESTED if isinstance(value, list | dict) else _NOT_OF_TYPE[attribute.type]
     is_integer = not isinstance(value, float) or value.is_integer()
-    return "" if attribute.type != "integer" or is_integer else "not of type integer"
+    return "" if attribute.type != "integer" or is_integer else FaultReason.NOT_INTEGER
 
 
 def _describe_json(attribute: Attribute, text: bytes) -> str:
     try:
         canonical = canonical_json(text)
     except ValueError:
-        return "not of type json"
-    return LONG_JSON if canonical is not None and len(canonical.encode()) > attribute.max_bytes else ""
+        return FaultReason.NOT_JSON_FIELD
+    return FaultReason.LONG_JSON if canonical is not None and len(canonical.encode()) > attribute.max_bytes else ""
 
 
 def _describe_missing(attribute: Attribute, reason: str) -> str:
@@ -333,7 +324,7 @@ def _describe_missing(attribute: Attribute, reason: str) -> str:
 def _describe_converted(reader: ScaleReader, value: float) -> str:
     """Return what is wrong with a value that is not missing by its text, but may be missing as a number."""
     if reader.has_missing_numbers and np.isnan(value):
-        return _describe_missing(reader.attribute, "a value of missing_values")
+        return _describe_missing(reader.attribute, FaultReason.MISSING_VALUE)
     return _describe_clustered(reader.attribute, value)
 
 
@@ -343,16 +334,16 @@ def _describe_clustered(attribute: Attribute, value: float) -> str:
         if attribute.scale is Scale.TIME:
             return _NOT_TIMES[attribute.unit]
         if attribute.scale is Scale.NOMINAL and attribute.taxonomy is not None and attribute.unknown == "quarantine":
-            return "not in the taxonomy"
+            return FaultReason.NOT_IN_TAXONOMY
         return _NOT_ON_SCALE[attribute.scale]
     if attribute.is_nominal:
         return ""
     if attribute.integer and not value.is_integer():
-        return "not a whole number"
+        return FaultReason.NOT_WHOLE
     low, high = attribute.limits
-    return "" if attribute.clip or low <= value <= high else "outside its bounds"
+    return "" if attribute.clip or low <= value <= high else FaultReason.OUTSIDE_BOUNDS
 
 
 def _describe_subject(policy: Policy, attribute: Attribute, value: object) -> str:
     normalise = normaliser(attribute.type, attribute.normalize, policy.missing_values)
-    return "" if normalise([value])[0] else "not a valid subject"
+    return "" if normalise([value])[0] else FaultReason.NOT_SUBJECT

@@ -12,6 +12,7 @@ import msgspec
 from shoal.errors import InputError
 from shoal.policy import MessagePart, Policy
 from shoal.records.block import Reason
+from shoal.records.fault_reasons import FaultReason
 from shoal.records.json_decoder import DEFAULT_MAX_BYTES
 from shoal.records.line_reader import JsonLinesReader
 from shoal.records.strict_json import validate_strictly
@@ -40,14 +41,16 @@ _decode_headers = msgspec.json.Decoder(list[tuple[str, msgspec.Raw]]).decode
 
 @dataclass(frozen=True, slots=True)
 class RecordedEnvelope:
-    """The envelope of an exported message."""
+    """The envelope of an exported message, or why its line is no message."""
 
     key: bytes | None
     headers: Sequence[tuple[str, bytes | None]]
     timestamp: int
+    fault: FaultReason | None = None
 
 
 _EMPTY_ENVELOPE = RecordedEnvelope(None, (), -1)
+_NO_MESSAGE = RecordedEnvelope(None, (), -1, FaultReason.NOT_MESSAGE)
 
 
 class MessageExportReader:
@@ -109,11 +112,11 @@ class MessageExportReader:
         if self._line_number == 1 and not required <= fields.keys():
             raise self._error(next((name for name in ("value", *self._required) if name not in fields), ""))
         if not required <= fields.keys() <= _FIELDS:
-            return (_INVALID_RECORD if _is_json(line) else _INVALID_UTF8), _EMPTY_ENVELOPE
+            return (_INVALID_RECORD, _NO_MESSAGE) if _is_json(line) else (_INVALID_UTF8, _EMPTY_ENVELOPE)
         try:
             envelope = self._envelope(fields)
         except (msgspec.MsgspecError, ValueError):
-            return _INVALID_RECORD, _EMPTY_ENVELOPE
+            return _INVALID_RECORD, _NO_MESSAGE
         value = bytes(fields["value"])
         return (value if value.startswith(b"{") else _content_of(fields["value"])), envelope
 

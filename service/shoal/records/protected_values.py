@@ -11,6 +11,7 @@ from shoal.arrays import BoolVector
 from shoal.policy import Attribute, Policy
 from shoal.records.block import ProtectedValues
 from shoal.records.confidential_keys import ConfidentialKeys, Key
+from shoal.records.fault_reasons import FaultReason
 from shoal.records.numerals import is_json_number
 
 __all__ = ["ProtectedReader", "describe_unplaced"]
@@ -78,12 +79,14 @@ class _ProtectedColumn:
         has_order = policy.t is not None and attribute.distance == "ordered"
         self._categories = {self.keys.key_of_text(str(item)) for item in attribute.order} if has_order else set()
         self._needs_number = has_order and not attribute.order
-        self._why = "the values of its reference are" if attribute.reference is not None else "its scale needs"
+        self._not_number = (
+            FaultReason.NOT_NUMBER_AS_SCALE if attribute.reference is None else FaultReason.NOT_NUMBER_AS_REFERENCE
+        )
 
     def describe_unplaced(self, key: Key) -> str:
         """Return why the reference cannot place a key; empty if it can."""
         if key is None:
             return ""
         if self._needs_number:
-            return "" if is_json_number(key) else f"not a number, as {self._why}"
-        return "not in its order" if self._categories and key not in self._categories else ""
+            return "" if is_json_number(key) else self._not_number
+        return FaultReason.NOT_IN_ORDER if self._categories and key not in self._categories else ""

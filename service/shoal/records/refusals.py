@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from shoal.records.faults import LONG_JSON, OTHER_WIDTH, RecordFault
+from shoal.records.fault_reasons import remedy_for
+from shoal.records.faults import RecordFault
 
 __all__ = ["NOT_REPRESENTATIVE", "RefusalCounter", "is_notable", "is_representative"]
 
@@ -19,46 +20,6 @@ NOT_REPRESENTATIVE = "the release is not representative of the input: suppressed
 
 MAX_KINDS = 10
 """Kinds that `RefusalCounter.texts` lists."""
-
-_ABSENT = (
-    "fill the values in, remove the records, or give the field another role: confidential and other publish it as it "
-    "is, identifier leaves it out; missing: group releases records without a value"
-)
-_TYPE = "declare the type that the values have, or type: any"
-_REMEDIES = {
-    "empty": _ABSENT,
-    "null": _ABSENT,
-    "a value of missing_values": _ABSENT,
-    "not in its order": "add the category to order, or correct the values",
-    "not in the taxonomy": "add the category to the taxonomy, or set unknown: root",
-    "not a text, truth value or whole number": "write categories as texts, or set scale: numeric",
-    "not a time in ISO 8601": "write times as 2026-07-14 or 2026-07-14T09:30:00Z, or set unit",
-    "not a number of seconds since 1970": "correct the values or the unit; leave unit out for times in ISO 8601",
-    "not a number of milliseconds since 1970": "correct the values or the unit; leave unit out for times in ISO 8601",
-    "not a number of microseconds since 1970": "correct the values or the unit; leave unit out for times in ISO 8601",
-    "not a number of days since 1970": "correct the values or the unit; leave unit out for times in ISO 8601",
-    "missing": "correct the name of the field in the policy, or add the field to the records",
-    "not a finite number": (
-        "a quasi-identifier must be a number; if the field is a category or a time, set its scale: nominal, ordinal or "
-        "time; if it is another text, give it another role: confidential and other publish it as it is, identifier "
-        "leaves it out; if it is a number, correct the values, or set "
-        "csv.decimal"
-    ),
-    "not a whole number": "set integer: false, or correct the values",
-    "outside its bounds": "widen the bounds, or set out_of_bounds: clip",
-    "a list or an object": "give the field the role identifier, which leaves it out, or make the values flat",
-    "not a valid subject": (
-        "each record needs an identifier of its person, which is no value of missing_values; correct the values or the "
-        "type of the field"
-    ),
-    "not of type json": (
-        "a value must be JSON (RFC 8259) with each name once in an object and no number beyond float64; correct the "
-        "values"
-    ),
-    LONG_JSON: "raise max_bytes of the attribute, or shorten the values",
-    OTHER_WIDTH: "correct csv.delimiter and csv.quote in the policy, or the lines of the file",
-}
-"""What to do about a fault, by its reason. Other reasons say it themselves."""
 
 
 class RefusalCounter:
@@ -114,7 +75,7 @@ class RefusalCounter:
         if not kinds:
             return ""
         first = kinds[0][1]
-        remedy = _REMEDIES.get(first, _TYPE if first.startswith("not of type ") else first)
+        remedy = remedy_for(first)
         fields = ", ".join(dict.fromkeys(field for field, text in kinds[:MAX_KINDS] if field and text == first))
         return f"{fields}: {remedy}" if fields else remedy
 

@@ -360,7 +360,7 @@ def test_all_invalid_records_are_counted_by_field(tmp_path: Path, capsys: pytest
     )
     # Records that lack a value only are quarantined and are no reason to refuse the table.
     kinds = "60 of 600 invalid: age: not a finite number; 30 of 600 invalid: income: empty"
-    assert f"; 60 records are invalid ({kinds}); what to change: age: a quasi-identifier must be a number;" in told
+    assert f"; 60 records are refused ({kinds}); what to change: age: a quasi-identifier must be a number;" in told
     assert "canary" not in told
     assert not (tmp_path / "out.csv").exists()
 

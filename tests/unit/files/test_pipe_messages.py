@@ -187,6 +187,29 @@ def test_only_the_invalid_line_is_rejected_by_pipe_and_judge(tmp_path: Path, lin
     assert verdict.counts["unusable"] == 1
 
 
+NO_MESSAGE = "not a message in the form of docs/files.md: value, and key, headers or timestamp if the policy reads them"
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        (GOOD.replace('"key"', '"kez"'), f"invalid: {NO_MESSAGE}"),
+        (GOOD.replace("{", '{"topic": "x", ', 1), f"invalid: {NO_MESSAGE}"),
+        (json.dumps(message(7, headers=None)), f"invalid: {NO_MESSAGE}"),
+        (json.dumps(message(7, value="[]")), "invalid: not a JSON object; each line must be one object"),
+        (json.dumps(message(7, value=None)), "undecodable: no value; set tombstones: drop to leave such messages out"),
+        (json.dumps(message(7, value={})), "invalid: age: missing"),
+        ("rubbish", "undecodable: not JSON"),
+        (json.dumps(message(7, key=None)), "invalid: the key, a header or the timestamp does not fit the policy"),
+    ],
+)
+def test_the_reason_of_a_rejected_line_says_what_it_lacks(tmp_path: Path, line: str, reason: str) -> None:
+    policy, source = policy_of(tmp_path), tmp_path / "in.jsonl"
+    source.write_text("\n".join([*(json.dumps(message(number)) for number in range(20)), line]) + "\n")
+    report = run_pipe(policy, Files(str(source), str(tmp_path / "out.jsonl")))
+    assert report.refusals == [f"1 of 21 {reason}"]
+
+
 def test_unused_parts_of_a_message_are_not_validated(tmp_path: Path) -> None:
     attributes = {"who": ATTRIBUTES["who"], "age": ATTRIBUTES["age"]}
     odd: list[dict[str, Any]] = [

@@ -127,7 +127,17 @@ def test_kinds_beyond_the_tenth_are_not_listed(monkeypatch: pytest.MonkeyPatch) 
             RecordFault("not a finite number", "sex"),
             "sex: a quasi-identifier must be a number; if the field is a category",
         ),
-        (RecordFault("not JSON"), "not JSON"),
+        (RecordFault("not JSON"), "write each record as one JSON object (RFC 8259) in UTF-8, in a file on one line"),
+        (
+            RecordFault("not UTF-8, or nested too deeply"),
+            "write the records in UTF-8, with objects and lists at most 64 deep",
+        ),
+        (
+            RecordFault("invalid quotation marks or bytes for the CSV dialect of the policy"),
+            "correct csv.quote, csv.escape and csv.encoding in the policy, or the lines of the file",
+        ),
+        (RecordFault("a field occurs twice; remove one of them"), "a field occurs twice; remove one of them"),
+        (RecordFault("dated more than an hour ahead"), "dated more than an hour ahead"),
     ],
 )
 def test_the_remedy_for_the_most_frequent_kind_is_named(fault: RecordFault, words: str) -> None:
