@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import date, time
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -21,7 +21,7 @@ from ruamel.yaml.nodes import MappingNode, ScalarNode, SequenceNode
 from shoal.errors import Fault, InputError, PolicyError
 from shoal.policy.schema import Document
 from shoal.policy.schema_faults import describe_fault
-from shoal.policy.toml_lines import toml_lines
+from shoal.policy.toml_lines import find_long_number, toml_lines
 
 __all__ = ["FieldPath", "Lines", "line_of", "read_document"]
 
@@ -30,6 +30,9 @@ Lines: TypeAlias = dict[FieldPath, int]
 
 MAX_CHARACTERS, MAX_NODES = 1 << 20, 100_000
 """Limits on a policy file, and on its values after YAML aliases are expanded. They bound time and memory."""
+MAX_DIGITS = 4_300
+"""Python reads no whole number of more digits."""
+_LONG_NUMBER = f"a number of more than {MAX_DIGITS:,} digits; shorten it, or put it in quotes if it is a text"
 
 _TEXT, _TIMESTAMP = "tag:yaml.org,2002:str", "tag:yaml.org,2002:timestamp"
 _INTEGER, _NUMBER, _BOOLEAN = (f"tag:yaml.org,2002:{kind}" for kind in ("int", "float", "bool"))
@@ -56,6 +59,28 @@ _YAML_REASONS = (
     ("could not determine a constructor", "an unknown tag (!name); remove it"),
 )
 """What a fault of the YAML parser means. The parser's text is not shown: it may quote a password."""
+_TOML_REASONS = (
+    ("Cannot overwrite a value", "a key occurs twice, or is a value and a section; remove one"),
+    ("Duplicate inline table key", "a key occurs twice in {...}; remove one"),
+    ("Cannot declare", "a section occurs twice, or has the name of a key; join or rename them"),
+    ("Cannot redefine namespace", "a section occurs twice, or has the name of a key; join or rename them"),
+    ("Cannot mutate immutable namespace", "a key is added to a list or a table {...} that is closed already"),
+    ("Unclosed array", "a list in [...] is not closed, or a comma is missing"),
+    ("Unclosed inline table", "a table in {...} is not closed on its line, or a comma is missing"),
+    ("Expected '='", "'=' is missing after a key"),
+    ("at the end of a table declaration", "']' is missing after the name of a section"),
+    ("at the end of an array declaration", "']]' is missing after the name of a section"),
+    ("Expected newline or end of document", "something follows a value; write each key on its own line"),
+    ("Invalid value", "a value is missing, or a text has no quotation marks"),
+    ("Invalid date", "a date or time that does not exist"),
+    ("Unterminated string", "a quotation mark is not closed"),
+    ("Expected \"'", "a quotation mark is not closed"),
+    ("Illegal character", "a quotation mark is not closed on its line, or a control character"),
+    ("Unescaped '\\'", "an unknown escape after a backslash; use single quotation marks"),
+    ("Invalid initial character for a key part", "a key is missing, or has a character that needs quotation marks"),
+    ("Invalid statement", "a line that does not begin with a key or a section"),
+)
+"""What a fault of the TOML parser means. The parser's text may quote the file, too."""
 
 
 def read_document(path: Path) -> tuple[Document, list[Fault], Lines]:
@@ -88,9 +113,11 @@ def read_document(path: Path) -> tuple[Document, list[Fault], Lines]:
     try:
         parse = _parse_toml if path.suffix.lower() == ".toml" else _parse_yaml
         tree, lines, faults = parse(text.removeprefix("\ufeff"), path)
-    except (ValueError, RecursionError, OverflowError):
+    except RecursionError:
+        raise PolicyError([Fault((), "nested too deeply; remove levels of [...] and {...}")], str(path)) from None
+    except (ValueError, OverflowError):
         raise PolicyError(
-            [Fault((), "nested too deeply, too large, or contains a number out of range")], str(path)
+            [Fault((), "a value that does not have the form of its tag (!!name); remove the tag")], str(path)
         ) from None
     if not isinstance(tree, dict):
         raise PolicyError([Fault((), "must be a mapping with the fields attributes and privacy", 1)], str(path))
@@ -109,13 +136,12 @@ def line_of(path: FieldPath, lines: Mapping[FieldPath, int]) -> int | None:
 
 def _parse_yaml(text: str, path: Path) -> tuple[object, Lines, list[Fault]]:
     try:
-        lines: Lines = {}
-        faults: list[Fault] = []
         reader = YAML(typ="rt")
         reader.allow_duplicate_keys = True
         node = reader.compose(text)
-        _visit(node, (), lines, faults, [MAX_NODES])
-        return node and _plain(reader.constructor.construct_document(node)), lines, faults
+        visitor = _NodeVisitor(str(path))
+        visitor.visit(node, (), visitor.lines)
+        return node and _plain(reader.constructor.construct_document(node)), visitor.lines, visitor.faults
     except YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         line = mark.line + 1 if mark else None
@@ -125,58 +151,92 @@ def _parse_yaml(text: str, path: Path) -> tuple[object, Lines, list[Fault]]:
 def _yaml_reason(error: YAMLError) -> str:
     """Return what a fault of the parser means, after a colon; an empty text if that is not known."""
     text = " ".join(str(part) for part in (getattr(error, "problem", None), getattr(error, "context", None)) if part)
-    text = text or type(error).__name__ + str(error).partition("\n")[0]
-    return next((f": {reason}" for words, reason in _YAML_REASONS if words in text), "")
+    return _reason_in(text or type(error).__name__ + str(error).partition("\n")[0], _YAML_REASONS)
 
 
-def _visit(node: object, path: FieldPath, lines: Lines, faults: list[Fault], budget: list[int]) -> None:
-    """Note the line of every field, repeated keys and keys that are not text.
+def _reason_in(text: str, reasons: Sequence[tuple[str, str]]) -> str:
+    return next((f": {reason}" for words, reason in reasons if words in text), "")
 
-    ``budget`` holds the number of nodes that may still be visited. Each use of an alias counts its nodes again.
+
+class _NodeVisitor:
+    """Notes the line of every field of YAML nodes, repeated keys, and keys that are not text.
+
+    Each use of an alias visits its nodes again.
+
+    Attributes
+    ----------
+    lines : dict
+        The line of each field.
+    faults : list of Fault
     """
-    budget[0] -= 1
-    if budget[0] < 0:
-        raise ValueError
-    if isinstance(node, MappingNode):
-        _visit_mapping(node, path, lines, faults, budget)
-    elif isinstance(node, SequenceNode):
-        for index, value in enumerate(node.value):
-            lines[*path, str(index)] = value.start_mark.line + 1
-            _visit(value, (*path, str(index)), lines, faults, budget)
-    elif isinstance(node, ScalarNode) and str(node.tag) == _TIMESTAMP:
-        # A date stays the text of the file. The reader would convert it to UTC and drop the zone.
-        node.tag = _TEXT
-    elif isinstance(node, ScalarNode):
-        _visit_number(node, path, faults)
 
+    def __init__(self, name: str) -> None:
+        self.lines: Lines = {}
+        self.faults: list[Fault] = []
+        self._name = name
+        self._nodes_left = MAX_NODES
+        self._open: set[int] = set()
+        """Identities of the nodes around the one that is visited."""
 
-def _visit_number(node: ScalarNode, path: FieldPath, faults: list[Fault]) -> None:
-    """Keep the text of a number or a boolean that stands for a text, or note that the text would be lost."""
-    tag = str(node.tag)
-    if path[:1] == ("missing_values",) and tag in {_INTEGER, _NUMBER, _BOOLEAN}:
-        node.tag = _TEXT
-    is_category = path[:1] == ("attributes",) and path[2:3] in {("order",), ("taxonomy",)}
-    if is_category and tag == _INTEGER and not _PLAIN_INTEGER.fullmatch(str(node.value)):
-        message = "has a number with another text than that of its value, such as 01 for 1; put it in quotes"
-        if all(fault.path != path[:3] for fault in faults):
-            faults.append(Fault(path[:3], message, node.start_mark.line + 1))
+    def visit(self, node: object, path: FieldPath, lines: Lines) -> None:
+        """Visit a node and all nodes in it; add their lines to ``lines``.
 
+        Raises
+        ------
+        PolicyError
+            An alias stands within the value that it names, there are too many values, or a number is too long.
+        """
+        self._nodes_left -= 1
+        if id(node) in self._open:
+            raise self._error(path, "an alias (*name) refers to the value that it is part of; write the value instead")
+        if self._nodes_left < 0:
+            raise self._error(path, f"the file has more than {MAX_NODES:,} values; use fewer aliases (*name)")
+        if isinstance(node, ScalarNode):
+            self._visit_scalar(node, path)
+            return
+        self._open.add(id(node))
+        if isinstance(node, MappingNode):
+            self._visit_mapping(node, path, lines)
+        elif isinstance(node, SequenceNode):
+            for index, value in enumerate(node.value):
+                lines[*path, str(index)] = value.start_mark.line + 1
+                self.visit(value, (*path, str(index)), lines)
+        self._open.discard(id(node))
 
-def _visit_mapping(node: MappingNode, path: FieldPath, lines: Lines, faults: list[Fault], budget: list[int]) -> None:
-    seen: set[str] = set()
-    for key, value in node.value:
-        line, name = key.start_mark.line + 1, str(key.value)
-        if name == "<<":
-            _visit(value, path, {}, faults, budget)
-            continue
-        child = (*path, name)
-        if str(key.tag) != _TEXT:
-            faults.append(Fault(child, "a name must be text; put it in quotes", line))
-        elif name in seen:
-            faults.append(Fault(child, "this key occurs twice; remove one", line))
-        seen.add(name)
-        lines.setdefault(child, line)
-        _visit(value, child, lines, faults, budget)
+    def _visit_scalar(self, node: ScalarNode, path: FieldPath) -> None:
+        """Keep the text of a date and of what stands for a text, or note that it would be lost."""
+        tag = str(node.tag)
+        if tag == _TIMESTAMP:
+            # The reader would convert a date to UTC and drop the zone.
+            node.tag = _TEXT
+        elif path[:1] == ("missing_values",) and tag in {_INTEGER, _NUMBER, _BOOLEAN}:
+            node.tag = _TEXT
+        elif tag == _INTEGER and len(str(node.value)) > MAX_DIGITS:
+            raise self._error(path, _LONG_NUMBER, node.start_mark.line + 1)
+        is_category = path[:1] == ("attributes",) and path[2:3] in {("order",), ("taxonomy",)}
+        if is_category and tag == _INTEGER and not _PLAIN_INTEGER.fullmatch(str(node.value)):
+            message = "has a number with another text than that of its value, such as 01 for 1; put it in quotes"
+            if all(fault.path != path[:3] for fault in self.faults):
+                self.faults.append(Fault(path[:3], message, node.start_mark.line + 1))
+
+    def _visit_mapping(self, node: MappingNode, path: FieldPath, lines: Lines) -> None:
+        seen: set[str] = set()
+        for key, value in node.value:
+            line, name = key.start_mark.line + 1, str(key.value)
+            if name == "<<":
+                self.visit(value, path, {})
+                continue
+            child = (*path, name)
+            if str(key.tag) != _TEXT:
+                self.faults.append(Fault(child, "a name must be text; put it in quotes", line))
+            elif name in seen:
+                self.faults.append(Fault(child, "this key occurs twice; remove one", line))
+            seen.add(name)
+            lines.setdefault(child, line)
+            self.visit(value, child, lines)
+
+    def _error(self, path: FieldPath, message: str, line: int | None = None) -> PolicyError:
+        return PolicyError([Fault(path, message, line or line_of(path, self.lines))], self._name)
 
 
 def _plain(tree: object) -> object:
@@ -196,8 +256,14 @@ def _parse_toml(text: str, path: Path) -> tuple[object, Lines, list[Fault]]:
         tree = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         found = re.search(r"at line (\d+)", str(error))
-        line = int(found.group(1)) if found else None
-        raise PolicyError([Fault((), "not valid TOML, or a key occurs twice", line)], str(path)) from None
+        line = int(found.group(1)) if found else len(text.splitlines()) or None
+        reason = _reason_in(str(error), _TOML_REASONS)
+        raise PolicyError([Fault((), f"not valid TOML{reason}", line)], str(path)) from None
+    except ValueError:
+        line = find_long_number(text, MAX_DIGITS)
+        if line is None:
+            raise
+        raise PolicyError([Fault((), _LONG_NUMBER, line)], str(path)) from None
     return _with_dates_as_text(tree), toml_lines(text), []
 
 

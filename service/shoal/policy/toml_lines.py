@@ -7,7 +7,7 @@ import tomllib
 from collections.abc import Iterator
 from typing import NamedTuple, TypeAlias
 
-__all__ = ["toml_lines"]
+__all__ = ["find_long_number", "toml_lines"]
 
 _Path: TypeAlias = tuple[str, ...]
 
@@ -44,6 +44,15 @@ def toml_lines(text: str) -> dict[_Path, int]:
     Cost: O(n) time and memory in the length of the text.
     """
     return _Reader(text).read()
+
+
+def find_long_number(text: str, max_digits: int) -> int | None:
+    """Return the line (from 1) of the first number of more than ``max_digits`` digits; None without one.
+
+    The text must be valid TOML up to the end of this number.
+    """
+    words = (token for token in _tokens(text) if token.kind == "word" and len(token.text) > max_digits)
+    return next((token.line for token in words if token.text.strip("+-").replace("_", "").isdigit()), None)
 
 
 def _tokens(text: str) -> Iterator[_Token]:

@@ -99,6 +99,72 @@ def test_hostile_files_are_refused(text: str, tmp_path: Path) -> None:
         load(text.replace("a: ", "a = "), tmp_path, "p.toml")
 
 
+ALIASES = "a: &a [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
+    f"b{n}: &b{n} [{', '.join([f'*b{n - 1}' if n else '*a'] * 10)}]\n" for n in range(4)
+)
+LONG_NUMBER = "a number of more than 4,300 digits; shorten it, or put it in quotes if it is a text"
+CYCLE = "an alias (*name) refers to the value that it is part of; write the value instead"
+MANY = "the file has more than 100,000 values; use fewer aliases (*name)"
+DEEP = "nested too deeply; remove levels of [...] and {...}"
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "path", "line", "message"),
+    [
+        ("p.yaml", "a:\n  b: [1, " + "9" * 4301 + "]", ("a", "b", "1"), 2, LONG_NUMBER),
+        ("p.toml", "x = '" + "9" * 5000 + "'\n[a]\nb = [1, -" + "9" * 4301 + "]", (), 3, LONG_NUMBER),
+        ("p.yaml", "a: &x\n  b: *x\n", ("a", "b"), 2, CYCLE),
+        ("p.yaml", "a: &x [1, *x]\n", ("a", "1"), 1, CYCLE),
+        ("p.yaml", ALIASES, ("b3", "7", "8", "8", "8", "9"), 1, MANY),
+        ("p.yaml", "a: " + "[" * 900 + "]" * 900, (), None, DEEP),
+        ("p.toml", "a = " + "[" * 2000, (), None, DEEP),
+        ("p.yaml", "a: !!int x", (), None, "a value that does not have the form of its tag (!!name); remove the tag"),
+    ],
+    ids=range(8),
+)
+def test_what_exceeds_a_limit_is_named(
+    name: str, text: str, path: tuple[str, ...], line: int | None, message: str, tmp_path: Path
+) -> None:
+    with pytest.raises(PolicyError) as caught:
+        load(text, tmp_path, name)
+    assert list(caught.value.faults) == [(path, message, line)]
+
+
+def test_a_number_of_as_many_digits_as_are_read_is_judged_by_its_field(tmp_path: Path) -> None:
+    assert "privacy.k" in faults(GOOD.replace("k: 10", "k: " + "9" * 4300), tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "reason"),
+    [
+        ("a = 1\na = 2", 2, "a key occurs twice, or is a value and a section; remove one"),
+        ("a = {b = 1, b = 2}", 1, "a key occurs twice in {...}; remove one"),
+        ("[a]\n[a]", 2, "a section occurs twice, or has the name of a key; join or rename them"),
+        ("a = {b = 1}\na.c = 2", 2, "a key is added to a list or a table {...} that is closed already"),
+        ("a = [1\nb = 2", 2, "a list in [...] is not closed, or a comma is missing"),
+        ("a = {b = 1\nc = 2}", 1, "a table in {...} is not closed on its line, or a comma is missing"),
+        ("a 1", 1, "'=' is missing after a key"),
+        ("[a\nb = 1", 1, "']' is missing after the name of a section"),
+        ("[[a]\nb = 1", 1, "']]' is missing after the name of a section"),
+        ("a = 1 2", 1, "something follows a value; write each key on its own line"),
+        ("a =", 1, "a value is missing, or a text has no quotation marks"),
+        ("a = canary", 1, "a value is missing, or a text has no quotation marks"),
+        ("a = 2026-02-30", 1, "a date or time that does not exist"),
+        ('a = """canary', 1, "a quotation mark is not closed"),
+        ("a = 'canary", 1, "a quotation mark is not closed"),
+        ("a = '''canary", 1, "a quotation mark is not closed"),
+        ('a = "canary\n', 1, "a quotation mark is not closed on its line, or a control character"),
+        ('a = "canary\\q"', 1, "an unknown escape after a backslash; use single quotation marks"),
+        ("= canary", 1, "a line that does not begin with a key or a section"),
+        ("a = {b = 1,}", 1, "a key is missing, or has a character that needs quotation marks"),
+    ],
+)
+def test_a_toml_error_says_its_reason(text: str, line: int | None, reason: str, tmp_path: Path) -> None:
+    with pytest.raises(PolicyError) as caught:
+        load(text, tmp_path, "p.toml")
+    assert list(caught.value.faults) == [((), f"not valid TOML: {reason}", line)]
+
+
 @pytest.mark.parametrize(
     ("text", "line", "reason"),
     [
