@@ -19,7 +19,13 @@ _NEEDED_BY = {
 
 def is_follow_up(path: FieldPath, known: FieldPath) -> bool:
     """Return whether a fault at ``path`` may only show that the field ``known`` was removed for a fault of its own."""
-    return _covers(path, known) or _depends(path, known) or _is_checked_outside(path, known) or _is_part(path, known)
+    return (
+        _covers(path, known)
+        or _depends(path, known)
+        or _is_checked_outside(path, known)
+        or _is_part(path, known)
+        or _may_be_lacking(path, known)
+    )
 
 
 def _covers(path: FieldPath, known: FieldPath) -> bool:
@@ -42,3 +48,9 @@ def _is_checked_outside(path: FieldPath, known: FieldPath) -> bool:
 def _is_part(path: FieldPath, known: FieldPath) -> bool:
     """Return whether ``known`` was the form of l-diversity in the section at ``path``."""
     return path == ("privacy", "l") == known[:2]
+
+
+def _may_be_lacking(path: FieldPath, known: FieldPath) -> bool:
+    """Return whether ``known`` may be what the attributes as a whole lack: an attribute, or the mark of the subject."""
+    is_attribute = known[:1] == ("attributes",) and (len(known) == 2 or known[2:] == ("subject",))  # noqa: PLR2004
+    return path == ("attributes",) and (is_attribute or known == ("subject",))

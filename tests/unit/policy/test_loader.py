@@ -130,6 +130,28 @@ def test_what_exceeds_a_limit_is_named(
     assert list(caught.value.faults) == [(path, message, line)]
 
 
+@pytest.mark.parametrize(
+    ("text", "paths"),
+    [
+        ("attributes: {patient: identifier, age: }\nprivacy: {k: 3}\n", {"attributes.patient", "attributes.age"}),
+        (
+            "attributes: {age: {role: quasi_identifier}, id: {role: identifier, subject: yess}}\nprivacy: {k: 3}\n",
+            {"attributes.id.subject"},
+        ),
+        (
+            "attributes: {age: {role: quasi_identifier}}\nprivacy: {k: 3}\nsubject: every\n",
+            {"subject"},
+        ),
+        (
+            "attributes: {age: {role: quasi_identifier, weight: no}}\nprivacy: {k: 3}\n",
+            {"attributes.age.weight", "attributes"},
+        ),
+    ],
+)
+def test_what_a_faulty_attribute_may_give_is_not_said_to_be_missing(text: str, paths: set[str], tmp_path: Path) -> None:
+    assert set(faults(text, tmp_path)) == paths
+
+
 def test_a_number_of_as_many_digits_as_are_read_is_judged_by_its_field(tmp_path: Path) -> None:
     assert "privacy.k" in faults(GOOD.replace("k: 10", "k: " + "9" * 4300), tmp_path)
 
