@@ -7,6 +7,7 @@ import re
 import subprocess
 from collections.abc import Iterator
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from typing import TypeAlias
 
@@ -256,6 +257,28 @@ def test_modules_import_only_names_that_others_export() -> None:
         if name not in (exported(tree(owner)) or [])
     }
     assert hidden == set()
+
+
+def orphan_docstrings(tree: ast.Module) -> list[int]:
+    """Return the lines of strings that stand directly after another string, so that they document nothing."""
+    bodies = (getattr(node, "body", None) for node in ast.walk(tree))
+    return [
+        second.lineno
+        for body in bodies
+        if isinstance(body, list)
+        for first, second in pairwise(body)
+        if is_string(first) and is_string(second)
+    ]
+
+
+def is_string(node: ast.stmt) -> bool:
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+
+
+def test_no_string_stands_directly_after_another() -> None:
+    assert orphan_docstrings(ast.parse('"""A."""\nX = 1\n"""B."""\nclass C:\n    y = 1\n    "D"\n    "E"\n')) == [7]
+    found = [f"{module.relative_to(SOURCE)}:{line}" for module in MODULES for line in orphan_docstrings(tree(module))]
+    assert found == []
 
 
 def test_documented_parameters_are_those_of_the_signature() -> None:

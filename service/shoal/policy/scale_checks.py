@@ -43,7 +43,6 @@ _SCALES_OF = {
 """The scales for which a field has a meaning."""
 SCALE_FIELDS = (*_SCALES_OF, "missing")
 """The fields that are checked by the scale of an attribute."""
-"""What is stripped from both ends of the cells of CSV files."""
 _STEPS = "15min, h, day, month or year"
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 __all__ = ["BLANKS", "has_lone_surrogate"]
 
 BLANKS = " \t"
-"""Characters that are stripped from both ends of a cell."""
+"""What is stripped from both ends of the cells of CSV files."""
 
 
 def has_lone_surrogate(text: str) -> bool:
