@@ -20,6 +20,8 @@ from shoal.records.tabular import require_columns
 __all__ = ["BackslashConverter", "CsvReader"]
 
 _BYTE_ORDER_MARK = "\ufeff"
+_BINARY_STARTS = ("\x1f", "PK\x03\x04")
+"""Files of gzip, which begin with a control character in every encoding, and of zip."""
 _MAX_LINE_BYTES = 1 << 24
 """Memory that a file without line ends can take."""
 
@@ -53,7 +55,7 @@ class CsvReader:
     Raises
     ------
     InputError
-        The header is missing or does not fit the policy.
+        The file is no text in the encoding, or the header is missing or does not fit the policy.
     """
 
     def __init__(self, stream: BinaryIO, policy: Policy, *, name: str = "input") -> None:
@@ -72,7 +74,7 @@ class CsvReader:
             self._backslashes = BackslashConverter(dialect.quote, dialect.delimiter)
         self._reader = csv.reader(self._lines(), **dialect.reader_options)
         require_columns(policy, name, "CSV")
-        header = self._read_header(name)
+        header = self._read_header(name, dialect.encoding)
         self._first_line = self._reader.line_num + 1
         if not header and self._has_bare_returns:
             raise InputError(f"{name}, line 1: lines end with carriage returns; set csv.line_end: cr")
@@ -135,12 +137,17 @@ class CsvReader:
         self._pending_lines.extend([line + self._line_end for line in text.split(self._line_end)])
         return True
 
-    def _read_header(self, name: str) -> list[str]:
+    def _read_header(self, name: str, encoding: str) -> list[str]:
         """Return the cells of the first line; no cells if it cannot be read."""
         if not self._fill():
             raise InputError(f"{name}, line 1: the file is empty; give at least a header with the names of the columns")
-        self._pending_lines[0] = self._pending_lines[0].removeprefix(_BYTE_ORDER_MARK)
-        self._has_bare_returns = "\r" in self._pending_lines[0].removesuffix("\n").removesuffix("\r")
+        first = self._pending_lines[0] = self._pending_lines[0].removeprefix(_BYTE_ORDER_MARK)
+        if first.startswith(_BINARY_STARTS) or "\0" in first:
+            raise InputError(
+                f"{name}, line 1: no text in {encoding}: the file is compressed, binary or in another encoding; "
+                "uncompress it, or set csv.encoding"
+            )
+        self._has_bare_returns = "\r" in first.removesuffix("\n").removesuffix("\r")
         try:
             header = next(self._reader)
         except csv.Error:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import gzip
+import io
 import json
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -187,6 +190,19 @@ def test_lines_that_end_with_carriage_returns_are_reported_with_the_remedy(tmp_p
         run(tmp_path, policy_of(tmp_path), text)
     _, quarantined, verdict = run(tmp_path, policy_of(tmp_path, csv={"line_end": "cr"}), text)
     assert (quarantined, verdict.exit_code) == ([], 0)
+
+
+@pytest.mark.parametrize("csv", [{}, {"encoding": "latin-1"}, {"encoding": "cp1252"}])
+@pytest.mark.parametrize("kind", ["gzip", "zip", "utf-16"])
+def test_a_file_that_is_no_text_is_reported_with_the_remedy(tmp_path: Path, kind: str, csv: dict[str, str]) -> None:
+    text = (HEAD + OTHERS).encode()
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as archive:
+        archive.writestr("in.csv", text)
+    content = {"gzip": gzip.compress(text), "zip": packed.getvalue(), "utf-16": text.decode().encode("utf-16")}[kind]
+    words = r"in\.csv, line 1: no text in .*: the file is compressed, binary or in another encoding; uncompress it, or"
+    with pytest.raises(InputError, match=words):
+        run(tmp_path, policy_of(tmp_path, csv=csv), content)
 
 
 @pytest.mark.parametrize("delay", [5e15, 1e300, 1.1e9])

@@ -116,7 +116,7 @@ def test_a_record_that_the_output_encoding_cannot_represent_is_rejected() -> Non
     ("csv", "text", "words"),
     [
         ({}, b"who;x;n;t\n", "give the csv.delimiter"),
-        ({}, "who,x,n,t\n".encode("utf-16"), "no header that can be read in utf-8; .*csv.encoding"),
+        ({}, "who,x,n,t\n".encode("utf-16"), "no text in utf-8: .*csv.encoding"),
         ({"encoding": "utf-16"}, b"\xff\xfew", "line 1: "),
         ({"delimiter": ";"}, b"who;x;n\n", "column 't' is missing"),
         ({"delimiter": ";"}, b"who;x;n;t;t\n", "column 't' occurs twice"),

@@ -71,7 +71,10 @@ def test_the_header_is_kept_in_the_order_of_the_file() -> None:
         (b"x,y,z\n", "column 'z' is not declared; declare it, or set undeclared: drop"),
         (b"z,x,y,a\n", "columns 'z', 'a' are not declared; declare them, or set undeclared: drop"),
         (b"x;y\n", "if the file has them, give the csv.delimiter that separates the columns"),
-        ("x,y\n".encode("utf-16"), "no header"),
+        (
+            "x,y\n".encode("utf-16"),
+            "no text in utf-8: the file is compressed, binary or in another encoding; uncompress it, or set",
+        ),
     ],
 )
 def test_a_header_that_does_not_fit_is_refused(header: bytes, message: str) -> None:
