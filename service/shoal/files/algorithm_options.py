@@ -18,6 +18,8 @@ BLOCKS = "blocks"
 LONGEST_S = 1e6
 BUDGETED = {"anneal": "annealing", "exact": "choosing"}
 """Refinements that end when their budget is used up, and the labels of their progress bars."""
+_KINDS: dict[type, str] = {float: "a number", int: "a whole number"}
+"""What a parameter must be, by the type of its default. A text can be anything."""
 
 
 def parse_algorithm_options(algorithm: str, refine: str | None, given: Sequence[str], seed: int) -> AlgorithmSpec:
@@ -65,15 +67,17 @@ def _read(algorithm: str, given: Sequence[str], known: Mapping[str, Parameter]) 
     read: dict[str, Parameter] = {}
     for word in given:
         name, is_pair, text = word.partition("=")
-        if not is_pair or name not in known:
-            listed = ", ".join(each for each in known if each != BLOCKS) or "no parameter"
+        listed = ", ".join(each for each in known if each != BLOCKS) or "no parameter"
+        if not is_pair:
             raise ConfigError(f"--param: needs NAME=VALUE; {algorithm} has {listed}")
+        if name not in known:
+            raise ConfigError(f"--param: unknown name; {algorithm} has {listed}; remove it, or correct the name")
         if name in read:
             raise ConfigError(f"--param {name}: given twice")
         try:
             read[name] = type(known[name])(text)
         except ValueError:
-            raise ConfigError(f"--param {name}: needs a value of type {type(known[name]).__name__}") from None
+            raise ConfigError(f"--param {name}: needs {_KINDS[type(known[name])]}") from None
     return read
 
 

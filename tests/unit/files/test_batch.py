@@ -513,9 +513,11 @@ def test_values_outside_their_bounds_are_clipped_or_refused_as_the_policy_says(
     ("words", "message"),
     [
         (["--algorithm", "best"], "use one of auto, md, mdav"),
-        (["--param", "gamma=1"], "--param: needs NAME=VALUE; auto has no parameter"),
-        (["--algorithm", "vmdav", "--param", "gamma"], "vmdav has gamma"),
-        (["--algorithm", "vmdav", "--param", "gamma=x"], "--param gamma: needs a value of type float"),
+        (["--param", "gamma=1"], "--param: unknown name; auto has no parameter; remove it, or correct the name"),
+        (["--algorithm", "vmdav", "--param", "gamma"], "--param: needs NAME=VALUE; vmdav has gamma"),
+        (["--algorithm", "vmdav", "--param", "gama=1"], "--param: unknown name; vmdav has gamma;"),
+        (["--algorithm", "genetic", "--param", "macro=1.5"], "--param macro: needs a whole number"),
+        (["--algorithm", "vmdav", "--param", "gamma=x"], "--param gamma: needs a number"),
         (
             ["--algorithm", "vmdav", "--param", "gamma=nan"],
             "gamma: must be from 0 to 1000000000; the default is 0.2",
