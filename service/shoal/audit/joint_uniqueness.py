@@ -17,15 +17,17 @@ from shoal.audit.fields import FIELD_SEPARATOR
 from shoal.audit.releases import ReleasedRows
 from shoal.policy import Policy
 
-__all__ = ["JointUniqueness", "measure_joint_uniqueness"]
+__all__ = ["MAX_UNIQUE_SHARE", "MIN_RECORDS", "JointUniqueness", "measure_joint_uniqueness"]
 
 IntVector = npt.NDArray[np.int64]
 
 MIN_RECORDS = 30
+"""With fewer records most values are unique and most correlations are large by chance."""
 MAX_UNIQUE_SHARE = 0.05
+"""A larger share of unique values, or of rows that agree with no other, is a warning."""
 MAX_FIELDS = 3
 """Most unchanged fields that are combined."""
-MAX_COMBINED = 12
+MAX_JOINT_FIELDS = 12
 """Of more fields, those that single out most rows by themselves are combined: at most 286 sets of two and three."""
 
 
@@ -99,7 +101,7 @@ def measure_joint_uniqueness(policy: Policy, release: ReleasedRows) -> list[Join
 
     alone = [measure([field]) for field in range(len(columns))]
     known = sorted((field for field in range(len(columns)) if is_known[field]), key=lambda f: -alone[f].unique)
-    combined = sorted(known[:MAX_COMBINED])
+    combined = sorted(known[:MAX_JOINT_FIELDS])
     worst = [
         max(map(measure, combinations(combined, size)), key=lambda found: found.unique)
         for size in range(2, min(MAX_FIELDS, len(combined)) + 1)

@@ -19,7 +19,7 @@ import numpy.typing as npt
 from shoal.audit.clusters import RecomputedClusters
 from shoal.audit.fields import FIELD_SEPARATOR
 from shoal.audit.homogeneity import measure_homogeneity, value_classes
-from shoal.audit.joint_uniqueness import JointUniqueness
+from shoal.audit.joint_uniqueness import MAX_UNIQUE_SHARE, MIN_RECORDS, JointUniqueness
 from shoal.audit.order_information import measure_order_information
 from shoal.audit.originals import Originals
 from shoal.audit.releases import ReleasedRows
@@ -29,11 +29,10 @@ from shoal.policy import Policy
 
 __all__ = ["UnchangedField", "check_unchanged_fields", "measure_release", "measure_unchanged_fields"]
 
-MIN_RECORDS = 30
-"""With fewer records most values are unique and most correlations are large by chance."""
-MAX_UNIQUE_SHARE = 0.05
 MAX_ORDER_CORRELATION = 0.5
-MAX_COMBINED = 5
+"""A larger rank correlation with the order of arrival is a warning."""
+MAX_ORDER_FIELDS = 5
+"""Of more fields, those with the fewest values are measured together: at most 20 sets of two and three."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,7 +179,7 @@ def _measure_combined(
 ) -> list[UnchangedField]:
     """Return the smallest sets of two and three harmless fields that depend on the order of arrival."""
     harmless = sorted((n for n, field in enumerate(found) if not field.warnings()), key=lambda n: columns[n].max())
-    chosen = sorted(harmless[:MAX_COMBINED])
+    chosen = sorted(harmless[:MAX_ORDER_FIELDS])
     together: list[frozenset[int]] = []
     sets: list[UnchangedField] = []
     for members in (frozenset(one) for size in (2, 3) for one in combinations(chosen, size)):

@@ -18,7 +18,8 @@ __all__ = ["OrderInformation", "measure_order_information"]
 
 IntVector = npt.NDArray[np.int64]
 
-MIN_RECORDS = 30
+MIN_WINDOW = 30
+"""With fewer records a column, or the rest after the last window, is not measured by itself."""
 WINDOW = 1 << 16
 """Longer columns are measured in windows of this many records, so that the cost grows linearly."""
 BINS = 16
@@ -83,7 +84,7 @@ def measure_order_information(
     Cost: O(n log n) time, O(n) memory. Deterministic: the permutations have a fixed seed.
     """
     n = len(codes)
-    if n < MIN_RECORDS:
+    if n < MIN_WINDOW:
         return OrderInformation()
     generator = np.random.default_rng(0)
     columns = [codes] if ranks is None or codes.max() < BINS else [codes, _quantiles(ranks)]
@@ -92,7 +93,7 @@ def measure_order_information(
     if orders[0][-1] == n - 1 or orders[0][-1] >= 4 * n:
         del orders[0]
     windows = [slice(first, first + WINDOW) for first in range(0, n, WINDOW)]
-    if len(windows) > 1 and n - windows[-1].start < MIN_RECORDS:
+    if len(windows) > 1 and n - windows[-1].start < MIN_WINDOW:
         windows.pop()
     tried = len(columns) * len(orders) * len(windows)
     for column in columns:
