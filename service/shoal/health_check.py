@@ -18,7 +18,7 @@ from pathlib import Path
 
 __all__ = ["SUMMARY", "add_arguments", "execute", "main"]
 
-SUMMARY: str | None = "Ask the worker on this machine whether it is alive: exit code 0, or 1 with the reason."
+SUMMARY = "Ask the worker on this machine whether it is alive: exit code 0, or 1 with the reason."
 
 DEFAULT_ADDRESS = "127.0.0.1:9464"
 TIMEOUT_S = 2.0

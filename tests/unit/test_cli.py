@@ -516,10 +516,23 @@ def test_tune_says_that_it_is_not_available(policy: str) -> None:
     done = run_command("tune", policy, "-i", "x.csv", "-o", "y.csv")
     assert done.returncode == 2
     assert b"not available in this version" in done.stderr
+    assert ["tune", "Not", "available", "in", "this", "version."] in [
+        line.split() for line in run_command("--help").stdout.decode().splitlines()
+    ]
+
+
+def test_an_output_without_a_name_needs_a_format(policy: str) -> None:
+    done = run_command("pipe", policy, "-i", "-")
+    assert done.stderr == b"shoal: standard input: has no suffix; add --format csv or --format jsonl\n"
+    done = run_command("pipe", policy, "-i", "visits.csv")
+    assert done.returncode == 2
+    assert done.stderr == (b"shoal: standard output (no -o FILE): has no suffix; add --format csv or --format jsonl\n")
 
 
 def test_wrong_words_on_the_command_line_exit_with_2(policy: str) -> None:
     assert run_command("fly", policy).returncode == 2
+    assert run_command("chek", policy).stderr.endswith(b"shoal: error: unknown command; did you mean check?\n")
+    assert run_command("tun", policy).stderr.endswith(b"unknown command; did you mean run?\n")
     assert run_command("run", policy, "--from", "somewhere").returncode == 2
     assert run_command().returncode == 2
     assert b"unrecognized arguments: --skip" in run_command("run", policy, "--skip").stderr

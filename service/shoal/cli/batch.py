@@ -12,7 +12,7 @@ from shoal.policy import Policy
 
 __all__ = ["SUMMARY", "add_arguments", "execute"]
 
-SUMMARY: str | None = "Anonymize a finished table with little information loss."
+SUMMARY = "Anonymize a finished table with little information loss."
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -17,7 +17,7 @@ from shoal.settings import PREFIX, kafka_settings, missing_settings, settings_er
 
 __all__ = ["SUMMARY", "add_arguments", "execute"]
 
-SUMMARY: str | None = "Print the resolved policy, or all of its faults."
+SUMMARY = "Print the resolved policy, or all of its faults."
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -9,7 +9,6 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
-from functools import partial
 from importlib import import_module
 from importlib.metadata import version
 from typing import Protocol, cast
@@ -25,11 +24,14 @@ CLOSED_PIPE = 128 + signal.SIGPIPE
 """Exit code of a command whose output pipe was closed: that of a program which does not handle the signal."""
 
 
+NOT_REPLACED = "outputs that are written as a whole were not changed"
+
+
 class Command(Protocol):
     """A module of this package that holds one command."""
 
-    SUMMARY: str | None
-    """One line for ``shoal --help``; None hides the command there."""
+    SUMMARY: str
+    """One line for ``shoal --help``."""
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """Declare the options of the command; ``POLICY`` and ``--log`` are declared for every command."""
@@ -40,6 +42,8 @@ class Command(Protocol):
 
 COMMANDS = ("check", "run", "pipe", "verify", "progress", "batch", "reference", "tune", "warm", "schema", "health")
 """Modules of this package, each imported when it is needed: all of them take a second."""
+UNAVAILABLE = "tune"
+"""A command that is reserved for a later version: no message suggests it."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -57,7 +61,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         reader of an output pipe has closed it.
     """
     arguments = sys.argv[1:] if arguments is None else arguments
-    options = build_parser(_needed(arguments)).parse_args(arguments)
+    parser = build_parser(_needed(arguments))
+    if arguments and not arguments[0].startswith("-") and arguments[0] not in COMMANDS:
+        parser.error(_unknown_command(arguments[0]))
+    options = parser.parse_args(arguments)
     try:
         read_variables(options, os.environ)
     except ParameterError as error:
@@ -99,7 +106,7 @@ def _execute(options: argparse.Namespace) -> int:
         _report(options, "input", f"{error.filename or 'a file or stream'}: {error.strerror}")
         return 2
     except Exception as error:  # noqa: BLE001 - the text of an unknown error could hold attribute values
-        _report(options, "unexpected", f"unexpected {raise_location(error)}: nothing was written")
+        _report(options, "unexpected", f"unexpected {raise_location(error)}: {NOT_REPLACED}")
         return 2
     return code
 
@@ -129,8 +136,9 @@ def build_parser(names: Sequence[str] = COMMANDS) -> argparse.ArgumentParser:
     for name in names:
         module = _command(name)
         # Abbreviated options are refused: a new option could change what an abbreviation means.
-        described = partial(commands.add_parser, name, parents=[common], allow_abbrev=False, description=module.SUMMARY)
-        command = described() if module.SUMMARY is None else described(help=module.SUMMARY)
+        command = commands.add_parser(
+            name, parents=[common], allow_abbrev=False, description=module.SUMMARY, help=module.SUMMARY
+        )
         if name == "warm":
             command.add_argument("policy", metavar="POLICY", nargs="?", help="the policy file; default: every rule")
         elif name not in {"schema", "health"}:
@@ -144,6 +152,14 @@ def _needed(arguments: Sequence[str]) -> Sequence[str]:
     """Return the commands that the parser of these arguments must know: all of them for help and errors."""
     first = arguments[0] if arguments else ""
     return (first,) if first in COMMANDS else COMMANDS
+
+
+def _unknown_command(name: str) -> str:
+    """Return what to write instead of a command that does not exist."""
+    from shoal.policy import did_you_mean  # noqa: PLC0415 - it is slow to load, and few starts need it
+
+    known = [command for command in COMMANDS if command != UNAVAILABLE]
+    return f"unknown command; {did_you_mean(name, known) or 'use one of ' + ', '.join(known)}"
 
 
 def _command(name: str) -> Command:

@@ -14,7 +14,7 @@ from shoal.process_end import end_process
 
 __all__ = ["SUMMARY", "add_arguments", "execute"]
 
-SUMMARY: str | None = "Run the stream clusterer over a file or a pipe, without a broker."
+SUMMARY = "Run the stream clusterer over a file or a pipe, without a broker."
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -17,7 +17,7 @@ from shoal.settings import kafka_settings
 
 __all__ = ["SUMMARY", "add_arguments", "execute"]
 
-SUMMARY: str | None = "Report the committed progress of each partition."
+SUMMARY = "Report the committed progress of each partition."
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -10,7 +10,7 @@ from shoal.policy import Policy
 
 __all__ = ["SUMMARY", "add_arguments", "execute"]
 
-SUMMARY: str | None = "Write the distribution of a confidential attribute, smoothed, from a sample."
+SUMMARY = "Write the distribution of a confidential attribute, smoothed, from a sample."
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

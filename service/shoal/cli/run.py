@@ -31,7 +31,7 @@ from shoal.settings import kafka_settings
 
 __all__ = ["SUMMARY", "add_arguments", "execute"]
 
-SUMMARY: str | None = "Run the service: Kafka to Kafka, exactly once."
+SUMMARY = "Run the service: Kafka to Kafka, exactly once."
 DEFAULT_HTTP = "127.0.0.1:9464"
 Server: TypeAlias = Callable[[Metrics, Health, Callable[[], dict[str, int]]], AbstractAsyncContextManager[int]]
 

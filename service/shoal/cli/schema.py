@@ -9,7 +9,7 @@ from shoal.policy.json_schema import policy_schema
 
 __all__ = ["SUMMARY", "add_arguments", "execute"]
 
-SUMMARY: str | None = "Print the JSON Schema of a policy, for editors."
+SUMMARY = "Print the JSON Schema of a policy, for editors."
 
 
 def add_arguments(_: argparse.ArgumentParser) -> None:

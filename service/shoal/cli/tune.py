@@ -1,4 +1,4 @@
-"""`shoal tune`: reserved for a later version; hidden from the help until it works."""
+"""`shoal tune`: reserved for a later version; its help says so."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from shoal.errors import ConfigError
 
 __all__ = ["SUMMARY", "add_arguments", "execute"]
 
-SUMMARY: str | None = None
+SUMMARY = "Not available in this version."
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -14,7 +14,7 @@ from shoal.policy import Policy
 
 __all__ = ["SUMMARY", "add_arguments", "execute"]
 
-SUMMARY: str | None = "Judge what was released, independently of the engine."
+SUMMARY = "Judge what was released, independently of the engine."
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -20,7 +20,7 @@ from shoal.policy.schema import Document
 
 __all__ = ["SUMMARY", "add_arguments", "execute"]
 
-SUMMARY: str | None = "Compile the kernels of a policy ahead, or those of every rule and of tables."
+SUMMARY = "Compile the kernels of a policy ahead, or those of every rule and of tables."
 
 EVERYTHING_S = 100
 """Processor time of the compiler for all rules and tables (s), as measured: they share kernels."""

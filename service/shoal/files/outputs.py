@@ -87,7 +87,8 @@ class Files:
             A format is unknown, or a suffix contradicts an option.
         """
         target_option = self.target_format or self.source_format
-        source, target = _format_of(self.source, self.source_format), _format_of(self.target, target_option)
+        source = _format_of(self.source, self.source_format, "standard input")
+        target = _format_of(self.target, target_option, "standard output (no -o FILE)")
         if self.target_format not in {None, target}:
             raise _contradiction(self.target, f"--output-format {self.target_format}")
         # --format may be given for the target alone.
@@ -125,14 +126,16 @@ def _contradiction(path: str, option: str) -> ConfigError:
     return ConfigError(f"{path}: its suffix contradicts {option}; leave out the option, or rename the file")
 
 
-def _format_of(path: str, option: FileFormat | None) -> FileFormat:
+def _format_of(path: str, option: FileFormat | None, standard_stream: str) -> FileFormat:
+    """Return the format of a file or of a standard stream, which messages call by the given name."""
     suffix = _suffix_of(path)
     if suffix in _COMPRESSED:
         raise ConfigError(f"{path}: compressed files are not supported; uncompress it, or use a pipe and --format")
     if suffix in _SUFFIXES:
         return _SUFFIXES[suffix]
     if option is None:
-        raise ConfigError(f"{path}: the suffix does not give the format; add --format csv or --format jsonl")
+        fault = f"{standard_stream}: has no suffix" if path == PIPE else f"{path}: the suffix does not give the format"
+        raise ConfigError(f"{fault}; add --format csv or --format jsonl")
     return option
 
 

@@ -23,7 +23,7 @@ from shoal.policy.resolved import Policy
 from shoal.policy.resolved_sections import PerSubject, Stream
 from shoal.policy.rule_choice import RULES, resolve_rule, supports_dominance
 from shoal.policy.schema import EpochUnit, FieldType, KafkaSection, Missing, NormalizeStep, Role, Scale
-from shoal.policy.schema_faults import describe_fault
+from shoal.policy.schema_faults import describe_fault, did_you_mean
 from shoal.policy.taxonomy import Taxonomy
 from shoal.policy.text_checks import BLANKS
 from shoal.policy.time_step import TimeStep
@@ -64,6 +64,7 @@ __all__ = [
     "check_connection",
     "check_names",
     "describe_fault",
+    "did_you_mean",
     "explain",
     "missing_credentials",
     "resolve_rule",
