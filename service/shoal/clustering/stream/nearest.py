@@ -135,12 +135,15 @@ class NearestRule:
 
         ``cursor`` holds the number of staged records, and the position of the newest record, which the kernel writes.
         """
-        decide_all_by_distance(self._buffer.held, self._workspace, decisions, self._constraints, cursor, False)
+        self._decide_all(decisions, cursor, is_flush=False)
 
     def _flush(self, decisions: DecisionBuffer, newest: int) -> None:
         """Decide on all held records."""
-        cursor = np.array([0, newest])
-        decide_all_by_distance(self._buffer.held, self._workspace, decisions, self._constraints, cursor, True)
+        self._decide_all(decisions, np.array([0, newest]), is_flush=True)
+
+    def _decide_all(self, decisions: DecisionBuffer, cursor: Int64Vector, *, is_flush: bool) -> None:
+        """Call the kernel of the rule. Override it for another selection of members."""
+        decide_all_by_distance(self._buffer.held, self._workspace, decisions, self._constraints, cursor, is_flush)
 
 
 @njit

@@ -5,8 +5,6 @@ Parameters that all kernels of the rules share are described in `expiry`.
 
 from __future__ import annotations
 
-import numpy as np
-
 from shoal.arrays import Float64Matrix, Int64Vector
 from shoal.clustering.numba.heaps import heapify, sift_down
 from shoal.clustering.numba.jit import njit, njit_inline
@@ -32,12 +30,8 @@ MAX_EXTRA = 4
 class UndominatedRule(NearestRule):
     """Rule nearest with clusters that satisfy the p % rule. The parameters are those of `NearestRule`."""
 
-    def _decide_due(self, decisions: DecisionBuffer, cursor: Int64Vector) -> None:
-        decide_all_undominated(self._buffer.held, self._workspace, decisions, self._constraints, cursor, False)
-
-    def _flush(self, decisions: DecisionBuffer, newest: int) -> None:
-        cursor = np.array([0, newest])
-        decide_all_undominated(self._buffer.held, self._workspace, decisions, self._constraints, cursor, True)
+    def _decide_all(self, decisions: DecisionBuffer, cursor: Int64Vector, *, is_flush: bool) -> None:
+        decide_all_undominated(self._buffer.held, self._workspace, decisions, self._constraints, cursor, is_flush)
 
 
 @njit
