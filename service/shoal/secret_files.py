@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import stat
 from pathlib import Path
+from typing import TypeAlias
 
 from shoal.errors import ConfigError
 
-__all__ = ["IS_PIPE", "OPEN_MODES", "OPEN_TO_OTHERS", "is_open_to_others", "read_secret"]
+__all__ = ["IS_PIPE", "OPEN_MODES", "OPEN_TO_OTHERS", "FileVersion", "file_version", "is_open_to_others", "read_secret"]
 
 IS_PIPE = "is a pipe, which can be read only once; give a file, which is read again when the secret is rotated"
 """Fault of a file with a secret."""
@@ -23,6 +24,21 @@ OPEN_MODES = stat.S_IRWXO | stat.S_IWGRP
 
 OPEN_TO_OTHERS = "other users of this machine can read or change a secret: chmod 640, or 600"
 """Warning of a file with a secret."""
+
+FileVersion: TypeAlias = tuple[int, int, int, int]
+"""Device, inode, time of change (ns) and size (bytes) of a file."""
+
+
+def file_version(path: str) -> FileVersion:
+    """Return what differs after a file was written or replaced, also by another one behind a link.
+
+    Raises
+    ------
+    OSError, ValueError
+        There is no such file, or it cannot be seen.
+    """
+    status = Path(path).stat()
+    return status.st_dev, status.st_ino, status.st_mtime_ns, status.st_size
 
 
 def is_open_to_others(path: str) -> bool:

@@ -10,7 +10,14 @@ import pytest
 from support.certificates import Authority
 from support.kafka_broker import create_topic, produce, wait_until
 from support.running import Stage
-from support.secured_broker import GROUP, TOPIC, TRANSACTIONAL_ID, Grant, SecuredBroker, secured_broker, unsigned_token
+from support.secured_broker import (
+    SecuredBroker,
+    granted_stage,
+    least_grants,
+    secured_broker,
+    secured_environment,
+    unsigned_token,
+)
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("kernels")]
 
@@ -24,38 +31,10 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredBroker]
         yield broker
 
 
-def grants(stage: Stage) -> dict[str, Grant]:
-    """The least a worker needs: what docs/operate.md lists."""
-    topics, group = stage.topics, stage.group
-    needed = {"group": Grant(GROUP, group, "READ"), "input": Grant(TOPIC, topics["input"], "READ")}
-    needed |= {
-        "output, to look for records of another group": Grant(TOPIC, topics["output"], "READ"),
-        "transactional ids": Grant(TRANSACTIONAL_ID, f"{group}-{topics['input']}-", "WRITE", is_prefix=True),
-    }
-    for role in ("output", "quarantine", "clusters", "evidence"):
-        needed[role] = Grant(TOPIC, topics[role], "WRITE")
-    if "copy" in topics:
-        needed["copy of the progress"] = Grant(TOPIC, topics["copy"], "WRITE")
-        needed["copy of the progress, to look for it"] = Grant(TOPIC, topics["copy"], "READ")
-    return needed
-
-
 async def keep_copy(stage: Stage) -> None:
     """Have the progress copied to a topic."""
     stage.topics["copy"] = await create_topic(stage.bootstrap, configs={"cleanup.policy": "compact"})
     stage.document["kafka"]["progress_copy"] = stage.topics["copy"]
-
-
-async def stage_for(secured: SecuredBroker, folder: Path, user: str) -> Stage:
-    stage = await Stage.create(secured.plain, folder)
-    await secured.allow(user, grants(stage).values())
-    return stage
-
-
-def tls(secured: SecuredBroker, protocol: str = "SASL_SSL", **more: str) -> dict[str, str]:
-    """The environment of a process that connects to the listener of a protocol."""
-    given = {"BOOTSTRAP_SERVERS": secured.addresses[protocol], "SECURITY_PROTOCOL": protocol}
-    return given | {"SSL_CAFILE": str(secured.authority.file)} | more
 
 
 async def releases(stage: Stage, environment: dict[str, str], *arguments: str) -> None:
@@ -71,39 +50,39 @@ async def releases(stage: Stage, environment: dict[str, str], *arguments: str) -
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
 async def test_passwords_over_tls_from_files(secured: SecuredBroker, tmp_path: Path, mechanism: str) -> None:
-    stage = await stage_for(secured, tmp_path, USERS[mechanism])
+    stage = await granted_stage(secured, tmp_path, USERS[mechanism])
     secret = tmp_path / "password"
     secret.write_text(f"{PASSWORDS[mechanism]}\n")
     given = {"SASL_MECHANISM": mechanism, "SASL_USERNAME": USERS[mechanism], "SASL_PASSWORD_FILE": str(secret)}
-    await releases(stage, tls(secured, **given))
+    await releases(stage, secured_environment(secured, **given))
 
 
 async def test_a_password_from_the_environment(secured: SecuredBroker, tmp_path: Path) -> None:
-    stage = await stage_for(secured, tmp_path, "plain")
-    await releases(stage, tls(secured, SASL_USERNAME="plain", SASL_PASSWORD="plain-secret"))  # noqa: S106 - of a test
+    stage = await granted_stage(secured, tmp_path, "plain")
+    await releases(stage, secured_environment(secured, SASL_USERNAME="plain", SASL_PASSWORD="plain-secret"))  # noqa: S106 - of a test
 
 
 async def test_a_client_certificate_is_the_user(secured: SecuredBroker, tmp_path: Path) -> None:
     stage = await Stage.create(secured.plain, tmp_path)
     await keep_copy(stage)
-    await secured.allow("worker", grants(stage).values())
+    await secured.allow("worker", least_grants(stage).values())
     certificate, key = secured.authority.issue("worker")
-    await releases(stage, tls(secured, "SSL", SSL_CERTFILE=str(certificate), SSL_KEYFILE=str(key)))
+    await releases(stage, secured_environment(secured, "SSL", SSL_CERTFILE=str(certificate), SSL_KEYFILE=str(key)))
 
 
 async def test_a_token_from_a_file(secured: SecuredBroker, tmp_path: Path) -> None:
-    stage = await stage_for(secured, tmp_path, "of-file")
+    stage = await granted_stage(secured, tmp_path, "of-file")
     token = tmp_path / "token"
     token.write_text(unsigned_token("of-file"))
-    await releases(stage, tls(secured, SASL_MECHANISM="OAUTHBEARER", SASL_OAUTH_TOKEN_FILE=str(token)))
+    await releases(stage, secured_environment(secured, SASL_MECHANISM="OAUTHBEARER", SASL_OAUTH_TOKEN_FILE=str(token)))
 
 
 async def test_a_token_from_a_command(secured: SecuredBroker, tmp_path: Path) -> None:
-    stage = await stage_for(secured, tmp_path, "of-command")
+    stage = await granted_stage(secured, tmp_path, "of-command")
     program = tmp_path / "token.py"
     program.write_text(f"print({unsigned_token('of-command')!r})")
     command = f'["{sys.executable}", "{program}"]'
-    await releases(stage, tls(secured, SASL_MECHANISM="OAUTHBEARER", SASL_OAUTH_COMMAND=command))
+    await releases(stage, secured_environment(secured, SASL_MECHANISM="OAUTHBEARER", SASL_OAUTH_COMMAND=command))
 
 
 # ---------------------------------------------------------------- what is refused
@@ -123,9 +102,9 @@ WRONG: dict[str, tuple[dict[str, str], str]] = {
 
 @pytest.mark.parametrize("kind", WRONG)
 async def test_refused_credentials_end_the_worker_at_once(secured: SecuredBroker, tmp_path: Path, kind: str) -> None:
-    stage = await stage_for(secured, tmp_path, "plain")
+    stage = await granted_stage(secured, tmp_path, "plain")
     given, words = WRONG[kind]
-    async with stage.process("--from", "earliest", **tls(secured, **given)) as process:
+    async with stage.process("--from", "earliest", **secured_environment(secured, **given)) as process:
         assert await process.ended(30) == 3
     (line,) = process.lines("giving up")
     assert line["reason"] == words
@@ -133,9 +112,10 @@ async def test_refused_credentials_end_the_worker_at_once(secured: SecuredBroker
 
 
 async def test_a_certificate_of_another_authority_is_not_trusted(secured: SecuredBroker, tmp_path: Path) -> None:
-    stage = await stage_for(secured, tmp_path, "plain")
+    stage = await granted_stage(secured, tmp_path, "plain")
     other = Authority(tmp_path / "other", "another authority")
-    given = tls(secured, SASL_USERNAME="plain", SASL_PASSWORD="plain-secret", SSL_CAFILE=str(other.file))  # noqa: S106
+    given = secured_environment(secured, SASL_USERNAME="plain", SASL_PASSWORD="plain-secret")  # noqa: S106 - of a test
+    given |= {"SSL_CAFILE": str(other.file)}
     async with stage.process("--from", "earliest", **given) as process:
         assert await process.ended(60) == 3
     (line,) = process.lines("giving up")
@@ -146,8 +126,8 @@ async def test_a_certificate_of_another_authority_is_not_trusted(secured: Secure
 
 async def test_a_worker_without_a_client_certificate_is_told(secured: SecuredBroker, tmp_path: Path) -> None:
     """The broker refuses it during the handshake, or closes the connection after it."""
-    stage = await stage_for(secured, tmp_path, "worker")
-    async with stage.process("--from", "earliest", **tls(secured, "SSL")) as process:
+    stage = await granted_stage(secured, tmp_path, "worker")
+    async with stage.process("--from", "earliest", **secured_environment(secured, "SSL")) as process:
 
         def reasons() -> list[str]:
             return [line["reason"] for event in ("giving up", "consumer loop ended") for line in process.lines(event)]
@@ -164,11 +144,11 @@ async def test_a_worker_without_a_client_certificate_is_told(secured: SecuredBro
 
 async def test_a_password_that_is_rotated_is_read_again(secured: SecuredBroker, tmp_path: Path) -> None:
     """The worker starts with an outdated file. It waits, reads the new one, and goes on."""
-    stage = await stage_for(secured, tmp_path, "plain")
+    stage = await granted_stage(secured, tmp_path, "plain")
     secret = tmp_path / "password"
     secret.write_text("outdated")
     record_ids = await stage.put(60)
-    given = tls(secured, SASL_USERNAME="plain", SASL_PASSWORD_FILE=str(secret))
+    given = secured_environment(secured, SASL_USERNAME="plain", SASL_PASSWORD_FILE=str(secret))
     async with stage.process("--from", "earliest", **given) as process:
 
         def is_told() -> bool:
@@ -205,14 +185,14 @@ async def test_one_acl_fewer_fails_with_its_name(secured: SecuredBroker, tmp_pat
     stage = await Stage.create(secured.plain, tmp_path)
     if missing.startswith("copy"):
         await keep_copy(stage)
-    needed = grants(stage)
+    needed = least_grants(stage)
     del needed[missing]
     await secured.allow("plain", needed.values())
     await stage.put(60)
     if "look for" in missing:
         topic = stage.topics["copy" if missing.startswith("copy") else "output"]
         await produce(secured.plain, topic, [b"of another group"], keys=[b"of another group"])
-    given = tls(secured, SASL_USERNAME="plain", SASL_PASSWORD="plain-secret")  # noqa: S106 - of a test
+    given = secured_environment(secured, SASL_USERNAME="plain", SASL_PASSWORD="plain-secret")  # noqa: S106 - of a test
     async with stage.process("--from", "earliest", "--drain", **given) as process:
         assert await process.ended(60) in {2, 3}, process.said
     assert MISSING[missing].format(**stage.topics, group=stage.group) in process.said, process.said

@@ -13,6 +13,8 @@ from pathlib import Path
 from aiokafka.protocol.admin import CreateAclsRequest, DeleteAclsRequest
 from support.certificates import Authority
 from support.kafka_broker import admin, load_local
+from support.private_broker import PrivateBroker
+from support.running import Stage
 
 __all__ = [
     "GROUP",
@@ -21,7 +23,10 @@ __all__ = [
     "Grant",
     "SecuredBroker",
     "broker_settings",
+    "granted_stage",
+    "least_grants",
     "secured_broker",
+    "secured_environment",
     "unsigned_token",
 ]
 
@@ -60,6 +65,12 @@ class SecuredBroker:
     def plain(self) -> str:
         return self.addresses["PLAINTEXT"]
 
+    def process(self) -> PrivateBroker:
+        """Return what stops the broker and starts it again."""
+        broker = load_local().running(self.home / "run")
+        assert broker is not None
+        return PrivateBroker(self.home / "run", self.plain, broker.pid)
+
     async def allow(self, user: str, grants: Iterable[Grant]) -> None:
         """Replace all ACLs of a user by these."""
         principal = f"User:{user}"
@@ -85,8 +96,11 @@ def unsigned_token(user: str, seconds: float = 3600.0) -> str:
     return f"{part({'alg': 'none'})}.{part({'sub': user, 'iat': now, 'exp': now + seconds})}."
 
 
-def broker_settings(authority: Authority) -> Iterator[str]:
-    """Yield lines of server.properties for listeners with TLS, SASL and ACLs."""
+def broker_settings(authority: Authority, session_ms: int = 0) -> Iterator[str]:
+    """Yield lines of server.properties for listeners with TLS, SASL and ACLs.
+
+    A client with SASL must authenticate itself again within ``session_ms``; 0: it need not.
+    """
     certificate, key = authority.issue("broker")
     store = authority.folder / "broker-store.pem"
     store.write_bytes(key.read_bytes() + certificate.read_bytes())
@@ -106,7 +120,8 @@ def broker_settings(authority: Authority) -> Iterator[str]:
         for mechanism in ("scram-sha-256", "scram-sha-512"):
             yield f"{name}.{mechanism}.sasl.jaas.config={JAAS}.scram.ScramLoginModule required;"
         yield f"{name}.oauthbearer.sasl.jaas.config={JAAS}.oauthbearer.OAuthBearerLoginModule required;"
-        yield f"{name}.oauthbearer.connections.max.reauth.ms=0"
+        for mechanism in ("plain", "scram-sha-256", "scram-sha-512", "oauthbearer"):
+            yield f"{name}.{mechanism}.connections.max.reauth.ms={session_ms}"
 
 
 def _users() -> Iterator[str]:
@@ -115,17 +130,46 @@ def _users() -> Iterator[str]:
 
 
 @contextlib.contextmanager
-def secured_broker(home: Path) -> Iterator[SecuredBroker]:
-    """Start a broker with its data in a folder, and stop it at the end."""
+def secured_broker(home: Path, session_ms: int = 0) -> Iterator[SecuredBroker]:
+    """Start a broker with its data in a folder, and stop it at the end; ``session_ms`` as for `broker_settings`."""
     local = load_local()
     authority = Authority(home / "certificates")
     local.up(
         home / "run",
         protocols=("SSL", "SASL_SSL", "SASL_PLAINTEXT"),
-        settings=tuple(broker_settings(authority)),
+        settings=tuple(broker_settings(authority, session_ms)),
         users=tuple(_users()),
     )
     try:
         yield SecuredBroker(home, authority, local.listeners(home / "run"))
     finally:
         local.down(home / "run")
+
+
+def least_grants(stage: Stage) -> dict[str, Grant]:
+    """The least a worker needs: what docs/operate.md lists."""
+    topics, group = stage.topics, stage.group
+    needed = {"group": Grant(GROUP, group, "READ"), "input": Grant(TOPIC, topics["input"], "READ")}
+    needed |= {
+        "output, to look for records of another group": Grant(TOPIC, topics["output"], "READ"),
+        "transactional ids": Grant(TRANSACTIONAL_ID, f"{group}-{topics['input']}-", "WRITE", is_prefix=True),
+    }
+    for role in ("output", "quarantine", "clusters", "evidence"):
+        needed[role] = Grant(TOPIC, topics[role], "WRITE")
+    if "copy" in topics:
+        needed["copy of the progress"] = Grant(TOPIC, topics["copy"], "WRITE")
+        needed["copy of the progress, to look for it"] = Grant(TOPIC, topics["copy"], "READ")
+    return needed
+
+
+async def granted_stage(secured: SecuredBroker, folder: Path, user: str) -> Stage:
+    """Return a stage whose topics and group a user may use."""
+    stage = await Stage.create(secured.plain, folder)
+    await secured.allow(user, least_grants(stage).values())
+    return stage
+
+
+def secured_environment(secured: SecuredBroker, protocol: str = "SASL_SSL", **more: str) -> dict[str, str]:
+    """Return the environment of a process that connects to the listener of a protocol."""
+    given = {"BOOTSTRAP_SERVERS": secured.addresses[protocol], "SECURITY_PROTOCOL": protocol}
+    return given | {"SSL_CAFILE": str(secured.authority.file)} | more

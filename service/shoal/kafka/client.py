@@ -20,10 +20,10 @@ from aiokafka.conn import collect_hosts, create_conn
 from aiokafka.helpers import create_ssl_context
 from aiokafka.protocol.metadata import MetadataRequest
 
-from shoal.errors import BrokerError, BrokerUnavailableError, ConfigError, FencedError, GuaranteeError, ShoalError
+from shoal.errors import BrokerError, BrokerUnavailableError, FencedError, GuaranteeError, ShoalError
 from shoal.kafka.aiokafka_compat import tolerate_invalid_header_names
 from shoal.kafka.certificates import find_certificate_faults
-from shoal.kafka.credentials import TokenProvider, secret_of
+from shoal.kafka.credentials import CredentialFileError, TokenProvider, secret_of
 from shoal.kafka.permissions import Operation, describe_refusal
 from shoal.kafka.plain_records import plain_record_options
 from shoal.kafka.single_attempt import send_requests_once
@@ -32,6 +32,7 @@ from shoal.policy import KafkaSection
 
 __all__ = [
     "CLIENT_ERRORS",
+    "TlsRefusedError",
     "admin",
     "broker_cluster_id",
     "broker_error",
@@ -73,6 +74,10 @@ _FINAL = {
     kafka_errors.RecordListTooLargeError: "a topic takes no batch of this size: raise its max.message.bytes",
     kafka_errors.OffsetMetadataTooLargeError: "the broker's offset.metadata.max.bytes is too small: 4096 is needed",
 }
+
+
+class TlsRefusedError(BrokerError):
+    """One side of a TLS connection refuses the other: the first start ends, and a later one is tried again."""
 
 
 def broker_error(
@@ -137,7 +142,7 @@ def _security(settings: KafkaSection) -> dict[str, Any]:
                 password=password,
             )
         except (OSError, ValueError):
-            raise ConfigError(_certificate_faults(settings)) from None
+            raise CredentialFileError(_certificate_faults(settings)) from None
     if settings.security_protocol.startswith("SASL"):
         options["sasl_mechanism"] = settings.sasl_mechanism or "PLAIN"
         if settings.sasl_mechanism == "OAUTHBEARER":
@@ -239,12 +244,12 @@ def _refusal_of(error: BaseException, settings: KafkaSection) -> BrokerError | N
             return BrokerUnavailableError("the broker refused the credentials; their files are read again")
         return BrokerError("the broker refused the credentials")
     if isinstance(error, ssl.SSLCertVerificationError):
-        return BrokerError(
+        return TlsRefusedError(
             f"the certificate of the broker is not trusted ({error.verify_message}): check kafka.ssl_cafile, and that "
             "the certificate names the host in kafka.bootstrap_servers"
         )
     if isinstance(error, ssl.SSLError):
-        return BrokerError(
+        return TlsRefusedError(
             "the broker refused the TLS connection: check kafka.security_protocol, the port, and the certificate of "
             "the client, kafka.ssl_certfile"
         )

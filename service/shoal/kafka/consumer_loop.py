@@ -24,6 +24,7 @@ from shoal.kafka.poller import Poller
 from shoal.kafka.preflight import preflight
 from shoal.kafka.punctuator import Punctuator
 from shoal.kafka.retries import BrokerLiveness
+from shoal.kafka.rotation import UsedCredentials
 from shoal.kafka.task_manager import TaskManager, WorkerContext
 from shoal.kafka.topic_pairs import member_id, settings_by_input
 from shoal.kafka.topic_watch import watch_topics
@@ -113,13 +114,13 @@ class ConsumerLoop:
     # ------------------------------------------------------------------ join, work, leave
 
     async def _work(self) -> None:
-        settings = self._settings
+        settings, credentials = self._settings, UsedCredentials(self._settings)
         async with admin(settings) as admin_client:
             self._tasks.layout = await preflight(admin_client, self._context.policy, settings)
             self._liveness.note_answer()
             kafka_consumer = consumer(settings) if self._drains else self._group_consumer()
             broker_check = asyncio.create_task(
-                self._liveness.check_broker(partial(self._request, admin_client, kafka_consumer))
+                self._liveness.check_broker(partial(self._request, admin_client, kafka_consumer), credentials)
             )
             broker_check.add_done_callback(self._on_background_end)
             watch = asyncio.create_task(self._watch_topics(admin_client))

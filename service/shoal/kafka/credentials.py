@@ -1,7 +1,7 @@
 """Credentials of the Kafka settings: texts, mounted files, and OAuth tokens.
 
-Each new client reads its files again. So a secret that was rotated is used without a restart of the process. A pipe can
-be read only once, so it is refused.
+A client reads its files when it is built, and a file with a token for each connection. After a rotation, new clients
+are built (`shoal.kafka.rotation`), without a restart of the process. A pipe can be read only once, so it is refused.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from shoal.observability import logger
 from shoal.policy import KafkaSection
 from shoal.secret_files import read_secret
 
-__all__ = ["TokenProvider", "secret_of"]
+__all__ = ["CredentialFileError", "TokenProvider", "secret_of"]
 
 COMMAND_S = 30.0
 """Time limit of the command that prints a token (s)."""
@@ -33,6 +33,10 @@ REFRESH_SHARE = 0.8
 log = logger("kafka")
 
 
+class CredentialFileError(ConfigError):
+    """A file with credentials cannot be used now: the first start ends, and a later one is tried again."""
+
+
 def secret_of(settings: KafkaSection, name: str) -> str | None:
     """Return a secret: the value of field ``name``, or the content of the file in ``name_file``; None without both.
 
@@ -40,14 +44,17 @@ def secret_of(settings: KafkaSection, name: str) -> str | None:
 
     Raises
     ------
-    ConfigError
+    CredentialFileError
         The file cannot be read, is a pipe or is empty. The message quotes nothing of it.
     """
     value: SecretStr | None = getattr(settings, name)
     if value is not None:
         return value.get_secret_value()
     path: str | None = getattr(settings, f"{name}_file")
-    return None if path is None else read_secret(f"kafka.{name}_file", path)
+    try:
+        return None if path is None else read_secret(f"kafka.{name}_file", path)
+    except ConfigError as error:
+        raise CredentialFileError(str(error)) from None
 
 
 class TokenProvider(AbstractTokenProvider):  # type: ignore[misc] # the client has no types

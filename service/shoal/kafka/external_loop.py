@@ -26,6 +26,7 @@ from shoal.kafka.gap_reader import GapReader
 from shoal.kafka.partition_task import PartitionTask
 from shoal.kafka.preflight import preflight
 from shoal.kafka.retries import BrokerLiveness
+from shoal.kafka.rotation import UsedCredentials
 from shoal.kafka.task_manager import TaskManager, WorkerContext
 from shoal.kafka.topic_watch import watch_topics
 from shoal.observability import logger
@@ -169,15 +170,18 @@ class ExternalLoop:
 
     async def _work(self) -> None:
         settings = self._context.settings
+        credentials = UsedCredentials(settings)
         async with admin(settings) as admin_client:
 
             async def request() -> None:
                 await admin_client.find_coordinator(str(settings.group))
 
             # The broker is checked all the time: a listener may take any time for a cluster.
-            await _until_first(self._serve(admin_client), self._liveness.check_broker(request))
+            await _until_first(
+                self._serve(admin_client, credentials), self._liveness.check_broker(request, credentials)
+            )
 
-    async def _serve(self, admin_client: AIOKafkaAdminClient) -> None:
+    async def _serve(self, admin_client: AIOKafkaAdminClient, credentials: UsedCredentials) -> None:
         context = self._context
         context.health.restoring = set(self._partitions)
         self._tasks.layout = await preflight(admin_client, context.policy, context.settings)
@@ -192,7 +196,9 @@ class ExternalLoop:
                 context.health.joined = True
                 self.opened.set()
                 punctuations = [self._punctuate_regularly(*one) for one in self._tasks.items()]
-                working = _until_all(self._feed_all(kafka_consumer), self._poll_log_ends(kafka_consumer), *punctuations)
+                working = _until_all(
+                    self._feed_all(kafka_consumer), self._poll_log_ends(kafka_consumer, credentials), *punctuations
+                )
                 inputs = [str(context.settings.input)]
                 await _until_first(working, watch_topics(admin_client, inputs, self._tasks.layout.partitions))
                 should_commit = True
@@ -231,7 +237,7 @@ class ExternalLoop:
         await task.punctuate(self._positions.get(tp), log_end if is_valid else None)
         self._tasks.update_metrics(tp, task, log_end)
 
-    async def _poll_log_ends(self, kafka_consumer: AIOKafkaConsumer) -> None:
+    async def _poll_log_ends(self, kafka_consumer: AIOKafkaConsumer, credentials: UsedCredentials) -> None:
         """Read the ends of the logs regularly, also while tasks wait for the listener."""
         partitions = list(self._tasks)  # the same for as long as this loop serves
 
@@ -245,7 +251,8 @@ class ExternalLoop:
             self._ends_read_s = asked_s
 
         if partitions:
-            await _until_first(self._liveness.check_broker(read_ends, END_POLL_S), self._until_ending())
+            checking = self._liveness.check_broker(read_ends, credentials, END_POLL_S)
+            await _until_first(checking, self._until_ending())
 
     # ------------------------------------------------------------------ feeding
 

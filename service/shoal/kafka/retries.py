@@ -10,7 +10,9 @@ from dataclasses import dataclass, field
 
 from shoal.errors import BrokerError, BrokerUnavailableError, FencedError, ShoalError
 from shoal.kafka.backoff import LONGEST_S, backoff_s
-from shoal.kafka.client import CLIENT_ERRORS
+from shoal.kafka.client import CLIENT_ERRORS, TlsRefusedError
+from shoal.kafka.credentials import CredentialFileError
+from shoal.kafka.rotation import UsedCredentials
 from shoal.kafka.task_manager import WorkerContext
 from shoal.observability import Health, error_code, logger
 
@@ -40,11 +42,12 @@ class BrokerLiveness:
     patience_s: float
     _away_since_s: float | None = field(default_factory=time.monotonic)
     """Until the first answer, the start of the process."""
+    _has_answered: bool = False
 
     def note_answer(self) -> None:
         """Note that the broker answered."""
         self._away_since_s = None
-        self.health.broker_reached = True
+        self._has_answered = self.health.broker_reached = True
 
     def note_no_answer(self) -> None:
         """Note that the broker did not answer."""
@@ -52,13 +55,24 @@ class BrokerLiveness:
             self._away_since_s = time.monotonic()
         self.health.broker_reached = False
 
-    async def check_broker(self, request: Callable[[], Awaitable[None]], every_s: float = CHECK_S) -> None:
+    async def check_broker(
+        self, request: Callable[[], Awaitable[None]], credentials: UsedCredentials, every_s: float = CHECK_S
+    ) -> None:
         """Send the broker requests at intervals: an idle connection does not show that the broker is lost.
+
+        Parameters
+        ----------
+        request : callable
+            Sends a request, and waits for the answer.
+        credentials : UsedCredentials
+            Of the clients that send the requests.
+        every_s : float
+            Time between an answer and the next request (s).
 
         Raises
         ------
         BrokerUnavailableError
-            The broker has not answered for ``patience_s``.
+            The broker has not answered for ``patience_s``, or does not answer and the credentials were replaced.
         """
         while True:
             try:
@@ -66,6 +80,7 @@ class BrokerLiveness:
                 self.note_answer()
             except CLIENT_ERRORS:
                 self.note_no_answer()
+                credentials.raise_if_replaced()
                 if self.is_exhausted:
                     raise BrokerUnavailableError("the broker cannot be reached") from None
             await asyncio.sleep(every_s)
@@ -88,17 +103,27 @@ class BrokerLiveness:
                 f"--drain: a worker of group {context.settings.group}, or another drain of it, has taken over a "
                 "partition. Stop all of them, then drain again; no record is lost or published twice"
             )
-        elif isinstance(error, BrokerUnavailableError):
+        elif self._may_pass(error):
             self.note_no_answer()
-            if self.is_exhausted:
-                final = BrokerError(
-                    f"the broker at {context.settings.bootstrap_servers} could not be reached or refused for "
-                    f"{self.away_s:.0f} s (kafka.patience_s); giving up; last: {error}"
-                )
+            if not self.is_exhausted:
+                return
+            final = BrokerError(
+                f"the broker at {context.settings.bootstrap_servers} could not be reached or refused for "
+                f"{self.away_s:.0f} s (kafka.patience_s); giving up; last: {error}"
+            )
         if not final.retriable and not stopping.is_set():
             log.error("giving up", code=error_code(final), reason=str(final))
         if not final.retriable:
             raise final from None
+
+    def _may_pass(self, error: ShoalError) -> bool:
+        """Return whether an error may be gone within ``patience_s``.
+
+        While credentials are rotated, a key may not fit its certificate yet, or one side not trust the other yet. At
+        the first start the same error shows a fault of the settings.
+        """
+        is_of_rotation = isinstance(error, (CredentialFileError, TlsRefusedError))
+        return isinstance(error, BrokerUnavailableError) or (is_of_rotation and self._has_answered)
 
 
 async def run_with_retries(

@@ -10,16 +10,14 @@ from __future__ import annotations
 import hmac
 import re
 import ssl
-import stat
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from ipaddress import ip_address
 from pathlib import Path
-from typing import TypeAlias
 
 from shoal.errors import ConfigError
 from shoal.observability.logs import logger
-from shoal.secret_files import IS_PIPE, OPEN_TO_OTHERS, is_open_to_others, read_secret
+from shoal.secret_files import IS_PIPE, OPEN_TO_OTHERS, FileVersion, file_version, is_open_to_others, read_secret
 
 __all__ = ["HttpAccess", "ServerCertificate", "TokenCheck"]
 
@@ -33,9 +31,6 @@ MIN_TOKEN_CHARACTERS = 16
 _TOKEN = re.compile(r"[A-Za-z0-9._~+/-]+=*")
 """The characters of a bearer token (RFC 6750, section 2.1)."""
 _BEGIN_CERTIFICATE, _ENCRYPTED = b"-----BEGIN CERTIFICATE-----", b"ENCRYPTED"
-
-Version: TypeAlias = tuple[tuple[int, int, int, int], ...]
-"""Device, inode, time of change (ns) and size (bytes) of each file."""
 
 log = logger("http")
 
@@ -147,7 +142,7 @@ class ServerCertificate:
             self._fault = str(error)
         connection.context = self._current
 
-    def _version_of_files(self) -> Version:
+    def _version_of_files(self) -> tuple[FileVersion, ...]:
         named = ((CERTFILE, self._certfile), (KEYFILE, self._keyfile), (PASSWORD_FILE, self._password_file))
         return tuple(_version(name, path) for name, path in named if path is not None)
 
@@ -244,15 +239,15 @@ def _content(name: str, path: str) -> bytes:
         raise ConfigError(f"{name}: the file cannot be read: {error.strerror}") from None
 
 
-def _version(name: str, path: str) -> tuple[int, int, int, int]:
+def _version(name: str, path: str) -> FileVersion:
     try:
-        status = Path(path).stat()
+        version = file_version(path)
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else "not the name of a file"
         raise ConfigError(f"{name}: the file cannot be read: {reason}") from None
-    if stat.S_ISFIFO(status.st_mode):
+    if Path(path).is_fifo():
         raise ConfigError(f"{name}: {IS_PIPE}")
-    return status.st_dev, status.st_ino, status.st_mtime_ns, status.st_size
+    return version
 
 
 def _is_loopback(host: str) -> bool:
