@@ -11,6 +11,9 @@ from support.certificates import Authority
 from support.kafka_broker import create_topic, produce, wait_until
 from support.running import Stage
 from support.secured_broker import (
+    CLUSTER,
+    TOPIC,
+    Grant,
     SecuredBroker,
     granted_stage,
     least_grants,
@@ -196,3 +199,59 @@ async def test_one_acl_fewer_fails_with_its_name(secured: SecuredBroker, tmp_pat
     async with stage.process("--from", "earliest", "--drain", **given) as process:
         assert await process.ended(60) in {2, 3}, process.said
     assert MISSING[missing].format(**stage.topics, group=stage.group) in process.said, process.said
+
+
+# ---------------------------------------------------------------- settings of topics and brokers
+
+
+PLAIN = {"SASL_USERNAME": "plain", "SASL_PASSWORD": "plain-secret"}
+NOT_CHECKED = (
+    "settings of topics not checked: grant DESCRIBE_CONFIGS on these topics in the ACLs",
+    "kafka.progress_copy not checked: its topic must have cleanup.policy compact, without delete",
+    "settings of the broker not checked: grant DESCRIBE_CONFIGS on the cluster in the ACLs",
+)
+
+
+def optional_grants(stage: Stage) -> list[Grant]:
+    """What docs/operate.md lists as optional."""
+    written = [topic for role, topic in stage.topics.items() if role != "input"]
+    of_topics = [Grant(TOPIC, topic, "DESCRIBE_CONFIGS") for topic in written]
+    return [*of_topics, Grant(CLUSTER, "kafka-cluster", "DESCRIBE_CONFIGS")]
+
+
+@pytest.mark.parametrize("is_granted", [False, True])
+async def test_what_could_not_be_checked_is_named(secured: SecuredBroker, tmp_path: Path, *, is_granted: bool) -> None:
+    stage = await Stage.create(secured.plain, tmp_path)
+    await keep_copy(stage)
+    await secured.allow("plain", [*least_grants(stage).values(), *(optional_grants(stage) if is_granted else [])])
+    await stage.put(60)
+    async with stage.process("--from", "earliest", "--drain", **secured_environment(secured, **PLAIN)) as process:
+        assert await process.ended(60) == 0, process.said
+    expected = 0 if is_granted else 1
+    assert [len(process.lines(text)) for text in NOT_CHECKED] == [expected] * 3, process.said
+
+
+@pytest.mark.parametrize("role", ["output", "evidence"])
+@pytest.mark.parametrize("is_granted", [False, True])
+async def test_a_compacted_topic_is_refused_with_and_without_sight_of_its_settings(
+    secured: SecuredBroker, tmp_path: Path, role: str, *, is_granted: bool
+) -> None:
+    stage = await Stage.create(secured.plain, tmp_path)
+    topic = stage.topics[role] = await create_topic(secured.plain, configs={"cleanup.policy": "compact"})
+    stage.document["kafka"][role] = topic
+    await secured.allow("plain", [*least_grants(stage).values(), *(optional_grants(stage) if is_granted else [])])
+    await stage.put(60)
+    async with stage.process("--from", "earliest", **secured_environment(secured, **PLAIN)) as process:
+        assert await process.ended(60) == 2, process.said
+    checked, met = f"topic {topic} is compacted: records without keys", f"topic {topic} refuses the messages: it is"
+    assert ((checked in process.said), (met in process.said)) == (is_granted, not is_granted), process.said
+
+
+async def test_a_copy_of_the_progress_that_does_not_keep_it_is_refused(secured: SecuredBroker, tmp_path: Path) -> None:
+    stage = await Stage.create(secured.plain, tmp_path)
+    stage.topics["copy"] = await create_topic(secured.plain, configs={"cleanup.policy": "delete"})
+    stage.document["kafka"]["progress_copy"] = stage.topics["copy"]
+    await secured.allow("plain", [*least_grants(stage).values(), *optional_grants(stage)])
+    async with stage.process("--from", "earliest", **secured_environment(secured, **PLAIN)) as process:
+        assert await process.ended(60) == 2, process.said
+    assert f"topic {stage.topics['copy']} is not compacted only" in process.said

@@ -17,6 +17,7 @@ from support.private_broker import PrivateBroker
 from support.running import Stage
 
 __all__ = [
+    "CLUSTER",
     "GROUP",
     "TOPIC",
     "TRANSACTIONAL_ID",

@@ -121,7 +121,7 @@ def test_the_policy_of_the_example_finds_its_topics_and_permissions() -> None:
     assert all("compact" not in topics[name]["config"].get("cleanup.policy", "") for name in topics)
     user = named(objects, "KafkaUser")
     granted = {
-        (acl["resource"]["type"], acl["resource"]["name"], acl["resource"].get("patternType", "literal")): set(
+        (acl["resource"]["type"], acl["resource"].get("name"), acl["resource"].get("patternType", "literal")): set(
             acl["operations"]
         )
         for acl in user["spec"]["authorization"]["acls"]
@@ -129,9 +129,10 @@ def test_the_policy_of_the_example_finds_its_topics_and_permissions() -> None:
     assert granted == {
         ("group", "shoal-visits", "literal"): {"Read"},
         ("topic", "visits", "literal"): {"Read"},
-        ("topic", "visits.anonymous", "literal"): {"Read", "Write"},
-        ("topic", "visits.quarantine", "literal"): {"Write"},
+        ("topic", "visits.anonymous", "literal"): {"Read", "Write", "DescribeConfigs"},
+        ("topic", "visits.quarantine", "literal"): {"Write", "DescribeConfigs"},
         ("transactionalId", "shoal-visits-visits-", "prefix"): {"Write", "Describe"},
+        ("cluster", None, "literal"): {"DescribeConfigs"},
     }
     assert example_settings()["sasl_username"] == user["metadata"]["name"] == kafka.group
     assert example_settings()["sasl_mechanism"].lower() == user["spec"]["authentication"]["type"]

@@ -116,7 +116,9 @@ class ConsumerLoop:
     async def _work(self) -> None:
         settings, credentials = self._settings, UsedCredentials(self._settings)
         async with admin(settings) as admin_client:
-            self._tasks.layout = await preflight(admin_client, self._context.policy, settings)
+            self._tasks.layout = await preflight(
+                admin_client, self._context.policy, settings, self._context.unchecked_settings
+            )
             self._liveness.note_answer()
             kafka_consumer = consumer(settings) if self._drains else self._group_consumer()
             broker_check = asyncio.create_task(

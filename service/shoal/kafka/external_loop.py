@@ -184,7 +184,7 @@ class ExternalLoop:
     async def _serve(self, admin_client: AIOKafkaAdminClient, credentials: UsedCredentials) -> None:
         context = self._context
         context.health.restoring = set(self._partitions)
-        self._tasks.layout = await preflight(admin_client, context.policy, context.settings)
+        self._tasks.layout = await preflight(admin_client, context.policy, context.settings, context.unchecked_settings)
         self._liveness.note_answer()
         if self._may_contain_uncommitted:
             self._uncommitted_before = await self._uncommitted_ends()

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import msgspec
 from aiokafka.admin import AIOKafkaAdminClient
-from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 
-from shoal.errors import BrokerUnavailableError, Fault, InputError, PolicyError
+from shoal.errors import Fault, InputError, PolicyError
+from shoal.kafka.broker_configs import UncheckedSettings, broker_configs, topic_configs
 from shoal.kafka.offset_metadata import LIMIT_BYTES, span_limit
 from shoal.kafka.permissions import operations_on
 from shoal.policy import MAX_CATEGORY_BYTES, Attribute, FieldPath, KafkaSection, Policy, Scale
@@ -39,8 +38,12 @@ class TopicLayout:
     batch_bytes: int = BATCH_BYTES
 
 
-async def preflight(client: AIOKafkaAdminClient, policy: Policy, settings: KafkaSection) -> TopicLayout:
+async def preflight(
+    client: AIOKafkaAdminClient, policy: Policy, settings: KafkaSection, unchecked: UncheckedSettings
+) -> TopicLayout:
     """Check topics and limits.
+
+    Settings that the principal may not see are not checked; ``unchecked`` warns of them.
 
     Raises
     ------
@@ -50,23 +53,22 @@ async def preflight(client: AIOKafkaAdminClient, policy: Policy, settings: Kafka
     topics = _named_topics(settings)
     found = await partitions_of(client)
     counts = {topic: len(found[topic]) for topic in topics.values() if topic in found}
-    configs = await _configs(client, ConfigResourceType.TOPIC, list(counts))
+    written = sorted({topic for field, topic in topics.items() if field[-1] != "input" and topic in counts})
+    configs, of_broker = await topic_configs(client, written), await broker_configs(client)
     limits = {topic: int(config.get("max.message.bytes") or BATCH_BYTES) for topic, config in configs.items()}
     faults = [
         *_about_policy(policy),
         *_about_topics(topics, counts, configs),
         *_about_sizes(topics, limits, policy, settings),
-        *_about_broker(await _broker(client), settings),
+        *_about_broker(of_broker or {}, settings),
     ]
     if faults:
         raise settings_error([(fault.path, fault.message) for fault in faults], policy)
+    _warn_of_unchecked([topic for topic in written if topic not in configs], of_broker, settings, unchecked)
     # A message of the copy is smaller than every batch.
-    written = [
-        limits[topic]
-        for field, topic in topics.items()
-        if field[-1] not in {"input", "progress_copy"} and topic in limits
-    ]
-    return TopicLayout(counts, min([BATCH_BYTES, *written]))
+    return TopicLayout(
+        counts, min([BATCH_BYTES, *(limit for topic, limit in limits.items() if topic != settings.progress_copy)])
+    )
 
 
 def check_policy(policy: Policy, source: str) -> None:
@@ -90,6 +92,28 @@ async def partitions_of(client: AIOKafkaAdminClient) -> dict[str, list[int]]:
         for topic in described
         if not topic["error_code"]
     }
+
+
+def _warn_of_unchecked(
+    topics: list[str], of_broker: dict[str, str] | None, settings: KafkaSection, unchecked: UncheckedSettings
+) -> None:
+    """Warn of the settings that were not checked. The copy has a warning of its own: nothing fails if it is wrong."""
+    if topics:
+        unchecked.warn(
+            "settings of topics not checked: grant DESCRIBE_CONFIGS on these topics in the ACLs",
+            topics=", ".join(topics),
+            not_checked="cleanup.policy, max.message.bytes",
+        )
+    if settings.progress_copy in topics:
+        unchecked.warn(
+            "kafka.progress_copy not checked: its topic must have cleanup.policy compact, without delete",
+            topic=str(settings.progress_copy),
+        )
+    if of_broker is None:
+        unchecked.warn(
+            "settings of the broker not checked: grant DESCRIBE_CONFIGS on the cluster in the ACLs",
+            not_checked="offset.metadata.max.bytes, transaction.max.timeout.ms",
+        )
 
 
 def _about_policy(policy: Policy) -> Iterator[Fault]:
@@ -192,26 +216,3 @@ def _about_broker(config: dict[str, str], settings: KafkaSection) -> Iterator[Fa
     if int(config.get("offset.metadata.max.bytes") or LIMIT_BYTES) < LIMIT_BYTES:
         words = f"the broker's offset.metadata.max.bytes is below {LIMIT_BYTES}, in which progress is kept: raise it"
         yield Fault(("kafka", "bootstrap_servers"), words)
-
-
-async def _broker(client: AIOKafkaAdminClient) -> dict[str, str]:
-    """Return the settings of one broker; none where the principal may not see them."""
-    brokers = (await client.describe_cluster())["brokers"]
-    if not brokers:
-        raise BrokerUnavailableError("the cluster names no broker that is alive")
-    node = str(brokers[0]["node_id"])
-    return (await _configs(client, ConfigResourceType.BROKER, [node])).get(node, {})
-
-
-async def _configs(
-    client: AIOKafkaAdminClient, kind: ConfigResourceType, names: list[str]
-) -> dict[str, dict[str, str]]:
-    if not names:
-        return {}
-    responses = await client.describe_configs([ConfigResource(kind, name) for name in names])
-    found: dict[str, dict[str, str]] = {}
-    for response in responses:
-        for resource in response.resources:
-            entries: list[Any] = resource[4]
-            found[resource[3]] = {entry[0]: entry[1] or "" for entry in entries}
-    return found

@@ -17,6 +17,7 @@ from shoal.arrays import Float64Vector
 from shoal.errors import BrokerUnavailableError, FencedError, InputError
 from shoal.kafka.client import CLIENT_ERRORS, broker_error, producer, stop, transaction_error
 from shoal.kafka.gap_reader import first_record
+from shoal.kafka.invalid_record import InvalidRecordError
 from shoal.kafka.output_rows import OutputRows
 from shoal.kafka.preflight import TopicLayout
 from shoal.kafka.progress_copy import ProgressCopy
@@ -369,7 +370,14 @@ class TransactionalProducer:
             counts[-1] += 1
         record_batch.close()
         pending.append(await self._submit(record_batch, TopicPartition(topic, partition)))
-        sent = await asyncio.gather(*pending)
+        try:
+            sent = await asyncio.gather(*pending)
+        except InvalidRecordError:
+            raise InputError(
+                f"topic {topic} refuses the messages: it is compacted, and takes none without a key. Set its "
+                "cleanup.policy to delete. If it is not compacted, a validation on the broker refuses them: turn that "
+                "off for this topic"
+            ) from None
         return [(int(one.offset), count) for one, count in zip(sent, counts, strict=True)]
 
     async def _submit(self, record_batch: Any, tp: TopicPartition) -> asyncio.Future[Any]:  # noqa: ANN401 - the client has no types

@@ -12,6 +12,7 @@ from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
 
 from shoal.errors import BrokerUnavailableError, InputError
+from shoal.kafka.broker_configs import UncheckedSettings
 from shoal.kafka.certificates import certificate_files, open_secret_files
 from shoal.kafka.cipher import MetadataCipher
 from shoal.kafka.client import to_shoal_error
@@ -52,6 +53,7 @@ class WorkerContext:
     output_ends: dict[TopicPartition, int] = field(default_factory=dict)
     """Ends of output partitions that brokers have acknowledged to this process."""
     unconfirmed_skips: UnconfirmedSkips = field(default_factory=UnconfirmedSkips)
+    unchecked_settings: UncheckedSettings = field(default_factory=UncheckedSettings)
 
     def report_settings(self) -> None:
         """Report the policy in force and the certificates in the metrics, and what is wrong with files in the log."""

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 from shoal.errors import BrokerUnavailableError
 from shoal.kafka import preflight as checks
+from shoal.kafka.broker_configs import UncheckedSettings, broker_configs, topic_configs
 from shoal.policy import FieldPath, KafkaSection
 from shoal.policy.schema import TopicPairSection
+from structlog.testing import capture_logs
 from support.making import policy_of, quasi
 
 pytestmark = pytest.mark.unit
@@ -22,7 +25,65 @@ async def test_a_kafka_cluster_without_live_brokers_is_a_retriable_error() -> No
             return {"brokers": []}
 
     with pytest.raises(BrokerUnavailableError, match="no broker"):
-        await checks._broker(cast("Any", Waking()))
+        await broker_configs(cast("Any", Waking()))
+
+
+class Cluster:
+    """A cluster of one broker, with topics that exist, and settings of which some are refused to the principal."""
+
+    def __init__(self, refused: set[str], settings: dict[str, str], topics: tuple[str, ...] = ("a", "b", "p")) -> None:
+        self.refused, self.settings, self.topics = refused, settings, topics
+        self.asked: list[str] = []
+
+    async def describe_cluster(self) -> dict[str, Any]:
+        return {"brokers": [{"node_id": 7}]}
+
+    async def describe_topics(self) -> list[dict[str, Any]]:
+        return [{"topic": topic, "error_code": 0, "partitions": [{"partition": 0}]} for topic in self.topics]
+
+    async def describe_configs(self, resources: list[Any]) -> list[Any]:
+        names = [resource.name for resource in resources]
+        self.asked += names
+        entries = [(name, value, False, False, False) for name, value in self.settings.items()]
+        rows = [(29, "refused", 2, name, []) if name in self.refused else (0, None, 2, name, entries) for name in names]
+        return [SimpleNamespace(resources=rows)]
+
+
+async def test_settings_that_the_principal_may_not_see_are_not_taken_for_defaults() -> None:
+    cluster = cast("Any", Cluster({"b", "7"}, {"cleanup.policy": "compact"}))
+    assert await topic_configs(cluster, ["b", "p"]) == {"p": {"cleanup.policy": "compact"}}
+    assert await broker_configs(cluster) is None
+    assert await broker_configs(cast("Any", Cluster(set(), {"offset.metadata.max.bytes": "9"}))) == {
+        "offset.metadata.max.bytes": "9"
+    }
+
+
+COPIED = KafkaSection(input="a", output="b", progress_copy="p")
+
+
+async def test_settings_that_were_not_checked_are_named_once_in_a_process() -> None:
+    unchecked, policy = UncheckedSettings(), policy_of({"x": quasi()}, stream={"delta": 9})
+    with capture_logs() as lines:
+        for _ in range(2):
+            await checks.preflight(cast("Any", Cluster({"b", "p", "7"}, {})), policy, COPIED, unchecked)
+    of_topics, of_copy, of_broker = lines
+    assert "grant DESCRIBE_CONFIGS on these topics" in of_topics["event"]
+    assert (of_topics["topics"], of_topics["not_checked"]) == ("b, p", "cleanup.policy, max.message.bytes")
+    assert "its topic must have cleanup.policy compact, without delete" in of_copy["event"]
+    assert of_copy["topic"] == "p"
+    assert "grant DESCRIBE_CONFIGS on the cluster" in of_broker["event"]
+    assert of_broker["not_checked"] == "offset.metadata.max.bytes, transaction.max.timeout.ms"
+    assert {line["log_level"] for line in lines} == {"warning"}
+
+
+async def test_the_settings_of_an_input_are_not_asked_for() -> None:
+    """Nothing of them is checked, so that no permission on them is missing."""
+    cluster = Cluster({"a"}, {})
+    with capture_logs() as lines:
+        await checks.preflight(
+            cast("Any", cluster), policy_of({"x": quasi()}, stream={"delta": 9}), COPIED, UncheckedSettings()
+        )
+    assert (cluster.asked, lines) == (["b", "p", "7"], [])
 
 
 @pytest.mark.parametrize(
@@ -101,7 +162,7 @@ def test_steering_attributes_need_no_space() -> None:
     [
         (4, {"cleanup.policy": "compact"}, []),
         (9, {"cleanup.policy": "compact", "max.message.bytes": "8192"}, []),
-        (4, {}, []),  # the principal may not see the settings
+        (4, {}, []),  # the principal may not see the settings; a warning says so
         (4, {"cleanup.policy": "delete"}, ["topic p is not compacted only"]),
         (4, {"cleanup.policy": "compact, delete"}, ["topic p is not compacted only"]),
         (4, {"cleanup.policy": ""}, ["topic p is not compacted only"]),

@@ -400,6 +400,26 @@ async def test_a_producer_cannot_be_used_after_an_error(monkeypatch: pytest.Monk
     await one.close()
 
 
+async def test_a_topic_that_refuses_messages_without_a_key_is_a_final_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client that does not know code 87 would report an unknown error, which is tried again for ever."""
+
+    class Compacted(Producer):
+        async def send_batch(self, batch: Batch, topic: str, *, partition: int) -> asyncio.Future[Any]:
+            done = await super().send_batch(batch, topic, partition=partition)
+            if topic != "proof":
+                return done
+            refused: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+            refused.set_exception(kafka_errors.for_code(87)())
+            return refused
+
+    publishing = made(monkeypatch, Compacted())
+    with pytest.raises(
+        InputError, match=r"^topic proof refuses the messages: it is compacted, .* cleanup\.policy"
+    ) as one:
+        await publishing.publish_and_commit(TransactionBatch(clusters(), []), 10, "m", 1234)
+    assert (one.value.exit_code, one.value.retriable) == (2, False)
+
+
 async def test_a_refused_topic_is_named_although_another_topic_is_answered_first(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
