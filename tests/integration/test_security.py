@@ -175,9 +175,11 @@ MISSING = {
     "transactional ids": "grant WRITE on those with the prefix {group}-{input}- in the ACLs",
     "output": "the principal may not use topic {output}: grant WRITE on topic {output} in the ACLs",
     "quarantine": f"topic {{quarantine}} {NOT_SEEN} WRITE on it in the ACLs",
-    "clusters": f"topic {{clusters}} {NOT_SEEN} READ and WRITE on it in the ACLs",
-    "evidence": f"topic {{evidence}} {NOT_SEEN} READ and WRITE on it in the ACLs",
+    "clusters": "the principal may not use topic {clusters}: grant WRITE on topic {clusters} in the ACLs",
+    "evidence": "the principal may not use topic {evidence}: grant WRITE on topic {evidence} in the ACLs",
     "output, to look for records of another group": "grant READ on topic {output} in the ACLs",
+    "clusters, to look for records of another group": "grant READ on topic {clusters} in the ACLs",
+    "evidence, to look for records of another group": "grant READ on topic {evidence} in the ACLs",
     "copy of the progress": "the principal may not use topic {copy}: grant WRITE on topic {copy} in the ACLs",
     "copy of the progress, to look for it": "grant READ on topic {copy} in the ACLs",
 }
@@ -193,7 +195,7 @@ async def test_one_acl_fewer_fails_with_its_name(secured: SecuredBroker, tmp_pat
     await secured.allow("plain", needed.values())
     await stage.put(60)
     if "look for" in missing:
-        topic = stage.topics["copy" if missing.startswith("copy") else "output"]
+        topic = stage.topics["copy" if missing.startswith("copy") else missing.partition(",")[0]]
         await produce(secured.plain, topic, [b"of another group"], keys=[b"of another group"])
     given = secured_environment(secured, SASL_USERNAME="plain", SASL_PASSWORD="plain-secret")  # noqa: S106 - of a test
     async with stage.process("--from", "earliest", "--drain", **given) as process:

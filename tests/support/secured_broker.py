@@ -157,6 +157,8 @@ def least_grants(stage: Stage) -> dict[str, Grant]:
     }
     for role in ("output", "quarantine", "clusters", "evidence"):
         needed[role] = Grant(TOPIC, topics[role], "WRITE")
+    for role in ("clusters", "evidence"):
+        needed[f"{role}, to look for records of another group"] = Grant(TOPIC, topics[role], "READ")
     if "copy" in topics:
         needed["copy of the progress"] = Grant(TOPIC, topics["copy"], "WRITE")
         needed["copy of the progress, to look for it"] = Grant(TOPIC, topics["copy"], "READ")
