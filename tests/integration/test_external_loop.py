@@ -22,7 +22,7 @@ from shoal.observability import Health, Metrics
 from shoal.pipeline import DecidedCluster
 from shoal.policy import KafkaSection, Policy
 from shoal.stage.message_buffer import BufferedMessage
-from support.kafka_broker import admin, wait_until
+from support.kafka_broker import admin, open_transaction, wait_until
 from support.running import EARLIEST, Stage
 
 
@@ -126,6 +126,23 @@ async def test_a_faulty_source_delays_records_but_loses_none(bootstrap: str, tmp
     assert source.lost > 0
     assert source.repeated > 0
     assert source.rewinds > 0
+
+
+async def test_records_behind_an_open_transaction_of_a_producer_are_lag(bootstrap: str, tmp_path: Path) -> None:
+    stage = await Stage.create(bootstrap, tmp_path)
+    await stage.put(30)
+    source = FaultySource(stage, Random(5))
+    async with running_source(source), running_loop(stage, source, ClusterListener()) as loop:
+
+        def has_lag(count: int) -> bool:
+            labels = {"topic": stage.topics["input"], "partition": "0"}
+            return loop._context.metrics.registry.get_sample_value("shoal_consumer_lag_records", labels) == count
+
+        await wait_until(lambda: has_lag(0), what="the end of the log")
+        async with open_transaction(bootstrap, stage.topics["input"], stage.record()):
+            await stage.put(7)
+            await wait_until(lambda: has_lag(8), what="the lag of the open record and seven behind it")
+        await wait_until(lambda: has_lag(0), what="the end of the log")
 
 
 async def test_a_deleted_input_ends_the_loop(bootstrap: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

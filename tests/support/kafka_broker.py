@@ -33,6 +33,7 @@ __all__ = [
     "holds_for",
     "is_shown",
     "load_local",
+    "open_transaction",
     "produce",
     "read_all",
     "read_until",
@@ -179,6 +180,21 @@ async def produce(
     if transactional_id is not None:
         await wait_until(lambda: _have_markers(bootstrap, topic, record_ids), what="the end of the transaction")
     return record_ids
+
+
+@asynccontextmanager
+async def open_transaction(bootstrap: str, topic: str, value: bytes, partition: int = 0) -> AsyncIterator[None]:
+    """Keep a transaction open that has sent one message; it is aborted at the end of the context."""
+    transactional_id = f"open-{uuid.uuid4().hex[:12]}"
+    producer = AIOKafkaProducer(bootstrap_servers=bootstrap, transactional_id=transactional_id)
+    await producer.start()
+    try:
+        await producer.begin_transaction()
+        await producer.send_and_wait(topic, value, partition=partition)
+        yield
+        await producer.abort_transaction()
+    finally:
+        await producer.stop()
 
 
 async def _have_markers(bootstrap: str, topic: str, record_ids: list[tuple[int, int]]) -> bool:

@@ -228,7 +228,8 @@ class ConsumerLoop:
         await task.punctuate(position, log_end)
         if self._drains and log_end is not None and 0 <= log_end <= task.position:
             await task.commit(flush=True)
-        self._tasks.update_metrics(tp, task, log_end)
+        # Records of an open transaction, and those after it, are not read: they count as lag.
+        self._tasks.update_metrics(tp, task, kafka_consumer.highwater(tp))
 
     def _is_drained(self) -> bool:
         is_open = self._opening is not None and self._opening.done()

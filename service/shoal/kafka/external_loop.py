@@ -131,6 +131,8 @@ class ExternalLoop:
         self._positions: dict[TopicPartition, int] = {}
         """Offsets before which there are no more records, only control records (transaction markers)."""
         self._log_ends: dict[TopicPartition, int] = {}
+        self._ends_with_open: dict[TopicPartition, int] = {}
+        """Ends of the logs, and the same with the records of open transactions."""
         self._last_message_s: dict[TopicPartition, float] = {}
         self._ends_read_s = self._compared_s = 0.0
 
@@ -189,16 +191,17 @@ class ExternalLoop:
         if self._may_contain_uncommitted:
             self._uncommitted_before = await self._uncommitted_ends()
         should_commit = False
-        async with reading(context.settings) as kafka_consumer:
+        # A client of its own: the isolation level of a request is that of its client.
+        with_open = reading(context.settings, isolation_level="read_uncommitted")
+        async with reading(context.settings) as kafka_consumer, with_open as consumer_with_open:
             try:
                 opening = self._tasks.open(self._partitions, admin_client, kafka_consumer, self._task_opened)
                 await _until_first(opening, self._until_ending())
                 context.health.joined = True
                 self.opened.set()
                 punctuations = [self._punctuate_regularly(*one) for one in self._tasks.items()]
-                working = _until_all(
-                    self._feed_all(kafka_consumer), self._poll_log_ends(kafka_consumer, credentials), *punctuations
-                )
+                polling = self._poll_log_ends(kafka_consumer, consumer_with_open, credentials)
+                working = _until_all(self._feed_all(kafka_consumer), polling, *punctuations)
                 inputs = [str(context.settings.input)]
                 await _until_first(working, watch_topics(admin_client, inputs, self._tasks.layout.partitions))
                 should_commit = True
@@ -235,16 +238,19 @@ class ExternalLoop:
     async def _punctuate(self, tp: TopicPartition, task: PartitionTask) -> None:
         log_end, is_valid = self._log_ends.get(tp), time.monotonic() - self._ends_read_s < END_VALID_S
         await task.punctuate(self._positions.get(tp), log_end if is_valid else None)
-        self._tasks.update_metrics(tp, task, log_end)
+        self._tasks.update_metrics(tp, task, self._ends_with_open.get(tp))
 
-    async def _poll_log_ends(self, kafka_consumer: AIOKafkaConsumer, credentials: UsedCredentials) -> None:
-        """Read the ends of the logs regularly, also while tasks wait for the listener."""
+    async def _poll_log_ends(
+        self, kafka_consumer: AIOKafkaConsumer, consumer_with_open: AIOKafkaConsumer, credentials: UsedCredentials
+    ) -> None:
+        """Read the ends of the logs regularly, without and with open transactions, also while tasks wait."""
         partitions = list(self._tasks)  # the same for as long as this loop serves
 
         async def read_ends() -> None:
             asked_s = time.monotonic()
             try:
                 self._log_ends = dict(await kafka_consumer.end_offsets(partitions))
+                self._ends_with_open = dict(await consumer_with_open.end_offsets(partitions))
             except kafka_errors.UnknownTopicOrPartitionError:
                 self._liveness.note_no_answer()
                 raise BrokerUnavailableError("the broker cannot be reached") from None

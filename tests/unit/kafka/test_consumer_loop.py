@@ -84,6 +84,8 @@ class Consumer:
     logs: dict[TopicPartition, list[Message]] = field(default_factory=lambda: {SLOW: [], QUICK: []})
     positions: dict[TopicPartition, int] = field(default_factory=lambda: {SLOW: 0, QUICK: 0})
     paused: set[TopicPartition] = field(default_factory=set)
+    hidden_count: int = 0
+    """Records of an open transaction, or behind one, at the end of each log."""
 
     def add(self, tp: TopicPartition, count: int) -> None:
         log = self.logs[tp]
@@ -105,6 +107,9 @@ class Consumer:
 
     def last_stable_offset(self, tp: TopicPartition) -> int:
         return len(self.logs[tp])
+
+    def highwater(self, tp: TopicPartition) -> int:
+        return len(self.logs[tp]) + self.hidden_count
 
     def pause(self, *partitions: TopicPartition) -> None:
         self.paused.update(partitions)
@@ -188,6 +193,24 @@ async def test_the_flush_of_one_partition_does_not_delay_another() -> None:
     await reading.until(lambda: len(reading.slow.published) == 2)
     await reading.stop()
     assert reading.slow.published == [(4, []), (None, [0, 1, 2, 3])]
+
+
+async def test_records_that_an_open_transaction_hides_are_lag_and_delay_no_flush() -> None:
+    reading = Reading()
+    reading.gate.set()
+    reading.consumer.hidden_count = 5
+    reading.consumer.add(SLOW, 4)
+    await reading.until(lambda: reading.tasks[SLOW].waiting_count == 4)
+    reading.clock_s += 3
+    await reading.until(lambda: len(reading.slow.published) == 2)
+    await reading.stop()
+    assert reading.slow.published == [(4, []), (None, [0, 1, 2, 3])]
+    assert {
+        one.labels["partition"]: one.value
+        for family in reading.loop._context.metrics.registry.collect()
+        for one in family.samples
+        if one.name == "shoal_consumer_lag_records"
+    } == {"0": 5, "1": 5}
 
 
 async def test_a_partition_is_not_read_before_its_flush_has_ended() -> None:
