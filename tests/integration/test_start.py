@@ -394,6 +394,23 @@ async def test_a_changed_policy_continues_from_the_committed_offset_and_logs_it(
     assert clusters[0]["policy"] != fingerprint
 
 
+async def test_a_partition_without_new_records_reports_a_changed_policy_once(bootstrap: str, tmp_path: Path) -> None:
+    stage = await Stage.create(bootstrap, tmp_path)
+    record_ids = await stage.put(25)
+    async with stage.run() as run:
+        await run.until_read(25)
+    before = (await stage.progress()).state
+    assert before.incomplete
+    await changed(stage, 4)
+    for changes in (1, 0):
+        async with stage.run() as run:
+            await run.until_ready()
+            assert run.total("shoal_policy_changes_total") == changes
+        assert (await stage.progress()).state == before
+    await stage.drained()
+    await stage.until_completed(record_ids)
+
+
 async def test_a_changed_policy_with_a_pending_flush_is_refused_until_drained(bootstrap: str, tmp_path: Path) -> None:
     stage = await Stage.create(bootstrap, tmp_path)
     record_ids = await stage.put(6)

@@ -25,7 +25,7 @@ import base64
 import itertools
 import zlib
 from bisect import bisect_left
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from shoal.errors import InputError
 from shoal.kafka.membership_codec import decode_membership, encode_membership, max_membership_bytes
@@ -105,6 +105,10 @@ class CommittedState:
         """Return whether the commit was made under the policy with this fingerprint (SHA-256, hex)."""
         kept = 2 * _FINGERPRINT_BYTES
         return fingerprint[:kept] == self.fingerprint[:kept]
+
+    def under_policy(self, fingerprint: str) -> CommittedState:
+        """Return the same progress under another policy: without the adaptive state, which only its own can use."""
+        return replace(self, fingerprint=fingerprint, state=replace(self.state, adaptive_state=b""))
 
 
 def encode(commit: CommittedState, topic: str, partition: int) -> str:

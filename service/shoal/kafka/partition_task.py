@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -95,9 +94,7 @@ class PartitionTask:
         output_rows_of: Callable[[TransactionBatch], OutputRows | None] = lambda _: None,
     ) -> None:
         if not last_commit.has_policy(policy.fingerprint):
-            # Another policy cannot use this adaptive state, so it is dropped.
-            state = replace(last_commit.state, adaptive_state=b"")
-            last_commit = replace(last_commit, fingerprint=policy.fingerprint, state=state)
+            last_commit = last_commit.under_policy(policy.fingerprint)
         state, listener = last_commit.state, listener or ClusterListener()
         self.topic, self.partition, self._name = topic, partition, f"{topic}-{partition}"
         self._policy, self._sink, self._metrics, self._wall_clock = policy, sink, metrics, wall_clock

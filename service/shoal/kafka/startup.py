@@ -76,6 +76,8 @@ class PartitionStart:
         log if the committed offset does not belong to it. None without a skip.
     is_first : bool
         There was no commit before, and no record was published.
+    has_new_policy : bool
+        The commit that was found is of another policy.
     """
 
     commit: CommittedState
@@ -83,6 +85,7 @@ class PartitionStart:
     log_end: int
     skipped_count: int | None = None
     is_first: bool = False
+    has_new_policy: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,9 +130,9 @@ class PartitionContext:
 async def initialize_partition(context: PartitionContext) -> PartitionStart:
     """Return where a partition begins; commit the beginning if there is no usable commit.
 
-    It commits if there is no commit yet, if ``--skip-to-end`` replaces one that is refused, if the commit was encrypted
-    under another key than the first, and in any case if the producer keeps a copy. A skip whose outcome was unknown is
-    counted when its commit is found.
+    It commits if there is no commit yet, if ``--skip-to-end`` replaces one that is refused, if the commit is of another
+    policy or was encrypted under another key than the first, and in any case if the producer keeps a copy. A skip whose
+    outcome was unknown is counted when its commit is found.
 
     Raises
     ------
@@ -145,8 +148,14 @@ async def initialize_partition(context: PartitionContext) -> PartitionStart:
             of_group, producer.copy, settings, partition, context.cipher, producer.know_output_end
         )
         if commit is not None:
-            commit = await _accept(context, of_group, commit, log_start, log_end)
-            return PartitionStart(commit, log_start, log_end, context.unconfirmed.take(tp, commit))
+            accepted = await _accept(context, of_group, commit, log_start, log_end)
+            return PartitionStart(
+                accepted,
+                log_start,
+                log_end,
+                context.unconfirmed.take(tp, commit),
+                has_new_policy=not commit.has_policy(context.fingerprint),
+            )
         known_count = await _first_partition_count(context)
         offset = await _first_offset(producer, settings, partition, context.options, log_start, log_end, known_count)
         skipped_count = None
@@ -171,7 +180,12 @@ async def _accept(
     producer = context.producer
     producer.expect_output_from(await _check_commit(context, commit, log_start, log_end))
     commit = replace(commit, first_partition_count=commit.first_partition_count or context.partition_count)
-    if producer.copy is not None or of_group is None or not context.cipher.is_current(of_group.metadata):
+    # A decided flush stays under its own policy until it is done: only a drain may do it under another one.
+    has_new_policy = not commit.has_policy(context.fingerprint) and commit.state.flush_at_offset is None
+    if has_new_policy:
+        commit = commit.under_policy(context.fingerprint)
+    is_current = of_group is not None and context.cipher.is_current(of_group.metadata)
+    if producer.copy is not None or has_new_policy or not is_current:
         await _commit_again(producer, commit, context.cipher, context.tp)
     return commit
 
@@ -217,10 +231,11 @@ async def _commit_again(
     cipher: MetadataCipher,
     tp: TopicPartition,
 ) -> None:
-    """Commit the state of the start once more: under the first key, and to the copy with the output's end.
+    """Commit the state of the start once more: under this policy and the first key, and to the copy.
 
     So the group and the copy hold the same commit, also if one of them was lost, and a missing permission ends the
-    start. Without this, a partition without new records would keep a key that is to be removed.
+    start. Without this, a partition without new records would keep a key that is to be removed, and each of its starts
+    would report a change of the policy again.
     """
     commit = replace(commit, output_rows=producer.output_rows_of(TransactionBatch()))
     metadata, now_ms = cipher.encode(commit, tp.topic, tp.partition), time.time_ns() // 1_000_000

@@ -212,7 +212,7 @@ class TaskManager:
     def _report(self, tp: TopicPartition, partition_start: PartitionStart) -> None:
         metrics, state = self._context.metrics, partition_start.commit.state
         fields = {"topic": tp.topic, "partition": tp.partition, "watermark": state.committed_offset}
-        if not partition_start.commit.has_policy(self._context.policy.fingerprint):
+        if partition_start.has_new_policy:
             metrics.policy_changes.labels(tp.topic, tp.partition).inc()
             log.warning("policy changed; continuing from the committed offset", **fields)
         if partition_start.skipped_count is not None:

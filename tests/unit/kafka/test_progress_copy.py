@@ -157,6 +157,11 @@ def test_a_copy_of_a_topic_that_was_recreated_is_refused() -> None:
         (commit(5, stream_time=8), commit(5), Order.CONTRADICTS),
         (commit(5, handed_over_uncommitted=True), commit(5), Order.NEWER),
         (commit(5), commit(5, handed_over_uncommitted=True), Order.OLDER),
+        # One start under another policy committed the progress again; the copy does not have it, or alone has it.
+        (commit(5, adaptive_state=b"a"), replace(commit(5), fingerprint="02" * 8), Order.SAME),
+        (replace(commit(5), fingerprint="02" * 8), commit(5, adaptive_state=b"a"), Order.SAME),
+        (commit(5, stream_time=8), replace(commit(5), fingerprint="02" * 8), Order.CONTRADICTS),
+        (commit(5, adaptive_state=b"a"), commit(5), Order.CONTRADICTS),
     ],
 )
 def test_a_commit_is_newer_if_it_has_completed_what_the_other_has(

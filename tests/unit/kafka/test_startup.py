@@ -14,6 +14,7 @@ from shoal.kafka import committed_offsets, startup
 from shoal.kafka.cipher import MetadataCipher
 from shoal.kafka.committed_offsets import fetch_committed
 from shoal.kafka.offset_metadata import CommittedState
+from shoal.kafka.offset_tracker import OffsetState
 from shoal.kafka.published_records import _is_about
 from shoal.kafka.startup import PartitionContext, PartitionStart, StartOptions, initialize_partition
 from shoal.kafka.unconfirmed_skips import UnconfirmedSkips
@@ -97,10 +98,11 @@ def test_a_cluster_message_is_about_an_input(message: bytes | None, *, alone: bo
 class Publisher:
     """Stands for the producer of a partition: what it is told, in order."""
 
-    copy = object()
+    copy: object = object()
 
     def __init__(self) -> None:
         self.told: list[tuple[Any, ...]] = []
+        self.metadata: list[str] = []
 
     know_output_end = None
 
@@ -110,8 +112,9 @@ class Publisher:
     def expect_output_from(self, offset: int | None) -> None:
         self.told.append(("expect", offset))
 
-    async def publish_and_commit(self, _: object, offset: int, *__: object) -> None:
+    async def publish_and_commit(self, _: object, offset: int, *more: object) -> None:
         self.told.append(("commit", offset))
+        self.metadata.append(str(more[0]))
 
 
 async def skipped(
@@ -123,10 +126,11 @@ async def skipped(
 ) -> PartitionStart:
     """Start with --skip-to-end, at 20 of 100 offsets where no commit is found that can be used."""
     newest = AsyncMock(return_value=found) if found is not None else AsyncMock(side_effect=InputError("it contradicts"))
+    metadata = "" if found is None else MetadataCipher("g").encode(found, "in", 3)
     answers = {
         "newest_commit": newest,
         "_check_commit": AsyncMock(return_value=40),
-        "fetch_committed": AsyncMock(return_value=OffsetAndMetadata(20, "")),
+        "fetch_committed": AsyncMock(return_value=OffsetAndMetadata(20, metadata)),
         "_committed_offset_changed": AsyncMock(return_value=False),
         "latest_published": AsyncMock(return_value=-1),
         "end_at_start": AsyncMock(side_effect=[end]),
@@ -162,13 +166,8 @@ async def test_an_output_that_cannot_be_asked_fails_before_the_skip_is_committed
 class LosesResponse(Publisher):
     """Stands for a producer that gets no response to the end of its first transaction."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.metadata: list[str] = []
-
     async def publish_and_commit(self, _: object, offset: int, *more: object) -> None:
-        await super().publish_and_commit(_, offset)
-        self.metadata.append(str(more[0]))
+        await super().publish_and_commit(_, offset, *more)
         if len(self.metadata) == 1:
             raise BrokerUnavailableError("no response")
 
@@ -204,3 +203,42 @@ async def test_a_skip_that_was_not_committed_is_made_again_and_counted_once(monk
     assert (await skipped(monkeypatch, producer, 40, unconfirmed)).skipped_count == 80
     commit = MetadataCipher("g").decode(producer.metadata[1], "in", 3, 100)
     assert (await skipped(monkeypatch, producer, 40, unconfirmed, commit)).skipped_count is None
+
+
+# ---------------------------------------------------------------- a changed policy
+
+
+class WithoutCopy(Publisher):
+    copy = None
+
+
+def under(fingerprint: str, **changes: Any) -> CommittedState:
+    """Return a commit of another start, of two records that are incomplete."""
+    state = OffsetState(20, 30, (20, 25), released_from=3, next_cluster_number=7, stream_time=11)
+    return CommittedState(replace(state, **changes), fingerprint, 1_000, 4)
+
+
+async def continued(monkeypatch: pytest.MonkeyPatch, producer: Publisher, commit: CommittedState) -> PartitionStart:
+    """Start under the policy "ab..." from a commit."""
+    return await skipped(monkeypatch, producer, 40, found=commit)
+
+
+async def test_progress_of_another_policy_is_committed_once_under_this_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    first, second = WithoutCopy(), WithoutCopy()
+    start = await continued(monkeypatch, first, under("cd" * 8, adaptive_state=b"of the other"))
+    assert start.has_new_policy
+    assert first.told == [("expect", 40), ("commit", 20)]
+    committed = MetadataCipher("g").decode(first.metadata[0], "in", 3, 20)
+    assert committed == start.commit == under("ab" * 8)
+    again = await continued(monkeypatch, second, committed)
+    assert not again.has_new_policy
+    assert second.told == [("expect", 40)]
+
+
+async def test_a_decided_flush_stays_under_the_policy_that_decided_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its drain does it under this policy, and commits then. Before, a start without a drain must still refuse it."""
+    producer, decided = WithoutCopy(), under("cd" * 8, flush_at_offset=30)
+    start = await continued(monkeypatch, producer, decided)
+    assert start.has_new_policy
+    assert start.commit == decided
+    assert producer.told == [("expect", 40)]
