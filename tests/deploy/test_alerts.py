@@ -18,7 +18,16 @@ from shoal.observability import Metrics
 from shoal.policy import Policy
 from shoal.policy.schema import Document
 from shoal.records import JsonDecoder
-from support.alert_cases import RULES, Case, promtool_test, scraped_series, stopped, worker
+from support.alert_cases import (
+    RULES,
+    Case,
+    new_worker,
+    promtool_test,
+    restarted_worker,
+    scraped_series,
+    stopped_worker,
+    worker,
+)
 from support.messages import Message
 from support.partition_tasks import RecordingSink
 from support.tools import run_tool
@@ -28,19 +37,6 @@ pytestmark = pytest.mark.deploy_tools
 OTHER_TARGET = 'up{job="node",instance="n1:9100"}'
 PARTITION = {"topic": "in", "partition": "0"}
 HOUR, DAY = 3600, 86_400
-
-
-def new(at: int, **first: int) -> dict[str, str]:
-    """Return the series of a worker that started at this minute and had counted this before its first scrape."""
-    changed: dict[str, Any] = {name: f"{count}x200" for name, count in first.items()}
-    changed |= {"started": f"{60 * at - 5}x200", "clock": f"{60 * at}+60x200"}
-    return {series: f"_x{at} {samples}" for series, samples in worker(**changed).items()}
-
-
-def restarted(at: int, **counts: int) -> dict[str, str]:
-    """Return the series of a worker that was restarted at this minute and has the counts again that it had before."""
-    changed: dict[str, Any] = {name: f"{count}x240" for name, count in counts.items()}
-    return worker(**changed, started=f"-900000x{at - 1} {60 * at - 5}x200")
 
 
 def with_policy(series: dict[str, str], fingerprint: str) -> dict[str, str]:
@@ -61,11 +57,11 @@ CASES = {
         ({"group": "rides", "severity": "critical"}, "no worker of group rides is ready"),
     ),
     "one pipeline is down beside one that is ready": Case(
-        worker("w1:9464", "visits") | stopped(61, "w2:9464", "rides"),
+        worker("w1:9464", "visits") | stopped_worker(61, "w2:9464", "rides"),
         {60: set(), 62: set(), 63: {("ShoalDown", "rides"), ("ShoalNotReady", "rides")}},
     ),
     "a pipeline is still down after hours": Case(
-        worker("w1:9464", "visits") | stopped(31, "w2:9464", "rides"),
+        worker("w1:9464", "visits") | stopped_worker(31, "w2:9464", "rides"),
         {230: {("ShoalDown", "rides"), ("ShoalNotReady", "rides")}},
     ),
     "the name of the job is another": Case(
@@ -74,7 +70,7 @@ CASES = {
     ),
     # ------------------------------------------------------------ ShoalDown, ShoalNotReady, ShoalNotScraped
     "a worker is down beside another of its group": Case(
-        worker("w1:9464") | stopped(61, "w2:9464"),
+        worker("w1:9464") | stopped_worker(61, "w2:9464"),
         {62: set(), 63: {("ShoalDown", "visits")}},
         (
             {"group": "visits", "job": "shoal", "instance": "w2:9464", "severity": "warning"},
@@ -133,7 +129,7 @@ CASES = {
     "records are held for less than the threshold": Case(worker(oldest="500x240"), {45: set(), 200: set()}),
     # ------------------------------------------------------------ ShoalSuppressing, with and without protected values
     "half of the first commit is suppressed before the first scrape": Case(
-        new(90, **FIRST_COMMIT),
+        new_worker(90, **FIRST_COMMIT),
         {89: {("ShoalNotScraped", "")}, 94: set(), 96: {("ShoalSuppressing", "visits")}},
         (
             {"group": "visits", "topic": "in", "severity": "warning"},
@@ -145,7 +141,7 @@ CASES = {
         {59: set(), 67: {("ShoalSuppressing", "visits")}, 110: {("ShoalSuppressing", "visits")}, 130: set()},
     ),
     "half of the first commit is suppressed by a worker that was restarted": Case(
-        restarted(100, **FIRST_COMMIT),
+        restarted_worker(100, **FIRST_COMMIT),
         {99: set(), 107: {("ShoalSuppressing", "visits")}},
     ),
     "one record in a hundred and twenty is suppressed": Case(worker(suppressed="0+5x240"), {45: set(), 200: set()}),
@@ -191,7 +187,7 @@ CASES = {
         worker("w1:9464") | with_policy(worker("w2:9464", "rides"), "b"), {11: set(), 200: set()}
     ),
     "a worker starts under a changed policy": Case(
-        new(90, changes=1),
+        new_worker(90, changes=1),
         {89: {("ShoalNotScraped", "")}, 91: {("ShoalPolicyChanged", "visits")}},
         (
             {"group": "visits", "topic": "in", "severity": "warning"},
@@ -199,12 +195,12 @@ CASES = {
         ),
     ),
     "a worker is restarted under a policy that was changed again": Case(
-        restarted(100, changes=1), {99: set(), 101: {("ShoalPolicyChanged", "visits")}, 165: set()}
+        restarted_worker(100, changes=1), {99: set(), 101: {("ShoalPolicyChanged", "visits")}, 165: set()}
     ),
     "a policy was changed hours ago": Case(worker(changes="1x240"), {61: set(), 200: set()}),
     # ------------------------------------------------------------ ShoalSkipped
     "offsets were skipped at the start": Case(
-        new(90, skipped=37),
+        new_worker(90, skipped=37),
         {91: {("ShoalSkipped", "visits")}},
         (
             {"group": "visits", "topic": "in", "severity": "critical"},
@@ -228,7 +224,7 @@ CASES = {
         worker(lost="_x70 37x170"), {69: set(), 71: {("ShoalOutputLost", "visits")}, 135: set()}
     ),
     "published records were lost before the first scrape after a restart": Case(
-        restarted(100, lost=5), {99: set(), 101: {("ShoalOutputLost", "visits")}, 165: set()}
+        restarted_worker(100, lost=5), {99: set(), 101: {("ShoalOutputLost", "visits")}, 165: set()}
     ),
     "published records were lost hours ago": Case(worker(lost="37x240"), {61: set(), 200: set()}),
     # ------------------------------------------------------------ ShoalReleasingEarly

@@ -7,10 +7,21 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from prometheus_client.parser import text_string_to_metric_families
 
-__all__ = ["RULES", "Case", "promtool_test", "scraped_series", "stopped", "worker"]
+__all__ = [
+    "ROOT",
+    "RULES",
+    "Case",
+    "new_worker",
+    "promtool_test",
+    "restarted_worker",
+    "scraped_series",
+    "stopped_worker",
+    "worker",
+]
 
 ROOT = Path(__file__).resolve().parents[2]
 RULES = ROOT / "deploy" / "prometheus" / "rules.yml"
@@ -81,11 +92,27 @@ def worker(
     return {series: samples for series, samples in found.items() if samples is not None}
 
 
-def stopped(minute: int, instance: str = "w1:9464", group: str = "visits") -> Series:
+def new_worker(at: int, **first: int) -> Series:
+    """Return the series of a worker that started at this minute and had counted this before its first scrape."""
+    changed: dict[str, Any] = {name: f"{count}x200" for name, count in first.items()}
+    changed |= {"started": f"{60 * at - 5}x200", "clock": f"{60 * at}+60x200"}
+    return {series: f"_x{at} {samples}" for series, samples in worker(**changed).items()}
+
+
+def restarted_worker(at: int, **counts: int) -> Series:
+    """Return the series of a worker that was restarted at this minute and has the counts again that it had before."""
+    changed: dict[str, Any] = {name: f"{count}x240" for name, count in counts.items()}
+    return worker(**changed, started=f"-900000x{at - 1} {60 * at - 5}x200")
+
+
+def stopped_worker(
+    minute: int, instance: str = "w1:9464", group: str = "visits", minutes_down: int = 200, **changed: str
+) -> Series:
     """Return the series of a worker that is gone from this minute on: each ends, and its target is down."""
-    found = worker(instance, group, minutes=minute - 1)
+    found = worker(instance, group, minutes=minute - 1, **changed)
     up = f'up{{job="shoal",instance="{instance}"}}'
-    return {series: f"{samples} stale" for series, samples in found.items()} | {up: f"1x{minute - 1} 0x200"}
+    down = f"1x{minute - 1} 0x{minutes_down}"
+    return {series: f"{samples} stale" for series, samples in found.items()} | {up: down}
 
 
 def scraped_series(scrapes: Mapping[int, str], instance: str = "w1:9464") -> Series:
