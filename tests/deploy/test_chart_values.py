@@ -6,24 +6,18 @@ import re
 import subprocess
 
 import pytest
+from support.chart import CHART, POLICY, options
 from support.tools import run_tool
 
-POLICY = "deploy/kubernetes/overlays/example/policy.yaml"
-REQUIRED = {
-    "image.repository": "registry.example/shoal",
-    "image.tag": "0.2.0",
-    "partitions": "4",
-    "kafka.bootstrap_servers": "kafka:9092",
-}
-
-
-def options(**changed: str) -> list[str]:
-    values = {name: value for name, value in (REQUIRED | changed).items() if value}
-    return [part for name, value in values.items() for part in ("--set", f"{name}={value}")]
+AUTOSCALED = {"autoscaling.enabled": "true", "autoscaling.prometheus": "http://p"}
 
 
 def rendered(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return run_tool("helm", "template", "visits", "deploy/helm/shoal", "--set-file", f"policy={POLICY}", *arguments)
+    return run_tool("helm", "template", "visits", CHART, "--set-file", f"policy={POLICY}", *arguments)
+
+
+def variable(name: str, value: str) -> list[str]:
+    return options(**{"extraEnv[0].name": name, "extraEnv[0].value": value})
 
 
 def test_the_values_that_are_changed_below_can_work() -> None:
@@ -60,18 +54,13 @@ WRONG = {
     ),
     "no partitions": (options(partitions=""), "- partitions: missing; give the number of partitions of all inputs"),
     "zero partitions": (options(partitions="0"), "- partitions: missing; give the number"),
-    "no workers": (options(replicas="0"), "- replicas: 0 workers read nothing; give at least 1, or drain=true"),
     "too many workers": (options(replicas="5"), "- replicas: 5 workers for 4 partitions; at most one"),
     "too many workers of KEDA": (
-        options(
-            **{"autoscaling.enabled": "true", "autoscaling.maxReplicas": "5", "autoscaling.prometheus": "http://p"}
-        ),
+        options(**AUTOSCALED, **{"autoscaling.maxReplicas": "5"}),
         "- autoscaling.maxReplicas: 5 workers for 4 partitions",
     ),
     "too many workers of KEDA at least": (
-        options(
-            **{"autoscaling.enabled": "true", "autoscaling.minReplicas": "5", "autoscaling.prometheus": "http://p"}
-        ),
+        options(**AUTOSCALED, **{"autoscaling.minReplicas": "5"}),
         "- autoscaling.minReplicas: 5 is more than partitions, which is 4",
     ),
     "more workers of KEDA at least than at most": (
@@ -104,9 +93,59 @@ WRONG = {
         "- http.host: 127.0.0.1 cannot be reached from outside the pod, so its probes would fail; give 0.0.0.0",
     ),
     "TLS without its probes": (
-        options(**{"extraEnv[0].name": "SHOAL_HTTP_CERTFILE", "extraEnv[0].value": "/tls.crt"}),
+        variable("SHOAL_HTTP_CERTFILE", "/tls.crt"),
         "- extraEnv: SHOAL_HTTP_CERTFILE would change the HTTP port without its probes; give http.tlsSecret instead",
     ),
+    "a member id that all workers share": (
+        variable("SHOAL_KAFKA__INSTANCE_ID", "one"),
+        "- extraEnv: SHOAL_KAFKA__INSTANCE_ID must differ for each worker, and the chart sets it to the name of the",
+    ),
+    "a variable that the chart sets": (
+        variable("SHOAL_KAFKA__BOOTSTRAP_SERVERS", "kafka:9094"),
+        "- extraEnv: SHOAL_KAFKA__BOOTSTRAP_SERVERS is set by the chart, from kafka.bootstrap_servers; change that",
+    ),
+    "a variable of a file that the chart mounts": (
+        [
+            *variable("SHOAL_KAFKA__SSL_CAFILE", "/ca.crt"),
+            *("--set", "kafkaSecretFiles.ssl_cafile.name=ca", "--set", "kafkaSecretFiles.ssl_cafile.key=ca.crt"),
+        ],
+        "- extraEnv: SHOAL_KAFKA__SSL_CAFILE is set by the chart, from kafkaSecretFiles.ssl_cafile; change that",
+    ),
+    "a variable twice": (
+        [*variable("A", "1"), "--set", "extraEnv[1].name=A", "--set", "extraEnv[1].value=2"],
+        "- extraEnv: A is there twice; remove one of the two",
+    ),
+    "a password as text": (
+        variable("SHOAL_KAFKA__SASL_PASSWORD", "canary"),
+        "- extraEnv: SHOAL_KAFKA__SASL_PASSWORD is a secret, and values are stored as text; put it into a Secret",
+    ),
+    "a key as text": (variable("SHOAL_KAFKA__METADATA_KEY", "canary"), "SHOAL_KAFKA__METADATA_KEY is a secret"),
+    "a token as text": (variable("SHOAL_HTTP_TOKEN", "canary"), "- extraEnv: SHOAL_HTTP_TOKEN is a secret"),
+    "topics beside input and output": (
+        options(**{"kafka.topics[0].input": "north", "kafka.topics[0].output": "north.anonymous"}),
+        "remove one of the two, from the values or from the policy\n- kafka.output: contradicts kafka.topics, which",
+    ),
+    "TLS that Prometheus does not trust": (
+        options(**{"podMonitor.enabled": "true", "http.tlsSecret": "tls", "podMonitor.tlsConfig.serverName": "shoal"}),
+        "- podMonitor.tlsConfig: missing, so Prometheus trusts no worker and scrapes none; give {ca: {secret:",
+    ),
+    "a label of the chart": (
+        options(**{r"podLabels.app\.kubernetes\.io/component": "canary"}),
+        "- podLabels: app.kubernetes.io/component is set by the chart; give another name",
+    ),
+    "an annotation of the chart": (
+        options(**{"podAnnotations.checksum/policy": "canary"}),
+        "- podAnnotations: checksum/policy is set by the chart; give another name",
+    ),
+    "a label of the chart at a monitor": (
+        options(**{r"podMonitor.labels.helm\.sh/chart": "canary"}),
+        "- podMonitor.labels: helm.sh/chart is set by the chart; give another name",
+    ),
+    "a name that no Service may have": (
+        options(fullnameOverride="visits.shoal"),
+        "- fullnameOverride: is visits.shoal, which no Service may be called; give at most 50 small letters, digits",
+    ),
+    "a name that is too long": (options(fullnameOverride="a" * 51), "which no Service may be called; give at most 50"),
     "an interval without a unit": (
         options(**{"podMonitor.interval": "15"}),
         "- podMonitor.interval: give a number with its unit, such as 15s",
@@ -124,6 +163,32 @@ def test_values_that_cannot_work_are_refused_with_a_reason(kind: str) -> None:
 
 
 def test_all_values_that_cannot_work_are_named_at_once() -> None:
-    wrong = options(**{"image.tag": "latest", "replicas": "0", "http.host": "localhost"})
+    wrong = options(**{"image.tag": "latest", "replicas": "5", "http.host": "localhost"})
     done = rendered(*wrong)
     assert re.findall(r"^- (\S+):", done.stderr, re.MULTILINE) == ["image.tag", "replicas", "http.host"]
+
+
+def test_a_release_whose_name_no_service_may_have_needs_another_name() -> None:
+    command = ("helm", "template", "visits.north", CHART, "--set-file", f"policy={POLICY}", *options())
+    done = run_tool(*command)
+    assert "- fullnameOverride: missing, and the release makes visits.north-shoal, which no Service may" in done.stderr
+    assert run_tool(*command, "--set", "fullnameOverride=visits-north").returncode == 0
+
+
+def test_a_monitor_that_trusts_the_workers_or_checks_nothing_is_accepted() -> None:
+    has_tls = options(**{"podMonitor.enabled": "true", "http.tlsSecret": "tls"})
+    trusted = [
+        *("--set", "podMonitor.tlsConfig.serverName=shoal"),
+        *("--set", "podMonitor.tlsConfig.ca.secret.name=tls", "--set", "podMonitor.tlsConfig.ca.secret.key=ca.crt"),
+    ]
+    for arguments in (trusted, ["--set", "podMonitor.tlsConfig.insecureSkipVerify=true"]):
+        assert rendered(*has_tls, *arguments).returncode == 0
+
+
+def test_a_secret_may_come_from_a_variable_that_names_its_secret() -> None:
+    arguments = [
+        *("--set", "extraEnv[0].name=SHOAL_KAFKA__SASL_PASSWORD"),
+        *("--set", "extraEnv[0].valueFrom.secretKeyRef.name=shoal"),
+        *("--set", "extraEnv[0].valueFrom.secretKeyRef.key=password"),
+    ]
+    assert rendered(*options(), *arguments).returncode == 0

@@ -11,21 +11,13 @@ from typing import Any
 import pytest
 from ruamel.yaml import YAML
 from shoal.policy import Policy
+from shoal.settings import kafka_settings
+from support.chart import CHART, KUBERNETES, POLICY, assert_valid, build, conform, notes, options, template
 from support.manifests import assert_a_worker_is_confined, environment_of, kinds, named, read, worker_of
-from support.tools import output_of, run_tool
+from support.tools import output_of
 
 ROOT = Path(__file__).resolve().parents[2]
-CHART = "deploy/helm/shoal"
-KUBERNETES = "deploy/kubernetes"
-SCHEMAS = f"{KUBERNETES}/schemas/{{{{ .ResourceKind }}}}{{{{ .KindSuffix }}}}.json"
-POLICY = f"{KUBERNETES}/overlays/example/policy.yaml"
 DIGEST = "sha256:" + "0" * 64
-REQUIRED = {
-    "image.repository": "registry.example/shoal",
-    "image.tag": "0.2.0",
-    "partitions": "4",
-    "kafka.bootstrap_servers": "kafka:9092",
-}
 EVERYTHING: dict[str, Any] = {
     "image": {"repository": "registry.example/shoal", "digest": DIGEST},
     "imagePullSecrets": [{"name": "registry"}],
@@ -37,7 +29,7 @@ EVERYTHING: dict[str, Any] = {
         "security_protocol": "SASL_SSL",
         "sasl_mechanism": "SCRAM-SHA-512",
         "sasl_username": "shoal",
-        "topics": [{"input": "north", "output": "north.anonymous"}],
+        "quarantine": "visits.refused",
     },
     "kafkaSecretFiles": {
         "sasl_password_file": {"name": "shoal-kafka", "key": "password"},
@@ -82,34 +74,6 @@ EVERYTHING: dict[str, Any] = {
     "extraVolumes": [{"name": "extra", "emptyDir": {}}],
     "extraVolumeMounts": [{"name": "extra", "mountPath": "/extra", "readOnly": True}],
 }
-
-
-def options(**changed: str) -> list[str]:
-    values = {name: value for name, value in (REQUIRED | changed).items() if value}
-    return [part for name, value in values.items() for part in ("--set", f"{name}={value}")]
-
-
-def template(*arguments: str | Path) -> list[Any]:
-    command = ("template", "visits", CHART, "--namespace", "hospital", "--set-file", f"policy={POLICY}", *arguments)
-    text = output_of("helm", *command)
-    assert_valid(text)
-    return read(text)
-
-
-def build(folder: str) -> list[Any]:
-    text = output_of("kustomize", "build", f"{KUBERNETES}/{folder}")
-    assert_valid(text)
-    return read(text)
-
-
-def conform(text: str) -> tuple[int, list[Any]]:
-    done = run_tool("kubeconform", "-strict", "-output", "json", "-schema-location", SCHEMAS, given=text)
-    return done.returncode, json.loads(done.stdout)["resources"]
-
-
-def assert_valid(text: str) -> None:
-    code, wrong = conform(text)
-    assert (code, wrong) == (0, []), wrong
 
 
 @pytest.fixture
@@ -164,7 +128,7 @@ def test_everything_that_the_chart_can_do_is_rendered(everything: Path, tmp_path
     assert worker["image"] == f"registry.example/shoal@{DIGEST}"
     assert worker["args"][2:4] == ["--from=latest", "--http=[::]:9000"]
     variables = environment_of(workers)
-    assert variables["SHOAL_KAFKA__TOPICS"] == '[{"input":"north","output":"north.anonymous"}]'
+    assert variables["SHOAL_KAFKA__QUARANTINE"] == "visits.refused"
     assert variables["SHOAL_KAFKA__SESSION_TIMEOUT_MS"] == "45000"
     assert variables["SHOAL_KAFKA__SASL_PASSWORD_FILE"] == "/etc/shoal-secrets/sasl_password_file"  # noqa: S105 - a path
     assert variables["SHOAL_LOG_LEVEL"] == "info"
@@ -184,22 +148,10 @@ def test_everything_that_the_chart_can_do_is_rendered(everything: Path, tmp_path
     assert pod["topologySpreadConstraints"] == EVERYTHING["topologySpreadConstraints"]
     for name, text in named(objects, "ConfigMap")["data"].items():
         (tmp_path / name).write_text(text, encoding="utf-8")
-    assert Policy.load(tmp_path / "policy.yaml").kafka is not None
+    in_pod = {name: value for name, value in variables.items() if isinstance(value, str)}
+    settings = kafka_settings(Policy.load(tmp_path / "policy.yaml"), in_pod)
+    assert (settings.input, settings.quarantine, settings.session_timeout_ms) == ("visits", "visits.refused", 45_000)
     assert (tmp_path / "icd.csv").read_text(encoding="utf-8") == "code,parent\n"
-
-
-def test_a_drain_has_a_job_in_place_of_workers(everything: Path) -> None:
-    objects = template("--values", everything, "--set", "drain=true")
-    workers, job = named(objects, "StatefulSet"), named(objects, "Job")
-    assert workers["spec"]["replicas"] == 0
-    assert "ScaledObject" not in kinds(objects), "it would start workers"
-    assert_a_worker_is_confined(job, is_worker=False)
-    assert worker_of(job)["args"] == [*worker_of(workers)["args"], "--drain"]
-    labels = job["spec"]["template"]["metadata"]["labels"]
-    for selector in (workers["spec"]["selector"], named(objects, "PodDisruptionBudget")["spec"]["selector"]):
-        assert not selector["matchLabels"].items() <= labels.items()
-    assert named(objects, "NetworkPolicy")["spec"]["podSelector"]["matchLabels"].items() <= labels.items()
-    assert "Job" not in kinds(template("--values", everything))
 
 
 def test_a_platform_may_choose_the_user(tmp_path: Path) -> None:
@@ -261,6 +213,8 @@ def test_workers_are_scaled_by_their_own_lag(everything: Path) -> None:
     spec = named(template("--values", everything), "ScaledObject")["spec"]
     assert spec["scaleTargetRef"] == {"kind": "StatefulSet", "name": "visits-shoal"}
     assert (spec["minReplicaCount"], spec["maxReplicaCount"]) == (1, 6)
+    # Without metrics the number stays. After a drain there are neither workers nor metrics: the least number starts.
+    assert spec["fallback"] == {"failureThreshold": 3, "replicas": 1, "behavior": "currentReplicasIfHigher"}
     (trigger,) = spec["triggers"]
     assert trigger == {
         "type": "prometheus",
@@ -268,6 +222,7 @@ def test_workers_are_scaled_by_their_own_lag(everything: Path) -> None:
             "serverAddress": "http://prometheus-operated.monitoring.svc:9090",
             "query": 'sum(shoal_consumer_lag_records{namespace="hospital", pod=~"visits-shoal-[0-9]+"})',
             "threshold": "5000000",
+            "ignoreNullValues": "false",
         },
         "authenticationRef": {"name": "prometheus"},
     }
@@ -329,13 +284,14 @@ def test_probes_speak_the_protocol_of_the_port_and_never_need_the_token(*, has_t
 
 
 def test_the_notes_say_what_to_look_at() -> None:
-    install = ("install", "visits", CHART, "--namespace", "hospital", "--dry-run=client", "--set-file")
-    said = output_of("helm", *install, f"policy={POLICY}", *options())
-    notes = said.partition("NOTES:\n")[2]
-    assert "2 workers for 4 partitions." in notes
-    assert "kubectl --namespace hospital rollout status statefulset/visits-shoal" in notes
-    assert "nothing scrapes the metrics" in notes
-    assert "not encrypted" in notes
+    said = notes(*options())
+    assert "2 workers for 4 partitions." in said
+    assert "kubectl --namespace hospital rollout status statefulset/visits-shoal" in said
+    assert "nothing scrapes the metrics" in said
+    assert "not encrypted" in said
+    assert "Every source may read metrics and page." in said
+    quiet = notes(*options(**{"networkPolicy.from[0].podSelector.matchLabels.app": "prometheus"}))
+    assert "Every source" not in quiet
 
 
 # ---------------------------------------------------------------- kustomize
@@ -441,9 +397,11 @@ def test_the_commands_of_the_page_install_what_it_says(tmp_path: Path) -> None:
             assert_valid(output_of("kustomize", "build", words[3]))
     page = (ROOT / "docs" / "kubernetes.md").read_text(encoding="utf-8")
     installed = rendered["install"]
-    for kind, objects in (("StatefulSet", installed), ("Job", rendered["upgrade"])):
-        there = set(re.findall(rf"\b{kind.lower()}/([a-z-]+)", page))
-        assert there == {named(objects, kind)["metadata"]["name"]}
+    workers = named(installed, "StatefulSet")["metadata"]["name"]
+    assert set(re.findall(r"\bstatefulset/([a-z-]+)", page)) == {workers}
+    drain = named(rendered["upgrade"], "Job")["metadata"]["labels"]
+    (selector,) = set(re.findall(r" job --selector (\S+)", page))
+    assert dict(pair.split("=") for pair in selector.split(",")).items() <= drain.items()
     assert {"PodMonitor", "PrometheusRule"} <= kinds(installed)
     mounted = named(installed, "StatefulSet")["spec"]["template"]["spec"]["volumes"]
     (secrets,) = (volume["projected"]["sources"] for volume in mounted if volume["name"] == "secrets")

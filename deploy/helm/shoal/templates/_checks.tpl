@@ -3,9 +3,10 @@ Fails with every value that cannot work: its name, and what to do. The schema re
 which kind it wants. What has a remedy is checked here instead, because a schema has no messages.
 */}}
 {{- define "shoal.check" -}}
-{{- $faults := list (include "shoal.faultsOfImage" .) (include "shoal.faultsOfWorkers" .) (include "shoal.faultsOfPolicy" .) -}}
-{{- $faults = append $faults (include "shoal.faultsOfSecrets" .) -}}
-{{- $faults = append $faults (include "shoal.faultsOfHttp" .) -}}
+{{- $faults := list -}}
+{{- range list "Image" "Names" "Workers" "Policy" "Secrets" "Http" "Variables" -}}
+{{- $faults = append $faults (include (printf "shoal.faultsOf%s" .) $) -}}
+{{- end -}}
 {{- $found := join "\n" $faults | splitList "\n" | compact -}}
 {{- if $found -}}
 {{- fail (printf "\n- %s\n" (join "\n- " $found)) -}}
@@ -35,6 +36,25 @@ image.digest: is no digest; give sha256: and 64 hexadecimal digits, as the regis
 {{- end -}}
 {{- end -}}
 
+{{- define "shoal.faultsOfNames" -}}
+{{- $name := include "shoal.fullname" . -}}
+{{- if not (regexMatch "^[a-z]([-a-z0-9]{0,48}[a-z0-9])?$" $name) }}
+fullnameOverride: {{ ternary "is" "missing, and the release makes" (not (not .Values.fullnameOverride)) }} {{ $name }}, which no Service may be called; give at most 50 small letters, digits and hyphens, with a letter first, such as visits-shoal
+{{- end }}
+{{- $own := list "app.kubernetes.io/name" "app.kubernetes.io/instance" "app.kubernetes.io/component" -}}
+{{- $ofObjects := concat $own (list "app.kubernetes.io/managed-by" "helm.sh/chart") -}}
+{{- $taken := dict "podLabels" (list .Values.podLabels $own) "podAnnotations" (list .Values.podAnnotations (list "checksum/policy")) -}}
+{{- $_ := set $taken "podMonitor.labels" (list .Values.podMonitor.labels $ofObjects) -}}
+{{- $_ := set $taken "prometheusRule.labels" (list .Values.prometheusRule.labels $ofObjects) -}}
+{{- range $value, $pair := $taken }}
+{{- range $key, $_ := first $pair }}
+{{- if has $key (last $pair) }}
+{{ $value }}: {{ $key }} is set by the chart; give another name
+{{- end }}
+{{- end }}
+{{- end }}
+{{- end -}}
+
 {{- define "shoal.faultsOfWorkers" -}}
 {{- $partitions := .Values.partitions | int -}}
 {{- if lt $partitions 1 }}
@@ -52,8 +72,6 @@ autoscaling.minReplicas: {{ $scaled.minReplicas }} is more than {{ ternary "auto
 {{- if not $scaled.prometheus }}
 autoscaling.prometheus: missing; give the address of Prometheus, such as http://prometheus-operated.monitoring.svc:9090
 {{- end }}
-{{- else if and (lt (.Values.replicas | int) 1) (not .Values.drain) }}
-replicas: {{ .Values.replicas }} workers read nothing; give at least 1, or drain=true to release or suppress the records that wait; `kubectl scale --replicas=0` stops workers for a time
 {{- else if and (ge $partitions 1) (gt (.Values.replicas | int) $partitions) }}
 replicas: {{ .Values.replicas }} workers for {{ $partitions }} partitions; at most one worker per partition gets work
 {{- end }}
@@ -76,6 +94,13 @@ policy: is not YAML with a section kafka of settings; give the file itself by --
 {{- $isTopic := or (eq . "input") (eq . "output") -}}
 {{- if not (or (get $kafka .) (hasKey $elsewhere (printf "SHOAL_KAFKA__%s" (upper .))) (and $isTopic $kafka.topics) (and $isTopic (hasKey $elsewhere "SHOAL_KAFKA__TOPICS"))) }}
 kafka.{{ . }}: missing; give it in the values or in the policy
+{{- end }}
+{{- end }}
+{{- if or $kafka.topics (hasKey $elsewhere "SHOAL_KAFKA__TOPICS") }}
+{{- range list "input" "output" }}
+{{- if or (get $kafka .) (hasKey $elsewhere (printf "SHOAL_KAFKA__%s" (upper .))) }}
+kafka.{{ . }}: contradicts kafka.topics, which names all inputs and outputs; remove one of the two, from the values or from the policy
+{{- end }}
 {{- end }}
 {{- end }}
 {{- if and .Values.networkPolicy.enabled (not .Values.networkPolicy.extraEgress) (kindIs "string" $kafka.bootstrap_servers) }}
@@ -110,12 +135,45 @@ http.tokenSecret: give both the Secret and its key, as {name: SECRET, key: KEY}
 {{- if or (eq .Values.http.host "localhost") (hasPrefix "127." .Values.http.host) (eq .Values.http.host "[::1]") }}
 http.host: {{ .Values.http.host }} cannot be reached from outside the pod, so its probes would fail; give 0.0.0.0, or [::] in a cluster of IPv6
 {{- end }}
-{{- range .Values.extraEnv }}
-{{- if has .name (list "SHOAL_HTTP" "SHOAL_HTTP_CERTFILE" "SHOAL_HTTP_KEYFILE") }}
-extraEnv: {{ .name }} would change the HTTP port without its probes; give {{ ternary "http.host and http.port" "http.tlsSecret" (eq .name "SHOAL_HTTP") }} instead
-{{- end }}
+{{- $tls := .Values.podMonitor.tlsConfig -}}
+{{- $trusts := or (and $tls.ca $tls.serverName) $tls.insecureSkipVerify -}}
+{{- if and .Values.podMonitor.enabled .Values.http.tlsSecret (not $trusts) }}
+podMonitor.tlsConfig: missing, so Prometheus trusts no worker and scrapes none; give {ca: {secret: {name: SECRET, key: ca.crt}}, serverName: NAME}, or {insecureSkipVerify: true}
 {{- end }}
 {{- if not (regexMatch "^[0-9]+(ms|s|m)$" (toString .Values.podMonitor.interval)) }}
 podMonitor.interval: give a number with its unit, such as 15s
+{{- end }}
+{{- end -}}
+
+{{/*
+A variable of a pod that the chart sets, too, would replace what keeps workers apart; the API server refuses the same name
+twice.
+*/}}
+{{- define "shoal.faultsOfVariables" -}}
+{{- $instead := dict "SHOAL_HTTP" "http.host and http.port" "SHOAL_HTTP_CERTFILE" "http.tlsSecret" "SHOAL_HTTP_KEYFILE" "http.tlsSecret" -}}
+{{- range $setting, $_ := include "shoal.settings" . | fromJson -}}
+{{- $_ := set $instead (printf "SHOAL_KAFKA__%s" (upper $setting)) (printf "kafka.%s" $setting) -}}
+{{- end -}}
+{{- range $setting, $_ := .Values.kafkaSecretFiles -}}
+{{- $_ := set $instead (printf "SHOAL_KAFKA__%s" (upper $setting)) (printf "kafkaSecretFiles.%s" $setting) -}}
+{{- end -}}
+{{- if .Values.http.tokenSecret -}}
+{{- $_ := set $instead "SHOAL_HTTP_TOKEN_FILE" "http.tokenSecret" -}}
+{{- end -}}
+{{- $seen := dict -}}
+{{- range .Values.extraEnv }}
+{{- $name := toString .name -}}
+{{- if eq $name "SHOAL_KAFKA__INSTANCE_ID" }}
+extraEnv: {{ $name }} must differ for each worker, and the chart sets it to the name of the pod; remove it
+{{- else if hasPrefix "SHOAL_HTTP" $name | and (hasKey $instead $name) }}
+extraEnv: {{ $name }} would change the HTTP port without its probes; give {{ get $instead $name }} instead
+{{- else if hasKey $instead $name }}
+extraEnv: {{ $name }} is set by the chart, from {{ get $instead $name }}; change that instead
+{{- else if hasKey $seen $name }}
+extraEnv: {{ $name }} is there twice; remove one of the two
+{{- else if and .value (regexMatch "^SHOAL_.*(PASSWORD|METADATA_KEY|HTTP_TOKEN|OAUTH_TOKEN)$" $name) }}
+extraEnv: {{ $name }} is a secret, and values are stored as text; put it into a Secret, and name that in kafkaSecretFiles or http.tokenSecret, or by valueFrom
+{{- end }}
+{{- $_ := set $seen $name true -}}
 {{- end }}
 {{- end -}}

@@ -1,19 +1,23 @@
-{{/* Pod of a worker: `root` is the context of the chart, `arguments` are further ones of `shoal run`. */}}
+{{/*
+Pod of a worker: `root` is the context of the chart, `arguments` are further ones of `shoal run`. With `isIdle` it has all
+that a worker has, and runs nothing.
+*/}}
 {{- define "shoal.pod" -}}
 {{- $arguments := .arguments -}}
+{{- $isIdle := .isIdle -}}
 {{- with .root -}}
 {{- $root := . -}}
 {{- $name := include "shoal.fullname" . -}}
-serviceAccountName: {{ $name }}
+serviceAccountName: {{ $name | quote }}
 automountServiceAccountToken: false
 enableServiceLinks: false # no variables SHOAL_... of services with such a name
-terminationGracePeriodSeconds: {{ .Values.terminationGracePeriodSeconds }}
+terminationGracePeriodSeconds: {{ ternary 1 .Values.terminationGracePeriodSeconds (default false $isIdle) }}
 securityContext: {{- toYaml .Values.podSecurityContext | nindent 2 }}
 {{- with .Values.imagePullSecrets }}
 imagePullSecrets: {{- toYaml . | nindent 2 }}
 {{- end }}
 {{- with .Values.priorityClassName }}
-priorityClassName: {{ . }}
+priorityClassName: {{ . | quote }}
 {{- end }}
 {{- with .Values.nodeSelector }}
 nodeSelector: {{- toYaml . | nindent 2 }}
@@ -40,6 +44,9 @@ containers:
   - name: shoal
     image: {{ include "shoal.image" . | quote }}
     imagePullPolicy: {{ .Values.image.pullPolicy }}
+    {{- if $isIdle }}
+    command: [sleep, infinity]
+    {{- else }}
     args:
       - run
       - /etc/shoal/policy.yaml
@@ -51,10 +58,11 @@ containers:
       {{- range $arguments }}
       - {{ . }}
       {{- end }}
+    {{- end }}
     env:
       - name: SHOAL_KAFKA__INSTANCE_ID # static membership: each pod keeps its partitions over a short restart
         valueFrom: {fieldRef: {fieldPath: metadata.name}}
-      {{- range $setting, $value := .Values.kafka }}
+      {{- range $setting, $value := include "shoal.settings" . | fromJson }}
       - {name: SHOAL_KAFKA__{{ upper $setting }}, value: {{ ternary $value (toJson $value) (kindIs "string" $value) | quote }}}
       {{- end }}
       {{- range $setting, $secret := .Values.kafkaSecretFiles }}
@@ -70,6 +78,7 @@ containers:
       {{- with .Values.extraEnv }}
       {{- toYaml . | nindent 6 }}
       {{- end }}
+    {{- if not $isIdle }}
     ports:
       - {name: http, containerPort: {{ .Values.http.port }}, protocol: TCP}
     # /livez answers while kernels are compiled and while the broker is away. /readyz does not.
@@ -88,6 +97,7 @@ containers:
       periodSeconds: 5
       timeoutSeconds: 5
       failureThreshold: 3
+    {{- end }}
     resources: {{- toYaml .Values.resources | nindent 6 }}
     securityContext: {{- toYaml .Values.containerSecurityContext | nindent 6 }}
     volumeMounts:
@@ -105,7 +115,7 @@ containers:
       {{- end }}
 volumes:
   - name: policy
-    configMap: {name: {{ $name }}-policy}
+    configMap: {name: {{ printf "%s-policy" $name | quote }}}
   - name: tmp
     emptyDir: {medium: Memory, sizeLimit: 16Mi}
   - name: kernels # those that the image lacks: a container that restarts does not compile them again
@@ -116,7 +126,7 @@ volumes:
       defaultMode: 288 # 0440 in octal: a key file that others may read is refused
       sources:
         {{- range $setting, $secret := .Values.kafkaSecretFiles }}
-        - secret: {name: {{ $secret.name }}, items: [{key: {{ $secret.key }}, path: {{ $setting }}}]}
+        - secret: {name: {{ $secret.name | quote }}, items: [{key: {{ $secret.key | quote }}, path: {{ $setting }}}]}
         {{- end }}
   {{- end }}
   {{- if or .Values.http.tokenSecret .Values.http.tlsSecret }}
@@ -125,10 +135,10 @@ volumes:
       defaultMode: 288 # 0440 in octal
       sources:
         {{- with .Values.http.tokenSecret }}
-        - secret: {name: {{ .name }}, items: [{key: {{ .key }}, path: token}]}
+        - secret: {name: {{ .name | quote }}, items: [{key: {{ .key | quote }}, path: token}]}
         {{- end }}
         {{- with .Values.http.tlsSecret }}
-        - secret: {name: {{ . }}, items: [{key: tls.crt, path: tls.crt}, {key: tls.key, path: tls.key}]}
+        - secret: {name: {{ . | quote }}, items: [{key: tls.crt, path: tls.crt}, {key: tls.key, path: tls.key}]}
         {{- end }}
   {{- end }}
   {{- with .Values.extraVolumes }}
