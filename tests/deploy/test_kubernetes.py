@@ -354,7 +354,10 @@ MISTAKES = {
 
 @pytest.mark.parametrize("kind", MISTAKES)
 def test_a_mistake_in_an_object_is_found(kind: str) -> None:
-    documents = output_of("kustomize", "build", f"{KUBERNETES}/overlays/example").split("\n---\n")
+    folders = ("overlays/example", "strimzi")
+    documents = [
+        one for name in folders for one in output_of("kustomize", "build", f"{KUBERNETES}/{name}").split("\n---\n")
+    ]
     text = next(one for one in documents if f"\nkind: {kind}\n" in f"\n{one}\n")
     right, wrong = MISTAKES[kind]
     assert right in text

@@ -58,16 +58,19 @@ def test_workers_are_started_as_the_command_line_wants_it(base: list[Any]) -> No
     assert options.reset == "earliest"
 
 
-def test_every_selector_selects_the_workers_and_nothing_else(base: list[Any]) -> None:
+def test_every_selector_selects_the_workers_of_its_installation_and_nothing_else(base: list[Any]) -> None:
     template = named(base, "StatefulSet")["spec"]["template"]
-    labels = {"app.kubernetes.io/name": "shoal"}
-    assert labels.items() <= template["metadata"]["labels"].items()
+    pods = {"app.kubernetes.io/name": "shoal", "app.kubernetes.io/instance": "shoal"}
+    labels = pods | {"app.kubernetes.io/component": "worker"}
+    assert template["metadata"]["labels"] == labels
     assert named(base, "StatefulSet")["spec"]["selector"] == {"matchLabels": labels}
     assert named(base, "Service")["spec"]["selector"] == labels
     assert named(base, "PodDisruptionBudget")["spec"]["selector"] == {"matchLabels": labels}
-    assert named(base, "NetworkPolicy")["spec"]["podSelector"] == {"matchLabels": labels}
+    assert named(base, "NetworkPolicy")["spec"]["podSelector"] == {"matchLabels": pods}
     (monitor, _) = folder(KUBERNETES / "components" / "monitoring")
-    assert monitor["spec"]["selector"] == {"matchLabels": labels}
+    assert monitor["spec"]["selector"] == {"matchLabels": pods}
+    spread = template["spec"]["topologySpreadConstraints"]
+    assert [one["labelSelector"]["matchLabels"] for one in spread] == [labels, labels]
 
 
 def test_only_the_http_port_is_open_and_only_dns_and_brokers_are_reached(base: list[Any]) -> None:
@@ -140,7 +143,7 @@ def test_the_policy_of_the_example_finds_its_topics_and_permissions() -> None:
 
 def test_keda_scales_by_the_lag_of_shoal_up_to_the_partitions() -> None:
     (scaled,) = folder(KUBERNETES / "components" / "autoscaling")
-    (_, patch) = read((EXAMPLE / "scaling.yaml").read_text(encoding="utf-8"))
+    (patch,) = read((EXAMPLE / "scaling.yaml").read_text(encoding="utf-8"))
     topics = folder(KUBERNETES / "strimzi")
     assert patch["spec"]["maxReplicaCount"] == named(topics, "KafkaTopic", "visits")["spec"]["partitions"]
     assert scaled["spec"]["minReplicaCount"] == 1
@@ -148,6 +151,8 @@ def test_keda_scales_by_the_lag_of_shoal_up_to_the_partitions() -> None:
         (trigger,) = spec["triggers"]
         assert trigger["type"] == "prometheus"
         assert re.findall(r"shoal_\w+", trigger["metadata"]["query"]) == ["shoal_consumer_lag_records"]
+        assert trigger["metadata"]["ignoreNullValues"] == "false"
+    assert scaled["spec"]["fallback"] == {"failureThreshold": 3, "replicas": 1, "behavior": "currentReplicasIfHigher"}
 
 
 # ---------------------------------------------------------------- chart
