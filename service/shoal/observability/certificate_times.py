@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import time
+import warnings
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
@@ -17,6 +19,8 @@ SOON_S = 14 * DAY_S
 """As in the alert ShoalCertificateExpires."""
 SOON_SHARE = 1 / 3
 """Share of the lifetime, for certificates that never live as long as `SOON_S`."""
+
+_BLOCK = re.compile(rb"-----BEGIN (X509 )?CERTIFICATE-----.+?-----END (X509 )?CERTIFICATE-----", re.DOTALL)
 
 _EFFECTS = {
     "ca": (
@@ -55,7 +59,8 @@ def read_validity(certificate: str, path: Path) -> Validity:
     ----------
     certificate : {"ca", "client", "http"}
         Of the authorities in a file ``ca`` one that is valid is enough, as where an old and a new one stand together:
-        of those that are valid now the one that ends last counts, or of all if none is. The other files are a
+        of those that are valid now the one that ends last counts, or of all if none is. One that cannot be parsed is
+        left out, because bundles of a system hold some that do not follow the standard. The other files are a
         certificate and its chain, which are valid as long as all of them are.
     path : pathlib.Path
         File in PEM.
@@ -65,18 +70,30 @@ def read_validity(certificate: str, path: Path) -> Validity:
     OSError, ValueError
         The file cannot be read, or holds no certificate.
     """
-    from cryptography import x509  # noqa: PLC0415 - most processes have no certificate, and it is slow to load
-
-    try:
-        loaded = x509.load_pem_x509_certificates(path.read_bytes())
-    except x509.InvalidVersion:
-        raise ValueError("a certificate is neither of version 1 nor of version 3") from None
-    found = [Validity(one.not_valid_before_utc.timestamp(), one.not_valid_after_utc.timestamp()) for one in loaded]
+    found = _read_blocks(path.read_bytes(), may_skip=certificate == "ca")
+    if not found:
+        raise ValueError("no certificate can be read")
     if certificate == "ca":
         now_s = time.time()
         valid = [one for one in found if one.start_s <= now_s < one.end_s]
         return max(valid or found, key=lambda one: one.end_s)
     return Validity(max(one.start_s for one in found), min(one.end_s for one in found))
+
+
+def _read_blocks(content: bytes, *, may_skip: bool) -> list[Validity]:
+    from cryptography import x509  # noqa: PLC0415 - most processes have no certificate, and it is slow to load
+
+    found = []
+    for block in _BLOCK.finditer(content):
+        try:
+            with warnings.catch_warnings():  # they are lines of text in a log of JSON
+                warnings.simplefilter("ignore")
+                one = x509.load_pem_x509_certificate(block[0])
+                found.append(Validity(one.not_valid_before_utc.timestamp(), one.not_valid_after_utc.timestamp()))
+        except (ValueError, x509.InvalidVersion):
+            if not may_skip:
+                raise ValueError("a certificate cannot be parsed") from None
+    return found
 
 
 def certificate_warning(certificate: str, path: str) -> str:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import base64
 import datetime as dt
 import re
+import warnings
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from cryptography import x509
 from shoal.observability import Metrics, certificate_times, certificate_warning
 from structlog.testing import capture_logs
 from support.certificates import Authority
@@ -69,6 +71,37 @@ def test_an_authority_that_is_valid_counts_before_one_that_is_not_valid_yet(tmp_
     old = authority.issue("old", valid=dt.timedelta(days=90))[0]
     new = authority.issue("new", begins=dt.timedelta(days=7), valid=dt.timedelta(days=400))[0]
     together.write_bytes(old.read_bytes() + new.read_bytes())
+    assert certificate_warning("ca", str(together)) == ""
+
+
+def with_negative_serial(file: Path) -> bytes:
+    """Return a certificate as bundles of operating systems hold some: its serial number is negative."""
+    content = bytearray(base64.b64decode("".join(line for line in file.read_text().splitlines() if "-" not in line)))
+    start = content.index(bytes.fromhex("a00302010202"))  # version 3, then an integer
+    content[start + 7] |= 0x80
+    return b"-----BEGIN CERTIFICATE-----\n" + base64.encodebytes(content) + b"-----END CERTIFICATE-----\n"
+
+
+def test_a_certificate_with_a_negative_serial_number_prints_nothing(tmp_path: Path) -> None:
+    authority, together = Authority(tmp_path), tmp_path / "together.pem"
+    odd, good = (authority.issue(name, valid=dt.timedelta(days=90))[0] for name in ("odd", "good"))
+    together.write_bytes(with_negative_serial(odd) + good.read_bytes())
+    with pytest.warns(UserWarning, match="serial number"):
+        x509.load_pem_x509_certificates(together.read_bytes())
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for certificate in ("ca", "client", "http"):
+            assert certificate_warning(certificate, str(together)) == ""
+
+
+def test_an_authority_that_cannot_be_parsed_is_left_out_and_a_chain_is_not_judged_without_one(tmp_path: Path) -> None:
+    expired = Authority(tmp_path).issue("expired", valid=dt.timedelta(days=-0.5))[0]
+    together = tmp_path / "together.pem"
+    broken = b"-----BEGIN CERTIFICATE-----\nMAA=\n-----END CERTIFICATE-----\n"
+    together.write_bytes(broken + expired.read_bytes() + broken)
+    assert certificate_warning("ca", str(together)).startswith("kafka.ssl_cafile: has expired on ")
+    assert certificate_warning("client", str(together)) == ""
+    together.write_bytes(broken)
     assert certificate_warning("ca", str(together)) == ""
 
 
