@@ -5,22 +5,28 @@ A principal with READ or WRITE has DESCRIBE, too.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal, TypeAlias
 
 from aiokafka import errors as kafka_errors
 
 from shoal.policy import KafkaSection
 
-__all__ = ["Operation", "describe_refusal", "operations_on"]
+__all__ = ["Operation", "describe_missing", "describe_refusal", "operations_on"]
 
 Operation: TypeAlias = Literal["READ", "WRITE"]
 
-_OPERATIONS = {"input": "READ", "quarantine": "WRITE"}
+_OPERATIONS: dict[str, tuple[Operation, ...]] = {"input": ("READ",), "quarantine": ("WRITE",)}
 
 
-def operations_on(role: str) -> str:
+def operations_on(role: str) -> tuple[Operation, ...]:
     """Return the operations that a worker needs on a topic of this role, such as ``"output"``."""
-    return _OPERATIONS.get(role, "READ and WRITE")
+    return _OPERATIONS.get(role, ("READ", "WRITE"))
+
+
+def describe_missing(topic: str, operations: Sequence[Operation]) -> str:
+    """Return the message for a topic on which the principal lacks these operations."""
+    return f"the principal may not use topic {topic}: grant {' and '.join(operations)} on topic {topic} in the ACLs"
 
 
 def describe_refusal(error: BaseException, settings: KafkaSection | None, operation: Operation) -> str | None:

@@ -9,6 +9,7 @@ import msgspec
 from aiokafka.admin import AIOKafkaAdminClient
 
 from shoal.errors import Fault, InputError, PolicyError
+from shoal.kafka.authorized_operations import find_missing_permissions
 from shoal.kafka.broker_configs import UncheckedSettings, broker_configs, topic_configs
 from shoal.kafka.offset_metadata import LIMIT_BYTES, span_limit
 from shoal.kafka.permissions import operations_on
@@ -61,6 +62,7 @@ async def preflight(
         *_about_topics(topics, counts, configs),
         *_about_sizes(topics, limits, policy, settings),
         *_about_broker(of_broker or {}, settings),
+        *await find_missing_permissions(client, settings, _existing(topics, counts)),
     ]
     if faults:
         raise settings_error([(fault.path, fault.message) for fault in faults], policy)
@@ -135,6 +137,10 @@ def _named_topics(settings: KafkaSection) -> dict[FieldPath, str]:
     return {field: topic for field, topic in named.items() if topic}
 
 
+def _existing(topics: Mapping[FieldPath, str], counts: Mapping[str, int]) -> dict[FieldPath, str]:
+    return {field: topic for field, topic in topics.items() if topic in counts}
+
+
 def _about_topics(
     topics: Mapping[FieldPath, str], counts: dict[str, int], configs: dict[str, dict[str, str]]
 ) -> Iterator[Fault]:
@@ -142,8 +148,8 @@ def _about_topics(
         if topic not in counts:
             yield Fault(
                 field,
-                f"topic {topic} does not exist or may not be seen; create it, or grant {operations_on(field[-1])} on "
-                "it in the ACLs",
+                f"topic {topic} does not exist or may not be seen; create it, or grant "
+                f"{' and '.join(operations_on(field[-1]))} on it in the ACLs",
             )
         elif field == _COPY:
             yield from _about_copy(topics, counts, configs.get(topic, {}))
