@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -116,6 +117,33 @@ async def test_either_store_may_be_lost(stage: Stage) -> None:
     record_ids += await worked(stage, CONTINUE)
     assert (await report(stage))["copy"] == "same"
     await completed(stage, record_ids)
+
+
+async def test_a_running_pipeline_can_be_exported_and_reported(stage: Stage) -> None:
+    """The worker commits again and again while the copy and the group are read."""
+    async with stage.run() as run:
+        await run.until_ready()
+        is_enough = asyncio.Event()
+        feeding = asyncio.create_task(feed(stage, is_enough))
+        try:
+            await run.until(lambda: run.total("shoal_records_total", outcome="released") > 0)
+            began = await stage.progress()
+            exported = [json.loads(await export_progress(stage.settings())) for _ in range(5)]
+            words = [(await report(stage))["copy"] for _ in range(5)]
+        finally:
+            is_enough.set()
+            await feeding
+        assert (await stage.progress()).state.covers(began.state)
+        assert words == ["same"] * 5
+    offsets = [one["partitions"][0]["offset"] for one in exported]
+    assert offsets == sorted(offsets)
+    assert offsets[0] < offsets[-1]
+
+
+async def feed(stage: Stage, is_enough: asyncio.Event) -> None:
+    """Append records until there are enough, so that each commit interval has some."""
+    while not is_enough.is_set():
+        await stage.put(10)
 
 
 async def test_the_copy_prevails_over_an_older_commit_of_another_tool(stage: Stage) -> None:

@@ -17,7 +17,8 @@ from shoal.kafka.daemon_thread import in_daemon_thread
 from shoal.kafka.external_loop import ExternalLoop, HandoverCancelledError
 from shoal.kafka.preflight import check_policy
 from shoal.kafka.producer import TransactionBatch
-from shoal.kafka.progress_transfer import export_progress, import_progress, report_progress
+from shoal.kafka.progress_report import report_progress
+from shoal.kafka.progress_transfer import export_progress, import_progress
 from shoal.kafka.retries import BrokerLiveness, run_with_retries
 from shoal.kafka.startup import StartOptions
 from shoal.kafka.task_manager import WorkerContext

@@ -16,11 +16,13 @@ from shoal.kafka.backoff import jittered
 from shoal.kafka.cipher import MetadataCipher
 from shoal.policy import KafkaSection
 
-__all__ = ["fetch_committed", "fetch_first_partition_count"]
+__all__ = ["fetch_committed", "fetch_committed_again", "fetch_first_partition_count"]
 
 MAX_REQUESTS = 20
 """After more repeats than this, one answer is accepted, even if it differs from the one before."""
 COORDINATOR_TIMEOUT_S = 5.0
+RECHECK_DELAY_S = 1.0
+"""Mean pause (s) before a commit that may be an older one is read again."""
 
 
 async def fetch_committed(
@@ -50,6 +52,14 @@ async def fetch_committed(
         await sleep(0.01 if offset_and_metadata is not None else jittered(0.1))
     message = f"the coordinator of group {settings.group} does not return the committed offset; trying again"
     raise BrokerUnavailableError(f"{settings.input}-{partition}: {message}")
+
+
+async def fetch_committed_again(
+    admin: AIOKafkaAdminClient, settings: KafkaSection, partition: int
+) -> OffsetAndMetadata | None:
+    """Return and raise as `fetch_committed`, after a pause: under load a coordinator may show a commit late."""
+    await sleep(jittered(RECHECK_DELAY_S))
+    return await fetch_committed(admin, settings, partition)
 
 
 async def _ask_coordinator(

@@ -1,4 +1,4 @@
-"""The command `shoal progress`: report, export and import the committed state of each partition."""
+"""The exports and imports of `shoal progress`: the committed state of each partition, saved and committed again."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from datetime import UTC, datetime
-from typing import Any
 
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.structs import OffsetAndMetadata
@@ -16,22 +14,21 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from shoal.errors import InputError
 from shoal.kafka.cipher import MetadataCipher, UnreadableError
 from shoal.kafka.client import admin
-from shoal.kafka.committed_offsets import fetch_committed
+from shoal.kafka.committed_offsets import fetch_committed, fetch_committed_again
 from shoal.kafka.newest_commit import check_copied_end, decode_both
 from shoal.kafka.offset_metadata import CommittedState
-from shoal.kafka.offset_tracker import LogTruncatedError
 from shoal.kafka.output_end import check_no_open_transaction, end_at_start
-from shoal.kafka.preflight import TopicLayout, partitions_of
+from shoal.kafka.preflight import TopicLayout
 from shoal.kafka.producer import TransactionalProducer, TransactionBatch
-from shoal.kafka.progress_copy import CopiedCommit, HiddenCopyError, ProgressCopy
+from shoal.kafka.progress_copy import CopiedCommit, ProgressCopy
 from shoal.kafka.progress_order import Order, order_of
+from shoal.kafka.progress_report import input_field, input_partitions
 from shoal.kafka.published_records import is_published_after
 from shoal.kafka.topic_pairs import has_several_inputs, settings_by_input
 from shoal.observability import logger
-from shoal.pipeline import AdaptiveState
 from shoal.policy import KafkaSection, Policy
 
-__all__ = ["export_progress", "import_progress", "report_progress"]
+__all__ = ["export_progress", "import_progress"]
 
 log = logger("kafka")
 
@@ -63,108 +60,6 @@ class _ExportOfOne(_SavedTopic):
     group: str
 
 
-async def report_progress(policy: Policy, settings: KafkaSection) -> list[dict[str, Any]]:
-    """Return for each partition its committed state, and whether policy and key are those given.
-
-    Where there are several inputs, each is named as ``topic``.
-    """
-    cipher, is_named = MetadataCipher.of(settings), has_several_inputs(settings)
-    async with admin(settings) as client:
-        return [
-            ({"topic": topic} if is_named else {}) | await _report(client, policy, of_topic, cipher, partition)
-            for topic, of_topic in settings_by_input(settings).items()
-            for partition in await _partitions(client, of_topic)
-        ]
-
-
-async def _report(
-    client: AIOKafkaAdminClient, policy: Policy, settings: KafkaSection, cipher: MetadataCipher, partition: int
-) -> dict[str, Any]:
-    found = await fetch_committed(client, settings, partition)
-    copied = await _copy_fields(client, settings, cipher, partition, found)
-    return _report_group(policy, settings, cipher, partition, found) | copied
-
-
-def _report_group(
-    policy: Policy, settings: KafkaSection, cipher: MetadataCipher, partition: int, found: OffsetAndMetadata | None
-) -> dict[str, Any]:
-    fields: dict[str, Any] = {"partition": partition, "watermark": None, "held": None, "last_commit": None}
-    if found is None:
-        return fields | {"state": "no progress"}
-    fields["watermark"] = found.offset
-    try:
-        commit = cipher.decode(found.metadata or "", str(settings.input), partition, found.offset)
-    except UnreadableError as error:
-        return fields | {"state": error.state}
-    except InputError:
-        return fields | {"state": "broken or foreign metadata"}
-    state = commit.state
-    return fields | {
-        "held": state.waiting_count,
-        "last_commit": datetime.fromtimestamp(commit.at_ms / 1000, UTC).isoformat(timespec="milliseconds"),
-        "next_offset": state.next_offset,
-        "clusters": state.next_cluster_number,
-        **_adaptive_state(commit, policy),
-        "state": "draining" if state.flush_at_offset is not None else "ok",
-        "policy": "this" if commit.has_policy(policy.fingerprint) else "another",
-        "key": "this" if cipher.is_current(found.metadata or "") else "another",
-    }
-
-
-async def _copy_fields(
-    client: AIOKafkaAdminClient,
-    settings: KafkaSection,
-    cipher: MetadataCipher,
-    partition: int,
-    found: OffsetAndMetadata | None,
-) -> dict[str, Any]:
-    """Return how the copy of the progress compares with that of the group; nothing where there is no copy."""
-    copy = await ProgressCopy.of(client, settings, partition, cipher)
-    if copy is None:
-        return {}
-    try:
-        copied = await copy.fetch()
-        return {"copy": _copy_state(copy, copied, found), "copy_watermark": None if copied is None else copied.offset}
-    except HiddenCopyError:
-        return {"copy": "hidden by an open transaction", "copy_watermark": None}
-    except InputError:
-        return {"copy": "broken or foreign", "copy_watermark": None}
-
-
-def _copy_state(copy: ProgressCopy, copied: CopiedCommit | None, found: OffsetAndMetadata | None) -> str:
-    """Return the word of `shoal progress` for a copy."""
-    if copied is None:
-        return "missing"
-    try:
-        commit = copy.decode(copied)
-    except UnreadableError as error:
-        return error.state
-    except LogTruncatedError:
-        return "of another topic id"
-    if found is None:
-        return "newer"
-    try:
-        of_group = copy.cipher.decode(found.metadata or "", str(copy.settings.input), copy.partition, found.offset)
-    except InputError:
-        return "not comparable"
-    return _WORDS[order_of(commit, of_group)]
-
-
-def _adaptive_state(commit: CommittedState, policy: Policy) -> dict[str, Any]:
-    """Return the adaptive state as plain values, if this policy has one."""
-    if not (commit.state.adaptive_state and commit.has_policy(policy.fingerprint)):
-        return {}
-    return AdaptiveState.from_bytes(commit.state.adaptive_state, policy).as_dict(policy)
-
-
-_WORDS = {
-    Order.SAME: "same",
-    Order.NEWER: "newer",
-    Order.OLDER: "older",
-    Order.CONTRADICTS: "contradicts the group",
-}
-
-
 async def export_progress(settings: KafkaSection) -> str:
     """Return the committed offsets and metadata of all partitions as JSON text.
 
@@ -188,40 +83,58 @@ async def export_progress(settings: KafkaSection) -> str:
 
 
 async def _saved_partitions(client: AIOKafkaAdminClient, settings: KafkaSection) -> list[_SavedPartition]:
-    saved = []
-    for partition in await _partitions(client, settings):
-        found = await fetch_committed(client, settings, partition)
-        copied = await _newer_copy(client, settings, partition, found)
-        if copied is not None:
-            saved.append(_SavedPartition(partition=partition, offset=copied.offset, metadata=copied.metadata))
-        elif found is not None:
-            saved.append(_SavedPartition(partition=partition, offset=found.offset, metadata=found.metadata or ""))
-    return saved
+    saved = [
+        await _saved_partition(client, settings, partition) for partition in await input_partitions(client, settings)
+    ]
+    return [one for one in saved if one is not None]
 
 
-async def _newer_copy(
-    client: AIOKafkaAdminClient, settings: KafkaSection, partition: int, found: OffsetAndMetadata | None
-) -> CopiedCommit | None:
-    """Return the copy of the progress if it is newer than the progress of the group; no key is needed if they agree."""
+async def _saved_partition(
+    client: AIOKafkaAdminClient, settings: KafkaSection, partition: int
+) -> _SavedPartition | None:
+    """Return the progress of the group, or its copy if that is newer; None if there is no progress.
+
+    The copy is read first: where a worker commits between the two requests, the group is newer, and is exported.
+    """
     copy = await ProgressCopy.of(client, settings, partition, MetadataCipher.of(settings))
-    if copy is None:
+    copied = None if copy is None else await _readable_copy(copy)
+    found = await fetch_committed(client, settings, partition)
+    if copy is not None and copied is not None and _is_newer(copy, copied, found):
+        found = await fetch_committed_again(client, settings, partition)
+        if _is_newer(copy, copied, found):
+            await check_copied_end(copy, copied, Order.NEWER, has_older=found is not None)
+            return _SavedPartition(partition=partition, offset=copied.offset, metadata=copied.metadata)
+    if found is None:
         return None
+    return _SavedPartition(partition=partition, offset=found.offset, metadata=found.metadata or "")
+
+
+async def _readable_copy(copy: ProgressCopy) -> CopiedCommit | None:
+    """Return the copy; None if there is none, or if it cannot be used, which is logged."""
     try:
-        copied = await copy.fetch()
-        if copied is None or (found is not None and (found.offset, found.metadata) == (copied.offset, copied.metadata)):
-            return None
+        return await copy.fetch()
+    except InputError as error:
+        _warn_of_copy(copy, error)
+        return None
+
+
+def _warn_of_copy(copy: ProgressCopy, error: InputError) -> None:
+    event = "the copy of the progress cannot be used: exporting the progress of the group"
+    log.warning(event, topic=copy.settings.input, partition=copy.partition, reason=str(error))
+
+
+def _is_newer(copy: ProgressCopy, copied: CopiedCommit, found: OffsetAndMetadata | None) -> bool:
+    """Return whether the copy is newer than the progress of the group; no key is needed if they agree."""
+    if found is not None and (found.offset, found.metadata) == (copied.offset, copied.metadata):
+        return False
+    try:
         copy.decode(copied)
     except UnreadableError:
         raise
     except InputError as error:
-        event = "the copy of the progress cannot be used: exporting the progress of the group"
-        log.warning(event, topic=settings.input, partition=partition, reason=str(error))
-        return None
-    _, order = decode_both(found, copied, copy)
-    if order is not Order.NEWER:
-        return None
-    await check_copied_end(copy, copied, order, has_older=found is not None)
-    return copied
+        _warn_of_copy(copy, error)
+        return False
+    return decode_both(found, copied, copy)[1] is Order.NEWER
 
 
 def _read_export(text: str) -> _Export:
@@ -245,7 +158,7 @@ async def import_progress(text: str, policy: Policy, settings: KafkaSection) -> 
     """
     export, of_topics = _read_export(text), settings_by_input(settings)
     if any(saved.topic not in of_topics for saved in export.topics):
-        raise InputError(f"the file holds progress of another topic than {_field(settings)}")
+        raise InputError(f"the file holds progress of another topic than {input_field(settings)}")
     cipher = MetadataCipher.of(settings)
     # Metadata were encrypted for the exported group, and are encrypted again for the group of the settings.
     exported = replace(cipher, group=export.group)
@@ -255,7 +168,7 @@ async def import_progress(text: str, policy: Policy, settings: KafkaSection) -> 
         for one in saved.partitions
     ]
     async with admin(settings) as client:
-        known = {saved.topic: await _partitions(client, of_topics[saved.topic]) for saved in export.topics}
+        known = {saved.topic: await input_partitions(client, of_topics[saved.topic]) for saved in export.topics}
         for of_topic, one, commit in commits:
             if one.partition not in known[str(of_topic.input)]:
                 raise InputError(f"{of_topic.input} has no partition {one.partition}")
@@ -339,17 +252,3 @@ def _leaving_out_invalid() -> Iterator[None]:
         raise
     except InputError:
         pass
-
-
-async def _partitions(client: AIOKafkaAdminClient, settings: KafkaSection) -> list[int]:
-    found = await partitions_of(client)
-    if settings.input not in found:
-        raise InputError(
-            f"{_field(settings)}: topic {settings.input} does not exist or may not be seen; create it, or grant READ "
-            "on it in the ACLs"
-        )
-    return found[settings.input]
-
-
-def _field(settings: KafkaSection) -> str:
-    return "kafka.topics" if settings.topics else "kafka.input"

@@ -6,7 +6,6 @@ remedies.
 
 from __future__ import annotations
 
-import asyncio
 import time
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -16,10 +15,9 @@ from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.structs import OffsetAndMetadata
 
 from shoal.errors import InputError
-from shoal.kafka.backoff import jittered
 from shoal.kafka.cipher import MetadataCipher
 from shoal.kafka.commit_checks import check_log, check_policy, check_reference
-from shoal.kafka.committed_offsets import fetch_committed, fetch_first_partition_count
+from shoal.kafka.committed_offsets import fetch_committed, fetch_committed_again, fetch_first_partition_count
 from shoal.kafka.newest_commit import StaleCopyError, newest_commit
 from shoal.kafka.offset_metadata import CommittedState
 from shoal.kafka.offset_tracker import LogTruncatedError, OffsetState
@@ -37,7 +35,6 @@ __all__ = [
     "initialize_partition",
 ]
 
-RECHECK_DELAY_S = 1.0
 log = logger("kafka")
 
 
@@ -280,8 +277,7 @@ async def _committed_offset_changed(
     admin: AIOKafkaAdminClient, settings: KafkaSection, partition: int, expected: OffsetAndMetadata | None
 ) -> bool:
     """Return whether the coordinator now returns another commit: under load its first answer may be an older one."""
-    await asyncio.sleep(jittered(RECHECK_DELAY_S))
-    return await fetch_committed(admin, settings, partition) != expected
+    return await fetch_committed_again(admin, settings, partition) != expected
 
 
 async def _check_output(settings: KafkaSection, partition: int, commit: CommittedState) -> None:

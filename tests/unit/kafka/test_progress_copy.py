@@ -14,7 +14,7 @@ import pytest
 from aiokafka.structs import OffsetAndMetadata, TopicPartition
 from shoal.errors import BrokerUnavailableError, InputError
 from shoal.kafka import newest_commit as newest
-from shoal.kafka import output_end, progress_copy, progress_transfer
+from shoal.kafka import output_end, progress_copy, progress_report, progress_transfer
 from shoal.kafka.cipher import MetadataCipher, UnreadableError
 from shoal.kafka.newest_commit import StaleCopyError, decode_both, newest_commit
 from shoal.kafka.offset_metadata import CommittedState
@@ -488,21 +488,92 @@ def test_the_message_holds_nothing_else() -> None:
 
 
 async def test_the_report_says_that_an_open_transaction_hides_the_copy(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def fetch_copy(of: ProgressCopy) -> CopiedCommit:
-        raise HiddenCopyError(of.tp)
+    read_in_turn(monkeypatch, [HiddenCopyError(place().tp)], [None])
+    line = await progress_report._report(cast("Any", None), cast("Any", None), SETTINGS, cipher("plain"), 3)
+    assert (line["state"], line["copy"], line["copy_watermark"]) == (
+        "no progress",
+        "hidden by an open transaction",
+        None,
+    )
 
-    async def fetch_group(*_: object) -> None:
-        return None
+
+def read_in_turn(
+    monkeypatch: pytest.MonkeyPatch,
+    copies: list[CommittedState | Exception],
+    commits: list[CommittedState | None],
+) -> list[str]:
+    """Let the copy and the group be read, with these results in turn; return the list of what was read."""
+    asked: list[str] = []
+
+    async def fetch_copy(of: ProgressCopy) -> CopiedCommit:
+        asked.append("copy")
+        found = copies.pop(0)
+        if isinstance(found, Exception):
+            raise found
+        return copied(of, found)
+
+    async def fetch_group(*_: object) -> OffsetAndMetadata | None:
+        asked.append("group")
+        found = commits.pop(0)
+        return None if found is None else of_group(found)
 
     async def made(*_: object) -> ProgressCopy:
         return place()
 
     monkeypatch.setattr(ProgressCopy, "fetch", fetch_copy)
     monkeypatch.setattr(ProgressCopy, "of", made)
-    monkeypatch.setattr(progress_transfer, "fetch_committed", fetch_group)
-    line = await progress_transfer._report(cast("Any", None), cast("Any", None), SETTINGS, cipher("plain"), 3)
-    assert (line["state"], line["copy"], line["copy_watermark"]) == (
-        "no progress",
-        "hidden by an open transaction",
-        None,
-    )
+    for module in (progress_report, progress_transfer):
+        for name in ("fetch_committed", "fetch_committed_again"):
+            monkeypatch.setattr(module, name, fetch_group)
+    return asked
+
+
+FIRST, SECOND, THIRD = (commit(next_offset=offset) for offset in (20, 30, 40))
+
+
+@pytest.mark.parametrize(
+    ("copies", "commits", "word"),
+    [
+        ([FIRST], [FIRST], "same"),
+        ([FIRST, SECOND], [SECOND], "same"),
+        ([FIRST, THIRD], [SECOND], "same"),
+        ([FIRST, FIRST], [SECOND], "older"),
+        ([SECOND], [FIRST, SECOND], "same"),
+        ([SECOND], [FIRST, THIRD], "same"),
+        ([SECOND], [None, FIRST], "newer"),
+    ],
+)
+async def test_a_commit_between_two_requests_is_no_difference(
+    monkeypatch: pytest.MonkeyPatch,
+    copies: list[CommittedState | Exception],
+    commits: list[CommittedState | None],
+    word: str,
+) -> None:
+    copies, commits = list(copies), list(commits)
+    read_in_turn(monkeypatch, copies, commits)
+    _, _, found = await progress_report._compare(cast("Any", None), place())
+    assert (found, copies, commits) == (word, [], [])
+
+
+@pytest.mark.parametrize(
+    ("commits", "asked", "offset"),
+    [
+        ([THIRD], ["copy", "group"], 40),
+        ([FIRST, THIRD], ["copy", "group", "group"], 40),
+        ([FIRST, SECOND], ["copy", "group", "group"], 30),
+        ([FIRST, FIRST], ["copy", "group", "group", "check"], 30),
+        ([None, None], ["copy", "group", "group", "check"], 30),
+    ],
+)
+async def test_an_export_checks_the_output_only_if_the_group_stays_behind_its_copy(
+    monkeypatch: pytest.MonkeyPatch, commits: list[CommittedState | None], asked: list[str], offset: int
+) -> None:
+    read = read_in_turn(monkeypatch, [SECOND], list(commits))
+
+    async def check(*_: object, **__: object) -> None:
+        read.append("check")
+
+    monkeypatch.setattr(progress_transfer, "check_copied_end", check)
+    saved = await progress_transfer._saved_partition(cast("Any", None), SETTINGS, 3)
+    assert saved is not None
+    assert (read, saved.offset) == (asked, offset)
