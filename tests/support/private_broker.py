@@ -52,10 +52,10 @@ class PrivateBroker:
 
 
 @contextlib.contextmanager
-def private_broker(home: Path) -> Iterator[PrivateBroker]:
+def private_broker(home: Path, *settings: str) -> Iterator[PrivateBroker]:
     """Start a broker with its data in a folder, and stop it at the end, also while it is paused."""
     local = load_local()
-    found = local.up(home)
+    found = local.up(home, settings=settings)
     one = PrivateBroker(home, found.bootstrap, found.pid)
     try:
         yield one

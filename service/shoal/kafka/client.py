@@ -44,6 +44,7 @@ __all__ = [
     "task_exception",
     "to_shoal_error",
     "transaction_error",
+    "transactional_id",
 ]
 
 CLOSE_S = 2.0
@@ -195,7 +196,7 @@ def producer(settings: KafkaSection, partition: int, batch_bytes: int) -> AIOKaf
     client = AIOKafkaProducer(
         **_security(settings),
         client_id=f"shoal-{settings.group}-{partition}",
-        transactional_id=f"{settings.group}-{settings.input}-{partition}",
+        transactional_id=transactional_id(settings, partition),
         transaction_timeout_ms=settings.transaction_timeout_ms,
         max_batch_size=batch_bytes,
         acks="all",
@@ -203,6 +204,11 @@ def producer(settings: KafkaSection, partition: int, batch_bytes: int) -> AIOKaf
     )
     send_requests_once(client)
     return client
+
+
+def transactional_id(settings: KafkaSection, partition: int) -> str:
+    """Return the transactional id of an input partition."""
+    return f"{settings.group}-{settings.input}-{partition}"
 
 
 @asynccontextmanager

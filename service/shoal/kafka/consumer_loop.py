@@ -295,6 +295,7 @@ class ConsumerLoop:
             kafka_consumer.resume(tp)
 
         await self._tasks.open(partitions, admin_client, kafka_consumer, on_opened)
+        self._liveness.note_opened()
 
 
 class _RebalanceListener(ConsumerRebalanceListener):  # type: ignore[misc] # the client has no types

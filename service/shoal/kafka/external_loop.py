@@ -198,6 +198,7 @@ class ExternalLoop:
                 opening = self._tasks.open(self._partitions, admin_client, kafka_consumer, self._task_opened)
                 await _until_first(opening, self._until_ending())
                 context.health.joined = True
+                self._liveness.note_opened()
                 self.opened.set()
                 punctuations = [self._punctuate_regularly(*one) for one in self._tasks.items()]
                 polling = self._poll_log_ends(kafka_consumer, consumer_with_open, credentials)

@@ -20,6 +20,7 @@ from shoal.kafka.gap_reader import first_record
 from shoal.kafka.invalid_record import InvalidRecordError
 from shoal.kafka.output_rows import OutputRows
 from shoal.kafka.preflight import TopicLayout
+from shoal.kafka.producer_start import start_in_time
 from shoal.kafka.progress_copy import ProgressCopy
 from shoal.kafka.topic_pairs import has_several_inputs
 from shoal.observability import Metrics, logger
@@ -176,11 +177,8 @@ class TransactionalProducer:
         return topic == self._settings.output or self._partitions[topic] >= self._partitions[str(self._settings.input)]
 
     async def open(self) -> None:
-        """Fence the previous owner of the partition; its open transaction is aborted."""
-        try:
-            await self._producer.start()
-        except CLIENT_ERRORS as error:
-            raise broker_error(error, self._settings, "WRITE") from None
+        """Fence the previous owner of the partition; its open transaction is aborted. Raises as `start_in_time`."""
+        await start_in_time(self._producer, self._settings, self._partition)
 
     async def publish_and_commit(
         self, batch: TransactionBatch, committed_offset: int, metadata: str, at_ms: int

@@ -187,8 +187,8 @@ async def _import_one(
     copy = await ProgressCopy.of(client, settings, saved.partition, cipher)
     producer = TransactionalProducer(policy, settings, saved.partition, TopicLayout({}), copy=copy)
     partition_name = f"{settings.input}-{saved.partition}"
-    await producer.open()
     try:
+        await producer.open()
         await _check_current(client, settings, cipher, copy, saved.partition, commit)
         await check_no_open_transaction(settings, saved.partition)
         if await is_published_after(settings, saved.partition, commit):

@@ -12,6 +12,7 @@ from shoal.errors import BrokerError, BrokerUnavailableError, FencedError, Shoal
 from shoal.kafka.backoff import LONGEST_S, backoff_s
 from shoal.kafka.client import CLIENT_ERRORS, TlsRefusedError
 from shoal.kafka.credentials import CredentialFileError
+from shoal.kafka.producer_start import NotStartedError
 from shoal.kafka.rotation import UsedCredentials
 from shoal.kafka.task_manager import WorkerContext
 from shoal.observability import Health, error_code, logger
@@ -43,6 +44,8 @@ class BrokerLiveness:
     _away_since_s: float | None = field(default_factory=time.monotonic)
     """Until the first answer, the start of the process."""
     _has_answered: bool = False
+    _not_opened_since_s: float | None = None
+    """Since when a partition could not be opened although the broker answers; None after all were opened."""
 
     def note_answer(self) -> None:
         """Note that the broker answered."""
@@ -54,6 +57,10 @@ class BrokerLiveness:
         if self._away_since_s is None:
             self._away_since_s = time.monotonic()
         self.health.broker_reached = False
+
+    def note_opened(self) -> None:
+        """Note that all partitions of a loop were opened."""
+        self._not_opened_since_s = None
 
     async def check_broker(
         self, request: Callable[[], Awaitable[None]], credentials: UsedCredentials, every_s: float = CHECK_S
@@ -95,6 +102,16 @@ class BrokerLiveness:
         """Whether the broker has not answered for ``patience_s``; to be asked after a request without an answer."""
         return self.away_s >= self.patience_s
 
+    def _not_started(self, error: NotStartedError) -> BrokerError:
+        """Return this error, or the final one if partitions could not be opened for ``patience_s``."""
+        now_s = time.monotonic()
+        if self._not_opened_since_s is None:
+            self._not_opened_since_s = now_s - error.waited_s
+        passed_s = now_s - self._not_opened_since_s
+        if passed_s < self.patience_s:
+            return error
+        return BrokerError(f"{error}; giving up after {passed_s:.0f} s (kafka.patience_s)")
+
     def raise_if_fatal(self, error: ShoalError, context: WorkerContext, stopping: asyncio.Event) -> None:
         """Return if a new consumer loop may succeed; otherwise raise the final error."""
         final = error
@@ -103,6 +120,8 @@ class BrokerLiveness:
                 f"--drain: a worker of group {context.settings.group}, or another drain of it, has taken over a "
                 "partition. Stop all of them, then drain again; no record is lost or published twice"
             )
+        elif isinstance(error, NotStartedError):
+            final = self._not_started(error)
         elif self._may_pass(error):
             self.note_no_answer()
             if not self.is_exhausted:

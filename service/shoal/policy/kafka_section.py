@@ -140,7 +140,8 @@ class KafkaSection(Section):
         options={"ge": 1_000},
     )
     patience_s: Number = key(
-        "How long to try again while the broker cannot be reached. Then the worker ends with exit code 3.",
+        "How long to try again while the broker cannot be reached, or lets no transactions begin. Then the worker ends "
+        "with exit code 3.",
         default=300,
         options={"ge": 0},
     )

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
+from shoal.errors import BrokerError
 from shoal.kafka import retries
+from shoal.kafka.producer_start import NotStartedError
 from shoal.kafka.retries import BrokerLiveness
 from shoal.observability import Health
 
@@ -49,3 +53,22 @@ def test_a_broker_that_never_answered_is_away_since_the_start(now: list[float]) 
     liveness = BrokerLiveness(Health(), 300.0, now[0])
     assert not gives_up(liveness, now, 299.0)
     assert gives_up(liveness, now, 1.0)
+
+
+def test_partitions_that_cannot_be_opened_are_waited_for_as_long_although_the_broker_answers(now: list[float]) -> None:
+    liveness = BrokerLiveness(Health(), 300.0)
+    context: Any = SimpleNamespace(start=SimpleNamespace(drain=True))
+
+    def fail(after_s: float) -> None:
+        now[0] += after_s
+        liveness.note_answer()
+        liveness.raise_if_fatal(NotStartedError("in-3: not begun", 30.0), cast("Any", context), asyncio.Event())
+
+    fail(30.0)
+    fail(239.0)
+    liveness.note_opened()
+    fail(500.0)
+    fail(269.0)
+    with pytest.raises(BrokerError, match=r"^in-3: not begun; giving up after 300 s \(kafka\.patience_s\)$") as caught:
+        fail(1.0)
+    assert not caught.value.retriable

@@ -15,11 +15,13 @@ from aiokafka.structs import OffsetAndMetadata, TopicPartition
 from shoal.errors import BrokerError, BrokerUnavailableError, FencedError, InputError
 from shoal.kafka import client as connection
 from shoal.kafka import producer as publisher
+from shoal.kafka import producer_start
 from shoal.kafka.cipher import MetadataCipher
 from shoal.kafka.client import broker_error
 from shoal.kafka.output_rows import OutputRows
 from shoal.kafka.preflight import TopicLayout
 from shoal.kafka.producer import TransactionalProducer, TransactionBatch, UnpublishedRecord
+from shoal.kafka.producer_start import NotStartedError
 from shoal.kafka.progress_copy import ProgressCopy
 from shoal.observability import Metrics
 from shoal.pipeline import DecidedCluster
@@ -465,6 +467,33 @@ async def test_a_transaction_is_cancelled_after_its_timeout(monkeypatch: pytest.
     one = made(monkeypatch, producer, transaction_timeout_ms=50)
     with pytest.raises(BrokerUnavailableError, match="TimeoutError"):
         await one.publish_and_commit(TransactionBatch(), 10, "meta", 1)
+
+
+async def test_a_coordinator_that_never_answers_ends_the_start_with_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    producer, is_cancelled = Producer(), asyncio.Event()
+
+    async def hang() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            is_cancelled.set()
+
+    producer.start = hang  # type: ignore[attr-defined]
+    monkeypatch.setattr(producer_start, "START_S", 0.05)
+    with pytest.raises(NotStartedError, match=r"^in-5: transactional id g-in-5 could not begin in 0\.05 s") as caught:
+        await made(monkeypatch, producer).open()
+    assert (caught.value.waited_s, caught.value.retriable, is_cancelled.is_set()) == (0.05, True, True)
+
+
+async def test_a_timeout_of_the_client_is_not_taken_for_the_limit_of_a_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    producer = Producer()
+
+    async def fail() -> None:
+        raise TimeoutError
+
+    producer.start = fail  # type: ignore[attr-defined]
+    with pytest.raises(BrokerUnavailableError, match=r"\(TimeoutError\)$"):
+        await made(monkeypatch, producer).open()
 
 
 async def test_a_client_that_does_not_stop_is_cancelled(monkeypatch: pytest.MonkeyPatch) -> None:
