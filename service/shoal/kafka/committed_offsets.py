@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
 from asyncio import sleep
-from typing import cast
 
 from aiokafka import TopicPartition
 from aiokafka import errors as kafka_errors
@@ -20,6 +18,7 @@ __all__ = ["fetch_committed", "fetch_committed_again", "fetch_first_partition_co
 
 MAX_REQUESTS = 20
 """After more repeats than this, one answer is accepted, even if it differs from the one before."""
+POLL_S = 0.1
 COORDINATOR_TIMEOUT_S = 5.0
 RECHECK_DELAY_S = 1.0
 """Mean pause (s) before a commit that may be an older one is read again."""
@@ -31,8 +30,7 @@ async def fetch_committed(
     """Return the committed offset and metadata of one partition, or None if there is no commit.
 
     The previous producer was fenced before, so its transaction has ended. A classic group coordinator may still be
-    writing the offsets of that transaction. So the request is repeated until two answers in succession agree. After
-    more than 20 repeats one answer is accepted.
+    writing the offsets of that transaction. So two answers in succession must agree.
 
     Raises
     ------
@@ -40,18 +38,8 @@ async def fetch_committed(
         The coordinator did not answer. That does not mean that there is no commit.
     """
     tp = TopicPartition(settings.input, partition)
-    offset_and_metadata: OffsetAndMetadata | None = None
-    unanswered_s = 0.0
-    for repeats in itertools.count():
-        previous, offset_and_metadata = offset_and_metadata, await _ask_coordinator(admin, settings, tp)
-        if offset_and_metadata is not None and (offset_and_metadata == previous or repeats > MAX_REQUESTS):
-            return None if offset_and_metadata.offset < 0 else offset_and_metadata
-        if offset_and_metadata is None and unanswered_s >= COORDINATOR_TIMEOUT_S:
-            break
-        unanswered_s += 0.0 if offset_and_metadata is not None else 0.1
-        await sleep(0.01 if offset_and_metadata is not None else jittered(0.1))
-    message = f"the coordinator of group {settings.group} does not return the committed offset; trying again"
-    raise BrokerUnavailableError(f"{settings.input}-{partition}: {message}")
+    found = (await _agreed_answer(admin, settings, [tp]))[tp]
+    return None if found.offset < 0 else found
 
 
 async def fetch_committed_again(
@@ -62,18 +50,50 @@ async def fetch_committed_again(
     return await fetch_committed(admin, settings, partition)
 
 
+async def _agreed_answer(
+    admin: AIOKafkaAdminClient, settings: KafkaSection, partitions: list[TopicPartition]
+) -> dict[TopicPartition, OffsetAndMetadata]:
+    """Return the committed offset and metadata of all these partitions, with offset -1 for no commit.
+
+    The request is repeated until two answers in succession agree; after more than 20 repeats one answer is accepted.
+
+    Raises
+    ------
+    BrokerUnavailableError
+        The coordinator had no answer, or none about some of the partitions, for `COORDINATOR_TIMEOUT_S`.
+    """
+    answer: dict[TopicPartition, OffsetAndMetadata] = {}
+    unanswered_s = 0.0
+    repeats = 0
+    while True:
+        previous, answer = answer, await _ask_coordinator(admin, settings, partitions)
+        missing = [tp for tp in partitions if tp not in answer]
+        if not missing:
+            if answer == previous or repeats > MAX_REQUESTS:
+                return answer
+            repeats += 1
+            await sleep(0.01)
+            continue
+        if unanswered_s >= COORDINATOR_TIMEOUT_S:
+            raise BrokerUnavailableError(
+                f"{settings.input}-{missing[0].partition}: the coordinator of group {settings.group} does not return "
+                "the committed offset; trying again"
+            )
+        unanswered_s += POLL_S
+        await sleep(jittered(POLL_S))
+
+
 async def _ask_coordinator(
-    admin: AIOKafkaAdminClient, settings: KafkaSection, tp: TopicPartition
-) -> OffsetAndMetadata | None:
-    """Return the committed offset and metadata, with offset -1 for no commit; None if the coordinator has no answer."""
+    admin: AIOKafkaAdminClient, settings: KafkaSection, partitions: list[TopicPartition]
+) -> dict[TopicPartition, OffsetAndMetadata]:
+    """Return what the coordinator answers: no partition if it is loading or has moved, or if it has no answer."""
     try:
-        offsets = await admin.list_consumer_group_offsets(str(settings.group), partitions=[tp])
+        return dict(await admin.list_consumer_group_offsets(str(settings.group), partitions=partitions))
     except kafka_errors.KafkaError as error:
         # The first request of a Kafka cluster creates the coordinator's topic. A coordinator may also move or load.
         if not error.retriable:
             raise
-        return None
-    return cast("OffsetAndMetadata | None", offsets.get(tp))
+        return {}
 
 
 async def fetch_first_partition_count(
@@ -87,10 +107,15 @@ async def fetch_first_partition_count(
     -------
     int or None
         0 if the group has commits that do not say it; None if the group has no commit.
+
+    Raises
+    ------
+    BrokerUnavailableError
+        The coordinator did not answer for all partitions. That does not mean that there is no commit.
     """
     topic = str(settings.input)
-    offsets = await admin.list_consumer_group_offsets(
-        str(settings.group), partitions=[TopicPartition(topic, number) for number in range(partition_count)]
+    offsets = await _agreed_answer(
+        admin, settings, [TopicPartition(topic, number) for number in range(partition_count)]
     )
     committed = {tp: found for tp, found in offsets.items() if found.offset >= 0}
     counts = []

@@ -28,11 +28,12 @@ pytestmark = pytest.mark.unit
 class Coordinator:
     """Answers of an admin client, one after the other."""
 
-    def __init__(self, *answers: dict[Any, Any] | Exception) -> None:
+    def __init__(self, *answers: dict[Any, Any] | Exception, partitions: tuple[int, ...] = (3,)) -> None:
         self.answers = list(answers)
+        self.partitions = [TopicPartition("in", number) for number in partitions]
 
     async def list_consumer_group_offsets(self, group: str, partitions: list[TopicPartition]) -> dict[Any, Any]:
-        assert (group, partitions) == ("g", [TopicPartition("in", 3)])
+        assert (group, partitions) == ("g", self.partitions)
         answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
         if isinstance(answer, Exception):
             raise answer
@@ -60,6 +61,40 @@ async def test_a_silent_coordinator_does_not_mean_that_there_is_no_commit(monkey
     # A coordinator that is still loading, or has moved, answers without partitions.
     with pytest.raises(BrokerUnavailableError, match=r"in-3.*group g"):
         await fetch_committed(cast("Any", Coordinator({})), SETTINGS, 3)
+
+
+def commits(*offsets: int) -> dict[TopicPartition, OffsetAndMetadata]:
+    """Commits of partitions 0, 1 and so on of a group that started with two partitions; -1 for none."""
+    found = {}
+    for number, offset in enumerate(offsets):
+        metadata = ""
+        if offset >= 0:
+            metadata = MetadataCipher("g").encode(
+                CommittedState(OffsetState(offset, offset), "ab" * 8, 1, 2), "in", number
+            )
+        found[TopicPartition("in", number)] = OffsetAndMetadata(offset, metadata)
+    return found
+
+
+async def test_the_first_partition_count_is_asked_again_until_all_partitions_are_answered() -> None:
+    """A coordinator that is loading answers without partitions, which does not mean that there is no commit."""
+    partial = dict(list(commits(5, -1, -1).items())[1:])
+    client = Coordinator({}, partial, commits(5, -1, -1), partitions=(0, 1, 2))
+    found = await committed_offsets.fetch_first_partition_count(cast("Any", client), SETTINGS, 3, MetadataCipher("g"))
+    assert found == 2
+    client = Coordinator(commits(-1, -1, -1), partitions=(0, 1, 2))
+    found = await committed_offsets.fetch_first_partition_count(cast("Any", client), SETTINGS, 3, MetadataCipher("g"))
+    assert found is None
+
+
+async def test_a_first_partition_count_that_is_not_answered_is_not_taken_for_none(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(committed_offsets, "COORDINATOR_TIMEOUT_S", 0.1)
+    partial = dict(list(commits(5, -1, -1).items())[:2])
+    client = Coordinator(partial, partitions=(0, 1, 2))
+    with pytest.raises(BrokerUnavailableError, match=r"in-2: the coordinator of group g does not return"):
+        await committed_offsets.fetch_first_partition_count(cast("Any", client), SETTINGS, 3, MetadataCipher("g"))
 
 
 @pytest.mark.parametrize(
