@@ -20,6 +20,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("kernels")]
 ROOT = Path(__file__).resolve().parents[2]
 SESSION_MS = 6000
 REPLACED = "the broker does not answer, and files with credentials have changed: connecting with the new ones"
+SESSION_OVER = "connecting again (a broker does so at the end of a session: when an OAuth token expires, or after"
 
 
 @pytest.fixture(scope="module")
@@ -97,16 +98,19 @@ async def test_a_running_worker_takes_a_certificate_that_was_renewed(secured: Se
 async def test_a_worker_goes_on_when_the_broker_ends_the_sessions_of_its_tokens(
     secured: SecuredBroker, tmp_path: Path
 ) -> None:
+    """The token is renewed all the time; the worker connects again when a session is over."""
     stage = await granted_stage(secured, tmp_path, "of-file")
-    token, record_ids = tmp_path / "token", []
+    stage.document["kafka"]["instance_id"] = "one"
+    token, renewed, record_ids = tmp_path / "token", tmp_path / "renewed", []
     token.write_text(unsigned_token("of-file", 12))
     given = {"SASL_MECHANISM": "OAUTHBEARER", "SASL_OAUTH_TOKEN_FILE": str(token)}
     async with stage.process("--from", "earliest", **secured_environment(secured, **given)) as process:
 
         async def has_connected_again() -> bool:
-            token.write_text(unsigned_token("of-file", 12))
+            renewed.write_text(unsigned_token("of-file", 12))
+            renewed.replace(token)
             record_ids.extend(await stage.put(5))
-            return len(reasons(process)) >= 3
+            return sum(SESSION_OVER in reason for reason in reasons(process)) >= 3
 
         await wait_until(has_connected_again, 120, "three ends of sessions")
         assert await process.terminated() == 0

@@ -26,7 +26,7 @@ from shoal.kafka.certificates import find_certificate_faults
 from shoal.kafka.credentials import CredentialFileError, TokenProvider, secret_of
 from shoal.kafka.permissions import Operation, describe_refusal
 from shoal.kafka.plain_records import plain_record_options
-from shoal.kafka.single_attempt import send_requests_once
+from shoal.kafka.single_attempt import LostResponseError, send_requests_once
 from shoal.observability import raise_location
 from shoal.policy import KafkaSection
 
@@ -100,9 +100,21 @@ def broker_error(
         for kind, words in _FINAL.items():
             if isinstance(known, kind):
                 return BrokerError(words)
+    if any(isinstance(known, LostResponseError) for known in (error, error.__cause__)):
+        return BrokerUnavailableError(_lost_response(settings))
     names = " from ".join(type(known).__name__ for known in (error, error.__cause__) if known is not None)
     address = f" at {settings.bootstrap_servers}" if settings is not None else ""
     return BrokerUnavailableError(f"the broker{address} cannot be reached or refused for now ({names})")
+
+
+def _lost_response(settings: KafkaSection | None) -> str:
+    words = "a connection ended before the broker answered a request of a transaction: connecting again"
+    if settings is None or not settings.security_protocol.startswith("SASL"):
+        return words
+    return (
+        f"{words} (a broker does so at the end of a session: when an OAuth token expires, or after "
+        "connections.max.reauth.ms)"
+    )
 
 
 def task_exception(task: asyncio.Task[None]) -> BaseException | None:

@@ -13,6 +13,7 @@ from aiokafka import errors as kafka_errors
 from shoal.errors import BrokerUnavailableError, GuaranteeError, InputError
 from shoal.kafka import client as connection
 from shoal.kafka.client import task_exception, to_shoal_error
+from shoal.kafka.single_attempt import LostResponseError
 from shoal.policy import KafkaSection
 
 pytestmark = pytest.mark.unit
@@ -60,6 +61,18 @@ def test_client_errors_become_shoal_errors_without_their_text(error: Exception, 
     found = to_shoal_error(error)
     assert isinstance(found, kind)
     assert "secret" not in str(found)
+
+
+def test_a_lost_response_is_explained_by_the_end_of_a_session_where_there_are_sessions() -> None:
+    words = "a connection ended before the broker answered a request of a transaction: connecting again"
+    plain = KafkaSection(security_protocol="SSL")
+    assert str(to_shoal_error(LostResponseError(), plain)) == words
+    with_sessions = to_shoal_error(LostResponseError(), KafkaSection(security_protocol="SASL_SSL"))
+    assert isinstance(with_sessions, BrokerUnavailableError)
+    assert str(with_sessions) == (
+        f"{words} (a broker does so at the end of a session: when an OAuth token expires, or after "
+        "connections.max.reauth.ms)"
+    )
 
 
 def test_an_unexpected_error_is_reported_by_class_and_line() -> None:
