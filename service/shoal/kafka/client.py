@@ -23,7 +23,7 @@ from aiokafka.protocol.metadata import MetadataRequest
 from shoal.errors import BrokerError, BrokerUnavailableError, FencedError, GuaranteeError, ShoalError
 from shoal.kafka.aiokafka_compat import tolerate_invalid_header_names
 from shoal.kafka.certificates import find_certificate_faults
-from shoal.kafka.credentials import CredentialFileError, TokenProvider, secret_of
+from shoal.kafka.credentials import CredentialFileError, TokenProvider, forget_token, secret_of
 from shoal.kafka.permissions import Operation, describe_refusal
 from shoal.kafka.plain_records import plain_record_options
 from shoal.kafka.single_attempt import LostResponseError, send_requests_once
@@ -258,6 +258,7 @@ async def _refusal(settings: KafkaSection) -> BrokerError | None:
 def _refusal_of(error: BaseException, settings: KafkaSection) -> BrokerError | None:
     """Return the error to raise if a connection failed for its credentials or certificates."""
     if isinstance(error, (kafka_errors.SaslAuthenticationFailed, kafka_errors.AuthenticationFailedError)):
+        forget_token(settings)
         if _has_secret_files(settings):
             return BrokerUnavailableError("the broker refused the credentials; their files are read again")
         return BrokerError("the broker refused the credentials")

@@ -13,6 +13,7 @@ import json
 import time
 from asyncio.subprocess import DEVNULL, PIPE
 from collections.abc import Sequence
+from weakref import WeakKeyDictionary
 
 from aiokafka.abc import AbstractTokenProvider
 from aiokafka.errors import KafkaConnectionError
@@ -23,7 +24,7 @@ from shoal.observability import logger
 from shoal.policy import KafkaSection
 from shoal.secret_files import read_secret
 
-__all__ = ["CredentialFileError", "TokenProvider", "secret_of"]
+__all__ = ["CredentialFileError", "TokenProvider", "forget_token", "secret_of"]
 
 COMMAND_S = 30.0
 """Time limit of the command that prints a token (s)."""
@@ -64,15 +65,13 @@ class TokenProvider(AbstractTokenProvider):  # type: ignore[misc] # the client h
     ----------
     settings : KafkaSection
         With ``sasl_oauth_token_file``, which is read for each connection, or ``sasl_oauth_command``. The command prints
-        a token. It runs again when `REFRESH_SHARE` of the lifetime of its token has passed, and for each connection if
-        the token does not tell its lifetime.
+        a token, which all clients of an event loop share. It runs again when `REFRESH_SHARE` of the lifetime of its
+        token has passed, after `forget_token`, and for each connection if the token does not tell its lifetime.
+        Connections that wait for the command at the same time share its token in any case.
     """
 
     def __init__(self, settings: KafkaSection) -> None:
-        self._file, self._command = settings.sasl_oauth_token_file, settings.sasl_oauth_command
-        self._lock = asyncio.Lock()
-        self._token = ""
-        self._valid_until_s = 0.0
+        self._file, self._command = settings.sasl_oauth_token_file, tuple(settings.sasl_oauth_command or ())
 
     async def token(self) -> str:
         """Return a token.
@@ -85,14 +84,51 @@ class TokenProvider(AbstractTokenProvider):  # type: ignore[misc] # the client h
         try:
             if self._file is not None:
                 return read_secret("kafka.sasl_oauth_token_file", self._file).strip()
-            async with self._lock:
-                if time.time() >= self._valid_until_s:
-                    self._token = await _printed(self._command or ())
-                    self._valid_until_s = _refresh_time_s(self._token)
+            return await _printed_token(self._command).get()
         except ConfigError as error:
             log.warning("no OAuth token", reason=str(error))
             raise KafkaConnectionError(str(error)) from None
-        return self._token
+
+
+def forget_token(settings: KafkaSection) -> None:
+    """Have the command run for the next connection: brokers may refuse a token before it expires.
+
+    To be called in the event loop of the clients.
+    """
+    if settings.sasl_oauth_command:
+        _printed_token(tuple(settings.sasl_oauth_command)).forget()
+
+
+class _PrintedToken:
+    """The last token of a command."""
+
+    def __init__(self, command: tuple[str, ...]) -> None:
+        self._command, self._lock = command, asyncio.Lock()
+        self._token, self._valid_until_s, self._run_count = "", 0.0, 0
+
+    async def get(self) -> str:
+        """Return a token that is not old, or that the command has printed since this call."""
+        run_count = self._run_count
+        async with self._lock:
+            if run_count == self._run_count and time.time() >= self._valid_until_s:
+                self._token = await _printed(self._command)
+                self._valid_until_s = _refresh_time_s(self._token)
+                self._run_count += 1
+            return self._token
+
+    def forget(self) -> None:
+        """Have the command run for the next call."""
+        self._valid_until_s = 0.0
+
+
+_printed_tokens: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[tuple[str, ...], _PrintedToken]]
+_printed_tokens = WeakKeyDictionary()
+"""The token of each command, by the event loop of the clients."""
+
+
+def _printed_token(command: tuple[str, ...]) -> _PrintedToken:
+    of_loop = _printed_tokens.setdefault(asyncio.get_running_loop(), {})
+    return of_loop.setdefault(command, _PrintedToken(command))
 
 
 async def _printed(command: Sequence[str]) -> str:

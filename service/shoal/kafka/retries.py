@@ -87,7 +87,7 @@ class BrokerLiveness:
                 self.note_answer()
             except CLIENT_ERRORS:
                 self.note_no_answer()
-                credentials.raise_if_replaced()
+                credentials.renew()
                 if self.is_exhausted:
                     raise BrokerUnavailableError("the broker cannot be reached") from None
             await asyncio.sleep(every_s)

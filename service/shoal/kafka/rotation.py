@@ -1,8 +1,9 @@
-"""Notices that files with credentials were replaced: a client keeps those with which it was built."""
+"""Takes new credentials when the broker does not answer: a client keeps the files with which it was built."""
 
 from __future__ import annotations
 
 from shoal.errors import BrokerUnavailableError
+from shoal.kafka.credentials import forget_token
 from shoal.policy import KafkaSection
 from shoal.secret_files import FileVersion, file_version
 
@@ -27,6 +28,7 @@ class UsedCredentials:
     """
 
     def __init__(self, settings: KafkaSection) -> None:
+        self._settings = settings
         named = (getattr(settings, name) for name in _FILES)
         self._paths: list[str] = [path for path in named if path is not None]
         self._versions = self._versions_now()
@@ -34,16 +36,18 @@ class UsedCredentials:
     def _versions_now(self) -> list[FileVersion | None]:
         return [_version(path) for path in self._paths]
 
-    def raise_if_replaced(self) -> None:
-        """Return if no file has changed; to be called when the broker does not answer.
+    def renew(self) -> None:
+        """Have new connections use new credentials; to be called when the broker does not answer.
 
-        New connections of the clients may have failed for credentials that are no longer valid.
+        It may refuse new connections, because the credentials are no longer valid. A command that prints tokens runs
+        for the next connection.
 
         Raises
         ------
         BrokerUnavailableError
             A file has changed. The next consumer loop builds new clients, which read it.
         """
+        forget_token(self._settings)
         if self._versions_now() != self._versions:
             raise BrokerUnavailableError(
                 "the broker does not answer, and files with credentials have changed: connecting with the new ones"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
 import os
@@ -14,7 +15,7 @@ import pytest
 from aiokafka.errors import KafkaConnectionError
 from shoal.errors import ConfigError
 from shoal.kafka.certificates import check_files
-from shoal.kafka.credentials import TokenProvider, secret_of
+from shoal.kafka.credentials import TokenProvider, forget_token, secret_of
 from shoal.policy import KafkaSection
 
 pytestmark = pytest.mark.unit
@@ -110,6 +111,35 @@ async def test_a_program_runs_again_when_its_token_is_old(tmp_path: Path) -> Non
 async def test_a_program_runs_for_each_connection_if_its_token_tells_no_lifetime(tmp_path: Path) -> None:
     provider = TokenProvider(settings(sasl_oauth_command=printing(tmp_path, "print(f'opaque-{count}')")))
     assert [await provider.token() for _ in range(2)] == ["opaque-1", "opaque-2"]
+
+
+async def test_all_clients_share_the_token_of_a_program(tmp_path: Path) -> None:
+    given = settings(sasl_oauth_command=printing(tmp_path, f"print({token_until(3600)!r})"))
+    tokens = await asyncio.gather(*(TokenProvider(given).token() for _ in range(20)))
+    assert len(set(tokens)) == 1
+    assert await TokenProvider(given).token() == tokens[0]
+    assert (tmp_path / "runs").read_text() == "x"
+
+
+async def test_connections_that_wait_for_a_program_share_a_token_that_tells_no_lifetime(tmp_path: Path) -> None:
+    given = settings(sasl_oauth_command=printing(tmp_path, "print(f'opaque-{count}')"))
+    waiting = await asyncio.gather(*(TokenProvider(given).token() for _ in range(20)))
+    assert set(waiting) == {"opaque-1"}
+    assert await TokenProvider(given).token() == "opaque-2"
+
+
+async def test_a_program_runs_again_when_its_token_was_forgotten(tmp_path: Path) -> None:
+    first, second = token_until(3600), token_until(7200)
+    given = settings(sasl_oauth_command=printing(tmp_path, f"print({first!r} if count == 1 else {second!r})"))
+    assert await TokenProvider(given).token() == first
+    forget_token(given)
+    assert [await TokenProvider(given).token() for _ in range(2)] == [second, second]
+
+
+async def test_two_programs_have_a_token_each(tmp_path: Path) -> None:
+    command = printing(tmp_path, "import sys; print(f'{sys.argv[1]}-{count}')")
+    given = [settings(sasl_oauth_command=[*command, name]) for name in ("a", "b")]
+    assert [await TokenProvider(one).token() for one in given] == ["a-1", "b-2"]
 
 
 @pytest.mark.parametrize(

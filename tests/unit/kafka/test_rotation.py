@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -12,7 +13,7 @@ import pytest
 from aiokafka.errors import KafkaConnectionError
 from shoal.errors import BrokerError, BrokerUnavailableError, InputError, ShoalError
 from shoal.kafka.client import TlsRefusedError
-from shoal.kafka.credentials import CredentialFileError
+from shoal.kafka.credentials import CredentialFileError, TokenProvider
 from shoal.kafka.retries import BrokerLiveness
 from shoal.kafka.rotation import UsedCredentials
 from shoal.observability import Health
@@ -30,7 +31,7 @@ def settings(**given: Any) -> KafkaSection:
 
 def has_changed(credentials: UsedCredentials) -> bool:
     try:
-        credentials.raise_if_replaced()
+        credentials.renew()
     except BrokerUnavailableError:
         return True
     return False
@@ -78,6 +79,16 @@ def test_a_file_with_a_token_is_read_for_each_connection_and_needs_no_new_client
     credentials = UsedCredentials(settings(sasl_oauth_token_file=str(path)))
     path.write_text("renewed")
     assert not has_changed(credentials)
+
+
+async def test_a_program_prints_another_token_after_a_request_without_an_answer(tmp_path: Path) -> None:
+    program = tmp_path / "token.py"
+    program.write_text("import time; print('e30.eyJpYXQiOjAsImV4cCI6OTk5OTk5OTk5OX0.%d' % time.time_ns())")
+    given = settings(sasl_oauth_command=[sys.executable, str(program)])
+    first = await TokenProvider(given).token()
+    assert await TokenProvider(given).token() == first
+    assert not has_changed(UsedCredentials(given))
+    assert await TokenProvider(given).token() != first
 
 
 async def refuse() -> None:
