@@ -38,10 +38,15 @@ RUN python deploy/demo/fetch.py > /records.jsonl
 # -- what runs: no pip, no compiler, no root
 FROM ${BASE} AS service
 ARG BASE
+# A publisher gives both: --build-arg VERSION=0.2.0 --build-arg REVISION=COMMIT
+ARG VERSION
+ARG REVISION
 LABEL org.opencontainers.image.title="shoal" \
       org.opencontainers.image.description="Turns a Kafka topic of personal records into a k-anonymous topic, live and exactly once" \
       org.opencontainers.image.licenses="Apache-2.0" \
       org.opencontainers.image.authors="The Shoal authors" \
+      org.opencontainers.image.version="${VERSION}" \
+      org.opencontainers.image.revision="${REVISION}" \
       org.opencontainers.image.base.name="${BASE}"
 RUN python -m pip uninstall --quiet --yes pip setuptools wheel \
  && rm -rf /usr/local/lib/python3*/ensurepip /usr/local/bin/pip* \

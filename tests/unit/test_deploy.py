@@ -173,8 +173,12 @@ def test_labels_are_those_of_the_package() -> None:
         "description": project["description"],
         "licenses": project["license"],
         "authors": "The Shoal authors",
+        "version": "${VERSION}",
+        "revision": "${REVISION}",
         "base.name": "${BASE}",
     }
+    declared = {words[1] for words in stages()["service"] if words[0] == "ARG"}
+    assert declared == {"BASE", "VERSION", "REVISION"}, "an argument is unknown in a stage that does not declare it"
 
 
 def test_what_is_copied_into_the_image_reaches_the_builder() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import subprocess
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -52,6 +53,9 @@ def test_a_workflow_may_do_what_it_needs_and_no_more(path: Path) -> None:
     workflow = yaml(path)
     assert workflow["permissions"] == {"contents": "read"}
     for name, job in workflow["jobs"].items():
+        if "uses" in job:  # a workflow of this repository, which is checked here, too
+            assert job == {"uses": "./.github/workflows/check.yml"}
+            continue
         assert job["timeout-minutes"] > 0
         assert ("permissions" in job) == ((path.name, name) in WRITES)
         for step in job["steps"]:
@@ -68,6 +72,48 @@ def test_nothing_is_published_without_the_names_of_the_publisher() -> None:
     (build,) = [step for step in jobs["image"]["steps"] if step.get("id") == "build"]
     assert build["with"]["push"] == "${{ vars.IMAGE != '' }}"
     assert (build["with"]["sbom"], build["with"]["provenance"]) == (True, "mode=max")
+
+
+def test_nothing_is_released_that_does_not_pass_the_checks() -> None:
+    jobs = yaml(GITHUB / "workflows" / "release.yml")["jobs"]
+    assert jobs["check"]["uses"] == "./.github/workflows/check.yml"
+    assert jobs["package"]["needs"] == "check"
+    assert jobs["image"]["needs"] == jobs["publish-package"]["needs"] == "package"
+    installs = [
+        line for step in jobs["package"]["steps"] for line in step.get("run", "").splitlines() if " install " in line
+    ]
+    assert len(installs) == 2
+    assert all("--only-binary :all:" in line for line in installs)
+
+
+@pytest.mark.parametrize(
+    ("image", "base", "code"),
+    [
+        ("", "", 0),
+        ("registry.example/shoal", "", 1),
+        ("registry.example/shoal", "python:3.11-slim", 1),
+        ("registry.example/shoal", f"python:3.11-slim@sha256:{'0' * 64}", 0),
+    ],
+)
+def test_an_image_is_published_on_a_base_that_is_named_by_digest(image: str, base: str, code: int) -> None:
+    steps = yaml(GITHUB / "workflows" / "release.yml")["jobs"]["image"]["steps"]
+    (step,) = [one for one in steps if "IMAGE_BASE" in one.get("env", {})]
+    assert steps.index(step) < [one.get("id") for one in steps].index("build")
+    done = subprocess.run(
+        ["bash", "-e", "-c", step["run"]],
+        env={"IMAGE": image, "IMAGE_BASE": base},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, "IMAGE_BASE: names no digest; set it to" in done.stdout) == (code, code == 1)
+
+
+def test_a_container_engine_builds_and_runs_the_image_every_night() -> None:
+    steps = yaml(GITHUB / "workflows" / "nightly.yml")["jobs"]["image"]["steps"]
+    commands = "\n".join(step.get("run", "") for step in steps)
+    for words in ("docker build --tag shoal .", "--read-only", "shoal warm", "docker compose config"):
+        assert words in commands
 
 
 @pytest.mark.parametrize("name", ["bug.yml", "feature.yml"])
