@@ -2,34 +2,20 @@
 
 from __future__ import annotations
 
-import json
-import re
 from pathlib import Path
 from typing import Any
 
 import pytest
-from prometheus_client.exposition import generate_latest
-from ruamel.yaml import YAML
-from shoal.kafka.offset_metadata import CommittedState
-from shoal.kafka.offset_tracker import OffsetState
-from shoal.kafka.partition_task import PartitionTask
-from shoal.kafka.task_manager import oldest_read_ms
-from shoal.observability import Metrics
-from shoal.policy import Policy
-from shoal.policy.schema import Document
-from shoal.records import JsonDecoder
 from support.alert_cases import (
     RULES,
     Case,
+    assert_fires,
     new_worker,
-    promtool_test,
     restarted_worker,
-    scraped_series,
+    rules,
     stopped_worker,
     worker,
 )
-from support.messages import Message
-from support.partition_tasks import RecordingSink
 from support.tools import run_tool
 
 pytestmark = pytest.mark.deploy_tools
@@ -43,7 +29,7 @@ def with_policy(series: dict[str, str], fingerprint: str) -> dict[str, str]:
     return {name.replace('fingerprint="a"', f'fingerprint="{fingerprint}"'): values for name, values in series.items()}
 
 
-FIRST_COMMIT = {"read": 10_100, "released": 5000, "suppressed": 5000, "lag": 0}
+FIRST_COMMIT: dict[str, Any] = {"read": 10_100, "released": 5000, "suppressed": 5000, "lag": 0}
 
 CASES = {
     # ------------------------------------------------------------ several pipelines
@@ -60,13 +46,32 @@ CASES = {
         worker("w1:9464", "visits") | stopped_worker(61, "w2:9464", "rides"),
         {60: set(), 62: set(), 63: {("ShoalDown", "rides"), ("ShoalNotReady", "rides")}},
     ),
-    "a pipeline is still down after hours": Case(
-        worker("w1:9464", "visits") | stopped_worker(31, "w2:9464", "rides"),
-        {230: {("ShoalDown", "rides"), ("ShoalNotReady", "rides")}},
+    "a pipeline is still down after more than a day": Case(
+        worker("w1:9464", "visits", minutes=1600) | stopped_worker(31, "w2:9464", "rides", minutes_down=1600),
+        {
+            230: {("ShoalDown", "rides"), ("ShoalNotReady", "rides")},
+            1600: {("ShoalDown", "rides"), ("ShoalNotReady", "rides")},
+        },
+    ),
+    "a pipeline never came up beside one that is ready": Case(
+        worker() | {'up{job="shoal",instance="w2:9464"}': "0x240"},
+        {9: set(), 11: {("ShoalNeverScraped", "")}, 200: {("ShoalNeverScraped", "")}},
+        (
+            {"job": "shoal", "instance": "w2:9464", "severity": "warning"},
+            "w2:9464 of job shoal is not scraped and was not within a week; the other targets are workers",
+        ),
+    ),
+    "a target never came up in a job that has other targets than workers": Case(
+        worker() | {'up{job="shoal",instance="w2:9464"}': "0x240", 'up{job="shoal",instance="web:80"}': "1x240"},
+        {11: set(), 200: set()},
+    ),
+    "a worker starts eight minutes after its target is known": Case(
+        worker("w1:9464") | new_worker(8, "w2:9464") | {'up{job="shoal",instance="w2:9464"}': "0x7 1x230"},
+        {7: set(), 11: set(), 30: set()},
     ),
     "the name of the job is another": Case(
         worker(job="pipelines", ready="0x240", oldest="1000x240"),
-        {20: {("ShoalNotReady", "visits"), ("ShoalHeldLong", "visits")}},
+        {20: {(name, "visits") for name in ("ShoalNotReady", "ShoalWorkerNotReady", "ShoalHeldLong")}},
     ),
     # ------------------------------------------------------------ ShoalDown, ShoalNotReady, ShoalNotScraped
     "a worker is down beside another of its group": Case(
@@ -81,7 +86,15 @@ CASES = {
         worker() | {OTHER_TARGET: "1x10 0x200"}, {minute: set() for minute in (20, 200)}
     ),
     "a worker is not ready beside another of its group": Case(
-        worker("w1:9464") | worker("w2:9464", ready="0x240"), {minute: set() for minute in (10, 200)}
+        worker("w1:9464") | worker("w2:9464", ready="1x59 0x180"),
+        {60: set(), 69: set(), 71: {("ShoalWorkerNotReady", "visits")}, 200: {("ShoalWorkerNotReady", "visits")}},
+        (
+            {"group": "visits", "job": "shoal", "instance": "w2:9464", "severity": "warning"},
+            "w2:9464 of group visits is scraped and has not been ready for ten minutes",
+        ),
+    ),
+    "a worker compiles for two minutes beside another of its group": Case(
+        worker("w1:9464") | worker("w2:9464", ready="1x59 0x2 1x180"), {61: set(), 71: set(), 200: set()}
     ),
     "no worker is scraped": Case(
         {OTHER_TARGET: "1x240"},
@@ -280,19 +293,6 @@ CASES = {
 }
 
 
-def rules() -> list[Any]:
-    groups = YAML(typ="safe").load(RULES.read_text(encoding="utf-8"))["groups"]
-    return [rule for group in groups for rule in group["rules"]]
-
-
-def assert_fires(case: Case, folder: Path) -> None:
-    annotations = {rule["alert"]: rule["annotations"] for rule in rules() if "alert" in rule}
-    path = folder / "test.yml"
-    path.write_text(promtool_test(case, annotations), encoding="utf-8")
-    done = run_tool("promtool", "test", "rules", path)
-    assert done.returncode == 0, done.stdout + done.stderr
-
-
 @pytest.mark.parametrize("name", CASES)
 def test_the_alerts_that_fire_are_those_that_are_true(name: str, tmp_path: Path) -> None:
     assert_fires(CASES[name], tmp_path)
@@ -309,86 +309,3 @@ def test_each_alert_fires_in_one_case_and_its_text_is_compared() -> None:
 def test_the_rules_are_valid() -> None:
     done = run_tool("promtool", "check", "rules", RULES)
     assert done.returncode == 0, done.stdout + done.stderr
-
-
-# ---------------------------------------------------------------- over the metrics of a real task
-
-POLICY = {
-    "attributes": {
-        "who": {"role": "identifier", "subject": True},
-        "age": {"role": "quasi_identifier", "scale": "numeric", "bounds": [0, 110], "integer": True},
-    },
-    "privacy": {"k": 3, "per_subject": {"max": 1, "window": 12_000}},
-    "stream": {"delta": 20},
-}
-
-
-class RealWorker:
-    """The metrics of a partition task; its clock, which they use, begins at 0 and is moved by the test."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, minute: int) -> None:
-        self.minute = minute
-        monkeypatch.setattr("time.time", self.now)
-        self.metrics, self.next_offset = Metrics("visits"), 0
-        policy = Policy.from_document(Document.model_validate(POLICY))
-        self.metrics.set_policy(policy)
-        self.metrics.ready.set(1)
-        commit = CommittedState(OffsetState(committed_offset=0, next_offset=0), policy.fingerprint, 1)
-        decoder = JsonDecoder(policy)
-        self.task = PartitionTask("t", 0, policy, decoder, RecordingSink(), commit, self.metrics, 0.2, self.now)
-        self.metrics.watch_oldest_held("t", 0, lambda: oldest_read_ms(self.task))
-
-    def now(self) -> float:
-        return 60.0 * self.minute
-
-    async def read(self, count: int, people: int) -> None:
-        """Read records of these people, each as often, and commit what is decided."""
-        records = [{"who": number % people, "age": number * 31 % 111} for number in range(count)]
-        messages = [
-            Message(self.next_offset + number, 60_000 * self.minute, json.dumps(record).encode())
-            for number, record in enumerate(records)
-        ]
-        self.next_offset += count
-        await self.task.process(messages)
-        await self.task.commit()
-        self.metrics.lag.labels("t", 0).set(0)
-        self.metrics.held.labels("t", 0).set(self.task.waiting_count)
-
-    def scrape(self) -> str:
-        started = f'process_start_time_seconds{{group="visits"}} {60 * self.minute - 5}.0'
-        text = generate_latest(self.metrics.registry).decode()
-        return re.sub(r"^process_start_time_seconds\{.*$", started, text, flags=re.MULTILINE)
-
-
-async def test_half_of_the_first_commit_of_a_task_is_suppressed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    worker = RealWorker(monkeypatch, 90)
-    await worker.read(10_000, people=5000)
-    assert worker.metrics.totals()["suppressed"] == 5000
-    series = scraped_series({90: worker.scrape()}) | clock_of(90)
-    assert_fires(Case(series, {96: {("ShoalSuppressing", "visits")}}), tmp_path)
-
-
-async def test_no_record_of_the_first_commit_of_a_task_is_suppressed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    worker = RealWorker(monkeypatch, 90)
-    await worker.read(10_000, people=10_000)
-    series = scraped_series({90: worker.scrape()}) | clock_of(90)
-    assert_fires(Case(series, {91: set(), 96: set()}), tmp_path)
-
-
-async def test_records_of_a_task_are_held_on_a_quiet_input(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    worker, scrapes = RealWorker(monkeypatch, 90), {}
-    await worker.read(500, people=500)
-    for worker.minute in range(90, 150):
-        scrapes[worker.minute] = worker.scrape()
-    series = scraped_series(scrapes) | clock_of(90)
-    assert_fires(Case(series, {110: set(), 124: {("ShoalHeldLong", "visits")}}), tmp_path)
-
-
-def clock_of(minute: int) -> dict[str, str]:
-    """Return the clock of a worker that is scraped from this minute on: the scrapes stand for several minutes."""
-    labels = 'job="shoal",instance="w1:9464",group="visits"'
-    return {f"shoal_clock_timestamp_seconds{{{labels}}}": f"_x{minute} {60 * minute}+60x120"}

@@ -91,7 +91,7 @@ async def assert_all_have_data(server: Prometheus, group: str, topic: str) -> No
 
 async def assert_rules_are_evaluated(server: Prometheus) -> None:
     found = [rule for group in (await server.ask("rules"))["groups"] for rule in group["rules"]]
-    assert len(found) == 27
+    assert len(found) == 29
     assert [(rule["name"], rule.get("lastError")) for rule in found if rule["health"] != "ok"] == []
     firing = [one["labels"] for one in (await server.ask("alerts"))["alerts"] if one["state"] == "firing"]
     assert firing == []

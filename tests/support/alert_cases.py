@@ -10,14 +10,18 @@ from pathlib import Path
 from typing import Any
 
 from prometheus_client.parser import text_string_to_metric_families
+from ruamel.yaml import YAML
+from support.tools import run_tool
 
 __all__ = [
     "ROOT",
     "RULES",
     "Case",
+    "assert_fires",
     "new_worker",
     "promtool_test",
     "restarted_worker",
+    "rules",
     "scraped_series",
     "stopped_worker",
     "worker",
@@ -92,11 +96,11 @@ def worker(
     return {series: samples for series, samples in found.items() if samples is not None}
 
 
-def new_worker(at: int, **first: int) -> Series:
+def new_worker(at: int, instance: str = "w1:9464", **first: int) -> Series:
     """Return the series of a worker that started at this minute and had counted this before its first scrape."""
     changed: dict[str, Any] = {name: f"{count}x200" for name, count in first.items()}
     changed |= {"started": f"{60 * at - 5}x200", "clock": f"{60 * at}+60x200"}
-    return {series: f"_x{at} {samples}" for series, samples in worker(**changed).items()}
+    return {series: f"_x{at} {samples}" for series, samples in worker(instance, **changed).items()}
 
 
 def restarted_worker(at: int, **counts: int) -> Series:
@@ -171,6 +175,21 @@ def promtool_test(case: Case, annotations: Mapping[str, Mapping[str, str]]) -> s
         "alert_rule_test": alerts,
     }
     return json.dumps({"rule_files": [str(RULES)], "evaluation_interval": "1m", "tests": [test]})
+
+
+def rules() -> list[Any]:
+    """Return the rules, those that record and the alerts."""
+    groups = YAML(typ="safe").load(RULES.read_text(encoding="utf-8"))["groups"]
+    return [rule for group in groups for rule in group["rules"]]
+
+
+def assert_fires(case: Case, folder: Path) -> None:
+    """Let promtool evaluate a case; the folder takes its file."""
+    annotations = {rule["alert"]: rule["annotations"] for rule in rules() if "alert" in rule}
+    path = folder / "test.yml"
+    path.write_text(promtool_test(case, annotations), encoding="utf-8")
+    done = run_tool("promtool", "test", "rules", path)
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def _labels(**labels: str) -> str:
