@@ -31,6 +31,10 @@ def with_policy(series: dict[str, str], fingerprint: str) -> dict[str, str]:
 
 FIRST_COMMIT: dict[str, Any] = {"read": 10_100, "released": 5000, "suppressed": 5000, "lag": 0}
 
+QUIET: dict[str, Any] = {"read": "0+1x240", "released": "0+1x240", "lag": "0x240"}
+"""Sixty records in an hour."""
+DOWN = {("ShoalDown", "visits"), ("ShoalNotReady", "visits")}
+
 CASES = {
     # ------------------------------------------------------------ several pipelines
     "two healthy pipelines in one job": Case(
@@ -171,7 +175,24 @@ CASES = {
         | worker("w2:9464", "rides", suppressed="0+20x240", released="0+580x240"),
         {70: {("ShoalSuppressing", "rides")}},
     ),
+    "a pipeline with protected values stops, in which one record in thirty was suppressed": Case(
+        worker("w1:9464", "rides")
+        | stopped_worker(100, "w2:9464", protects="1x99", suppressed="0+20x99", released="0+580x99"),
+        {99: set(), 110: DOWN, 157: DOWN, 170: DOWN},
+    ),
+    "nine records of sixty in an hour are suppressed": Case(
+        worker(**QUIET, suppressed="0x60 9x180"), {70: set(), 100: set(), 200: set()}
+    ),
+    "ten records of sixty in an hour are suppressed": Case(
+        worker(**QUIET, suppressed="0x60 10x180"), {65: set(), 100: {("ShoalSuppressing", "visits")}, 200: set()}
+    ),
+    "nine records of sixty in an hour are suppressed under protected values": Case(
+        worker(**QUIET, protects="1x240", suppressed="0x60 9x180"), {70: set(), 100: set(), 200: set()}
+    ),
     # ------------------------------------------------------------ ShoalQuarantining, ShoalAborting
+    "nine records of sixty in an hour are quarantined": Case(
+        worker(**QUIET, quarantined="0x60 9x180"), {70: set(), 100: set(), 200: set()}
+    ),
     "one record in twenty is quarantined": Case(
         worker(quarantined="0+30x240", released="0+570x240"),
         {1: set(), 70: {("ShoalQuarantining", "visits")}},
@@ -188,6 +209,10 @@ CASES = {
             {"group": "visits", "severity": "warning"},
             "20% of the transactions of group visits are aborted or of unknown outcome",
         ),
+    ),
+    "four transactions of fourteen are aborted in ten minutes, again and again": Case(
+        worker(committed="5+1x240", aborted="0x59 " + "0+1x4 4x5 4+1x4 8x5 8+1x4 12x150"),
+        {70: set(), 80: set(), 90: set()},
     ),
     "one transaction was aborted": Case(worker(aborted="0x99 1x140"), {101: set(), 105: set(), 115: set()}),
     # ------------------------------------------------------------ policies
