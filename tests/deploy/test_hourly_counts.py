@@ -6,11 +6,12 @@ import json
 from pathlib import Path
 
 import pytest
-from support.alert_cases import RULES, new_worker, restarted_worker, worker
+from support.alert_cases import ROOT, RULES, new_worker, restarted_worker, worker
 from support.tools import run_tool
 
 pytestmark = pytest.mark.deploy_tools
 
+DASHBOARD = ROOT / "deploy" / "grafana" / "dashboards" / "shoal.json"
 OLD = "-900000"
 """Start of a process that runs for days already at minute 0 (s)."""
 
@@ -84,3 +85,34 @@ def test_an_event_counts_for_an_hour_and_no_longer(name: str, tmp_path: Path) ->
     series, expected = CASES[name]
     recorded = "round(sum(pipeline:shoal_records_skipped:increase1h))"  # increase extrapolates to a full hour
     assert_values(series, [(recorded, minute, value) for minute, value in expected.items()], tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("title", "shown"),
+    [
+        ("Suppressed, last hour", {"": 0.5}),
+        (
+            "Events in an hour",
+            {
+                "offsets skipped": 37,
+                "records dated ahead": 3,
+                "clusters released early": 2,
+                "starts under another policy": 1,
+                "published offsets lost": 5,
+            },
+        ),
+    ],
+)
+def test_the_dashboard_shows_what_a_worker_did_before_its_first_scrape(
+    title: str, shown: dict[str, float], tmp_path: Path
+) -> None:
+    (panel,) = (one for one in json.loads(DASHBOARD.read_text(encoding="utf-8"))["panels"] if one["title"] == title)
+    queries = {
+        target["legendFormat"]: target["expr"].replace("$group", ".*").replace("$topic", ".*")
+        for target in panel["targets"]
+    }
+    assert queries.keys() == shown.keys()
+    series = new_worker(
+        90, read=10_100, released=5000, suppressed=5000, skipped=37, ahead=3, early=2, changes=1, lost=5
+    )
+    assert_values(series, [(queries[legend], 96, value) for legend, value in shown.items()], tmp_path)
