@@ -95,6 +95,7 @@ class KafkaSection(Section):
         "Program and arguments that print an OAuth token, and nothing else. In the environment it is JSON.",
         values="list of texts",
         example=["/usr/local/bin/token", "--audience", "kafka"],
+        options={"repr": False},
     )
     ssl_cafile: str | None = key(
         "File of the certificates that are trusted (PEM).",

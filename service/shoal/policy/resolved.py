@@ -346,7 +346,7 @@ class Policy:
         if (self.csv, self.csv_output) != (CsvDialect(), CsvDialect()):
             content["csv"] = asdict(self.csv) | {"output": asdict(self.csv_output)}
         if self.kafka is not None:
-            content["kafka"] = self.kafka.model_dump(exclude_none=True, exclude=SECRETS)
+            content["kafka"] = _shown(self.kafka)
         return content
 
     def _messages(self) -> dict[str, Any]:
@@ -378,3 +378,13 @@ class Policy:
         if self.max_value_share is not None:
             content["max_value_share"] = self.max_value_share
         return content
+
+
+def _shown(kafka: KafkaSection) -> dict[str, Any]:
+    """Return what is shown of the section: no secret, and how many arguments a program has, as one may be a secret."""
+    content = kafka.model_dump(exclude_none=True, exclude=SECRETS)
+    if kafka.sasl_oauth_command:
+        program, *arguments = kafka.sasl_oauth_command
+        count = len(arguments)
+        content["sasl_oauth_command"] = [program, f"({count} argument{'s' if count != 1 else ''})"]
+    return content

@@ -130,6 +130,20 @@ def test_secrets_are_not_shown(tmp_path: Path) -> None:
     assert policy.kafka.sasl_password.get_secret_value() == "hunter2"
 
 
+@pytest.mark.parametrize(
+    ("command", "shown"),
+    [
+        ("[/bin/token, --client-secret, hunter2]", ["/bin/token", "(2 arguments)"]),
+        ("[/bin/token, hunter2]", ["/bin/token", "(1 argument)"]),
+        ("[/bin/token]", ["/bin/token", "(0 arguments)"]),
+    ],
+)
+def test_arguments_of_a_program_are_not_shown(tmp_path: Path, command: str, shown: list[str]) -> None:
+    policy = load(GOOD + f"kafka: {{input: a, output: b, group: c, sasl_oauth_command: {command}}}\n", tmp_path)
+    assert policy.resolved()["kafka"]["sasl_oauth_command"] == shown
+    assert "hunter" not in repr(policy)
+
+
 def test_a_table_needs_neither_stream_nor_bounds(tmp_path: Path) -> None:
     text = GOOD.replace("stream: {delta: 100}\n", "").replace("bounds: [0, 110], ", "")
     policy = load(text, tmp_path)
