@@ -158,6 +158,15 @@ def test_check_reads_the_files_that_the_policy_names(tmp_path: Path) -> None:
     assert b"SHOAL_KAFKA__SSL_CAFILE: the file" in run_command("check", str(path), environment=named).stderr
 
 
+def test_check_refuses_a_metadata_key_of_the_environment_that_is_none(tmp_path: Path) -> None:
+    path = tmp_path / "policy.yaml"
+    path.write_text(json.dumps(POLICY | {"kafka": {"input": "a", "output": "b"}}))
+    done = run_command("check", str(path), environment={"SHOAL_KAFKA__METADATA_KEY": "canary"})
+    assert (done.returncode, done.stdout) == (2, b"")
+    assert b"  SHOAL_KAFKA__METADATA_KEY: word 1 is no key: 32 random bytes as hex or base64" in done.stderr
+    assert b"canary" not in done.stderr
+
+
 def test_check_warns_of_certificates_that_expired_and_of_secrets_that_others_can_read(tmp_path: Path) -> None:
     authority, path, token = Authority(tmp_path), tmp_path / "policy.yaml", tmp_path / "token"
     certificate, key = authority.issue("old", valid=dt.timedelta(hours=-1))

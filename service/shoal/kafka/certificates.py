@@ -50,7 +50,7 @@ def open_secret_files(settings: KafkaSection) -> list[str]:
 
 
 def check_files(settings: KafkaSection, *, has_secrets: bool = True) -> Iterator[FileFault]:
-    """Yield the faults of all files that the settings name.
+    """Yield the faults of all files that the settings name, and of the metadata keys in the environment.
 
     Parameters
     ----------
@@ -64,13 +64,12 @@ def check_files(settings: KafkaSection, *, has_secrets: bool = True) -> Iterator
         return  # the private key cannot be checked
     has_password_here = settings.ssl_password is not None or settings.ssl_password_file is not None
     yield from find_certificate_faults(settings, has_password=has_secrets or has_password_here)
-    if settings.metadata_key_file is None or settings.metadata_key is not None:
-        return  # both together are a fault of the settings, which the cipher names
+    field = "metadata_key_file" if settings.metadata_key is None else "metadata_key"
     try:
         MetadataCipher.of(settings)
     except PolicyError as error:
         for fault in error.faults:
-            yield FileFault("metadata_key_file", fault.message, is_unread=fault.message.startswith(UNREAD))
+            yield FileFault(field, fault.message, is_unread=fault.message.startswith(UNREAD))
 
 
 def _find_secret_faults(settings: KafkaSection) -> Iterator[FileFault]:
@@ -85,8 +84,10 @@ def _find_secret_faults(settings: KafkaSection) -> Iterator[FileFault]:
         fault = _fault_of_reading(field, path)
         if fault is not None:
             yield fault
-        elif not Path(path).read_bytes().strip():
+        elif not (content := Path(path).read_bytes()).strip():
             yield FileFault(field, "the file is empty")
+        elif not _is_utf8(content):
+            yield FileFault(field, "the file is not UTF-8")
 
 
 def find_certificate_faults(settings: KafkaSection, *, has_password: bool = True) -> Iterator[FileFault]:
@@ -135,6 +136,14 @@ def _fault_of_reading(field: str, path: str) -> FileFault | None:
     except ValueError:
         return FileFault(field, "not the name of a file")
     return None
+
+
+def _is_utf8(content: bytes) -> bool:
+    try:
+        content.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _check_pair(context: ssl.SSLContext, settings: KafkaSection, *, has_password: bool) -> Iterator[FileFault]:

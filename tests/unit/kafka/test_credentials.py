@@ -168,10 +168,14 @@ async def test_a_program_that_does_not_end_is_stopped(monkeypatch: pytest.Monkey
 
 
 def test_check_names_the_files_that_cannot_be_used(tmp_path: Path) -> None:
-    empty = tmp_path / "empty"
+    empty, latin = tmp_path / "empty", tmp_path / "latin"
     empty.write_text("\n")
-    given = settings(sasl_username_file=str(empty), sasl_password_file=str(tmp_path / "none"))
+    latin.write_bytes(b"canary\xff")
+    given = settings(
+        sasl_username_file=str(empty), sasl_password_file=str(tmp_path / "none"), ssl_password_file=str(latin)
+    )
     assert [(fault.field, fault.message) for fault in check_files(given)] == [
         ("sasl_username_file", "the file is empty"),
         ("sasl_password_file", "the file cannot be read: No such file or directory"),
+        ("ssl_password_file", "the file is not UTF-8"),
     ]
