@@ -80,6 +80,12 @@ async def test_a_token_from_a_file(secured: SecuredBroker, tmp_path: Path) -> No
     await releases(stage, secured_environment(secured, SASL_MECHANISM="OAUTHBEARER", SASL_OAUTH_TOKEN_FILE=str(token)))
 
 
+async def test_a_token_from_the_environment(secured: SecuredBroker, tmp_path: Path) -> None:
+    stage = await granted_stage(secured, tmp_path, "of-variable")
+    token = unsigned_token("of-variable")
+    await releases(stage, secured_environment(secured, SASL_MECHANISM="OAUTHBEARER", SASL_OAUTH_TOKEN=token))
+
+
 async def test_a_token_from_a_command(secured: SecuredBroker, tmp_path: Path) -> None:
     stage = await granted_stage(secured, tmp_path, "of-command")
     program = tmp_path / "token.py"

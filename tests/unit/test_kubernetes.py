@@ -23,7 +23,7 @@ FILE_SETTINGS = {
     *("metadata_key_file", "sasl_oauth_token_file", "sasl_password_file", "sasl_username_file"),
     *("ssl_cafile", "ssl_certfile", "ssl_keyfile", "ssl_password_file"),
 }
-SECRETS = {"instance_id", "metadata_key", "sasl_password", "ssl_password"}
+SECRETS = {"instance_id", "metadata_key", "sasl_oauth_token", "sasl_password", "ssl_password"}
 """Settings that the values of the chart must not hold: secrets, and the name that each pod has for itself."""
 
 

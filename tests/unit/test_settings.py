@@ -263,6 +263,14 @@ def test_an_unknown_variable_is_answered_with_the_most_similar_one() -> None:
             "kafka.sasl_oauth_command: is given besides kafka.sasl_oauth_token_file; remove one of the two",
         ),
         (
+            {"sasl_mechanism": "OAUTHBEARER", "sasl_oauth_token": "canary", "sasl_oauth_token_file": "f"},
+            "kafka.sasl_oauth_token_file: is given besides kafka.sasl_oauth_token; remove one of the two",
+        ),
+        (
+            {"sasl_username": "u", "sasl_password": "p", "sasl_oauth_token": "canary"},
+            "kafka.sasl_oauth_token: has no effect with kafka.sasl_mechanism PLAIN; remove it",
+        ),
+        (
             {"sasl_mechanism": "OAUTHBEARER", "sasl_oauth_command": []},
             "kafka.sasl_oauth_command: must be a list of a program and its arguments, without an empty one",
         ),

@@ -21,6 +21,12 @@ def add_http_access(parser: argparse.ArgumentParser) -> None:
     for flag, meaning in files:
         variable = "SHOAL_" + flag.removeprefix("--").replace("-", "_").upper()
         add_option(parser, flag, variable, metavar="FILE", meaning=meaning)
+    add_secret(
+        parser,
+        "http_key_password",
+        "SHOAL_HTTP_KEY_PASSWORD",
+        meaning="the password of this key itself, in place of its file",
+    )
     add_secret(parser, "http_token", "SHOAL_HTTP_TOKEN", meaning="the bearer token itself, in place of its file")
 
 
@@ -30,6 +36,7 @@ def http_access(options: argparse.Namespace) -> HttpAccess:
         certfile=options.http_certfile,
         keyfile=options.http_keyfile,
         key_password_file=options.http_key_password_file,
+        key_password=options.http_key_password,
         token_file=options.http_token_file,
         token=options.http_token,
     )

@@ -64,14 +64,15 @@ class TokenProvider(AbstractTokenProvider):  # type: ignore[misc] # the client h
     Parameters
     ----------
     settings : KafkaSection
-        With ``sasl_oauth_token_file``, which is read for each connection, or ``sasl_oauth_command``. The command prints
-        a token, which all clients of an event loop share. It runs again when `REFRESH_SHARE` of the lifetime of its
-        token has passed, after `forget_token`, and for each connection if the token does not tell its lifetime.
-        Connections that wait for the command at the same time share its token in any case.
+        With ``sasl_oauth_token``; or ``sasl_oauth_token_file``, which is read for each connection; or
+        ``sasl_oauth_command``. The command prints a token, which all clients of an event loop share. It runs again when
+        `REFRESH_SHARE` of the lifetime of its token has passed, after `forget_token`, and for each connection if the
+        token does not tell its lifetime. Connections that wait for the command at the same time share its token in any
+        case.
     """
 
     def __init__(self, settings: KafkaSection) -> None:
-        self._file, self._command = settings.sasl_oauth_token_file, tuple(settings.sasl_oauth_command or ())
+        self._settings, self._command = settings, tuple(settings.sasl_oauth_command or ())
 
     async def token(self) -> str:
         """Return a token.
@@ -82,8 +83,8 @@ class TokenProvider(AbstractTokenProvider):  # type: ignore[misc] # the client h
             There is none now. The client takes it for a connection that failed, and tries again.
         """
         try:
-            if self._file is not None:
-                return read_secret("kafka.sasl_oauth_token_file", self._file).strip()
+            if (token := secret_of(self._settings, "sasl_oauth_token")) is not None:
+                return token.strip()
             return await _printed_token(self._command).get()
         except ConfigError as error:
             log.warning("no OAuth token", reason=str(error))

@@ -24,6 +24,7 @@ __all__ = ["HttpAccess", "ServerCertificate", "TokenCheck"]
 CERTFILE = "--http-certfile (SHOAL_HTTP_CERTFILE)"
 KEYFILE = "--http-keyfile (SHOAL_HTTP_KEYFILE)"
 PASSWORD_FILE = "--http-key-password-file (SHOAL_HTTP_KEY_PASSWORD_FILE)"  # noqa: S105 - the names of a setting
+PASSWORD = "SHOAL_HTTP_KEY_PASSWORD"  # noqa: S105
 TOKEN_FILE = "--http-token-file (SHOAL_HTTP_TOKEN_FILE)"  # noqa: S105
 TOKEN = "SHOAL_HTTP_TOKEN"  # noqa: S105
 MIN_TOKEN_CHARACTERS = 16
@@ -45,6 +46,8 @@ class HttpAccess:
         Files in PEM: the certificate with its chain, and its private key.
     key_password_file : str or None
         File with the password of an encrypted key.
+    key_password : str or None
+        The password itself, from the environment.
     token_file : str or None
         File with the tokens, separated by white space. Each is accepted, so that a token can be rotated without a
         refused request.
@@ -57,6 +60,7 @@ class HttpAccess:
     key_password_file: str | None = None
     token_file: str | None = None
     token: str | None = field(default=None, repr=False)
+    key_password: str | None = field(default=None, repr=False)
 
     def certificate(self) -> ServerCertificate | None:
         """Return the certificate of the server; None if it speaks plain HTTP.
@@ -64,16 +68,19 @@ class HttpAccess:
         Raises
         ------
         ConfigError
-            A file is missing or cannot be used, or one is given without the other.
+            A file is missing or cannot be used, one is given without the other, or the password is given twice.
         """
+        passwords = ((PASSWORD_FILE, self.key_password_file), (PASSWORD, self.key_password))
         if self.certfile is None:
-            for name, given in ((KEYFILE, self.keyfile), (PASSWORD_FILE, self.key_password_file)):
+            for name, given in ((KEYFILE, self.keyfile), *passwords):
                 if given is not None:
                     raise ConfigError(f"{name}: has no effect without {CERTFILE}; give the certificate, or remove it")
             return None
         if self.keyfile is None:
             raise ConfigError(f"{KEYFILE}: missing; give the private key of the certificate")
-        return ServerCertificate(self.certfile, self.keyfile, self.key_password_file)
+        if all(given is not None for _, given in passwords):
+            raise ConfigError(f"{PASSWORD}: is given besides {PASSWORD_FILE}; remove one of the two")
+        return ServerCertificate(self.certfile, self.keyfile, self.key_password_file, self.key_password)
 
     def token_check(self) -> TokenCheck | None:
         """Return the check of tokens; None if none is required.
@@ -112,6 +119,8 @@ class ServerCertificate:
         Files in PEM.
     key_password_file : str, optional
         File with the password of an encrypted key.
+    key_password : str, optional
+        The password itself, in place of its file.
 
     Raises
     ------
@@ -119,8 +128,11 @@ class ServerCertificate:
         The files cannot be used. The message names the option and the remedy.
     """
 
-    def __init__(self, certfile: str, keyfile: str, key_password_file: str | None = None) -> None:
+    def __init__(
+        self, certfile: str, keyfile: str, key_password_file: str | None = None, key_password: str | None = None
+    ) -> None:
         self._certfile, self._keyfile, self._password_file = certfile, keyfile, key_password_file
+        self._password = key_password or ""
         self._version = self._version_of_files()
         self._current, self._fault = self._read(), ""
         self.context = self._read()
@@ -150,7 +162,7 @@ class ServerCertificate:
         """Return a context with the certificate and the key that the files hold."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
-        password = "" if self._password_file is None else read_secret(PASSWORD_FILE, self._password_file)
+        password = self._password if self._password_file is None else read_secret(PASSWORD_FILE, self._password_file)
         if _BEGIN_CERTIFICATE not in _content(CERTFILE, self._certfile):
             raise ConfigError(f"{CERTFILE}: the file holds no certificate in PEM")
         is_encrypted = _ENCRYPTED in _content(KEYFILE, self._keyfile)
@@ -159,7 +171,7 @@ class ServerCertificate:
             context.load_cert_chain(self._certfile, self._keyfile, password=password)
         except (ssl.SSLError, ValueError):
             if is_encrypted:
-                remedy = f"the key is encrypted; give its password in {PASSWORD_FILE}"
+                remedy = f"the key is encrypted; give its password in {PASSWORD_FILE} or as {PASSWORD}"
                 raise ConfigError(f"{KEYFILE}: {remedy}, or correct it") from None
             remedy = "the file holds no private key in PEM that fits the certificate; give the key of this certificate"
             raise ConfigError(f"{KEYFILE}: {remedy}") from None

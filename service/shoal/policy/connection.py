@@ -19,6 +19,8 @@ _ENVIRONMENT = "SHOAL_KAFKA__"
 _TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 """Names that Kafka allows for topics, besides "." and ".."."""
 _TOPICS_OF_KAFKA = {"__consumer_offsets", "__transaction_state", "__share_group_state", "__cluster_metadata"}
+_TOKENS = ("sasl_oauth_token", "sasl_oauth_token_file", "sasl_oauth_command")
+"""Sources of an OAuth token, of which one is given."""
 _MAX_PORT = 65_535
 _SEPARATORS = re.compile(r"[\s;|/]")
 """Characters that separate addresses in lists of other programs; none occurs in an address."""
@@ -126,8 +128,7 @@ def missing_credentials(settings: KafkaSection) -> list[str]:
     if not settings.security_protocol.startswith("SASL"):
         return []
     if settings.sasl_mechanism == "OAUTHBEARER":
-        given = settings.sasl_oauth_token_file or settings.sasl_oauth_command
-        return [] if given else ["sasl_oauth_token_file"]
+        return [] if any(getattr(settings, name) for name in _TOKENS) else ["sasl_oauth_token_file"]
     names = ("sasl_username", "sasl_password")
     return [name for name in names if not (getattr(settings, name) or getattr(settings, f"{name}_file"))]
 
@@ -164,8 +165,9 @@ def _check_alternatives(settings: KafkaSection) -> Iterator[tuple[FieldPath, str
     for name in ("sasl_username", "sasl_password", "ssl_password"):
         if getattr(settings, name) and getattr(settings, f"{name}_file"):
             yield ("kafka", f"{name}_file"), f"is given besides kafka.{name}; remove one of the two"
-    if settings.sasl_oauth_token_file and settings.sasl_oauth_command:
-        yield ("kafka", "sasl_oauth_command"), "is given besides kafka.sasl_oauth_token_file; remove one of the two"
+    first, *others = [name for name in _TOKENS if getattr(settings, name)] or [""]
+    for name in others:
+        yield ("kafka", name), f"is given besides kafka.{first}; remove one of the two"
     command = settings.sasl_oauth_command
     if command is not None and (not command or "" in command):
         yield ("kafka", "sasl_oauth_command"), "must be a list of a program and its arguments, without an empty one"
@@ -177,7 +179,7 @@ def _check_mechanism(settings: KafkaSection) -> Iterator[tuple[FieldPath, str]]:
     """Refuse credentials that the SASL mechanism does not use."""
     mechanism = settings.sasl_mechanism or "PLAIN"
     passwords = ("sasl_username", "sasl_username_file", "sasl_password", "sasl_password_file")
-    unused = ("sasl_oauth_token_file", "sasl_oauth_command") if mechanism != "OAUTHBEARER" else passwords
+    unused = _TOKENS if mechanism != "OAUTHBEARER" else passwords
     for name in unused:
         if getattr(settings, name):
             yield ("kafka", name), f"has no effect with kafka.sasl_mechanism {mechanism}; remove it"

@@ -86,8 +86,13 @@ class KafkaSection(Section):
     sasl_password_file: str | None = key(
         "File that holds the password instead.", values="file", example="/run/secrets/password"
     )
+    sasl_oauth_token: SecretStr | None = key(
+        "An OAuth token that stays the same, for short runs: after it has expired, no connection is made. Put it into "
+        "the environment. This, the file or the command is required for `OAUTHBEARER`.",
+        options=_CONVERTED,
+    )
     sasl_oauth_token_file: str | None = key(
-        "File with an OAuth token, read for each connection. This or the command is required for `OAUTHBEARER`.",
+        "File with an OAuth token, read for each connection.",
         values="file",
         example="/run/secrets/token",
     )

@@ -51,7 +51,7 @@ def test_every_command_takes_style_and_level_of_its_log_from_the_environment(nam
     found = {variable.name: variable.option for variable in option_variables(subparser(parser, name))}
     assert found["SHOAL_LOG"] == "--log"
     assert found["SHOAL_LOG_LEVEL"] == "--log-level"
-    assert len(found) == {"run": 10, "check": 7}.get(name, 2)
+    assert len(found) == {"run": 11, "check": 8}.get(name, 2)
 
 
 def subparser(parser: argparse.ArgumentParser, name: str) -> argparse.ArgumentParser:

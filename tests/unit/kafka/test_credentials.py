@@ -100,6 +100,11 @@ async def test_a_token_file_is_read_for_each_connection(tmp_path: Path) -> None:
         assert await provider.token() == token
 
 
+async def test_a_token_of_the_environment_stays_the_same() -> None:
+    provider = TokenProvider(settings(sasl_oauth_token="a.b.c"))  # noqa: S106 - of a test
+    assert [await provider.token() for _ in range(2)] == ["a.b.c", "a.b.c"]
+
+
 async def test_a_program_runs_again_when_its_token_is_old(tmp_path: Path) -> None:
     long, short = token_until(3600), token_until(0)
     command = printing(tmp_path, f"print({short!r} if count == 1 else {long!r})")

@@ -203,9 +203,11 @@ async def test_a_certificate_is_rotated_without_a_restart(authority: Authority, 
 async def test_an_encrypted_key_is_read_with_its_password(tmp_path: Path, authority: Authority) -> None:
     certificate, key = encrypted(authority, "encrypted")
     password = private(tmp_path / "password", "hunter2\n")
-    access = HttpAccess(certfile=str(certificate), keyfile=str(key), key_password_file=str(password))
-    async with serve("127.0.0.1:0", Metrics(), Health(), dict, access=access) as port:
-        assert await serial_of(port, authority) == serial_in(certificate)
+    for given in ({"key_password_file": str(password)}, {"key_password": "hunter2"}):
+        access = HttpAccess(certfile=str(certificate), keyfile=str(key), **given)
+        assert "hunter2" not in repr(access)
+        async with serve("127.0.0.1:0", Metrics(), Health(), dict, access=access) as port:
+            assert await serial_of(port, authority) == serial_in(certificate)
 
 
 def encrypted(authority: Authority, name: str) -> tuple[Path, Path]:
@@ -249,6 +251,15 @@ def of_encrypted_key(authority: Authority, folder: Path, password: str | None = 
         (lambda a, _: of_pair(a, keyfile=None), f"{KEYFILE}missing; give the private key of the certificate"),
         (lambda a, _: of_pair(a, certfile=None), f"{KEYFILE}has no effect without --http-certfile"),
         (lambda _, f: {"key_password_file": str(f)}, f"{PASSWORD}has no effect without --http-certfile"),
+        (lambda _, __: {"key_password": "canary"}, "SHOAL_HTTP_KEY_PASSWORD: has no effect without --http-certfile"),
+        (
+            lambda a, f: of_pair(a, key_password_file=str(f), key_password="canary"),  # noqa: S106 - of a test
+            "SHOAL_HTTP_KEY_PASSWORD: is given besides --http-key-password-file (SHOAL_HTTP_KEY_PASSWORD_FILE); remove",
+        ),
+        (
+            lambda a, _: of_encrypted_key(a, _) | {"key_password": "canary"},
+            f"{KEYFILE}the key is encrypted; give its password in",
+        ),
         (of_other_key, f"{KEYFILE}the file holds no private key in PEM that fits the certificate; give the key"),
         (
             lambda a, f: of_pair(a, certfile=str(private(f / "c", "canary"))),

@@ -119,7 +119,7 @@ policyFiles: policy.yaml is the name of the policy itself; give another name
 
 {{- define "shoal.faultsOfSecrets" -}}
 {{- range $setting, $_ := .Values.kafka }}
-{{- if has $setting (list "sasl_password" "ssl_password" "metadata_key") }}
+{{- if has $setting (list "sasl_password" "sasl_oauth_token" "ssl_password" "metadata_key") }}
 kafka.{{ $setting }}: is a secret, and values are stored as text; put it into a Secret, and name that in kafkaSecretFiles.{{ $setting }}_file: {name, key}
 {{- else if hasSuffix "file" $setting }}
 kafka.{{ $setting }}: is a file; put it into a Secret, and name that in kafkaSecretFiles.{{ $setting }}: {name, key}
