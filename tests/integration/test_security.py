@@ -120,6 +120,37 @@ async def test_refused_credentials_end_the_worker_at_once(secured: SecuredBroker
     assert "canary" not in process.said
 
 
+@pytest.mark.parametrize(
+    ("protocol", "listener"),
+    [("PLAINTEXT", "SSL"), ("PLAINTEXT", "SASL_PLAINTEXT"), ("SSL", "PLAINTEXT"), ("SSL", "SASL_SSL")],
+)
+async def test_a_port_of_another_protocol_is_named_with_the_setting(
+    secured: SecuredBroker, tmp_path: Path, protocol: str, listener: str
+) -> None:
+    stage = await granted_stage(secured, tmp_path, "plain")
+    address = secured.addresses[listener]
+    given = {"BOOTSTRAP_SERVERS": address, "SECURITY_PROTOCOL": protocol, "PATIENCE_S": "1"}
+    given |= {"SSL_CAFILE": str(secured.authority.file)} if protocol == "SSL" else {}
+    async with stage.process("--from", "earliest", **given) as process:
+        assert await process.ended(60) == 3
+    (line,) = process.lines("giving up")
+    assert "kafka.security_protocol" in line["reason"], line
+    assert "port" in line["reason"], line
+
+
+async def test_a_port_without_sasl_ends_the_worker_at_once(secured: SecuredBroker, tmp_path: Path) -> None:
+    stage = await granted_stage(secured, tmp_path, "plain")
+    given = {"BOOTSTRAP_SERVERS": secured.plain, "SECURITY_PROTOCOL": "SASL_PLAINTEXT"}
+    given |= {"SASL_USERNAME": "plain", "SASL_PASSWORD": "plain-secret"}
+    async with stage.process("--from", "earliest", **given) as process:
+        assert await process.ended(30) == 3
+    (line,) = process.lines("giving up")
+    expected = (
+        f"the broker takes no SASL at {secured.plain}: check kafka.security_protocol, SASL_PLAINTEXT, and the port"
+    )
+    assert line["reason"] == expected
+
+
 async def test_a_certificate_of_another_authority_is_not_trusted(secured: SecuredBroker, tmp_path: Path) -> None:
     stage = await granted_stage(secured, tmp_path, "plain")
     other = Authority(tmp_path / "other", "another authority")

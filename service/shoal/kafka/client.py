@@ -7,7 +7,6 @@ is raised instead.
 from __future__ import annotations
 
 import asyncio
-import ssl
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from itertools import chain
@@ -23,7 +22,9 @@ from aiokafka.protocol.metadata import MetadataRequest
 from shoal.errors import BrokerError, BrokerUnavailableError, FencedError, GuaranteeError, ShoalError
 from shoal.kafka.aiokafka_compat import tolerate_invalid_header_names
 from shoal.kafka.certificates import find_certificate_faults
+from shoal.kafka.connection_refusals import unfit_setting
 from shoal.kafka.credentials import CredentialFileError, TokenProvider, forget_token, secret_of
+from shoal.kafka.first_connection import connection_timeout_ms, telling
 from shoal.kafka.permissions import Operation, describe_refusal
 from shoal.kafka.plain_records import plain_record_options
 from shoal.kafka.single_attempt import LostResponseError, send_requests_once
@@ -32,7 +33,6 @@ from shoal.policy import KafkaSection
 
 __all__ = [
     "CLIENT_ERRORS",
-    "TlsRefusedError",
     "admin",
     "broker_cluster_id",
     "broker_error",
@@ -75,10 +75,6 @@ _FINAL = {
     kafka_errors.RecordListTooLargeError: "a topic takes no batch of this size: raise its max.message.bytes",
     kafka_errors.OffsetMetadataTooLargeError: "the broker's offset.metadata.max.bytes is too small: 4096 is needed",
 }
-
-
-class TlsRefusedError(BrokerError):
-    """One side of a TLS connection refuses the other: the first start ends, and a later one is tried again."""
 
 
 def broker_error(
@@ -226,10 +222,15 @@ def transactional_id(settings: KafkaSection, partition: int) -> str:
 @asynccontextmanager
 async def admin(settings: KafkaSection) -> AsyncIterator[AIOKafkaAdminClient]:
     """Open an administration client for the length of the context."""
-    client = AIOKafkaAdminClient(**_security(settings), client_id=f"shoal-{settings.group}-admin")
+    client = AIOKafkaAdminClient(
+        **_security(settings),
+        client_id=f"shoal-{settings.group}-admin",
+        request_timeout_ms=connection_timeout_ms(settings),
+    )
     try:
         try:
-            await client.start()
+            async with telling(settings):
+                await client.start()
         except CLIENT_ERRORS as error:
             raise await _refusal(settings) or broker_error(error, settings) from None
         yield client
@@ -240,45 +241,38 @@ async def admin(settings: KafkaSection) -> AsyncIterator[AIOKafkaAdminClient]:
 
 
 async def _refusal(settings: KafkaSection) -> BrokerError | None:
-    """Connect to each address, and return the error if one refuses the credentials or has a certificate in doubt.
+    """Connect to all addresses, and return the first error that says what is wrong with the settings.
 
     The client itself reports such brokers like brokers that cannot be reached. None: the addresses did not answer.
     """
     options = _security(settings)
-    for host, port, _ in collect_hosts(options.pop("bootstrap_servers")):
+    options["request_timeout_ms"] = min(REFUSAL_MS, connection_timeout_ms(settings))
+
+    async def of_address(host: str, port: int) -> BrokerError | None:
         try:
-            connection = await create_conn(host, port, request_timeout_ms=REFUSAL_MS, **options)
-            connection.close()
+            connection = await create_conn(host, port, **options)
+            try:
+                # A listener with SASL answers other clients until they send their first request.
+                await connection.send(MetadataRequest([]))
+            finally:
+                connection.close()
         except CLIENT_ERRORS as error:
-            if (refusal := _refusal_of(error, settings)) is not None:
-                return refusal
-    return None
+            return _refusal_of(error, settings, f"{host}:{port}")
+        return None
+
+    addresses = collect_hosts(options.pop("bootstrap_servers"))
+    refusals = await asyncio.gather(*(of_address(host, port) for host, port, _ in addresses))
+    return next((refusal for refusal in refusals if refusal is not None), None)
 
 
-def _refusal_of(error: BaseException, settings: KafkaSection) -> BrokerError | None:
-    """Return the error to raise if a connection failed for its credentials or certificates."""
+def _refusal_of(error: BaseException, settings: KafkaSection, address: str) -> BrokerError | None:
+    """Return the error to raise if a connection failed for its credentials, certificates or protocol."""
     if isinstance(error, (kafka_errors.SaslAuthenticationFailed, kafka_errors.AuthenticationFailedError)):
         forget_token(settings)
         if _has_secret_files(settings):
             return BrokerUnavailableError("the broker refused the credentials; their files are read again")
         return BrokerError("the broker refused the credentials")
-    if isinstance(error, ssl.SSLCertVerificationError):
-        return TlsRefusedError(
-            f"the certificate of the broker is not trusted ({error.verify_message}): check kafka.ssl_cafile, and that "
-            "the certificate names the host in kafka.bootstrap_servers"
-        )
-    if isinstance(error, ssl.SSLError):
-        return TlsRefusedError(
-            "the broker refused the TLS connection: check kafka.security_protocol, the port, and the certificate of "
-            "the client, kafka.ssl_certfile"
-        )
-    is_closed = isinstance(error, (kafka_errors.KafkaConnectionError, ConnectionError))
-    if is_closed and settings.security_protocol == "SSL" and settings.ssl_certfile is None:
-        return BrokerUnavailableError(
-            "the broker closed the TLS connection, or none is there: it may require a client certificate, "
-            "kafka.ssl_certfile"
-        )
-    return None
+    return unfit_setting(error, settings, address)
 
 
 def _has_secret_files(settings: KafkaSection) -> bool:

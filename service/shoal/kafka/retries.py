@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 
 from shoal.errors import BrokerError, BrokerUnavailableError, FencedError, ShoalError
 from shoal.kafka.backoff import LONGEST_S, backoff_s
-from shoal.kafka.client import CLIENT_ERRORS, TlsRefusedError
+from shoal.kafka.client import CLIENT_ERRORS
+from shoal.kafka.connection_refusals import TlsRefusedError
 from shoal.kafka.credentials import CredentialFileError
 from shoal.kafka.producer_start import NotStartedError
 from shoal.kafka.rotation import UsedCredentials

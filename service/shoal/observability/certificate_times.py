@@ -25,7 +25,7 @@ _BLOCK = re.compile(rb"-----BEGIN (X509 )?CERTIFICATE-----.+?-----END (X509 )?CE
 _EFFECTS = {
     "ca": (
         "kafka.ssl_cafile",
-        "workers trust no broker on a new connection, and end with exit code 3 after kafka.patience_s",
+        "workers trust no broker on a new connection, and end with exit code 3",
     ),
     "client": (
         "kafka.ssl_certfile",

@@ -12,7 +12,7 @@ from typing import Any, cast
 import pytest
 from aiokafka.errors import KafkaConnectionError
 from shoal.errors import BrokerError, BrokerUnavailableError, InputError, ShoalError
-from shoal.kafka.client import TlsRefusedError
+from shoal.kafka.connection_refusals import TlsRefusedError
 from shoal.kafka.credentials import CredentialFileError, TokenProvider
 from shoal.kafka.retries import BrokerLiveness
 from shoal.kafka.rotation import UsedCredentials
