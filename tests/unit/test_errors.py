@@ -242,7 +242,7 @@ def test_an_uncaught_exception_of_a_thread_is_logged_by_location(restored_hooks:
         ("%s: %r", "message"),
     ],
 )
-def test_a_line_of_a_client_library_has_neither_arguments_nor_placeholders(
+def test_a_line_of_a_client_library_has_neither_texts_nor_placeholders(
     restored_hooks: pytest.CaptureFixture[str], template: str, expected: str
 ) -> None:
     install_hooks()
@@ -250,6 +250,35 @@ def test_a_line_of_a_client_library_has_neither_arguments_nor_placeholders(
     logging.getLogger("aiokafka.test").warning(template, *arguments)
     (line,) = logged_lines(restored_hooks)
     assert (line["event"], line["logger"], line["client"]) == (expected, "aiokafka.test", "aiokafka.test")
+
+
+@pytest.mark.parametrize(
+    ("template", "arguments", "expected"),
+    [
+        ('Unable connect to "%s:%s": %s', (CANARY, 9092, OSError(CANARY)), 'Unable connect to "9092": OSError'),
+        ("Unable connect to node with id %s: %s", (2, KeyError(CANARY)), "Unable connect to node with id 2: KeyError"),
+        ("Failed fetch messages from %s: %s", (2, ValueError(CANARY)), "Failed fetch messages from 2: ValueError"),
+        ("Error fetching metadata for topic %s: %s", (CANARY, OSError), "Error fetching metadata for topic: OSError"),
+        ("100 %% of %s at node %s [%s]", (CANARY, 3, 4), "100 %% of at node 3 [4]"),
+        ("flag %s, share %s", (True, 0.25), "flag, share"),
+        ("width %*d", (5, 7), "width"),
+        ("node %(node)s", ({"node": 1},), "node"),
+    ],
+    ids=range(8),
+)
+def test_a_line_of_a_client_library_keeps_numbers_and_classes_of_exceptions(
+    restored_hooks: pytest.CaptureFixture[str], template: str, arguments: tuple[object, ...], expected: str
+) -> None:
+    install_hooks()
+    logging.getLogger("aiokafka.test").warning(template, *arguments)
+    (line,) = logged_lines(restored_hooks)
+    assert line["event"] == expected
+
+
+def test_a_rebalance_is_no_warning(restored_hooks: pytest.CaptureFixture[str]) -> None:
+    install_hooks()
+    logging.getLogger("aiokafka.test").warning("Heartbeat failed for group %s because it is rebalancing", "g")
+    logged_lines(restored_hooks, 0)
 
 
 def test_a_line_names_its_logger(restored_hooks: pytest.CaptureFixture[str]) -> None:

@@ -17,7 +17,8 @@ from aiokafka.protocol.metadata import MetadataRequest_v5, MetadataResponse_v5
 from aiokafka.protocol.types import Array, Boolean, Int16, Int32, Schema, String
 
 from shoal.errors import Fault
-from shoal.kafka.permissions import Operation, describe_missing, describe_refusal, operations_on
+from shoal.kafka.client import broker_error
+from shoal.kafka.permissions import Operation, describe_missing, operations_on
 from shoal.kafka.topic_pairs import settings_by_input
 from shoal.policy import FieldPath, KafkaSection
 
@@ -92,7 +93,7 @@ async def _refusal(question: Question, settings: KafkaSection) -> str | None:
     try:
         await question()
     except (kafka_errors.GroupAuthorizationFailedError, kafka_errors.TransactionalIdAuthorizationFailed) as error:
-        return describe_refusal(error, settings, "READ")
+        return str(broker_error(error, settings))
     except kafka_errors.KafkaError:
         pass  # such as a coordinator that is being elected
     return None

@@ -2,7 +2,7 @@
 
 No line holds a traceback or the text of an exception from outside Shoal, because both can quote attribute values.
 `error_code` and `raise_location` say what may be logged of an exception. Lines of the client libraries are logged from
-level WARNING on, without their arguments and exceptions. `install_exception_hooks` and
+level WARNING on, reduced by `client_lines`. `install_exception_hooks` and
 `install_loop_exception_handler` apply the same rule to exceptions that no code catches.
 """
 
@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import re
 import sys
 import threading
 import time
@@ -22,6 +21,7 @@ import structlog
 from structlog.types import EventDict, Processor
 
 from shoal.errors import ShoalError
+from shoal.observability.client_lines import client_line, client_template, is_routine
 
 __all__ = [
     "error_code",
@@ -36,11 +36,6 @@ __all__ = [
 
 REPEAT_INTERVAL_S = 30.0
 """How long a repeated line of a client library is left out (s)."""
-
-_PLACEHOLDER = r"%(?:\(\w+\))?[-#0 +]*(?:\d+|\*)?(?:\.(?:\d+|\*))?[diouxXeEfFgGcrsa]"
-_JOINED = rf"{_PLACEHOLDER}(?::{_PLACEHOLDER})*"
-_PLACEHOLDERS = re.compile("|".join((rf"\({_JOINED}\)", rf"\[{_JOINED}\]", f"'{_JOINED}'", f'"{_JOINED}"', _JOINED)))
-"""Placeholders of a logging template, with the quotation marks or brackets around them."""
 
 _CLIENT_LOGGERS = ("aiokafka", "aiohttp", "asyncio", "numba", "kafka")
 
@@ -67,7 +62,7 @@ def set_up_logs(style: Literal["json", "text"], level: Literal["debug", "info", 
         cache_logger_on_first_use=False,
     )
     handler = logging.StreamHandler(sys.stderr)
-    handler.addFilter(_RepeatFilter())
+    handler.addFilter(_ClientFilter())
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             foreign_pre_chain=[_reduce_client_line, *shared],
@@ -94,8 +89,11 @@ def join_logs() -> None:
         )
 
 
-class _RepeatFilter(logging.Filter):
-    """Limits repeated lines of client libraries: without a broker they log the same line at every attempt."""
+class _ClientFilter(logging.Filter):
+    """Reduces lines of client libraries, and leaves out those that say nothing new.
+
+    Without a broker they log the same line at every attempt, and at every rebalance a warning.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -103,9 +101,13 @@ class _RepeatFilter(logging.Filter):
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Return whether to write this line; lines of Shoal itself are always written."""
+        # The formatter no longer has the arguments.
+        record.reduced = client_line(record)
         if not record.name.startswith(_CLIENT_LOGGERS):
             return True
-        line = (record.name, _template(record))
+        if is_routine(record):
+            return False
+        line = (record.name, client_template(record))
         is_due = time.monotonic() - self._last.get(line, -REPEAT_INTERVAL_S) >= REPEAT_INTERVAL_S
         if is_due:
             self._last[line] = time.monotonic()
@@ -168,19 +170,9 @@ def _print_no_exception(_: object, __: object) -> None:
 
 
 def _reduce_client_line(_: object, __: str, event: EventDict) -> EventDict:
-    """Reduce a client's line to its template and its logger: the arguments may hold attribute values."""
+    """Reduce a client's line to what may be logged of it, and its logger: the arguments may hold attribute values."""
     record = event.get("_record")
     if isinstance(record, logging.LogRecord):
-        event["event"] = _template(record)
+        event["event"] = getattr(record, "reduced", "message")
         event["client"] = record.name
     return event
-
-
-def _template(record: logging.LogRecord) -> str:
-    """Return the template of a client's line without its placeholders, which are never filled."""
-    if not isinstance(record.msg, str):
-        return "message"
-    # Asyncio appends the exception of a task to the template, from its second line on.
-    template = record.msg.partition("\n")[0]
-    words = " ".join(_PLACEHOLDERS.sub("", template).split())
-    return re.sub(r"[ :]+(?=[.,])| +(?=[:)])", "", words).rstrip(" ,:-") or "message"
