@@ -38,10 +38,14 @@ class BrokerLiveness:
         Records whether the broker answers.
     patience_s : float
         After this time without an answer (s) the worker gives up; 0: at the first request without one.
+    address : str
+        Of the brokers, for log lines.
     """
 
     health: Health
     patience_s: float
+    address: str = ""
+    _is_loss_logged: bool = False
     _away_since_s: float | None = field(default_factory=time.monotonic)
     """Until the first answer, the start of the process."""
     _has_answered: bool = False
@@ -50,7 +54,9 @@ class BrokerLiveness:
 
     def note_answer(self) -> None:
         """Note that the broker answered."""
-        self._away_since_s = None
+        if self._is_loss_logged:
+            log.info("the broker answers again", broker=self.address, away_s=round(self.away_s, 3))
+        self._is_loss_logged, self._away_since_s = False, None
         self._has_answered = self.health.broker_reached = True
 
     def note_no_answer(self) -> None:
@@ -88,10 +94,18 @@ class BrokerLiveness:
                 self.note_answer()
             except CLIENT_ERRORS:
                 self.note_no_answer()
+                self._log_loss()
                 credentials.renew()
                 if self.is_exhausted:
                     raise BrokerUnavailableError("the broker cannot be reached") from None
             await asyncio.sleep(every_s)
+
+    def _log_loss(self) -> None:
+        """Log once for each loss that the broker no longer answers."""
+        if not self._is_loss_logged:
+            left_s = round(max(0.0, self.patience_s - self.away_s), 3)
+            log.warning("the broker does not answer", broker=self.address, gives_up_in_s=left_s)
+            self._is_loss_logged = True
 
     @property
     def away_s(self) -> float:

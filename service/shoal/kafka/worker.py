@@ -71,7 +71,7 @@ class Worker:
             The kernels could not be compiled.
         """
         self._context.report_settings()
-        liveness = BrokerLiveness(self.health, self.settings.patience_s)
+        liveness = BrokerLiveness(self.health, self.settings.patience_s, str(self.settings.bootstrap_servers))
         await run_with_retries(
             self._context,
             liveness,

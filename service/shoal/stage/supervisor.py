@@ -69,7 +69,8 @@ class StageSupervisor:
             # clusters that max_delay_s releases together are repeated together in any case.
             self._listener = ClusterListener(publishes=False, on_decided=self.queue.hand_over)
             self._slice_records = context.policy.k
-        self._liveness = BrokerLiveness(context.health, context.settings.patience_s)
+        settings = context.settings
+        self._liveness = BrokerLiveness(context.health, settings.patience_s, str(settings.bootstrap_servers))
         self._stopping, self._assigned = asyncio.Event(), asyncio.Event()
         self._is_started = False
         self._partitions: set[int] = set()

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from shoal.errors import BrokerError
+from shoal.errors import BrokerError, GuaranteeError
 from shoal.kafka import retries
 from shoal.kafka.producer_start import NotStartedError
 from shoal.kafka.retries import BrokerLiveness
@@ -50,7 +50,7 @@ def test_without_patience_the_first_request_without_an_answer_is_the_last(now: l
 
 
 def test_a_broker_that_never_answered_is_away_since_the_start(now: list[float]) -> None:
-    liveness = BrokerLiveness(Health(), 300.0, now[0])
+    liveness = BrokerLiveness(Health(), 300.0, _away_since_s=now[0])
     assert not gives_up(liveness, now, 299.0)
     assert gives_up(liveness, now, 1.0)
 
@@ -72,3 +72,28 @@ def test_partitions_that_cannot_be_opened_are_waited_for_as_long_although_the_br
     with pytest.raises(BrokerError, match=r"^in-3: not begun; giving up after 300 s \(kafka\.patience_s\)$") as caught:
         fail(1.0)
     assert not caught.value.retriable
+
+
+async def test_loss_and_return_of_the_broker_are_logged_once_each(
+    now: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    logged: list[tuple[str, dict[str, Any]]] = []
+    for level in ("warning", "info"):
+        monkeypatch.setattr(retries.log, level, lambda event, **fields: logged.append((event, fields)), raising=False)
+    liveness = BrokerLiveness(Health(), 300.0, "kafka:9092")
+    answers = [True, False, False, True, False]
+
+    async def request() -> None:
+        now[0] += 20.0
+        if not answers:
+            raise GuaranteeError("the end")
+        if not answers.pop(0):
+            raise OSError
+
+    with pytest.raises(GuaranteeError):
+        await liveness.check_broker(request, cast("Any", SimpleNamespace(renew=lambda: None)), every_s=0.001)
+    assert logged == [
+        ("the broker does not answer", {"broker": "kafka:9092", "gives_up_in_s": 300.0}),
+        ("the broker answers again", {"broker": "kafka:9092", "away_s": 40.0}),
+        ("the broker does not answer", {"broker": "kafka:9092", "gives_up_in_s": 300.0}),
+    ]
