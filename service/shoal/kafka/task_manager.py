@@ -123,6 +123,8 @@ class TaskManager:
                 metrics.watch_oldest_held(tp.topic, tp.partition, lambda: oldest_read_ms(task))
 
         opened, settings = list(partitions), self._context.settings
+        for tp in opened:
+            metrics.add_counters(tp.topic, tp.partition, self._context.policy)
         results = await asyncio.gather(*map(open_one, opened), return_exceptions=True)
         errors = [
             (tp, to_shoal_error(result, settings))
@@ -189,7 +191,9 @@ class TaskManager:
             on_failure.pop_all()
         if not task.restore(partition_start.log_start):
             log.warning(
-                "the log no longer holds the start of the quota window: its records are suppressed", topic=tp.topic
+                "the log no longer holds the start of the quota window: its records are suppressed",
+                topic=tp.topic,
+                partition=partition,
             )
         return task
 

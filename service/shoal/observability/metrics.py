@@ -173,16 +173,26 @@ class Metrics:
         self.policy.labels(policy.fingerprint).set(1)
         self.delta.set(policy.require_stream().delta)
 
-    def add_partition(self, topic: str, partition: int, pipeline: PartitionPipeline) -> None:
+    def add_counters(self, topic: str, partition: int, policy: Policy) -> None:
         """Report a partition that was assigned: its counters exist from now on, at 0 if they are new.
 
-        Metrics of confidential values exist only if its policy needs them.
+        Call it before the partition is opened, because its start changes some of them.
         """
         for outcome, reason in OUTCOMES_AND_REASONS:
             self.records.labels(outcome, reason, topic, partition)
         counters = (self.clusters, self.clipped, self.early, self.skipped, self.dated_ahead, self.output_lost)
         for one in (*counters, self.policy_changes):
             one.labels(topic, partition)
+        for attribute in policy.clustered:
+            if attribute.taxonomy is not None:
+                self.unknown.labels(attribute.name, topic, partition)
+
+    def add_partition(self, topic: str, partition: int, pipeline: PartitionPipeline) -> None:
+        """Report a partition that was opened: its counters, and the position weight of its pipeline.
+
+        Metrics of confidential values exist only if its policy needs them.
+        """
+        self.add_counters(topic, partition, pipeline.policy)
         self.set_position_weight(topic, partition, pipeline.position_weight)
         measures = pipeline.summary.confidential
         if self.confidential is None and measures.has_figures:

@@ -39,7 +39,7 @@ async def test_unknown_values_are_counted_by_attribute_and_published_in_steps() 
     await task.process(topic(30))
     await task.commit()
     assert metrics.unknown_totals == {"area": 10}
-    assert metrics.registry.get_sample_value("shoal_values_unknown_total", labels) is None
+    assert metrics.registry.get_sample_value("shoal_values_unknown_total", labels) == 0
     await task.process([message(30 + i, "AK") for i in range(60)])
     await task.commit(flush=True)
     assert metrics.unknown_totals == {"area": 10}

@@ -1,0 +1,48 @@
+"""Partition tasks that are opened: what the metrics say meanwhile."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import pytest
+from aiokafka import TopicPartition
+from shoal.kafka import MetadataCipher, StartOptions, WorkerContext
+from shoal.kafka.task_manager import TaskManager
+from shoal.observability import Health, Metrics
+from shoal.policy import KafkaSection, Scale
+from support.scales import AREAS, attribute, policy_with
+
+pytestmark = pytest.mark.unit
+
+SETTINGS = KafkaSection(input="in", output="out", group="g")
+COUNTERS = {
+    "shoal_policy_changes_total",
+    "shoal_records_skipped_total",
+    "shoal_published_offsets_lost_total",
+    "shoal_values_unknown_total",
+}
+
+
+def manager() -> tuple[TaskManager, Metrics]:
+    metrics = Metrics("g")
+    areas = attribute("area", Scale.NOMINAL, taxonomy=AREAS)
+    context = WorkerContext(
+        policy_with(areas, k=2, delta=6), SETTINGS, metrics, Health(), StartOptions(), MetadataCipher("g")
+    )
+    return TaskManager(context), metrics
+
+
+async def test_counters_that_a_start_changes_are_0_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A counter that first appears at its value has no increase."""
+    tasks, metrics = manager()
+    found: dict[str, float] = {}
+
+    async def start(*_: object) -> object:
+        for family in metrics.registry.collect():
+            found.update({one.name: one.value for one in family.samples if one.labels.get("partition") == "3"})
+        return object()
+
+    monkeypatch.setattr(TaskManager, "_open", start)
+    unused = cast("Any", None)
+    await tasks.open([TopicPartition("in", 3)], unused, unused, lambda *_: None)
+    assert {name: found.get(name) for name in COUNTERS} == dict.fromkeys(COUNTERS, 0)
