@@ -39,6 +39,7 @@ UNITLESS = {
     "shoal_cluster_size": "the number of records; cluster size is the term of the literature",
     "shoal_cluster_subjects": "the number of subjects",
     "shoal_position_weight": "a weight has no unit",
+    "shoal_partitions_opening": "partitions",
     "shoal_ready": "0 or 1",
     "shoal_protects_values": "0 or 1",
     "shoal_cluster_values_min": "the number of distinct values",

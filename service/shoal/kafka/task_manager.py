@@ -120,9 +120,12 @@ class TaskManager:
                 task = await self._open(tp, admin_client, kafka_consumer, decoder)
                 on_opened(tp, task)
                 self._tasks[tp] = task
+                metrics.opening.dec()
                 metrics.watch_oldest_held(tp.topic, tp.partition, lambda: oldest_read_ms(task))
 
         opened, settings = list(partitions), self._context.settings
+        # Not lowered if a start fails: the next assignment sets it again, and an alert must not begin anew each time.
+        metrics.opening.set(len(opened))
         for tp in opened:
             metrics.add_counters(tp.topic, tp.partition, self._context.policy)
         results = await asyncio.gather(*map(open_one, opened), return_exceptions=True)

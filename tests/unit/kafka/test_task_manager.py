@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 from aiokafka import TopicPartition
+from shoal.errors import BrokerUnavailableError
 from shoal.kafka import MetadataCipher, StartOptions, WorkerContext
 from shoal.kafka.task_manager import TaskManager
 from shoal.observability import Health, Metrics
@@ -40,9 +42,32 @@ async def test_counters_that_a_start_changes_are_0_before_it(monkeypatch: pytest
     async def start(*_: object) -> object:
         for family in metrics.registry.collect():
             found.update({one.name: one.value for one in family.samples if one.labels.get("partition") == "3"})
-        return object()
+        return SimpleNamespace(is_restoring=True)
 
     monkeypatch.setattr(TaskManager, "_open", start)
     unused = cast("Any", None)
     await tasks.open([TopicPartition("in", 3)], unused, unused, lambda *_: None)
     assert {name: found.get(name) for name in COUNTERS} == dict.fromkeys(COUNTERS, 0)
+
+
+async def test_partitions_that_are_not_open_yet_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    tasks, metrics = manager()
+    seen: list[float | None] = []
+
+    def opening() -> float | None:
+        return metrics.registry.get_sample_value("shoal_partitions_opening", {"group": "g"})
+
+    async def start(_: TaskManager, tp: TopicPartition, *__: object) -> object:
+        seen.append(opening())
+        if tp.partition == 1 and len(seen) < 4:
+            raise BrokerUnavailableError("an open transaction hides the copy of the progress")
+        return SimpleNamespace(is_restoring=True)
+
+    monkeypatch.setattr(TaskManager, "_open", start)
+    unused, partitions = cast("Any", None), [TopicPartition("in", number) for number in range(3)]
+    assert opening() == 0
+    with pytest.raises(BrokerUnavailableError):
+        await tasks.open(partitions, unused, unused, lambda *_: None)
+    assert (seen, opening()) == ([3, 2, 2], 1)
+    await tasks.open(partitions[1:2], unused, unused, lambda *_: None)
+    assert (seen[3:], opening()) == ([1], 0)
