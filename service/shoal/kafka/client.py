@@ -7,6 +7,7 @@ is raised instead.
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from itertools import chain
@@ -98,9 +99,16 @@ def broker_error(
                 return BrokerError(words)
     if any(isinstance(known, LostResponseError) for known in (error, error.__cause__)):
         return BrokerUnavailableError(_lost_response(settings))
+    return BrokerUnavailableError(_no_connection(error, settings))
+
+
+def _no_connection(error: BaseException, settings: KafkaSection | None) -> str:
     names = " from ".join(type(known).__name__ for known in (error, error.__cause__) if known is not None)
     address = f" at {settings.bootstrap_servers}" if settings is not None else ""
-    return BrokerUnavailableError(f"the broker{address} cannot be reached or refused for now ({names})")
+    words = f"the broker{address} cannot be reached or refused for now ({names})"
+    if not isinstance(error, (kafka_errors.KafkaConnectionError, ConnectionError)):
+        return words
+    return f"{words}: check that a broker listens there, and that kafka.bootstrap_servers names it"
 
 
 def _lost_response(settings: KafkaSection | None) -> str:
@@ -245,7 +253,7 @@ async def _refusal(settings: KafkaSection) -> BrokerError | None:
 
     The client itself reports such brokers like brokers that cannot be reached. None: the addresses did not answer.
     """
-    options = _security(settings)
+    options, unknown_hosts = _security(settings), []
     options["request_timeout_ms"] = min(REFUSAL_MS, connection_timeout_ms(settings))
 
     async def of_address(host: str, port: int) -> BrokerError | None:
@@ -256,13 +264,20 @@ async def _refusal(settings: KafkaSection) -> BrokerError | None:
                 await connection.send(MetadataRequest([]))
             finally:
                 connection.close()
+        except socket.gaierror:
+            unknown_hosts.append(host)
         except CLIENT_ERRORS as error:
             return _refusal_of(error, settings, f"{host}:{port}")
         return None
 
     addresses = collect_hosts(options.pop("bootstrap_servers"))
     refusals = await asyncio.gather(*(of_address(host, port) for host, port, _ in addresses))
-    return next((refusal for refusal in refusals if refusal is not None), None)
+    if (refusal := next((one for one in refusals if one is not None), None)) is not None or not unknown_hosts:
+        return refusal
+    return BrokerUnavailableError(
+        f"the name of a broker cannot be looked up: {', '.join(sorted(unknown_hosts))}; check "
+        "kafka.bootstrap_servers and the DNS"
+    )
 
 
 def _refusal_of(error: BaseException, settings: KafkaSection, address: str) -> BrokerError | None:

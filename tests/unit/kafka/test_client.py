@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import socket
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 from aiokafka import AIOKafkaProducer, TopicPartition
 from aiokafka import errors as kafka_errors
-from shoal.errors import BrokerUnavailableError, GuaranteeError, InputError
+from shoal.errors import BrokerError, BrokerUnavailableError, GuaranteeError, InputError
 from shoal.kafka import client as connection
 from shoal.kafka.client import task_exception, to_shoal_error
 from shoal.kafka.single_attempt import LostResponseError
@@ -73,6 +74,40 @@ def test_a_lost_response_is_explained_by_the_end_of_a_session_where_there_are_se
         f"{words} (a broker does so at the end of a session: when an OAuth token expires, or after "
         "connections.max.reauth.ms)"
     )
+
+
+async def test_a_broker_that_does_not_listen_is_reported_with_a_remedy(unused_tcp_port: int) -> None:
+    address = f"127.0.0.1:{unused_tcp_port}"
+    remedy = "check that a broker listens there, and that kafka.bootstrap_servers names it"
+    with pytest.raises(BrokerUnavailableError, match=remedy) as caught:
+        async with connection.admin(KafkaSection(bootstrap_servers=address, group="g")):
+            pass
+    assert f"the broker at {address} cannot be reached" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("hosts", "words"),
+    [
+        ("one.invalid:9092,two.invalid:9092", "looked up: one.invalid, two.invalid; check kafka.bootstrap_servers"),
+        ("one.invalid:9092,real.invalid:9092", "^the broker refused the credentials$"),
+    ],
+)
+async def test_an_unknown_name_of_a_broker_is_named(hosts: str, words: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Unless another address says more."""
+
+    async def connect(host: str, *_: object, **__: object) -> None:
+        if host == "real.invalid":
+            raise kafka_errors.SaslAuthenticationFailed("secret")
+        raise socket.gaierror(-2, "Name or service not known")
+
+    async def start(_: object) -> None:
+        raise kafka_errors.KafkaConnectionError("secret")
+
+    monkeypatch.setattr(connection, "create_conn", connect)
+    monkeypatch.setattr("shoal.kafka.client.AIOKafkaAdminClient.start", start)
+    with pytest.raises(BrokerError, match=words):
+        async with connection.admin(KafkaSection(bootstrap_servers=hosts, group="g")):
+            pass
 
 
 def test_an_unexpected_error_is_reported_by_class_and_line() -> None:
