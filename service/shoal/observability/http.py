@@ -13,9 +13,10 @@ from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
-from shoal.errors import ConfigError
+from shoal.errors import ConfigError, GuaranteeError
 from shoal.observability.health import Health
 from shoal.observability.http_access import HttpAccess, TokenCheck
+from shoal.observability.http_connections import HttpConnections, mark_request
 from shoal.observability.metrics import Metrics
 
 __all__ = ["serve"]
@@ -60,6 +61,7 @@ async def serve(
     ``/livez`` answers 200 while the event loop runs. ``/readyz`` answers 200, also to a worker without a partition, or
     503 with the reasons. ``/metrics`` and the status page answer 403 if the request names the server by a host name
     that can be registered in public DNS and is not listed, and 401 if a token is required and the request has none.
+    Idle connections are limited as `HttpConnections` says.
     The probes need no token: a kubelet sends only headers that are in the pod's manifest, which is no place for a
     secret.
 
@@ -104,15 +106,35 @@ async def serve(
         _application(metrics, health, counts, names, token), access_log=None, shutdown_timeout=SHUTDOWN_TIMEOUT_S
     )
     await runner.setup()
+    connections = HttpConnections(_handlers(runner), None if certificate is None else certificate.context)
     try:
-        site = web.TCPSite(runner, host, int(port), ssl_context=None if certificate is None else certificate.context)
         try:
-            await site.start()
+            bound_port = await connections.listen(host, int(port))
         except OSError as error:
             raise ConfigError(f"{ADDRESS}: {address} cannot be bound: {error.strerror}") from None
-        yield int(runner.addresses[0][1])
+        yield bound_port
     finally:
+        await connections.stop_listening()
         await runner.cleanup()
+        await connections.close()
+
+
+def _handlers(runner: web.AppRunner) -> web.Server:
+    """Return what makes the handler of a connection."""
+    server = runner.server
+    if server is None:
+        raise GuaranteeError("the HTTP server was not set up")
+    return server
+
+
+@web.middleware
+async def _note_request(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Tell the connection that a request is complete and being answered."""
+    mark_request(request.transport, is_answered=True)
+    try:
+        return await handler(request)
+    finally:
+        mark_request(request.transport, is_answered=False)
 
 
 def _checked_host_name(name: str) -> str:
@@ -205,7 +227,7 @@ def _application(
     async def add_headers(_: web.Request, response: web.StreamResponse) -> None:
         response.headers.update(_HEADERS)
 
-    checks = [_host_name_check(host_names), *([] if token is None else [_token_check(token)])]
+    checks = [_note_request, _host_name_check(host_names), *([] if token is None else [_token_check(token)])]
     application = web.Application(middlewares=checks)
     application.on_response_prepare.append(add_headers)
     for path, handler in (("/metrics", metrics_page), ("/livez", livez), ("/readyz", readyz), ("/", status_page)):
