@@ -24,6 +24,7 @@ from shoal.policy import FieldPath, KafkaSection, Policy, check_connection, chec
 __all__ = ["PREFIX", "REQUIRED", "kafka_settings", "missing_settings", "settings_error"]
 
 PREFIX = "SHOAL_KAFKA__"
+EMPTY = "is empty; give a value, or unset the variable"
 Finding: TypeAlias = tuple[FieldPath, str]
 LISTS = {"topics": '[{"input": "TOPIC", "output": "TOPIC"}]', "sasl_oauth_command": '["PROGRAM", "ARGUMENT"]'}
 """Fields that are lists, with the form of their variables."""
@@ -66,8 +67,11 @@ def kafka_settings(
         key.removeprefix(PREFIX).lower(): value for key, value in environment.items() if key.startswith(PREFIX)
     }
     in_policy = {} if policy.kafka is None else policy.kafka.model_dump(exclude_unset=True)
+    texts = KafkaSection.model_fields.keys() - LISTS.keys()
+    empty = {name for name, value in overrides.items() if not value.strip() and name in texts}
+    overrides = {name: value for name, value in overrides.items() if name not in empty}
     content = {**(defaults or {}), **in_policy, **_with_lists(overrides)}
-    faults: list[Finding] = []
+    faults: list[Finding] = [(("kafka", name), EMPTY) for name in sorted(empty)]
     if no_topics and content.pop("topics", None) is not None:
         faults.append((("kafka", "topics"), no_topics))
     settings = _merge(content, overrides, faults)
@@ -75,15 +79,13 @@ def kafka_settings(
     known = {path for path, _ in faults}
     has_faulty_topics = any(path[1] == "topics" for path in known)
     missing = (
-        (
-            ("kafka", name),
-            "is empty; give a value, or unset the variable"
-            if name in overrides
-            else f"missing; set it in the policy or as {PREFIX}{name.upper()}",
-        )
+        (("kafka", name), f"missing; set it in the policy or as {PREFIX}{name.upper()}")
         for name in missing_settings(settings, required, has_topics=has_faulty_topics)
     )
-    found = chain(missing, check_names(settings), check_connection(settings, has_secrets=has_secrets))
+    # What the other security settings should be follows from these.
+    is_known = empty.isdisjoint({"security_protocol", "sasl_mechanism"})
+    of_connection = check_connection(settings, has_secrets=has_secrets) if is_known else ()
+    found = chain(missing, check_names(settings), of_connection)
     faults += [finding for finding in found if finding[0] not in known]
     if faults:
         raise settings_error(faults, policy, environment)

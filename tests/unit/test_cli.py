@@ -130,6 +130,26 @@ def test_check_warns_of_settings_that_the_service_needs(tmp_path: Path) -> None:
     assert b"canary" not in done.stderr + done.stdout
 
 
+def test_check_prints_the_settings_of_policy_and_environment_without_secrets(tmp_path: Path) -> None:
+    path = tmp_path / "policy.yaml"
+    path.write_text(json.dumps(POLICY | {"kafka": {"input": "a", "output": "b", "group": "g"}}))
+    variables = {"SECURITY_PROTOCOL": "SASL_SSL", "OUTPUT": "c", "SASL_USERNAME": "canary", "SASL_PASSWORD": "canary"}
+    done = run_command(
+        "check", str(path), environment={f"SHOAL_KAFKA__{name}": text for name, text in variables.items()}
+    )
+    assert done.returncode == 0
+    kafka = json.loads(done.stdout)["kafka"]
+    assert {name: kafka[name] for name in ("input", "output", "group", "security_protocol", "patience_s")} == {
+        "input": "a",
+        "output": "c",
+        "group": "g",
+        "security_protocol": "SASL_SSL",
+        "patience_s": 300,
+    }
+    assert (kafka["sasl_username"], kafka["sasl_password"]) == ("**********", "**********")
+    assert b"canary" not in done.stderr + done.stdout
+
+
 def test_check_misses_no_input_and_output_beside_topics(tmp_path: Path) -> None:
     path = tmp_path / "policy.yaml"
     topics = [{"input": "a", "output": "a.k"}, {"input": "b", "output": "b.k"}]

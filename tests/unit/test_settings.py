@@ -192,8 +192,8 @@ def test_sasl_without_credentials_names_the_fields(protocol: str) -> None:
     with pytest.raises(PolicyError) as caught:
         kafka_settings(given, {"SHOAL_KAFKA__SASL_PASSWORD": ""})
     assert [".".join(fault.path) for fault in caught.value.faults] == [
-        "kafka.sasl_username",
         "SHOAL_KAFKA__SASL_PASSWORD",
+        "kafka.sasl_username",
     ]
     assert "SHOAL_KAFKA__SASL_USERNAME" in str(caught.value)
     assert kafka_settings(given, {}, has_secrets=False).security_protocol == protocol
@@ -228,6 +228,25 @@ def test_faults_name_the_variable_or_the_file_and_line(tmp_path: Path) -> None:
     assert "canary" not in str(caught.value)
     with pytest.raises(PolicyError, match=r"line 4: kafka\.output: missing; set it in the policy or as"):
         kafka_settings(policy_file(tmp_path, {"bootstrap_servers": "a:1", "input": "in", "group": "g"}), {})
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["SECURITY_PROTOCOL", "SASL_MECHANISM", "SSL_CAFILE", "QUARANTINE", "PATIENCE_S", "INSTANCE_ID", "SASL_USERNAME"],
+)
+@pytest.mark.parametrize("text", ["", " "])
+def test_an_empty_variable_is_the_only_fault(name: str, text: str) -> None:
+    secured = {"security_protocol": "SASL_SSL", "sasl_mechanism": "SCRAM-SHA-512", "ssl_cafile": "ca.pem"}
+    variables = {
+        "SHOAL_KAFKA__SASL_PASSWORD": "canary",
+        "SHOAL_KAFKA__SASL_USERNAME": "u",
+        f"SHOAL_KAFKA__{name}": text,
+    }
+    with pytest.raises(PolicyError) as caught:
+        kafka_settings(policy(KAFKA | secured), variables)
+    assert str(caught.value) == (
+        f"environment: 1 fault\n  SHOAL_KAFKA__{name}: is empty; give a value, or unset the variable"
+    )
 
 
 def test_a_key_without_its_certificate_is_refused() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Iterator
+from typing import Any
 
 from shoal.cli.http_access import add_http_access, http_access
 from shoal.errors import ConfigError
@@ -26,12 +27,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(options: argparse.Namespace) -> int:
-    """Print the policy with every default filled in, as JSON, and log what its author should decide on."""
+    """Print the policy with every default filled in, as JSON, and log what its author should decide on.
+
+    The section ``kafka`` is printed as `shoal run` would use it in this environment, without its secrets.
+    """
     policy = Policy.load(options.policy)
     check_policy(policy, options.policy)
     settings = kafka_settings(policy, required=(), has_secrets=False)
     unread = _check_files(policy, settings)
-    resolved = policy.resolved() | {"fingerprint": policy.fingerprint}
+    resolved = policy.resolved() | _kafka(settings) | {"fingerprint": policy.fingerprint}
     if explained := explain(policy):
         resolved["chosen"] = explained
     print(escape_control_characters(json.dumps(resolved, indent=2, ensure_ascii=False)))
@@ -40,6 +44,14 @@ def execute(options: argparse.Namespace) -> int:
         if advice:
             logger("cli").warning(escape_control_characters(advice))
     return 0
+
+
+def _kafka(settings: KafkaSection) -> dict[str, Any]:
+    """Return the section ``kafka`` of policy and environment together; nothing if neither sets a key of it."""
+    if not settings.model_fields_set:
+        return {}
+    # A `SecretStr` shows asterisks.
+    return {"kafka": settings.model_dump(mode="json", exclude_none=True)}
 
 
 def _check_files(policy: Policy, settings: KafkaSection) -> list[str]:
