@@ -19,6 +19,7 @@ ROOT = Path(__file__).resolve().parents[2]
 SOURCE = ROOT / "service" / "shoal"
 QUICKSTART = ROOT / "docs" / "quickstart"
 README_LINES = 120
+PROSE_COLUMNS = 120
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"(?<!\\)\[(?:[^\[\]]|\[[^\]]*\])*\]\(([^()\s]+)\)")
 
@@ -103,6 +104,34 @@ def test_the_map_of_the_documentation_has_each_line_once() -> None:
 
 def test_the_readme_has_at_most_120_lines() -> None:
     assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= README_LINES
+
+
+def too_long(text: str) -> list[int]:
+    """Return the numbers of the lines of prose that are too long and hold a blank at which they could be broken.
+
+    Code, tables, headings and lines of one long word, such as a link, may be longer.
+    """
+    without_code = FENCE.sub(lambda found: "\n" * found[0].count("\n"), text)
+    return [
+        number
+        for number, line in enumerate(without_code.splitlines(), 1)
+        if len(line) > PROSE_COLUMNS
+        and not line.lstrip().startswith(("|", "#"))
+        and " " in line.strip()[:PROSE_COLUMNS]
+    ]
+
+
+def test_no_line_of_prose_has_more_than_120_columns() -> None:
+    written_by_hand = [page for page in pages() if "reports" not in page.parts]
+    texts = {page.relative_to(ROOT).as_posix(): page.read_text(encoding="utf-8") for page in written_by_hand}
+    found = {name: numbers for name, text in texts.items() if (numbers := too_long(text))}
+    assert found == {}
+
+
+def test_lines_of_prose_that_are_too_long_are_found() -> None:
+    words, link = "word " * 24 + "x", f"[a]({'x' * 130})"
+    text = f"{words}\n{link}\n| {words} |\n```sh\n{words}\n```\n{words[:-2]}\n- {words}\n"
+    assert (len(words), too_long(text)) == (121, [1, 8])
 
 
 def test_shell_examples_parse() -> None:
