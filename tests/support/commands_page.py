@@ -10,7 +10,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from shoal.cli.command_line import COMMANDS, build_parser
+from shoal.cli.command_line import COMMANDS, UNAVAILABLE, build_parser
 from shoal.cli.environment import OptionVariable, option_variables
 from support.policy_page import row
 
@@ -30,11 +30,11 @@ COMMON = ("log", "log_level")
 
 
 def parsers() -> dict[str, argparse.ArgumentParser]:
-    """Return the parser of each command that ``shoal --help`` lists, by name."""
+    """Return the parser of each command that is available, by name."""
     (commands,) = [action for action in build_parser()._actions if isinstance(action.choices, dict)]
     assert commands.choices is not None
     found = dict(commands.choices)
-    return {name: found[name] for name in COMMANDS if found[name].description is not None}
+    return {name: found[name] for name in COMMANDS if name != UNAVAILABLE}
 
 
 def page() -> str:

@@ -19,9 +19,9 @@ def test_the_page_is_what_the_command_writes() -> None:
 
 def test_the_page_shows_each_command_that_the_help_lists() -> None:
     listed = re.findall(r"^    (\w+)\b", build_parser().format_help(), re.MULTILINE)
-    assert set(COMMANDS) - set(listed) == {"tune"}
+    assert set(COMMANDS) == set(listed)
     shown = re.findall(r"^## shoal (\w+)$", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
-    assert sorted(shown) == sorted(listed)
+    assert sorted([*shown, "tune"]) == sorted(listed)  # the help says that it is not available
 
 
 def test_each_command_has_an_example_that_its_parser_reads_and_its_exit_codes() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 from typing import Any, cast
+from unittest.mock import AsyncMock
 
 import pytest
 from shoal.errors import BrokerUnavailableError
@@ -61,6 +62,13 @@ async def test_settings_that_the_principal_may_not_see_are_not_taken_for_default
 COPIED = KafkaSection(input="a", output="b", progress_copy="p")
 
 
+@pytest.fixture
+def without_acls(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the broker miss no permission."""
+    monkeypatch.setattr(checks, "find_missing_permissions", AsyncMock(return_value=[]))
+
+
+@pytest.mark.usefixtures("without_acls")
 async def test_settings_that_were_not_checked_are_named_once_in_a_process() -> None:
     unchecked, policy = UncheckedSettings(), policy_of({"x": quasi()}, stream={"delta": 9})
     with capture_logs() as lines:
@@ -76,6 +84,7 @@ async def test_settings_that_were_not_checked_are_named_once_in_a_process() -> N
     assert {line["log_level"] for line in lines} == {"warning"}
 
 
+@pytest.mark.usefixtures("without_acls")
 async def test_the_settings_of_an_input_are_not_asked_for() -> None:
     """Nothing of them is checked, so that no permission on them is missing."""
     cluster = Cluster({"a"}, {})
