@@ -9,6 +9,7 @@ __all__ = ["Distribution"]
 TOGETHER = frozenset(
     {
         "tests/benchmarks/test_papers_steered.py",
+        "tests/integration/test_credential_rotation.py",
         "tests/integration/test_outage.py",
         "tests/integration/test_security.py",
         "tests/privacy/test_attack_order.py",
