@@ -10,7 +10,6 @@ shared with the decoders of the engine: one defect would then be invisible to bo
 from __future__ import annotations
 
 import codecs
-import json
 import os
 import re
 from collections import Counter
@@ -18,8 +17,9 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import Literal, NamedTuple, NoReturn, TypeAlias, TypeGuard, TypeVar
+from typing import Literal, NamedTuple, TypeAlias, TypeGuard, TypeVar
 
+from shoal.audit.json_values import JsonNumber, JsonObject, json_document, json_value
 from shoal.audit.line_form import EMPTY_CONTENTS, LineForm
 from shoal.audit.nesting import within_depth
 from shoal.audit.table_parsing import NumberWriter, csv_rows, is_csv_ended, is_parquet, parquet_lines
@@ -119,29 +119,6 @@ class ReleasedRecord(NamedTuple):
     is_bare: bool | None = None
 
 
-class JsonObject(list[tuple[str, object]]):
-    """A JSON object as a list of pairs, with repeated names and in its order."""
-
-    __slots__ = ()
-
-
-class JsonNumber(str):
-    """The text of a JSON number."""
-
-    __slots__ = ()
-
-
-def _refuse(_name: str) -> NoReturn:
-    # The standard library accepts NaN and Infinity, which are not JSON.
-    raise ValueError
-
-
-_with_numbers = json.JSONDecoder(object_pairs_hook=JsonObject, parse_constant=_refuse)
-_with_number_texts = json.JSONDecoder(
-    object_pairs_hook=JsonObject, parse_constant=_refuse, parse_int=JsonNumber, parse_float=JsonNumber
-)
-
-
 def form_of(path: Path, default: Form | None = None) -> Form:
     """Return the form of a file by its suffix, else the default.
 
@@ -204,39 +181,11 @@ def is_blank(path: Path) -> bool:
     return next(_original_lines(path), None) is None
 
 
-def json_value(text: bytes) -> object:
-    """Parse one JSON text with its numbers as int and float; objects become `JsonObject`.
-
-    Raises
-    ------
-    ValueError
-        Not UTF-8 or not JSON. Its message holds the text: never show it.
-    """
-    try:
-        return _with_numbers.decode(text.decode())
-    except RecursionError:
-        raise ValueError from None
-
-
-def json_document(text: str) -> object:
-    """Parse one JSON text with its numbers as `JsonNumber`.
-
-    Raises
-    ------
-    ValueError
-        Not JSON. Its message holds the text: never show it.
-    """
-    try:
-        return _with_number_texts.decode(text)
-    except RecursionError:
-        raise ValueError from None
-
-
 def _record(text: bytes | str) -> Record | None:
     """Parse one record with its numbers as `JsonNumber`."""
     try:
-        return as_record(_with_number_texts.decode(text.decode() if isinstance(text, bytes) else text))
-    except (ValueError, RecursionError):
+        return as_record(json_document(text.decode() if isinstance(text, bytes) else text))
+    except ValueError:
         return None
 
 
@@ -383,11 +332,7 @@ def released_records(
 ) -> Iterator[ReleasedRecord]:
     """Yield the released rows; ``number_writers`` write the numbers of Parquet columns, which have no text."""
     if is_export:
-        for number, line in _export_lines(file.path, RELEASED_EXPORT, RELEASED_EXPORT | RELEASED_ENVELOPE):
-            partition, value = _integer(file.path, number, line, "partition"), line["value"]
-            text = str(value) if _is_text(value) else ""
-            is_bare = line.get("key") is None and line.get("headers") in EMPTY_CONTENTS
-            yield ReleasedRecord(partition, text, _record(text), is_bare if line.keys() & RELEASED_ENVELOPE else None)
+        yield from _released_export(file.path)
     elif file.form == "csv":
         for text, cells in csv_rows(file.path, file.dialect, skip_bom=False):
             yield ReleasedRecord(0, text, cells)
@@ -397,3 +342,14 @@ def released_records(
     else:
         for row in byte_lines(file.path):
             yield ReleasedRecord(0, row.decode(errors="surrogateescape"), _record(row))
+
+
+def _released_export(path: Path) -> Iterator[ReleasedRecord]:
+    for number, line in _export_lines(path, RELEASED_EXPORT, RELEASED_EXPORT | RELEASED_ENVELOPE):
+        partition, value = _integer(path, number, line, "partition"), line["value"]
+        if isinstance(value, JsonObject):
+            words = "value is an object; it must be the text of the message; export again"
+            raise InputError(f"{path}, line {number}: {words}")
+        text = str(value) if _is_text(value) else ""
+        is_bare = line.get("key") is None and line.get("headers") in EMPTY_CONTENTS
+        yield ReleasedRecord(partition, text, _record(text), is_bare if line.keys() & RELEASED_ENVELOPE else None)

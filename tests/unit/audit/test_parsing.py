@@ -93,6 +93,13 @@ def test_an_export_holds_a_record_or_its_text(tmp_path: Path, value: object, rec
     assert originals(path, ORIGINAL_EXPORT) == [(2, 3, record)]
 
 
+def test_a_released_export_whose_value_is_an_object_must_be_made_again(tmp_path: Path) -> None:
+    """An export that parses the messages hides how they are written."""
+    path = file(tmp_path, '{"partition":1,"value":"{}"}\n{"partition":1,"value":{"a":1}}')
+    with pytest.raises(InputError, match=r", line 2: value is an object; it must be the text of the message; export "):
+        released(path, is_export=True)
+
+
 def test_a_released_export_holds_the_published_text(tmp_path: Path) -> None:
     lines = [{"partition": 1, "value": '{"a":1}'}, {"partition": 1, "value": 7}, {"partition": 1, "value": None}]
     path = file(tmp_path, "\n".join(map(json.dumps, lines)))
