@@ -211,6 +211,32 @@ async def test_an_import_stops_a_worker_that_still_runs_from_committing_over_it(
     await stage.until_completed(record_ids)
 
 
+async def test_an_import_that_is_refused_disturbs_no_running_worker(stage: Stage) -> None:
+    """Also where only the last partition is ahead of the file."""
+    await stage.put(40)
+    await stage.put(40, 1)
+    async with stage.run() as run:
+        await run.until_read(80)
+
+        async def is_quiet() -> bool:
+            first = await export(stage)
+            return bool(first) and first == await export(stage)
+
+        await wait_until(is_quiet, what="no more commits")
+        text = await export(stage)
+        await stage.put(40, 1)
+        await run.until_read(120)
+        await wait_until(is_quiet, what="no more commits")
+        assert f"{stage.topics['input']}-1: the committed progress is ahead of the file" in await refused(stage, text)
+        record_ids = await stage.put(40) + await stage.put(40, 1)
+        await run.until_read(200)
+        await run.until(lambda: run.total("shoal_consumer_lag_records") == 0 and run.service.health.ready)
+        await wait_until(is_quiet, what="no more commits")
+        assert run.total("shoal_transactions_total", outcome="aborted") == 0
+    await stage.drained()
+    assert record_ids
+
+
 @pytest.mark.parametrize(
     "text",
     [

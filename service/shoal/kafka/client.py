@@ -91,7 +91,7 @@ def broker_error(
     # The client wraps the errors of its background tasks.
     for known in (error, error.__cause__):
         if isinstance(known, _FENCED):
-            return FencedError("another worker owns the partition now")
+            return FencedError("another worker, or an import of progress, owns the partition now")
         if known is not None and (refusal := describe_refusal(known, settings, operation)) is not None:
             return BrokerError(refusal)
         for kind, words in _FINAL.items():

@@ -11,7 +11,7 @@ from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.structs import OffsetAndMetadata
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from shoal.errors import InputError
+from shoal.errors import BrokerUnavailableError, InputError
 from shoal.kafka.cipher import MetadataCipher, UnreadableError
 from shoal.kafka.client import admin
 from shoal.kafka.committed_offsets import fetch_committed, fetch_committed_again
@@ -114,13 +114,13 @@ async def _readable_copy(copy: ProgressCopy) -> CopiedCommit | None:
     try:
         return await copy.fetch()
     except InputError as error:
-        _warn_of_copy(copy, error)
+        _warn_of_copy(copy, str(error))
         return None
 
 
-def _warn_of_copy(copy: ProgressCopy, error: InputError) -> None:
+def _warn_of_copy(copy: ProgressCopy, reason: str) -> None:
     event = "the copy of the progress cannot be used: exporting the progress of the group"
-    log.warning(event, topic=copy.settings.input, partition=copy.partition, reason=str(error))
+    log.warning(event, topic=copy.settings.input, partition=copy.partition, reason=reason)
 
 
 def _is_newer(copy: ProgressCopy, copied: CopiedCommit, found: OffsetAndMetadata | None) -> bool:
@@ -132,7 +132,7 @@ def _is_newer(copy: ProgressCopy, copied: CopiedCommit, found: OffsetAndMetadata
     except UnreadableError:
         raise
     except InputError as error:
-        _warn_of_copy(copy, error)
+        _warn_of_copy(copy, str(error))
         return False
     return decode_both(found, copied, copy)[1] is Order.NEWER
 
@@ -148,7 +148,8 @@ def _read_export(text: str) -> _Export:
 async def import_progress(text: str, policy: Policy, settings: KafkaSection) -> dict[str, list[int]]:
     """Commit an export and return the partitions for which it was committed, by their topic.
 
-    Each partition is fenced first, so that a running worker stops. No completed offset becomes incomplete again.
+    All partitions are checked first; a file that is refused disturbs no running worker. Then each partition is fenced,
+    so that a running worker stops, and checked again. No completed offset becomes incomplete again.
 
     Raises
     ------
@@ -172,6 +173,11 @@ async def import_progress(text: str, policy: Policy, settings: KafkaSection) -> 
         for of_topic, one, commit in commits:
             if one.partition not in known[str(of_topic.input)]:
                 raise InputError(f"{of_topic.input} has no partition {one.partition}")
+            copy = await ProgressCopy.of(client, of_topic, one.partition, cipher)
+            # What a transaction of a running worker hides is checked after the fencing.
+            with suppress(BrokerUnavailableError):
+                await _check(client, of_topic, cipher, copy, one.partition, commit)
+        for of_topic, one, commit in commits:
             await _import_one(client, policy, of_topic, cipher, one, commit)
     return {saved.topic: [one.partition for one in saved.partitions] for saved in export.topics}
 
@@ -186,16 +192,9 @@ async def _import_one(
 ) -> None:
     copy = await ProgressCopy.of(client, settings, saved.partition, cipher)
     producer = TransactionalProducer(policy, settings, saved.partition, TopicLayout({}), copy=copy)
-    partition_name = f"{settings.input}-{saved.partition}"
     try:
         await producer.open()
-        await _check_current(client, settings, cipher, copy, saved.partition, commit)
-        await check_no_open_transaction(settings, saved.partition)
-        if await is_published_after(settings, saved.partition, commit):
-            raise InputError(
-                f"{partition_name}: {settings.output}-{saved.partition} holds records that were published after the "
-                "export. Going back would publish them twice. Use a later export, or start with --skip-to-end"
-            )
+        await _check(client, settings, cipher, copy, saved.partition, commit)
         if copy is not None:
             producer.expect_output_from(await end_at_start(settings, saved.partition, commit.state))
         metadata = cipher.encode(commit, str(settings.input), saved.partition)
@@ -203,6 +202,32 @@ async def _import_one(
         await producer.publish_and_commit(TransactionBatch(), saved.offset, metadata, dated_ms)
     finally:
         await producer.close()
+
+
+async def _check(
+    client: AIOKafkaAdminClient,
+    settings: KafkaSection,
+    cipher: MetadataCipher,
+    copy: ProgressCopy | None,
+    partition: int,
+    commit: CommittedState,
+) -> None:
+    """Check that the commit of a file may replace what is committed; read only.
+
+    Raises
+    ------
+    InputError
+        As `_check_current`; or the output holds records that were published after the export.
+    BrokerUnavailableError
+        An open transaction hides records.
+    """
+    await _check_current(client, settings, cipher, copy, partition, commit)
+    await check_no_open_transaction(settings, partition)
+    if await is_published_after(settings, partition, commit):
+        raise InputError(
+            f"{settings.input}-{partition}: {settings.output}-{partition} holds records that were published after the "
+            "export. Going back would publish them twice. Use a later export, or start with --skip-to-end"
+        )
 
 
 async def _check_current(
