@@ -150,6 +150,20 @@ def test_check_prints_the_settings_of_policy_and_environment_without_secrets(tmp
     assert b"canary" not in done.stderr + done.stdout
 
 
+def test_check_prints_no_argument_of_a_program_of_the_environment(tmp_path: Path) -> None:
+    path = tmp_path / "policy.yaml"
+    path.write_text(json.dumps(POLICY))
+    variables = {
+        "SHOAL_KAFKA__SECURITY_PROTOCOL": "SASL_SSL",
+        "SHOAL_KAFKA__SASL_MECHANISM": "OAUTHBEARER",
+        "SHOAL_KAFKA__SASL_OAUTH_COMMAND": '["/bin/token", "canary"]',
+    }
+    done = run_command("check", str(path), environment=variables)
+    assert done.returncode == 0
+    assert json.loads(done.stdout)["kafka"]["sasl_oauth_command"] == ["/bin/token", "(1 argument)"]
+    assert b"canary" not in done.stderr + done.stdout
+
+
 def test_check_misses_no_input_and_output_beside_topics(tmp_path: Path) -> None:
     path = tmp_path / "policy.yaml"
     topics = [{"input": "a", "output": "a.k"}, {"input": "b", "output": "b.k"}]

@@ -12,7 +12,7 @@ from shoal.errors import ConfigError
 from shoal.kafka import certificate_files, check_files, check_policy, open_secret_files
 from shoal.observability import certificate_warning, escape_control_characters, logger
 from shoal.observability.http_access import HttpAccess
-from shoal.policy import KafkaSection, Policy, advise, explain, missing_credentials
+from shoal.policy import KafkaSection, Policy, advise, explain, missing_credentials, shown_settings
 from shoal.secret_files import OPEN_TO_OTHERS
 from shoal.settings import PREFIX, kafka_settings, missing_settings, settings_error
 
@@ -48,10 +48,7 @@ def execute(options: argparse.Namespace) -> int:
 
 def _kafka(settings: KafkaSection) -> dict[str, Any]:
     """Return the section ``kafka`` of policy and environment together; nothing if neither sets a key of it."""
-    if not settings.model_fields_set:
-        return {}
-    # A `SecretStr` shows asterisks.
-    return {"kafka": settings.model_dump(mode="json", exclude_none=True)}
+    return {"kafka": shown_settings(settings)} if settings.model_fields_set else {}
 
 
 def _check_files(policy: Policy, settings: KafkaSection) -> list[str]:

@@ -19,7 +19,7 @@ from shoal.policy.json_number import JSON_NUMBER
 from shoal.policy.loader import FieldPath
 from shoal.policy.reference import Reference
 from shoal.policy.reference_file import REFERENCE_HEADER
-from shoal.policy.resolved import Policy
+from shoal.policy.resolved import Policy, shown_settings
 from shoal.policy.resolved_sections import PerSubject, Stream
 from shoal.policy.rule_choice import RULES, resolve_rule, supports_dominance
 from shoal.policy.schema import EpochUnit, FieldType, KafkaSection, Missing, NormalizeStep, Role, Scale
@@ -68,5 +68,6 @@ __all__ = [
     "explain",
     "missing_credentials",
     "resolve_rule",
+    "shown_settings",
     "supports_dominance",
 ]

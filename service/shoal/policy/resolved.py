@@ -9,9 +9,7 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from itertools import starmap
 from pathlib import Path
-from typing import Any, Literal, Self, get_args
-
-from pydantic import SecretStr
+from typing import Any, Literal, Self
 
 from shoal.errors import Fault, PolicyError
 from shoal.policy.attribute import Attribute, resolve_attribute
@@ -38,11 +36,9 @@ from shoal.policy.taxonomy_source import read_taxonomies
 from shoal.policy.validation import check_document
 from shoal.policy.value_source import MessagePart
 
-__all__ = ["Policy"]
+__all__ = ["Policy", "shown_settings"]
 
 DEFAULT_MAX_SHARE = 0.5
-SECRETS = {name for name, field in KafkaSection.model_fields.items() if SecretStr in get_args(field.annotation)}
-"""Fields that are left out of everything that is shown."""
 
 
 @dataclass(frozen=True)
@@ -346,7 +342,7 @@ class Policy:
         if (self.csv, self.csv_output) != (CsvDialect(), CsvDialect()):
             content["csv"] = asdict(self.csv) | {"output": asdict(self.csv_output)}
         if self.kafka is not None:
-            content["kafka"] = _shown(self.kafka)
+            content["kafka"] = shown_settings(self.kafka)
         return content
 
     def _messages(self) -> dict[str, Any]:
@@ -380,9 +376,12 @@ class Policy:
         return content
 
 
-def _shown(kafka: KafkaSection) -> dict[str, Any]:
-    """Return what is shown of the section: no secret, and how many arguments a program has, as one may be a secret."""
-    content = kafka.model_dump(exclude_none=True, exclude=SECRETS)
+def shown_settings(kafka: KafkaSection) -> dict[str, Any]:
+    """Return what is shown of the section: asterisks for secrets, and how many arguments a program has.
+
+    An argument may be a secret.
+    """
+    content = kafka.model_dump(mode="json", exclude_none=True)
     if kafka.sasl_oauth_command:
         program, *arguments = kafka.sasl_oauth_command
         count = len(arguments)
