@@ -14,6 +14,7 @@ from importlib.metadata import version
 from typing import Protocol, cast
 
 from shoal.cli.environment import add_option, read_variables
+from shoal.cli.unknown_variables import check_variables
 from shoal.errors import ParameterError, ShoalError
 from shoal.observability import escape_control_characters, install_exception_hooks, logger, raise_location, set_up_logs
 from shoal.process_end import end_process_if_compiling
@@ -66,6 +67,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error(_unknown_command(arguments[0]))
     options = parser.parse_args(arguments)
     try:
+        check_variables(os.environ)
         read_variables(options, os.environ)
     except ParameterError as error:
         options.parser.error(str(error))

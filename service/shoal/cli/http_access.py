@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import argparse
+from ipaddress import ip_address
 
 from shoal.cli.environment import add_option, add_secret
 from shoal.observability.http_access import HttpAccess
 
-__all__ = ["add_http_access", "http_access"]
+__all__ = ["add_http_access", "http_access", "is_open"]
 
 
 def add_http_access(parser: argparse.ArgumentParser) -> None:
@@ -40,3 +41,14 @@ def http_access(options: argparse.Namespace) -> HttpAccess:
         token_file=options.http_token_file,
         token=options.http_token,
     )
+
+
+def is_open(address: str, access: HttpAccess) -> bool:
+    """Return whether other machines can read metrics and page at ``HOST:PORT`` without a token."""
+    if access.token is not None or access.token_file is not None:
+        return False
+    host = address.rpartition(":")[0].strip("[]")
+    try:
+        return not ip_address(host).is_loopback
+    except ValueError:
+        return host != "localhost"

@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 from shoal.cli.environment import add_option
 from shoal.cli.garbage_collection import spaced_collections
-from shoal.cli.http_access import add_http_access, http_access
+from shoal.cli.http_access import add_http_access, http_access, is_open
 from shoal.cli.kafka_files import require_files
 from shoal.kafka import StartOptions, Worker, in_daemon_thread
 from shoal.observability import (
@@ -81,7 +81,11 @@ def execute(options: argparse.Namespace) -> int:
     require_files(policy, settings)
     policy.require_stream(options.policy)
     start = StartOptions(reset=options.reset, skip_to_end=options.skip_to_end, drain=options.drain)
-    server = partial(serve, options.http, host_names=options.http_host, access=http_access(options))
+    access = http_access(options)
+    if is_open(options.http, access):
+        words = "metrics and page can be read by other machines without a token; --http-token-file requires one"
+        logger("cli").warning(words, http=options.http)
+    server = partial(serve, options.http, host_names=options.http_host, access=access)
     asyncio.run(_serve(policy, settings, start, server))
     return 0
 

@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 from shoal.cli.command_line import COMMANDS, build_parser
 from shoal.cli.environment import option_variables, read_variables
+from shoal.cli.http_access import is_open
+from shoal.observability.http_access import HttpAccess
 from support.commands import run_command
 
 pytestmark = pytest.mark.unit
@@ -155,3 +157,15 @@ def test_unusable_settings_of_the_http_port_end_the_service_at_once(
     assert done.returncode == 2
     assert message in done.stderr.decode()
     assert CANARY not in (done.stderr + done.stdout).decode()
+
+
+@pytest.mark.parametrize("address", ["0.0.0.0:9464", "[::]:9464", ":9464", "192.0.2.1:1", "worker.example:9464"])
+def test_a_port_beyond_the_machine_is_open_unless_it_has_a_token(address: str) -> None:
+    assert is_open(address, HttpAccess())
+    assert not is_open(address, HttpAccess(token=TOKEN))
+    assert not is_open(address, HttpAccess(token_file="token"))  # noqa: S106 - the name of a file
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1:9464", "127.0.0.2:9464", "[::1]:9464", "localhost:9464"])
+def test_a_port_of_the_machine_itself_is_not_open(address: str) -> None:
+    assert not is_open(address, HttpAccess())
