@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 from shoal.errors import BrokerUnavailableError
-from shoal.kafka import offset_tracker as progress
+from shoal.kafka import future_timestamps
 from shoal.kafka.offset_metadata import CommittedState, decode, encode
 from shoal.kafka.offset_tracker import OffsetState
 from shoal.kafka.partition_task import PartitionTask
@@ -302,7 +302,7 @@ def test_clusters_that_keep_l_and_t_are_repeated_after_crashes(tmp_path: Path, r
 
 @pytest.mark.parametrize("runs", [30, *at_night(100)])
 def test_many_future_timestamps_need_no_list(monkeypatch: pytest.MonkeyPatch, runs: int) -> None:
-    monkeypatch.setattr(progress, "MAX_FUTURE_TIMESTAMPED", 0)
+    monkeypatch.setattr(future_timestamps, "MAX_FUTURE_TIMESTAMPED", 0)
     monkeypatch.setattr(sys.modules[__name__], "KINDS", ["good"] * 3 + ["future"] * 2)
     happened = sum((run_seed(seed) for seed in range(30_000, 30_000 + runs)), Counter[str]())
     assert happened["aborted"] > 0.5 * runs

@@ -183,7 +183,7 @@ def classify_messages(
     known_future = np.zeros(len(offsets), np.bool_)
     if not is_open.all():
         again = np.flatnonzero(~is_open & accepted)
-        known_future[again] = tracker.were_future_timestamped(offsets[again], timestamps[again])
+        known_future[again] = tracker.future_timestamps.were_rejected(offsets[again], timestamps[again])
         pushed[again] = (offsets[again] >= begin) & ~known_future[again]
     after = np.maximum.accumulate(np.where(pushed, timestamps, _EARLIEST))
     np.maximum(after, tracker.stream_time, out=after)
@@ -207,7 +207,7 @@ def classify_messages(
 def apply_classification(tracker: OffsetTracker, classified: Classification, now_ms: int) -> None:
     """Update the tracker with the messages that were read at this time (ms), the rejections and the drops."""
     columns, is_open, known_future = classified.columns, classified.is_open, classified.known_future
-    tracker.note_future_timestamped(known_future.offsets.tolist(), known_future.timestamps.tolist())
+    tracker.future_timestamps.note(known_future.offsets.tolist(), known_future.timestamps.tolist())
     tracker.stream_time = classified.stream_time
     opened, stream_times = columns.chosen(is_open), classified.stream_times
     tracker.mark_read(opened.offsets.tolist(), opened.timestamps.tolist(), stream_times[is_open].tolist(), now_ms)

@@ -28,8 +28,9 @@ from bisect import bisect_left
 from dataclasses import dataclass, replace
 
 from shoal.errors import InputError
+from shoal.kafka.future_timestamps import MAX_FUTURE_TIMESTAMPED
 from shoal.kafka.membership_codec import decode_membership, encode_membership, max_membership_bytes
-from shoal.kafka.offset_tracker import MAX_FUTURE_TIMESTAMPED, OffsetState, ReferenceRecord
+from shoal.kafka.offset_tracker import OffsetState, ReferenceRecord
 from shoal.kafka.output_rows import OutputRows
 from shoal.kafka.varints import VarintReader, from_gaps, gaps, unzigzag, varint, varints, zigzag
 from shoal.pipeline import BLOCK_RECORDS, AdaptiveState, release_strategy

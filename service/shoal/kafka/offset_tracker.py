@@ -29,10 +29,10 @@ import numpy as np
 
 from shoal.arrays import BoolVector, Int64Vector
 from shoal.errors import GuaranteeError, InputError
+from shoal.kafka.future_timestamps import NO_LIMIT_MS, FutureTimestamps
 from shoal.kafka.unfinished_clusters import UnfinishedClusters
 
 __all__ = [
-    "MAX_FUTURE_TIMESTAMPED",
     "UNKNOWN",
     "LogTruncatedError",
     "OffsetState",
@@ -40,16 +40,6 @@ __all__ = [
     "RecordTimes",
     "ReferenceRecord",
 ]
-
-MAX_FUTURE_TIMESTAMPED = 64
-"""A commit lists at most this many rejected future timestamps, those with the lowest offsets.
-
-More come from a wrong clock or an attack. After a restart the task recognizes the others only if their timestamps are
-later than ``latest_accepted_ms`` of the commit. Else they take positions in the stream. None is released.
-"""
-
-NO_LIMIT_MS = 1 << 62
-"""A time (ms) after all timestamps."""
 
 UNKNOWN = -1
 """Timestamp of a record that was not read again yet."""
@@ -191,11 +181,7 @@ class OffsetTracker:
     unfinished: UnfinishedClusters = field(default_factory=UnfinishedClusters)
     _incomplete: dict[int, tuple[int, int, int]] = field(default_factory=dict)
     """Broker timestamp, stream time and read time (ms) by offset, ascending: the first key is the lowest offset."""
-    _future_timestamped: dict[int, int] = field(default_factory=dict)
-    """Timestamps (ms) by offset."""
-    _restored_future: frozenset[int] = frozenset()
-    """``future_timestamped`` of the restored commit. Kept after the committed offset passes them; they are re-read."""
-    _latest_accepted_ms: int = NO_LIMIT_MS
+    future_timestamps: FutureTimestamps = field(default_factory=FutureTimestamps)
     _not_read_again: dict[int, None] = field(default_factory=dict)
     """Restored incomplete offsets that were not read again yet."""
     _last_read: ReferenceRecord | None = None
@@ -215,8 +201,7 @@ class OffsetTracker:
             adaptive_state=state.adaptive_state,
             unfinished=UnfinishedClusters.restore(state.unfinished_clusters, state.released_up_to),
             _incomplete=dict.fromkeys(state.incomplete, (UNKNOWN, state.stream_time, UNKNOWN)),
-            _restored_future=frozenset(state.future_timestamped),
-            _latest_accepted_ms=latest_accepted_ms,
+            future_timestamps=FutureTimestamps(frozenset(state.future_timestamped), latest_accepted_ms),
             _not_read_again=dict.fromkeys(state.incomplete),
             _last_read=state.reference,
         )
@@ -255,11 +240,6 @@ class OffsetTracker:
     def are_incomplete(self, offsets: Int64Vector) -> BoolVector:
         """Return for each offset, shape (n,), whether it is incomplete."""
         return np.fromiter((offset in self._incomplete for offset in offsets.tolist()), np.bool_, len(offsets))
-
-    def were_future_timestamped(self, offsets: Int64Vector, timestamps: Int64Vector) -> BoolVector:
-        """Return which of these completed offsets were rejected, before a restart, for a timestamp in the future."""
-        listed = np.fromiter((offset in self._restored_future for offset in offsets.tolist()), np.bool_, len(offsets))
-        return listed | (timestamps > self._latest_accepted_ms)
 
     def lost_to_compaction(self, before: int) -> list[int]:
         """Return the incomplete offsets below ``before`` that were not read again. They stay incomplete."""
@@ -355,11 +335,7 @@ class OffsetTracker:
     def reject_future_timestamp(self, offset: int, timestamp: int) -> None:
         """Complete an incomplete offset that was rejected only for its timestamp (ms): it got no stream position."""
         self.complete((offset,))
-        self.note_future_timestamped((offset,), (timestamp,))
-
-    def note_future_timestamped(self, offsets: Sequence[int], timestamps: Sequence[int]) -> None:
-        """Remember them, because these timestamps are no longer in the future for a later commit."""
-        self._future_timestamped.update(zip(offsets, timestamps, strict=True))
+        self.future_timestamps.note((offset,), (timestamp,))
 
     def snapshot(self, latest_accepted_ms: int = NO_LIMIT_MS, *, handed_over_uncommitted: bool = False) -> OffsetState:
         """Return the state to commit now, with every decision applied so far.
@@ -367,19 +343,13 @@ class OffsetTracker:
         Rejected records after ``latest_accepted_ms`` are not listed: `restore` recognizes them by the same time.
         """
         committed = self.offset_to_commit
-        self._future_timestamped = {
-            offset: timestamp for offset, timestamp in self._future_timestamped.items() if offset > committed
-        }
-        listed = sorted(
-            offset for offset, timestamp in self._future_timestamped.items() if timestamp <= latest_accepted_ms
-        )
         oldest = self._times_of(None if committed == self.next_offset else committed)
         unfinished_clusters = self.unfinished.clusters
         return OffsetState(
             committed_offset=committed,
             next_offset=self.next_offset,
             incomplete=tuple(self._incomplete),
-            future_timestamped=tuple(listed[:MAX_FUTURE_TIMESTAMPED]),
+            future_timestamped=self.future_timestamps.to_commit(committed, latest_accepted_ms),
             stream_time=self.stream_time if oldest is None else oldest.stream_time,
             next_cluster_number=self.next_cluster_number,
             flush_at_offset=self.flush_at_offset,

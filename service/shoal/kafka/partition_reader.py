@@ -20,6 +20,9 @@ __all__ = ["PartitionReader", "restore_pipeline"]
 MAX_DESCRIBED_BYTES = 10_000
 """Longer messages are counted as rejected without the field at fault, so that they cost no time."""
 
+TOLD_EVERY_MS = 10_000
+"""Time (ms) between two lines of the log that say how many records were rejected as dated ahead."""
+
 DATED_AHEAD = RecordFault("dated more than an hour ahead")
 NO_VALUE = RecordFault("no value")
 REJECTED_AS_AHEAD = "records rejected: dated more than an hour ahead of the clock of this machine"
@@ -82,6 +85,7 @@ class PartitionReader:
             state.reference,
         )
         self._restored_until = state.next_offset
+        self._untold_ahead_count, self._told_ahead_ms = 0, -TOLD_EVERY_MS
 
     @property
     def has_restored(self) -> bool:
@@ -128,6 +132,7 @@ class PartitionReader:
         self.position = messages[-1].offset + 1
         classified = classify_messages(tracker, columns, block, self._begin, now_ms)
         self._count_refusals(messages, block, classified)
+        self._count_ahead(sum(rejection.is_future for rejection in classified.rejections), now_ms)
         return block, classified
 
     def _count_unknown(self, block: Block, is_new: BoolVector) -> None:
@@ -142,10 +147,17 @@ class PartitionReader:
         for index, reason in block.rejected:
             if reason is not Reason.SUPPRESSED and classified.is_open[index]:
                 self._metrics.refusals.add(reason.value, _find_faults(self._pipeline.policy, messages[index].value))
-        if count := sum(rejection.is_future for rejection in classified.rejections):
-            log.warning(REJECTED_AS_AHEAD, partition=self._name, count=count)
-            self._metrics.dated_ahead.labels(*self._tp).inc(count)
-            self._metrics.refusals.add(Reason.INVALID.value, [DATED_AHEAD], count)
+
+    def _count_ahead(self, count: int, now_ms: int) -> None:
+        """Count records that are rejected for their timestamps; the log says it at most every ten seconds."""
+        if not count:
+            return
+        self._metrics.dated_ahead.labels(*self._tp).inc(count)
+        self._metrics.refusals.add(Reason.INVALID.value, [DATED_AHEAD], count)
+        self._untold_ahead_count += count
+        if not 0 <= now_ms - self._told_ahead_ms < TOLD_EVERY_MS:
+            log.warning(REJECTED_AS_AHEAD, partition=self._name, count=self._untold_ahead_count)
+            self._untold_ahead_count, self._told_ahead_ms = 0, now_ms
 
     def _check_reference(self, columns: MessageColumns) -> None:
         """Compare the record at the offset of the reference record, when it is read, with that of the last commit."""

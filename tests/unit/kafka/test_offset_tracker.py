@@ -98,12 +98,28 @@ def test_many_future_timestamps_need_no_list() -> None:
     assert all(offset % 2 == 0 for offset in snapshot.future_timestamped)
     assert progress.snapshot(latest_accepted_ms=2999).future_timestamped == ()
     again = OffsetTracker.restore(progress.snapshot(latest_accepted_ms=2999), latest_accepted_ms=2999)
-    assert again.were_future_timestamped(np.arange(4), np.array([10, 2999, 3000, 3001])).tolist() == [
+    assert again.future_timestamps.were_rejected(np.arange(4), np.array([10, 2999, 3000, 3001])).tolist() == [
         False,
         False,
         True,
         True,
     ]
+
+
+def test_a_flood_of_future_timestamps_takes_bounded_memory() -> None:
+    """One record is held, so that the committed offset stays."""
+    progress, count = OffsetTracker(0), 20_000
+    progress.mark_read(range(count), [10] * count, [-1] * count, 0)
+    progress.future_timestamps.note(range(1, count, 2), [3000] * (count // 2))
+    progress.future_timestamps.note(range(2, count, 2), range(9000, 9000 - count // 2 + 1, -1))
+    assert progress.snapshot(latest_accepted_ms=-1000).future_timestamped == ()
+    assert len(progress.future_timestamps._timestamps) == 1024
+    assert min(progress.future_timestamps._timestamps.values()) == -998
+    progress.future_timestamps.note(range(1, count, 2), [3000] * (count // 2))
+    assert progress.snapshot(latest_accepted_ms=3000).future_timestamped[:3] == (1, 3, 5)
+    assert len(progress.future_timestamps._timestamps) == 1024
+    progress.complete(range(200))
+    assert progress.snapshot(latest_accepted_ms=3000).future_timestamped[:3] == (201, 203, 205)
 
 
 def test_future_timestamped_offsets_are_kept_until_the_committed_offset_passes_them() -> None:
@@ -113,8 +129,8 @@ def test_future_timestamped_offsets_are_kept_until_the_committed_offset_passes_t
     assert progress.snapshot().future_timestamped == (2,)
     stamps = np.full(4, 5)
     again = OffsetTracker.restore(progress.snapshot())
-    assert again.were_future_timestamped(np.arange(4), stamps).tolist() == [False, False, True, False]
-    again.note_future_timestamped([2], [5])
+    assert again.future_timestamps.were_rejected(np.arange(4), stamps).tolist() == [False, False, True, False]
+    again.future_timestamps.note([2], [5])
     assert again.snapshot().future_timestamped == (2,)
     progress.complete([0, 1])
     assert progress.snapshot().future_timestamped == ()

@@ -292,9 +292,9 @@ async def test_records_that_are_rejected_as_dated_ahead_are_logged_with_their_nu
             logged.append((words, fields))
 
     monkeypatch.setattr(partition_reader, "log", Log())
-    policy, metrics = policy_of(), Metrics()
+    policy, metrics, clock = policy_of(), Metrics(), Clock()
     commit = CommittedState(BEGINNING, policy.fingerprint, START_MS)
-    task = PartitionTask("t", 0, policy, JsonDecoder(policy), Sink(), commit, metrics, 0.2, wall_clock=Clock())
+    task = PartitionTask("t", 0, policy, JsonDecoder(policy), Sink(), commit, metrics, 0.2, wall_clock=clock)
     await task.process([record(0), record(1, START_MS + 3_700_000), record(2, START_MS + 9_000_000), Message(3, b"{")])
     words = "records rejected: dated more than an hour ahead of the clock of this machine"
     assert logged == [(words, {"partition": "t-0", "count": 2})]
@@ -302,6 +302,15 @@ async def test_records_that_are_rejected_as_dated_ahead_are_logged_with_their_nu
         "2 of 4 invalid: dated more than an hour ahead",
         "1 of 4 undecodable: not JSON",
     ]
+    logged.clear()
+    for offset, passed_s in ((4, 5.0), (5, 4.9), (6, 0.2), (7, 9.9)):
+        clock.s += passed_s
+        await task.process([record(offset, START_MS + 9_000_000)])
+    assert logged == [(words, {"partition": "t-0", "count": 3})]
+    # Also after the clock was set back.
+    clock.s -= 60.0
+    await task.process([record(8, START_MS + 9_000_000)])
+    assert logged[1:] == [(words, {"partition": "t-0", "count": 2})]
 
 
 async def test_a_task_with_too_many_waiting_bytes_is_full(monkeypatch: pytest.MonkeyPatch) -> None:
