@@ -93,4 +93,5 @@ async def test_a_paused_leader_does_not_return_as_one(tmp_path: Path) -> None:
                 one.brokers.send(leader, signal.SIGCONT)
 
         await one.under_load(strike)
+        assert await one.leader("output") != leader, "the broker still leads: the test tests nothing"
         await one.settled("another broker led meanwhile; the workers continued")

@@ -45,8 +45,10 @@ class Worker:
     plans: list[str] = field(default_factory=list)
     is_fresh: bool = False
     """Whether each start is a new interpreter, with a hash seed of its own."""
-    codes: list[int | None] = field(default_factory=list)
-    """Exit codes of its earlier processes."""
+    unasked_count: int = 0
+    """How many of its earlier processes ended by themselves."""
+    is_terminated: bool = False
+    """Whether the present process was told to stop while it ran."""
 
     def command(self, *extra: str, origin: bool = True) -> list[str]:
         command = [str(WORKER), "run", str(self.policy), "--log", "json"]
@@ -71,8 +73,7 @@ class Worker:
         instance: str | None = None,
         patience_s: str = "300",
     ) -> None:
-        if self.process is not None:
-            self.codes.append(self.process.poll())
+        self.unasked_count, self.is_terminated = self.gone, False
         self.plans.append(die_at)
         environment = self.environment(die_at, instance, patience_s)
         command = self.command(*extra, origin=origin)
@@ -81,8 +82,9 @@ class Worker:
     @property
     def gone(self) -> int:
         """How often it ended by itself: neither killed nor terminated."""
-        last = None if self.process is None else self.process.poll()
-        return sum(code not in {None, 0, -signal.SIGKILL} for code in (*self.codes, last))
+        code = None if self.process is None else self.process.poll()
+        asked = {None, -signal.SIGKILL, *((0,) if self.is_terminated else ())}
+        return self.unasked_count + (code not in asked)
 
     @property
     def is_dead(self) -> bool:
@@ -100,6 +102,7 @@ class Worker:
     def terminate(self) -> int:
         """Stop it as an operator does; return its exit code."""
         assert self.process is not None
+        self.is_terminated = self.process.poll() is None
         self.signal(signal.SIGTERM)
         try:
             return self.process.wait(30)
