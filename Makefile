@@ -53,8 +53,8 @@ check: format-check lint types imports unit-nojit doctest test ## run everything
 test: install ## run every test except the nightly ones and check-deploy; starts and stops a local broker
 	$(BESIDE_KAFKA) $(PARALLEL) -m "$(DAILY)"
 
-tools: ## build and unpack helm, kustomize, kubeconform, actionlint, toxiproxy, promtool, kcat, libfaketime in build/tools
-	@$(PYTHON) deploy/tools/install.py
+tools: ## build and unpack helm, kustomize, kubeconform, actionlint, toxiproxy, promtool, kcat, libfaketime in build/tools; ONLY='prometheus' selects some
+	@$(PYTHON) deploy/tools/install.py $(ONLY)
 
 check-deploy: install tools ## check charts, manifests, alerts and workflows with the tools of `make tools`
 	$(BESIDE_KAFKA) -m "deploy_tools and not nightly"

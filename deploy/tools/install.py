@@ -15,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 import tomllib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -83,30 +84,38 @@ class GoTool(NamedTuple):
             built.replace(self.path)
 
 
-def install() -> list[str]:
-    """Make every tool that is not there, and return the names of all.
+def install(names: Sequence[str] = ()) -> list[str]:
+    """Make every tool that is not there, or only those of these names; return the names of all that were asked for.
+
+    One program of a package of Debian brings the others, which are small.
 
     Raises
     ------
     ToolFailedError
-        A tool cannot be had; the message names the remedy.
+        A tool is unknown or cannot be had; the message names the remedy.
     """
     BIN.mkdir(parents=True, exist_ok=True)
     described = (HERE / "versions.toml").read_bytes()
     wanted = tomllib.loads(described.decode())
+    programs: list[str] = wanted["debian"]["programs"]
+    known = sorted([*wanted["go"], *programs])
+    if unknown := set(names) - set(known):
+        raise ToolFailedError(f"{', '.join(sorted(unknown))}: unknown; the tools are {' '.join(known)}")
+    chosen = sorted(set(names)) or known
     with (TOOLS / "lock").open("w", encoding="utf-8") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        tools = [GoTool(name, **fields) for name, fields in wanted["go"].items()]
+        tools = [GoTool(name, **fields) for name, fields in wanted["go"].items() if name in chosen]
         for tool in tools:
             if not tool.is_there():
                 tool.build()
-        packages, programs = wanted["debian"]["packages"], wanted["debian"]["programs"]
+        packages = wanted["debian"]["packages"]
         stamp = DEBIAN / "stamp"
         written = hashlib.sha256(repr((packages, programs)).encode()).hexdigest()
-        if not stamp.is_file() or stamp.read_text(encoding="utf-8") != written:
+        is_chosen = not set(programs).isdisjoint(chosen)
+        if is_chosen and not (stamp.is_file() and stamp.read_text(encoding="utf-8") == written):
             _from_debian(packages, programs)
             stamp.write_text(written, encoding="utf-8")
-    return sorted([*(tool.name for tool in tools), *programs])
+    return chosen
 
 
 def _from_debian(packages: list[str], programs: list[str]) -> None:
@@ -177,7 +186,7 @@ def _output(command: list[str]) -> str:
 
 if __name__ == "__main__":
     try:
-        names = install()
+        names = install(sys.argv[1:])
     except ToolFailedError as error:
         sys.exit(f"tools: {error}")
     except KeyboardInterrupt:

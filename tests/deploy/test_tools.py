@@ -63,6 +63,21 @@ def test_without_go_one_line_says_what_to_install(tmp_path: Path) -> None:
     assert done.stderr == "tools: no go found: install Go 1.26 or newer and put it into the PATH\n"
 
 
+def test_programs_of_debian_need_no_go(tmp_path: Path) -> None:
+    environment = os.environ | {"PATH": str(tmp_path)}
+    command = [sys.executable, str(INSTALL), "prometheus", "promtool"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == "build/tools/bin: prometheus promtool\n"
+
+
+def test_an_unknown_tool_is_answered_with_the_known_ones() -> None:
+    command = [sys.executable, str(INSTALL), "prometheos", "helm"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 1
+    assert done.stderr.startswith("tools: prometheos: unknown; the tools are actionlint helm kcat ")
+
+
 def test_an_absent_tool_is_a_failure_with_its_remedy(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(tools, "BIN", tmp_path)
     with pytest.raises(AssertionError, match="helm is missing: run `make tools`"):
