@@ -69,7 +69,10 @@ class KafkaSection(Section):
         example="shoal-0",
     )
     security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = key(
-        "How the broker's listener is secured. Required with any `sasl_*` or `ssl_*` setting.", default="PLAINTEXT"
+        "How the broker's listener is secured. Required with any `sasl_*` or `ssl_*` setting. `PLAINTEXT` by name "
+        "switches all of them off, as for a test against a local broker; the other protocols refuse those that they do "
+        "not use.",
+        default="PLAINTEXT",
     )
     sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"] | None = key(
         "How the worker authenticates itself. `PLAIN` sends the password as it is, so use it with `SASL_SSL` only.",
