@@ -117,25 +117,49 @@ class Deployment:
         return text
 
 
-def progress_of(topic: str, offset: int, text: str) -> dict[str, Any]:
-    """Read the progress beside a committed offset: all of it but the time of the commit."""
+def progress_of(topics: dict[str, str], offset: int, text: str) -> dict[str, Any]:
+    """Read the progress beside a committed offset: all but the time of the commit and the place of its rows."""
     assert text.startswith("shoal1:"), text
     raw = base64.b64decode(text.removeprefix("shoal1:"), validate=True)
     body, checksum = raw[:-4], raw[-4:]
-    assert zlib.crc32(f"{topic}\n0\n{offset}\n".encode() + body).to_bytes(4, "big") == checksum
+    assert zlib.crc32(f"{topics['input']}\n0\n{offset}\n".encode() + body).to_bytes(4, "big") == checksum
     numbers, at = [], 2
     for _ in range(8):
-        number = shift = 0
-        while True:
-            number |= (body[at] & 127) << shift
-            shift, at = shift + 7, at + 1
-            if body[at - 1] < 128:
-                break
+        number, at = varint_at(body, at)
         numbers.append(number)
     names = ("ahead", "clock", "clusters", "drain", "time of the commit", "anchor", "anchor's time", "since")
     fields: dict[str, Any] = dict(zip(names, numbers, strict=True))
     assert fields.pop("time of the commit") > FIRST_MS
-    return fields | {"offset": offset, "version": body[0], "coding": body[1], "rest": body[at:].hex()}
+    rest = without_rows(body[at:], topics["output"], has_adaptive_state=body[0] == 3)
+    return fields | {"offset": offset, "version": body[0], "coding": body[1], "rest": rest.hex()}
+
+
+def varint_at(body: bytes, at: int) -> tuple[int, int]:
+    """Return a number, and where the next one begins."""
+    number = shift = 0
+    while True:
+        number |= (body[at] & 127) << shift
+        shift, at = shift + 7, at + 1
+        if body[at - 1] < 128:
+            return number, at
+
+
+def without_rows(rest: bytes, output: str, *, has_adaptive_state: bool) -> bytes:
+    """Return what follows the eight numbers without the place of the rows: they depend on the clock and the topic."""
+    at = 8
+    if has_adaptive_state:
+        size, at = varint_at(rest, at)
+        at += size
+    count, first = varint_at(rest, at)
+    begin = end = first
+    gap = 0
+    for _ in range(count):
+        begin = end
+        gap, end = varint_at(rest, begin)
+    assert gap >= 1 << 63
+    assert (gap - (1 << 63)) % (1 << 32) == zlib.crc32(output.encode())
+    assert count - 1 < 128
+    return rest[:at] + bytes([count - 1]) + rest[first:begin] + rest[end:]
 
 
 async def published(deployment: Deployment, *, is_ordered: bool) -> dict[str, Any]:
@@ -208,7 +232,7 @@ async def reported(deployment: Deployment) -> dict[str, Any]:
     exported, _ = await deployment.ended(deployment.start("progress", "--export", str(file)))
     export = json.loads(file.read_text("utf-8"))
     (entry,) = export.pop("partitions")
-    committed = progress_of(deployment.topics["input"], entry.pop("offset"), entry.pop("metadata"))
+    committed = progress_of(deployment.topics, entry.pop("offset"), entry.pop("metadata"))
     return {
         "exit": [code, exported],
         "report": json.loads(deployment.anonymous(json.dumps(rounded(report)))),
@@ -230,7 +254,7 @@ async def outcome(bootstrap: str, folder: Path, document: dict[str, Any]) -> dic
             found = await deployment.committed()
             if found is None or not (found.metadata or "").startswith("shoal1:"):
                 return False
-            done = progress_of(deployment.topics["input"], found.offset, found.metadata)
+            done = progress_of(deployment.topics, found.offset, found.metadata)
             return bool(done["offset"] + done["ahead"] == COUNT)
 
         await wait_until(is_at_the_end, 120, "a commit at the end of the topic")
