@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import AsyncGenerator
 from typing import Any
@@ -45,5 +46,7 @@ async def read_committed_records(
                     if record.offset < log_end:
                         yield record
                 deadline = time.monotonic() + READ_TIMEOUT_S
+            # What was fetched is returned without a pause; heartbeats and other tasks must have theirs.
+            await asyncio.sleep(0)
             if time.monotonic() > deadline:
                 raise BrokerUnavailableError(f"{tp.topic}-{tp.partition}: cannot be read to its end; trying again")

@@ -205,13 +205,17 @@ class TransactionalProducer:
 
         Notes
         -----
-        Takes at most the transaction timeout, and two seconds more if a gap in the output was read.
+        Takes at most the transaction timeout, and two seconds more if a gap in the output was read. Before the first
+        rows or clusters, what `check_before_first` was given takes its time in addition.
         """
         timestamp = at_ms // self._settings.commit_interval_ms * self._settings.commit_interval_ms
         if self._has_failed:
             raise BrokerUnavailableError("a transaction failed before: the committed offset must be read again")
         self._has_failed = True  # until the commit has succeeded
         try:
+            if batch.clusters or batch.rows:
+                # Before the transaction begins: it may read for longer than the timeout.
+                await self._run_first_check(OffsetAndMetadata(committed_offset, metadata))
             # After this time the broker aborts the transaction by itself.
             async with asyncio.timeout(self._settings.transaction_timeout_ms / 1000):
                 await self._transact(batch, OffsetAndMetadata(committed_offset, metadata), timestamp)
@@ -223,8 +227,6 @@ class TransactionalProducer:
         self._has_failed = False
 
     async def _transact(self, batch: TransactionBatch, offset: OffsetAndMetadata, timestamp: int) -> None:
-        if batch.clusters or batch.rows:
-            await self._run_first_check(offset)
         await self._producer.begin_transaction()
         messages = list(self._messages(batch))
         # Concurrently: aiokafka then adds all topics to the transaction with one request.

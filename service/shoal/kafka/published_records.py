@@ -16,9 +16,16 @@ from shoal.kafka.offset_metadata import CommittedState
 from shoal.kafka.output_rows import OutputRows
 from shoal.kafka.producer import TransactionalProducer
 from shoal.kafka.topic_pairs import has_several_inputs
+from shoal.observability import logger
 from shoal.policy import KafkaSection
 
 __all__ = ["check_output_is_empty", "is_published_after", "latest_published"]
+
+SEARCHING = "reading whether records of an input partition were published before"
+TOLD_EVERY_S = 10.0
+"""Time (s) between two lines of the log that say how far a search is."""
+
+log = logger("kafka")
 
 APPEND_TIME = 1
 """Timestamp type of a topic with ``message.timestamp.type=LogAppendTime``."""
@@ -32,6 +39,10 @@ async def check_output_is_empty(producer: TransactionalProducer, settings: Kafka
     InputError
         There are committed records in the output partition, or evidence or cluster messages of this partition. (A Faust
         stage without an output topic writes only evidence and cluster messages.)
+
+    Notes
+    -----
+    Without such a record, all that is committed is read, also of other partitions; the log says how far, every 10 s.
     """
     # With one input, messages name none. With several, messages without a name are of a time with one input, whose
     # output tells whether it was released.
@@ -45,11 +56,14 @@ async def check_output_is_empty(producer: TransactionalProducer, settings: Kafka
         # Evidence names the input partition. In other topics, records belong to it only if it is the only writer.
         if topic is None or not (topic == settings.evidence or producer.is_only_writer(topic)):
             continue
-        async with aclosing(read_committed_records(settings, producer.target(topic))) as records:
+        tp, told_s = producer.target(topic), time.monotonic()
+        async with aclosing(read_committed_records(settings, tp)) as records:
             async for record in records:
                 if not is_own(record.value):
+                    if time.monotonic() >= told_s + TOLD_EVERY_S:
+                        log.info(SEARCHING, topic=tp.topic, partition=tp.partition, offset=record.offset)
+                        told_s = time.monotonic()
                     continue
-                tp = producer.target(topic)
                 raise InputError(
                     f"{settings.input}-{partition}: group {settings.group} has no committed offset, but "
                     f"{tp.topic}-{tp.partition} holds records already. Starting over would publish them a second "

@@ -259,6 +259,21 @@ async def test_the_first_check_is_awaited_once(monkeypatch: pytest.MonkeyPatch) 
     assert asked == [before]
 
 
+async def test_a_first_check_may_take_longer_than_a_transaction(monkeypatch: pytest.MonkeyPatch) -> None:
+    """If it ended the loop, the next start would find the commit of the beginning, and would not check again."""
+    producer, is_checked = Producer(), asyncio.Event()
+
+    async def check() -> None:
+        asyncio.get_running_loop().call_later(0.2, is_checked.set)
+        await is_checked.wait()
+
+    ours = made(monkeypatch, producer, transaction_timeout_ms=100)
+    ours.check_before_first(check)
+    await ours.publish_and_commit(TransactionBatch(clusters()), 5, "meta", 1_234_567)
+    assert is_checked.is_set()
+    assert producer.calls[-1] == ("commit",)
+
+
 async def test_a_foreign_record_between_two_batches_is_detected(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

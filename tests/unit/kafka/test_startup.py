@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncGenerator
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any, cast
 from unittest.mock import AsyncMock
 
@@ -10,7 +12,7 @@ import pytest
 from aiokafka import errors as kafka_errors
 from aiokafka.structs import OffsetAndMetadata, TopicPartition
 from shoal.errors import BrokerUnavailableError, InputError
-from shoal.kafka import committed_offsets, startup
+from shoal.kafka import committed_offsets, published_records, startup
 from shoal.kafka.cipher import MetadataCipher
 from shoal.kafka.committed_offsets import fetch_committed
 from shoal.kafka.offset_metadata import CommittedState
@@ -19,6 +21,7 @@ from shoal.kafka.published_records import _is_about
 from shoal.kafka.startup import PartitionContext, PartitionStart, StartOptions, initialize_partition
 from shoal.kafka.unconfirmed_skips import UnconfirmedSkips
 from shoal.policy import KafkaSection
+from structlog.testing import capture_logs
 
 SETTINGS = KafkaSection(input="in", output="out", group="g")
 
@@ -128,6 +131,21 @@ def test_evidence_is_about_a_partition_of_an_input(message: bytes | None, *, alo
 def test_a_cluster_message_is_about_an_input(message: bytes | None, *, alone: bool, of_several: bool) -> None:
     assert _is_about(("in", None), None, message) == alone
     assert _is_about(("in",), None, message) == of_several
+
+
+async def test_a_long_search_for_published_records_says_how_far_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def evidence(*_: object) -> AsyncGenerator[Any, None]:
+        for offset in (7, 8, 9):
+            yield SimpleNamespace(value=b'{"partition":2,"cluster":0}', offset=offset)
+
+    settings = KafkaSection(input="in", group="g", evidence="proof")
+    producer: Any = SimpleNamespace(target=lambda topic: TopicPartition(topic, 1))
+    monkeypatch.setattr(published_records, "read_committed_records", evidence)
+    times = iter([0.0, 9.9, 10.0, 10.0, 19.9])
+    monkeypatch.setattr(published_records, "time", SimpleNamespace(monotonic=lambda: next(times)))
+    with capture_logs() as lines:
+        await published_records.check_output_is_empty(producer, settings, 3)
+    assert [(line["topic"], line["partition"], line["offset"]) for line in lines] == [("proof", 1, 8)]
 
 
 class Publisher:
