@@ -19,6 +19,7 @@ from aiokafka.admin import AIOKafkaAdminClient
 from shoal.errors import BrokerUnavailableError, ShoalError
 from shoal.kafka.client import admin, consumer, stop, task_exception, to_shoal_error
 from shoal.kafka.group_members import wait_until_no_members
+from shoal.kafka.leader_check import LeaderCheck
 from shoal.kafka.partition_task import PartitionTask
 from shoal.kafka.poller import Poller
 from shoal.kafka.preflight import preflight
@@ -122,7 +123,9 @@ class ConsumerLoop:
             self._liveness.note_answer()
             kafka_consumer = consumer(settings) if self._drains else self._group_consumer()
             broker_check = asyncio.create_task(
-                self._liveness.check_broker(partial(self._request, admin_client, kafka_consumer), credentials)
+                self._liveness.check_broker(
+                    partial(self._request, admin_client, LeaderCheck(kafka_consumer)), credentials
+                )
             )
             broker_check.add_done_callback(self._on_background_end)
             watch = asyncio.create_task(self._watch_topics(admin_client))
@@ -180,14 +183,10 @@ class ConsumerLoop:
         finally:
             await stop(kafka_consumer, LEAVE_S)
 
-    async def _request(self, admin_client: AIOKafkaAdminClient, kafka_consumer: AIOKafkaConsumer) -> None:
-        """Send the broker a request, and wait for the answer."""
+    async def _request(self, admin_client: AIOKafkaAdminClient, leaders: LeaderCheck) -> None:
+        """Send the brokers requests, and wait for an answer."""
         partitions = list(self._tasks)
-        await (
-            kafka_consumer.end_offsets(partitions)
-            if partitions
-            else admin_client.find_coordinator(str(self._settings.group))
-        )
+        await (leaders.ask(partitions) if partitions else admin_client.find_coordinator(str(self._settings.group)))
 
     async def _watch_topics(self, admin_client: AIOKafkaAdminClient) -> None:
         """Fail when a topic was deleted or an input got partitions; a drain reads the logs that it has found."""

@@ -11,7 +11,7 @@ from functools import partial
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
 
-from shoal.errors import BrokerUnavailableError, InputError
+from shoal.errors import BrokerUnavailableError, InputError, ShoalError
 from shoal.kafka.broker_configs import UncheckedSettings
 from shoal.kafka.certificates import certificate_files, open_secret_files
 from shoal.kafka.cipher import MetadataCipher
@@ -130,7 +130,7 @@ class TaskManager:
             metrics.add_counters(tp.topic, tp.partition, self._context.policy)
         results = await asyncio.gather(*map(open_one, opened), return_exceptions=True)
         errors = [
-            (tp, to_shoal_error(result, settings))
+            (tp, _named(tp, to_shoal_error(result, settings)))
             for tp, result in zip(opened, results, strict=True)
             if isinstance(result, BaseException)
         ]
@@ -251,6 +251,13 @@ class TaskManager:
         for result in results:
             if isinstance(result, BaseException) and commit:
                 raise to_shoal_error(result, self._context.settings) from None
+
+
+def _named(tp: TopicPartition, error: ShoalError) -> ShoalError:
+    """Return an error with the partition that could not be opened; those of the client do not name it."""
+    name = f"{tp.topic}-{tp.partition}"
+    is_of_client = type(error) is BrokerUnavailableError and name not in str(error)
+    return BrokerUnavailableError(f"{name}: {error}") if is_of_client else error
 
 
 def oldest_read_ms(task: PartitionTask) -> int | None:

@@ -1,0 +1,101 @@
+"""Which brokers a loop asks, and what it makes of those that do not answer."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from aiokafka import TopicPartition
+from aiokafka.errors import KafkaTimeoutError
+from shoal.errors import BrokerUnavailableError, FencedError, ShoalError
+from shoal.kafka import leader_check
+from shoal.kafka.leader_check import LeaderCheck
+from shoal.kafka.task_manager import _named
+from structlog.testing import capture_logs
+
+pytestmark = pytest.mark.unit
+
+FIRST, SECOND, THIRD, NEITHER = (TopicPartition("t", number) for number in range(4))
+LEADERS = {FIRST: 1, SECOND: 2, THIRD: 1, NEITHER: None}
+
+
+class Consumer:
+    """Answers for the partitions of some leaders."""
+
+    def __init__(self) -> None:
+        self._client = SimpleNamespace(cluster=SimpleNamespace(leader_for_partition=LEADERS.get))
+        self.asked: list[TopicPartition] = []
+        self.silent: set[int | None] = set()
+        self.error: Exception | None = None
+
+    async def end_offsets(self, partitions: list[TopicPartition]) -> dict[TopicPartition, int]:
+        (tp,) = partitions
+        self.asked.append(tp)
+        if LEADERS[tp] in self.silent:
+            if self.error is not None:
+                raise self.error
+            await asyncio.Event().wait()
+        return {tp: 5}
+
+
+def check_of(consumer: Any) -> LeaderCheck:
+    return LeaderCheck(consumer)
+
+
+async def test_one_partition_of_each_leader_is_asked() -> None:
+    consumer = Consumer()
+    with capture_logs() as lines:
+        await check_of(consumer).ask([FIRST, SECOND, THIRD, NEITHER])
+    assert (consumer.asked, lines) == ([FIRST, SECOND, NEITHER], [])
+
+
+@pytest.mark.parametrize("error", [None, KafkaTimeoutError()])
+async def test_a_leader_that_is_away_is_named_once_while_another_answers(
+    monkeypatch: pytest.MonkeyPatch, error: Exception | None
+) -> None:
+    monkeypatch.setattr(leader_check, "ANSWER_S", 0.05)
+    consumer = Consumer()
+    check = check_of(consumer)
+    consumer.silent, consumer.error = {1}, error
+    with capture_logs() as lines:
+        for _ in range(3):
+            await check.ask([FIRST, SECOND, THIRD])
+        consumer.silent = set()
+        await check.ask([FIRST, SECOND, THIRD])
+    assert [(line["log_level"], line.get("partitions")) for line in lines] == [
+        ("warning", ["t-0", "t-2"]),
+        ("info", None),
+    ]
+
+
+@pytest.mark.parametrize(("error", "kind"), [(None, TimeoutError), (KafkaTimeoutError(), KafkaTimeoutError)])
+async def test_no_answer_of_any_leader_is_an_error(
+    monkeypatch: pytest.MonkeyPatch, error: Exception | None, kind: type[Exception]
+) -> None:
+    monkeypatch.setattr(leader_check, "ANSWER_S", 0.05)
+    consumer = Consumer()
+    consumer.silent, consumer.error = {1, 2}, error
+    with pytest.raises(kind):
+        await check_of(consumer).ask([FIRST, SECOND])
+
+
+async def test_an_error_that_is_none_of_the_client_is_raised_although_another_leader_answers() -> None:
+    consumer = Consumer()
+    consumer.silent, consumer.error = {1}, ZeroDivisionError()
+    with pytest.raises(ZeroDivisionError):
+        await check_of(consumer).ask([FIRST, SECOND])
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (BrokerUnavailableError("it cannot be reached"), "t-1: it cannot be reached"),
+        (BrokerUnavailableError("t-1: no answer"), "t-1: no answer"),
+        (FencedError("another worker"), "another worker"),
+    ],
+)
+def test_a_partition_that_cannot_be_opened_is_named(error: ShoalError, words: str) -> None:
+    found = _named(SECOND, error)
+    assert (str(found), type(found)) == (words, type(error))
