@@ -1,0 +1,64 @@
+"""A partition of the input whose only broker is away: the others go on, and the log names it."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from pathlib import Path
+
+import pytest
+from aiokafka.admin import NewTopic
+from structlog.testing import capture_logs
+from support.cluster import GROUP, NODES, TRANSACTION, Cluster, cluster
+from support.kafka_broker import admin, create_topic, wait_until
+from support.running import SIDE, Stage
+
+pytestmark = [
+    pytest.mark.faults,
+    pytest.mark.nightly,
+    pytest.mark.usefixtures("kernels"),
+]
+
+PATIENCE_S = 6.0
+
+
+async def spared(brokers: Cluster, stage: Stage) -> int:
+    """Name the group so that a broker coordinates neither it nor its transactions, and return this broker."""
+    topic = stage.topics["input"]
+
+    async def found() -> set[int]:
+        group = stage.document["kafka"]["group"] = f"group-{uuid.uuid4().hex[:12]}"
+        coordinators = {await brokers.coordinator(GROUP, group)}
+        coordinators |= {await brokers.coordinator(TRANSACTION, f"{group}-{topic}-{number}") for number in range(2)}
+        return set(NODES) - coordinators
+
+    return (await wait_until(found, 60, "a name of the group")).pop()
+
+
+async def test_the_other_partitions_of_a_worker_go_on(tmp_path: Path) -> None:
+    with cluster(tmp_path / "kafka") as brokers:
+        stage = await Stage.create(brokers.bootstrap, tmp_path, kafka={"patience_s": PATIENCE_S})
+        stage.topics["input"] = stage.document["kafka"]["input"] = f"in-{uuid.uuid4().hex[:12]}"
+        victim = await spared(brokers, stage)
+        first, second = set(NODES) - {victim}
+        for name in SIDE:
+            topic = await create_topic(brokers.bootstrap, 2, replicas=(first, second))
+            stage.topics[name] = stage.document["kafka"][name] = topic
+        async with admin(brokers.bootstrap) as client:
+            assignments = {0: [first], 1: [victim]}
+            settings = {"min.insync.replicas": "1"}
+            new = NewTopic(stage.topics["input"], -1, -1, replica_assignments=assignments, topic_configs=settings)
+            await client.create_topics([new])
+        count = len(await stage.put(30)) + len(await stage.put(30, 1))
+        with capture_logs() as lines:
+            async with stage.run() as run:
+                await run.until_read(count)
+                await brokers.end(victim)
+                began_s = time.monotonic()
+                words = "no leader of these partitions answers; the others go on"
+                await run.until(lambda: any(line["event"] == words for line in lines), "the warning", 60)
+                while time.monotonic() < began_s + 3 * PATIENCE_S:
+                    count += len(await stage.put(30))
+                    await run.until_read(count)
+        assert [line["partitions"] for line in lines if line["event"] == words] == [[f"{stage.topics['input']}-1"]]
+        assert [line for line in lines if line["event"] in {"consumer loop ended", "giving up"}] == []
