@@ -100,6 +100,23 @@ CASES = {
     "a worker compiles for two minutes beside another of its group": Case(
         worker("w1:9464") | worker("w2:9464", ready="1x59 0x2 1x180"), {61: set(), 71: set(), 200: set()}
     ),
+    "no broker answers for one partition of a worker": Case(
+        worker("w1:9464")
+        | worker("w2:9464")
+        | {
+            'shoal_partitions_unreachable{job="shoal",instance="w1:9464",group="visits"}': "0x240",
+            'shoal_partitions_unreachable{job="shoal",instance="w2:9464",group="visits"}': "0x59 1x180",
+        },
+        {64: set(), 66: {("ShoalPartitionsUnreachable", "visits")}, 200: {("ShoalPartitionsUnreachable", "visits")}},
+        (
+            {"group": "visits", "job": "shoal", "instance": "w2:9464", "severity": "warning"},
+            "1 partitions of w2:9464 of group visits have no leader that answers",
+        ),
+    ),
+    "a leader moves to another broker": Case(
+        worker() | {'shoal_partitions_unreachable{job="shoal",instance="w1:9464",group="visits"}': "0x59 3x2 0x180"},
+        {61: set(), 66: set(), 200: set()},
+    ),
     "no worker is scraped": Case(
         {OTHER_TARGET: "1x240"},
         {4: set(), 6: {("ShoalNotScraped", "")}},

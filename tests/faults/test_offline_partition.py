@@ -60,5 +60,7 @@ async def test_the_other_partitions_of_a_worker_go_on(tmp_path: Path) -> None:
                 while time.monotonic() < began_s + 3 * PATIENCE_S:
                     count += len(await stage.put(30))
                     await run.until_read(count)
+                assert run.service.health.ready
+                assert run.total("shoal_partitions_unreachable") == 1
         assert [line["partitions"] for line in lines if line["event"] == words] == [[f"{stage.topics['input']}-1"]]
         assert [line for line in lines if line["event"] in {"consumer loop ended", "giving up"}] == []

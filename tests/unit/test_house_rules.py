@@ -40,6 +40,7 @@ UNITLESS = {
     "shoal_cluster_subjects": "the number of subjects",
     "shoal_position_weight": "a weight has no unit",
     "shoal_partitions_opening": "partitions",
+    "shoal_partitions_unreachable": "partitions",
     "shoal_ready": "0 or 1",
     "shoal_protects_values": "0 or 1",
     "shoal_cluster_values_min": "the number of distinct values",

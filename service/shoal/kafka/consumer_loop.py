@@ -122,10 +122,9 @@ class ConsumerLoop:
             )
             self._liveness.note_answer()
             kafka_consumer = consumer(settings) if self._drains else self._group_consumer()
+            leaders = LeaderCheck(kafka_consumer, self._context.metrics.unreachable.set)
             broker_check = asyncio.create_task(
-                self._liveness.check_broker(
-                    partial(self._request, admin_client, LeaderCheck(kafka_consumer)), credentials
-                )
+                self._liveness.check_broker(partial(self._request, admin_client, leaders), credentials)
             )
             broker_check.add_done_callback(self._on_background_end)
             watch = asyncio.create_task(self._watch_topics(admin_client))
@@ -186,7 +185,9 @@ class ConsumerLoop:
     async def _request(self, admin_client: AIOKafkaAdminClient, leaders: LeaderCheck) -> None:
         """Send the brokers requests, and wait for an answer."""
         partitions = list(self._tasks)
-        await (leaders.ask(partitions) if partitions else admin_client.find_coordinator(str(self._settings.group)))
+        await leaders.ask(partitions)
+        if not partitions:
+            await admin_client.find_coordinator(str(self._settings.group))
 
     async def _watch_topics(self, admin_client: AIOKafkaAdminClient) -> None:
         """Fail when a topic was deleted or an input got partitions; a drain reads the logs that it has found."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
 
@@ -26,11 +26,14 @@ class LeaderCheck:
     ----------
     consumer : AIOKafkaConsumer
         The client that asks; its metadata say which broker leads a partition.
+    set_unreachable : callable
+        Receives, after each question, the number of partitions whose leader does not answer.
     """
 
-    def __init__(self, consumer: AIOKafkaConsumer) -> None:
-        self._consumer = consumer
+    def __init__(self, consumer: AIOKafkaConsumer, set_unreachable: Callable[[float], None]) -> None:
+        self._consumer, self._set_unreachable = consumer, set_unreachable
         self._silent: frozenset[TopicPartition] = frozenset()
+        set_unreachable(0)
 
     async def ask(self, partitions: Sequence[TopicPartition]) -> None:
         """Ask one partition of each leader; return if one of them answers.
@@ -42,8 +45,19 @@ class LeaderCheck:
         KafkaError, OSError, TimeoutError
             None of them answers: the error of one of them.
         """
-        led = self._by_leader(partitions)
-        requests = {asyncio.create_task(self._consumer.end_offsets([ours[0]])): ours for ours in led}
+        errors = await self._ask_each(self._by_leader(partitions)) if partitions else []
+        failed = [(unanswered, error) for unanswered, error in errors if error is not None]
+        for _, error in failed:
+            if len(failed) == len(errors) or not isinstance(error, CLIENT_ERRORS):
+                self._set_unreachable(len(partitions))
+                raise error
+        self._tell(frozenset(tp for unanswered, _ in failed for tp in unanswered))
+
+    async def _ask_each(
+        self, led: Sequence[list[TopicPartition]]
+    ) -> list[tuple[list[TopicPartition], BaseException | None]]:
+        """Return the partitions of each leader, and why it has not answered."""
+        requests = [asyncio.create_task(self._consumer.end_offsets([ours[0]])) for ours in led]
         for request in requests:
             request.add_done_callback(_error)  # retrieved also if this check is cancelled
         try:
@@ -51,13 +65,8 @@ class LeaderCheck:
         finally:
             for request in requests:
                 request.cancel()
-            await asyncio.wait(requests)
-        errors = {request: _error(request) for request in requests}
-        failed = {request: error for request, error in errors.items() if error is not None}
-        for error in failed.values():
-            if len(failed) == len(requests) or not isinstance(error, CLIENT_ERRORS):
-                raise error
-        self._tell(frozenset(tp for request in failed for tp in requests[request]))
+        await asyncio.wait(requests)
+        return list(zip(led, map(_error, requests), strict=True))
 
     def _by_leader(self, partitions: Sequence[TopicPartition]) -> list[list[TopicPartition]]:
         """Return the partitions of each leader; those without a known leader are together."""
@@ -75,6 +84,7 @@ class LeaderCheck:
         elif self._silent and not silent:
             log.info("the leaders of all partitions answer again")
         self._silent = silent
+        self._set_unreachable(len(silent))
 
 
 def _error(request: asyncio.Task[object]) -> BaseException | None:

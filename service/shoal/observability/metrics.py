@@ -127,6 +127,7 @@ class Metrics:
         )
         self.lag = gauge("shoal_consumer_lag_records", "Offsets from the next one to read to the end of the log", tp)
         self.opening = gauge("shoal_partitions_opening", "Assigned partitions whose start has not succeeded yet")
+        self.unreachable = gauge("shoal_partitions_unreachable", "Open partitions whose leader does not answer")
         self.transactions = counter("shoal_transactions_total", "Transactions by outcome", ("outcome",))
         for outcome in ("committed", "aborted"):
             self.transactions.labels(outcome)

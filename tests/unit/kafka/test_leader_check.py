@@ -40,8 +40,8 @@ class Consumer:
         return {tp: 5}
 
 
-def check_of(consumer: Any) -> LeaderCheck:
-    return LeaderCheck(consumer)
+def check_of(consumer: Any, counts: list[float] | None = None) -> LeaderCheck:
+    return LeaderCheck(consumer, (list[float]() if counts is None else counts).append)
 
 
 async def test_one_partition_of_each_leader_is_asked() -> None:
@@ -56,14 +56,15 @@ async def test_a_leader_that_is_away_is_named_once_while_another_answers(
     monkeypatch: pytest.MonkeyPatch, error: Exception | None
 ) -> None:
     monkeypatch.setattr(leader_check, "ANSWER_S", 0.05)
-    consumer = Consumer()
-    check = check_of(consumer)
+    consumer, counts = Consumer(), list[float]()
+    check = check_of(consumer, counts)
     consumer.silent, consumer.error = {1}, error
     with capture_logs() as lines:
         for _ in range(3):
             await check.ask([FIRST, SECOND, THIRD])
         consumer.silent = set()
         await check.ask([FIRST, SECOND, THIRD])
+    assert counts == [0, 2, 2, 2, 0]
     assert [(line["log_level"], line.get("partitions")) for line in lines] == [
         ("warning", ["t-0", "t-2"]),
         ("info", None),
@@ -75,10 +76,13 @@ async def test_no_answer_of_any_leader_is_an_error(
     monkeypatch: pytest.MonkeyPatch, error: Exception | None, kind: type[Exception]
 ) -> None:
     monkeypatch.setattr(leader_check, "ANSWER_S", 0.05)
-    consumer = Consumer()
+    consumer, counts = Consumer(), list[float]()
     consumer.silent, consumer.error = {1, 2}, error
+    check = check_of(consumer, counts)
     with pytest.raises(kind):
-        await check_of(consumer).ask([FIRST, SECOND])
+        await check.ask([FIRST, SECOND])
+    await check.ask([])
+    assert counts == [0, 2, 0], "without partitions, none is unreachable"
 
 
 async def test_an_error_that_is_none_of_the_client_is_raised_although_another_leader_answers() -> None:
