@@ -6,12 +6,14 @@ import json
 import signal
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support.cluster import NODES
 from support.faulty_workers import leaks
 from support.kafka_broker import holds_for, read_all, wait_until
 from support.reliability import record
+from support.running import SIDE
 from support.storms import ACCUSATION, PATIENCE_S, WAVE, Storm, feed, logs, storm
 
 pytestmark = [
@@ -127,12 +129,32 @@ async def test_the_output_loses_its_last_transactions(tmp_path: Path) -> None:
         await noted(one, before, f"the brokers lost {lost} published records; the worker logged it, and continued")
 
 
-async def test_the_group_loses_its_last_commits(tmp_path: Path) -> None:
-    async with storm("unclean-offsets", tmp_path, settings=SETTINGS + OFFSETS_ON_TWO, partitions=1, workers=1) as one:
+@pytest.mark.parametrize(
+    ("fault", "configs"),
+    [
+        ("unclean-offsets", {}),
+        ("unclean-offsets-append-time", {topic: {"message.timestamp.type": "LogAppendTime"} for topic in SIDE}),
+    ],
+)
+async def test_the_group_loses_its_last_commits(tmp_path: Path, fault: str, configs: dict[str, Any]) -> None:
+    options: dict[str, Any] = {"settings": SETTINGS + OFFSETS_ON_TWO, "partitions": 1, "workers": 1}
+    async with storm(fault, tmp_path, configs=configs, **options) as one:
         before = await lose_the_last_records(one, "__consumer_offsets", kill_worker=True)
         one.workers[0].start()
         await refused(one, "holds records that were published after the commit")
         await noted(one, before, "the start was refused with exit code 2: the output holds records after the commit")
+
+
+async def test_the_copy_has_the_commits_that_the_group_loses(tmp_path: Path) -> None:
+    options: dict[str, Any] = {"settings": SETTINGS + OFFSETS_ON_TWO, "partitions": 1, "workers": 1}
+    async with storm("unclean-offsets-copy", tmp_path, has_copy=True, **options) as one:
+        before = await lose_the_last_records(one, "__consumer_offsets", kill_worker=True)
+        one.workers[0].start()
+        await feed(one.producer, one.deployment, partitions=1)
+        await one.until_progress(len(before) + WAVE // 2)
+        assert "continuing from the copy" in one.said
+        assert await twice(one, before) == 0
+        await one.settled("the start continued from the copy of the progress")
 
 
 async def test_the_input_loses_records_that_were_read(tmp_path: Path) -> None:

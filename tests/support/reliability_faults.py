@@ -51,6 +51,14 @@ FAULTS = {
         "unclean election: the new leader of `__consumer_offsets` lacks the last commits",
         "a start after it is refused and says why: the output holds records after the commit. No record twice",
     ),
+    "unclean-offsets-append-time": Fault(
+        "the same unclean election of `__consumer_offsets`, while the brokers date the output (LogAppendTime)",
+        "a start after it is refused and says why: the output holds records after the commit. No record twice",
+    ),
+    "unclean-offsets-copy": Fault(
+        "the same unclean election of `__consumer_offsets`, with a copy of the progress",
+        "a start after it continues from the copy; no record is lost or twice",
+    ),
     "unclean-input": Fault(
         "unclean election: the new leader of an input partition lacks records that were read",
         "the worker refuses and says why; no record is published twice",
