@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("kernels")]
 
 ROOT = Path(__file__).resolve().parents[2]
 SESSION_MS = 6000
-REPLACED = "the broker does not answer, and files with credentials have changed: connecting with the new ones"
+REPLACED = "a broker does not answer, and files with credentials have changed: connecting with the new ones"
 SESSION_OVER = "connecting again (a broker does so at the end of a session: when an OAuth token expires, or after"
 
 

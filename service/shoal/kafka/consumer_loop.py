@@ -122,7 +122,7 @@ class ConsumerLoop:
             )
             self._liveness.note_answer()
             kafka_consumer = consumer(settings) if self._drains else self._group_consumer()
-            leaders = LeaderCheck(kafka_consumer, self._context.metrics.unreachable.set)
+            leaders = LeaderCheck(kafka_consumer, self._context.metrics.unreachable.set, credentials.renew)
             broker_check = asyncio.create_task(
                 self._liveness.check_broker(partial(self._request, admin_client, leaders), credentials)
             )

@@ -28,10 +28,14 @@ class LeaderCheck:
         The client that asks; its metadata say which broker leads a partition.
     set_unreachable : callable
         Receives, after each question, the number of partitions whose leader does not answer.
+    renew : callable
+        Called after each question that some leaders do not answer while others do; see `UsedCredentials.renew`.
     """
 
-    def __init__(self, consumer: AIOKafkaConsumer, set_unreachable: Callable[[float], None]) -> None:
-        self._consumer, self._set_unreachable = consumer, set_unreachable
+    def __init__(
+        self, consumer: AIOKafkaConsumer, set_unreachable: Callable[[float], None], renew: Callable[[], None]
+    ) -> None:
+        self._consumer, self._set_unreachable, self._renew = consumer, set_unreachable, renew
         self._silent: frozenset[TopicPartition] = frozenset()
         set_unreachable(0)
 
@@ -44,6 +48,8 @@ class LeaderCheck:
         ------
         KafkaError, OSError, TimeoutError
             None of them answers: the error of one of them.
+        BrokerUnavailableError
+            Some do not answer, and files with credentials have changed.
         """
         errors = await self._ask_each(self._by_leader(partitions)) if partitions else []
         failed = [(unanswered, error) for unanswered, error in errors if error is not None]
@@ -52,6 +58,8 @@ class LeaderCheck:
                 self._set_unreachable(len(partitions))
                 raise error
         self._tell(frozenset(tp for unanswered, _ in failed for tp in unanswered))
+        if failed:
+            self._renew()
 
     async def _ask_each(
         self, led: Sequence[list[TopicPartition]]

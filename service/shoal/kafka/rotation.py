@@ -37,7 +37,7 @@ class UsedCredentials:
         return [_version(path) for path in self._paths]
 
     def renew(self) -> None:
-        """Have new connections use new credentials; to be called when the broker does not answer.
+        """Have new connections use new credentials; to be called when a broker does not answer.
 
         It may refuse new connections, because the credentials are no longer valid. A command that prints tokens runs
         for the next connection.
@@ -50,7 +50,7 @@ class UsedCredentials:
         forget_token(self._settings)
         if self._versions_now() != self._versions:
             raise BrokerUnavailableError(
-                "the broker does not answer, and files with credentials have changed: connecting with the new ones"
+                "a broker does not answer, and files with credentials have changed: connecting with the new ones"
             )
 
 

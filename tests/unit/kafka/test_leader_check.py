@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from aiokafka import TopicPartition
-from aiokafka.errors import KafkaTimeoutError
+from aiokafka.errors import AuthenticationFailedError, KafkaTimeoutError
 from shoal.errors import BrokerUnavailableError, FencedError, ShoalError
 from shoal.kafka import leader_check
 from shoal.kafka.leader_check import LeaderCheck
@@ -40,8 +41,8 @@ class Consumer:
         return {tp: 5}
 
 
-def check_of(consumer: Any, counts: list[float] | None = None) -> LeaderCheck:
-    return LeaderCheck(consumer, (list[float]() if counts is None else counts).append)
+def check_of(consumer: Any, counts: list[float] | None = None, renew: Callable[[], None] = lambda: None) -> LeaderCheck:
+    return LeaderCheck(consumer, (list[float]() if counts is None else counts).append, renew)
 
 
 async def test_one_partition_of_each_leader_is_asked() -> None:
@@ -69,6 +70,20 @@ async def test_a_leader_that_is_away_is_named_once_while_another_answers(
         ("warning", ["t-0", "t-2"]),
         ("info", None),
     ]
+
+
+async def test_a_leader_that_refuses_old_credentials_ends_the_loop_when_there_are_new_ones() -> None:
+    """The others have authenticated before, and answer on."""
+
+    def renew() -> None:
+        raise BrokerUnavailableError("files with credentials have changed")
+
+    consumer = Consumer()
+    check = check_of(consumer, renew=renew)
+    await check.ask([FIRST, SECOND])
+    consumer.silent, consumer.error = {2}, AuthenticationFailedError()
+    with pytest.raises(BrokerUnavailableError, match="have changed"):
+        await check.ask([FIRST, SECOND])
 
 
 @pytest.mark.parametrize(("error", "kind"), [(None, TimeoutError), (KafkaTimeoutError(), KafkaTimeoutError)])
