@@ -142,6 +142,11 @@ class RecordCollector:
         """Whether the state packed last says that clusters decided after it may have been handed over."""
         return self._last_packed.state.handed_over_uncommitted
 
+    @property
+    def packed_next_offset(self) -> int:
+        """First unread offset of the state packed last."""
+        return self._last_packed.state.next_offset
+
     def add(self, decisions: BlockDecisions, waited_s: Float64Vector) -> None:
         """Add decided clusters and the released rows; ``waited_s`` is how long each of their records waited (s)."""
         batch = self._batch

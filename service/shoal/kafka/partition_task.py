@@ -383,7 +383,9 @@ class PartitionTask:
             try:
                 self._delivery.before_close(self._tracker.next_offset)
                 has_flag_changed = self._collector.may_have_handed_over != self._delivery.may_have_handed_over
-                has_more = self._collector.has_unpacked or self._collector.is_busy or has_flag_changed
+                # A worker that reads held records again must find them in the commit, to count them once.
+                has_read_more = self._tracker.next_offset > self._collector.packed_next_offset
+                has_more = self._collector.has_unpacked or self._collector.is_busy or has_flag_changed or has_read_more
                 if commit and has_more and self._timing.can_commit:
                     await self._commit()
                 else:
