@@ -28,6 +28,9 @@ ONCE_ACCUSED = (104, 133, 3070, 3206, 3413, 7014, 7636, 1_004_359, 3_000_873)
 ONCE_FAILED = (53, 105, 116)
 """Seeds of protected values whose releases a judge accused, or a pipeline refused to make."""
 
+ONCE_ACCUSED_SCALED, ONCE_ACCUSED_PROTECTED = (2_002_464,), (3_000_231,)
+"""Likewise, of releases with all scales, and of those with protected values, too."""
+
 
 def accusations(seeds: Iterable[int], *, scaled: bool = False, protected: bool = False) -> list[str]:
     """Return what the judge holds against the releases of these seeds."""
@@ -62,6 +65,8 @@ def test_no_sound_release_of_protected_values_is_accused(*, scaled: bool, every:
 
 def test_no_release_that_was_accused_once_is_accused_again() -> None:
     found = accusations(ONCE_ACCUSED) + accusations(ONCE_FAILED, protected=True)
+    found += accusations(ONCE_ACCUSED_SCALED, scaled=True)
+    found += accusations(ONCE_ACCUSED_PROTECTED, scaled=True, protected=True)
     assert not found, "\n\n".join(found)
 
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from shoal.arrays import LARGEST, BoolVector, Float64Matrix, Float64Vector
 from shoal.clustering.static import ConfidentialAttribute
 from shoal.policy import Attribute
-from shoal.records import FIRST_INEXACT, to_exact_number, to_number
+from shoal.records import FIRST_INEXACT, ConfidentialKeys, to_exact_number, to_number
 
 __all__ = ["ConfidentialColumn", "z_scores"]
 
@@ -22,11 +22,12 @@ class ConfidentialColumn:
     """One confidential attribute.
 
     An attribute is numeric if its type is ``integer`` or ``number``, or ``any`` and every value is a number. Otherwise
-    its values are categories. A missing value (null, or an empty cell of a numeric attribute) is a value of its own,
-    smaller than all others. Each distinct category is stored once.
+    its values are categories. A missing value (null, a value of ``missing_values``, or an empty cell of a numeric
+    attribute) is a value of its own, smaller than all others. Each distinct category is stored once.
     """
 
     attribute: Attribute
+    _keys: ConfidentialKeys
     _parts: list[Any]
     _codes: dict[Any, int]
     _inexact: dict[int, float] = field(default_factory=dict)
@@ -34,12 +35,13 @@ class ConfidentialColumn:
     _count: int = 0
 
     @classmethod
-    def of(cls, attribute: Attribute) -> ConfidentialColumn:
-        """Return an empty column."""
-        return cls(attribute, [], {})
+    def of(cls, attribute: Attribute, missing_values: Sequence[str]) -> ConfidentialColumn:
+        """Return an empty column; ``missing_values`` are those of the policy."""
+        return cls(attribute, ConfidentialKeys(attribute, missing_values), [], {})
 
     def add(self, column: Sequence[Any]) -> None:
         """Add the values of the next records."""
+        column = self._keys.without_missing(column)
         if self.attribute.type in {"integer", "number"}:
             numbers = np.fromiter((to_number(value) or 0.0 for value in column), np.float64, len(column))
             for index in np.flatnonzero(np.abs(numbers) >= FIRST_INEXACT).tolist():

@@ -19,7 +19,7 @@ from shoal.clustering.embedding import Embedding
 from shoal.errors import ParameterError
 from shoal.pipeline.attribute_loss import LossTotals
 from shoal.policy import Policy, Scale
-from shoal.records import Block, to_number
+from shoal.records import Block, ConfidentialKeys, to_number
 
 __all__ = ["ConfidentialNumbers", "DistanceSpace", "ValueLoss"]
 
@@ -47,7 +47,7 @@ class ConfidentialNumbers:
             for number, attribute in enumerate(policy.unchanged_fields)
             if attribute in policy.dependence_attributes
         ]
-        self._missing_texts = frozenset(policy.missing_values)
+        self._keys = [ConfidentialKeys(attribute, policy.missing_values) for _, attribute in self._columns]
         self.attributes = tuple(replace(attribute, scale=Scale.NUMERIC) for _, attribute in self._columns)
         bounds = np.array([attribute.bounds for attribute in self.attributes]).reshape(-1, 2)
         self._low, self.unit = bounds[:, 0], bounds[:, 1] - bounds[:, 0]
@@ -62,7 +62,8 @@ class ConfidentialNumbers:
         """
         numbers = np.empty((len(block), len(self)))
         for column, (number, _) in enumerate(self._columns):
-            numbers[:, column] = self._to_numbers(block.unchanged_columns[number])
+            present = self._keys[column].without_missing(block.unchanged_columns[number])
+            numbers[:, column] = _to_numbers(present)
         numbers[~(np.abs(numbers) < LARGEST)] = np.nan
         return numbers
 
@@ -70,11 +71,6 @@ class ConfidentialNumbers:
         """Return the numbers (n, m) scaled to [0, 1] by the bounds."""
         scaled = np.clip((numbers - self._low) / self.unit, 0.0, 1.0)
         return np.where(np.isnan(scaled), _MISSING, scaled)
-
-    def _to_numbers(self, column: Sequence[Any]) -> Float64Vector:
-        """Return a column of any JSON scalars as numbers; NaN for what is missing or not a number."""
-        found = (None if value in self._missing_texts else to_number(value) for value in column)
-        return np.fromiter((math.nan if number is None else number for number in found), np.float64, len(column))
 
 
 class DistanceSpace:
@@ -177,6 +173,12 @@ class ValueLoss:
         """Sum of squares within clusters over the total sum of squares, on z-scores; None if no number varies."""
         total = self._totals.sst
         return self._totals.sse / total if total else None
+
+
+def _to_numbers(column: Sequence[Any]) -> Float64Vector:
+    """Return a column of any JSON scalars as numbers; NaN for what is missing or not a number."""
+    found = map(to_number, column)
+    return np.fromiter((math.nan if number is None else number for number in found), np.float64, len(column))
 
 
 def _means_of_clusters(numbers: Float64Matrix, cluster_bounds: Int64Vector) -> Float64Matrix:

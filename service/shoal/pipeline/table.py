@@ -95,7 +95,7 @@ class TablePipeline:
         self._quarantined: list[int] = []
         self._unchanged_fields: list[bytes] = []
         self._confidential = [
-            (number, ConfidentialColumn.of(a))
+            (number, ConfidentialColumn.of(a, policy.missing_values))
             for number, a in enumerate(policy.unchanged_fields)
             if a.role is Role.CONFIDENTIAL
         ]

@@ -101,6 +101,12 @@ class ConfidentialKeys:
             key = document_key(str(value)) if self._is_json else self._of_text(str(value))
         return None if key in self._missing else key
 
+    def without_missing(self, column: Sequence[Any]) -> Sequence[Any]:
+        """Return typed values with None in place of those that are missing by a text other than the empty one."""
+        if not self._missing - {None}:
+            return column
+        return [None if key is None else value for value, key in zip(column, self.keys(column), strict=True)]
+
     def key_of_text(self, text: str | None) -> Key:
         """Return the key of a text of the policy: of a reference, an order or a taxonomy.
 

@@ -88,6 +88,12 @@ def test_a_value_that_is_missing_is_in_the_middle_and_one_outside_at_the_bound(p
     assert point.tolist() == [place]
 
 
+def test_a_number_that_the_policy_lists_as_missing_is_in_the_middle() -> None:
+    policy = policy_of(1.0, missing_values=["", "1500"])
+    found = [{"who": "x", "a": 25, "b": 5, "pay": pay, "note": "x"} for pay in (1500, 1500.5)]
+    assert coordinates(policy, found)[:, 0].tolist() == [0.5, 0.25025]
+
+
 def test_values_outside_the_bounds_are_published_as_they_are() -> None:
     data = records()
     clusters, _ = released(policy_of(0.5), data)
