@@ -54,6 +54,9 @@ class FutureTimestamps:
     def note(self, offsets: Sequence[int], timestamps: Sequence[int]) -> None:
         """Remember them, because these timestamps are no longer in the future for a later commit."""
         self._timestamps.update(zip(offsets, timestamps, strict=True))
+        if len(self._timestamps) > 4 * MAX_REMEMBERED and self.latest_accepted_ms != NO_LIMIT_MS:
+            # Nothing is committed while a restarted task reads again, so no commit forgets any.
+            self._forget(-1, self.latest_accepted_ms)
 
     def to_commit(self, committed_offset: int, latest_accepted_ms: int) -> tuple[int, ...]:
         """Return the offsets that a commit lists, ascending; forget those that no commit will list.
@@ -63,10 +66,14 @@ class FutureTimestamps:
         Guarantee: afterwards at most 2 * `MAX_REMEMBERED` are remembered. Of timestamps that are no longer in the
         future, a commit lists the lowest offsets, so these are remembered; of the others, those that come first.
         """
+        return tuple(self._forget(committed_offset, latest_accepted_ms)[:MAX_FUTURE_TIMESTAMPED])
+
+    def _forget(self, committed_offset: int, latest_accepted_ms: int) -> list[int]:
+        """Forget those that no commit will list; return the offsets of those that are no longer in the future."""
         stamps = self._timestamps
         offsets = sorted(offset for offset in stamps if offset > committed_offset)
         passed = [offset for offset in offsets if stamps[offset] <= latest_accepted_ms]
         later = [offset for offset in offsets if stamps[offset] > latest_accepted_ms]
         later.sort(key=stamps.__getitem__)
         self._timestamps = {offset: stamps[offset] for offset in [*passed[:MAX_REMEMBERED], *later[:MAX_REMEMBERED]]}
-        return tuple(passed[:MAX_FUTURE_TIMESTAMPED])
+        return passed

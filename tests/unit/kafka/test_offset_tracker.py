@@ -122,6 +122,17 @@ def test_a_flood_of_future_timestamps_takes_bounded_memory() -> None:
     assert progress.snapshot(latest_accepted_ms=3000).future_timestamped[:3] == (201, 203, 205)
 
 
+def test_a_flood_that_is_read_again_takes_bounded_memory() -> None:
+    """Nothing is committed meanwhile, so no commit forgets any of them."""
+    state = OffsetState(committed_offset=0, next_offset=300_000, incomplete=(0,), stream_time=-1)
+    progress = OffsetTracker.restore(state, latest_accepted_ms=3000)
+    for first in range(1, 300_000, 500):
+        progress.future_timestamps.note(range(first, first + 500), range(9000 + first, 9500 + first))
+        progress.future_timestamps.note([first], [2000])
+    assert len(progress.future_timestamps._timestamps) < 5000
+    assert progress.future_timestamps.to_commit(0, 3000)[:3] == (1, 501, 1001)
+
+
 def test_future_timestamped_offsets_are_kept_until_the_committed_offset_passes_them() -> None:
     progress = OffsetTracker(0)
     progress.mark_read(range(4), range(4), [-1] * 4, 0)
