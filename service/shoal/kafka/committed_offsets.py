@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from asyncio import sleep
 
 from aiokafka import TopicPartition
@@ -63,9 +64,10 @@ async def _agreed_answer(
         The coordinator had no answer, or none about some of the partitions, for `COORDINATOR_TIMEOUT_S`.
     """
     answer: dict[TopicPartition, OffsetAndMetadata] = {}
-    unanswered_s = 0.0
+    unanswered_since_s: float | None = None
     repeats = 0
     while True:
+        asked_s = time.monotonic()
         previous, answer = answer, await _ask_coordinator(admin, settings, partitions)
         missing = [tp for tp in partitions if tp not in answer]
         if not missing:
@@ -74,12 +76,12 @@ async def _agreed_answer(
             repeats += 1
             await sleep(0.01)
             continue
-        if unanswered_s >= COORDINATOR_TIMEOUT_S:
+        unanswered_since_s = asked_s if unanswered_since_s is None else unanswered_since_s
+        if time.monotonic() >= unanswered_since_s + COORDINATOR_TIMEOUT_S:
             raise BrokerUnavailableError(
                 f"{settings.input}-{missing[0].partition}: the coordinator of group {settings.group} does not return "
                 "the committed offset; trying again"
             )
-        unanswered_s += POLL_S
         await sleep(jittered(POLL_S))
 
 

@@ -138,6 +138,8 @@ class TransactionalProducer:
         self._next_offset: int | None = None
         """Offset in the output from which on all records are this producer's; one that is not shows a second writer."""
         self._check_first: Callable[[], Awaitable[None]] | None = None
+        self.searched: dict[TopicPartition, int] = {}
+        """Offset up to which `check_output_is_empty` has found nothing, by partition; kept up to date there."""
 
     def check_before_first(self, check: Callable[[], Awaitable[None]]) -> None:
         """Await this check before the first rows or clusters are sent; it raises if they must not be."""

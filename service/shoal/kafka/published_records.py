@@ -43,6 +43,7 @@ async def check_output_is_empty(producer: TransactionalProducer, settings: Kafka
     Notes
     -----
     Without such a record, all that is committed is read, also of other partitions; the log says how far, every 10 s.
+    Another check with the same producer reads what has been added.
     """
     # With one input, messages name none. With several, messages without a name are of a time with one input, whose
     # output tells whether it was released.
@@ -57,9 +58,10 @@ async def check_output_is_empty(producer: TransactionalProducer, settings: Kafka
         if topic is None or not (topic == settings.evidence or producer.is_only_writer(topic)):
             continue
         tp, told_s = producer.target(topic), time.monotonic()
-        async with aclosing(read_committed_records(settings, tp)) as records:
+        async with aclosing(read_committed_records(settings, tp, producer.searched.get(tp, 0))) as records:
             async for record in records:
                 if not is_own(record.value):
+                    producer.searched[tp] = record.offset + 1
                     if time.monotonic() >= told_s + TOLD_EVERY_S:
                         log.info(SEARCHING, topic=tp.topic, partition=tp.partition, offset=record.offset)
                         told_s = time.monotonic()
@@ -80,7 +82,7 @@ def _is_about(inputs: Collection[str | None], partition: int | None, message: by
     """
     try:
         content = msgspec.json.decode(message or b"")
-    except (msgspec.MsgspecError, UnicodeDecodeError):
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         content = None
     if not isinstance(content, dict):
         return partition is None

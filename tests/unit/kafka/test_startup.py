@@ -66,6 +66,25 @@ async def test_a_silent_coordinator_does_not_mean_that_there_is_no_commit(monkey
         await fetch_committed(cast("Any", Coordinator({})), SETTINGS, 3)
 
 
+async def test_the_time_of_requests_counts_for_the_limit_of_a_silent_coordinator(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A coordinator that swallows packets answers no request before its time limit."""
+    monkeypatch.setattr(committed_offsets, "COORDINATOR_TIMEOUT_S", 1.0)
+    now_s, requests = 0.0, 0
+
+    class Silent(Coordinator):
+        async def list_consumer_group_offsets(self, group: str, partitions: list[TopicPartition]) -> dict[Any, Any]:
+            nonlocal now_s, requests
+            now_s, requests = now_s + 10, requests + 1
+            return await super().list_consumer_group_offsets(group, partitions)
+
+    monkeypatch.setattr(committed_offsets, "time", SimpleNamespace(monotonic=lambda: now_s))
+    with pytest.raises(BrokerUnavailableError):
+        await fetch_committed(cast("Any", Silent({})), SETTINGS, 3)
+    assert requests == 1
+
+
 def commits(*offsets: int) -> dict[TopicPartition, OffsetAndMetadata]:
     """Commits of partitions 0, 1 and so on of a group that started with two partitions; -1 for none."""
     found = {}
@@ -125,6 +144,7 @@ def test_evidence_is_about_a_partition_of_an_input(message: bytes | None, *, alo
         (b'{"topic":"in","size":3}', True, True),
         (b'{"topic":"other","size":3}', False, False),
         (b"text", True, True),
+        (b"[" * 100_000, True, True),
         (None, True, True),
     ],
 )
@@ -134,17 +154,22 @@ def test_a_cluster_message_is_about_an_input(message: bytes | None, *, alone: bo
 
 
 async def test_a_long_search_for_published_records_says_how_far_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def evidence(*_: object) -> AsyncGenerator[Any, None]:
-        for offset in (7, 8, 9):
+    began_at = []
+
+    async def evidence(_: object, __: object, begin: int) -> AsyncGenerator[Any, None]:
+        began_at.append(begin)
+        for offset in range(max(begin, 7), 10):
             yield SimpleNamespace(value=b'{"partition":2,"cluster":0}', offset=offset)
 
     settings = KafkaSection(input="in", group="g", evidence="proof")
-    producer: Any = SimpleNamespace(target=lambda topic: TopicPartition(topic, 1))
+    producer: Any = SimpleNamespace(target=lambda topic: TopicPartition(topic, 1), searched={})
     monkeypatch.setattr(published_records, "read_committed_records", evidence)
-    times = iter([0.0, 9.9, 10.0, 10.0, 19.9])
+    times = iter([0.0, 9.9, 10.0, 10.0, 19.9, 20.0])
     monkeypatch.setattr(published_records, "time", SimpleNamespace(monotonic=lambda: next(times)))
     with capture_logs() as lines:
         await published_records.check_output_is_empty(producer, settings, 3)
+        await published_records.check_output_is_empty(producer, settings, 3)
+    assert began_at == [0, 10], "the second check reads what has been added"
     assert [(line["topic"], line["partition"], line["offset"]) for line in lines] == [("proof", 1, 8)]
 
 
