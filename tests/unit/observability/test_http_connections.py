@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import socket
 import ssl
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from shoal.observability import Health, Metrics, http_connections
@@ -130,3 +132,25 @@ async def test_a_connection_that_is_being_answered_is_not_closed_for_another(mon
     finally:
         await connections.stop_listening()
         await connections.close()
+
+
+@pytest.mark.parametrize("is_alone", [False, True])
+async def test_an_address_that_the_machine_does_not_have_is_left_out(
+    monkeypatch: pytest.MonkeyPatch, *, is_alone: bool
+) -> None:
+    """In a container without IPv6, localhost may have such an address. 192.0.2.1 is that of no machine."""
+
+    async def found(*_: object, **__: object) -> list[Any]:
+        addresses = [("192.0.2.1", 0)] if is_alone else [("192.0.2.1", 0), ("127.0.0.1", 0)]
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", address) for address in addresses]
+
+    connections = http_connections.HttpConnections(asyncio.Protocol, None)
+    monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", found)
+    try:
+        if is_alone:
+            with pytest.raises(OSError, match=r"192\.0\.2\.1|assign"):
+                await connections.listen("localhost", 0)
+        else:
+            assert await connections.listen("localhost", 0) > 0
+    finally:
+        await connections.stop_listening()
