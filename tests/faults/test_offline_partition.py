@@ -20,6 +20,7 @@ pytestmark = [
 ]
 
 PATIENCE_S = 6.0
+NOT_OPENED = "partitions not opened; the others go on"
 
 
 async def spared(brokers: Cluster, stage: Stage) -> int:
@@ -63,4 +64,17 @@ async def test_the_other_partitions_of_a_worker_go_on(tmp_path: Path) -> None:
                 assert run.service.health.ready
                 assert run.total("shoal_partitions_unreachable") == 1
         assert [line["partitions"] for line in lines if line["event"] == words] == [[f"{stage.topics['input']}-1"]]
+        assert [line for line in lines if line["event"] in {"consumer loop ended", "giving up"}] == []
+        # A start opens what it can, and the rest when the broker is back.
+        with capture_logs() as lines:
+            async with stage.run() as run:
+                await run.until(lambda: run.total("shoal_partitions_opening") == 1, "one partition that is open", 60)
+                await run.until(lambda: any(line["event"] == NOT_OPENED for line in lines), "the warning", 90)
+                first_count = len(await stage.put(30))
+                await run.until_read(first_count)
+                assert not run.service.health.ready
+                await brokers.start(victim)
+                await run.until_ready(120)
+                assert run.total("shoal_partitions_opening") == run.total("shoal_partitions_unreachable") == 0
+                await run.until_read(first_count + len(await stage.put(30, 1)))
         assert [line for line in lines if line["event"] in {"consumer loop ended", "giving up"}] == []

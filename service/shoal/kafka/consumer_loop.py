@@ -17,9 +17,10 @@ from aiokafka import errors as kafka_errors
 from aiokafka.admin import AIOKafkaAdminClient
 
 from shoal.errors import BrokerUnavailableError, ShoalError
+from shoal.kafka.backoff import backoff_s
 from shoal.kafka.client import admin, consumer, stop, task_exception, to_shoal_error
 from shoal.kafka.group_members import wait_until_no_members
-from shoal.kafka.leader_check import LeaderCheck
+from shoal.kafka.leader_check import LeaderAwayError, LeaderCheck
 from shoal.kafka.partition_task import PartitionTask
 from shoal.kafka.poller import Poller
 from shoal.kafka.preflight import preflight
@@ -29,8 +30,11 @@ from shoal.kafka.rotation import UsedCredentials
 from shoal.kafka.task_manager import TaskManager, WorkerContext
 from shoal.kafka.topic_pairs import member_id, settings_by_input
 from shoal.kafka.topic_watch import watch_topics
+from shoal.observability import logger
 
 __all__ = ["ConsumerLoop"]
+
+log = logger("kafka")
 
 FINISH_S = 4.0
 """Time (s) for the last transactions of a loop that is stopped; the whole shutdown must take less than ten seconds."""
@@ -69,6 +73,7 @@ class ConsumerLoop:
         self._drains = context.start.drain
         self._liveness, self._stopping, self._compiling = liveness, stopping, compiling
         self._tasks = TaskManager(context)
+        self._credentials = UsedCredentials(context.settings)
         self._poller = Poller(self._tasks, context.settings.commit_interval_ms / 1000)
         self._punctuator = Punctuator()
         self._opening: asyncio.Task[None] | None = None
@@ -115,7 +120,7 @@ class ConsumerLoop:
     # ------------------------------------------------------------------ join, work, leave
 
     async def _work(self) -> None:
-        settings, credentials = self._settings, UsedCredentials(self._settings)
+        settings, credentials = self._settings, self._credentials
         async with admin(settings) as admin_client:
             self._tasks.layout = await preflight(
                 admin_client, self._context.policy, settings, self._context.unchecked_settings
@@ -294,7 +299,20 @@ class ConsumerLoop:
             kafka_consumer.seek(tp, task.position)
             kafka_consumer.resume(tp)
 
-        await self._tasks.open(partitions, admin_client, kafka_consumer, on_opened)
+        left, failures = partitions, 0
+        while left:
+            try:
+                await self._tasks.open(left, admin_client, kafka_consumer, on_opened)
+                left = []
+            except LeaderAwayError as error:
+                if not list(self._tasks):
+                    raise
+                # The leader may refuse credentials that were replaced.
+                self._credentials.renew()
+                left, pause_s = error.partitions, backoff_s(failures)
+                failures += 1
+                log.warning("partitions not opened; the others go on", reason=str(error), retry_s=round(pause_s, 3))
+                await asyncio.sleep(pause_s)
         self._liveness.note_opened()
 
 

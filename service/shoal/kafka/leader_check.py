@@ -1,4 +1,4 @@
-"""Whether the brokers that lead the partitions of a loop answer."""
+"""Whether the brokers that lead the partitions of a loop answer, before a partition is opened and after."""
 
 from __future__ import annotations
 
@@ -7,16 +7,47 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka import errors as kafka_errors
 
+from shoal.errors import BrokerUnavailableError
 from shoal.kafka.client import CLIENT_ERRORS
 from shoal.observability import logger
 
-__all__ = ["LeaderCheck"]
+__all__ = ["LeaderAwayError", "LeaderCheck", "ends_of_log"]
 
 ANSWER_S = 5.0
 """Time limit of an answer (s); shorter than that of a broker check."""
 
 log = logger("kafka")
+
+
+class LeaderAwayError(BrokerUnavailableError):
+    """The leaders of some partitions of the input do not answer, so that these cannot be opened.
+
+    Attributes
+    ----------
+    partitions : list of TopicPartition
+        Which these are.
+    """
+
+    def __init__(self, partitions: Sequence[TopicPartition]) -> None:
+        names = ", ".join(f"{tp.topic}-{tp.partition}" for tp in partitions)
+        super().__init__(f"{names}: no leader answers; look whether its broker runs and can be reached")
+        self.partitions = list(partitions)
+
+
+async def ends_of_log(consumer: AIOKafkaConsumer, tp: TopicPartition) -> tuple[int, int]:
+    """Return the first offset of the log of a partition, and its end.
+
+    Raises
+    ------
+    LeaderAwayError
+        Its leader does not answer.
+    """
+    try:
+        return (await consumer.beginning_offsets([tp]))[tp], (await consumer.end_offsets([tp]))[tp]
+    except kafka_errors.KafkaTimeoutError:
+        raise LeaderAwayError([tp]) from None
 
 
 class LeaderCheck:
@@ -30,17 +61,24 @@ class LeaderCheck:
         Receives, after each question, the number of partitions whose leader does not answer.
     renew : callable
         Called after each question that some leaders do not answer while others do; see `UsedCredentials.renew`.
+
+    Notes
+    -----
+    One request asks a leader about all its partitions. If it has no answer, the next question asks about each of them
+    alone: one that was deleted, or has a new leader, says nothing about the others.
     """
 
     def __init__(
         self, consumer: AIOKafkaConsumer, set_unreachable: Callable[[float], None], renew: Callable[[], None]
     ) -> None:
         self._consumer, self._set_unreachable, self._renew = consumer, set_unreachable, renew
-        self._silent: frozenset[TopicPartition] = frozenset()
+        self._unanswered: set[TopicPartition] = set()
+        """Of the last question."""
+        self._told: set[TopicPartition] = set()
         set_unreachable(0)
 
     async def ask(self, partitions: Sequence[TopicPartition]) -> None:
-        """Ask one partition of each leader; return if one of them answers.
+        """Ask the leaders of these partitions; return if one of them answers.
 
         A partition whose leader is away must not end the work on the others.
 
@@ -51,47 +89,50 @@ class LeaderCheck:
         BrokerUnavailableError
             Some do not answer, and files with credentials have changed.
         """
-        errors = await self._ask_each(self._by_leader(partitions)) if partitions else []
-        failed = [(unanswered, error) for unanswered, error in errors if error is not None]
+        answers = await self._ask_each(self._requests(partitions)) if partitions else []
+        failed = [(asked, error) for asked, error in answers if error is not None]
+        self._unanswered = {tp for asked, _ in failed for tp in asked}
         for _, error in failed:
-            if len(failed) == len(errors) or not isinstance(error, CLIENT_ERRORS):
+            if len(failed) == len(answers) or not isinstance(error, CLIENT_ERRORS):
                 self._set_unreachable(len(partitions))
                 raise error
-        self._tell(frozenset(tp for unanswered, _ in failed for tp in unanswered))
+        self._tell({tp for asked, _ in failed if len(asked) == 1 for tp in asked}, set(partitions))
         if failed:
             self._renew()
 
-    async def _ask_each(
-        self, led: Sequence[list[TopicPartition]]
-    ) -> list[tuple[list[TopicPartition], BaseException | None]]:
-        """Return the partitions of each leader, and why it has not answered."""
-        requests = [asyncio.create_task(self._consumer.end_offsets([ours[0]])) for ours in led]
-        for request in requests:
-            request.add_done_callback(_error)  # retrieved also if this check is cancelled
-        try:
-            await asyncio.wait(requests, timeout=ANSWER_S)
-        finally:
-            for request in requests:
-                request.cancel()
-        await asyncio.wait(requests)
-        return list(zip(led, map(_error, requests), strict=True))
-
-    def _by_leader(self, partitions: Sequence[TopicPartition]) -> list[list[TopicPartition]]:
-        """Return the partitions of each leader; those without a known leader are together."""
+    def _requests(self, partitions: Sequence[TopicPartition]) -> list[list[TopicPartition]]:
+        """Return the partitions of each request; those without a known leader are asked about together."""
         cluster = self._consumer._client.cluster  # noqa: SLF001 - not reachable otherwise
         led: dict[int, list[TopicPartition]] = defaultdict(list)
         for tp in partitions:
-            leader = cluster.leader_for_partition(tp)
-            led[-1 if leader is None else leader].append(tp)
-        return list(led.values())
+            if tp not in self._unanswered:
+                leader = cluster.leader_for_partition(tp)
+                led[-1 if leader is None else leader].append(tp)
+        return [*led.values(), *([tp] for tp in partitions if tp in self._unanswered)]
 
-    def _tell(self, silent: frozenset[TopicPartition]) -> None:
-        if silent - self._silent:
+    async def _ask_each(
+        self, requests: Sequence[list[TopicPartition]]
+    ) -> list[tuple[list[TopicPartition], BaseException | None]]:
+        """Return the partitions of each request, and why it has no answer."""
+        asking = [asyncio.create_task(self._consumer.end_offsets(asked)) for asked in requests]
+        for one in asking:
+            one.add_done_callback(_error)  # retrieved also if this check is cancelled
+        try:
+            await asyncio.wait(asking, timeout=ANSWER_S)
+        finally:
+            for one in asking:
+                one.cancel()
+        await asyncio.wait(asking)
+        return list(zip(requests, map(_error, asking), strict=True))
+
+    def _tell(self, silent: set[TopicPartition], asked: set[TopicPartition]) -> None:
+        if silent - self._told:
             names = [f"{tp.topic}-{tp.partition}" for tp in sorted(silent)]
             log.warning("no leader of these partitions answers; the others go on", partitions=names)
-        elif self._silent and not silent:
+        elif self._told & asked and not self._unanswered:
             log.info("the leaders of all partitions answer again")
-        self._silent = silent
+        # A partition that is another worker's meanwhile is as it was.
+        self._told = silent | (self._told - asked)
         self._set_unreachable(len(silent))
 
 

@@ -18,6 +18,7 @@ from shoal.errors import InputError
 from shoal.kafka.cipher import MetadataCipher
 from shoal.kafka.commit_checks import check_log, check_policy, check_reference
 from shoal.kafka.committed_offsets import fetch_committed, fetch_committed_again, fetch_first_partition_count
+from shoal.kafka.leader_check import ends_of_log
 from shoal.kafka.newest_commit import StaleCopyError, newest_commit
 from shoal.kafka.offset_metadata import CommittedState
 from shoal.kafka.offset_tracker import LogTruncatedError, OffsetState
@@ -137,8 +138,7 @@ async def initialize_partition(context: PartitionContext) -> PartitionStart:
         The committed state cannot be trusted, or there is none and the operator did not say where to begin.
     """
     tp, producer, settings, partition = context.tp, context.producer, context.settings, context.partition
-    log_start = (await context.consumer.beginning_offsets([tp]))[tp]
-    log_end = (await context.consumer.end_offsets([tp]))[tp]
+    log_start, log_end = await ends_of_log(context.consumer, tp)
     of_group, known_count, commit = await fetch_committed(context.admin, settings, partition), None, None
     try:
         commit = await newest_commit(

@@ -17,6 +17,7 @@ from shoal.kafka.certificates import certificate_files, open_secret_files
 from shoal.kafka.cipher import MetadataCipher
 from shoal.kafka.client import to_shoal_error
 from shoal.kafka.cluster_listener import ClusterListener
+from shoal.kafka.leader_check import LeaderAwayError
 from shoal.kafka.partition_task import PartitionTask
 from shoal.kafka.preflight import TopicLayout
 from shoal.kafka.producer import TransactionalProducer
@@ -110,7 +111,8 @@ class TaskManager:
         Raises
         ------
         ShoalError
-            A task could not be opened. An `InputError` holds the reasons of all that were refused.
+            A task could not be opened. An `InputError` holds the reasons of all that were refused, and a
+            `LeaderAwayError` the partitions that are not open, if nothing else went wrong.
         """
         decoder = JsonDecoder(self._context.policy, max_bytes=self._context.settings.max_record_bytes)
         limit, metrics = asyncio.Semaphore(MAX_CONCURRENT_OPENS), self._context.metrics
@@ -138,8 +140,12 @@ class TaskManager:
         if refusals:
             # All of them, so that the operator can correct them together.
             raise InputError(join_refusals(refusals))
-        if errors:
-            raise errors[0][1]
+        away = [tp for tp, error in errors if isinstance(error, LeaderAwayError)]
+        if errors and len(away) == len(errors):
+            raise LeaderAwayError(away)
+        for _, error in errors:
+            if not isinstance(error, LeaderAwayError):
+                raise error
 
     async def _open(
         self,

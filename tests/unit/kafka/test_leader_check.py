@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from aiokafka import TopicPartition
-from aiokafka.errors import AuthenticationFailedError, KafkaTimeoutError
+from aiokafka.errors import AuthenticationFailedError, KafkaTimeoutError, UnknownTopicOrPartitionError
 from shoal.errors import BrokerUnavailableError, FencedError, ShoalError
 from shoal.kafka import leader_check
 from shoal.kafka.leader_check import LeaderCheck
@@ -27,29 +27,52 @@ class Consumer:
 
     def __init__(self) -> None:
         self._client = SimpleNamespace(cluster=SimpleNamespace(leader_for_partition=LEADERS.get))
-        self.asked: list[TopicPartition] = []
+        self.asked: list[list[TopicPartition]] = []
         self.silent: set[int | None] = set()
         self.error: Exception | None = None
+        self.deleted: set[TopicPartition] = set()
 
     async def end_offsets(self, partitions: list[TopicPartition]) -> dict[TopicPartition, int]:
-        (tp,) = partitions
-        self.asked.append(tp)
-        if LEADERS[tp] in self.silent:
+        self.asked.append(partitions)
+        if self.deleted & set(partitions):
+            raise UnknownTopicOrPartitionError
+        if LEADERS[partitions[0]] in self.silent:
             if self.error is not None:
                 raise self.error
             await asyncio.Event().wait()
-        return {tp: 5}
+        return dict.fromkeys(partitions, 5)
 
 
 def check_of(consumer: Any, counts: list[float] | None = None, renew: Callable[[], None] = lambda: None) -> LeaderCheck:
     return LeaderCheck(consumer, (list[float]() if counts is None else counts).append, renew)
 
 
-async def test_one_partition_of_each_leader_is_asked() -> None:
+async def test_each_leader_gets_one_request() -> None:
     consumer = Consumer()
     with capture_logs() as lines:
         await check_of(consumer).ask([FIRST, SECOND, THIRD, NEITHER])
-    assert (consumer.asked, lines) == ([FIRST, SECOND, NEITHER], [])
+    assert (consumer.asked, lines) == ([[FIRST, THIRD], [SECOND], [NEITHER]], [])
+
+
+async def test_a_partition_without_an_answer_says_nothing_about_the_others_of_its_leader() -> None:
+    consumer, counts = Consumer(), list[float]()
+    check, consumer.deleted = check_of(consumer, counts), {FIRST}
+    with capture_logs() as lines:
+        for _ in range(2):
+            await check.ask([FIRST, SECOND, THIRD])
+    assert consumer.asked == [[FIRST, THIRD], [SECOND], [SECOND], [FIRST], [THIRD]]
+    assert counts == [0, 0, 1]
+    assert [line["partitions"] for line in lines] == [["t-0"]]
+
+
+async def test_a_rebalance_does_not_say_that_leaders_answer_again() -> None:
+    consumer, counts = Consumer(), list[float]()
+    check, consumer.silent, consumer.error = check_of(consumer, counts), {2}, KafkaTimeoutError()
+    with capture_logs() as lines:
+        for partitions in ([FIRST, SECOND], [], [FIRST], [FIRST, SECOND]):
+            await check.ask(partitions)
+    assert counts == [0, 1, 0, 0, 1]
+    assert [line["log_level"] for line in lines] == ["warning"]
 
 
 @pytest.mark.parametrize("error", [None, KafkaTimeoutError()])
@@ -65,7 +88,7 @@ async def test_a_leader_that_is_away_is_named_once_while_another_answers(
             await check.ask([FIRST, SECOND, THIRD])
         consumer.silent = set()
         await check.ask([FIRST, SECOND, THIRD])
-    assert counts == [0, 2, 2, 2, 0]
+    assert counts == [0, 0, 2, 2, 0], "of the first question, it is not clear which of the two has no answer"
     assert [(line["log_level"], line.get("partitions")) for line in lines] == [
         ("warning", ["t-0", "t-2"]),
         ("info", None),

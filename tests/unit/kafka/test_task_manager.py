@@ -7,8 +7,9 @@ from typing import Any, cast
 
 import pytest
 from aiokafka import TopicPartition
-from shoal.errors import BrokerUnavailableError
+from shoal.errors import BrokerUnavailableError, FencedError
 from shoal.kafka import MetadataCipher, StartOptions, WorkerContext
+from shoal.kafka.leader_check import LeaderAwayError
 from shoal.kafka.task_manager import TaskManager
 from shoal.observability import Health, Metrics
 from shoal.policy import KafkaSection, Scale
@@ -71,3 +72,26 @@ async def test_partitions_that_are_not_open_yet_are_counted(monkeypatch: pytest.
     assert (seen, opening()) == ([3, 2, 2], 1)
     await tasks.open(partitions[1:2], unused, unused, lambda *_: None)
     assert (seen[3:], opening()) == ([1], 0)
+
+
+async def test_partitions_whose_leader_is_away_are_named_if_nothing_else_went_wrong(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    tasks, _ = manager()
+    away, other = {1, 2}, False
+
+    async def start(_: TaskManager, tp: TopicPartition, *__: object) -> object:
+        if tp.partition in away:
+            raise LeaderAwayError([tp])
+        if other:
+            raise FencedError("another worker")
+        return SimpleNamespace(is_restoring=True)
+
+    monkeypatch.setattr(TaskManager, "_open", start)
+    unused, partitions = cast("Any", None), [TopicPartition("in", number) for number in range(3)]
+    with pytest.raises(LeaderAwayError, match=r"^in-1, in-2: no leader answers") as found:
+        await tasks.open(partitions, unused, unused, lambda *_: None)
+    assert (found.value.partitions, list(tasks)) == (partitions[1:], partitions[:1])
+    other = True
+    with pytest.raises(FencedError):
+        await tasks.open(partitions, unused, unused, lambda *_: None)
