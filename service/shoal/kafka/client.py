@@ -284,10 +284,19 @@ def _refusal_of(error: BaseException, settings: KafkaSection, address: str) -> B
     """Return the error to raise if a connection failed for its credentials, certificates or protocol."""
     if isinstance(error, (kafka_errors.SaslAuthenticationFailed, kafka_errors.AuthenticationFailedError)):
         forget_token(settings)
+        refused = f"the broker refused the credentials: check {_credential_names(settings)}"
         if _has_secret_files(settings):
-            return BrokerUnavailableError("the broker refused the credentials; their files are read again")
-        return BrokerError("the broker refused the credentials")
+            return BrokerUnavailableError(f"{refused}; their files are read again")
+        return BrokerError(refused)
     return unfit_setting(error, settings, address)
+
+
+def _credential_names(settings: KafkaSection) -> str:
+    """Return the names of the settings that say who the user is, as far as they are set."""
+    kinds = ("sasl_username", "sasl_username_file", "sasl_password", "sasl_password_file")
+    tokens = ("sasl_oauth_token", "sasl_oauth_token_file", "sasl_oauth_command", "ssl_certfile")
+    named = [f"kafka.{name}" for name in (*kinds, *tokens, "sasl_mechanism") if getattr(settings, name)]
+    return ", ".join(named) or "kafka.security_protocol"
 
 
 def _has_secret_files(settings: KafkaSection) -> bool:

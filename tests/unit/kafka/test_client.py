@@ -89,7 +89,7 @@ async def test_a_broker_that_does_not_listen_is_reported_with_a_remedy(unused_tc
     ("hosts", "words"),
     [
         ("one.invalid:9092,two.invalid:9092", "looked up: one.invalid, two.invalid; check kafka.bootstrap_servers"),
-        ("one.invalid:9092,real.invalid:9092", "^the broker refused the credentials$"),
+        ("one.invalid:9092,real.invalid:9092", "^the broker refused the credentials: check kafka.security_protocol$"),
     ],
 )
 async def test_an_unknown_name_of_a_broker_is_named(hosts: str, words: str, monkeypatch: pytest.MonkeyPatch) -> None:
