@@ -29,6 +29,8 @@ VARIABLES = (
 )
 """The variables of all commands. The parser of one command does not know those of the others."""
 SIMILARITY = 0.85
+_SECTIONS = ("ATTRIBUTES", "PRIVACY", "STREAM", "STEERING")
+"""Sections of the policy that no variable can change."""
 _SETTINGS, _MISSPELT_SETTINGS = "SHOAL_KAFKA__", "SHOAL_KAFKA_"
 _HOST_OF_SERVICE = "_SERVICE_HOST"
 
@@ -43,9 +45,21 @@ def check_variables(environment: Mapping[str, str]) -> None:
     """
     unknown = [name for name in sorted(environment) if name.startswith("SHOAL_") and name not in VARIABLES]
     own = [name for name in unknown if not name.startswith(_SETTINGS) and not _is_of_service(name, environment)]
-    faults = [f"{name}: unknown variable; did you mean {meant}?" for name in own if (meant := _meant(name))]
+    faults = [fault for name in own if (fault := _fault(name))]
     if faults:
         raise ParameterError("\n  ".join(faults))
+
+
+def _fault(name: str) -> str:
+    """Return what is wrong with a variable; an empty text if it may be another program's."""
+    section, separator, setting = name.removeprefix("SHOAL_").partition("__")
+    if separator and section in _SECTIONS:
+        return (
+            f"{name}: variables can set settings of section kafka only; "
+            f"set {section.lower()}.{setting.lower().replace('__', '.')} in the policy"
+        )
+    meant = _meant(name)
+    return f"{name}: unknown variable; did you mean {meant}?" if meant else ""
 
 
 def _meant(name: str) -> str:

@@ -65,3 +65,13 @@ def test_a_command_with_a_misspelt_variable_does_not_begin() -> None:
         "shoal run: error: SHOAL_HTTP_TOKENFILE: unknown variable; did you mean SHOAL_HTTP_TOKEN_FILE?\n"
     )
     assert "canary" not in said
+
+
+def test_a_variable_for_another_section_of_the_policy_is_refused() -> None:
+    done = run_command("check", "no.yaml", environment={"SHOAL_PRIVACY__K": "canary", "SHOAL_OTHER__K": "1"})
+    assert done.returncode == 2
+    said = done.stderr.decode()
+    assert said.endswith(
+        "error: SHOAL_PRIVACY__K: variables can set settings of section kafka only; set privacy.k in the policy\n"
+    )
+    assert "canary" not in said
