@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 import uuid
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from aiokafka.admin import NewTopic
 from structlog.testing import capture_logs
 from support.cluster import GROUP, NODES, TRANSACTION, Cluster, cluster
 from support.kafka_broker import admin, create_topic, wait_until
+from support.reliability import record
 from support.running import SIDE, Stage
 
 pytestmark = [
@@ -20,7 +22,19 @@ pytestmark = [
 ]
 
 PATIENCE_S = 6.0
+CANARY = "canary-of-a-person"
 NOT_OPENED = "partitions not opened; the others go on"
+
+
+async def put(stage: Stage, partition: int = 0) -> list[tuple[int, int]]:
+    """Append 30 records of persons whose names must not be seen anywhere."""
+    return await stage.send([stage.record(who=f"{CANARY}-{stage.serial}") for _ in range(30)], partition)
+
+
+async def canaries(stage: Stage, lines: Sequence[object]) -> int:
+    """Return how often a name is in the log or in a topic that Shoal writes."""
+    written = [message for name in SIDE for message in await stage.read(name)]
+    return repr([written, *lines]).count(CANARY)
 
 
 async def spared(brokers: Cluster, stage: Stage) -> int:
@@ -50,7 +64,7 @@ async def test_the_other_partitions_of_a_worker_go_on(tmp_path: Path) -> None:
             settings = {"min.insync.replicas": "1"}
             new = NewTopic(stage.topics["input"], -1, -1, replica_assignments=assignments, topic_configs=settings)
             await client.create_topics([new])
-        count = len(await stage.put(30)) + len(await stage.put(30, 1))
+        count = len(await put(stage)) + len(await put(stage, 1))
         with capture_logs() as lines:
             async with stage.run() as run:
                 await run.until_read(count)
@@ -59,22 +73,30 @@ async def test_the_other_partitions_of_a_worker_go_on(tmp_path: Path) -> None:
                 words = "no leader of these partitions answers; the others go on"
                 await run.until(lambda: any(line["event"] == words for line in lines), "the warning", 60)
                 while time.monotonic() < began_s + 3 * PATIENCE_S:
-                    count += len(await stage.put(30))
+                    count += len(await put(stage))
                     await run.until_read(count)
                 assert run.service.health.ready
                 assert run.total("shoal_partitions_unreachable") == 1
         assert [line["partitions"] for line in lines if line["event"] == words] == [[f"{stage.topics['input']}-1"]]
         assert [line for line in lines if line["event"] in {"consumer loop ended", "giving up"}] == []
         # A start opens what it can, and the rest when the broker is back.
-        with capture_logs() as lines:
+        with capture_logs() as later:
             async with stage.run() as run:
                 await run.until(lambda: run.total("shoal_partitions_opening") == 1, "one partition that is open", 60)
-                await run.until(lambda: any(line["event"] == NOT_OPENED for line in lines), "the warning", 90)
-                first_count = len(await stage.put(30))
+                await run.until(lambda: any(line["event"] == NOT_OPENED for line in later), "the warning", 90)
+                first_count = len(await put(stage))
                 await run.until_read(first_count)
                 assert not run.service.health.ready
                 await brokers.start(victim)
                 await run.until_ready(120)
                 assert run.total("shoal_partitions_opening") == run.total("shoal_partitions_unreachable") == 0
-                await run.until_read(first_count + len(await stage.put(30, 1)))
-        assert [line for line in lines if line["event"] in {"consumer loop ended", "giving up"}] == []
+                await run.until_read(first_count + len(await put(stage, 1)))
+        assert [line for line in later if line["event"] in {"consumer loop ended", "giving up"}] == []
+        await stage.drained()
+        outcomes = await stage.outcomes()
+        twice, lost = sum(outcomes.values()) - len(outcomes), len(stage.record_id_of) - len(outcomes)
+        assert (twice, lost) == (0, 0)
+        happened = "the other partition went on, also after a start; then all went on"
+        counts = {"under_k": -1, "canaries": await canaries(stage, [*lines, *later]), "accusations": 0, "gone": 0}
+        assert counts["canaries"] == 0
+        record("offline-partition", happened, records=len(stage.record_id_of), twice=twice, lost=lost, **counts)

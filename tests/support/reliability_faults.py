@@ -22,6 +22,10 @@ FAULTS = {
     "output-leader": Fault("kill -9 of the leader of an output partition, three times", GOES_ON),
     "group-coordinator": Fault("kill -9 of the leader of the group's `__consumer_offsets`, three times", GOES_ON),
     "transaction-coordinator": Fault("kill -9 of the leader of a `__transaction_state`, three times", GOES_ON),
+    "offline-partition": Fault(
+        "kill -9 of the only broker of an input partition, and a start of the worker meanwhile",
+        "the other partition goes on, and this one when its broker is back; the worker does not end",
+    ),
     "two-of-three": Fault(
         "two of three brokers killed, and started again after 20 s",
         "no worker ends; the workers continue when two brokers run",

@@ -50,6 +50,8 @@ METRICS = {
     "shoal_records_skipped_total",
     "shoal_records_dated_ahead_total",
     "shoal_published_offsets_lost_total",
+    "shoal_partitions_opening",
+    "shoal_partitions_unreachable",
     "shoal_policy_changes_total",
     "shoal_delta_records",
     "shoal_clock_timestamp_seconds",

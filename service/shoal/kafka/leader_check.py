@@ -17,6 +17,8 @@ __all__ = ["LeaderAwayError", "LeaderCheck", "ends_of_log"]
 
 ANSWER_S = 5.0
 """Time limit of an answer (s); shorter than that of a broker check."""
+TOLD_EVERY_S = 9.0
+"""Time (s) between two lines of the log while one leader does not answer at a start."""
 
 log = logger("kafka")
 
@@ -44,10 +46,19 @@ async def ends_of_log(consumer: AIOKafkaConsumer, tp: TopicPartition) -> tuple[i
     LeaderAwayError
         Its leader does not answer.
     """
+    asking = asyncio.create_task(_ask_ends(consumer, tp))
     try:
-        return (await consumer.beginning_offsets([tp]))[tp], (await consumer.end_offsets([tp]))[tp]
+        while not (await asyncio.wait({asking}, timeout=TOLD_EVERY_S))[0]:
+            log.warning("the leader of a partition does not answer", topic=tp.topic, partition=tp.partition)
+        return asking.result()
     except kafka_errors.KafkaTimeoutError:
         raise LeaderAwayError([tp]) from None
+    finally:
+        asking.cancel()
+
+
+async def _ask_ends(consumer: AIOKafkaConsumer, tp: TopicPartition) -> tuple[int, int]:
+    return (await consumer.beginning_offsets([tp]))[tp], (await consumer.end_offsets([tp]))[tp]
 
 
 class LeaderCheck:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import os
 import socket
 import ssl
 from collections.abc import Callable
@@ -59,20 +60,20 @@ class HttpConnections:
         """
         loop = asyncio.get_running_loop()
         found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-        missing: OSError | None = None
+        missing: int | None = None
         for family, address in dict.fromkeys((family, address) for family, _, _, _, address in found):
             try:
                 listener = socket.create_server(address, family=family, backlog=BACKLOG)
             except OSError as error:
                 # A name may have an address of IPv6 on a machine without it.
-                if error.errno not in {errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT}:
+                missing = error.errno
+                if missing not in {errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT}:
                     raise
-                missing = error
                 continue
             listener.setblocking(False)
             self._listeners.append(listener)
         if missing is not None and not self._listeners:
-            raise missing
+            raise OSError(missing, os.strerror(missing))
         self._accepting = [asyncio.create_task(self._accept(listener)) for listener in self._listeners]
         return int(self._listeners[0].getsockname()[1])
 
