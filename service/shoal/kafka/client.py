@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager
 from itertools import chain
 from typing import Any
 
-from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka import errors as kafka_errors
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.conn import collect_hosts, create_conn
@@ -25,10 +25,11 @@ from shoal.kafka.aiokafka_compat import tolerate_invalid_header_names
 from shoal.kafka.certificates import find_certificate_faults
 from shoal.kafka.connection_refusals import unfit_setting
 from shoal.kafka.credentials import CredentialFileError, TokenProvider, forget_token, secret_of
-from shoal.kafka.first_connection import connection_timeout_ms, telling
+from shoal.kafka.first_connection import connection_timeout_ms
 from shoal.kafka.permissions import Operation, describe_refusal
 from shoal.kafka.plain_records import plain_record_options
 from shoal.kafka.single_attempt import LostResponseError, send_requests_once
+from shoal.kafka.waiting_log import telling
 from shoal.observability import raise_location
 from shoal.policy import KafkaSection
 
@@ -39,6 +40,7 @@ __all__ = [
     "broker_error",
     "client_cluster_id",
     "consumer",
+    "log_bounds",
     "producer",
     "reading",
     "stop",
@@ -203,6 +205,11 @@ async def reading(settings: KafkaSection, **options: Any) -> AsyncIterator[AIOKa
         await stop(reader, CLOSE_S)
 
 
+async def log_bounds(reader: AIOKafkaConsumer, tp: TopicPartition) -> tuple[int, int]:
+    """Return the first offset of the log of a partition, and its end; raises as `AIOKafkaConsumer.end_offsets`."""
+    return int((await reader.beginning_offsets([tp]))[tp]), int((await reader.end_offsets([tp]))[tp])
+
+
 def producer(settings: KafkaSection, partition: int, batch_bytes: int) -> AIOKafkaProducer:
     """Build the transactional producer of one input partition.
 
@@ -237,7 +244,7 @@ async def admin(settings: KafkaSection) -> AsyncIterator[AIOKafkaAdminClient]:
     )
     try:
         try:
-            async with telling(settings):
+            async with telling("waiting for the broker", broker=settings.bootstrap_servers):
                 await client.start()
         except CLIENT_ERRORS as error:
             raise await _refusal(settings) or broker_error(error, settings) from None

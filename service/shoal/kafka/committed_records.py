@@ -10,7 +10,7 @@ from typing import Any
 from aiokafka import TopicPartition
 
 from shoal.errors import BrokerUnavailableError
-from shoal.kafka.client import reading
+from shoal.kafka.client import log_bounds, reading
 from shoal.policy import KafkaSection
 
 __all__ = ["read_committed_records"]
@@ -33,8 +33,7 @@ async def read_committed_records(
     """
     async with reading(settings) as consumer:
         consumer.assign([tp])
-        log_start = (await consumer.beginning_offsets([tp]))[tp]
-        log_end = (await consumer.end_offsets([tp]))[tp]
+        log_start, log_end = await log_bounds(consumer, tp)
         if since_ms is not None:
             later = (await consumer.offsets_for_times({tp: since_ms}))[tp]
             log_start = log_end if later is None else later.offset

@@ -10,15 +10,14 @@ from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka import errors as kafka_errors
 
 from shoal.errors import BrokerUnavailableError
-from shoal.kafka.client import CLIENT_ERRORS
+from shoal.kafka.client import CLIENT_ERRORS, log_bounds
+from shoal.kafka.waiting_log import telling
 from shoal.observability import logger
 
 __all__ = ["LeaderAwayError", "LeaderCheck", "ends_of_log"]
 
 ANSWER_S = 5.0
 """Time limit of an answer (s); shorter than that of a broker check."""
-TOLD_EVERY_S = 9.0
-"""Time (s) between two lines of the log while one leader does not answer at a start."""
 
 log = logger("kafka")
 
@@ -46,19 +45,11 @@ async def ends_of_log(consumer: AIOKafkaConsumer, tp: TopicPartition) -> tuple[i
     LeaderAwayError
         Its leader does not answer.
     """
-    asking = asyncio.create_task(_ask_ends(consumer, tp))
-    try:
-        while not (await asyncio.wait({asking}, timeout=TOLD_EVERY_S))[0]:
-            log.warning("the leader of a partition does not answer", topic=tp.topic, partition=tp.partition)
-        return asking.result()
-    except kafka_errors.KafkaTimeoutError:
-        raise LeaderAwayError([tp]) from None
-    finally:
-        asking.cancel()
-
-
-async def _ask_ends(consumer: AIOKafkaConsumer, tp: TopicPartition) -> tuple[int, int]:
-    return (await consumer.beginning_offsets([tp]))[tp], (await consumer.end_offsets([tp]))[tp]
+    async with telling("the leader of a partition does not answer", topic=tp.topic, partition=tp.partition):
+        try:
+            return await log_bounds(consumer, tp)
+        except kafka_errors.KafkaTimeoutError:
+            raise LeaderAwayError([tp]) from None
 
 
 class LeaderCheck:
@@ -125,16 +116,10 @@ class LeaderCheck:
         self, requests: Sequence[list[TopicPartition]]
     ) -> list[tuple[list[TopicPartition], BaseException | None]]:
         """Return the partitions of each request, and why it has no answer."""
-        asking = [asyncio.create_task(self._consumer.end_offsets(asked)) for asked in requests]
-        for one in asking:
-            one.add_done_callback(_error)  # retrieved also if this check is cancelled
-        try:
-            await asyncio.wait(asking, timeout=ANSWER_S)
-        finally:
-            for one in asking:
-                one.cancel()
-        await asyncio.wait(asking)
-        return list(zip(requests, map(_error, asking), strict=True))
+        asking = [asyncio.wait_for(self._consumer.end_offsets(asked), ANSWER_S) for asked in requests]
+        results = await asyncio.gather(*asking, return_exceptions=True)
+        errors = (result if isinstance(result, BaseException) else None for result in results)
+        return list(zip(requests, errors, strict=True))
 
     def _tell(self, silent: set[TopicPartition], asked: set[TopicPartition]) -> None:
         if silent - self._told:
@@ -145,8 +130,3 @@ class LeaderCheck:
         # A partition that is another worker's meanwhile is as it was.
         self._told = silent | (self._told - asked)
         self._set_unreachable(len(silent))
-
-
-def _error(request: asyncio.Task[object]) -> BaseException | None:
-    """Return why a request has no answer."""
-    return TimeoutError() if request.cancelled() else request.exception()

@@ -9,7 +9,7 @@ from __future__ import annotations
 from aiokafka import TopicPartition
 
 from shoal.errors import BrokerUnavailableError, InputError
-from shoal.kafka.client import reading
+from shoal.kafka.client import log_bounds, reading
 from shoal.kafka.gap_reader import GapReader
 from shoal.kafka.offset_tracker import OffsetState
 from shoal.policy import KafkaSection
@@ -77,8 +77,7 @@ async def check_no_record_after(
     else:
         await check_no_open_transaction(settings, partition)
         async with reading(settings) as reader:
-            log_start = int((await reader.beginning_offsets([tp]))[tp])
-            log_end = int((await reader.end_offsets([tp]))[tp])
+            log_start, log_end = await log_bounds(reader, tp)
             is_known = log_start <= offset <= log_end
             if is_known and await GapReader(reader).next_record_offset(tp, offset) is None:
                 return
@@ -109,8 +108,7 @@ async def check_no_other_writer(settings: KafkaSection, partition: int, offset: 
         return
     tp = TopicPartition(settings.output, partition)
     async with reading(settings) as reader:
-        log_start = int((await reader.beginning_offsets([tp]))[tp])
-        log_end = int((await reader.end_offsets([tp]))[tp])
+        log_start, log_end = await log_bounds(reader, tp)
         if offset >= log_end:
             return
         if await GapReader(reader).next_record_offset(tp, max(offset, log_start)) is None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from aiokafka import errors as kafka_errors
 from shoal.errors import BrokerError, BrokerUnavailableError
-from shoal.kafka import client, first_connection
+from shoal.kafka import client, waiting_log
 from shoal.kafka.first_connection import connection_timeout_ms
 from shoal.policy import KafkaSection
 
@@ -36,10 +36,10 @@ async def test_a_broker_that_swallows_packets_is_given_up_after_the_time_limit(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The operating system accepts connections that no process takes."""
-    monkeypatch.setattr(first_connection, "TELL_EVERY_S", 0.2)
+    monkeypatch.setattr(waiting_log, "TELL_EVERY_S", 0.2)
     told: list[dict[str, Any]] = []
     monkeypatch.setattr(
-        first_connection.log, "warning", lambda event, **fields: told.append({"event": event} | fields), raising=False
+        waiting_log.log, "warning", lambda event, **fields: told.append({"event": event} | fields), raising=False
     )
     with socket.create_server(("127.0.0.1", 0)) as silent:
         address = f"127.0.0.1:{silent.getsockname()[1]}"
