@@ -191,16 +191,21 @@ async def test_with_log_append_time_the_exported_records_are_not_later_ones(stag
     await stage.until_completed(record_ids)
 
 
+async def until_quiet(stage: Stage) -> None:
+    """Wait until two exports are the same: no worker commits any more."""
+
+    async def is_quiet() -> bool:
+        first = await export(stage)
+        return bool(first) and first == await export(stage)
+
+    await wait_until(is_quiet, what="no more commits")
+
+
 async def test_an_import_stops_a_worker_that_still_runs_from_committing_over_it(stage: Stage) -> None:
     record_ids = await stage.put(40) + await stage.put(40, 1)
     async with stage.run() as run:
         await run.until_read(80)
-
-        async def is_quiet() -> bool:
-            first = await export(stage)
-            return bool(first) and first == await export(stage)
-
-        await wait_until(is_quiet, what="no more commits")
+        await until_quiet(stage)
         text = await export(stage)
         assert await bring_back(stage, text) == {stage.topics["input"]: [0, 1]}
         # It is fenced at its next commit, reads the progress again and continues.
@@ -217,21 +222,16 @@ async def test_an_import_that_is_refused_disturbs_no_running_worker(stage: Stage
     await stage.put(40, 1)
     async with stage.run() as run:
         await run.until_read(80)
-
-        async def is_quiet() -> bool:
-            first = await export(stage)
-            return bool(first) and first == await export(stage)
-
-        await wait_until(is_quiet, what="no more commits")
+        await until_quiet(stage)
         text = await export(stage)
         await stage.put(40, 1)
         await run.until_read(120)
-        await wait_until(is_quiet, what="no more commits")
+        await until_quiet(stage)
         assert f"{stage.topics['input']}-1: the committed progress is ahead of the file" in await refused(stage, text)
         record_ids = await stage.put(40) + await stage.put(40, 1)
         await run.until_read(200)
         await run.until(lambda: run.total("shoal_consumer_lag_records") == 0 and run.service.health.ready)
-        await wait_until(is_quiet, what="no more commits")
+        await until_quiet(stage)
         assert run.total("shoal_transactions_total", outcome="aborted") == 0
     await stage.drained()
     assert record_ids

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.structs import OffsetAndMetadata
@@ -170,103 +170,99 @@ async def import_progress(text: str, policy: Policy, settings: KafkaSection) -> 
     ]
     async with admin(settings) as client:
         known = {saved.topic: await input_partitions(client, of_topics[saved.topic]) for saved in export.topics}
+        imports: list[_Import] = []
         for of_topic, one, commit in commits:
             if one.partition not in known[str(of_topic.input)]:
                 raise InputError(f"{of_topic.input} has no partition {one.partition}")
             copy = await ProgressCopy.of(client, of_topic, one.partition, cipher)
+            imports.append(_Import(client, of_topic, cipher, copy, one.partition, one.offset, commit))
             # What a transaction of a running worker hides is checked after the fencing.
             with suppress(BrokerUnavailableError):
-                await _check(client, of_topic, cipher, copy, one.partition, commit)
-        for of_topic, one, commit in commits:
-            await _import_one(client, policy, of_topic, cipher, one, commit)
+                await imports[-1].check()
+        for checked in imports:
+            await checked.carry_out(policy)
     return {saved.topic: [one.partition for one in saved.partitions] for saved in export.topics}
 
 
-async def _import_one(
-    client: AIOKafkaAdminClient,
-    policy: Policy,
-    settings: KafkaSection,
-    cipher: MetadataCipher,
-    saved: _SavedPartition,
-    commit: CommittedState,
-) -> None:
-    copy = await ProgressCopy.of(client, settings, saved.partition, cipher)
-    producer = TransactionalProducer(policy, settings, saved.partition, TopicLayout({}), copy=copy)
-    try:
-        await producer.open()
-        await _check(client, settings, cipher, copy, saved.partition, commit)
-        if copy is not None:
-            producer.expect_output_from(await end_at_start(settings, saved.partition, commit.state))
-        metadata = cipher.encode(commit, str(settings.input), saved.partition)
-        dated_ms = min(commit.at_ms, time.time_ns() // 1_000_000)
-        await producer.publish_and_commit(TransactionBatch(), saved.offset, metadata, dated_ms)
-    finally:
-        await producer.close()
+@dataclass(frozen=True, slots=True)
+class _Import:
+    """The commit of one partition in a file, and what it may replace."""
 
+    client: AIOKafkaAdminClient
+    settings: KafkaSection
+    cipher: MetadataCipher
+    copy: ProgressCopy | None
+    partition: int
+    offset: int
+    commit: CommittedState
 
-async def _check(
-    client: AIOKafkaAdminClient,
-    settings: KafkaSection,
-    cipher: MetadataCipher,
-    copy: ProgressCopy | None,
-    partition: int,
-    commit: CommittedState,
-) -> None:
-    """Check that the commit of a file may replace what is committed; read only.
+    async def carry_out(self, policy: Policy) -> None:
+        """Fence the partition, check again, and commit; raises as `check`."""
+        settings, partition, commit = self.settings, self.partition, self.commit
+        producer = TransactionalProducer(policy, settings, partition, TopicLayout({}), copy=self.copy)
+        try:
+            await producer.open()
+            await self.check()
+            if self.copy is not None:
+                producer.expect_output_from(await end_at_start(settings, partition, commit.state))
+            metadata = self.cipher.encode(commit, str(settings.input), partition)
+            dated_ms = min(commit.at_ms, time.time_ns() // 1_000_000)
+            await producer.publish_and_commit(TransactionBatch(), self.offset, metadata, dated_ms)
+        finally:
+            await producer.close()
 
-    Raises
-    ------
-    InputError
-        As `_check_current`; or the output holds records that were published after the export.
-    BrokerUnavailableError
-        An open transaction hides records.
-    """
-    await _check_current(client, settings, cipher, copy, partition, commit)
-    await check_no_open_transaction(settings, partition)
-    if await is_published_after(settings, partition, commit):
-        raise InputError(
-            f"{settings.input}-{partition}: {settings.output}-{partition} holds records that were published after the "
-            "export. Going back would publish them twice. Use a later export, or start with --skip-to-end"
-        )
+    async def check(self) -> None:
+        """Check that the commit of a file may replace what is committed; read only.
 
-
-async def _check_current(
-    client: AIOKafkaAdminClient,
-    settings: KafkaSection,
-    cipher: MetadataCipher,
-    copy: ProgressCopy | None,
-    partition: int,
-    commit: CommittedState,
-) -> None:
-    """Check that the commit of a file takes back nothing of the group and its copy, and does not confirm an old copy.
-
-    They are compared by offsets, not by time: the clocks of two workers may differ. A file that has completed no more
-    than the copy is as old as the copy, so the output must not hold what followed the copy.
-
-    Raises
-    ------
-    UnreadableError
-        One of them was written under another key. (Invalid ones are left out: they say nothing about what was
-        published.)
-    InputError
-        The file is behind one of them; or it is not ahead of the copy, and records may have been published after that.
-    """
-    found, topic = await fetch_committed(client, settings, partition), str(settings.input)
-    of_group = copied = in_copy = None
-    with _leaving_out_invalid():
-        of_group = None if found is None else cipher.decode(found.metadata or "", topic, partition, found.offset)
-    with _leaving_out_invalid():
-        copied = None if copy is None else await copy.fetch()
-        in_copy = None if copy is None or copied is None else copy.decode(copied)
-    for current in (of_group, in_copy):
-        if current is not None and not commit.state.covers(current.state):
+        Raises
+        ------
+        InputError
+            As `_check_current`; or the output holds records that were published after the export.
+        BrokerUnavailableError
+            An open transaction hides records.
+        """
+        settings, partition = self.settings, self.partition
+        await self._check_current()
+        await check_no_open_transaction(settings, partition)
+        if await is_published_after(settings, partition, self.commit):
             raise InputError(
-                f"{topic}-{partition}: the committed progress is ahead of the file. Going back would publish records "
-                "twice"
+                f"{settings.input}-{partition}: {settings.output}-{partition} holds records that were published after "
+                "the export. Going back would publish them twice. Use a later export, or start with --skip-to-end"
             )
-    if copy is not None and copied is not None and in_copy is not None and in_copy.state.covers(commit.state):
-        order = Order.NEWER if of_group is None else order_of(in_copy, of_group)
-        await check_copied_end(copy, copied, order, has_older=of_group is not None)
+
+    async def _check_current(self) -> None:
+        """Check that the commit takes back nothing of the group and its copy, and does not confirm an old copy.
+
+        They are compared by offsets, not by time: the clocks of two workers may differ. A file that has completed no
+        more than the copy is as old as the copy, so the output must not hold what followed the copy.
+
+        Raises
+        ------
+        UnreadableError
+            One of them was written under another key. (Invalid ones are left out: they say nothing about what was
+            published.)
+        InputError
+            The file is behind one of them; or it is not ahead of the copy, and records may have been published after
+            that.
+        """
+        copy, partition, topic = self.copy, self.partition, str(self.settings.input)
+        found = await fetch_committed(self.client, self.settings, partition)
+        of_group = copied = in_copy = None
+        with _leaving_out_invalid():
+            if found is not None:
+                of_group = self.cipher.decode(found.metadata or "", topic, partition, found.offset)
+        with _leaving_out_invalid():
+            copied = None if copy is None else await copy.fetch()
+            in_copy = None if copy is None or copied is None else copy.decode(copied)
+        for current in (of_group, in_copy):
+            if current is not None and not self.commit.state.covers(current.state):
+                raise InputError(
+                    f"{topic}-{partition}: the committed progress is ahead of the file. Going back would publish "
+                    "records twice"
+                )
+        if copy is not None and copied is not None and in_copy is not None and in_copy.state.covers(self.commit.state):
+            order = Order.NEWER if of_group is None else order_of(in_copy, of_group)
+            await check_copied_end(copy, copied, order, has_older=of_group is not None)
 
 
 @contextmanager
