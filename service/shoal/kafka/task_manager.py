@@ -140,12 +140,9 @@ class TaskManager:
         if refusals:
             # All of them, so that the operator can correct them together.
             raise InputError(join_refusals(refusals))
-        away = [tp for tp, error in errors if isinstance(error, LeaderAwayError)]
-        if errors and len(away) == len(errors):
-            raise LeaderAwayError(away)
-        for _, error in errors:
-            if not isinstance(error, LeaderAwayError):
-                raise error
+        others = [error for _, error in errors if not isinstance(error, LeaderAwayError)]
+        if errors:
+            raise others[0] if others else LeaderAwayError([tp for tp, _ in errors])
 
     async def _open(
         self,

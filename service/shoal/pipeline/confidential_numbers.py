@@ -42,13 +42,13 @@ class ConfidentialNumbers:
     """
 
     def __init__(self, policy: Policy) -> None:
-        self._columns = [
+        chosen = [
             (number, attribute)
             for number, attribute in enumerate(policy.unchanged_fields)
             if attribute in policy.dependence_attributes
         ]
-        self._keys = [ConfidentialKeys(attribute, policy.missing_values) for _, attribute in self._columns]
-        self.attributes = tuple(replace(attribute, scale=Scale.NUMERIC) for _, attribute in self._columns)
+        self._columns = [(number, ConfidentialKeys(attribute, policy.missing_values)) for number, attribute in chosen]
+        self.attributes = tuple(replace(attribute, scale=Scale.NUMERIC) for _, attribute in chosen)
         bounds = np.array([attribute.bounds for attribute in self.attributes]).reshape(-1, 2)
         self._low, self.unit = bounds[:, 0], bounds[:, 1] - bounds[:, 0]
 
@@ -61,9 +61,8 @@ class ConfidentialNumbers:
         The block must have been decoded with its unchanged columns, unless there are no such attributes.
         """
         numbers = np.empty((len(block), len(self)))
-        for column, (number, _) in enumerate(self._columns):
-            present = self._keys[column].without_missing(block.unchanged_columns[number])
-            numbers[:, column] = _to_numbers(present)
+        for column, (number, keys) in enumerate(self._columns):
+            numbers[:, column] = _to_numbers(keys.without_missing(block.unchanged_columns[number]))
         numbers[~(np.abs(numbers) < LARGEST)] = np.nan
         return numbers
 
