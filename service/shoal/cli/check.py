@@ -7,11 +7,11 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from shoal.cli.http_access import add_http_access, http_access
+from shoal.cli.http_access import add_http_options, http_access
 from shoal.errors import ConfigError
 from shoal.kafka import certificate_files, check_files, check_policy, open_secret_files
 from shoal.observability import certificate_warning, escape_control_characters, logger
-from shoal.observability.http_access import HttpAccess
+from shoal.observability.http_address import parse_address, parse_host_name
 from shoal.policy import KafkaSection, Policy, advise, explain, missing_credentials, shown_settings
 from shoal.secret_files import OPEN_TO_OTHERS
 from shoal.settings import PREFIX, kafka_settings, missing_settings, settings_error
@@ -22,8 +22,8 @@ SUMMARY = "Print the resolved policy, or all of its faults."
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the files of the HTTP port, which are examined like those of the policy."""
-    add_http_access(parser)
+    """Declare the options of the HTTP port: address, names and files are examined like those of the policy."""
+    add_http_options(parser)
 
 
 def execute(options: argparse.Namespace) -> int:
@@ -39,7 +39,7 @@ def execute(options: argparse.Namespace) -> int:
     if explained := explain(policy):
         resolved["chosen"] = explained
     print(escape_control_characters(json.dumps(resolved, indent=2, ensure_ascii=False)))
-    of_files = (*unread, *_advise_on_kafka_files(settings), *_advise_on_http(http_access(options)))
+    of_files = (*unread, *_advise_on_kafka_files(settings), *_advise_on_http(options))
     for advice in (*advise(policy), *_advise_on_missing(settings), *of_files):
         if advice:
             logger("cli").warning(escape_control_characters(advice))
@@ -74,9 +74,13 @@ def _advise_on_kafka_files(settings: KafkaSection) -> Iterator[str]:
         yield f"kafka.{field}: {OPEN_TO_OTHERS}"
 
 
-def _advise_on_http(access: HttpAccess) -> Iterator[str]:
-    """Yield a sentence for each file of the HTTP port that `shoal run` refuses or warns of."""
+def _advise_on_http(options: argparse.Namespace) -> Iterator[str]:
+    """Yield a sentence for each setting of the HTTP port that `shoal run` refuses or warns of."""
+    access = http_access(options)
     try:
+        parse_address(options.http)
+        for name in options.http_host:
+            parse_host_name(name)
         access.certificate()
         access.token_check()
     except ConfigError as error:

@@ -1,18 +1,37 @@
-"""Options of TLS and token of the HTTP port, which `shoal run` uses and `shoal check` examines."""
+"""Options of the HTTP port, which `shoal run` uses and `shoal check` examines."""
 
 from __future__ import annotations
 
 import argparse
-from ipaddress import ip_address
 
 from shoal.cli.environment import add_option, add_secret
 from shoal.observability.http_access import HttpAccess
+from shoal.observability.http_address import parse_address
 
-__all__ = ["add_http_access", "http_access", "is_open"]
+__all__ = ["add_http_options", "http_access", "is_open"]
+
+DEFAULT_ADDRESS = "127.0.0.1:9464"
 
 
-def add_http_access(parser: argparse.ArgumentParser) -> None:
-    """Declare TLS and token of the HTTP port."""
+def add_http_options(parser: argparse.ArgumentParser) -> None:
+    """Declare the address, the host names, TLS and token of the HTTP port."""
+    add_option(
+        parser,
+        "--http",
+        "SHOAL_HTTP",
+        default=DEFAULT_ADDRESS,
+        metavar="HOST:PORT",
+        meaning="address of metrics and probes",
+    )
+    add_option(
+        parser,
+        "--http-host",
+        "SHOAL_HTTP_HOST",
+        is_list=True,
+        metavar="NAME",
+        meaning="a full host name that metrics and page answer to, beside addresses and private names; repeatable; "
+        "several names in the variable are separated by commas",
+    )
     files = (
         ("--http-certfile", "certificate of the HTTP port and its chain (PEM); the port then speaks TLS"),
         ("--http-keyfile", "private key of this certificate (PEM)"),
@@ -44,11 +63,12 @@ def http_access(options: argparse.Namespace) -> HttpAccess:
 
 
 def is_open(address: str, access: HttpAccess) -> bool:
-    """Return whether other machines can read metrics and page at ``HOST:PORT`` without a token."""
-    if access.token is not None or access.token_file is not None:
-        return False
-    host = address.rpartition(":")[0].strip("[]")
-    try:
-        return not ip_address(host).is_loopback
-    except ValueError:
-        return host != "localhost"
+    """Return whether other machines can read metrics and page at ``HOST:PORT`` without a token.
+
+    Raises
+    ------
+    ConfigError
+        The address is invalid.
+    """
+    is_loopback = parse_address(address).is_loopback
+    return not is_loopback and access.token is None and access.token_file is None

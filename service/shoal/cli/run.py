@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 from shoal.cli.environment import add_option
 from shoal.cli.garbage_collection import spaced_collections
-from shoal.cli.http_access import add_http_access, http_access, is_open
+from shoal.cli.http_access import add_http_options, http_access, is_open
 from shoal.cli.kafka_files import require_files
 from shoal.kafka import StartOptions, Worker, in_daemon_thread
 from shoal.observability import (
@@ -32,7 +32,6 @@ from shoal.settings import kafka_settings
 __all__ = ["SUMMARY", "add_arguments", "execute"]
 
 SUMMARY = "Run the service: Kafka to Kafka, exactly once."
-DEFAULT_HTTP = "127.0.0.1:9464"
 Server: TypeAlias = Callable[[Metrics, Health, Callable[[], dict[str, int]]], AbstractAsyncContextManager[int]]
 
 
@@ -46,24 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         choices=("earliest", "latest"),
         meaning="where a partition without committed progress begins; committed progress always wins",
     )
-    add_option(
-        parser,
-        "--http",
-        "SHOAL_HTTP",
-        default=DEFAULT_HTTP,
-        metavar="HOST:PORT",
-        meaning="address of metrics and probes",
-    )
-    add_option(
-        parser,
-        "--http-host",
-        "SHOAL_HTTP_HOST",
-        is_list=True,
-        metavar="NAME",
-        meaning="a full host name that metrics and page answer to, beside addresses and private names; repeatable; "
-        "several names in the variable are separated by commas",
-    )
-    add_http_access(parser)
+    add_http_options(parser)
     parser.add_argument(
         "--drain", action="store_true", help="read to the end, release or suppress all held records, exit"
     )

@@ -16,22 +16,18 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from shoal.errors import ConfigError, GuaranteeError
 from shoal.observability.health import Health
 from shoal.observability.http_access import HttpAccess, TokenCheck
+from shoal.observability.http_address import ADDRESS, parse_address, parse_host_name
 from shoal.observability.http_connections import HttpConnections, mark_request
 from shoal.observability.metrics import Metrics
 
 __all__ = ["serve"]
 
-ADDRESS, HOST_NAME = "--http (SHOAL_HTTP)", "--http-host (SHOAL_HTTP_HOST)"
-"""How messages name these settings."""
 SHUTDOWN_TIMEOUT_S = 1.0
-LAST_PORT = 65_535
 PROTECTED = frozenset({"/", "/metrics"})
 """Pages with counts. The probes are open."""
 
 _PRIVATE_SUFFIXES = (".local", ".localhost", ".internal", ".svc")
 """Suffixes of host names that cannot be registered in public DNS."""
-
-_HOST_NAME = re.compile(r"(?=.{1,253}$)[a-z0-9_-]{1,63}(\.[a-z0-9_-]{1,63})*")
 
 _PAGE = """<!doctype html><html lang="en"><head><meta charset="utf-8"><meta http-equiv="refresh" content="5">
 <title>Shoal</title><style>body{{font:16px/1.5 system-ui;margin:3rem auto;max-width:40rem}}
@@ -92,11 +88,8 @@ async def serve(
         The address is invalid or cannot be bound, a host name is not one, or TLS and token cannot be used.
     """
     access = access or HttpAccess()
-    names = frozenset(_checked_host_name(name) for name in host_names)
-    host, _, port = address.rpartition(":")
-    if not port.isascii() or not port.isdigit() or int(port) > LAST_PORT:
-        raise ConfigError(f"{ADDRESS}: give HOST:PORT, for example 127.0.0.1:9464, with a port up to {LAST_PORT}")
-    host = host.strip("[]") or "127.0.0.1"
+    names = frozenset(map(parse_host_name, host_names))
+    host, port = parse_address(address)
     certificate, token = access.certificate(), access.token_check()
     access.warn(host)
     if access.certfile is not None:
@@ -109,7 +102,7 @@ async def serve(
     connections = HttpConnections(_handlers(runner), None if certificate is None else certificate.context)
     try:
         try:
-            bound_port = await connections.listen(host, int(port))
+            bound_port = await connections.listen(host, port)
         except OSError as error:
             raise ConfigError(f"{ADDRESS}: {address} cannot be bound: {error.strerror}") from None
         yield bound_port
@@ -135,20 +128,6 @@ async def _note_request(request: web.Request, handler: Handler) -> web.StreamRes
         return await handler(request)
     finally:
         mark_request(request.transport, is_answered=False)
-
-
-def _checked_host_name(name: str) -> str:
-    """Return a host name in the form in which it is compared.
-
-    Raises
-    ------
-    ConfigError
-        It is not a host name: it is empty, or has a port, a scheme, a path or a wildcard.
-    """
-    found = name.rstrip(".").lower()
-    if not _HOST_NAME.fullmatch(found):
-        raise ConfigError(f"{HOST_NAME}: give one full host name without port, for example worker7.hospital.example")
-    return found
 
 
 def _host_name_check(listed: frozenset[str]) -> Middleware:

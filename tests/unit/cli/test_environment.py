@@ -53,7 +53,7 @@ def test_every_command_takes_style_and_level_of_its_log_from_the_environment(nam
     found = {variable.name: variable.option for variable in option_variables(subparser(parser, name))}
     assert found["SHOAL_LOG"] == "--log"
     assert found["SHOAL_LOG_LEVEL"] == "--log-level"
-    assert len(found) == {"run": 11, "check": 8}.get(name, 2)
+    assert len(found) == {"run": 11, "check": 10}.get(name, 2)
 
 
 def subparser(parser: argparse.ArgumentParser, name: str) -> argparse.ArgumentParser:
@@ -159,13 +159,34 @@ def test_unusable_settings_of_the_http_port_end_the_service_at_once(
     assert CANARY not in (done.stderr + done.stdout).decode()
 
 
-@pytest.mark.parametrize("address", ["0.0.0.0:9464", "[::]:9464", ":9464", "192.0.2.1:1", "worker.example:9464"])
+@pytest.mark.parametrize("address", ["0.0.0.0:9464", "[::]:9464", "192.0.2.1:1", "worker.example:9464"])
 def test_a_port_beyond_the_machine_is_open_unless_it_has_a_token(address: str) -> None:
     assert is_open(address, HttpAccess())
     assert not is_open(address, HttpAccess(token=TOKEN))
     assert not is_open(address, HttpAccess(token_file="token"))  # noqa: S106 - the name of a file
 
 
-@pytest.mark.parametrize("address", ["127.0.0.1:9464", "127.0.0.2:9464", "[::1]:9464", "localhost:9464"])
+@pytest.mark.parametrize("address", ["127.0.0.1:9464", "127.0.0.2:9464", "[::1]:9464", "localhost:9464", ":9464"])
 def test_a_port_of_the_machine_itself_is_not_open(address: str) -> None:
     assert not is_open(address, HttpAccess())
+
+
+@pytest.mark.parametrize(
+    ("environment", "message"),
+    [
+        ({"SHOAL_HTTP": CANARY}, "--http (SHOAL_HTTP): give HOST:PORT"),
+        ({"SHOAL_HTTP": "0.0.0.0:65536"}, "--http (SHOAL_HTTP): give HOST:PORT"),
+        ({"SHOAL_HTTP_HOST": f"https://{CANARY}"}, "--http-host (SHOAL_HTTP_HOST): give one full host name"),
+    ],
+)
+def test_check_names_the_addresses_that_the_service_refuses(
+    tmp_path: Path, environment: Mapping[str, str], message: str
+) -> None:
+    policy = policy_file(tmp_path, stream={"delta": 2}, kafka=KAFKA)
+    checked, ran = (run_command(name, policy, environment=environment) for name in ("check", "run"))
+    assert (checked.returncode, ran.returncode) == (0, 2)
+    for done in (checked, ran):
+        assert message in done.stderr.decode()
+        assert CANARY not in (done.stderr + done.stdout).decode()
+    assert "shoal run refuses this where it runs" in checked.stderr.decode()
+    assert "can be read by other machines" not in ran.stderr.decode()
