@@ -35,6 +35,11 @@ async def released(stage: Stage, count: int = 30) -> list[tuple[int, int]]:
     return record_ids
 
 
+async def serials(stage: Stage) -> set[int]:
+    """Return the serial numbers of the records that are in the output."""
+    return {json.loads(message.value or b"")["serial"] for message in await stage.read()}
+
+
 async def recreate(stage: Stage, *, keep: bool) -> None:
     """Recreate the input. Kafka deletes the group's offsets with it; `keep` commits them again, like another tool."""
     topic = stage.topics["input"]
@@ -125,6 +130,34 @@ async def test_a_lost_commit_beside_a_filled_output_is_refused_even_with_from_ea
     words = await stage.refusal()
     for word in (f"{stage.topics['input']}-0", f"{stage.topics['output']}-0", "--import", "--skip-to-end"):
         assert word in words
+
+
+async def test_a_lost_commit_beside_an_output_that_retention_has_emptied_is_refused(
+    bootstrap: str, tmp_path: Path
+) -> None:
+    """Nothing else shows that its records were published: neither evidence nor cluster messages are kept."""
+    stage = await Stage.create(bootstrap, tmp_path)
+    for name in ("evidence", "clusters"):
+        del stage.document["kafka"][name]
+    await released(stage)
+    before = await serials(stage)
+    await forget_progress(stage)
+    tp = stage.topic_partition(topic="output")
+    end = (await end_offsets(bootstrap, tp.topic))[0]
+    async with admin(bootstrap) as client:
+        await client.delete_records({tp: RecordsToDelete(end)})
+    words = await stage.refusal()
+    for word in (f"{stage.topics['input']}-0", f"{tp.topic}-0 before offset {end}", "--import", "--skip-to-end"):
+        assert word in words
+    # Where no record of the input is before the place to begin, none can be published twice.
+    async with stage.run(StartOptions(reset="latest")) as run:
+        await run.until_ready()
+        later = await stage.put(30)
+        await run.until_read(30)
+    await stage.drained()
+    await stage.until_completed(later)
+    assert before
+    assert not before & await serials(stage)
 
 
 @pytest.mark.parametrize(("trace", "partitions"), [("evidence", 2), ("clusters", 1)])

@@ -287,8 +287,8 @@ class TransactionalProducer:
             if expected not in (None, first) and await first_record(self._settings, tp, expected) != first:
                 raise InputError(
                     f"{tp.topic}-{tp.partition}: another producer writes to it (a second group over the same topics?), "
-                    "which could publish records twice; nothing more was sent. Stop the other one, or give it an "
-                    "output of its own"
+                    "which could publish records twice; nothing more was sent. Stop the other one: two groups over the "
+                    "same records remove the guarantee, also with two outputs"
                 )
             expected = first + count
         self._output_ends[tp] = sum(record_batches[-1])

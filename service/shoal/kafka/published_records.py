@@ -11,6 +11,7 @@ import msgspec
 from aiokafka import TopicPartition
 
 from shoal.errors import InputError
+from shoal.kafka.client import log_bounds, reading
 from shoal.kafka.committed_records import read_committed_records
 from shoal.kafka.offset_metadata import CommittedState
 from shoal.kafka.output_rows import OutputRows
@@ -19,7 +20,7 @@ from shoal.kafka.topic_pairs import has_several_inputs
 from shoal.observability import logger
 from shoal.policy import KafkaSection
 
-__all__ = ["check_output_is_empty", "is_published_after", "latest_published"]
+__all__ = ["check_output_is_empty", "check_output_is_whole", "is_published_after", "latest_published"]
 
 SEARCHING = "reading whether records of an input partition were published before"
 TOLD_EVERY_S = 10.0
@@ -73,6 +74,31 @@ async def check_output_is_empty(producer: TransactionalProducer, settings: Kafka
                     "--skip-to-end to continue at the end and count the skipped offsets, or use an "
                     "empty output, if the old one is deleted"
                 )
+
+
+async def check_output_is_whole(settings: KafkaSection, partition: int) -> None:
+    """Refuse to begin before records of the input if records of the output were deleted: they may be the same.
+
+    Retention empties the output of a group that has no workers, and its offsets expire in the same time.
+
+    Raises
+    ------
+    InputError
+        The log of the output partition does not begin at offset 0.
+    """
+    if settings.output is None:
+        return
+    tp = TopicPartition(settings.output, partition)
+    async with reading(settings) as reader:
+        log_start, _ = await log_bounds(reader, tp)
+    if log_start > 0:
+        raise InputError(
+            f"{settings.input}-{partition}: group {settings.group} has no committed offset, and the records of "
+            f"{tp.topic}-{tp.partition} before offset {log_start} were deleted (retention?). Starting over could "
+            "publish them a second time. Import the committed offsets with 'shoal progress POLICY --import FILE', or "
+            "start with --skip-to-end to continue at the end and count the skipped offsets, or use a new output topic, "
+            "if the deleted records are not of this input or no reader has kept them"
+        )
 
 
 def _is_about(inputs: Collection[str | None], partition: int | None, message: bytes | None) -> bool:

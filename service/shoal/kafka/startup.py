@@ -24,7 +24,12 @@ from shoal.kafka.offset_metadata import CommittedState
 from shoal.kafka.offset_tracker import LogTruncatedError, OffsetState
 from shoal.kafka.output_end import check_no_open_transaction, end_at_start
 from shoal.kafka.producer import TransactionalProducer, TransactionBatch
-from shoal.kafka.published_records import check_output_is_empty, is_published_after, latest_published
+from shoal.kafka.published_records import (
+    check_output_is_empty,
+    check_output_is_whole,
+    is_published_after,
+    latest_published,
+)
 from shoal.kafka.unconfirmed_skips import UnconfirmedSkips
 from shoal.observability import logger
 from shoal.policy import KafkaSection
@@ -306,17 +311,26 @@ async def _first_offset(
     A partition that was created after the group's first start begins at its start: at its end, the records that were
     appended before a worker noticed it would be skipped. Otherwise the operator decides.
     """
-    partition_name = f"{settings.input}-{partition}"
     await check_no_open_transaction(settings, partition)
     await check_output_is_empty(producer, settings, partition)
+    offset = _chosen_offset(settings, partition, start, log_start, log_end, known_count)
+    if offset < log_end:
+        await check_output_is_whole(settings, partition)
+    return offset
+
+
+def _chosen_offset(
+    settings: KafkaSection, partition: int, start: StartOptions, log_start: int, log_end: int, known_count: int | None
+) -> int:
+    """Return the start of the log for a partition that was created later, and for another what the operator says."""
     if known_count and partition >= known_count:
         created = "partition was created after the first start of the group: beginning at its start"
         log.info(created, topic=settings.input, partition=partition, offset=log_start)
         return log_start
     if start.reset is None:
         raise InputError(
-            f"{partition_name}: group {settings.group} has no committed offset. Say where to begin with --from "
-            "earliest or --from latest (in an app: start=), or import committed offsets with "
+            f"{settings.input}-{partition}: group {settings.group} has no committed offset. Say where to begin with "
+            "--from earliest or --from latest (in an app: start=), or import committed offsets with "
             "'shoal progress POLICY --import FILE', or start with --skip-to-end (skip_to_end=True)"
         )
     offset = log_start if start.reset == "earliest" else log_end
