@@ -65,12 +65,29 @@ async def test_a_password_from_the_environment(secured: SecuredBroker, tmp_path:
     await releases(stage, secured_environment(secured, SASL_USERNAME="plain", SASL_PASSWORD="plain-secret"))  # noqa: S106 - of a test
 
 
+async def test_tls_without_a_user(secured: SecuredBroker, tmp_path: Path) -> None:
+    stage = await Stage.create(secured.plain, tmp_path)
+    async with secured.without_client_certificates():
+        await releases(stage, secured_environment(secured, "SSL"))
+
+
 async def test_a_client_certificate_is_the_user(secured: SecuredBroker, tmp_path: Path) -> None:
     stage = await Stage.create(secured.plain, tmp_path)
     await keep_copy(stage)
     await secured.allow("worker", least_grants(stage).values())
     certificate, key = secured.authority.issue("worker")
     await releases(stage, secured_environment(secured, "SSL", SSL_CERTFILE=str(certificate), SSL_KEYFILE=str(key)))
+
+
+@pytest.mark.parametrize("where", ["variable", "file"])
+async def test_a_client_certificate_with_an_encrypted_key(secured: SecuredBroker, tmp_path: Path, where: str) -> None:
+    stage = await granted_stage(secured, tmp_path, f"worker-{where}")
+    certificate, key = secured.authority.issue(f"worker-{where}", password="key-secret")  # noqa: S106 - of a test
+    secret = tmp_path / "password"
+    secret.write_text("key-secret\n")
+    given = {"SSL_PASSWORD": "key-secret"} if where == "variable" else {"SSL_PASSWORD_FILE": str(secret)}
+    given |= {"SSL_CERTFILE": str(certificate), "SSL_KEYFILE": str(key)}
+    await releases(stage, secured_environment(secured, "SSL", **given))
 
 
 async def test_a_token_from_a_file(secured: SecuredBroker, tmp_path: Path) -> None:

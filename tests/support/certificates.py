@@ -49,10 +49,12 @@ class Authority:
         context.verify_flags |= ssl.VERIFY_X509_STRICT
         return context
 
-    def issue(self, common: str, *, valid: dt.timedelta = 7 * DAY, begins: dt.timedelta = -DAY) -> tuple[Path, Path]:
+    def issue(
+        self, common: str, *, valid: dt.timedelta = 7 * DAY, begins: dt.timedelta = -DAY, password: str | None = None
+    ) -> tuple[Path, Path]:
         """Return the files of a certificate for this name and 127.0.0.1, and of its private key.
 
-        It is valid from ``begins`` to ``valid`` from now.
+        It is valid from ``begins`` to ``valid`` from now. With ``password`` the key is encrypted.
         """
         key = ec.generate_private_key(ec.SECP256R1())
         address = x509.IPAddress(ipaddress.ip_address("127.0.0.1"))
@@ -60,10 +62,13 @@ class Authority:
         certificate = self._signed(common, key.public_key(), (begins, valid), ((names, False),))
         files = self.folder / f"{common}.pem", self.folder / f"{common}.key"
         files[0].write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
+        encryption = (
+            serialization.NoEncryption()
+            if password is None
+            else serialization.BestAvailableEncryption(password.encode())
+        )
         files[1].write_bytes(
-            key.private_bytes(
-                serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-            )
+            key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, encryption)
         )
         return files
 

@@ -6,10 +6,11 @@ import base64
 import contextlib
 import json
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.protocol.admin import CreateAclsRequest, DeleteAclsRequest
 from support.certificates import Authority
 from support.kafka_broker import admin, load_local
@@ -71,6 +72,22 @@ class SecuredBroker:
         broker = load_local().running(self.home / "run")
         assert broker is not None
         return PrivateBroker(self.home / "run", self.plain, broker.pid)
+
+    async def configure(self, settings: dict[str, str]) -> None:
+        """Replace all settings of the broker that can be changed while it runs by these."""
+        async with admin(self.plain) as client:
+            resource = ConfigResource(ConfigResourceType.BROKER, "1", settings)
+            answers = await client.alter_configs([resource])
+            assert all(one[0] == 0 for answer in answers for one in answer.resources), answers
+
+    @contextlib.asynccontextmanager
+    async def without_client_certificates(self) -> AsyncIterator[None]:
+        """Let the listener SSL take clients without a certificate meanwhile. Such a client is the superuser."""
+        await self.configure({"listener.name.ssl.ssl.client.auth": "none"})
+        try:
+            yield
+        finally:
+            await self.configure({})
 
     async def allow(self, user: str, grants: Iterable[Grant]) -> None:
         """Replace all ACLs of a user by these."""
