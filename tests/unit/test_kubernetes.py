@@ -119,9 +119,12 @@ def test_the_policy_of_the_example_finds_its_topics_and_permissions() -> None:
     assert kafka is not None
     objects = folder(KUBERNETES / "strimzi")
     topics = {one["metadata"]["name"]: one["spec"] for one in objects if one["kind"] == "KafkaTopic"}
-    assert set(topics) == {kafka.input, kafka.output, kafka.quarantine}
-    assert topics[str(kafka.output)]["partitions"] >= topics[str(kafka.input)]["partitions"]
-    assert all("compact" not in topics[name]["config"].get("cleanup.policy", "") for name in topics)
+    copy = example_settings()["progress_copy"]
+    assert set(topics) == {kafka.input, kafka.output, kafka.quarantine, copy}
+    for name in (str(kafka.output), copy):
+        assert topics[name]["partitions"] >= topics[str(kafka.input)]["partitions"]
+    policies = {name: topics[name]["config"].get("cleanup.policy", "delete") for name in topics}
+    assert policies == dict.fromkeys(topics, "delete") | {copy: "compact"}
     user = named(objects, "KafkaUser")
     granted = {
         (acl["resource"]["type"], acl["resource"].get("name"), acl["resource"].get("patternType", "literal")): set(
@@ -134,6 +137,7 @@ def test_the_policy_of_the_example_finds_its_topics_and_permissions() -> None:
         ("topic", "visits", "literal"): {"Read"},
         ("topic", "visits.anonymous", "literal"): {"Read", "Write", "DescribeConfigs"},
         ("topic", "visits.quarantine", "literal"): {"Write", "DescribeConfigs"},
+        ("topic", "visits.progress", "literal"): {"Read", "Write", "DescribeConfigs"},
         ("transactionalId", "shoal-visits-visits-", "prefix"): {"Write", "Describe"},
         ("cluster", None, "literal"): {"DescribeConfigs"},
     }
