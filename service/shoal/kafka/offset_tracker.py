@@ -156,12 +156,18 @@ class OffsetState:
         still_open = [offset for offset in self.incomplete if offset < other.next_offset]
         if not set(other.incomplete).issuperset([*still_open, *range(self.next_offset, other.next_offset)]):
             return False
-        # The other state must have the same unfinished cluster, or must not have decided on its members.
-        new_here = [members for members in self.unfinished_clusters if members not in other.unfinished_clusters]
-        incomplete = set(other.incomplete)
-        return all(incomplete.issuperset(members) for members in new_here) and (
-            not self.unfinished_clusters or self.released_up_to >= other.released_up_to
-        )
+        return self._keeps_decisions(other)
+
+    def _keeps_decisions(self, other: OffsetState) -> bool:
+        """Return whether unfinished clusters here are the same in the other state, or not decided there."""
+        incomplete, decided = set(other.incomplete), set(other.unfinished_clusters)
+        for members in self.unfinished_clusters:
+            if members in decided:
+                if any(self.released_up_to <= offset < other.released_up_to for offset in members):
+                    return False
+            elif not all(offset in incomplete or offset >= other.next_offset for offset in members):
+                return False
+        return True
 
 
 @dataclass(slots=True)

@@ -162,6 +162,10 @@ def test_a_copy_of_a_topic_that_was_recreated_is_refused() -> None:
         (replace(commit(5), fingerprint="02" * 8), commit(5, adaptive_state=b"a"), Order.SAME),
         (commit(5, stream_time=8), replace(commit(5), fingerprint="02" * 8), Order.CONTRADICTS),
         (commit(5, adaptive_state=b"a"), commit(5), Order.CONTRADICTS),
+        # Records are released in order: a cluster was decided with a record that the other commit has not read.
+        (commit(9, next_offset=30, unfinished_clusters=((5, 25),)), commit(5, 9), Order.NEWER),
+        (commit(5, 9), commit(9, next_offset=30, unfinished_clusters=((5, 25),)), Order.OLDER),
+        (commit(9, next_offset=30, unfinished_clusters=((5, 25),)), commit(5, 8), Order.CONTRADICTS),
     ],
 )
 def test_a_commit_is_newer_if_it_has_completed_what_the_other_has(
