@@ -29,7 +29,7 @@ async def read_committed_records(
     Raises
     ------
     BrokerUnavailableError
-        No record arrived for 10 s.
+        For 10 s neither a record arrived nor an aborted one was passed.
     """
     async with reading(settings) as consumer:
         consumer.assign([tp])
@@ -38,14 +38,16 @@ async def read_committed_records(
             later = (await consumer.offsets_for_times({tp: since_ms}))[tp]
             log_start = log_end if later is None else later.offset
         consumer.seek(tp, max(log_start, begin))
-        deadline = time.monotonic() + READ_TIMEOUT_S
-        while await consumer.position(tp) < log_end:
+        position, deadline = await consumer.position(tp), time.monotonic() + READ_TIMEOUT_S
+        while position < log_end:
             for records in (await consumer.getmany(tp, timeout_ms=200, max_records=POLL_RECORDS)).values():
                 for record in records:
                     if record.offset < log_end:
                         yield record
-                deadline = time.monotonic() + READ_TIMEOUT_S
             # What was fetched is returned without a pause; heartbeats and other tasks must have theirs.
             await asyncio.sleep(0)
-            if time.monotonic() > deadline:
+            before, position = position, await consumer.position(tp)
+            if position > before:
+                deadline = time.monotonic() + READ_TIMEOUT_S
+            elif time.monotonic() > deadline:
                 raise BrokerUnavailableError(f"{tp.topic}-{tp.partition}: cannot be read to its end; trying again")

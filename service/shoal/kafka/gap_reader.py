@@ -67,16 +67,20 @@ class GapReader:
         return int(found[0])
 
     async def _read(self, tp: TopicPartition, offset: int) -> Int64Vector:
-        reader, deadline = self.reader, time.monotonic() + READ_S
+        reader = self.reader
         if reader.assignment() != {tp}:
             reader.assign([tp])
         end = (await reader.end_offsets([tp]))[tp]
         reader.seek(tp, offset)
-        while await reader.position(tp) < end:
+        position, deadline = offset, time.monotonic() + READ_S
+        while position < end:
             records = (await reader.getmany(tp, timeout_ms=100, max_records=READ_RECORDS)).get(tp, [])
             if records:
                 return np.fromiter((record.offset for record in records), np.int64, len(records))
-            if time.monotonic() > deadline:
+            before, position = position, await reader.position(tp)
+            if position > before:  # control records and aborted records were passed
+                deadline = time.monotonic() + READ_S
+            elif time.monotonic() > deadline:
                 raise BrokerUnavailableError(f"{tp.topic}-{tp.partition}: cannot be read to its end; trying again")
         return np.empty(0, np.int64)
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import asyncio
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import msgspec
@@ -13,6 +14,7 @@ from shoal.kafka.authorized_operations import find_missing_permissions
 from shoal.kafka.broker_configs import UncheckedSettings, broker_configs, topic_configs
 from shoal.kafka.offset_metadata import LIMIT_BYTES, span_limit
 from shoal.kafka.permissions import operations_on
+from shoal.kafka.topic_ids import ASK_AGAIN_S
 from shoal.policy import MAX_CATEGORY_BYTES, Attribute, FieldPath, KafkaSection, Policy, Scale
 from shoal.records.published_scalars import fixed_texts
 from shoal.settings import settings_error
@@ -52,7 +54,7 @@ async def preflight(
         Holds all faults, each with its remedy.
     """
     topics = _named_topics(settings)
-    found = await partitions_of(client)
+    found = await partitions_of(client, topics.values())
     counts = {topic: len(found[topic]) for topic in topics.values() if topic in found}
     written = sorted({topic for field, topic in topics.items() if field[-1] != "input" and topic in counts})
     configs, of_broker = await topic_configs(client, written), await broker_configs(client)
@@ -86,8 +88,20 @@ def check_policy(policy: Policy, source: str) -> None:
         raise PolicyError(faults, source)
 
 
-async def partitions_of(client: AIOKafkaAdminClient) -> dict[str, list[int]]:
-    """Return the partitions of every visible topic; a request for one by its name could create it."""
+async def partitions_of(client: AIOKafkaAdminClient, needed: Iterable[str]) -> dict[str, list[int]]:
+    """Return the partitions of every visible topic; a request for one by its name could create it.
+
+    If a topic that is needed is not among them, the answer after a second counts: a random broker answers, and one that
+    starts may not know all topics yet.
+    """
+    found = await _described(client)
+    if not found.keys() >= set(needed):
+        await asyncio.sleep(ASK_AGAIN_S)
+        found = await _described(client)
+    return found
+
+
+async def _described(client: AIOKafkaAdminClient) -> dict[str, list[int]]:
     described = await client.describe_topics()
     return {
         topic["topic"]: sorted(one["partition"] for one in topic["partitions"])

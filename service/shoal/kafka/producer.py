@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 from aiokafka import TopicPartition
-from aiokafka.errors import InvalidTxnState
+from aiokafka.errors import IllegalOperation, InvalidTxnState
 from aiokafka.structs import OffsetAndMetadata
 
 from shoal.arrays import Float64Vector
@@ -221,8 +221,9 @@ class TransactionalProducer:
             # After this time the broker aborts the transaction by itself.
             async with asyncio.timeout(self._settings.transaction_timeout_ms / 1000):
                 await self._transact(batch, OffsetAndMetadata(committed_offset, metadata), timestamp)
-        except InvalidTxnState as error:
-            # The broker refuses all messages of a transaction in this way if it has refused one of their topics.
+        except (IllegalOperation, InvalidTxnState) as error:
+            # If the broker has refused one topic of a transaction, it refuses all its messages in this way. The client
+            # refuses what is appended after that.
             raise broker_error(transaction_error(self._producer) or error, self._settings, "WRITE") from None
         except CLIENT_ERRORS as error:
             raise broker_error(error, self._settings, "WRITE") from None

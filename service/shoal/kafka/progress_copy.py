@@ -28,7 +28,7 @@ from shoal.kafka.client import reading
 from shoal.kafka.committed_records import read_committed_records
 from shoal.kafka.offset_metadata import CommittedState
 from shoal.kafka.offset_tracker import LogTruncatedError
-from shoal.kafka.topic_ids import topic_states
+from shoal.kafka.topic_ids import ASK_AGAIN_S, topic_states
 from shoal.policy import KafkaSection
 
 __all__ = ["CopiedCommit", "HiddenCopyError", "ProgressCopy"]
@@ -121,6 +121,9 @@ class ProgressCopy:
             return None
         source, target = str(settings.input), settings.progress_copy
         states = await topic_states(client, [source, target])
+        if target in states and states[target].partition_count <= partition:
+            await asyncio.sleep(ASK_AGAIN_S)
+            states = await topic_states(client, [source, target])
         if source not in states or target not in states:
             raise BrokerUnavailableError(f"the broker does not describe {source} and {target} now; trying again")
         if states[target].partition_count <= partition:

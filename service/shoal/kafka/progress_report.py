@@ -144,7 +144,7 @@ _WORDS = {
 
 async def input_partitions(client: AIOKafkaAdminClient, settings: KafkaSection) -> list[int]:
     """Return the partitions of the input; raises `InputError` if it does not exist or may not be seen."""
-    found = await partitions_of(client)
+    found = await partitions_of(client, [str(settings.input)])
     if settings.input not in found:
         raise InputError(
             f"{input_field(settings)}: topic {settings.input} does not exist or may not be seen; create it, or grant "

@@ -24,7 +24,10 @@ from aiokafka.protocol.types import (
     TaggedFields,
 )
 
-__all__ = ["TopicState", "topic_states"]
+__all__ = ["ASK_AGAIN_S", "TopicState", "topic_states"]
+
+ASK_AGAIN_S = 1.0
+"""After this time another broker is asked for a topic that is missing: one that starts may not know all topics yet."""
 
 _ID_BYTES = 16
 _NO_ID = bytes(_ID_BYTES)

@@ -59,6 +59,22 @@ async def test_settings_that_the_principal_may_not_see_are_not_taken_for_default
     }
 
 
+async def test_a_missing_topic_is_asked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A broker that starts may not know all topics yet. The request goes to a random one."""
+    monkeypatch.setattr(checks, "ASK_AGAIN_S", 0.01)
+    answers = [("a",), ("a", "b")]
+
+    class Starting(Cluster):
+        async def describe_topics(self) -> list[dict[str, Any]]:
+            self.topics = answers.pop(0)
+            return await super().describe_topics()
+
+    client = cast("Any", Starting(set(), {}))
+    assert await checks.partitions_of(client, ["a"]) == {"a": [0]}
+    answers.insert(0, ("a",))
+    assert await checks.partitions_of(client, ["a", "b"]) == {"a": [0], "b": [0]}
+
+
 COPIED = KafkaSection(input="a", output="b", progress_copy="p")
 
 

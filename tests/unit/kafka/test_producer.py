@@ -437,13 +437,17 @@ async def test_a_topic_that_refuses_messages_without_a_key_is_a_final_error(monk
     assert (one.value.exit_code, one.value.retriable) == (2, False)
 
 
-async def test_a_refused_topic_is_named_although_another_topic_is_answered_first(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize("error", [kafka_errors.InvalidTxnState, kafka_errors.IllegalOperation])
+async def test_a_refused_topic_is_named_although_another_error_comes_first(
+    monkeypatch: pytest.MonkeyPatch, error: type[Exception]
 ) -> None:
-    """The broker answers that the transaction has no valid state for messages of the topics that it does not refuse."""
+    """The broker answers that the transaction has no valid state for messages of the topics that it does not refuse.
+
+    The client refuses batches of a transaction that has failed before their turn came.
+    """
     failed: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
     failed.set_exception(kafka_errors.TopicAuthorizationFailedError({"out"}))
-    producer = Producer("send", kafka_errors.InvalidTxnState())
+    producer = Producer("send", error())
     producer._txn_manager = SimpleNamespace(wait_for_transaction_end=lambda: failed)  # type: ignore[attr-defined]
     with pytest.raises(BrokerError, match=r"may not use topic out: grant WRITE on topic out in the ACLs"):
         await made(monkeypatch, producer).publish_and_commit(TransactionBatch(clusters()), 10, "meta", 1)
