@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from shoal.errors import ConfigError
 
-__all__ = ["HttpAddress", "parse_address", "parse_host_name"]
+__all__ = ["ADDRESS", "HttpAddress", "parse_address", "parse_host_name"]
 
 ADDRESS, HOST_NAME = "--http (SHOAL_HTTP)", "--http-host (SHOAL_HTTP_HOST)"
 """How messages name these settings."""
