@@ -65,10 +65,10 @@ async def test_a_password_from_the_environment(secured: SecuredBroker, tmp_path:
     await releases(stage, secured_environment(secured, SASL_USERNAME="plain", SASL_PASSWORD="plain-secret"))  # noqa: S106 - of a test
 
 
-async def test_tls_without_a_user(secured: SecuredBroker, tmp_path: Path) -> None:
-    stage = await Stage.create(secured.plain, tmp_path)
-    async with secured.without_client_certificates():
-        await releases(stage, secured_environment(secured, "SSL"))
+async def test_tls_without_a_user(tmp_path: Path) -> None:
+    with secured_broker(tmp_path / "broker", client_auth="none") as broker:
+        stage = await Stage.create(broker.plain, tmp_path)
+        await releases(stage, secured_environment(broker, "SSL"))
 
 
 async def test_a_client_certificate_is_the_user(secured: SecuredBroker, tmp_path: Path) -> None:

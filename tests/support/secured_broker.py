@@ -6,11 +6,10 @@ import base64
 import contextlib
 import json
 import time
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.protocol.admin import CreateAclsRequest, DeleteAclsRequest
 from support.certificates import Authority
 from support.kafka_broker import admin, load_local
@@ -73,22 +72,6 @@ class SecuredBroker:
         assert broker is not None
         return PrivateBroker(self.home / "run", self.plain, broker.pid)
 
-    async def configure(self, settings: dict[str, str]) -> None:
-        """Replace all settings of the broker that can be changed while it runs by these."""
-        async with admin(self.plain) as client:
-            resource = ConfigResource(ConfigResourceType.BROKER, "1", settings)
-            answers = await client.alter_configs([resource])
-            assert all(one[0] == 0 for answer in answers for one in answer.resources), answers
-
-    @contextlib.asynccontextmanager
-    async def without_client_certificates(self) -> AsyncIterator[None]:
-        """Let the listener SSL take clients without a certificate meanwhile. Such a client is the superuser."""
-        await self.configure({"listener.name.ssl.ssl.client.auth": "none"})
-        try:
-            yield
-        finally:
-            await self.configure({})
-
     async def allow(self, user: str, grants: Iterable[Grant]) -> None:
         """Replace all ACLs of a user by these."""
         principal = f"User:{user}"
@@ -114,10 +97,11 @@ def unsigned_token(user: str, seconds: float = 3600.0) -> str:
     return f"{part({'alg': 'none'})}.{part({'sub': user, 'iat': now, 'exp': now + seconds})}."
 
 
-def broker_settings(authority: Authority, session_ms: int = 0) -> Iterator[str]:
+def broker_settings(authority: Authority, session_ms: int = 0, client_auth: str = "required") -> Iterator[str]:
     """Yield lines of server.properties for listeners with TLS, SASL and ACLs.
 
-    A client with SASL must authenticate itself again within ``session_ms``; 0: it need not.
+    A client with SASL must authenticate itself again within ``session_ms``; 0: it need not. With ``client_auth`` "none"
+    the listener SSL takes clients without a certificate; each is the superuser.
     """
     certificate, key = authority.issue("broker")
     store = authority.folder / "broker-store.pem"
@@ -126,7 +110,7 @@ def broker_settings(authority: Authority, session_ms: int = 0) -> Iterator[str]:
     yield f"ssl.keystore.location={store}"
     yield "ssl.truststore.type=PEM"
     yield f"ssl.truststore.location={authority.file}"
-    yield "listener.name.ssl.ssl.client.auth=required"
+    yield f"listener.name.ssl.ssl.client.auth={client_auth}"
     yield "ssl.principal.mapping.rules=RULE:^CN=([^,]*).*$/$1/"
     yield "authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer"
     yield "super.users=User:ANONYMOUS"
@@ -148,14 +132,14 @@ def _users() -> Iterator[str]:
 
 
 @contextlib.contextmanager
-def secured_broker(home: Path, session_ms: int = 0) -> Iterator[SecuredBroker]:
-    """Start a broker with its data in a folder, and stop it at the end; ``session_ms`` as for `broker_settings`."""
+def secured_broker(home: Path, session_ms: int = 0, client_auth: str = "required") -> Iterator[SecuredBroker]:
+    """Start a broker with its data in a folder, and stop it at the end; options as for `broker_settings`."""
     local = load_local()
     authority = Authority(home / "certificates")
     local.up(
         home / "run",
         protocols=("SSL", "SASL_SSL", "SASL_PLAINTEXT"),
-        settings=tuple(broker_settings(authority, session_ms)),
+        settings=tuple(broker_settings(authority, session_ms, client_auth)),
         users=tuple(_users()),
     )
     try:
