@@ -243,17 +243,36 @@ class TaskManager:
                 self._context.health.restoring.discard(tp)
 
     async def close(self, partitions: Iterable[TopicPartition], *, commit: bool) -> None:
-        """Close the tasks of these partitions; with ``commit``, commit what they have decided first."""
+        """Close the tasks of these partitions; with ``commit``, commit what they have decided first.
+
+        Their metrics are removed also if this is cancelled.
+
+        Raises
+        ------
+        ShoalError
+            With ``commit``: a commit failed. All tasks are closed.
+        """
         tasks = [(tp, self._tasks.pop(tp)) for tp in partitions if tp in self._tasks]
-        results = await asyncio.gather(*(task.close(commit=commit) for _, task in tasks), return_exceptions=True)
-        self._context.metrics.held_at_close = sum(task.waiting_count for _, task in tasks)
-        for tp, task in tasks:
-            self._context.metrics.remove_partition(tp.topic, tp.partition)
-            self._context.health.restoring.discard(tp)
-            log.info("partition closed", topic=tp.topic, partition=tp.partition, watermark=task.committed_offset)
+        if not tasks:
+            return
+        try:
+            results = await asyncio.gather(*(task.close(commit=commit) for _, task in tasks), return_exceptions=True)
+        finally:
+            # Not before: a block that is being processed still sets metrics of its partition.
+            self._forget(tasks)
         for result in results:
             if isinstance(result, BaseException) and commit:
                 raise to_shoal_error(result, self._context.settings) from None
+
+    def _forget(self, closed: Iterable[tuple[TopicPartition, PartitionTask]]) -> None:
+        """Remove closed tasks from metrics and health."""
+        held_count = 0
+        for tp, task in closed:
+            held_count += task.waiting_count
+            self._context.metrics.remove_partition(tp.topic, tp.partition)
+            self._context.health.restoring.discard(tp)
+            log.info("partition closed", topic=tp.topic, partition=tp.partition, watermark=task.committed_offset)
+        self._context.metrics.held_at_close = held_count
 
 
 def _named(tp: TopicPartition, error: ShoalError) -> ShoalError:

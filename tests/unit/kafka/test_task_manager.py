@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -24,6 +25,7 @@ COUNTERS = {
     "shoal_published_offsets_lost_total",
     "shoal_values_unknown_total",
 }
+PARTITIONS = [TopicPartition("in", number) for number in range(3)]
 
 
 def manager() -> tuple[TaskManager, Metrics]:
@@ -95,3 +97,47 @@ async def test_partitions_whose_leader_is_away_are_named_if_nothing_else_went_wr
     other = True
     with pytest.raises(FencedError):
         await tasks.open(partitions, unused, unused, lambda *_: None)
+
+
+class Task:
+    """A task that holds records, and whose end waits for a gate."""
+
+    committed_offset = 7
+
+    def __init__(self, waiting_count: int, gate: asyncio.Event) -> None:
+        self.waiting_count, self._gate = waiting_count, gate
+
+    async def close(self, *, commit: bool) -> None:
+        assert commit
+        await self._gate.wait()
+
+
+def held(metrics: Metrics, partition: str) -> float | None:
+    return metrics.registry.get_sample_value(
+        "shoal_records_held", {"group": "g", "topic": "in", "partition": partition}
+    )
+
+
+async def test_a_close_that_is_cancelled_counts_what_is_held_and_removes_the_metrics() -> None:
+    tasks, metrics = manager()
+    tasks._tasks = {tp: cast("Any", Task(4, asyncio.Event())) for tp in PARTITIONS[:2]}
+    for tp in PARTITIONS[:2]:
+        metrics.held.labels(tp.topic, tp.partition).set(4)
+    tasks._context.health.restoring = set(PARTITIONS)
+    closing = asyncio.create_task(tasks.close(PARTITIONS[:2], commit=True))
+    await asyncio.sleep(0)
+    closing.cancel()
+    await asyncio.wait({closing})
+    assert closing.cancelled()
+    assert (metrics.held_at_close, held(metrics, "0"), held(metrics, "1")) == (8, None, None)
+    assert tasks._context.health.restoring == {PARTITIONS[2]}
+
+
+async def test_a_close_of_nothing_keeps_the_number_of_held_records() -> None:
+    tasks, metrics = manager()
+    is_open = asyncio.Event()
+    is_open.set()
+    tasks._tasks = {PARTITIONS[0]: cast("Any", Task(4, is_open))}
+    await tasks.close(PARTITIONS, commit=True)
+    await tasks.close(PARTITIONS, commit=True)
+    assert metrics.held_at_close == 4
