@@ -99,8 +99,9 @@ async def test_a_broker_that_has_no_transaction_coordinator_is_not_waited_for_wi
             words = f"{stage.topics['input']}-0: transactional id {stage.group}-{stage.topics['input']}-0 could not"
             assert str(caught.value).startswith(words)
             assert caught.value.exit_code == 3
-            (line,) = [line for line in lines if line["event"] == "consumer loop ended"]
-            assert line["reason"].startswith(words)
+            (line,) = [line for line in lines if line["event"] == "partitions not opened; the others go on"]
+            assert (line["count"], line["reason"].startswith(words)) == (1, True)
+            assert [line for line in lines if line["event"] == "consumer loop ended"] == []
 
 
 # ---------------------------------------------------------------- gone for a while

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 from aiokafka.admin import RecordsToDelete
-from shoal.errors import InputError
-from shoal.kafka import StartOptions, export_progress, import_progress, report_progress
+from shoal.errors import BrokerError, InputError
+from shoal.kafka import StartOptions, export_progress, import_progress, progress_copy, report_progress
 from shoal.kafka.cipher import MetadataCipher
 from shoal.policy import Policy
 from structlog.testing import capture_logs
-from support.kafka_broker import admin, create_topic, end_offsets, produce, read_all, wait_until
+from support.kafka_broker import admin, create_topic, end_offsets, open_transaction, produce, read_all, wait_until
 from support.raw_log import delete_group
 from support.running import EARLIEST, Stage
 from support.topic_changes import recreate_topic
@@ -329,3 +329,36 @@ async def test_the_copy_of_a_recreated_input_is_refused(stage: Stage) -> None:
 async def test_a_topic_that_deletes_is_refused(stage: Stage, cleanup_policy: str) -> None:
     await new_copy(stage, cleanup_policy)
     assert "set its cleanup.policy to compact, without delete" in await stage.refusal()
+
+
+# ---------------------------------------------------------------- an open transaction hides the copy
+
+
+async def test_a_transaction_that_hides_the_copy_of_one_partition_stops_no_other(
+    bootstrap: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(progress_copy, "STABLE_S", 0.5)
+    stage = await Stage.create(bootstrap, tmp_path, partitions=2)
+    copy = stage.document["kafka"]["progress_copy"] = await create_topic(bootstrap, 2, {"cleanup.policy": "compact"})
+    record_ids = await stage.put(30) + await stage.put(30, 1)
+    words, name = "partitions not opened; the others go on", f"{stage.topics['input']}-1: {copy}-1: an open transaction"
+    with capture_logs() as lines:
+        async with open_transaction(bootstrap, copy, b"{}", 1, b"of another group"):
+            with pytest.raises(BrokerError, match=r"giving up after \d+ s \(kafka\.patience_s\)$") as caught:
+                async with stage.run(StartOptions(reset="earliest", drain=True), patience_s=1) as drain:
+                    await drain.ended()
+            assert (caught.value.exit_code, str(caught.value).startswith(f"--drain: {name}")) == (3, True)
+            # The drain has read the other partition to its end.
+            record_ids += await stage.put(30)
+            async with stage.run(patience_s=1) as run:
+                await run.until_read(30)
+                await run.until(lambda: sum(line["event"] == words for line in lines) >= 3, "the warnings")
+                record_ids += await stage.put(30)
+                await run.until_read(60)
+                assert (run.total("shoal_partitions_opening"), run.service.health.ready) == (1, False)
+        assert {line["reason"].startswith(name) for line in lines if line["event"] == words} == {True}
+        async with stage.run() as run:
+            await run.until_ready()
+    assert [line for line in lines if line["event"] == "consumer loop ended"] == []
+    await stage.drained()
+    await stage.until_completed(record_ids)

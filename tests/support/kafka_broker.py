@@ -183,14 +183,16 @@ async def produce(
 
 
 @asynccontextmanager
-async def open_transaction(bootstrap: str, topic: str, value: bytes, partition: int = 0) -> AsyncIterator[None]:
+async def open_transaction(
+    bootstrap: str, topic: str, value: bytes, partition: int = 0, key: bytes | None = None
+) -> AsyncIterator[None]:
     """Keep a transaction open that has sent one message; it is aborted at the end of the context."""
     transactional_id = f"open-{uuid.uuid4().hex[:12]}"
     producer = AIOKafkaProducer(bootstrap_servers=bootstrap, transactional_id=transactional_id)
     await producer.start()
     try:
         await producer.begin_transaction()
-        await producer.send_and_wait(topic, value, partition=partition)
+        await producer.send_and_wait(topic, value, key=key, partition=partition)
         yield
         await producer.abort_transaction()
     finally:

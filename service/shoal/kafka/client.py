@@ -26,6 +26,7 @@ from shoal.kafka.certificates import find_certificate_faults
 from shoal.kafka.connection_refusals import unfit_setting
 from shoal.kafka.credentials import CredentialFileError, TokenProvider, forget_token, secret_of
 from shoal.kafka.first_connection import connection_timeout_ms
+from shoal.kafka.not_opened import leader_answer
 from shoal.kafka.permissions import Operation, describe_refusal
 from shoal.kafka.plain_records import plain_record_options
 from shoal.kafka.single_attempt import LostResponseError, send_requests_once
@@ -206,8 +207,9 @@ async def reading(settings: KafkaSection, **options: Any) -> AsyncIterator[AIOKa
 
 
 async def log_bounds(reader: AIOKafkaConsumer, tp: TopicPartition) -> tuple[int, int]:
-    """Return the first offset of the log of a partition, and its end; raises as `AIOKafkaConsumer.end_offsets`."""
-    return int((await reader.beginning_offsets([tp]))[tp]), int((await reader.end_offsets([tp]))[tp])
+    """Return the first offset of the log of a partition, and its end; raises as `leader_answer`."""
+    async with leader_answer(tp):
+        return int((await reader.beginning_offsets([tp]))[tp]), int((await reader.end_offsets([tp]))[tp])
 
 
 def producer(settings: KafkaSection, partition: int, batch_bytes: int) -> AIOKafkaProducer:

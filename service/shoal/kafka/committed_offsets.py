@@ -10,9 +10,10 @@ from aiokafka import errors as kafka_errors
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.structs import OffsetAndMetadata
 
-from shoal.errors import BrokerUnavailableError, InputError
+from shoal.errors import InputError
 from shoal.kafka.backoff import jittered
 from shoal.kafka.cipher import MetadataCipher
+from shoal.kafka.not_opened import NotYetError
 from shoal.policy import KafkaSection
 
 __all__ = ["fetch_committed", "fetch_committed_again", "fetch_first_partition_count"]
@@ -35,7 +36,7 @@ async def fetch_committed(
 
     Raises
     ------
-    BrokerUnavailableError
+    NotYetError
         The coordinator did not answer. That does not mean that there is no commit.
     """
     tp = TopicPartition(settings.input, partition)
@@ -60,7 +61,7 @@ async def _agreed_answer(
 
     Raises
     ------
-    BrokerUnavailableError
+    NotYetError
         The coordinator had no answer, or none about some of the partitions, for `COORDINATOR_TIMEOUT_S`.
     """
     answer: dict[TopicPartition, OffsetAndMetadata] = {}
@@ -78,7 +79,7 @@ async def _agreed_answer(
             continue
         unanswered_since_s = asked_s if unanswered_since_s is None else unanswered_since_s
         if time.monotonic() >= unanswered_since_s + COORDINATOR_TIMEOUT_S:
-            raise BrokerUnavailableError(
+            raise NotYetError(
                 f"{settings.input}-{missing[0].partition}: the coordinator of group {settings.group} does not return "
                 "the committed offset; trying again"
             )
@@ -112,7 +113,7 @@ async def fetch_first_partition_count(
 
     Raises
     ------
-    BrokerUnavailableError
+    NotYetError
         The coordinator did not answer for all partitions. That does not mean that there is no commit.
     """
     topic = str(settings.input)

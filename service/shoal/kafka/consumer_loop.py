@@ -2,7 +2,8 @@
 
 The loop polls, processes and punctuates until it is stopped, drained, or fails. An error in any task ends the whole
 loop. The loop's producers are closed and its state is dropped; the next loop reads the committed state again, so there
-is nothing to repair.
+is nothing to repair. A partition that cannot be opened yet has no state: the loop opens it again, and goes on with the
+others.
 """
 
 from __future__ import annotations
@@ -20,7 +21,9 @@ from shoal.errors import BrokerUnavailableError, ShoalError
 from shoal.kafka.backoff import backoff_s
 from shoal.kafka.client import admin, consumer, stop, task_exception, to_shoal_error
 from shoal.kafka.group_members import wait_until_no_members
-from shoal.kafka.leader_check import LeaderAwayError, LeaderCheck
+from shoal.kafka.leader_check import LeaderCheck
+from shoal.kafka.not_opened import NotOpenedError
+from shoal.kafka.opening_log import telling_unopened
 from shoal.kafka.partition_task import PartitionTask
 from shoal.kafka.poller import Poller
 from shoal.kafka.preflight import preflight
@@ -30,11 +33,8 @@ from shoal.kafka.rotation import UsedCredentials
 from shoal.kafka.task_manager import TaskManager, WorkerContext
 from shoal.kafka.topic_pairs import member_id, settings_by_input
 from shoal.kafka.topic_watch import watch_topics
-from shoal.observability import logger
 
 __all__ = ["ConsumerLoop"]
-
-log = logger("kafka")
 
 FINISH_S = 4.0
 """Time (s) for the last transactions of a loop that is stopped; the whole shutdown must take less than ten seconds."""
@@ -295,24 +295,31 @@ class ConsumerLoop:
     async def _open_all(
         self, partitions: list[TopicPartition], admin_client: AIOKafkaAdminClient, kafka_consumer: AIOKafkaConsumer
     ) -> None:
+        """Open these partitions; try again with those that cannot be opened now, while the others go on.
+
+        Raises
+        ------
+        ShoalError
+            A partition could not be opened, and the loop must end.
+        """
+
         def on_opened(tp: TopicPartition, task: PartitionTask) -> None:
             kafka_consumer.seek(tp, task.position)
             kafka_consumer.resume(tp)
 
         left, failures = partitions, 0
-        while left:
-            try:
-                await self._tasks.open(left, admin_client, kafka_consumer, on_opened)
-                left = []
-            except LeaderAwayError as error:
-                if not list(self._tasks):
-                    raise
-                # The leader may refuse credentials that were replaced.
-                self._credentials.renew()
-                left, pause_s = error.partitions, backoff_s(failures)
-                failures += 1
-                log.warning("partitions not opened; the others go on", reason=str(error), retry_s=round(pause_s, 3))
-                await asyncio.sleep(pause_s)
+        async with telling_unopened(lambda: self._tasks.unopened):
+            while left:
+                try:
+                    await self._tasks.open(left, admin_client, kafka_consumer, on_opened)
+                    left = []
+                except NotOpenedError as error:
+                    self._liveness.note_not_opened(error, drains=self._drains)
+                    # A leader may refuse credentials that were replaced.
+                    self._credentials.renew()
+                    left = list(error.reasons)
+                    await asyncio.sleep(backoff_s(failures))
+                    failures += 1
         self._liveness.note_opened()
 
 

@@ -1,4 +1,4 @@
-"""Whether the brokers that lead the partitions of a loop answer, before a partition is opened and after."""
+"""Whether the brokers that lead the open partitions of a loop answer."""
 
 from __future__ import annotations
 
@@ -7,49 +7,16 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
-from aiokafka import errors as kafka_errors
 
-from shoal.errors import BrokerUnavailableError
-from shoal.kafka.client import CLIENT_ERRORS, log_bounds
-from shoal.kafka.waiting_log import telling
+from shoal.kafka.client import CLIENT_ERRORS
 from shoal.observability import logger
 
-__all__ = ["LeaderAwayError", "LeaderCheck", "ends_of_log"]
+__all__ = ["LeaderCheck"]
 
 ANSWER_S = 5.0
 """Time limit of an answer (s); shorter than that of a broker check."""
 
 log = logger("kafka")
-
-
-class LeaderAwayError(BrokerUnavailableError):
-    """The leaders of some partitions of the input do not answer, so that these cannot be opened.
-
-    Attributes
-    ----------
-    partitions : list of TopicPartition
-        Which these are.
-    """
-
-    def __init__(self, partitions: Sequence[TopicPartition]) -> None:
-        names = ", ".join(f"{tp.topic}-{tp.partition}" for tp in partitions)
-        super().__init__(f"{names}: no leader answers; look whether its broker runs and can be reached")
-        self.partitions = list(partitions)
-
-
-async def ends_of_log(consumer: AIOKafkaConsumer, tp: TopicPartition) -> tuple[int, int]:
-    """Return the first offset of the log of a partition, and its end.
-
-    Raises
-    ------
-    LeaderAwayError
-        Its leader does not answer.
-    """
-    async with telling("the leader of a partition does not answer", topic=tp.topic, partition=tp.partition):
-        try:
-            return await log_bounds(consumer, tp)
-        except kafka_errors.KafkaTimeoutError:
-            raise LeaderAwayError([tp]) from None
 
 
 class LeaderCheck:

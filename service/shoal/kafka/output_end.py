@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from aiokafka import TopicPartition
 
-from shoal.errors import BrokerUnavailableError, InputError
+from shoal.errors import InputError
 from shoal.kafka.client import log_bounds, reading
 from shoal.kafka.gap_reader import GapReader
+from shoal.kafka.not_opened import NotYetError, leader_answer
 from shoal.kafka.offset_tracker import OffsetState
 from shoal.policy import KafkaSection
 
@@ -34,12 +35,12 @@ async def check_no_open_transaction(settings: KafkaSection, partition: int) -> N
 
     Raises
     ------
-    BrokerUnavailableError
-        There is an open transaction. The broker ends it after its timeout.
+    NotYetError
+        There is an open transaction, which the broker ends after its timeout; or the leader does not answer.
     """
     end, committed = [await _end(settings, partition, level) for level in ("read_uncommitted", "read_committed")]
     if end is not None and committed is not None and end > committed:
-        raise BrokerUnavailableError(
+        raise NotYetError(
             f"{settings.output}-{partition}: an open transaction hides the records from offset {committed} on; waiting "
             "for its end"
         )
@@ -66,8 +67,8 @@ async def check_no_record_after(
     InputError
         There are records after it; or that is not known: the copy does not say the offset, there is no output, the
         output was recreated, or retention removed what followed.
-    BrokerUnavailableError
-        An open transaction hides records.
+    NotYetError
+        An open transaction hides records, or the leader of the output does not answer.
     """
     tp = TopicPartition(settings.output, partition)
     if settings.output is None:
@@ -126,5 +127,5 @@ async def _end(settings: KafkaSection, partition: int, isolation_level: str) -> 
     if settings.output is None:
         return None
     tp = TopicPartition(settings.output, partition)
-    async with reading(settings, isolation_level=isolation_level) as consumer:
+    async with reading(settings, isolation_level=isolation_level) as consumer, leader_answer(tp):
         return int((await consumer.end_offsets([tp]))[tp])

@@ -6,8 +6,8 @@ import asyncio
 
 from aiokafka import AIOKafkaProducer
 
-from shoal.errors import BrokerUnavailableError
 from shoal.kafka.client import CLIENT_ERRORS, broker_error, transactional_id
+from shoal.kafka.not_opened import NotYetError
 from shoal.policy import KafkaSection
 
 __all__ = ["NotStartedError", "start_in_time"]
@@ -16,7 +16,7 @@ START_S = 30.0
 """Time limit (s). The broker aborts the transaction of an earlier producer within it, unless that cannot be ended."""
 
 
-class NotStartedError(BrokerUnavailableError):
+class NotStartedError(NotYetError):
     """A producer could not start in time, although the broker may answer other requests.
 
     Attributes

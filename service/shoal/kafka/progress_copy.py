@@ -19,13 +19,14 @@ from dataclasses import dataclass, replace
 from typing import Self
 
 import msgspec
-from aiokafka import TopicPartition
+from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
 
-from shoal.errors import BrokerUnavailableError, InputError
+from shoal.errors import InputError
 from shoal.kafka.cipher import MetadataCipher
 from shoal.kafka.client import reading
 from shoal.kafka.committed_records import read_committed_records
+from shoal.kafka.not_opened import NotYetError, leader_answer
 from shoal.kafka.offset_metadata import CommittedState
 from shoal.kafka.offset_tracker import LogTruncatedError
 from shoal.kafka.topic_ids import ASK_AGAIN_S, topic_states
@@ -40,7 +41,7 @@ STABLE_S = 10.0
 STABLE_POLL_S = 0.02
 
 
-class HiddenCopyError(BrokerUnavailableError):
+class HiddenCopyError(NotYetError):
     """An open transaction hides the copy: one of any group that writes to the same partition of the topic."""
 
     def __init__(self, tp: TopicPartition) -> None:
@@ -114,7 +115,7 @@ class ProgressCopy:
         ------
         InputError
             The topic of the copy does not exist, or has no partition of this number.
-        BrokerUnavailableError
+        NotYetError
             The broker cannot tell now.
         """
         if settings.progress_copy is None:
@@ -125,7 +126,7 @@ class ProgressCopy:
             await asyncio.sleep(ASK_AGAIN_S)
             states = await topic_states(client, [source, target])
         if source not in states or target not in states:
-            raise BrokerUnavailableError(f"the broker does not describe {source} and {target} now; trying again")
+            raise NotYetError(f"the broker does not describe {source} and {target} now; trying again")
         if states[target].partition_count <= partition:
             raise InputError(
                 f"kafka.progress_copy: topic {target} does not exist, may not be seen, or has no partition {partition}"
@@ -181,6 +182,8 @@ class ProgressCopy:
         ------
         HiddenCopyError
             An open transaction hides records.
+        LeaderAwayError
+            The leader of its partition does not answer.
         BrokerUnavailableError
             The log cannot be read now.
         InputError
@@ -219,14 +222,18 @@ class ProgressCopy:
     async def _stable_end(self) -> int:
         """Return the end of the log as soon as no transaction is open before it."""
         async with reading(self.settings, isolation_level="read_uncommitted") as reader:
-            end = int((await reader.end_offsets([self.tp]))[self.tp])
+            end = await self._end(reader)
         deadline = time.monotonic() + STABLE_S
         async with reading(self.settings) as reader:
-            while (await reader.end_offsets([self.tp]))[self.tp] < end:
+            while await self._end(reader) < end:
                 if time.monotonic() > deadline:
                     raise HiddenCopyError(self.tp)
                 await asyncio.sleep(STABLE_POLL_S)
         return end
+
+    async def _end(self, reader: AIOKafkaConsumer) -> int:
+        async with leader_answer(self.tp):
+            return int((await reader.end_offsets([self.tp]))[self.tp])
 
     def _parse(self, value: bytes) -> CopiedCommit:
         try:

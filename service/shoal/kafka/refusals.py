@@ -32,8 +32,8 @@ def _likewise(same: list[tuple[TopicPartition, str]]) -> str:
     if len(same) == 1:
         return ""
     names = [f"{tp.topic}-{tp.partition}" for tp, _ in same]
-    # The texts name their partition; what else differs are offsets.
-    has_offsets = len({text.replace(name, "") for name, (_, text) in zip(names, same, strict=True)}) > 1
+    # The texts name their partition, and those of other topics with its number; what else differs are offsets.
+    has_offsets = len({re.sub(rf"-{tp.partition}\b", "", text) for tp, text in same}) > 1
     rest_count = max(0, len(names) - MAX_NAMES)
     rest = f" and {rest_count} more" if rest_count else ""
     return f". The same{', with other offsets,' if has_offsets else ''} holds for {', '.join(names[1:MAX_NAMES])}{rest}"

@@ -13,6 +13,7 @@ from shoal.kafka.backoff import LONGEST_S, backoff_s
 from shoal.kafka.client import CLIENT_ERRORS
 from shoal.kafka.connection_refusals import TlsRefusedError
 from shoal.kafka.credentials import CredentialFileError
+from shoal.kafka.not_opened import NotOpenedError
 from shoal.kafka.producer_start import NotStartedError
 from shoal.kafka.rotation import UsedCredentials
 from shoal.kafka.task_manager import WorkerContext
@@ -49,6 +50,8 @@ class BrokerLiveness:
     _away_since_s: float | None = field(default_factory=time.monotonic)
     """Until the first answer, the start of the process."""
     _has_answered: bool = False
+    _not_started_since_s: float | None = None
+    """Since when the producer of a partition could not start although the broker answers; None after all have."""
     _not_opened_since_s: float | None = None
     """Since when a partition could not be opened although the broker answers; None after all were opened."""
 
@@ -67,7 +70,19 @@ class BrokerLiveness:
 
     def note_opened(self) -> None:
         """Note that all partitions of a loop were opened."""
-        self._not_opened_since_s = None
+        self._not_opened_since_s = self._not_started_since_s = None
+
+    def note_not_opened(self, error: NotOpenedError, *, drains: bool) -> None:
+        """Note that partitions could not be opened; return if another attempt may succeed.
+
+        Raises
+        ------
+        BrokerError
+            For ``patience_s`` a producer could not start or, in a drain, a partition could not be opened.
+        """
+        final = self._not_opened(error, drains=drains)
+        if not final.retriable:
+            raise final
 
     async def check_broker(
         self, request: Callable[[], Awaitable[None]], credentials: UsedCredentials, every_s: float = CHECK_S
@@ -117,15 +132,24 @@ class BrokerLiveness:
         """Whether the broker has not answered for ``patience_s``; to be asked after a request without an answer."""
         return self.away_s >= self.patience_s
 
-    def _not_started(self, error: NotStartedError) -> BrokerError:
-        """Return this error, or the final one if partitions could not be opened for ``patience_s``."""
-        now_s = time.monotonic()
-        if self._not_opened_since_s is None:
-            self._not_opened_since_s = now_s - error.waited_s
-        passed_s = now_s - self._not_opened_since_s
+    def _not_opened(self, error: NotOpenedError, *, drains: bool) -> BrokerError:
+        """Return this error, or the final one if `note_not_opened` should raise."""
+        now_s, final = time.monotonic(), None
+        not_started = next((one for one in error.reasons.values() if isinstance(one, NotStartedError)), None)
+        if not_started is None:
+            self._not_started_since_s = None  # only a leader or a copy is missing
+        else:
+            self._not_started_since_s = self._not_started_since_s or now_s - not_started.waited_s
+            final = self._given_up(str(not_started), now_s - self._not_started_since_s)
+        self._not_opened_since_s = self._not_opened_since_s or now_s
+        if drains and final is None:
+            final = self._given_up(f"--drain: {error}", now_s - self._not_opened_since_s)
+        return final or error
+
+    def _given_up(self, words: str, passed_s: float) -> BrokerError | None:
         if passed_s < self.patience_s:
-            return error
-        return BrokerError(f"{error}; giving up after {passed_s:.0f} s (kafka.patience_s)")
+            return None
+        return BrokerError(f"{words}; giving up after {passed_s:.0f} s (kafka.patience_s)")
 
     def raise_if_fatal(self, error: ShoalError, context: WorkerContext, stopping: asyncio.Event) -> None:
         """Return if a new consumer loop may succeed; otherwise raise the final error."""
@@ -135,8 +159,8 @@ class BrokerLiveness:
                 f"--drain: a worker of group {context.settings.group}, or another drain of it, has taken over a "
                 "partition. Stop all of them, then drain again; no record is lost or published twice"
             )
-        elif isinstance(error, NotStartedError):
-            final = self._not_started(error)
+        elif isinstance(error, NotOpenedError):
+            final = self._not_opened(error, drains=context.start.drain)
         elif self._may_pass(error):
             self.note_no_answer()
             if not self.is_exhausted:

@@ -16,9 +16,9 @@ from aiokafka.structs import OffsetAndMetadata
 
 from shoal.errors import InputError
 from shoal.kafka.cipher import MetadataCipher
+from shoal.kafka.client import log_bounds
 from shoal.kafka.commit_checks import check_log, check_policy, check_reference
 from shoal.kafka.committed_offsets import fetch_committed, fetch_committed_again, fetch_first_partition_count
-from shoal.kafka.leader_check import ends_of_log
 from shoal.kafka.newest_commit import StaleCopyError, newest_commit
 from shoal.kafka.offset_metadata import CommittedState
 from shoal.kafka.offset_tracker import LogTruncatedError, OffsetState
@@ -141,9 +141,11 @@ async def initialize_partition(context: PartitionContext) -> PartitionStart:
     ------
     InputError
         The committed state cannot be trusted, or there is none and the operator did not say where to begin.
+    NotYetError
+        What is compared with it cannot be read now.
     """
     tp, producer, settings, partition = context.tp, context.producer, context.settings, context.partition
-    log_start, log_end = await ends_of_log(context.consumer, tp)
+    log_start, log_end = await log_bounds(context.consumer, tp)
     of_group, known_count, commit = await fetch_committed(context.admin, settings, partition), None, None
     try:
         commit = await newest_commit(

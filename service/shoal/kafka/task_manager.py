@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, ItemsView, Iterable, Iterator
+from collections.abc import Awaitable, Callable, ItemsView, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka import errors as kafka_errors
 from aiokafka.admin import AIOKafkaAdminClient
 
 from shoal.errors import BrokerUnavailableError, InputError, ShoalError
@@ -17,7 +18,7 @@ from shoal.kafka.certificates import certificate_files, open_secret_files
 from shoal.kafka.cipher import MetadataCipher
 from shoal.kafka.client import to_shoal_error
 from shoal.kafka.cluster_listener import ClusterListener
-from shoal.kafka.leader_check import LeaderAwayError
+from shoal.kafka.not_opened import NotOpenedError, NotYetError, leader_answer, named_text
 from shoal.kafka.partition_task import PartitionTask
 from shoal.kafka.preflight import TopicLayout
 from shoal.kafka.producer import TransactionalProducer
@@ -81,6 +82,7 @@ class TaskManager:
         self._settings_by_input = settings_by_input(context.settings)
         self.layout = TopicLayout({})
         self._tasks: dict[TopicPartition, PartitionTask] = {}
+        self._unopened: dict[TopicPartition, ShoalError | None] = {}
 
     def __contains__(self, tp: object) -> bool:
         return tp in self._tasks
@@ -99,6 +101,11 @@ class TaskManager:
         """Return whether this task is still the one of its partition: a rebalance may have replaced it."""
         return self._tasks.get(tp) is task
 
+    @property
+    def unopened(self) -> Mapping[TopicPartition, ShoalError | None]:
+        """The partitions of the last `open` that are not open, and why; None before an attempt has failed."""
+        return dict(self._unopened)
+
     async def open(
         self,
         partitions: Iterable[TopicPartition],
@@ -110,39 +117,52 @@ class TaskManager:
 
         Raises
         ------
+        NotOpenedError
+            Some of them could not be opened now, and may be later: the others are open, and nothing else went wrong.
         ShoalError
-            A task could not be opened. An `InputError` holds the reasons of all that were refused, and a
-            `LeaderAwayError` the partitions that are not open, if nothing else went wrong.
+            A task could not be opened, and to repeat that is not enough. An `InputError` holds the reasons of all that
+            were refused.
+
+        Notes
+        -----
+        The leaders of the input are asked before a partition takes its turn: those that are away must not delay the
+        partitions of the others. What they answer counts for nothing: a partition is fenced before its log is read.
         """
         decoder = JsonDecoder(self._context.policy, max_bytes=self._context.settings.max_record_bytes)
         limit, metrics = asyncio.Semaphore(MAX_CONCURRENT_OPENS), self._context.metrics
 
         async def open_one(tp: TopicPartition) -> None:
+            async with leader_answer(tp):
+                await kafka_consumer.end_offsets([tp])
             async with limit:
                 task = await self._open(tp, admin_client, kafka_consumer, decoder)
                 on_opened(tp, task)
                 self._tasks[tp] = task
-                metrics.opening.dec()
-                metrics.watch_oldest_held(tp.topic, tp.partition, lambda: oldest_read_ms(task))
+            metrics.watch_oldest_held(tp.topic, tp.partition, lambda: oldest_read_ms(task))
 
-        opened, settings = list(partitions), self._context.settings
-        # Not lowered if a start fails: the next assignment sets it again, and an alert must not begin anew each time.
+        opened = list(partitions)
+        self._unopened = {tp: self._unopened.get(tp) for tp in opened}
         metrics.opening.set(len(opened))
         for tp in opened:
             metrics.add_counters(tp.topic, tp.partition, self._context.policy)
-        results = await asyncio.gather(*map(open_one, opened), return_exceptions=True)
-        errors = [
-            (tp, _named(tp, to_shoal_error(result, settings)))
-            for tp, result in zip(opened, results, strict=True)
-            if isinstance(result, BaseException)
-        ]
-        refusals = [(tp, str(error)) for tp, error in errors if isinstance(error, InputError)]
-        if refusals:
-            # All of them, so that the operator can correct them together.
-            raise InputError(join_refusals(refusals))
-        others = [error for _, error in errors if not isinstance(error, LeaderAwayError)]
-        if errors:
-            raise others[0] if others else LeaderAwayError([tp for tp, _ in errors])
+        results = await asyncio.gather(*(self._attempt(tp, open_one) for tp in opened), return_exceptions=True)
+        _raise_any(
+            {
+                tp: _reason(tp, result, self._context.settings)
+                for tp, result in zip(opened, results, strict=True)
+                if isinstance(result, BaseException)
+            }
+        )
+
+    async def _attempt(self, tp: TopicPartition, open_one: Callable[[TopicPartition], Awaitable[None]]) -> None:
+        """Open a partition, and note at once whether it is open."""
+        try:
+            await open_one(tp)
+        except (NotYetError, kafka_errors.KafkaTimeoutError) as error:
+            self._unopened[tp] = _reason(tp, error, self._context.settings)
+            raise
+        del self._unopened[tp]
+        self._context.metrics.opening.dec()
 
     async def _open(
         self,
@@ -275,11 +295,30 @@ class TaskManager:
         self._context.metrics.held_at_close = held_count
 
 
-def _named(tp: TopicPartition, error: ShoalError) -> ShoalError:
-    """Return an error with the partition that could not be opened; those of the client do not name it."""
-    name = f"{tp.topic}-{tp.partition}"
-    is_of_client = type(error) is BrokerUnavailableError and name not in str(error)
-    return BrokerUnavailableError(f"{name}: {error}") if is_of_client else error
+def _reason(tp: TopicPartition, error: BaseException, settings: KafkaSection) -> ShoalError:
+    """Return why a partition could not be opened. The errors of the client do not name it."""
+    reason = to_shoal_error(error, settings)
+    if isinstance(error, kafka_errors.KafkaTimeoutError):
+        return NotYetError(named_text(tp, reason))  # a leader was lost while the partition was opened
+    return BrokerUnavailableError(named_text(tp, reason)) if type(reason) is BrokerUnavailableError else reason
+
+
+def _raise_any(errors: Mapping[TopicPartition, ShoalError]) -> None:
+    """Raise the error that decides what becomes of the loop, if there is one: a final one before others.
+
+    An error that is not a `NotYetError` ends the loop, also if it is retriable. Then it is not certain that to open the
+    partition again is enough: another worker may own it, topics may have changed, or connections may be refused.
+    """
+    refusals = [(tp, str(error)) for tp, error in errors.items() if isinstance(error, InputError)]
+    if refusals:
+        # All of them, so that the operator can correct them together.
+        raise InputError(join_refusals(refusals))
+    others = [error for error in errors.values() if not isinstance(error, NotYetError)]
+    if others:
+        raise min(others, key=lambda error: error.retriable)
+    not_yet = {tp: error for tp, error in errors.items() if isinstance(error, NotYetError)}
+    if not_yet:
+        raise NotOpenedError(not_yet)
 
 
 def oldest_read_ms(task: PartitionTask) -> int | None:

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 
 from shoal.observability import logger
 
-__all__ = ["telling"]
+__all__ = ["TELL_EVERY_S", "telling"]
 
 TELL_EVERY_S = 9.0
 """Time between two lines (s): nothing is silent for ten seconds."""

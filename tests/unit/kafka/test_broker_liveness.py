@@ -7,8 +7,10 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from aiokafka import TopicPartition
 from shoal.errors import BrokerError, GuaranteeError
 from shoal.kafka import retries
+from shoal.kafka.not_opened import LeaderAwayError, NotOpenedError
 from shoal.kafka.producer_start import NotStartedError
 from shoal.kafka.retries import BrokerLiveness
 from shoal.observability import Health
@@ -55,14 +57,26 @@ def test_a_broker_that_never_answered_is_away_since_the_start(now: list[float]) 
     assert gives_up(liveness, now, 1.0)
 
 
-def test_partitions_that_cannot_be_opened_are_waited_for_as_long_although_the_broker_answers(now: list[float]) -> None:
+SECOND, THIRD = TopicPartition("in", 2), TopicPartition("in", 3)
+AWAY = NotOpenedError({SECOND: LeaderAwayError(SECOND)})
+NOT_STARTED = NotOpenedError({SECOND: LeaderAwayError(SECOND), THIRD: NotStartedError("in-3: not begun", 30.0)})
+
+
+@pytest.mark.parametrize("is_within_loop", [False, True])
+def test_transactions_that_cannot_begin_are_waited_for_as_long_although_the_broker_answers(
+    now: list[float],
+    is_within_loop: bool,  # noqa: FBT001
+) -> None:
     liveness = BrokerLiveness(Health(), 300.0)
-    context: Any = SimpleNamespace(start=SimpleNamespace(drain=True))
+    context: Any = SimpleNamespace(start=SimpleNamespace(drain=False))
 
     def fail(after_s: float) -> None:
         now[0] += after_s
         liveness.note_answer()
-        liveness.raise_if_fatal(NotStartedError("in-3: not begun", 30.0), cast("Any", context), asyncio.Event())
+        if is_within_loop:
+            liveness.note_not_opened(NOT_STARTED, drains=False)
+        else:
+            liveness.raise_if_fatal(NOT_STARTED, context, asyncio.Event())
 
     fail(30.0)
     fail(239.0)
@@ -72,6 +86,36 @@ def test_partitions_that_cannot_be_opened_are_waited_for_as_long_although_the_br
     with pytest.raises(BrokerError, match=r"^in-3: not begun; giving up after 300 s \(kafka\.patience_s\)$") as caught:
         fail(1.0)
     assert not caught.value.retriable
+
+
+def test_a_missing_leader_is_not_counted_as_a_transaction_that_cannot_begin(now: list[float]) -> None:
+    liveness = BrokerLiveness(Health(), 300.0)
+    for error, after_s in ((NOT_STARTED, 0.0), (AWAY, 10.0), (AWAY, 5_000.0), (NOT_STARTED, 100.0)):
+        now[0] += after_s
+        liveness.note_not_opened(error, drains=False)
+    now[0] += 270.0
+    with pytest.raises(BrokerError, match=r"^in-3: not begun; giving up after 300 s"):
+        liveness.note_not_opened(NOT_STARTED, drains=False)
+
+
+def test_a_drain_gives_up_when_a_partition_could_not_be_opened_for_its_patience(now: list[float]) -> None:
+    liveness = BrokerLiveness(Health(), 300.0)
+    for after_s in (0.0, 299.0):
+        now[0] += after_s
+        liveness.note_not_opened(AWAY, drains=True)
+    liveness.note_opened()
+    for after_s in (50.0, 299.0):
+        now[0] += after_s
+        liveness.note_not_opened(AWAY, drains=True)
+    now[0] += 1.0
+    liveness.note_not_opened(AWAY, drains=False)
+    words = (
+        "--drain: in-2: no leader answers; look whether its broker runs and can be reached; giving up after 300 s "
+        "(kafka.patience_s)"
+    )
+    with pytest.raises(BrokerError) as caught:
+        liveness.note_not_opened(AWAY, drains=True)
+    assert (str(caught.value), caught.value.retriable, caught.value.exit_code) == (words, False, 3)
 
 
 async def test_loss_and_return_of_the_broker_are_logged_once_each(

@@ -10,10 +10,9 @@ from typing import Any
 import pytest
 from aiokafka import TopicPartition
 from aiokafka.errors import AuthenticationFailedError, KafkaTimeoutError, UnknownTopicOrPartitionError
-from shoal.errors import BrokerUnavailableError, FencedError, ShoalError
+from shoal.errors import BrokerUnavailableError
 from shoal.kafka import leader_check
 from shoal.kafka.leader_check import LeaderCheck
-from shoal.kafka.task_manager import _named
 from structlog.testing import capture_logs
 
 pytestmark = pytest.mark.unit
@@ -128,16 +127,3 @@ async def test_an_error_that_is_none_of_the_client_is_raised_although_another_le
     consumer.silent, consumer.error = {1}, ZeroDivisionError()
     with pytest.raises(ZeroDivisionError):
         await check_of(consumer).ask([FIRST, SECOND])
-
-
-@pytest.mark.parametrize(
-    ("error", "words"),
-    [
-        (BrokerUnavailableError("it cannot be reached"), "t-1: it cannot be reached"),
-        (BrokerUnavailableError("t-1: no answer"), "t-1: no answer"),
-        (FencedError("another worker"), "another worker"),
-    ],
-)
-def test_a_partition_that_cannot_be_opened_is_named(error: ShoalError, words: str) -> None:
-    found = _named(SECOND, error)
-    assert (str(found), type(found)) == (words, type(error))

@@ -8,17 +8,21 @@ from typing import Any, cast
 
 import pytest
 from aiokafka import TopicPartition
-from shoal.errors import BrokerUnavailableError, FencedError
-from shoal.kafka import MetadataCipher, StartOptions, WorkerContext
-from shoal.kafka.leader_check import LeaderAwayError
+from aiokafka.errors import KafkaConnectionError, KafkaTimeoutError
+from shoal.errors import BrokerUnavailableError, FencedError, GuaranteeError, InputError, ShoalError
+from shoal.kafka import MetadataCipher, StartOptions, WorkerContext, not_opened
+from shoal.kafka.not_opened import LeaderAwayError, NotOpenedError, NotYetError
+from shoal.kafka.producer_start import NotStartedError
+from shoal.kafka.progress_copy import HiddenCopyError
 from shoal.kafka.task_manager import TaskManager
 from shoal.observability import Health, Metrics
 from shoal.policy import KafkaSection, Scale
+from support.kafka_broker import wait_until
 from support.scales import AREAS, attribute, policy_with
 
 pytestmark = pytest.mark.unit
 
-SETTINGS = KafkaSection(input="in", output="out", group="g")
+SETTINGS = KafkaSection(input="in", output="out", group="g", bootstrap_servers="localhost:9092")
 COUNTERS = {
     "shoal_policy_changes_total",
     "shoal_records_skipped_total",
@@ -26,6 +30,34 @@ COUNTERS = {
     "shoal_values_unknown_total",
 }
 PARTITIONS = [TopicPartition("in", number) for number in range(3)]
+UNUSED = cast("Any", None)
+
+
+class Consumer:
+    """A client whose leaders answer, but for those of some partitions."""
+
+    def __init__(self, silent: set[int] | None = None) -> None:
+        self.silent = silent or set()
+
+    async def end_offsets(self, partitions: list[TopicPartition]) -> dict[TopicPartition, int]:
+        if self.silent & {tp.partition for tp in partitions}:
+            await asyncio.Event().wait()
+        return dict.fromkeys(partitions, 5)
+
+
+def fail_with(monkeypatch: pytest.MonkeyPatch, errors: dict[int, BaseException]) -> None:
+    """Let the start of these partitions fail, and that of the others succeed."""
+
+    async def start(_: TaskManager, tp: TopicPartition, *__: object) -> object:
+        if tp.partition in errors:
+            raise errors[tp.partition]
+        return SimpleNamespace(is_restoring=True)
+
+    monkeypatch.setattr(TaskManager, "_open", start)
+
+
+async def open_all(tasks: TaskManager, partitions: list[TopicPartition], consumer: Consumer | None = None) -> None:
+    await tasks.open(partitions, UNUSED, cast("Any", consumer or Consumer()), lambda *_: None)
 
 
 def manager() -> tuple[TaskManager, Metrics]:
@@ -48,8 +80,7 @@ async def test_counters_that_a_start_changes_are_0_before_it(monkeypatch: pytest
         return SimpleNamespace(is_restoring=True)
 
     monkeypatch.setattr(TaskManager, "_open", start)
-    unused = cast("Any", None)
-    await tasks.open([TopicPartition("in", 3)], unused, unused, lambda *_: None)
+    await open_all(tasks, [TopicPartition("in", 3)])
     assert {name: found.get(name) for name in COUNTERS} == dict.fromkeys(COUNTERS, 0)
 
 
@@ -63,40 +94,101 @@ async def test_partitions_that_are_not_open_yet_are_counted(monkeypatch: pytest.
     async def start(_: TaskManager, tp: TopicPartition, *__: object) -> object:
         seen.append(opening())
         if tp.partition == 1 and len(seen) < 4:
-            raise BrokerUnavailableError("an open transaction hides the copy of the progress")
+            raise HiddenCopyError(TopicPartition("copy", 1))
         return SimpleNamespace(is_restoring=True)
 
     monkeypatch.setattr(TaskManager, "_open", start)
-    unused, partitions = cast("Any", None), [TopicPartition("in", number) for number in range(3)]
     assert opening() == 0
-    with pytest.raises(BrokerUnavailableError):
-        await tasks.open(partitions, unused, unused, lambda *_: None)
+    with pytest.raises(NotOpenedError):
+        await open_all(tasks, PARTITIONS)
     assert (seen, opening()) == ([3, 2, 2], 1)
-    await tasks.open(partitions[1:2], unused, unused, lambda *_: None)
+    await open_all(tasks, PARTITIONS[1:2])
     assert (seen[3:], opening()) == ([1], 0)
 
 
-async def test_partitions_whose_leader_is_away_are_named_if_nothing_else_went_wrong(
-    monkeypatch: pytest.MonkeyPatch,
+REFUSED = "the broker at localhost:9092 cannot be reached or refused for now"
+NO_LISTENER = "check that a broker listens there, and that kafka.bootstrap_servers names it"
+AWAY_WORDS = "no leader answers; look whether its broker runs and can be reached"
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (LeaderAwayError(PARTITIONS[1]), f"in-1: {AWAY_WORDS}"),
+        (LeaderAwayError(TopicPartition("out", 1)), f"in-1: out-1: {AWAY_WORDS}"),
+        (NotYetError("out-1: an open transaction"), "in-1: out-1: an open transaction"),
+        (NotStartedError("in-1: not begun", 30.0), "in-1: not begun"),
+        (KafkaTimeoutError("of the client"), f"in-1: {REFUSED} (KafkaTimeoutError)"),
+    ],
+)
+async def test_a_partition_that_cannot_be_opened_now_leaves_the_others_open(
+    monkeypatch: pytest.MonkeyPatch, error: Exception, words: str
 ) -> None:
     tasks, _ = manager()
-    away, other = {1, 2}, False
+    fail_with(monkeypatch, {1: error})
+    with pytest.raises(NotOpenedError) as caught:
+        await open_all(tasks, PARTITIONS)
+    assert (str(caught.value), list(caught.value.reasons)) == (words, [PARTITIONS[1]])
+    assert (caught.value.retriable, list(tasks)) == (True, [PARTITIONS[0], PARTITIONS[2]])
+    assert {tp: isinstance(reason, NotYetError) for tp, reason in tasks.unopened.items()} == {PARTITIONS[1]: True}
+    fail_with(monkeypatch, {})
+    await open_all(tasks, PARTITIONS[1:2])
+    assert (set(tasks), dict(tasks.unopened)) == (set(PARTITIONS), {})
 
-    async def start(_: TaskManager, tp: TopicPartition, *__: object) -> object:
-        if tp.partition in away:
-            raise LeaderAwayError([tp])
-        if other:
-            raise FencedError("another worker")
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (FencedError("another worker"), "another worker"),
+        (BrokerUnavailableError("a transaction failed"), "in-2: a transaction failed"),
+        (BrokerUnavailableError("in-2: it has more partitions"), "in-2: it has more partitions"),
+        (GuaranteeError("an invariant"), "an invariant"),
+        (InputError("in-2: no committed offset"), "in-2: no committed offset"),
+        (KafkaConnectionError("of the client"), f"in-2: {REFUSED} (KafkaConnectionError): {NO_LISTENER}"),
+        (asyncio.CancelledError(), f"in-2: {REFUSED} (CancelledError)"),
+    ],
+)
+async def test_another_error_ends_the_loop_also_if_a_leader_is_away(
+    monkeypatch: pytest.MonkeyPatch, error: BaseException, words: str
+) -> None:
+    tasks, _ = manager()
+    fail_with(monkeypatch, {1: LeaderAwayError(PARTITIONS[1]), 2: error})
+    with pytest.raises(ShoalError) as caught:
+        await open_all(tasks, PARTITIONS)
+    assert (str(caught.value), type(caught.value) is NotOpenedError) == (words, False)
+
+
+async def test_a_final_error_is_raised_before_one_that_may_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    tasks, _ = manager()
+    fail_with(monkeypatch, {0: FencedError("another worker"), 1: GuaranteeError("an invariant")})
+    with pytest.raises(GuaranteeError, match=r"^an invariant$"):
+        await open_all(tasks, PARTITIONS)
+
+
+async def test_leaders_that_are_away_do_not_delay_the_partitions_behind_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """There are more of them than partitions that are opened at once."""
+    tasks, _ = manager()
+
+    async def start(_: TaskManager, tp: TopicPartition, __: object, consumer: Consumer, *___: object) -> object:
+        await consumer.end_offsets([tp])
         return SimpleNamespace(is_restoring=True)
 
     monkeypatch.setattr(TaskManager, "_open", start)
-    unused, partitions = cast("Any", None), [TopicPartition("in", number) for number in range(3)]
-    with pytest.raises(LeaderAwayError, match=r"^in-1, in-2: no leader answers") as found:
-        await tasks.open(partitions, unused, unused, lambda *_: None)
-    assert (found.value.partitions, list(tasks)) == (partitions[1:], partitions[:1])
-    other = True
-    with pytest.raises(FencedError):
-        await tasks.open(partitions, unused, unused, lambda *_: None)
+    opening = asyncio.create_task(
+        open_all(tasks, [TopicPartition("in", number) for number in range(21)], Consumer(set(range(20))))
+    )
+    await wait_until(lambda: TopicPartition("in", 20) in tasks, 3)  # less than the time that a leader has
+    opening.cancel()
+    await asyncio.wait({opening})
+
+
+async def test_a_leader_that_does_not_answer_leaves_its_partition_unopened(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(not_opened, "ANSWER_S", 0.05)
+    tasks, _ = manager()
+    fail_with(monkeypatch, {})
+    with pytest.raises(NotOpenedError) as caught:
+        await open_all(tasks, PARTITIONS, Consumer({1}))
+    assert (str(caught.value), list(tasks)) == (f"in-1: {AWAY_WORDS}", [PARTITIONS[0], PARTITIONS[2]])
 
 
 class Task:
