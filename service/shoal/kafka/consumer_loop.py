@@ -288,9 +288,13 @@ class ConsumerLoop:
                 self.fail(error)
 
     async def _cancel_opening(self) -> None:
-        if self._opening is not None and not self._opening.done():
-            self._opening.cancel()
-            await asyncio.wait({self._opening})
+        """End the opening of partitions, which are then no longer this worker's."""
+        try:
+            if self._opening is not None and not self._opening.done():
+                self._opening.cancel()
+                await asyncio.wait({self._opening})
+        finally:
+            self._context.metrics.opening.set(0)
 
     async def _open_all(
         self, partitions: list[TopicPartition], admin_client: AIOKafkaAdminClient, kafka_consumer: AIOKafkaConsumer

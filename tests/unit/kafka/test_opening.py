@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -149,3 +150,29 @@ async def test_a_partition_of_another_owner_ends_the_loop(monkeypatch: pytest.Mo
     opening = Opening(monkeypatch, {FIRST: LeaderAwayError(FIRST), SECOND: FencedError("another worker")})
     await wait_until(opening.loop._failed.is_set)
     assert (str(opening.loop._failure), opening.attempts) == ("another worker", [FIRST, SECOND])
+
+
+@pytest.mark.parametrize("ends", [False, True])
+async def test_no_partition_is_opening_when_they_are_revoked_or_the_loop_ends(
+    monkeypatch: pytest.MonkeyPatch,
+    ends: bool,  # noqa: FBT001
+) -> None:
+    opening = Opening(monkeypatch, {FIRST: LeaderAwayError(FIRST), SECOND: LeaderAwayError(SECOND)})
+    await wait_until(lambda: len(opening.attempts) >= 4)
+    assert opening.gauge == 2
+    if ends:
+        await opening.loop._leave(cast("Any", Stopped()), commit=False)
+    else:
+        await opening.loop.on_revoked([FIRST, SECOND])
+    attempts = len(opening.attempts)
+    await asyncio.sleep(0.05)
+    assert (opening.gauge, len(opening.attempts)) == (0, attempts)
+
+
+class Stopped:
+    """A client that has ended."""
+
+    _client = SimpleNamespace(_conns={})
+
+    async def stop(self) -> None:
+        """Do nothing."""
