@@ -17,6 +17,10 @@ pytestmark = pytest.mark.unit
             Health(broker_reached=True, compiling="compiling kernels, once: about 10 s"),
             "not ready: compiling kernels, once: about 10 s, not a member of the group yet",
         ),
+        (
+            Health(joined=True, broker_reached=True, leaders_away=True),
+            "not ready: no leader of its partitions answers",
+        ),
         (Health(joined=True, unassigned=True), "not ready: broker not reached"),
         (
             Health(joined=True, broker_reached=True, restoring={("visits", 2)}),

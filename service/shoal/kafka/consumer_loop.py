@@ -9,6 +9,7 @@ others.
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Iterable
 from functools import partial
 from typing import Any
@@ -127,9 +128,9 @@ class ConsumerLoop:
             )
             self._liveness.note_answer()
             kafka_consumer = consumer(settings) if self._drains else self._group_consumer()
-            leaders = LeaderCheck(kafka_consumer, self._context.metrics.unreachable.set, credentials.renew)
+            leaders = self._leader_check(admin_client, kafka_consumer)
             broker_check = asyncio.create_task(
-                self._liveness.check_broker(partial(self._request, admin_client, leaders), credentials)
+                self._liveness.check_broker(partial(self._ask_leaders, leaders), credentials)
             )
             broker_check.add_done_callback(self._on_background_end)
             watch = asyncio.create_task(self._watch_topics(admin_client))
@@ -180,19 +181,26 @@ class ConsumerLoop:
 
     async def _leave(self, kafka_consumer: AIOKafkaConsumer, *, commit: bool) -> None:
         self._has_ended = True
-        self._health.joined = self._health.unassigned = False
+        self._health.joined = self._health.unassigned = self._health.leaders_away = False
         try:
             await self._cancel_opening()
             await self._tasks.close(list(self._tasks), commit=commit)
         finally:
             await stop(kafka_consumer, LEAVE_S)
 
-    async def _request(self, admin_client: AIOKafkaAdminClient, leaders: LeaderCheck) -> None:
-        """Send the brokers requests, and wait for an answer."""
-        partitions = list(self._tasks)
-        await leaders.ask(partitions)
-        if not partitions:
-            await admin_client.find_coordinator(str(self._settings.group))
+    def _leader_check(self, admin_client: AIOKafkaAdminClient, kafka_consumer: AIOKafkaConsumer) -> LeaderCheck:
+        return LeaderCheck(
+            kafka_consumer,
+            self._context.metrics.unreachable.set,
+            self._credentials.renew,
+            partial(admin_client.find_coordinator, str(self._settings.group)),
+            self._settings.patience_s if self._drains else math.inf,
+        )
+
+    async def _ask_leaders(self, leaders: LeaderCheck) -> None:
+        """Ask the leaders of the partitions that are read; raises as `LeaderCheck.ask`."""
+        await leaders.ask([tp for tp, task in self._tasks.items() if not task.is_drained])
+        self._health.leaders_away = leaders.are_all_away
 
     async def _watch_topics(self, admin_client: AIOKafkaAdminClient) -> None:
         """Fail when a topic was deleted or an input got partitions; a drain reads the logs that it has found."""

@@ -3,24 +3,29 @@
 from __future__ import annotations
 
 import asyncio
+import math
+import time
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
 
+from shoal.errors import BrokerError
 from shoal.kafka.client import CLIENT_ERRORS
 from shoal.observability import logger
 
 __all__ = ["LeaderCheck"]
 
-ANSWER_S = 5.0
-"""Time limit of an answer (s); shorter than that of a broker check."""
+ANSWER_S = 4.0
+"""Time limit of an answer (s). A broker check has six seconds; the rest is for another broker."""
+TELL_EVERY_S = 60.0
+"""Time between two warnings of the same partitions (s)."""
 
 log = logger("kafka")
 
 
 class LeaderCheck:
-    """Asks each broker that leads a partition. The log names partitions whose leader does not answer, once.
+    """Asks each broker that leads a partition. The log names partitions whose leader does not answer, at intervals.
 
     Parameters
     ----------
@@ -29,7 +34,11 @@ class LeaderCheck:
     set_unreachable : callable
         Receives, after each question, the number of partitions whose leader does not answer.
     renew : callable
-        Called after each question that some leaders do not answer while others do; see `UsedCredentials.renew`.
+        Called after each question that some leaders do not answer while a broker does; see `UsedCredentials.renew`.
+    ask_any : callable
+        Asks any broker, and waits for the answer. Called if no leader answers.
+    patience_s : float
+        After this time without the answer of a leader (s), a drain gives up; infinite for another worker, which waits.
 
     Notes
     -----
@@ -38,34 +47,54 @@ class LeaderCheck:
     """
 
     def __init__(
-        self, consumer: AIOKafkaConsumer, set_unreachable: Callable[[float], None], renew: Callable[[], None]
+        self,
+        consumer: AIOKafkaConsumer,
+        set_unreachable: Callable[[float], None],
+        renew: Callable[[], None],
+        ask_any: Callable[[], Awaitable[object]],
+        patience_s: float = math.inf,
     ) -> None:
         self._consumer, self._set_unreachable, self._renew = consumer, set_unreachable, renew
+        self._ask_any, self._patience_s = ask_any, patience_s
         self._unanswered: set[TopicPartition] = set()
         """Of the last question."""
-        self._told: set[TopicPartition] = set()
+        self._away_since_s: dict[TopicPartition, float] = {}
+        """Partitions that the log has named, and since when their leaders do not answer."""
+        self._told_s = -math.inf
+        self.are_all_away = False
+        """Whether no leader answered the last question, although another broker did."""
         set_unreachable(0)
 
     async def ask(self, partitions: Sequence[TopicPartition]) -> None:
-        """Ask the leaders of these partitions; return if one of them answers.
+        """Ask the leaders of these partitions, and another broker if none of them answers.
 
         A partition whose leader is away must not end the work on the others.
 
         Raises
         ------
         KafkaError, OSError, TimeoutError
-            None of them answers: the error of one of them.
+            No broker answers.
         BrokerUnavailableError
-            Some do not answer, and files with credentials have changed.
+            A leader does not answer, and files with credentials have changed.
+        BrokerError
+            A leader has not answered for ``patience_s``.
         """
         answers = await self._ask_each(self._requests(partitions)) if partitions else []
         failed = [(asked, error) for asked, error in answers if error is not None]
         self._unanswered = {tp for asked, _ in failed for tp in asked}
         for _, error in failed:
-            if len(failed) == len(answers) or not isinstance(error, CLIENT_ERRORS):
-                self._set_unreachable(len(partitions))
+            if not isinstance(error, CLIENT_ERRORS):
                 raise error
-        self._tell({tp for asked, _ in failed if len(asked) == 1 for tp in asked}, set(partitions))
+        has_none = len(failed) == len(answers)
+        if has_none:
+            try:
+                await self._ask_any()
+            except CLIENT_ERRORS:
+                self._set_unreachable(len(partitions))
+                raise
+        self.are_all_away = has_none and bool(partitions)
+        alone = {tp for asked, _ in failed if len(asked) == 1 for tp in asked}
+        self._note(set(partitions) if has_none else alone, set(partitions))
         if failed:
             self._renew()
 
@@ -88,12 +117,28 @@ class LeaderCheck:
         errors = (result if isinstance(result, BaseException) else None for result in results)
         return list(zip(requests, errors, strict=True))
 
-    def _tell(self, silent: set[TopicPartition], asked: set[TopicPartition]) -> None:
-        if silent - self._told:
-            names = [f"{tp.topic}-{tp.partition}" for tp in sorted(silent)]
-            log.warning("no leader of these partitions answers; the others go on", partitions=names)
-        elif self._told & asked and not self._unanswered:
-            log.info("the leaders of all partitions answer again")
+    def _note(self, silent: set[TopicPartition], asked: set[TopicPartition]) -> None:
+        """Note which leaders do not answer, tell it, and give up if one has not answered for too long."""
+        now_s, since_s = time.monotonic(), self._away_since_s
+        is_new, had_told = bool(silent - since_s.keys()), bool(since_s.keys() & asked)
         # A partition that is another worker's meanwhile is as it was.
-        self._told = silent | (self._told - asked)
+        kept = silent | (since_s.keys() - asked)
+        self._away_since_s = {tp: since_s.get(tp, now_s) for tp in sorted(kept)}
         self._set_unreachable(len(silent))
+        if silent:
+            self._tell(sorted(silent), now_s, is_new=is_new)
+        elif had_told and not self._unanswered:
+            log.info("the leaders of all partitions answer again")
+
+    def _tell(self, silent: Sequence[TopicPartition], now_s: float, *, is_new: bool) -> None:
+        names = [f"{tp.topic}-{tp.partition}" for tp in silent]
+        away_s = now_s - min(self._away_since_s[tp] for tp in silent)
+        if is_new or now_s >= self._told_s + TELL_EVERY_S:
+            words = "no leader of these partitions answers; the others go on"
+            log.warning(words, partitions=names, since_s=round(away_s, 3))
+            self._told_s = now_s
+        if away_s >= self._patience_s:
+            raise BrokerError(
+                f"--drain: {', '.join(names)}: no leader answered for {away_s:.0f} s (kafka.patience_s); giving up. "
+                "No record is lost: drain again when the brokers that lead these partitions are back"
+            )

@@ -17,6 +17,8 @@ class Health:
         Whether the worker is a member of the consumer group.
     broker_reached : bool
         Whether the broker answered the last request.
+    leaders_away : bool
+        Whether none of the leaders of its open partitions answers, although a broker does.
     restoring : set of (str, int)
         Assigned partitions, as topic and partition, that are not restored yet.
     stopping : bool
@@ -29,6 +31,7 @@ class Health:
 
     joined: bool = False
     broker_reached: bool = False
+    leaders_away: bool = False
     restoring: set[tuple[str, int]] = field(default_factory=set)
     stopping: bool = False
     unassigned: bool = False
@@ -41,7 +44,7 @@ class Health:
     @property
     def ready(self) -> bool:
         """Whether the worker can read and release records now."""
-        return self.joined and self.broker_reached and not self.restoring and not self.stopping and not self.compiling
+        return not self.reasons()
 
     @property
     def status(self) -> str:
@@ -56,6 +59,7 @@ class Health:
             "stopping": self.stopping,
             self.compiling: bool(self.compiling),
             "broker not reached": not self.broker_reached,
+            "no leader of its partitions answers": self.leaders_away,
             "not a member of the group yet": not self.joined,
             "partitions are being restored": bool(self.restoring),
         }

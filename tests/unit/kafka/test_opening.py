@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -176,3 +176,24 @@ class Stopped:
 
     async def stop(self) -> None:
         """Do nothing."""
+
+
+@dataclass
+class Leaders:
+    """Answers nothing; notes which partitions it was asked about."""
+
+    asked: list[list[TopicPartition]] = field(default_factory=list)
+    are_all_away: bool = True
+
+    async def ask(self, partitions: list[TopicPartition]) -> None:
+        self.asked.append(partitions)
+
+
+async def test_the_leaders_of_drained_partitions_are_not_needed(monkeypatch: pytest.MonkeyPatch) -> None:
+    opening, leaders = Opening(monkeypatch, {}), Leaders()
+    await wait_until(lambda: len(list(opening.loop._tasks)) == 2)
+    opening.loop._tasks._tasks[FIRST] = cast("Any", Task(is_drained=True))
+    await opening.loop._ask_leaders(cast("Any", leaders))
+    assert (leaders.asked, opening.loop._health.leaders_away) == ([[SECOND]], True)
+    await opening.loop._leave(cast("Any", Stopped()), commit=False)
+    assert not opening.loop._health.leaders_away
