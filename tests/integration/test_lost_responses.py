@@ -88,3 +88,19 @@ async def test_a_worker_whose_responses_are_lost_again_and_again_publishes_each_
             forwarding.cancel()
     await stage.drained()
     await stage.until_completed(record_ids)
+
+
+async def test_records_of_a_transaction_whose_request_is_lost_are_counted_once(
+    bootstrap: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage = await Stage.create(bootstrap, tmp_path)
+    async with asyncio.timeout(60), proxied(bootstrap, monkeypatch) as proxy, stage.run(EARLIEST) as run:
+        await stage.put(5)
+        await run.until_read(5)
+        proxy.should_hold = lambda key: key == REQUESTS["EndTxn"] and not proxy.held
+        await stage.send([b"{"])
+        await run.until(lambda: run.total("shoal_transactions_total", outcome="aborted") == 1)
+        await run.until(lambda: run.total("shoal_records_total", outcome="quarantined") == 1)
+        await run.until(lambda: run.held == 5)
+        assert run.total("shoal_records_total", outcome="in") == 6
+        assert len(await stage.read("quarantine")) == 1

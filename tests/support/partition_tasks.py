@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from shoal.kafka.offset_metadata import CommittedState, decode
 from shoal.kafka.offset_tracker import OffsetState
+from shoal.kafka.partition_counts import PartitionCounts
 from shoal.kafka.partition_task import PartitionTask
 from shoal.kafka.producer import TransactionBatch
 from shoal.observability import Metrics
@@ -33,10 +34,19 @@ class RecordingSink:
         """Do nothing."""
 
 
-def task_of(of: Policy, sink: RecordingSink, state: OffsetState | None = None) -> tuple[PartitionTask, Metrics]:
+def task_of(
+    of: Policy,
+    sink: RecordingSink,
+    state: OffsetState | None = None,
+    metrics: Metrics | None = None,
+    counts: PartitionCounts | None = None,
+) -> tuple[PartitionTask, Metrics]:
     """Return a task of partition 0 of topic t one second after `START_MS`, and its metrics."""
-    metrics, begin = Metrics(), state or OffsetState(committed_offset=0, next_offset=0)
+    metrics, begin = metrics or Metrics(), state or OffsetState(committed_offset=0, next_offset=0)
     commit = CommittedState(begin, of.fingerprint, START_MS)
     decoder = JsonDecoder(of, hash_key=b"k")
     clock = START_MS / 1000 + 1
-    return PartitionTask("t", 0, of, decoder, sink, commit, metrics, 0.2, wall_clock=lambda: clock), metrics
+    task = PartitionTask(
+        "t", 0, of, decoder, sink, commit, metrics, 0.2, wall_clock=lambda: clock, counts=counts or PartitionCounts()
+    )
+    return task, metrics

@@ -118,7 +118,7 @@ class Classification:
     known_future : MessageColumns
         Completed messages that were rejected before a restart for a timestamp in the future.
     new_count : int
-        Number of messages that were never read before and are not dropped.
+        Number of messages that are not dropped, are unread, and were read by no earlier task of this process.
     """
 
     columns: MessageColumns
@@ -151,7 +151,7 @@ def block_length(messages: Sequence[Message], now_ms: int, *, hands_over: bool) 
 
 
 def classify_messages(
-    tracker: OffsetTracker, columns: MessageColumns, block: Block, begin: int, now_ms: int
+    tracker: OffsetTracker, columns: MessageColumns, block: Block, begin: int, now_ms: int, counted_until: int = 0
 ) -> Classification:
     """Classify the messages of a block.
 
@@ -169,6 +169,8 @@ def classify_messages(
         rejected for their timestamps and took no position.
     now_ms : int
         Wall clock (ms).
+    counted_until : int
+        What is before this offset was read by an earlier task of this process.
     """
     offsets, timestamps = columns.offsets, columns.timestamps
     unread = offsets >= tracker.next_offset
@@ -200,7 +202,7 @@ def classify_messages(
         ),
         dropped=[(int(offsets[index]), reason) for index, reason in block.dropped if is_open[index]],
         known_future=columns.chosen(known_future),
-        new_count=int(np.count_nonzero(unread & ~is_dropped)),
+        new_count=int(np.count_nonzero(unread & ~is_dropped & (offsets >= counted_until))),
     )
 
 

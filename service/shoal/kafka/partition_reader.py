@@ -10,6 +10,7 @@ from shoal.arrays import BoolVector
 from shoal.kafka.classification import MAX_AHEAD_MS, Classification, Message, MessageColumns, classify_messages
 from shoal.kafka.offset_metadata import span_limit
 from shoal.kafka.offset_tracker import LogTruncatedError, OffsetState, OffsetTracker
+from shoal.kafka.partition_counts import PartitionCounts
 from shoal.observability import Metrics, logger
 from shoal.pipeline import AdaptiveState, ClusterRestorer, PartitionPipeline
 from shoal.policy import Policy
@@ -49,7 +50,7 @@ def restore_pipeline(policy: Policy, state: OffsetState) -> PartitionPipeline:
 
 
 class PartitionReader:
-    """Takes messages in the order of the log and decodes and classifies them. It changes no offset.
+    """Takes messages in the order of the log, decodes, classifies and counts them. It changes no offset.
 
     Parameters
     ----------
@@ -62,7 +63,9 @@ class PartitionReader:
     state : OffsetState
         Of the commit from which the task continues.
     metrics : Metrics
-        Count the messages that do not fit the policy, and the values that a taxonomy lacks.
+        Count the messages that are read, those that do not fit the policy, and the values that a taxonomy lacks.
+    counts : PartitionCounts
+        What an earlier task of this process has read is not counted again.
     """
 
     def __init__(
@@ -73,9 +76,10 @@ class PartitionReader:
         pipeline: PartitionPipeline,
         state: OffsetState,
         metrics: Metrics,
+        counts: PartitionCounts,
     ) -> None:
         self._tp, self._name = (topic, partition), f"{topic}-{partition}"
-        self._decoder, self._pipeline, self._metrics = decoder, pipeline, metrics
+        self._decoder, self._pipeline, self._metrics, self._counts = decoder, pipeline, metrics, counts
         self._has_taxonomy = any(attribute.taxonomy is not None for attribute in pipeline.policy.clustered)
         self.position = state.committed_offset
         """Offset from which the next message is taken."""
@@ -126,13 +130,18 @@ class PartitionReader:
         self._check_reference(columns)
         block = self._decoder.decode([message.value for message in messages], messages)
         if self._has_taxonomy:
-            is_new = (columns.offsets >= tracker.next_offset) & (columns.timestamps <= now_ms + MAX_AHEAD_MS)
+            first_new = max(tracker.next_offset, self._counts.read_until)
+            is_new = (columns.offsets >= first_new) & (columns.timestamps <= now_ms + MAX_AHEAD_MS)
             self._count_unknown(block, is_new[block.index])
         block = self._pipeline.apply_quota(block, columns.offsets[block.index])
         self.position = messages[-1].offset + 1
-        classified = classify_messages(tracker, columns, block, self._begin, now_ms)
+        counted_until = self._counts.read_until
+        classified = classify_messages(tracker, columns, block, self._begin, now_ms, counted_until)
         self._count_refusals(messages, block, classified)
-        self._count_ahead(sum(rejection.is_future for rejection in classified.rejections), now_ms)
+        new = (rejection for rejection in classified.rejections if rejection.offset >= counted_until)
+        self._count_ahead(sum(rejection.is_future for rejection in new), now_ms)
+        self._metrics.records.labels("in", "", *self._tp).inc(classified.new_count)
+        self._counts.read_until = max(counted_until, self.position)
         return block, classified
 
     def _count_unknown(self, block: Block, is_new: BoolVector) -> None:
@@ -145,7 +154,8 @@ class PartitionReader:
     def _count_refusals(self, messages: Sequence[Message], block: Block, classified: Classification) -> None:
         """Count the messages that are rejected now. Those above a quota are not counted: they are suppressed."""
         for index, reason in block.rejected:
-            if reason is not Reason.SUPPRESSED and classified.is_open[index]:
+            is_new = messages[index].offset >= self._counts.read_until
+            if is_new and reason is not Reason.SUPPRESSED and classified.is_open[index]:
                 self._metrics.refusals.add(reason.value, _find_faults(self._pipeline.policy, messages[index].value))
 
     def _count_ahead(self, count: int, now_ms: int) -> None:

@@ -23,6 +23,7 @@ from shoal.kafka.commit_timing import CommitTiming
 from shoal.kafka.offset_metadata import CommittedState
 from shoal.kafka.offset_tracker import OffsetTracker
 from shoal.kafka.output_rows import OutputRows
+from shoal.kafka.partition_counts import PartitionCounts
 from shoal.kafka.partition_reader import PartitionReader, restore_pipeline
 from shoal.kafka.producer import TransactionBatch
 from shoal.observability import Metrics
@@ -74,6 +75,8 @@ class PartitionTask:
         Receives the clusters, in addition to the output or in place of it.
     output_rows_of : callable
         Returns where the rows of a batch that is sent next will be in the output.
+    counts : PartitionCounts
+        What earlier tasks of this process have counted of the partition; by default, nothing.
     """
 
     def __init__(
@@ -92,6 +95,7 @@ class PartitionTask:
         log_end: int = 0,
         listener: ClusterListener | None = None,
         output_rows_of: Callable[[TransactionBatch], OutputRows | None] = lambda _: None,
+        counts: PartitionCounts | None = None,
     ) -> None:
         if not last_commit.has_policy(policy.fingerprint):
             last_commit = last_commit.under_policy(policy.fingerprint)
@@ -115,7 +119,8 @@ class PartitionTask:
         self._tracker.adaptive_state = self._pipeline.adaptive_state.to_bytes()
         metrics.add_partition(topic, partition, self._pipeline)
         self._max_delay_s = policy.require_stream().max_delay_s
-        self._reader = PartitionReader(topic, partition, decoder, self._pipeline, state, metrics)
+        counts = counts or PartitionCounts()
+        self._reader = PartitionReader(topic, partition, decoder, self._pipeline, state, metrics, counts)
         self._timing = CommitTiming(self._collector, self._tracker, self._reader, commit_interval_s)
         # aiokafka revokes partitions in another asyncio task, while the loop may be processing a block.
         self._lock = asyncio.Lock()
@@ -233,7 +238,6 @@ class PartitionTask:
         for rejection in classified.rejections:
             self._collector.add_unpublished(rejection.offset, rejection.reason)
         self._collector.add_dropped(reason for _, reason in classified.dropped)
-        self._metrics.records.labels("in", "", self.topic, self.partition).inc(classified.new_count)
         self._suppress_compacted(self.position)
         if classified.rejects_future:
             # A restart may reject other records, so this rejection is committed before decisions that depend on it.

@@ -19,6 +19,7 @@ from shoal.kafka.cipher import MetadataCipher
 from shoal.kafka.client import to_shoal_error
 from shoal.kafka.cluster_listener import ClusterListener
 from shoal.kafka.not_opened import NotOpenedError, NotYetError, leader_answer, named_text
+from shoal.kafka.partition_counts import ProcessCounts
 from shoal.kafka.partition_task import PartitionTask
 from shoal.kafka.preflight import TopicLayout
 from shoal.kafka.producer import TransactionalProducer
@@ -55,6 +56,7 @@ class WorkerContext:
     output_ends: dict[TopicPartition, int] = field(default_factory=dict)
     """Ends of output partitions that brokers have acknowledged to this process."""
     unconfirmed_skips: UnconfirmedSkips = field(default_factory=UnconfirmedSkips)
+    counts: ProcessCounts = field(default_factory=ProcessCounts)
     unchecked_settings: UncheckedSettings = field(default_factory=UncheckedSettings)
 
     def report_settings(self) -> None:
@@ -197,6 +199,8 @@ class TaskManager:
                 )
             )
             self._report(tp, partition_start)
+            counts = context.counts.of(tp)
+            counts.open(partition_start.log_end)
             if partition_start.is_first:
                 # Another group may begin to publish before this one sends its first clusters: check again then.
                 producer.check_before_first(partial(check_output_is_empty, producer, settings, partition))
@@ -213,6 +217,7 @@ class TaskManager:
                 log_end=partition_start.log_end,
                 listener=listener,
                 output_rows_of=producer.output_rows_of,
+                counts=counts,
             )
             on_failure.pop_all()
         if not task.restore(partition_start.log_start):

@@ -7,6 +7,8 @@ from collections import Counter
 from dataclasses import replace
 
 import pytest
+from shoal.kafka.partition_counts import PartitionCounts
+from shoal.observability import Metrics
 from shoal.pipeline import PartitionPipeline
 from shoal.policy import Policy, Scale, Taxonomy
 from shoal.records import Block
@@ -69,6 +71,15 @@ async def test_no_value_is_counted_again_after_a_restart(read_before: int) -> No
     await second.process([one for one in topic(60) if one.offset >= second.position])
     await second.commit(flush=True)
     assert before.unknown_totals["area"] + after.unknown_totals["area"] == 20
+
+
+async def test_no_value_is_counted_again_after_a_task_that_failed() -> None:
+    counts, metrics = PartitionCounts(), Metrics()
+    for _ in range(2):
+        task, _ = task_of(policy(), RecordingSink(), metrics=metrics, counts=counts)
+        await task.process(topic(30))
+        await task.close(commit=False)
+    assert metrics.unknown_totals == {"area": 10}
 
 
 @pytest.mark.parametrize(("taxonomy", "calls"), [(AREAS, 1), (None, 0)])
