@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,8 @@ from shoal.kafka.preflight import TopicLayout
 from shoal.kafka.producer import TransactionalProducer, TransactionBatch
 from shoal.pipeline import DecidedCluster
 from shoal.policy import Policy
+from structlog.testing import capture_logs
+from support.kafka_broker import wait_until
 from support.proxy import Proxy, proxied
 from support.running import EARLIEST, Stage
 
@@ -23,6 +26,16 @@ REQUESTS = {"AddPartitionsToTxn": 24, "AddOffsetsToTxn": 25, "EndTxn": 26, "TxnO
 def producer_of(stage: Stage) -> TransactionalProducer:
     layout = TopicLayout(dict.fromkeys(stage.topics.values(), 1))
     return TransactionalProducer(Policy.load(stage.policy_file()), stage.settings(), 0, layout)
+
+
+def once(api_key: int) -> Callable[[int], bool]:
+    """Return what chooses the first request with this API key."""
+    left = [api_key]
+
+    def is_first(key: int) -> bool:
+        return key in left and left.pop() == key
+
+    return is_first
 
 
 def batch(text: str) -> TransactionBatch:
@@ -90,17 +103,44 @@ async def test_a_worker_whose_responses_are_lost_again_and_again_publishes_each_
     await stage.until_completed(record_ids)
 
 
-async def test_records_of_a_transaction_whose_request_is_lost_are_counted_once(
-    bootstrap: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("is_committed", [False, True])
+async def test_records_of_a_transaction_without_a_response_are_counted_once(
+    is_committed: bool,  # noqa: FBT001
+    bootstrap: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     stage = await Stage.create(bootstrap, tmp_path)
     async with asyncio.timeout(60), proxied(bootstrap, monkeypatch) as proxy, stage.run(EARLIEST) as run:
         await stage.put(5)
         await run.until_read(5)
-        proxy.should_hold = lambda key: key == REQUESTS["EndTxn"] and not proxy.held
+        proxy.should_hold = once(REQUESTS["EndTxn"])
         await stage.send([b"{"])
-        await run.until(lambda: run.total("shoal_transactions_total", outcome="aborted") == 1)
+        await wait_until(lambda: proxy.held == 1, what="the end of a transaction")
+        if is_committed:
+            proxy.forward_held()
         await run.until(lambda: run.total("shoal_records_total", outcome="quarantined") == 1)
         await run.until(lambda: run.held == 5)
         assert run.total("shoal_records_total", outcome="in") == 6
+        # The first attempt was committed, or the second one.
+        assert run.total("shoal_transactions_total", outcome="aborted") == 1
+        assert run.total("shoal_transactions_total", outcome="committed") == (0 if is_committed else 1)
         assert len(await stage.read("quarantine")) == 1
+
+
+async def test_a_worker_that_ends_before_it_knows_the_outcome_logs_the_number_of_records(
+    bootstrap: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage = await Stage.create(bootstrap, tmp_path)
+    async with asyncio.timeout(60), proxied(bootstrap, monkeypatch) as proxy:
+        with capture_logs() as logged:
+            async with stage.run(EARLIEST) as run:
+                await run.until_ready()
+                # The worker cannot start again after that.
+                proxy.should_hold = lambda key: key == REQUESTS["EndTxn"] or proxy.held > 0
+                await stage.send([b"{", b"["])
+                await run.until(lambda: run.total("shoal_transactions_total", outcome="aborted") == 1)
+                await run.stopped(12)
+        assert run.total("shoal_records_total", outcome="quarantined") == 0
+    event = "it is not known whether a transaction was committed: what became of its records is in no count"
+    assert [one for one in logged if one["event"] == event] == [{"event": event, "log_level": "warning", "records": 2}]

@@ -47,6 +47,15 @@ def task_of(
     decoder = JsonDecoder(of, hash_key=b"k")
     clock = START_MS / 1000 + 1
     task = PartitionTask(
-        "t", 0, of, decoder, sink, commit, metrics, 0.2, wall_clock=lambda: clock, counts=counts or PartitionCounts()
+        "t",
+        0,
+        of,
+        decoder,
+        sink,
+        commit,
+        metrics,
+        0.2,
+        wall_clock=lambda: clock,
+        counts=counts or PartitionCounts("t", 0),
     )
     return task, metrics

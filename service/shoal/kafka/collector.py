@@ -7,16 +7,17 @@ before later decisions.
 from __future__ import annotations
 
 import asyncio
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import NamedTuple, Protocol
 
 from shoal.arrays import Float64Vector
-from shoal.errors import ShoalError
+from shoal.errors import InputError, ShoalError
 from shoal.kafka.cipher import NO_ENCRYPTION, MetadataCipher
 from shoal.kafka.offset_metadata import CommittedState
 from shoal.kafka.output_rows import OutputRows
+from shoal.kafka.partition_counts import PartitionCounts, TransactionCounts
 from shoal.kafka.producer import TransactionBatch, UnpublishedRecord
 from shoal.observability import Metrics
 from shoal.pipeline import BlockDecisions, DecidedCluster
@@ -80,6 +81,8 @@ class RecordCollector:
         Receives the clusters of each committed transaction; it must not wait.
     output_rows_of : callable
         Returns where the rows of a batch that is sent next will be in the output.
+    counts : PartitionCounts
+        Keeps the counts of a transaction whose outcome is not known; by default, of this collector alone.
 
     Notes
     -----
@@ -97,11 +100,13 @@ class RecordCollector:
         cipher: MetadataCipher = NO_ENCRYPTION,
         on_committed: Callable[[Sequence[DecidedCluster]], None] = lambda _: None,
         output_rows_of: Callable[[TransactionBatch], OutputRows | None] = lambda _: None,
+        counts: PartitionCounts | None = None,
     ) -> None:
         self._topic, self._partition = topic, partition
         self._sink, self._metrics, self._wall_clock, self._cipher = sink, metrics, wall_clock, cipher
         self._on_committed, self._output_rows_of = on_committed, output_rows_of
-        self._last_packed = last_commit
+        self._counts = counts or PartitionCounts(topic, partition)
+        self._last_packed = self._last_committed = last_commit
         self.committed_offset = last_commit.state.committed_offset
         """Offset of the last commit."""
         self.packed_at_s = wall_clock()
@@ -243,16 +248,21 @@ class RecordCollector:
             commit = replace(commit, output_rows=self._output_rows_of(batch))
             metadata = self._cipher.encode(commit, self._topic, self._partition)
             dated_ms = _message_time(commit.at_ms, round(started * 1000))
+            # Before it is sent: after an error, or if this is cancelled, the transaction may be committed all the same.
+            self._counts.send(self._last_committed, commit, TransactionCounts.of(batch))
             await self._sink.publish_and_commit(batch, committed_offset, metadata, dated_ms)
-        except ShoalError:
+        except ShoalError as error:
             self._metrics.transactions.labels("aborted").inc()
+            if isinstance(error, InputError):
+                self._counts.forget()  # what is refused before the commit is not committed
             raise
         took_s = max(0.0, self._wall_clock() - started)
+        self._last_committed = commit
         self.committed_offset, self.confirmed_at_s = committed_offset, started
         self._limit_next(batch.size_bytes, took_s)
         self._metrics.transactions.labels("committed").inc()
         self._metrics.transaction_seconds.observe([took_s])
-        self._count_committed(batch)
+        self._counts.confirm(self._metrics)
         self._on_committed(batch.clusters)
 
     def _limit_next(self, size_bytes: int, took_s: float) -> None:
@@ -261,20 +271,6 @@ class RecordCollector:
             self._most_bytes = max(LEAST_BYTES, round(size_bytes * LONG_TRANSACTION_S / took_s))
         elif 2 * size_bytes >= self._most_bytes:
             self._most_bytes = min(FULL_BYTES, 2 * self._most_bytes)
-
-    def _count_committed(self, batch: TransactionBatch) -> None:
-        if batch.rows:
-            self._count("released", "", len(batch.rows))
-            self._metrics.clusters.labels(self._topic, self._partition).inc(len(batch.clusters))
-        for reason, count in Counter(entry.reason for entry in batch.unpublished).items():
-            self._count("suppressed" if reason == Reason.SUPPRESSED else "quarantined", reason, count)
-        for dropped, count in batch.dropped.items():
-            self._count("dropped", dropped, count)
-        for figures in batch.stats:
-            self._metrics.observe(*figures)
-
-    def _count(self, outcome: str, reason: str, count: int) -> None:
-        self._metrics.records.labels(outcome, reason, self._topic, self._partition).inc(count)
 
 
 def _message_time(commit_ms: int, now_ms: int) -> int:

@@ -49,7 +49,8 @@ class PartitionTask:
     4. The transaction waits until all transactions that were packed before it are committed.
     5. The snapshot is encoded as offset metadata, encrypted if there is a key.
     6. The transaction sends rows, clusters, evidence, quarantine entries, and the committed offset with its metadata.
-    7. Metrics count the released, suppressed and quarantined records, and the listener receives the clusters.
+    7. Metrics count the released, suppressed and quarantined records, and the listener receives the clusters. If the
+       outcome of the transaction is unknown, the next task of the process counts them when it finds the commit.
 
     Parameters
     ----------
@@ -105,8 +106,9 @@ class PartitionTask:
         self._first_partition_count = last_commit.first_partition_count
         self._tracker = OffsetTracker.restore(state, last_commit.at_ms + MAX_AHEAD_MS)
         on_committed = partial(listener.on_committed, partition)
+        counts = counts or PartitionCounts(topic, partition)
         self._collector = RecordCollector(
-            topic, partition, sink, last_commit, metrics, wall_clock, cipher, on_committed, output_rows_of
+            topic, partition, sink, last_commit, metrics, wall_clock, cipher, on_committed, output_rows_of, counts
         )
         self._delivery = listener.delivery(
             partition,
@@ -119,7 +121,6 @@ class PartitionTask:
         self._tracker.adaptive_state = self._pipeline.adaptive_state.to_bytes()
         metrics.add_partition(topic, partition, self._pipeline)
         self._max_delay_s = policy.require_stream().max_delay_s
-        counts = counts or PartitionCounts()
         self._reader = PartitionReader(topic, partition, decoder, self._pipeline, state, metrics, counts)
         self._timing = CommitTiming(self._collector, self._tracker, self._reader, commit_interval_s)
         # aiokafka revokes partitions in another asyncio task, while the loop may be processing a block.

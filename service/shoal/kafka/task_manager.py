@@ -200,7 +200,7 @@ class TaskManager:
             )
             self._report(tp, partition_start)
             counts = context.counts.of(tp)
-            counts.open(partition_start.log_end)
+            counts.open(partition_start.commit, partition_start.log_end, context.metrics)
             if partition_start.is_first:
                 # Another group may begin to publish before this one sends its first clusters: check again then.
                 producer.check_before_first(partial(check_output_is_empty, producer, settings, partition))

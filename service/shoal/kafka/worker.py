@@ -72,9 +72,12 @@ class Worker:
         """
         self._context.report_settings()
         liveness = BrokerLiveness(self.health, self.settings.patience_s, str(self.settings.bootstrap_servers))
-        await run_with_retries(
-            self._context,
-            liveness,
-            self._stopping,
-            lambda: ConsumerLoop(self._context, liveness, self._stopping, self.compiling).run(),
-        )
+        try:
+            await run_with_retries(
+                self._context,
+                liveness,
+                self._stopping,
+                lambda: ConsumerLoop(self._context, liveness, self._stopping, self.compiling).run(),
+            )
+        finally:
+            self._context.counts.log_unconfirmed()

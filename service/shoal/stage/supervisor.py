@@ -244,7 +244,10 @@ class StageSupervisor:
             log.info("started", http_port=port, policy=fingerprint[:16], group=settings.group, topic=settings.input)
             with CompilationNotice(log, stream_compile_s(context.policy), context.health.set_compiling):
                 await in_daemon_thread(partial(precompile, context.policy), lambda: self._adapter.has_crashed)
-            await run_with_retries(context, self._liveness, self._stopping, self._run_assignments)
+            try:
+                await run_with_retries(context, self._liveness, self._stopping, self._run_assignments)
+            finally:
+                context.counts.log_unconfirmed()
             log_totals(log, context.metrics, context.policy.value_limits)
 
     async def _run_assignments(self) -> None:

@@ -74,7 +74,7 @@ async def test_no_value_is_counted_again_after_a_restart(read_before: int) -> No
 
 
 async def test_no_value_is_counted_again_after_a_task_that_failed() -> None:
-    counts, metrics = PartitionCounts(), Metrics()
+    counts, metrics = PartitionCounts("t", 0), Metrics()
     for _ in range(2):
         task, _ = task_of(policy(), RecordingSink(), metrics=metrics, counts=counts)
         await task.process(topic(30))

@@ -9,6 +9,8 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from shoal.errors import BrokerError
+from shoal.kafka.partition_counts import ProcessCounts
 from shoal.stage import anonymize, supervisor
 from shoal.stage.supervisor import StageSupervisor
 from support.faust_apps import FakeConsumer, adapter_of, app_in, policy_file
@@ -67,6 +69,26 @@ async def test_the_brokers_of_the_policy_must_be_those_of_the_app(
     await asyncio.gather(*stage._tasks)
     assert len(loops) == is_same
     assert ["not the Kafka cluster of the app" in str(error) for error in errors] == [True] * (not is_same)
+
+
+async def test_a_stage_that_fails_tells_of_how_many_records_the_outcome_is_not_known(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = list[object]()
+
+    async def fail(*_: object) -> None:
+        raise BrokerError("gone")
+
+    def tell(counts: ProcessCounts) -> None:
+        told.append(counts)
+
+    monkeypatch.setattr(supervisor, "precompile", lambda _, __: None)
+    monkeypatch.setattr(supervisor, "run_with_retries", fail)
+    monkeypatch.setattr(ProcessCounts, "log_unconfirmed", tell)
+    stage = supervisor_of(tmp_path, SimpleNamespace(rewind=None))
+    with pytest.raises(BrokerError):
+        await stage._run()
+    assert told == [stage._context.counts]
 
 
 async def test_a_stage_that_is_compiling_ends_without_waiting_for_the_compiler(
