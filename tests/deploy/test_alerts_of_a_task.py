@@ -11,7 +11,6 @@ from prometheus_client.exposition import generate_latest
 from shoal.kafka.offset_metadata import CommittedState
 from shoal.kafka.offset_tracker import OffsetState
 from shoal.kafka.partition_task import PartitionTask
-from shoal.kafka.task_manager import oldest_read_ms
 from shoal.observability import Metrics
 from shoal.policy import Policy
 from shoal.policy.schema import Document
@@ -44,8 +43,10 @@ class RealWorker:
         self.metrics.ready.set(1)
         commit = CommittedState(OffsetState(committed_offset=0, next_offset=0), policy.fingerprint, 1)
         decoder = JsonDecoder(policy)
-        self.task = PartitionTask("t", 0, policy, decoder, RecordingSink(), commit, self.metrics, 0.2, self.now)
-        self.metrics.watch_oldest_held("t", 0, lambda: oldest_read_ms(self.task))
+        self.task = PartitionTask(
+            "t", 0, policy, decoder, RecordingSink(), commit, self.metrics, 0.2, self.now, monotonic_clock=self.now
+        )
+        self.metrics.watch_oldest_held("t", 0, lambda: self.task.oldest_held_s)
 
     def now(self) -> float:
         return 60.0 * self.minute

@@ -18,6 +18,7 @@ from aiokafka.structs import OffsetAndMetadata
 from shoal.kafka import BrokerLiveness, ClusterListener, ExternalLoop, MetadataCipher, WorkerContext
 from shoal.kafka.committed_offsets import fetch_committed
 from shoal.kafka.external_loop import MessageSource
+from shoal.kafka.partition_task import PartitionTask
 from shoal.observability import Health, Metrics
 from shoal.pipeline import DecidedCluster
 from shoal.policy import KafkaSection, Policy
@@ -204,14 +205,14 @@ class ListSource:
 
 
 class SlowClock:
-    """A wall clock whose seconds last as long as ten: max_delay_s does not pass while the machine stands still."""
+    """A clock whose seconds last as long as ten: max_delay_s does not pass while the machine stands still."""
 
     def __init__(self) -> None:
         self.rate = 0.1
-        self._now_s = self._read_s = time.time()
+        self._now_s = self._read_s = time.monotonic()
 
     def __call__(self) -> float:
-        read_s = time.time()
+        read_s = time.monotonic()
         self._now_s += (read_s - self._read_s) * self.rate
         self._read_s = read_s
         return self._now_s
@@ -221,7 +222,9 @@ async def test_a_slow_listener_of_one_partition_does_not_suppress_records_of_ano
     bootstrap: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     delay_s, clock = 1.0, SlowClock()
-    monkeypatch.setattr("shoal.kafka.partition_task.PartitionTask.__init__.__defaults__", (clock,))
+    defaults = PartitionTask.__init__.__kwdefaults__
+    assert defaults is not None
+    monkeypatch.setitem(defaults, "monotonic_clock", clock)
     stage = await Stage.create(bootstrap, tmp_path, partitions=2, stream={"delta": 20, "max_delay_s": delay_s})
     is_waiting, may_go_on, seen = asyncio.Event(), asyncio.Event(), set[tuple[int, int]]()
 

@@ -163,11 +163,15 @@ async def run(policy: Policy, log: list[Message], topic: Topic, steps: Any, now:
     snapshot = OffsetState(committed_offset=0, next_offset=0)
     topic.offset = (0, encode(CommittedState(snapshot, policy.fingerprint, 1), "t", 0))
     visible = 1
+
+    def clock() -> float:
+        return now[0]
+
     while True:
         commit = decode(topic.offset[1], "t", 0, topic.offset[0])
         metrics = Metrics()
         task = PartitionTask(
-            "t", 0, policy, JsonDecoder(policy), topic, commit, metrics, 0.2, wall_clock=lambda: now[0]
+            "t", 0, policy, JsonDecoder(policy), topic, commit, metrics, 0.2, clock, monotonic_clock=clock
         )
         task.restore(0)
         try:

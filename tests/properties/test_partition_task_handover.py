@@ -104,7 +104,8 @@ async def run(policies: list[Policy], log: list[Message], topic: RecordingTopic,
         listener.policy = policy
         decoder, clock = JsonDecoder(policy), lambda: now[0]
         options: dict[str, Any] = {"listener": listening(listener.hand), "log_end": log[visible - 1].offset + 1}
-        task = PartitionTask("t", 0, policy, decoder, topic, commit, Metrics(), INTERVAL_S, wall_clock=clock, **options)
+        options |= {"wall_clock": clock, "monotonic_clock": clock}
+        task = PartitionTask("t", 0, policy, decoder, topic, commit, Metrics(), INTERVAL_S, **options)
         task.restore(0)
         try:
             while True:

@@ -202,8 +202,12 @@ async def _released(
     release = Release(policy, records)
     wire, clock = Wire(release), [START_MS / 1000 + 1.0]
     beginning = CommittedState(OffsetState(committed_offset=0, next_offset=0), policy.fingerprint, 1)
+
+    def now() -> float:
+        return clock[0]
+
     task = PartitionTask(
-        "in", 0, policy, JsonDecoder(policy), wire, beginning, release.metrics, 0.2, wall_clock=lambda: clock[0]
+        "in", 0, policy, JsonDecoder(policy), wire, beginning, release.metrics, 0.2, now, monotonic_clock=now
     )
     messages = [Message(offset, json.dumps(record).encode()) for offset, record in enumerate(records)]
     for start in range(0, len(messages), step):

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
+
 from shoal.kafka.offset_metadata import CommittedState, decode
 from shoal.kafka.offset_tracker import OffsetState
 from shoal.kafka.partition_counts import PartitionCounts
@@ -40,6 +43,7 @@ def task_of(
     state: OffsetState | None = None,
     metrics: Metrics | None = None,
     counts: PartitionCounts | None = None,
+    monotonic_clock: Callable[[], float] = time.monotonic,
 ) -> tuple[PartitionTask, Metrics]:
     """Return a task of partition 0 of topic t one second after `START_MS`, and its metrics."""
     metrics, begin = metrics or Metrics(), state or OffsetState(committed_offset=0, next_offset=0)
@@ -56,6 +60,7 @@ def task_of(
         metrics,
         0.2,
         wall_clock=lambda: clock,
+        monotonic_clock=monotonic_clock,
         counts=counts or PartitionCounts("t", 0),
     )
     return task, metrics

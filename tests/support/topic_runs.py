@@ -82,13 +82,17 @@ async def _run(
 ) -> None:
     clock, metrics = [START_S], Metrics()
     tasks = {}
+
+    def now() -> float:
+        return clock[0]
+
     for partition in messages:
         begun = CommittedState(OffsetState(committed_offset=0, next_offset=0), policy.fingerprint, 1)
         sink = _Sink(policy, partition, len(messages), topics)
         limit = 900_000 if policy.kafka is None else policy.kafka.max_record_bytes
         decoder = JsonDecoder(policy, max_bytes=limit)
         tasks[partition] = PartitionTask(
-            "in", partition, policy, decoder, sink, begun, metrics, 0.2, wall_clock=lambda: clock[0]
+            "in", partition, policy, decoder, sink, begun, metrics, 0.2, now, monotonic_clock=now
         )
     for start in range(0, max(map(len, messages.values()), default=0), step):
         for partition, task in tasks.items():

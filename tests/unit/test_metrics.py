@@ -13,7 +13,6 @@ from prometheus_client.exposition import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 from shoal.kafka.certificates import certificate_files
 from shoal.kafka.offset_tracker import OffsetState
-from shoal.kafka.task_manager import oldest_read_ms
 from shoal.observability import Metrics
 from shoal.pipeline import PartitionPipeline
 from shoal.policy import KafkaSection, Policy, Scale
@@ -145,23 +144,19 @@ def oldest(metrics: Metrics) -> float | None:
         ),
     ],
 )
-def test_the_time_of_the_oldest_record_is_rounded_down(
-    held_s: float, shown: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_time_of_the_oldest_record_is_rounded_down(held_s: float, shown: int) -> None:
     metrics = assigned()
-    monkeypatch.setattr("time.time", lambda: NOW_S)
-    metrics.watch_oldest_held("in", 0, lambda: round((NOW_S - held_s) * 1000))
+    metrics.watch_oldest_held("in", 0, lambda: held_s)
     assert oldest(metrics) == shown
 
 
-def test_the_time_of_the_oldest_record_is_that_of_the_scrape(monkeypatch: pytest.MonkeyPatch) -> None:
-    metrics, clock, read_ms = assigned(), [NOW_S], [round(NOW_S * 1000), None]
-    monkeypatch.setattr("time.time", lambda: clock[0])
-    metrics.watch_oldest_held("in", 0, lambda: read_ms[0])
+def test_the_time_of_the_oldest_record_is_that_of_the_scrape() -> None:
+    metrics, held_s = assigned(), [0.0, 700.0, None]
+    metrics.watch_oldest_held("in", 0, lambda: held_s[0])
     assert oldest(metrics) == 0
-    clock[0] += 700
+    held_s.pop(0)
     assert oldest(metrics) == 500, "without any event"
-    read_ms.pop(0)
+    held_s.pop(0)
     assert oldest(metrics) == 0, "none is held"
 
 
@@ -177,17 +172,20 @@ def test_gauges_of_a_revoked_partition_are_removed() -> None:
 
 
 async def test_the_oldest_held_record_is_the_one_that_was_read_first() -> None:
-    task, _ = task_of(policy(), RecordingSink())
-    assert oldest_read_ms(task) is None
+    now_s = [100.0]
+    task, _ = task_of(policy(), RecordingSink(), monotonic_clock=lambda: now_s[0])
+    assert task.oldest_held_s is None
     await task.process([Message(0, START_MS - 500_000, b'{"city": "X"}')])
-    assert oldest_read_ms(task) == START_MS + 1000, "when it was read, not when it was produced"
+    now_s[0] += 7.0
+    await task.process([Message(1, START_MS - 500_000, b'{"city": "X"}')])
+    assert task.oldest_held_s == 7.0, "since it was read, not since it was produced"
 
 
 def test_while_records_are_read_again_no_time_is_known() -> None:
     state = OffsetState(committed_offset=3, next_offset=9, incomplete=(3, 8))
     task, _ = task_of(policy(), RecordingSink(), state)
     assert task.is_restoring
-    assert oldest_read_ms(task) is None
+    assert task.oldest_held_s is None
 
 
 # ---------------------------------------------------------------- certificates

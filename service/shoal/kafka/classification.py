@@ -206,16 +206,16 @@ def classify_messages(
     )
 
 
-def apply_classification(tracker: OffsetTracker, classified: Classification, now_ms: int) -> None:
-    """Update the tracker with the messages that were read at this time (ms), the rejections and the drops."""
+def apply_classification(tracker: OffsetTracker, classified: Classification, read_ms: int) -> None:
+    """Update the tracker with the messages read at this time (ms, monotonic), the rejections and the drops."""
     columns, is_open, known_future = classified.columns, classified.is_open, classified.known_future
     tracker.future_timestamps.note(known_future.offsets.tolist(), known_future.timestamps.tolist())
     tracker.stream_time = classified.stream_time
     opened, stream_times = columns.chosen(is_open), classified.stream_times
-    tracker.mark_read(opened.offsets.tolist(), opened.timestamps.tolist(), stream_times[is_open].tolist(), now_ms)
+    tracker.mark_read(opened.offsets.tolist(), opened.timestamps.tolist(), stream_times[is_open].tolist(), read_ms)
     if tracker.unfinished.is_restoring:
         timestamps = columns.timestamps.tolist()
-        tracker.unfinished.read_again(columns.offsets.tolist(), timestamps, stream_times.tolist(), now_ms)
+        tracker.unfinished.read_again(columns.offsets.tolist(), timestamps, stream_times.tolist(), read_ms)
     for rejection in classified.rejections:
         if rejection.is_future:
             tracker.reject_future_timestamp(rejection.offset, rejection.timestamp)

@@ -55,7 +55,7 @@ class RecordTimes(NamedTuple):
     stream_time : int
         Stream time (ms) just before the record; a restart computes the same deadlines from it.
     read_ms : int
-        When this process read the record (ms).
+        When this process read the record (ms, by a clock that is never set).
     """
 
     timestamp: int
@@ -259,7 +259,7 @@ class OffsetTracker:
     # ------------------------------------------------------------------ change the state
 
     def mark_read(
-        self, offsets: Sequence[int], timestamps: Sequence[int], stream_times: Sequence[int], now_ms: int
+        self, offsets: Sequence[int], timestamps: Sequence[int], stream_times: Sequence[int], read_ms: int
     ) -> None:
         """Mark records as incomplete. They were just read, for the first time or again.
 
@@ -272,7 +272,7 @@ class OffsetTracker:
             Ascending; each one unread or incomplete.
         timestamps, stream_times : sequence of int
             Of each: its broker timestamp, and the stream time just before it (ms).
-        now_ms : int
+        read_ms : int
             When they were read (ms).
 
         Raises
@@ -286,7 +286,7 @@ class OffsetTracker:
         has_old = offsets[0] < first_unread_offset
         if has_old and any(offset < first_unread_offset and offset not in incomplete for offset in offsets):
             raise GuaranteeError("an offset that was to be read again is not incomplete; nothing of its block was sent")
-        incomplete.update(zip(offsets, zip(timestamps, stream_times, repeat(now_ms)), strict=False))
+        incomplete.update(zip(offsets, zip(timestamps, stream_times, repeat(read_ms)), strict=False))
         if self._not_read_again:
             for offset in offsets:
                 self._not_read_again.pop(offset, None)

@@ -97,7 +97,21 @@ class PartitionReader:
         return self.position >= self._restored_until
 
     def restore(self, log_start: int) -> bool:
-        """Move the position back to where a restart must begin; see `PartitionTask.restore`."""
+        """Move the position back to where a restart must begin.
+
+        Reading begins at the earliest of: the committed offset; the reference record, to check that the log is still
+        the same; the start of the quota window, to count the records of each subject again.
+
+        Parameters
+        ----------
+        log_start : int
+            First offset of the log.
+
+        Returns
+        -------
+        bool
+            False: the log lost the start of the quota window, and the records of this window are suppressed.
+        """
         if self._reference is not None and log_start <= self._reference.offset < self.position:
             self.position = self._reference.offset
         window = self._pipeline.quota_window_start(self._begin)

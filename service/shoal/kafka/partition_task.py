@@ -68,6 +68,8 @@ class PartitionTask:
         Commit interval (s).
     wall_clock : callable
         Returns the wall-clock time (s).
+    monotonic_clock : callable
+        Returns a time (s) that is never set, by which it is known how long records are held.
     cipher : MetadataCipher
         Encodes the offset metadata.
     log_end : int
@@ -92,6 +94,7 @@ class PartitionTask:
         commit_interval_s: float,
         wall_clock: Callable[[], float] = time.time,
         *,
+        monotonic_clock: Callable[[], float] = time.monotonic,
         cipher: MetadataCipher = NO_ENCRYPTION,
         log_end: int = 0,
         listener: ClusterListener | None = None,
@@ -102,7 +105,8 @@ class PartitionTask:
             last_commit = last_commit.under_policy(policy.fingerprint)
         state, listener = last_commit.state, listener or ClusterListener()
         self.topic, self.partition, self._name = topic, partition, f"{topic}-{partition}"
-        self._policy, self._sink, self._metrics, self._wall_clock = policy, sink, metrics, wall_clock
+        self._policy, self._sink, self._metrics = policy, sink, metrics
+        self._wall_clock, self._monotonic_clock = wall_clock, monotonic_clock
         self._first_partition_count = last_commit.first_partition_count
         self._tracker = OffsetTracker.restore(state, last_commit.at_ms + MAX_AHEAD_MS)
         on_committed = partial(listener.on_committed, partition)
@@ -158,6 +162,15 @@ class PartitionTask:
         return self._tracker.waiting_count
 
     @property
+    def oldest_held_s(self) -> float | None:
+        """How long ago this process read the oldest held record (s).
+
+        None if no record is held, or some must still be read again after a restart.
+        """
+        oldest = None if self._tracker.is_restoring else self._tracker.oldest
+        return None if oldest is None else self._monotonic_clock() - oldest.read_ms / 1000
+
+    @property
     def is_drained(self) -> bool:
         """Whether the task has flushed after the end of the log (``commit(flush=True)``). It takes no more messages."""
         return self._is_drained
@@ -170,29 +183,16 @@ class PartitionTask:
     @property
     def _should_flush(self) -> bool:
         """Whether the oldest record has waited for `max_delay_s`, and enough subjects wait for a flush."""
-        oldest = self._tracker.oldest
-        if self._max_delay_s is None or oldest is None or self._tracker.is_restoring:
-            return False
         # Since the read: by timestamps, old records would be flushed at each poll, and a future one would delay all.
-        if self._wall_clock() * 1000 - oldest.read_ms < self._max_delay_s * 1000:
+        held_s = self.oldest_held_s
+        if self._max_delay_s is None or held_s is None or held_s < self._max_delay_s:
             return False
         return self._pipeline.has_min_population  # with few subjects, all but one could be an attacker's
 
     def restore(self, log_start: int) -> bool:
         """Move the consumer position back. It may end below the committed offset. Call this before the first message.
 
-        Reading begins at the earliest of: the committed offset; the reference record, to check that the log is still
-        the same; the start of the quota window, to count the records of each subject again.
-
-        Parameters
-        ----------
-        log_start : int
-            First offset of the log.
-
-        Returns
-        -------
-        bool
-            False: the log lost the start of the quota window, and the task suppresses the records of this window.
+        Where reading begins, parameter and result are those of `PartitionReader.restore`.
         """
         return self._reader.restore(log_start)
 
@@ -235,7 +235,7 @@ class PartitionTask:
     def _decode_and_decide(self, messages: Sequence[Message], now_ms: int) -> BlockDecisions | None:
         """Decode a block and decide on its records; the caller must apply the decisions."""
         block, classified = self._reader.read(messages, self._tracker, now_ms)
-        apply_classification(self._tracker, classified, now_ms)
+        apply_classification(self._tracker, classified, round(self._monotonic_clock() * 1000))
         for rejection in classified.rejections:
             self._collector.add_unpublished(rejection.offset, rejection.reason)
         self._collector.add_dropped(reason for _, reason in classified.dropped)
@@ -275,7 +275,7 @@ class PartitionTask:
         self._tracker.adaptive_state = self._pipeline.adaptive_state.to_bytes()
         self._metrics.set_position_weight(self.topic, self.partition, self._pipeline.position_weight)
         self._suppress(decisions.suppressed)
-        self._collector.add(decisions, self._wall_clock() - np.array(read_ms) / 1000)
+        self._collector.add(decisions, self._monotonic_clock() - np.array(read_ms) / 1000)
         if decisions.early_count:
             self._metrics.early.labels(self.topic, self.partition).inc(decisions.early_count)
 

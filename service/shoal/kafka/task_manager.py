@@ -34,7 +34,7 @@ from shoal.policy import KafkaSection, Policy
 from shoal.records import JsonDecoder
 from shoal.secret_files import OPEN_TO_OTHERS
 
-__all__ = ["TaskManager", "WorkerContext", "oldest_read_ms"]
+__all__ = ["TaskManager", "WorkerContext"]
 
 MAX_CONCURRENT_OPENS = 8
 
@@ -140,7 +140,7 @@ class TaskManager:
                 task = await self._open(tp, admin_client, kafka_consumer, decoder)
                 on_opened(tp, task)
                 self._tasks[tp] = task
-            metrics.watch_oldest_held(tp.topic, tp.partition, lambda: oldest_read_ms(task))
+            metrics.watch_oldest_held(tp.topic, tp.partition, lambda: task.oldest_held_s)
 
         opened = list(partitions)
         self._unopened = {tp: self._unopened.get(tp) for tp in opened}
@@ -324,9 +324,3 @@ def _raise_any(errors: Mapping[TopicPartition, ShoalError]) -> None:
     not_yet = {tp: error for tp, error in errors.items() if isinstance(error, NotYetError)}
     if not_yet:
         raise NotOpenedError(not_yet)
-
-
-def oldest_read_ms(task: PartitionTask) -> int | None:
-    """Return when this process read the oldest held record (ms); None if none is held or some must be read again."""
-    oldest = None if task.is_restoring else task.tracker.oldest
-    return None if oldest is None else oldest.read_ms

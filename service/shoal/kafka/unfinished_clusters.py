@@ -76,13 +76,13 @@ class UnfinishedClusters:
         return self._times[offset]
 
     def read_again(
-        self, offsets: Sequence[int], timestamps: Sequence[int], stream_times: Sequence[int], now_ms: int
+        self, offsets: Sequence[int], timestamps: Sequence[int], stream_times: Sequence[int], read_ms: int
     ) -> None:
         """Mark the members among these records as read again; parameters as in `OffsetTracker.mark_read`."""
         for offset, timestamp, stream_time in zip(offsets, timestamps, stream_times, strict=True):
             if offset in self._first_of:
                 self._not_read_again.discard(offset)
-                self._times[offset] = (timestamp, stream_time, now_ms)
+                self._times[offset] = (timestamp, stream_time, read_ms)
 
     def has_missing_members(self, before: int) -> bool:
         """Return whether a member below ``before`` was not read again."""

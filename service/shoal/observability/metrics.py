@@ -201,12 +201,12 @@ class Metrics:
             self.confidential = ConfidentialMetrics(self.registry)
             self.confidential.protects_values.set(measures.has_protection)
 
-    def watch_oldest_held(self, topic: str, partition: int, read_ms: Callable[[], int | None]) -> None:
+    def watch_oldest_held(self, topic: str, partition: int, held_s: Callable[[], float | None]) -> None:
         """Report at each scrape how long the oldest record of a partition has been held.
 
-        ``read_ms`` returns when it was read (ms), or None if no record is held.
+        ``held_s`` returns this time (s), or None if no record is held.
         """
-        self.oldest_held.labels(topic, partition).set_function(lambda: _held_step(read_ms()))
+        self.oldest_held.labels(topic, partition).set_function(lambda: _held_step(held_s()))
 
     def totals(self) -> dict[str, int]:
         """Return the records of this process by outcome, over all partitions; ``dropped`` only if messages were."""
@@ -318,7 +318,6 @@ def _add_process_metrics(registry: CollectorRegistry) -> None:
     clock.set_function(time.time)
 
 
-def _held_step(read_ms: int | None) -> float:
-    """Return the time since then (s), rounded down to 1, 2 or 5 times a power of ten; 0 below 1 s."""
-    seconds = 0.0 if read_ms is None else time.time() - read_ms / 1000
-    return float(HELD_STEPS_S[max(0, bisect_right(HELD_STEPS_S, seconds) - 1)])
+def _held_step(held_s: float | None) -> float:
+    """Return a time (s), rounded down to 1, 2 or 5 times a power of ten; 0 below 1 s and for None."""
+    return float(HELD_STEPS_S[max(0, bisect_right(HELD_STEPS_S, held_s or 0.0) - 1)])

@@ -150,9 +150,8 @@ class Reading:
         self.background = asyncio.create_task(loop._read(self.consumer))
 
     def task(self, tp: TopicPartition, sink: Sink, commit: CommittedState) -> PartitionTask:
-        return PartitionTask(
-            "t", tp.partition, POLICY, JsonDecoder(POLICY), sink, commit, self._metrics, 0.2, self._now
-        )
+        decoder, metrics, now = JsonDecoder(POLICY), self._metrics, self._now
+        return PartitionTask("t", tp.partition, POLICY, decoder, sink, commit, metrics, 0.2, now, monotonic_clock=now)
 
     def _now(self) -> float:
         return self.clock_s

@@ -93,6 +93,7 @@ def task_of(
 ) -> PartitionTask:
     commit = CommittedState(snapshot, policy.fingerprint, START_MS)
     options |= {"wall_clock": clock or Clock()}
+    options.setdefault("monotonic_clock", options["wall_clock"])
     return PartitionTask("t", 0, policy, JsonDecoder(policy), sink, commit, Metrics(), 0.2, **options)
 
 
@@ -527,6 +528,35 @@ async def test_a_flush_is_committed_before_it_is_done() -> None:
     decision, deed = sink.published
     assert (decision[1].flush_at_offset, len(decision[0].clusters), decision[1].incomplete) == (4, 0, (0, 1, 2, 3))
     assert (deed[1].flush_at_offset, len(deed[0].clusters), deed[1].incomplete) == (None, 2, ())
+
+
+@pytest.mark.parametrize("set_s", [-3600.0, 3600.0])
+async def test_a_wall_clock_that_is_set_changes_neither_the_time_of_a_flush_nor_how_long_records_were_held(
+    set_s: float,
+) -> None:
+    wall, since_boot, sink = Clock(), [500.0], Sink()
+    policy = policy_of(delta=10, max_delay_s=2.0)
+    task = task_of(policy, sink, clock=wall, monotonic_clock=lambda: since_boot[0])
+    await task.process([record(offset) for offset in range(4)])
+    wall.s += set_s
+    since_boot[0] += 1.5
+    await task.punctuate(log_end=task.position)
+    assert (sink.published, task.oldest_held_s) == ([], 1.5)
+    since_boot[0] += 0.5
+    await task.punctuate(log_end=task.position)
+    assert [len(batch.clusters) for batch, _ in sink.published] == [0, 2]
+    ((_, _, waited_s, _),) = sink.published[1][0].stats
+    assert waited_s.tolist() == [2.0, 2.0, 2.0, 2.0]
+
+
+async def test_by_default_the_time_that_records_are_held_is_not_that_of_the_wall_clock() -> None:
+    policy, wall = policy_of(), Clock()
+    commit = CommittedState(BEGINNING, policy.fingerprint, START_MS)
+    task = PartitionTask("t", 0, policy, JsonDecoder(policy), Sink(), commit, Metrics(), 0.2, wall)
+    await task.process([record(0)])
+    wall.s += 3600
+    assert task.oldest_held_s is not None
+    assert 0 <= task.oldest_held_s < 600
 
 
 async def test_a_committed_flush_is_done_after_a_crash_at_the_same_offset() -> None:

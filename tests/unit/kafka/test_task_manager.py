@@ -51,7 +51,7 @@ def fail_with(monkeypatch: pytest.MonkeyPatch, errors: dict[int, BaseException])
     async def start(_: TaskManager, tp: TopicPartition, *__: object) -> object:
         if tp.partition in errors:
             raise errors[tp.partition]
-        return SimpleNamespace(is_restoring=True)
+        return SimpleNamespace(oldest_held_s=None)
 
     monkeypatch.setattr(TaskManager, "_open", start)
 
@@ -77,7 +77,7 @@ async def test_counters_that_a_start_changes_are_0_before_it(monkeypatch: pytest
     async def start(*_: object) -> object:
         for family in metrics.registry.collect():
             found.update({one.name: one.value for one in family.samples if one.labels.get("partition") == "3"})
-        return SimpleNamespace(is_restoring=True)
+        return SimpleNamespace(oldest_held_s=None)
 
     monkeypatch.setattr(TaskManager, "_open", start)
     await open_all(tasks, [TopicPartition("in", 3)])
@@ -95,7 +95,7 @@ async def test_partitions_that_are_not_open_yet_are_counted(monkeypatch: pytest.
         seen.append(opening())
         if tp.partition == 1 and len(seen) < 4:
             raise HiddenCopyError(TopicPartition("copy", 1))
-        return SimpleNamespace(is_restoring=True)
+        return SimpleNamespace(oldest_held_s=None)
 
     monkeypatch.setattr(TaskManager, "_open", start)
     assert opening() == 0
@@ -171,7 +171,7 @@ async def test_leaders_that_are_away_do_not_delay_the_partitions_behind_them(mon
 
     async def start(_: TaskManager, tp: TopicPartition, __: object, consumer: Consumer, *___: object) -> object:
         await consumer.end_offsets([tp])
-        return SimpleNamespace(is_restoring=True)
+        return SimpleNamespace(oldest_held_s=None)
 
     monkeypatch.setattr(TaskManager, "_open", start)
     opening = asyncio.create_task(
