@@ -60,6 +60,7 @@ class Task:
     waiting_count: int = 0
     is_restoring: bool = True
     is_drained: bool = False
+    oldest_held_s: float | None = None
 
     async def close(self, *, commit: bool) -> None:
         del commit
