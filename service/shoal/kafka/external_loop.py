@@ -10,9 +10,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Protocol
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka import errors as kafka_errors
@@ -22,10 +21,12 @@ from shoal.errors import BrokerUnavailableError, ShoalError
 from shoal.kafka.classification import Message
 from shoal.kafka.client import admin, reading, task_exception, to_shoal_error
 from shoal.kafka.cluster_listener import ClusterListener
+from shoal.kafka.concurrent_work import until_all, until_first
 from shoal.kafka.gap_reader import GapReader
 from shoal.kafka.partition_task import PartitionTask
 from shoal.kafka.preflight import preflight
 from shoal.kafka.retries import BrokerLiveness
+from shoal.kafka.rewinds import Rewinds
 from shoal.kafka.rotation import UsedCredentials
 from shoal.kafka.task_manager import TaskManager, WorkerContext
 from shoal.kafka.topic_watch import watch_topics
@@ -40,11 +41,6 @@ END_POLL_S = 1.0
 """How often the ends of the logs are read; an idle task learns from them that it has all records."""
 END_VALID_S = 2 * END_POLL_S
 """Log ends that were read earlier are not used: a flush must not depend on a broker that no longer answers."""
-GAP_GRACE_S = 0.3
-"""How long a missing message may be on its way before a rewind is requested."""
-REWIND_RETRY_S = 2.0
-"""Pause after a rewind; it grows by this time with each further rewind, because a busy machine delivers slowly."""
-REWIND_RETRY_MAX_S = 30.0
 STALL_S = 3.0
 """After this time without a message, though the log has more, a rewind is requested."""
 
@@ -70,15 +66,6 @@ class MessageSource(Protocol):
     @property
     def rewind(self) -> Callable[[int, int], Awaitable[None]]:
         """Requests the messages of a partition from an offset on, again if need be. It may fail, and is retried."""
-
-
-@dataclass(slots=True)
-class _GapWait:
-    """A task that waits for a missing message: since when, and when the next rewind is due (s, monotonic)."""
-
-    since_s: float
-    next_rewind_s: float = 0.0
-    rewind_count: int = 0
 
 
 class ExternalLoop:
@@ -124,8 +111,7 @@ class ExternalLoop:
         self.opened = opened or asyncio.Event()
         self._ended = asyncio.Event()
         self._work_background: asyncio.Task[None] | None = None
-        self._gaps: dict[TopicPartition, _GapWait] = {}
-        self._rewinds: dict[TopicPartition, asyncio.Task[None]] = {}
+        self._rewinds = Rewinds(source.rewind)
         self._uncommitted_before: dict[TopicPartition, int] = {}
         """A message before this offset may belong to an open or aborted transaction."""
         self._positions: dict[TopicPartition, int] = {}
@@ -179,9 +165,7 @@ class ExternalLoop:
                 await admin_client.find_coordinator(str(settings.group))
 
             # The broker is checked all the time: a listener may take any time for a cluster.
-            await _until_first(
-                self._serve(admin_client, credentials), self._liveness.check_broker(request, credentials)
-            )
+            await until_first(self._serve(admin_client, credentials), self._liveness.check_broker(request, credentials))
 
     async def _serve(self, admin_client: AIOKafkaAdminClient, credentials: UsedCredentials) -> None:
         context = self._context
@@ -196,15 +180,16 @@ class ExternalLoop:
         async with reading(context.settings) as kafka_consumer, with_open as consumer_with_open:
             try:
                 opening = self._tasks.open(self._partitions, admin_client, kafka_consumer, self._task_opened)
-                await _until_first(opening, self._until_ending())
+                await until_first(opening, self._until_ending())
                 context.health.joined = True
                 self._liveness.note_opened()
                 self.opened.set()
                 punctuations = [self._punctuate_regularly(*one) for one in self._tasks.items()]
                 polling = self._poll_log_ends(kafka_consumer, consumer_with_open, credentials)
-                working = _until_all(self._feed_all(kafka_consumer), polling, *punctuations)
+                feeding = self._feed_all(kafka_consumer)
+                working = until_all(feeding, polling, *punctuations, passing=HandoverCancelledError)
                 inputs = [str(context.settings.input)]
-                await _until_first(working, watch_topics(admin_client, inputs, self._tasks.layout.partitions))
+                await until_first(working, watch_topics(admin_client, inputs, self._tasks.layout.partitions))
                 should_commit = True
             except HandoverCancelledError:
                 # Commit the decisions of the other tasks, and the clusters that were handled before.
@@ -259,7 +244,7 @@ class ExternalLoop:
 
         if partitions:
             checking = self._liveness.check_broker(read_ends, credentials, END_POLL_S)
-            await _until_first(checking, self._until_ending())
+            await until_first(checking, self._until_ending())
 
     # ------------------------------------------------------------------ feeding
 
@@ -267,8 +252,7 @@ class ExternalLoop:
         try:
             await self._feed_until_ended(kafka_consumer)
         finally:
-            for rewind in list(self._rewinds.values()):
-                rewind.cancel()
+            self._rewinds.cancel()
 
     async def _feed_until_ended(self, kafka_consumer: AIOKafkaConsumer) -> None:
         gap_reader = GapReader(kafka_consumer)
@@ -289,7 +273,7 @@ class ExternalLoop:
         """Let a task process the messages that follow its position; return whether there were any."""
         taken = self._source.take(tp.partition, self._most)
         if not taken:
-            self._request_rewind(tp, task)
+            self._rewinds.request_if_due(tp, task.position)
             return False
         messages = await self._consecutive(tp, task, taken, gap_reader)
         if messages:
@@ -304,7 +288,7 @@ class ExternalLoop:
         """Return the messages that follow each other and the task's position, and skip no record between them."""
         expected, uncommitted_before = task.position, self._uncommitted_before.get(tp, 0)
         if expected >= uncommitted_before and all(one.offset == expected + i for i, one in enumerate(taken)):
-            self._gaps.pop(tp, None)
+            self._rewinds.forget(tp)
             return taken
         found, is_gap = [], False
         for message in taken:
@@ -319,30 +303,12 @@ class ExternalLoop:
             elif offset >= uncommitted_before or _is_before(first, offset):
                 # The expected record may still arrive after this message. (Otherwise this message is not committed.)
                 is_gap = True
-        if not is_gap:
-            self._gaps.pop(tp, None)
-        elif tp not in self._gaps:
-            self._gaps[tp] = _GapWait(time.monotonic())
-        self._request_rewind(tp, task)
+        if is_gap:
+            self._rewinds.wait(tp)
+        else:
+            self._rewinds.forget(tp)
+        self._rewinds.request_if_due(tp, task.position)
         return found
-
-    def _request_rewind(self, tp: TopicPartition, task: PartitionTask) -> None:
-        """Request a missing message again, after a time in which it could have arrived."""
-        gap, now_s = self._gaps.get(tp), time.monotonic()
-        if gap is None or now_s - gap.since_s < GAP_GRACE_S or now_s < gap.next_rewind_s:
-            return
-        if tp not in self._rewinds:
-            log.info("rewind requested", topic=tp.topic, partition=tp.partition, offset=task.position)
-            self._rewinds[tp] = asyncio.create_task(self._rewind(gap, tp, task.position))
-
-    async def _rewind(self, gap: _GapWait, tp: TopicPartition, offset: int) -> None:
-        """Request a rewind while the tasks continue: the source may first have to deliver messages for all of them."""
-        try:
-            await self._source.rewind(tp.partition, offset)
-        finally:
-            del self._rewinds[tp]
-            gap.rewind_count += 1
-            gap.next_rewind_s = time.monotonic() + min(REWIND_RETRY_S * gap.rewind_count, REWIND_RETRY_MAX_S)
 
     async def _check_idle_tasks(self, gap_reader: GapReader) -> None:
         """Check whether each idle task has read all records before the end of its log."""
@@ -354,42 +320,9 @@ class ExternalLoop:
             if first is None:
                 # Only control records: the next punctuation passes them.
                 self._positions[tp] = log_end
-            elif tp not in self._gaps and idle_s > STALL_S and not task.is_full:
-                self._gaps[tp] = _GapWait(time.monotonic() - GAP_GRACE_S)
+            elif idle_s > STALL_S and not task.is_full:
+                self._rewinds.wait(tp, grace_s=0)
 
 
 def _is_before(first: int | None, offset: int) -> bool:
     return first is not None and first < offset
-
-
-async def _until_first(*works: Coroutine[Any, Any, None]) -> None:
-    """Run concurrently until one has ended, cancel the others, and end as the first did."""
-    running = [asyncio.create_task(work) for work in works]
-    try:
-        await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        await _stop(running)
-
-
-async def _until_all(*works: Coroutine[Any, Any, None]) -> None:
-    """Run concurrently until all have ended or one has failed; a cancelled hand-over does not end the others."""
-    running = [asyncio.create_task(work) for work in works]
-    todo = set(running)
-    try:
-        while todo:
-            ended, todo = await asyncio.wait(todo, return_when=asyncio.FIRST_COMPLETED)
-            if not all(isinstance(task_exception(one), HandoverCancelledError | None) for one in ended):
-                break
-    finally:
-        await _stop(running)
-
-
-async def _stop(running: Sequence[asyncio.Task[None]]) -> None:
-    """Cancel the coroutines that still run; raise the error of one that had ended."""
-    ended = [one for one in running if one.done()]
-    for one in running:
-        one.cancel()
-    await asyncio.wait(running)
-    errors = [error for one in ended if (error := task_exception(one)) is not None]
-    for error in sorted(errors, key=lambda error: isinstance(error, HandoverCancelledError)):
-        raise error
