@@ -64,6 +64,10 @@ class FaultySource:
         assert partition == 0
         return [self._waiting.popleft() for _ in range(min(most, len(self._waiting)))]
 
+    @property
+    def is_full(self) -> bool:
+        return False
+
     async def rewind(self, partition: int, offset: int) -> None:
         self.rewinds += 1
         self._reader.seek(TopicPartition(self._stage.topics["input"], partition), offset)
@@ -199,6 +203,10 @@ class ListSource:
     def take(self, partition: int, most: int) -> Sequence[Any]:
         queue = self.waiting[partition]
         return [queue.popleft() for _ in range(min(most, len(queue)))]
+
+    @property
+    def is_full(self) -> bool:
+        return False
 
     async def rewind(self, partition: int, offset: int) -> None:
         raise AssertionError(f"nothing is missing at {partition}, {offset}")

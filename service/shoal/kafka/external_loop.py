@@ -9,20 +9,27 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import sys
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import Protocol
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
-from aiokafka import errors as kafka_errors
 from aiokafka.admin import AIOKafkaAdminClient
 
-from shoal.errors import BrokerUnavailableError, ShoalError
+from shoal.errors import ShoalError
+from shoal.kafka.backoff import backoff_s
 from shoal.kafka.classification import Message
 from shoal.kafka.client import admin, reading, task_exception, to_shoal_error
 from shoal.kafka.cluster_listener import ClusterListener
 from shoal.kafka.concurrent_work import until_all, until_first
 from shoal.kafka.gap_reader import GapReader
+from shoal.kafka.leader_check import LeaderCheck
+from shoal.kafka.log_ends import ANSWER_S, LogEnds
+from shoal.kafka.not_opened import LeaderAwayError, NotOpenedError
+from shoal.kafka.opening_log import telling_unopened
 from shoal.kafka.partition_task import PartitionTask
 from shoal.kafka.preflight import preflight
 from shoal.kafka.retries import BrokerLiveness
@@ -37,12 +44,13 @@ __all__ = ["ExternalLoop", "HandoverCancelledError", "MessageSource"]
 
 POLL_S = 0.05
 IDLE_S = 0.01
-END_POLL_S = 1.0
-"""How often the ends of the logs are read; an idle task learns from them that it has all records."""
-END_VALID_S = 2 * END_POLL_S
-"""Log ends that were read earlier are not used: a flush must not depend on a broker that no longer answers."""
+COMPARE_S = 1.0
+"""How often idle tasks are compared with the ends of their logs."""
 STALL_S = 3.0
 """After this time without a message, though the log has more, a rewind is requested."""
+
+CHECK_ANSWER_S = 2.0
+"""Time limit of an answer to the leader check (s): the second one that is missing names a partition, within 10 s."""
 
 log = logger("kafka")
 
@@ -64,8 +72,22 @@ class MessageSource(Protocol):
         """Return the oldest messages of a partition, at most so many, and forget them."""
 
     @property
+    def is_full(self) -> bool:
+        """Whether it accepts no message of any partition before some are taken."""
+
+    @property
     def rewind(self) -> Callable[[int, int], Awaitable[None]]:
         """Requests the messages of a partition from an offset on, again if need be. It may fail, and is retried."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Clients:
+    """The clients of a loop: two of them ask for the ends of logs, without and with open transactions."""
+
+    admin: AIOKafkaAdminClient
+    reader: AIOKafkaConsumer
+    ends: AIOKafkaConsumer
+    ends_with_open: AIOKafkaConsumer
 
 
 class ExternalLoop:
@@ -88,7 +110,12 @@ class ExternalLoop:
     may_contain_uncommitted : bool
         Whether messages that are in the log now may belong to open or aborted transactions. Each is then looked up.
     opened : asyncio.Event or None
-        Set when all tasks are open, or will not be.
+        Set when all tasks are open, or some cannot be opened now.
+
+    Notes
+    -----
+    A partition whose leader does not answer at the start is opened later, while the others work. Messages of it that
+    come before are dropped if there is no space for those of the others, and are requested again when it is open.
     """
 
     def __init__(
@@ -111,16 +138,13 @@ class ExternalLoop:
         self.opened = opened or asyncio.Event()
         self._ended = asyncio.Event()
         self._work_background: asyncio.Task[None] | None = None
-        self._rewinds = Rewinds(source.rewind)
+        self._ends, self._rewinds = LogEnds(), Rewinds(source.rewind)
         self._uncommitted_before: dict[TopicPartition, int] = {}
         """A message before this offset may belong to an open or aborted transaction."""
         self._positions: dict[TopicPartition, int] = {}
         """Offsets before which there are no more records, only control records (transaction markers)."""
-        self._log_ends: dict[TopicPartition, int] = {}
-        self._ends_with_open: dict[TopicPartition, int] = {}
-        """Ends of the logs, and the same with the records of open transactions."""
         self._last_message_s: dict[TopicPartition, float] = {}
-        self._ends_read_s = self._compared_s = 0.0
+        self._compared_s = 0.0
 
     async def end(self, timeout_s: float) -> bool:
         """Commit the decisions and close the tasks; return whether both were done in this time."""
@@ -157,107 +181,119 @@ class ExternalLoop:
             raise to_shoal_error(error, self._context.settings) from None
 
     async def _work(self) -> None:
-        settings = self._context.settings
+        context, settings = self._context, self._context.settings
         credentials = UsedCredentials(settings)
-        async with admin(settings) as admin_client:
-
-            async def request() -> None:
-                await admin_client.find_coordinator(str(settings.group))
-
-            # The broker is checked all the time: a listener may take any time for a cluster.
-            await until_first(self._serve(admin_client, credentials), self._liveness.check_broker(request, credentials))
-
-    async def _serve(self, admin_client: AIOKafkaAdminClient, credentials: UsedCredentials) -> None:
-        context = self._context
         context.health.restoring = set(self._partitions)
-        self._tasks.layout = await preflight(admin_client, context.policy, context.settings, context.unchecked_settings)
-        self._liveness.note_answer()
-        if self._may_contain_uncommitted:
-            self._uncommitted_before = await self._uncommitted_ends()
-        should_commit = False
-        # A client of its own: the isolation level of a request is that of its client.
-        with_open = reading(context.settings, isolation_level="read_uncommitted")
-        async with reading(context.settings) as kafka_consumer, with_open as consumer_with_open:
-            try:
-                opening = self._tasks.open(self._partitions, admin_client, kafka_consumer, self._task_opened)
-                await until_first(opening, self._until_ending())
-                context.health.joined = True
-                self._liveness.note_opened()
-                self.opened.set()
-                punctuations = [self._punctuate_regularly(*one) for one in self._tasks.items()]
-                polling = self._poll_log_ends(kafka_consumer, consumer_with_open, credentials)
-                feeding = self._feed_all(kafka_consumer)
-                working = until_all(feeding, polling, *punctuations, passing=HandoverCancelledError)
-                inputs = [str(context.settings.input)]
-                await until_first(working, watch_topics(admin_client, inputs, self._tasks.layout.partitions))
-                should_commit = True
-            except HandoverCancelledError:
-                # Commit the decisions of the other tasks, and the clusters that were handled before.
-                should_commit = True
-                raise
-            finally:
-                context.health.joined = False
-                await self._tasks.close(list(self._tasks), commit=should_commit)
+        # Questions about the ends of logs have clients of their own: the isolation level is that of the client, and an
+        # address that does not answer must not delay them.
+        options = {"request_timeout_ms": round(ANSWER_S * 1000)}
+        async with admin(settings) as admin_client:
+            self._tasks.layout = await preflight(admin_client, context.policy, settings, context.unchecked_settings)
+            self._liveness.note_answer()
+            with_open = reading(settings, isolation_level="read_uncommitted", **options)
+            async with reading(settings) as reader, reading(settings, **options) as ends, with_open as ends_with_open:
+                clients = _Clients(admin_client, reader, ends, ends_with_open)
+                ask_any = partial(admin_client.find_coordinator, str(settings.group))
+                set_count = context.metrics.unreachable.set
+                leaders = LeaderCheck(ends, set_count, credentials.renew, ask_any, answer_s=CHECK_ANSWER_S)
+                try:
+                    # The brokers are checked all the time: a listener may take any time for a cluster.
+                    await until_first(
+                        self._serve(clients, credentials),
+                        self._liveness.check_broker(partial(self._ask, leaders), credentials),
+                        watch_topics(admin_client, [str(settings.input)], self._tasks.layout.partitions),
+                    )
+                finally:
+                    self._report_no_partitions()
+
+    def _report_no_partitions(self) -> None:
+        """Lower gauges for the case that no loop follows: the next assignment may be empty."""
+        self._context.health.leaders_away = False
+        for gauge in (self._context.metrics.unreachable, self._context.metrics.opening):
+            gauge.set(0)
+
+    async def _ask(self, leaders: LeaderCheck) -> None:
+        """Ask the leaders of the open partitions; raises as `LeaderCheck.ask`."""
+        await leaders.ask(list(self._tasks))
+        self._context.health.leaders_away = leaders.are_all_away
+
+    async def _serve(self, clients: _Clients, credentials: UsedCredentials) -> None:
+        context, should_commit = self._context, False
+        try:
+            context.health.joined = True
+            reading_ends = self._ends.read_regularly(clients.ends, clients.ends_with_open)
+            await until_all(
+                until_first(self._open_all(clients, credentials), self._until_ending()),
+                until_first(reading_ends, self._until_ending()),
+                self._feed_all(GapReader(clients.reader)),
+                *map(self._punctuate_regularly, self._partitions),
+                passing=HandoverCancelledError,
+            )
+            should_commit = True
+        except HandoverCancelledError:
+            # Commit the decisions of the other tasks, and the clusters that were handled before.
+            should_commit = True
+            raise
+        finally:
+            context.health.joined = False
+            await self._tasks.close(list(self._tasks), commit=should_commit)
 
     async def _until_ending(self) -> None:
         await self._ending.wait()
 
-    async def _uncommitted_ends(self) -> dict[TopicPartition, int]:
-        """Return the ends of the logs for a consumer that also reads uncommitted records."""
-        async with reading(self._context.settings, isolation_level="read_uncommitted") as kafka_consumer:
-            return dict(await kafka_consumer.end_offsets(self._partitions)) if self._partitions else {}
+    async def _open_all(self, clients: _Clients, credentials: UsedCredentials) -> None:
+        """Open all tasks; try again with those that cannot be opened now, while the others work."""
+        left, failures = self._partitions, 0
+        async with telling_unopened(lambda: self._tasks.unopened):
+            while left:
+                try:
+                    await self._tasks.open(left, clients.admin, clients.reader, self._task_opened)
+                    left = []
+                except NotOpenedError as error:
+                    self.opened.set()
+                    self._liveness.note_not_opened(error, drains=False)
+                    # A leader may refuse credentials that were replaced.
+                    credentials.renew()
+                    left = list(error.reasons)
+                    await asyncio.sleep(backoff_s(failures))
+                    failures += 1
+        self._liveness.note_opened()
+        self.opened.set()
 
     def _task_opened(self, tp: TopicPartition, task: PartitionTask) -> None:
         self._last_message_s[tp] = time.monotonic()
+        self._ends.add(tp)
         log.debug("reading", topic=tp.topic, partition=tp.partition, offset=task.position)
 
     # ------------------------------------------------------------------ punctuation
 
-    async def _punctuate_regularly(self, tp: TopicPartition, task: PartitionTask) -> None:
-        """Punctuate a task also while other tasks wait for the listener."""
+    async def _punctuate_regularly(self, tp: TopicPartition) -> None:
+        """Punctuate the task of a partition as soon as it is open, also while other tasks wait for the listener."""
         while not self._ending.is_set():
-            await self._punctuate(tp, task)
-            wait_s, _ = task.next_commit
+            wait_s = POLL_S
+            if tp in self._tasks:
+                task = self._tasks[tp]
+                await self._punctuate(tp, task)
+                wait_s = min(wait_s, task.next_commit[0])
             with contextlib.suppress(asyncio.TimeoutError):
-                await asyncio.wait_for(self._ending.wait(), min(POLL_S, wait_s))
+                await asyncio.wait_for(self._ending.wait(), wait_s)
 
     async def _punctuate(self, tp: TopicPartition, task: PartitionTask) -> None:
-        log_end, is_valid = self._log_ends.get(tp), time.monotonic() - self._ends_read_s < END_VALID_S
-        await task.punctuate(self._positions.get(tp), log_end if is_valid else None)
-        self._tasks.update_metrics(tp, task, self._ends_with_open.get(tp))
-
-    async def _poll_log_ends(
-        self, kafka_consumer: AIOKafkaConsumer, consumer_with_open: AIOKafkaConsumer, credentials: UsedCredentials
-    ) -> None:
-        """Read the ends of the logs regularly, without and with open transactions, also while tasks wait."""
-        partitions = list(self._tasks)  # the same for as long as this loop serves
-
-        async def read_ends() -> None:
-            asked_s = time.monotonic()
-            try:
-                self._log_ends = dict(await kafka_consumer.end_offsets(partitions))
-                self._ends_with_open = dict(await consumer_with_open.end_offsets(partitions))
-            except kafka_errors.UnknownTopicOrPartitionError:
-                self._liveness.note_no_answer()
-                raise BrokerUnavailableError("the broker cannot be reached") from None
-            self._ends_read_s = asked_s
-
-        if partitions:
-            checking = self._liveness.check_broker(read_ends, credentials, END_POLL_S)
-            await until_first(checking, self._until_ending())
+        await task.punctuate(self._positions.get(tp), self._ends.end(tp))
+        self._tasks.update_metrics(tp, task, self._ends.end_with_open(tp))
 
     # ------------------------------------------------------------------ feeding
 
-    async def _feed_all(self, kafka_consumer: AIOKafkaConsumer) -> None:
+    async def _feed_all(self, gap_reader: GapReader) -> None:
         try:
-            await self._feed_until_ended(kafka_consumer)
+            await self._feed_until_ended(gap_reader)
         finally:
             self._rewinds.cancel()
 
-    async def _feed_until_ended(self, kafka_consumer: AIOKafkaConsumer) -> None:
-        gap_reader = GapReader(kafka_consumer)
+    async def _feed_until_ended(self, gap_reader: GapReader) -> None:
         while not self._ending.is_set():
             await self._source.wait(POLL_S)
+            self._make_space()
             has_fed = False
             for tp, task in self._tasks.items():
                 if not (task.is_full or self._listener.is_full() or self._ending.is_set()):
@@ -265,15 +301,22 @@ class ExternalLoop:
             if not has_fed:
                 await asyncio.sleep(IDLE_S)
             now_s = time.monotonic()
-            if now_s - self._compared_s >= END_POLL_S:
+            if now_s - self._compared_s >= COMPARE_S:
                 self._compared_s = now_s
                 await self._check_idle_tasks(gap_reader)
+
+    def _make_space(self) -> None:
+        """Drop messages of partitions that are not open, so that a full source delivers those of the others."""
+        if self._source.is_full:
+            for tp in self._partitions:
+                while tp not in self._tasks and self._source.take(tp.partition, self._most):
+                    pass
 
     async def _feed(self, tp: TopicPartition, task: PartitionTask, gap_reader: GapReader) -> bool:
         """Let a task process the messages that follow its position; return whether there were any."""
         taken = self._source.take(tp.partition, self._most)
         if not taken:
-            self._rewinds.request_if_due(tp, task.position)
+            self._request_rewind(tp, task)
             return False
         messages = await self._consecutive(tp, task, taken, gap_reader)
         if messages:
@@ -286,7 +329,7 @@ class ExternalLoop:
         self, tp: TopicPartition, task: PartitionTask, taken: Sequence[Message], gap_reader: GapReader
     ) -> Sequence[Message]:
         """Return the messages that follow each other and the task's position, and skip no record between them."""
-        expected, uncommitted_before = task.position, self._uncommitted_before.get(tp, 0)
+        expected, uncommitted_before = task.position, self._uncommitted_end(tp)
         if expected >= uncommitted_before and all(one.offset == expected + i for i, one in enumerate(taken)):
             self._rewinds.forget(tp)
             return taken
@@ -296,33 +339,59 @@ class ExternalLoop:
             if offset < expected:
                 continue
             is_next = offset == expected and offset >= uncommitted_before
-            first = offset if is_next else await gap_reader.next_record_offset(tp, expected)
+            try:
+                first = offset if is_next else await self._next_record(tp, expected, gap_reader)
+            except LeaderAwayError:
+                # What the log holds is not known: take nothing more, and have it delivered again later.
+                is_gap = True
+                break
             if first == offset:
                 found.append(message)
                 expected, is_gap = offset + 1, False
-            elif offset >= uncommitted_before or _is_before(first, offset):
+            elif offset >= uncommitted_before or (first is not None and first < offset):
                 # The expected record may still arrive after this message. (Otherwise this message is not committed.)
                 is_gap = True
         if is_gap:
             self._rewinds.wait(tp)
         else:
             self._rewinds.forget(tp)
-        self._rewinds.request_if_due(tp, task.position)
+        self._request_rewind(tp, task)
         return found
+
+    def _uncommitted_end(self, tp: TopicPartition) -> int:
+        """Return the offset before which messages may be uncommitted: all of them, while the end is not known."""
+        if not self._may_contain_uncommitted:
+            return 0
+        if tp not in self._uncommitted_before and (end := self._ends.end_with_open(tp)) is not None:
+            self._uncommitted_before[tp] = end
+        return self._uncommitted_before.get(tp, sys.maxsize)
+
+    async def _next_record(self, tp: TopicPartition, offset: int, gap_reader: GapReader) -> int | None:
+        """Return what `GapReader.next_record_offset` does.
+
+        Raises
+        ------
+        LeaderAwayError
+            The leader answers no longer; the other partitions must not wait for it.
+        """
+        async with self._ends.while_answering(tp):
+            return await gap_reader.next_record_offset(tp, offset)
+
+    def _request_rewind(self, tp: TopicPartition, task: PartitionTask) -> None:
+        """Request a missing message again, if its leader can deliver it."""
+        if self._ends.is_answering(tp):
+            self._rewinds.request_if_due(tp, task.position)
 
     async def _check_idle_tasks(self, gap_reader: GapReader) -> None:
         """Check whether each idle task has read all records before the end of its log."""
         for tp, task in self._tasks.items():
-            log_end, idle_s = self._log_ends.get(tp, 0), time.monotonic() - self._last_message_s[tp]
-            if idle_s < END_POLL_S or log_end <= task.position:
+            log_end, idle_s = self._ends.end(tp), time.monotonic() - self._last_message_s[tp]
+            if log_end is None or idle_s < COMPARE_S or log_end <= task.position:
                 continue
-            first = await gap_reader.next_record_offset(tp, task.position)
-            if first is None:
-                # Only control records: the next punctuation passes them.
-                self._positions[tp] = log_end
-            elif idle_s > STALL_S and not task.is_full:
-                self._rewinds.wait(tp, grace_s=0)
-
-
-def _is_before(first: int | None, offset: int) -> bool:
-    return first is not None and first < offset
+            with contextlib.suppress(LeaderAwayError):
+                first = await self._next_record(tp, task.position, gap_reader)
+                if first is None:
+                    # Only control records: the next punctuation passes them.
+                    self._positions[tp] = log_end
+                elif idle_s > STALL_S and not task.is_full:
+                    self._rewinds.wait(tp, grace_s=0)

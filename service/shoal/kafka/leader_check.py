@@ -6,7 +6,7 @@ import asyncio
 import math
 import time
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
 
@@ -14,7 +14,7 @@ from shoal.errors import BrokerError
 from shoal.kafka.client import CLIENT_ERRORS
 from shoal.observability import logger
 
-__all__ = ["LeaderCheck"]
+__all__ = ["LeaderCheck", "requests_by_leader"]
 
 ANSWER_S = 4.0
 """Time limit of an answer (s). A broker check has six seconds; the rest is for another broker."""
@@ -22,6 +22,22 @@ TELL_EVERY_S = 60.0
 """Time between two warnings of the same partitions (s)."""
 
 log = logger("kafka")
+
+
+def requests_by_leader(
+    consumer: AIOKafkaConsumer, partitions: Sequence[TopicPartition], alone: Collection[TopicPartition]
+) -> list[list[TopicPartition]]:
+    """Return the partitions of each request: one for each leader, and one for each partition of ``alone``.
+
+    Partitions without a known leader are asked about together.
+    """
+    cluster = consumer._client.cluster  # noqa: SLF001 - not reachable otherwise
+    led: dict[int, list[TopicPartition]] = defaultdict(list)
+    for tp in partitions:
+        if tp not in alone:
+            leader = cluster.leader_for_partition(tp)
+            led[-1 if leader is None else leader].append(tp)
+    return [*led.values(), *([tp] for tp in partitions if tp in alone)]
 
 
 class LeaderCheck:
@@ -39,6 +55,8 @@ class LeaderCheck:
         Asks any broker, and waits for the answer. Called if no leader answers.
     patience_s : float
         After this time without the answer of a leader (s), a drain gives up; infinite for another worker, which waits.
+    answer_s : float or None
+        Time limit of an answer (s), in place of `ANSWER_S`.
 
     Notes
     -----
@@ -53,9 +71,10 @@ class LeaderCheck:
         renew: Callable[[], None],
         ask_any: Callable[[], Awaitable[object]],
         patience_s: float = math.inf,
+        answer_s: float | None = None,
     ) -> None:
         self._consumer, self._set_unreachable, self._renew = consumer, set_unreachable, renew
-        self._ask_any, self._patience_s = ask_any, patience_s
+        self._ask_any, self._patience_s, self._answer_s = ask_any, patience_s, answer_s
         self._unanswered: set[TopicPartition] = set()
         """Of the last question."""
         self._away_since_s: dict[TopicPartition, float] = {}
@@ -79,7 +98,8 @@ class LeaderCheck:
         BrokerError
             A leader has not answered for ``patience_s``.
         """
-        answers = await self._ask_each(self._requests(partitions)) if partitions else []
+        requests = requests_by_leader(self._consumer, partitions, self._unanswered)
+        answers = await self._ask_each(requests) if partitions else []
         failed = [(asked, error) for asked, error in answers if error is not None]
         self._unanswered = {tp for asked, _ in failed for tp in asked}
         for _, error in failed:
@@ -98,21 +118,12 @@ class LeaderCheck:
         if failed:
             self._renew()
 
-    def _requests(self, partitions: Sequence[TopicPartition]) -> list[list[TopicPartition]]:
-        """Return the partitions of each request; those without a known leader are asked about together."""
-        cluster = self._consumer._client.cluster  # noqa: SLF001 - not reachable otherwise
-        led: dict[int, list[TopicPartition]] = defaultdict(list)
-        for tp in partitions:
-            if tp not in self._unanswered:
-                leader = cluster.leader_for_partition(tp)
-                led[-1 if leader is None else leader].append(tp)
-        return [*led.values(), *([tp] for tp in partitions if tp in self._unanswered)]
-
     async def _ask_each(
         self, requests: Sequence[list[TopicPartition]]
     ) -> list[tuple[list[TopicPartition], BaseException | None]]:
         """Return the partitions of each request, and why it has no answer."""
-        asking = [asyncio.wait_for(self._consumer.end_offsets(asked), ANSWER_S) for asked in requests]
+        limit_s = ANSWER_S if self._answer_s is None else self._answer_s
+        asking = [asyncio.wait_for(self._consumer.end_offsets(asked), limit_s) for asked in requests]
         results = await asyncio.gather(*asking, return_exceptions=True)
         errors = (result if isinstance(result, BaseException) else None for result in results)
         return list(zip(requests, errors, strict=True))

@@ -49,9 +49,14 @@ class MessageBuffer:
     def __len__(self) -> int:
         return self._count
 
+    @property
+    def is_full(self) -> bool:
+        """Whether `put` waits, for any partition."""
+        return self._count >= self._limit
+
     async def put(self, partition: int, message: BufferedMessage) -> None:
         """Add a message as soon as the buffer is not full; drop it if its partition is not assigned."""
-        while self._count >= self._limit and partition in self._partitions:
+        while self.is_full and partition in self._partitions:
             self._not_full.clear()
             await self._not_full.wait()
         if partition not in self._partitions:

@@ -22,11 +22,11 @@ async def test_put_waits_while_the_buffer_is_full() -> None:
 
     putting = asyncio.create_task(put_all())
     await buffer.wait(1)
-    assert not putting.done()
+    assert (putting.done(), buffer.is_full) == (False, True)
     assert buffer.take(0, 2) == messages[:2]
     await buffer.wait(1)
     assert buffer.take(0, 9) == messages[2:]
-    assert putting.done()
+    assert (putting.done(), buffer.is_full) == (True, False)
 
 
 async def test_messages_of_revoked_partitions_are_dropped() -> None:
