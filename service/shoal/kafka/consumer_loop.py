@@ -19,12 +19,10 @@ from aiokafka import errors as kafka_errors
 from aiokafka.admin import AIOKafkaAdminClient
 
 from shoal.errors import BrokerUnavailableError, ShoalError
-from shoal.kafka.backoff import backoff_s
 from shoal.kafka.client import admin, consumer, stop, task_exception, to_shoal_error
 from shoal.kafka.group_members import wait_until_no_members
 from shoal.kafka.leader_check import LeaderCheck
-from shoal.kafka.not_opened import NotOpenedError
-from shoal.kafka.opening_log import telling_unopened
+from shoal.kafka.opening import open_partitions
 from shoal.kafka.partition_task import PartitionTask
 from shoal.kafka.poller import Poller
 from shoal.kafka.preflight import preflight
@@ -307,32 +305,21 @@ class ConsumerLoop:
     async def _open_all(
         self, partitions: list[TopicPartition], admin_client: AIOKafkaAdminClient, kafka_consumer: AIOKafkaConsumer
     ) -> None:
-        """Open these partitions; try again with those that cannot be opened now, while the others go on.
-
-        Raises
-        ------
-        ShoalError
-            A partition could not be opened, and the loop must end.
-        """
+        """Open these partitions, and read each from then on; raises as `open_partitions`."""
 
         def on_opened(tp: TopicPartition, task: PartitionTask) -> None:
             kafka_consumer.seek(tp, task.position)
             kafka_consumer.resume(tp)
 
-        left, failures = partitions, 0
-        async with telling_unopened(lambda: self._tasks.unopened):
-            while left:
-                try:
-                    await self._tasks.open(left, admin_client, kafka_consumer, on_opened)
-                    left = []
-                except NotOpenedError as error:
-                    self._liveness.note_not_opened(error, drains=self._drains)
-                    # A leader may refuse credentials that were replaced.
-                    self._credentials.renew()
-                    left = list(error.reasons)
-                    await asyncio.sleep(backoff_s(failures))
-                    failures += 1
-        self._liveness.note_opened()
+        await open_partitions(
+            self._tasks,
+            partitions,
+            (admin_client, kafka_consumer),
+            on_opened,
+            liveness=self._liveness,
+            credentials=self._credentials,
+            drains=self._drains,
+        )
 
 
 class _RebalanceListener(ConsumerRebalanceListener):  # type: ignore[misc] # the client has no types

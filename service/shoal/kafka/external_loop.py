@@ -20,7 +20,6 @@ from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
 
 from shoal.errors import ShoalError
-from shoal.kafka.backoff import backoff_s
 from shoal.kafka.classification import Message
 from shoal.kafka.client import admin, reading, task_exception, to_shoal_error
 from shoal.kafka.cluster_listener import ClusterListener
@@ -28,8 +27,8 @@ from shoal.kafka.concurrent_work import until_all, until_first
 from shoal.kafka.gap_reader import GapReader
 from shoal.kafka.leader_check import LeaderCheck
 from shoal.kafka.log_ends import ANSWER_S, LogEnds
-from shoal.kafka.not_opened import LeaderAwayError, NotOpenedError
-from shoal.kafka.opening_log import telling_unopened
+from shoal.kafka.not_opened import LeaderAwayError
+from shoal.kafka.opening import open_partitions
 from shoal.kafka.partition_task import PartitionTask
 from shoal.kafka.preflight import preflight
 from shoal.kafka.retries import BrokerLiveness
@@ -48,9 +47,6 @@ COMPARE_S = 1.0
 """How often idle tasks are compared with the ends of their logs."""
 STALL_S = 3.0
 """After this time without a message, though the log has more, a rewind is requested."""
-
-CHECK_ANSWER_S = 2.0
-"""Time limit of an answer to the leader check (s): the second one that is missing names a partition, within 10 s."""
 
 log = logger("kafka")
 
@@ -195,7 +191,7 @@ class ExternalLoop:
                 clients = _Clients(admin_client, reader, ends, ends_with_open)
                 ask_any = partial(admin_client.find_coordinator, str(settings.group))
                 set_count = context.metrics.unreachable.set
-                leaders = LeaderCheck(ends, set_count, credentials.renew, ask_any, answer_s=CHECK_ANSWER_S)
+                leaders = LeaderCheck(ends, set_count, credentials.renew, ask_any)
                 try:
                     # The brokers are checked all the time: a listener may take any time for a cluster.
                     await until_first(
@@ -242,22 +238,16 @@ class ExternalLoop:
         await self._ending.wait()
 
     async def _open_all(self, clients: _Clients, credentials: UsedCredentials) -> None:
-        """Open all tasks; try again with those that cannot be opened now, while the others work."""
-        left, failures = self._partitions, 0
-        async with telling_unopened(lambda: self._tasks.unopened):
-            while left:
-                try:
-                    await self._tasks.open(left, clients.admin, clients.reader, self._task_opened)
-                    left = []
-                except NotOpenedError as error:
-                    self.opened.set()
-                    self._liveness.note_not_opened(error, drains=False)
-                    # A leader may refuse credentials that were replaced.
-                    credentials.renew()
-                    left = list(error.reasons)
-                    await asyncio.sleep(backoff_s(failures))
-                    failures += 1
-        self._liveness.note_opened()
+        """Open all partitions; raises as `open_partitions`."""
+        await open_partitions(
+            self._tasks,
+            self._partitions,
+            (clients.admin, clients.reader),
+            self._task_opened,
+            liveness=self._liveness,
+            credentials=credentials,
+            on_failed=self.opened.set,
+        )
         self.opened.set()
 
     def _task_opened(self, tp: TopicPartition, task: PartitionTask) -> None:

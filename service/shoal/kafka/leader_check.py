@@ -16,8 +16,8 @@ from shoal.observability import logger
 
 __all__ = ["LeaderCheck", "requests_by_leader"]
 
-ANSWER_S = 4.0
-"""Time limit of an answer (s). A broker check has six seconds; the rest is for another broker."""
+ANSWER_S = 2.5
+"""Time limit of an answer (s). After two questions, two seconds apart, a partition is named: within ten seconds."""
 TELL_EVERY_S = 60.0
 """Time between two warnings of the same partitions (s)."""
 
@@ -55,8 +55,6 @@ class LeaderCheck:
         Asks any broker, and waits for the answer. Called if no leader answers.
     patience_s : float
         After this time without the answer of a leader (s), a drain gives up; infinite for another worker, which waits.
-    answer_s : float or None
-        Time limit of an answer (s), in place of `ANSWER_S`.
 
     Notes
     -----
@@ -71,10 +69,9 @@ class LeaderCheck:
         renew: Callable[[], None],
         ask_any: Callable[[], Awaitable[object]],
         patience_s: float = math.inf,
-        answer_s: float | None = None,
     ) -> None:
         self._consumer, self._set_unreachable, self._renew = consumer, set_unreachable, renew
-        self._ask_any, self._patience_s, self._answer_s = ask_any, patience_s, answer_s
+        self._ask_any, self._patience_s = ask_any, patience_s
         self._unanswered: set[TopicPartition] = set()
         """Of the last question."""
         self._away_since_s: dict[TopicPartition, float] = {}
@@ -122,8 +119,7 @@ class LeaderCheck:
         self, requests: Sequence[list[TopicPartition]]
     ) -> list[tuple[list[TopicPartition], BaseException | None]]:
         """Return the partitions of each request, and why it has no answer."""
-        limit_s = ANSWER_S if self._answer_s is None else self._answer_s
-        asking = [asyncio.wait_for(self._consumer.end_offsets(asked), limit_s) for asked in requests]
+        asking = [asyncio.wait_for(self._consumer.end_offsets(asked), ANSWER_S) for asked in requests]
         results = await asyncio.gather(*asking, return_exceptions=True)
         errors = (result if isinstance(result, BaseException) else None for result in results)
         return list(zip(requests, errors, strict=True))

@@ -12,6 +12,7 @@ import pytest
 from aiokafka import TopicPartition
 from shoal.errors import BrokerUnavailableError
 from shoal.kafka import external_loop
+from shoal.kafka import opening as opening_module
 from shoal.kafka.cipher import NO_ENCRYPTION
 from shoal.kafka.cluster_listener import ClusterListener
 from shoal.kafka.external_loop import ExternalLoop
@@ -298,7 +299,7 @@ class Manager:
 
 
 def opening(loop: Loop, manager: Manager, monkeypatch: pytest.MonkeyPatch) -> asyncio.Task[None]:
-    monkeypatch.setattr(external_loop, "backoff_s", lambda failures: 0.01 * (failures + 1))
+    monkeypatch.setattr(opening_module, "backoff_s", lambda failures: 0.01 * (failures + 1))
     monkeypatch.setattr(loop.loop._tasks, "open", manager.open)
     clients: Any = SimpleNamespace(admin=None, reader=None)
     credentials: Any = SimpleNamespace(renew=lambda: None)
