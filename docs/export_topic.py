@@ -37,7 +37,7 @@ async def export(policy_path: str, topic: str, kind: str) -> None:
     """Write all messages of a topic to standard output."""
     settings = kafka_settings(Policy.load(policy_path))
     async with admin(settings) as client:
-        partitions = (await partitions_of(client))[topic]
+        partitions = (await partitions_of(client, [topic]))[topic]
     for partition in partitions:
         async for message in read_committed_records(settings, TopicPartition(topic, partition)):
             sys.stdout.write(line(partition, message, kind) + "\n")

@@ -11,9 +11,11 @@ import pytest
 from aiokafka.admin import NewTopic
 from support.cluster import GROUP, NODES, TRANSACTION, Cluster, cluster
 from support.kafka_broker import admin, read_all, wait_until
+from support.reliability import record
 from support.repeated_kills import check
 from support.running import sample
 from support.stages import AppDeployment, AppWorker
+from support.storms import ACCUSATION
 
 pytestmark = [
     pytest.mark.faults,
@@ -95,8 +97,8 @@ async def flushed(deployment: AppDeployment) -> float:
     return time.monotonic() - began_s
 
 
-async def goes_on(deployment: AppDeployment, worker: AppWorker, victim: int, brokers: Cluster) -> None:
-    """End the only broker of partitions 1 and 2, and see that partition 0 goes on."""
+async def goes_on(deployment: AppDeployment, worker: AppWorker, victim: int, brokers: Cluster) -> str:
+    """End the only broker of partitions 1 and 2, see that partition 0 goes on, and return what happened."""
     await deployment.put(900, PARTITIONS)
     for partition in range(PARTITIONS):
         await until_released(deployment, partition, 270)
@@ -109,8 +111,11 @@ async def goes_on(deployment: AppDeployment, worker: AppWorker, victim: int, bro
         waits_s.append(await flushed(deployment))
         assert (await worker.get("/readyz"))[0] == 200
         assert await partitions_in(worker, "unreachable") == 2
-    print(f"named after {named_s:.1f} s; {len(waits_s)} flushes after {min(waits_s):.1f} to {max(waits_s):.1f} s")
     assert named_s < 10
+    return (
+        f"the partitions were named after {named_s:.1f} s; the other one went on ({len(waits_s)} flushes, each within "
+        f"{max(waits_s):.1f} s), also after a start; then all went on"
+    )
 
 
 async def starts_without(deployment: AppDeployment, worker: AppWorker, victim: int, brokers: Cluster) -> None:
@@ -140,11 +145,15 @@ async def test_the_other_partitions_of_a_stage_go_on(tmp_path: Path) -> None:
         worker = deployment.worker("one")
         try:
             worker.start(patience_s=PATIENCE_S)
-            await goes_on(deployment, worker, victim, brokers)
+            happened = await goes_on(deployment, worker, victim, brokers)
             assert worker.terminate() == 0
             await starts_without(deployment, worker, victim, brokers)
             assert [words for words in NEVER if words in worker.said] == []
             await deployment.settled([worker])
         finally:
             worker.kill()
-        await check(deployment)
+        found = await check(deployment)
+        accusations = worker.said.count(ACCUSATION)
+        assert accusations == 0
+        counts = {"twice": 0, "lost": 0, "under_k": 0, "canaries": 0, "accusations": accusations, "gone": 0}
+        record("stage-offline-partition", happened, records=found.records, **counts)

@@ -26,6 +26,10 @@ FAULTS = {
         "kill -9 of the only broker of an input partition, and a start of the worker meanwhile",
         "the other partition goes on, and this one when its broker is back; the worker does not end",
     ),
+    "stage-offline-partition": Fault(
+        "the same for a stage of a Faust app, and for two partitions",
+        "the other partition goes on, and these when their broker is back; the worker does not end",
+    ),
     "two-of-three": Fault(
         "two of three brokers killed, and started again after 20 s",
         "no worker ends; the workers continue when two brokers run",

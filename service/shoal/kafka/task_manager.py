@@ -161,8 +161,8 @@ class TaskManager:
         try:
             await open_one(tp)
         except (NotYetError, kafka_errors.KafkaTimeoutError) as error:
-            self._unopened[tp] = _reason(tp, error, self._context.settings)
-            raise
+            self._unopened[tp] = reason = _not_yet(tp, to_shoal_error(error, self._context.settings))
+            raise reason from None
         del self._unopened[tp]
         self._context.metrics.opening.dec()
 
@@ -303,9 +303,12 @@ class TaskManager:
 def _reason(tp: TopicPartition, error: BaseException, settings: KafkaSection) -> ShoalError:
     """Return why a partition could not be opened. The errors of the client do not name it."""
     reason = to_shoal_error(error, settings)
-    if isinstance(error, kafka_errors.KafkaTimeoutError):
-        return NotYetError(named_text(tp, reason))  # a leader was lost while the partition was opened
     return BrokerUnavailableError(named_text(tp, reason)) if type(reason) is BrokerUnavailableError else reason
+
+
+def _not_yet(tp: TopicPartition, reason: ShoalError) -> NotYetError:
+    """Return this error, or that of a client that has lost a leader while the partition was opened."""
+    return reason if isinstance(reason, NotYetError) else NotYetError(named_text(tp, reason))
 
 
 def _raise_any(errors: Mapping[TopicPartition, ShoalError]) -> None:

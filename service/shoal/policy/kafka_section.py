@@ -150,7 +150,7 @@ class KafkaSection(Section):
     )
     patience_s: Number = key(
         "How long to try again while the broker cannot be reached, or lets no transactions begin. Then the worker ends "
-        "with exit code 3.",
+        "with exit code 3. A drain waits as long for a partition whose leader is away, or that cannot be opened.",
         default=300,
         options={"ge": 0},
     )
