@@ -15,6 +15,7 @@ from typing import NamedTuple, Protocol
 from shoal.arrays import Float64Vector
 from shoal.errors import InputError, ShoalError
 from shoal.kafka.cipher import NO_ENCRYPTION, MetadataCipher
+from shoal.kafka.not_opened import NotYetError
 from shoal.kafka.offset_metadata import CommittedState
 from shoal.kafka.output_rows import OutputRows
 from shoal.kafka.partition_counts import PartitionCounts, TransactionCounts
@@ -253,8 +254,8 @@ class RecordCollector:
             await self._sink.publish_and_commit(batch, committed_offset, metadata, dated_ms)
         except ShoalError as error:
             self._metrics.transactions.labels("aborted").inc()
-            if isinstance(error, InputError):
-                self._counts.forget()  # what is refused before the commit is not committed
+            if isinstance(error, (InputError, NotYetError)):
+                self._counts.forget()  # raised before the commit, so nothing is committed
             raise
         took_s = max(0.0, self._wall_clock() - started)
         self._last_committed = commit

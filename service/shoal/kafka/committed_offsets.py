@@ -10,10 +10,9 @@ from aiokafka import errors as kafka_errors
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.structs import OffsetAndMetadata
 
-from shoal.errors import InputError
+from shoal.errors import BrokerUnavailableError, InputError
 from shoal.kafka.backoff import jittered
 from shoal.kafka.cipher import MetadataCipher
-from shoal.kafka.not_opened import NotYetError
 from shoal.policy import KafkaSection
 
 __all__ = ["fetch_committed", "fetch_committed_again", "fetch_first_partition_count"]
@@ -36,7 +35,7 @@ async def fetch_committed(
 
     Raises
     ------
-    NotYetError
+    BrokerUnavailableError
         The coordinator did not answer. That does not mean that there is no commit.
     """
     tp = TopicPartition(settings.input, partition)
@@ -61,7 +60,7 @@ async def _agreed_answer(
 
     Raises
     ------
-    NotYetError
+    BrokerUnavailableError
         The coordinator had no answer, or none about some of the partitions, for `COORDINATOR_TIMEOUT_S`.
     """
     answer: dict[TopicPartition, OffsetAndMetadata] = {}
@@ -79,7 +78,7 @@ async def _agreed_answer(
             continue
         unanswered_since_s = asked_s if unanswered_since_s is None else unanswered_since_s
         if time.monotonic() >= unanswered_since_s + COORDINATOR_TIMEOUT_S:
-            raise NotYetError(
+            raise BrokerUnavailableError(
                 f"{settings.input}-{missing[0].partition}: the coordinator of group {settings.group} does not return "
                 "the committed offset; trying again"
             )
@@ -113,7 +112,7 @@ async def fetch_first_partition_count(
 
     Raises
     ------
-    NotYetError
+    BrokerUnavailableError
         The coordinator did not answer for all partitions. That does not mean that there is no commit.
     """
     topic = str(settings.input)

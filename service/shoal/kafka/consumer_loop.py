@@ -21,7 +21,7 @@ from aiokafka.admin import AIOKafkaAdminClient
 from shoal.errors import BrokerUnavailableError, ShoalError
 from shoal.kafka.client import admin, consumer, stop, task_exception, to_shoal_error
 from shoal.kafka.group_members import wait_until_no_members
-from shoal.kafka.leader_check import LeaderCheck
+from shoal.kafka.leader_check import LeaderCheck, ask_any_broker
 from shoal.kafka.opening import open_partitions
 from shoal.kafka.partition_task import PartitionTask
 from shoal.kafka.poller import Poller
@@ -191,7 +191,7 @@ class ConsumerLoop:
             kafka_consumer,
             self._context.metrics.unreachable.set,
             self._credentials.renew,
-            partial(admin_client.find_coordinator, str(self._settings.group)),
+            partial(ask_any_broker, admin_client, str(self._settings.group)),
             self._settings.patience_s if self._drains else math.inf,
         )
 
@@ -271,6 +271,7 @@ class ConsumerLoop:
         if self._has_ended:
             return
         self._health.unassigned = not partitions
+        self._context.metrics.held_at_close = 0
         self._health.restoring = set(partitions)
         for tp in partitions:
             # Offset 0 is a placeholder: without a position aiokafka would determine one itself. Nothing is fetched

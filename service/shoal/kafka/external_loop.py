@@ -25,7 +25,7 @@ from shoal.kafka.client import admin, reading, task_exception, to_shoal_error
 from shoal.kafka.cluster_listener import ClusterListener
 from shoal.kafka.concurrent_work import until_all, until_first
 from shoal.kafka.gap_reader import GapReader
-from shoal.kafka.leader_check import LeaderCheck
+from shoal.kafka.leader_check import LeaderCheck, ask_any_broker
 from shoal.kafka.log_ends import ANSWER_S, LogEnds
 from shoal.kafka.not_opened import LeaderAwayError
 from shoal.kafka.opening import open_partitions
@@ -78,10 +78,14 @@ class MessageSource(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class _Clients:
-    """The clients of a loop: two of them ask for the ends of logs, without and with open transactions."""
+    """The clients of a loop: one opens partitions, one reads gaps, and two ask for the ends of logs.
+
+    Of these two, one sees open transactions.
+    """
 
     admin: AIOKafkaAdminClient
-    reader: AIOKafkaConsumer
+    opener: AIOKafkaConsumer
+    gaps: AIOKafkaConsumer
     ends: AIOKafkaConsumer
     ends_with_open: AIOKafkaConsumer
 
@@ -180,16 +184,17 @@ class ExternalLoop:
         context, settings = self._context, self._context.settings
         credentials = UsedCredentials(settings)
         context.health.restoring = set(self._partitions)
-        # Questions about the ends of logs have clients of their own: the isolation level is that of the client, and an
-        # address that does not answer must not delay them.
+        # Gaps and the ends of logs have clients of their own: the isolation level is that of the client, and an address
+        # that does not answer must not delay them.
         options = {"request_timeout_ms": round(ANSWER_S * 1000)}
         async with admin(settings) as admin_client:
             self._tasks.layout = await preflight(admin_client, context.policy, settings, context.unchecked_settings)
             self._liveness.note_answer()
             with_open = reading(settings, isolation_level="read_uncommitted", **options)
-            async with reading(settings) as reader, reading(settings, **options) as ends, with_open as ends_with_open:
-                clients = _Clients(admin_client, reader, ends, ends_with_open)
-                ask_any = partial(admin_client.find_coordinator, str(settings.group))
+            without, gaps = reading(settings, **options), reading(settings, **options)
+            async with reading(settings) as opener, gaps as gap_client, without as ends, with_open as ends_with_open:
+                clients = _Clients(admin_client, opener, gap_client, ends, ends_with_open)
+                ask_any = partial(ask_any_broker, admin_client, str(settings.group))
                 set_count = context.metrics.unreachable.set
                 leaders = LeaderCheck(ends, set_count, credentials.renew, ask_any)
                 try:
@@ -221,7 +226,7 @@ class ExternalLoop:
             await until_all(
                 until_first(self._open_all(clients, credentials), self._until_ending()),
                 until_first(reading_ends, self._until_ending()),
-                self._feed_all(GapReader(clients.reader)),
+                self._feed_all(GapReader(clients.gaps)),
                 *map(self._punctuate_regularly, self._partitions),
                 passing=HandoverCancelledError,
             )
@@ -242,7 +247,7 @@ class ExternalLoop:
         await open_partitions(
             self._tasks,
             self._partitions,
-            (clients.admin, clients.reader),
+            (clients.admin, clients.opener),
             self._task_opened,
             liveness=self._liveness,
             credentials=credentials,
@@ -297,7 +302,7 @@ class ExternalLoop:
 
     def _make_space(self) -> None:
         """Drop messages of partitions that are not open, so that a full source delivers those of the others."""
-        if self._source.is_full:
+        if self._source.is_full and list(self._tasks):
             for tp in self._partitions:
                 while tp not in self._tasks and self._source.take(tp.partition, self._most):
                     pass

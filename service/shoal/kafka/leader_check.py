@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import math
 import time
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Collection, Sequence
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka import errors as kafka_errors
+from aiokafka.admin import AIOKafkaAdminClient
 
 from shoal.errors import BrokerError
 from shoal.kafka.client import CLIENT_ERRORS
 from shoal.observability import logger
 
-__all__ = ["LeaderCheck", "requests_by_leader"]
+__all__ = ["LeaderCheck", "ask_any_broker", "requests_by_leader"]
 
 ANSWER_S = 2.5
 """Time limit of an answer (s). After two questions, two seconds apart, a partition is named: within ten seconds."""
@@ -38,6 +41,18 @@ def requests_by_leader(
             leader = cluster.leader_for_partition(tp)
             led[-1 if leader is None else leader].append(tp)
     return [*led.values(), *([tp] for tp in partitions if tp in alone)]
+
+
+async def ask_any_broker(client: AIOKafkaAdminClient, group: str) -> None:
+    """Ask a broker for the coordinator of a group; that there is none now is an answer, too.
+
+    Raises
+    ------
+    KafkaError, OSError, TimeoutError
+        The broker does not answer.
+    """
+    with contextlib.suppress(kafka_errors.GroupCoordinatorNotAvailableError):
+        await client.find_coordinator(group)
 
 
 class LeaderCheck:
@@ -102,16 +117,16 @@ class LeaderCheck:
         for _, error in failed:
             if not isinstance(error, CLIENT_ERRORS):
                 raise error
-        has_none = len(failed) == len(answers)
-        if has_none:
+        has_no_answer = len(failed) == len(answers)
+        if has_no_answer:
             try:
                 await self._ask_any()
             except CLIENT_ERRORS:
                 self._set_unreachable(len(partitions))
                 raise
-        self.are_all_away = has_none and bool(partitions)
+        self.are_all_away = has_no_answer and bool(partitions)
         alone = {tp for asked, _ in failed if len(asked) == 1 for tp in asked}
-        self._note(set(partitions) if has_none else alone, set(partitions))
+        self._note(set(partitions) if has_no_answer else alone, set(partitions))
         if failed:
             self._renew()
 

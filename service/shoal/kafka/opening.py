@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import Callable, Iterable
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
@@ -63,7 +64,8 @@ async def open_partitions(
                 on_failed()
                 liveness.note_not_opened(error, drains=drains)
                 credentials.renew()
-                left = list(error.reasons)
+                # In another order: the client connects to one broker at a time, and the first one may swallow packets.
+                left = random.sample(list(error.reasons), len(error.reasons))
                 await asyncio.sleep(backoff_s(failures))
                 failures += 1
     liveness.note_opened()

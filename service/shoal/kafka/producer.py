@@ -224,7 +224,10 @@ class TransactionalProducer:
         except (IllegalOperation, InvalidTxnState) as error:
             # If the broker has refused one topic of a transaction, it refuses all its messages in this way. The client
             # refuses what is appended after that.
-            raise broker_error(transaction_error(self._producer) or error, self._settings, "WRITE") from None
+            cause = transaction_error(self._producer)
+            if cause is None and not isinstance(error, InvalidTxnState):
+                raise
+            raise broker_error(cause or error, self._settings, "WRITE") from None
         except CLIENT_ERRORS as error:
             raise broker_error(error, self._settings, "WRITE") from None
         self._has_failed = False

@@ -122,11 +122,14 @@ class ProgressCopy:
             return None
         source, target = str(settings.input), settings.progress_copy
         states = await topic_states(client, [source, target])
-        if target in states and states[target].partition_count <= partition:
+        if any(topic in states and states[topic].partition_count <= partition for topic in (source, target)):
             await asyncio.sleep(ASK_AGAIN_S)
             states = await topic_states(client, [source, target])
         if source not in states or target not in states:
             raise NotYetError(f"the broker does not describe {source} and {target} now; trying again")
+        if states[source].partition_count <= partition:
+            # Without the id of the input, a copy of an input that was recreated would be taken for one of this input.
+            raise NotYetError(f"the broker does not describe {source}-{partition} now; trying again")
         if states[target].partition_count <= partition:
             raise InputError(
                 f"kafka.progress_copy: topic {target} does not exist, may not be seen, or has no partition {partition}"

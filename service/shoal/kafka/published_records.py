@@ -76,29 +76,33 @@ async def check_output_is_empty(producer: TransactionalProducer, settings: Kafka
                 )
 
 
-async def check_output_is_whole(settings: KafkaSection, partition: int) -> None:
+async def check_output_is_whole(producer: TransactionalProducer, settings: KafkaSection, partition: int) -> None:
     """Refuse to begin before records of the input if records of the output were deleted: they may be the same.
 
-    Retention empties the output of a group that has no workers, and its offsets expire in the same time.
+    Retention empties the output of a group that has no workers, and its offsets expire in the same time. Without an
+    output, evidence and cluster messages count in its place.
 
     Raises
     ------
     InputError
         The log of the output partition does not begin at offset 0.
     """
-    if settings.output is None:
-        return
-    tp = TopicPartition(settings.output, partition)
-    async with reading(settings) as reader:
-        log_start, _ = await log_bounds(reader, tp)
-    if log_start > 0:
-        raise InputError(
-            f"{settings.input}-{partition}: group {settings.group} has no committed offset, and the records of "
-            f"{tp.topic}-{tp.partition} before offset {log_start} were deleted (retention?). Starting over could "
-            "publish them a second time. Import the committed offsets with 'shoal progress POLICY --import FILE', or "
-            "start with --skip-to-end to continue at the end and count the skipped offsets, or use a new output topic, "
-            "if the deleted records are not of this input or no reader has kept them"
-        )
+    witnesses = [settings.output] if settings.output is not None else [settings.evidence, settings.clusters]
+    for topic in witnesses:
+        if topic is None or not (topic == settings.evidence or producer.is_only_writer(topic)):
+            continue
+        tp = producer.target(topic)
+        async with reading(settings) as reader:
+            log_start, _ = await log_bounds(reader, tp)
+        if log_start > 0:
+            raise InputError(
+                f"{settings.input}-{partition}: group {settings.group} has no committed offset, and the records of "
+                f"{tp.topic}-{tp.partition} before offset {log_start} were deleted (retention?). Starting over could "
+                "publish them a second time. Import the committed offsets with 'shoal progress POLICY --import FILE', "
+                "or start with --skip-to-end to continue at the end and count the skipped offsets, or with --from "
+                "latest if the input is new to the group, or use a new topic in its place, if the deleted records are "
+                "not of this input or no reader has kept them"
+            )
 
 
 def _is_about(inputs: Collection[str | None], partition: int | None, message: bytes | None) -> bool:

@@ -80,9 +80,16 @@ class BrokerLiveness:
         BrokerError
             For ``patience_s`` a producer could not start or, in a drain, a partition could not be opened.
         """
-        final = self._not_opened(error, drains=drains)
-        if not final.retriable:
-            raise final
+        now_s = time.monotonic()
+        not_started = next((one for one in error.reasons.values() if isinstance(one, NotStartedError)), None)
+        if not_started is None:
+            self._not_started_since_s = None  # only a leader or a copy is missing
+        else:
+            self._not_started_since_s = self._not_started_since_s or now_s - not_started.waited_s
+            self._give_up_after(now_s - self._not_started_since_s, str(not_started))
+        self._not_opened_since_s = self._not_opened_since_s or now_s
+        if drains:
+            self._give_up_after(now_s - self._not_opened_since_s, f"--drain: {error}")
 
     async def check_broker(
         self, request: Callable[[], Awaitable[None]], credentials: UsedCredentials, every_s: float = CHECK_S
@@ -132,24 +139,9 @@ class BrokerLiveness:
         """Whether the broker has not answered for ``patience_s``; to be asked after a request without an answer."""
         return self.away_s >= self.patience_s
 
-    def _not_opened(self, error: NotOpenedError, *, drains: bool) -> BrokerError:
-        """Return this error, or the final one if `note_not_opened` should raise."""
-        now_s, final = time.monotonic(), None
-        not_started = next((one for one in error.reasons.values() if isinstance(one, NotStartedError)), None)
-        if not_started is None:
-            self._not_started_since_s = None  # only a leader or a copy is missing
-        else:
-            self._not_started_since_s = self._not_started_since_s or now_s - not_started.waited_s
-            final = self._given_up(str(not_started), now_s - self._not_started_since_s)
-        self._not_opened_since_s = self._not_opened_since_s or now_s
-        if drains and final is None:
-            final = self._given_up(f"--drain: {error}", now_s - self._not_opened_since_s)
-        return final or error
-
-    def _given_up(self, words: str, passed_s: float) -> BrokerError | None:
-        if passed_s < self.patience_s:
-            return None
-        return BrokerError(f"{words}; giving up after {passed_s:.0f} s (kafka.patience_s)")
+    def _give_up_after(self, passed_s: float, words: str) -> None:
+        if passed_s >= self.patience_s:
+            raise BrokerError(f"{words}; giving up after {passed_s:.0f} s (kafka.patience_s)")
 
     def raise_if_fatal(self, error: ShoalError, context: WorkerContext, stopping: asyncio.Event) -> None:
         """Return if a new consumer loop may succeed; otherwise raise the final error."""
@@ -159,8 +151,6 @@ class BrokerLiveness:
                 f"--drain: a worker of group {context.settings.group}, or another drain of it, has taken over a "
                 "partition. Stop all of them, then drain again; no record is lost or published twice"
             )
-        elif isinstance(error, NotOpenedError):
-            final = self._not_opened(error, drains=context.start.drain)
         elif self._may_pass(error):
             self.note_no_answer()
             if not self.is_exhausted:

@@ -317,7 +317,7 @@ async def _first_offset(
     await check_output_is_empty(producer, settings, partition)
     offset = _chosen_offset(settings, partition, start, log_start, log_end, known_count)
     if offset < log_end:
-        await check_output_is_whole(settings, partition)
+        await check_output_is_whole(producer, settings, partition)
     return offset
 
 

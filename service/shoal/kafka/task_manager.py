@@ -18,6 +18,7 @@ from shoal.kafka.certificates import certificate_files, open_secret_files
 from shoal.kafka.cipher import MetadataCipher
 from shoal.kafka.client import to_shoal_error
 from shoal.kafka.cluster_listener import ClusterListener
+from shoal.kafka.committed_offsets import fetch_committed
 from shoal.kafka.not_opened import NotOpenedError, NotYetError, leader_answer, named_text
 from shoal.kafka.partition_counts import ProcessCounts
 from shoal.kafka.partition_task import PartitionTask
@@ -183,7 +184,7 @@ class TaskManager:
         async with contextlib.AsyncExitStack() as on_failure:
             producer = await self._producer(admin_client, settings, partition)
             on_failure.push_async_callback(producer.close)
-            await producer.open()
+            await self._fence(tp, producer, admin_client, settings)
             partition_start = await initialize_partition(
                 PartitionContext(
                     admin_client,
@@ -227,6 +228,18 @@ class TaskManager:
                 partition=partition,
             )
         return task
+
+    async def _fence(
+        self,
+        tp: TopicPartition,
+        producer: TransactionalProducer,
+        admin_client: AIOKafkaAdminClient,
+        settings: KafkaSection,
+    ) -> None:
+        if self._unopened.get(tp) is not None:
+            # A worker that no longer reaches its group does not hear that the partition is another worker's.
+            await fetch_committed(admin_client, settings, tp.partition)
+        await producer.open()
 
     async def _producer(
         self, admin_client: AIOKafkaAdminClient, settings: KafkaSection, partition: int

@@ -177,8 +177,8 @@ class StageSupervisor:
         self._context.health.unassigned = not partitions
         self._buffer.assign(partitions)
         self.queue.resume()
+        self._context.health.restoring = {(self._adapter.topic, number) for number in partitions}
         if partitions:
-            self._context.health.restoring = {(self._adapter.topic, number) for number in partitions}
             self._opened.clear()
             self._assigned.set()
         else:

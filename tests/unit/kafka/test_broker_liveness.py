@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -62,21 +61,13 @@ AWAY = NotOpenedError({SECOND: LeaderAwayError(SECOND)})
 NOT_STARTED = NotOpenedError({SECOND: LeaderAwayError(SECOND), THIRD: NotStartedError("in-3: not begun", 30.0)})
 
 
-@pytest.mark.parametrize("is_within_loop", [False, True])
-def test_transactions_that_cannot_begin_are_waited_for_as_long_although_the_broker_answers(
-    now: list[float],
-    is_within_loop: bool,  # noqa: FBT001
-) -> None:
+def test_transactions_that_cannot_begin_are_waited_for_as_long_although_the_broker_answers(now: list[float]) -> None:
     liveness = BrokerLiveness(Health(), 300.0)
-    context: Any = SimpleNamespace(start=SimpleNamespace(drain=False))
 
     def fail(after_s: float) -> None:
         now[0] += after_s
         liveness.note_answer()
-        if is_within_loop:
-            liveness.note_not_opened(NOT_STARTED, drains=False)
-        else:
-            liveness.raise_if_fatal(NOT_STARTED, context, asyncio.Event())
+        liveness.note_not_opened(NOT_STARTED, drains=False)
 
     fail(30.0)
     fail(239.0)

@@ -12,6 +12,7 @@ import pytest
 from aiokafka import TopicPartition
 from aiokafka.errors import (
     AuthenticationFailedError,
+    GroupCoordinatorNotAvailableError,
     KafkaConnectionError,
     KafkaTimeoutError,
     UnknownTopicOrPartitionError,
@@ -121,6 +122,20 @@ async def test_a_leader_that_is_away_is_named_once_while_another_answers(
         ("warning", ["t-0", "t-2"]),
         ("info", None),
     ]
+
+
+async def test_a_broker_that_knows_no_coordinator_answers() -> None:
+    class Client:
+        error: type[Exception] = GroupCoordinatorNotAvailableError
+
+        async def find_coordinator(self, group: str) -> int:
+            raise self.error(group)
+
+    client: Any = Client()
+    await leader_check.ask_any_broker(client, "g")
+    client.error = KafkaTimeoutError
+    with pytest.raises(KafkaTimeoutError):
+        await leader_check.ask_any_broker(client, "g")
 
 
 async def test_a_partition_is_named_within_ten_seconds() -> None:

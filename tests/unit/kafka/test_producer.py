@@ -453,6 +453,14 @@ async def test_a_refused_topic_is_named_although_another_error_comes_first(
         await made(monkeypatch, producer).publish_and_commit(TransactionBatch(clusters()), 10, "meta", 1)
 
 
+async def test_an_operation_that_the_client_refuses_without_a_failed_transaction_is_an_error_of_the_program(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    producer = Producer("send", kafka_errors.IllegalOperation())
+    with pytest.raises(kafka_errors.IllegalOperation):
+        await made(monkeypatch, producer).publish_and_commit(TransactionBatch(clusters()), 10, "meta", 1)
+
+
 async def test_an_error_of_a_batch_for_which_nothing_waits_is_not_logged(monkeypatch: pytest.MonkeyPatch) -> None:
     """The second batch of a topic fails at once, and its error ends the transaction; the first one fails later."""
     logged: list[dict[str, Any]] = []

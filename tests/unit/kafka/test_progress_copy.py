@@ -312,6 +312,7 @@ async def test_the_number_of_partitions_of_the_first_start_is_that_of_partition_
     [
         ({"in": TopicState(4, b"")}, BrokerUnavailableError, "does not describe in and copy now"),
         ({"copy": TopicState(4, b"")}, BrokerUnavailableError, "does not describe in and copy now"),
+        ({"in": TopicState(0, b""), "copy": TopicState(4, b"")}, BrokerUnavailableError, "does not describe in-3 now"),
         ({"in": TopicState(4, b""), "copy": TopicState(0, b"")}, InputError, "topic copy does not exist"),
         ({"in": TopicState(4, b""), "copy": TopicState(3, b"")}, InputError, "has no partition 3"),
     ],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
@@ -171,6 +172,41 @@ async def test_a_long_search_for_published_records_says_how_far_it_is(monkeypatc
         await published_records.check_output_is_empty(producer, settings, 3)
     assert began_at == [0, 10], "the second check reads what has been added"
     assert [(line["topic"], line["partition"], line["offset"]) for line in lines] == [("proof", 1, 8)]
+
+
+@pytest.mark.parametrize(
+    ("named", "log_starts", "refused"),
+    [
+        ({"output": "out", "evidence": "proof"}, {"out": 0, "proof": 9}, None),
+        ({"output": "out", "evidence": "proof"}, {"out": 4, "proof": 0}, "out-3 before offset 4"),
+        ({"evidence": "proof", "clusters": "shared"}, {"proof": 0, "shared": 7}, None),
+        ({"evidence": "proof", "clusters": "shared"}, {"proof": 9, "shared": 0}, "proof-3 before offset 9"),
+        ({}, {}, None),
+    ],
+)
+async def test_a_start_is_refused_if_records_of_the_output_were_deleted(
+    monkeypatch: pytest.MonkeyPatch, named: dict[str, str], log_starts: dict[str, int], refused: str | None
+) -> None:
+    """Without an output, evidence counts in its place; others write to the cluster messages, too."""
+
+    @asynccontextmanager
+    async def reading(_: object) -> AsyncGenerator[None, None]:
+        yield
+
+    async def bounds(_: object, tp: TopicPartition) -> tuple[int, int]:
+        return log_starts[tp.topic], 10
+
+    monkeypatch.setattr(published_records, "reading", reading)
+    monkeypatch.setattr(published_records, "log_bounds", bounds)
+    producer: Any = SimpleNamespace(
+        target=lambda topic: TopicPartition(topic, 3), is_only_writer=lambda topic: topic != "shared"
+    )
+    settings = KafkaSection.model_validate({"input": "in", "group": "g", **named})
+    if refused is None:
+        await published_records.check_output_is_whole(producer, settings, 3)
+        return
+    with pytest.raises(InputError, match=f"in-3: group g has no committed offset, and the records of {refused} were"):
+        await published_records.check_output_is_whole(producer, settings, 3)
 
 
 class Publisher:

@@ -10,8 +10,9 @@ import pytest
 from aiokafka import TopicPartition
 from aiokafka.errors import KafkaConnectionError, KafkaTimeoutError
 from shoal.errors import BrokerUnavailableError, FencedError, GuaranteeError, InputError, ShoalError
-from shoal.kafka import MetadataCipher, StartOptions, WorkerContext, not_opened
+from shoal.kafka import MetadataCipher, StartOptions, WorkerContext, not_opened, task_manager
 from shoal.kafka.not_opened import LeaderAwayError, NotOpenedError, NotYetError
+from shoal.kafka.preflight import TopicLayout
 from shoal.kafka.producer_start import NotStartedError
 from shoal.kafka.progress_copy import HiddenCopyError
 from shoal.kafka.task_manager import TaskManager
@@ -233,3 +234,32 @@ async def test_a_close_of_nothing_keeps_the_number_of_held_records() -> None:
     await tasks.close(PARTITIONS, commit=True)
     await tasks.close(PARTITIONS, commit=True)
     assert metrics.held_at_close == 4
+
+
+async def test_the_coordinator_is_asked_before_a_partition_is_fenced_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker that no longer reaches its group must not fence the one that has its partitions now."""
+    tasks, _ = manager()
+    tasks.layout = TopicLayout({"in": 3})
+    order, error = list[str](), list[Exception]([HiddenCopyError(TopicPartition("copy", 1))])
+
+    class Producer:
+        async def open(self) -> None:
+            order.append("fenced")
+            raise error[0]
+
+        async def close(self) -> None: ...
+
+    async def producer(*_: object) -> Producer:
+        return Producer()
+
+    async def fetch(*_: object) -> None:
+        order.append("asked")
+        raise BrokerUnavailableError("in-1: the coordinator of group g does not return the committed offset")
+
+    monkeypatch.setattr(TaskManager, "_producer", producer)
+    monkeypatch.setattr(task_manager, "fetch_committed", fetch)
+    with pytest.raises(NotOpenedError):
+        await open_all(tasks, PARTITIONS[1:2])
+    with pytest.raises(BrokerUnavailableError) as caught:
+        await open_all(tasks, PARTITIONS[1:2])
+    assert (order, type(caught.value)) == (["fenced", "asked"], BrokerUnavailableError)

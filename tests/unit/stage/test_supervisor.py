@@ -36,6 +36,9 @@ async def test_a_new_assignment_ends_the_partition_tasks_of_the_one_before(tmp_p
     await stage._begin_assignment({0, 1})
     assert order == [False], "the new assignment was announced before the tasks of the old one ended"
     assert stage._assigned.is_set()
+    assert stage._context.health.restoring == {("visits", 0), ("visits", 1)}
+    await stage._begin_assignment(set())
+    assert stage._context.health.restoring == set(), "partitions that were not open are another worker's now"
 
 
 @pytest.mark.parametrize("app_cluster", ["here", "there", None])
