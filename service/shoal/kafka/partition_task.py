@@ -235,7 +235,7 @@ class PartitionTask:
     def _decode_and_decide(self, messages: Sequence[Message], now_ms: int) -> BlockDecisions | None:
         """Decode a block and decide on its records; the caller must apply the decisions."""
         block, classified = self._reader.read(messages, self._tracker, now_ms)
-        apply_classification(self._tracker, classified, round(self._monotonic_clock() * 1000))
+        apply_classification(self._tracker, classified, int(self._monotonic_clock() * 1000))  # never later than now
         for rejection in classified.rejections:
             self._collector.add_unpublished(rejection.offset, rejection.reason)
         self._collector.add_dropped(reason for _, reason in classified.dropped)
