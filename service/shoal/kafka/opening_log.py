@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Mapping
+from contextlib import AbstractAsyncContextManager
 
 from aiokafka import TopicPartition
 
 from shoal.errors import ShoalError
 from shoal.kafka.not_opened import named_text
 from shoal.kafka.refusals import join_refusals
-from shoal.kafka.waiting_log import TELL_EVERY_S
+from shoal.kafka.waiting_log import TELL_EVERY_S, meanwhile
 from shoal.observability import logger
 
 __all__ = ["telling_unopened"]
@@ -24,8 +24,7 @@ log = logger("kafka")
 Unopened = Callable[[], Mapping[TopicPartition, ShoalError | None]]
 
 
-@asynccontextmanager
-async def telling_unopened(unopened: Unopened) -> AsyncIterator[None]:
+def telling_unopened(unopened: Unopened) -> AbstractAsyncContextManager[None]:
     """Log which partitions are not open, for the length of the context: after the first failure, and at intervals.
 
     Parameters
@@ -33,11 +32,7 @@ async def telling_unopened(unopened: Unopened) -> AsyncIterator[None]:
     unopened : callable
         Returns the partitions that are not open, and why the last attempt failed; None before one has failed.
     """
-    teller = asyncio.create_task(_tell(unopened))
-    try:
-        yield
-    finally:
-        teller.cancel()
+    return meanwhile(_tell(unopened))
 
 
 async def _tell(unopened: Unopened) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
@@ -14,7 +13,7 @@ from shoal.kafka.authorized_operations import find_missing_permissions
 from shoal.kafka.broker_configs import UncheckedSettings, broker_configs, topic_configs
 from shoal.kafka.offset_metadata import LIMIT_BYTES, span_limit
 from shoal.kafka.permissions import operations_on
-from shoal.kafka.topic_ids import ASK_AGAIN_S
+from shoal.kafka.topic_ids import ask_again_unless
 from shoal.policy import MAX_CATEGORY_BYTES, Attribute, FieldPath, KafkaSection, Policy, Scale
 from shoal.records.published_scalars import fixed_texts
 from shoal.settings import settings_error
@@ -94,11 +93,7 @@ async def partitions_of(client: AIOKafkaAdminClient, needed: Iterable[str]) -> d
     If a topic that is needed is not among them, the answer after a second counts: a random broker answers, and one that
     starts may not know all topics yet.
     """
-    found = await _described(client)
-    if not found.keys() >= set(needed):
-        await asyncio.sleep(ASK_AGAIN_S)
-        found = await _described(client)
-    return found
+    return await ask_again_unless(lambda found: found.keys() >= set(needed), lambda: _described(client))
 
 
 async def _described(client: AIOKafkaAdminClient) -> dict[str, list[int]]:

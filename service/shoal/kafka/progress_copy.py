@@ -29,7 +29,7 @@ from shoal.kafka.committed_records import read_committed_records
 from shoal.kafka.not_opened import NotYetError, leader_answer
 from shoal.kafka.offset_metadata import CommittedState
 from shoal.kafka.offset_tracker import LogTruncatedError
-from shoal.kafka.topic_ids import ASK_AGAIN_S, topic_states
+from shoal.kafka.topic_ids import ask_again_unless, topic_states
 from shoal.policy import KafkaSection
 
 __all__ = ["CopiedCommit", "HiddenCopyError", "ProgressCopy"]
@@ -121,10 +121,10 @@ class ProgressCopy:
         if settings.progress_copy is None:
             return None
         source, target = str(settings.input), settings.progress_copy
-        states = await topic_states(client, [source, target])
-        if any(topic in states and states[topic].partition_count <= partition for topic in (source, target)):
-            await asyncio.sleep(ASK_AGAIN_S)
-            states = await topic_states(client, [source, target])
+        states = await ask_again_unless(
+            lambda found: all(state.partition_count > partition for state in found.values()),
+            lambda: topic_states(client, [source, target]),
+        )
         if source not in states or target not in states:
             raise NotYetError(f"the broker does not describe {source} and {target} now; trying again")
         if states[source].partition_count <= partition:

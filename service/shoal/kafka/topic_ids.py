@@ -6,9 +6,10 @@ on. Source: KIP-516 and the message definitions of Apache Kafka.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
 from io import BytesIO
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from aiokafka import errors as kafka_errors
 from aiokafka.admin import AIOKafkaAdminClient
@@ -24,7 +25,7 @@ from aiokafka.protocol.types import (
     TaggedFields,
 )
 
-__all__ = ["ASK_AGAIN_S", "TopicState", "topic_states"]
+__all__ = ["TopicState", "ask_again_unless", "topic_states"]
 
 ASK_AGAIN_S = 1.0
 """After this time another broker is asked for a topic that is missing: one that starts may not know all topics yet."""
@@ -33,6 +34,18 @@ _ID_BYTES = 16
 _NO_ID = bytes(_ID_BYTES)
 _WITH_IDS = 10
 _UNKNOWN_TOPIC = kafka_errors.UnknownTopicOrPartitionError.errno
+
+
+Answer = TypeVar("Answer")
+
+
+async def ask_again_unless(is_complete: Callable[[Answer], bool], ask: Callable[[], Awaitable[Answer]]) -> Answer:
+    """Return the answer of a random broker; if a topic is missing in it, the one after `ASK_AGAIN_S`."""
+    answer = await ask()
+    if is_complete(answer):
+        return answer
+    await asyncio.sleep(ASK_AGAIN_S)
+    return await ask()
 
 
 class TopicState(NamedTuple):

@@ -9,6 +9,7 @@ from unittest.mock import AsyncMock
 import pytest
 from shoal.errors import BrokerUnavailableError
 from shoal.kafka import preflight as checks
+from shoal.kafka import topic_ids
 from shoal.kafka.broker_configs import UncheckedSettings, broker_configs, topic_configs
 from shoal.policy import FieldPath, KafkaSection
 from shoal.policy.schema import TopicPairSection
@@ -61,7 +62,7 @@ async def test_settings_that_the_principal_may_not_see_are_not_taken_for_default
 
 async def test_a_missing_topic_is_asked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """A broker that starts may not know all topics yet. The request goes to a random one."""
-    monkeypatch.setattr(checks, "ASK_AGAIN_S", 0.01)
+    monkeypatch.setattr(topic_ids, "ASK_AGAIN_S", 0.01)
     answers = [("a",), ("a", "b")]
 
     class Starting(Cluster):

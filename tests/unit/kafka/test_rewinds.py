@@ -65,12 +65,18 @@ async def test_a_rewind_is_requested_after_a_grace_and_again_after_growing_pause
     assert set(source.requests) == {(0, 7)}
 
 
-async def test_nothing_is_requested_while_a_rewind_runs_or_after_the_message_has_come(clock: Clock) -> None:
+async def requested() -> tuple[Source, Rewinds]:
+    """Return a source with one rewind that runs."""
     source = Source()
     waiting = Rewinds(source.rewind)
     waiting.wait(TP, grace_s=0)
     waiting.request_if_due(TP, 7)
     await pause()
+    return source, waiting
+
+
+async def test_nothing_is_requested_while_a_rewind_runs_or_after_the_message_has_come(clock: Clock) -> None:
+    source, waiting = await requested()
     clock.now_s += 60
     waiting.request_if_due(TP, 8)
     await pause()
@@ -85,11 +91,7 @@ async def test_nothing_is_requested_while_a_rewind_runs_or_after_the_message_has
 
 
 async def test_rewinds_are_cancelled_at_the_end(clock: Clock) -> None:
-    source = Source()
-    waiting = Rewinds(source.rewind)
-    waiting.wait(TP, grace_s=0)
-    waiting.request_if_due(TP, 7)
-    await pause()
+    _, waiting = await requested()
     waiting.cancel()
     await pause()
     assert waiting._running == {}
