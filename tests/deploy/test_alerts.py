@@ -29,6 +29,9 @@ def with_policy(series: dict[str, str], fingerprint: str) -> dict[str, str]:
     return {name.replace('fingerprint="a"', f'fingerprint="{fingerprint}"'): values for name, values in series.items()}
 
 
+READ_BY_SECOND = (
+    'shoal_records_total{job="shoal",instance="w2:9464",group="visits",topic="in",partition="0",outcome="in",reason=""}'
+)
 FIRST_COMMIT: dict[str, Any] = {"read": 10_100, "released": 5000, "suppressed": 5000, "lag": 0}
 
 QUIET: dict[str, Any] = {"read": "0+1x240", "released": "0+1x240", "lag": "0x240"}
@@ -85,6 +88,20 @@ CASES = {
             {"group": "visits", "job": "shoal", "instance": "w2:9464", "severity": "warning"},
             "w2:9464 of group visits is not scraped",
         ),
+    ),
+    "a worker ends every ten minutes and is back within one": Case(
+        worker("w1:9464") | worker("w2:9464", started="-900000x59 3600x9 4200x9 4800x160"),
+        {60: set(), 79: set(), 81: {("ShoalRestarting", "visits")}, 118: {("ShoalRestarting", "visits")}},
+        (
+            {"group": "visits", "job": "shoal", "instance": "w2:9464", "severity": "warning"},
+            "w2:9464 of group visits was started 3 times within an hour",
+        ),
+    ),
+    "a worker is started twice within an hour": Case(
+        worker(started="-900000x59 3600x29 5400x160"), {61: set(), 91: set(), 200: set()}
+    ),
+    "a target that is no worker starts again and again": Case(
+        worker() | {'process_start_time_seconds{job="node",instance="n1:9100"}': "0+60x240"}, {60: set(), 200: set()}
     ),
     "a target that is no worker is down": Case(
         worker() | {OTHER_TARGET: "1x10 0x200"}, {minute: set() for minute in (20, 200)}
@@ -150,6 +167,22 @@ CASES = {
             {"group": "visits", **PARTITION, "severity": "critical"},
             "in-0 of group visits took more than delta records and released none",
         ),
+    ),
+    "delta records arrive at once on a quiet input": Case(  # `increase` makes 103 of them
+        worker(read="700x59 800x180", released="600x240", lag="0x240"), {61: set(), 75: set(), 88: set(), 200: set()}
+    ),
+    "a worker is killed twice and reads the waiting records again": Case(
+        worker(read="0x59 90x7 0 90x7 0 90x160", released="0x240", lag="0x240"), {68: set(), 80: set(), 200: set()}
+    ),
+    "the waiting records of a worker are read again by another": Case(
+        stopped_worker(66, read="0x59 90x6", released="0x66", lag="0x66")
+        | new_worker(66, "w2:9464", read=0, released=0, lag=0)
+        | {READ_BY_SECOND: "_x66 0 90x160"},
+        {67: set(), 80: {("ShoalDown", "visits")}},
+    ),
+    "records are read and none is released, also after a restart": Case(
+        worker(read="0x59 0+20x20 0+20x160", released="0x240"),
+        {67: set(), 75: {("ShoalNothingReleased", "visits")}, 120: {("ShoalNothingReleased", "visits")}},
     ),
     "a slow input fills delta": Case(worker(read="0+3x240", released="0x240", lag="0x240"), {45: set(), 200: set()}),
     "records are held on a quiet input": Case(
