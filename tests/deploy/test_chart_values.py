@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import subprocess
+from pathlib import Path
 
 import pytest
 from support.chart import CHART, POLICY, options
@@ -82,7 +83,7 @@ WRONG = {
     ),
     "a file in the values": (
         options(**{"kafka.ssl_cafile": "canary"}),
-        "is a file; put it into a Secret, and name that in kafkaSecretFiles.ssl_cafile: {name, key}",
+        "kafkaSecretFiles.ssl_cafile: {name, key}; or mount another volume by extraVolumes and extraVolumeMounts, and",
     ),
     "half a Secret of the token": (
         options(**{"http.tokenSecret.name": "shoal-http"}),
@@ -160,6 +161,30 @@ def test_values_that_cannot_work_are_refused_with_a_reason(kind: str) -> None:
     assert done.returncode == 1, done.stdout
     assert reason in done.stderr, done.stderr
     assert "canary" not in done.stderr
+
+
+@pytest.mark.parametrize("setting", ["sasl_password", "sasl_oauth_token", "ssl_password", "metadata_key"])
+def test_a_secret_in_the_policy_is_refused(setting: str, tmp_path: Path) -> None:
+    policy = tmp_path / "policy.yaml"
+    policy.write_text(f"kafka: {{group: g, input: i, output: o, {setting}: canary}}\n", encoding="utf-8")
+    done = rendered(*options(), "--set-file", f"policy={policy}")
+    assert done.returncode == 1
+    assert (
+        f"- policy: kafka.{setting} is a secret, and a ConfigMap is stored as text; remove it from the policy, put it "
+        f"into a Secret, and name that in kafkaSecretFiles.{setting}_file: {{name, key}}\n"
+    ) in done.stderr
+    assert "canary" not in done.stderr
+
+
+def test_files_that_no_config_map_holds_are_refused(tmp_path: Path) -> None:
+    taxonomy = tmp_path / "icd.csv"
+    files = [part for name in ("one", "two") for part in ("--set-file", f"policyFiles.{name}={taxonomy}")]
+    taxonomy.write_text("é" * 245_000, encoding="utf-8")
+    assert rendered(*options(), *files).returncode == 0
+    taxonomy.write_text("é" * 250_000, encoding="utf-8")
+    refused = rendered(*options(), *files)
+    assert refused.returncode == 1
+    assert "bytes with the policy, and a ConfigMap holds 1 MiB; mount large files by extraVolumes" in refused.stderr
 
 
 def test_all_values_that_cannot_work_are_named_at_once() -> None:

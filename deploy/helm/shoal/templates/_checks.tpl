@@ -85,6 +85,11 @@ policy: missing; give it by --set-file policy=policy.yaml
 {{- else if or (hasKey $policy "Error") (not (kindIs "map" (default dict $policy.kafka))) }}
 policy: is not YAML with a section kafka of settings; give the file itself by --set-file policy=policy.yaml, and see what `shoal check policy.yaml` says
 {{- else }}
+{{- range $setting, $_ := $policy.kafka }}
+{{- if has $setting (include "shoal.secretSettings" . | splitList " ") }}
+policy: kafka.{{ $setting }} is a secret, and a ConfigMap is stored as text; remove it from the policy, put it into a Secret, and name that in kafkaSecretFiles.{{ $setting }}_file: {name, key}
+{{- end }}
+{{- end }}
 {{- $kafka := merge (dict) .Values.kafka (default dict $policy.kafka) -}}
 {{- $elsewhere := dict -}}
 {{- range .Values.extraEnv }}
@@ -112,17 +117,28 @@ networkPolicy.brokerPorts: lacks {{ $port }}, a port of kafka.bootstrap_servers,
 {{- end }}
 {{- end }}
 {{- end }}
+{{- $size := len .Values.policy -}}
+{{- range $_, $text := .Values.policyFiles -}}
+{{- $size = add $size (len $text) -}}
+{{- end -}}
+{{- if gt ($size | int) 1000000 }}
+policyFiles: {{ $size }} bytes with the policy, and a ConfigMap holds 1 MiB; mount large files by extraVolumes and extraVolumeMounts, and name them in the policy by their paths
+{{- end }}
 {{- if hasKey .Values.policyFiles "policy.yaml" }}
 policyFiles: policy.yaml is the name of the policy itself; give another name
 {{- end }}
 {{- end -}}
 
+{{- define "shoal.secretSettings" -}}
+sasl_password sasl_oauth_token ssl_password metadata_key
+{{- end -}}
+
 {{- define "shoal.faultsOfSecrets" -}}
 {{- range $setting, $_ := .Values.kafka }}
-{{- if has $setting (list "sasl_password" "sasl_oauth_token" "ssl_password" "metadata_key") }}
+{{- if has $setting (include "shoal.secretSettings" . | splitList " ") }}
 kafka.{{ $setting }}: is a secret, and values are stored as text; put it into a Secret, and name that in kafkaSecretFiles.{{ $setting }}_file: {name, key}
 {{- else if hasSuffix "file" $setting }}
-kafka.{{ $setting }}: is a file; put it into a Secret, and name that in kafkaSecretFiles.{{ $setting }}: {name, key}
+kafka.{{ $setting }}: is a file; put it into a Secret, and name that in kafkaSecretFiles.{{ $setting }}: {name, key}; or mount another volume by extraVolumes and extraVolumeMounts, and name the file in extraEnv as SHOAL_KAFKA__{{ upper $setting }}
 {{- end }}
 {{- end }}
 {{- end -}}
