@@ -38,7 +38,7 @@ RUN python deploy/demo/fetch.py > /records.jsonl
 # -- what runs: no pip, no compiler, no root
 FROM ${BASE} AS service
 ARG BASE
-# A publisher gives both: --build-arg VERSION=0.2.0 --build-arg REVISION=COMMIT
+# A publisher gives both: --build-arg VERSION=0.3.0 --build-arg REVISION=COMMIT
 ARG VERSION
 ARG REVISION
 LABEL org.opencontainers.image.title="shoal" \

@@ -188,7 +188,7 @@ def test_long_names_differ_after_they_are_cut() -> None:
 def test_a_chart_may_contain_this_one_twice(tmp_path: Path) -> None:
     shutil.copytree(ROOT / CHART, tmp_path / "charts" / "shoal")
     dependencies = "".join(
-        f"  - {{name: shoal, version: 0.2.0, alias: {alias}, condition: {alias}.enabled}}\n"
+        f"  - {{name: shoal, version: 0.3.0, alias: {alias}, condition: {alias}.enabled}}\n"
         for alias in ("north", "south")
     )
     chart = f"apiVersion: v2\nname: all\nversion: 1.0.0\ndependencies:\n{dependencies}"

@@ -101,7 +101,7 @@ def test_the_smallest_installation_needs_no_operator() -> None:
     workers = named(objects, "StatefulSet")
     assert_a_worker_is_confined(workers)
     assert workers["spec"]["replicas"] == 2
-    assert worker_of(workers)["image"] == "registry.example/shoal:0.2.0"
+    assert worker_of(workers)["image"] == "registry.example/shoal:0.3.0"
     assert worker_of(workers)["args"] == [
         *("run", "/etc/shoal/policy.yaml", "--from=earliest", "--http=0.0.0.0:9464", "--log=json")
     ]
@@ -309,7 +309,7 @@ def test_the_example_is_what_its_files_say() -> None:
     workers = named(objects, "StatefulSet")
     assert_a_worker_is_confined(workers)
     assert "replicas" not in workers["spec"], "KEDA sets it"
-    assert worker_of(workers)["image"] == "registry.example/shoal:0.2.0"
+    assert worker_of(workers)["image"] == "registry.example/shoal:0.3.0"
     variables = environment_of(workers)
     assert variables["SHOAL_KAFKA__SASL_USERNAME"] == "shoal-visits"
     assert variables["SHOAL_KAFKA__SESSION_TIMEOUT_MS"] == "45000"

@@ -38,7 +38,7 @@ def free_port() -> int:
 def rendered(stage: Stage, port: int, *arguments: str) -> list[Any]:
     """Render the chart for the topics of a stage, and write the files that a pod mounts below its folder."""
     values = {
-        "image": {"repository": "registry.example/shoal", "tag": "0.2.0"},
+        "image": {"repository": "registry.example/shoal", "tag": "0.3.0"},
         "partitions": 2,
         "kafka": {"bootstrap_servers": stage.bootstrap},
         "networkPolicy": {"brokerPorts": [int(stage.bootstrap.rpartition(":")[2])]},

@@ -28,7 +28,7 @@ POLICY = f"{KUBERNETES}/overlays/example/policy.yaml"
 SCHEMAS = f"{KUBERNETES}/schemas/{{{{ .ResourceKind }}}}{{{{ .KindSuffix }}}}.json"
 REQUIRED = {
     "image.repository": "registry.example/shoal",
-    "image.tag": "0.2.0",
+    "image.tag": "0.3.0",
     "partitions": "4",
     "kafka.bootstrap_servers": "kafka:9092",
 }

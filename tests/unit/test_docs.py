@@ -106,6 +106,22 @@ def test_the_readme_has_at_most_120_lines() -> None:
     assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= README_LINES
 
 
+def test_package_chart_and_readme_have_the_newest_version_of_the_changelog() -> None:
+    places = {
+        "CHANGELOG.md": r"^## \[(\d.*)\] - \d{4}-\d\d-\d\d$",
+        "pyproject.toml": r'^version = "(.*)"$',
+        "deploy/helm/shoal/Chart.yaml": r"^version: (.*)$",
+        "README.md": r"^Version ([\d.]*\d),",
+    }
+    found = {
+        name: match[1]
+        for name, pattern in places.items()
+        if (match := re.search(pattern, (ROOT / name).read_text(encoding="utf-8"), re.MULTILINE))
+    }
+    assert found.keys() == places.keys()
+    assert len(set(found.values())) == 1, found
+
+
 def too_long(text: str) -> list[int]:
     """Return the numbers of the lines of prose that are too long and hold a blank at which they could be broken.
 

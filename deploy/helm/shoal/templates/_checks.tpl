@@ -24,11 +24,11 @@ image.repository: is no name of an image; give it in small letters, without http
 {{- if or (kindIs "float64" .tag) (kindIs "int64" .tag) (kindIs "int" .tag) }}
 image.tag: is a number, which loses zeros; quote it in the file of values, or give it by --set-string
 {{- else if and .tag (eq .tag "latest") }}
-image.tag: latest is another image after each release, and all workers of a group must run one version; give a version, such as 0.2.0, or image.digest
+image.tag: latest is another image after each release, and all workers of a group must run one version; give a version, such as 0.3.0, or image.digest
 {{- else if and .tag (not (regexMatch "^[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}$" .tag)) }}
-image.tag: is no tag of an image; give the version alone, such as 0.2.0
+image.tag: is no tag of an image; give the version alone, such as 0.3.0
 {{- else if not (or .tag .digest) }}
-image.tag: missing; give a version, such as 0.2.0, or image.digest
+image.tag: missing; give a version, such as 0.3.0, or image.digest
 {{- end }}
 {{- if and .digest (not (regexMatch "^sha256:[0-9a-f]{64}$" .digest)) }}
 image.digest: is no digest; give sha256: and 64 hexadecimal digits, as the registry prints them after a push
