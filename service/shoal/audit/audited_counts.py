@@ -12,10 +12,21 @@ from shoal.audit.clusters import RecomputedClusters
 from shoal.audit.evidence import Summary, is_count
 from shoal.audit.losses import Losses
 from shoal.audit.originals import UNUSABLE, Originals
+from shoal.audit.refusals import Refusal
 from shoal.audit.structure import Dropped
 from shoal.audit.value_figures import Figures
 
-__all__ = ["AuditedCounts", "count_release", "quarantine_bounds", "read_lines", "read_records"]
+__all__ = [
+    "AuditedCounts",
+    "count_release",
+    "quarantine_bounds",
+    "read_lines",
+    "read_records",
+    "refusal_bounds",
+    "states_losses",
+]
+
+_LOSS_FIELDS = frozenset({"sse", "sst", "information_loss", "d_x"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +51,8 @@ class AuditedCounts:
         Records that the run must have suppressed.
     quarantined : (int, int)
         Fewest and most records of a file that the run can have refused.
+    refused : mapping of str to (int, int)
+        The same for each reason. Of a topic, or where nothing is known: empty.
     are_exact : bool
         Whether ``suppressed`` and ``held`` are the numbers themselves.
     dropped : mapping of str to int
@@ -63,9 +76,20 @@ class AuditedCounts:
     are_exact: bool = False
     certain: int = 0
     quarantined: tuple[int, int] | None = None
+    refused: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     dropped: Mapping[str, int] = field(default_factory=dict)
     losses: Losses | None = None
     values: Figures = field(default_factory=dict)
+
+    @property
+    def compared(self) -> frozenset[str]:
+        """The fields of a summary that are compared with these counts."""
+        found = {"records_in", "records", "released", "suppressed", "quarantined", "held", "dropped", "clusters"}
+        found |= {"cluster_size", "subjects", "share", "policy"} | {path[0] for path in self.values}
+        if self.losses is not None:
+            found |= {"loss"} if any(loss is not None for loss in self.losses.by_attribute.values()) else set()
+            found |= _LOSS_FIELDS if self.losses.sse is not None else set()
+        return frozenset(found)
 
     def without_clusters(self) -> AuditedCounts:
         """Return the same without what is known of the clusters."""
@@ -107,6 +131,7 @@ def count_release(
     """
     released_end = 0 if found is None else found.is_released.rfind(1) + 1
     read_end = len(originals) if originals.is_export else max(referenced_end, released_end)
+    is_released = None if found is None else found.is_released
     sizes = [] if found is None else [len(cluster.members) for cluster in found.clusters]
     return AuditedCounts(
         records=originals.records,
@@ -117,9 +142,35 @@ def count_release(
         largest=max(sizes, default=None),
         fewest_subjects=None if found is None else found.fewest_subjects,
         largest_share=None if found is None else found.largest_share,
-        quarantined=quarantine_bounds(originals, limits, None if found is None else found.is_released, records_in),
+        quarantined=quarantine_bounds(originals, limits, is_released, records_in),
+        refused=refusal_bounds(originals, limits, is_released, records_in),
         dropped={reason.value: len(originals.drops.get(reason, ())) for reason in Dropped},
     )
+
+
+def refusal_bounds(
+    originals: Originals, limits: AdmissionLimits, is_released: bytearray | None, records_in: int | None
+) -> dict[str, tuple[int, int]]:
+    """Return, by reason, the fewest and the most records of a file that the run refused; empty for a topic.
+
+    Unusable records and those that are too large are refused, and those near the limit may be.
+    """
+    if originals.is_export:
+        return {}
+    most = len(originals) if records_in is None else originals.end_of(records_in)
+    # A run that follows a file does not read a last record without end.
+    fewest = most - 1 if records_in is None and not originals.is_ended else most
+    is_unpublished = originals.subjects != UNUSABLE
+    if is_released is not None:
+        is_unpublished &= ~np.frombuffer(bytes(is_released), np.bool_)
+    found: dict[str, tuple[int, int]] = {}
+    for reason in Refusal:
+        is_certain, is_possible = originals.refusals == reason, (originals.refusals & reason) > 0
+        if reason is Refusal.TOO_LARGE:
+            is_certain |= limits.is_too_large & is_unpublished
+            is_possible |= limits.may_be_too_large & is_unpublished
+        found[reason.word] = int(np.count_nonzero(is_certain[:fewest])), int(np.count_nonzero(is_possible[:most]))
+    return found
 
 
 def quarantine_bounds(
@@ -140,6 +191,11 @@ def quarantine_bounds(
     too_large = int(np.count_nonzero((limits.is_too_large & is_unpublished)[:fewest]))
     perhaps = int(np.count_nonzero((limits.may_be_too_large & is_unpublished)[:most]))
     return originals.unusable_of(fewest) + too_large, originals.unusable_of(most) + perhaps
+
+
+def states_losses(summary: Summary) -> bool:
+    """Whether a summary states what recomputed losses are compared with."""
+    return not summary.keys().isdisjoint({"loss", *_LOSS_FIELDS})
 
 
 def read_records(summary: Summary) -> int | None:

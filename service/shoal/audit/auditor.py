@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from shoal.audit.arrivals import AdmissionLimits
-from shoal.audit.audited_counts import AuditedCounts, count_release, read_lines, read_records
+from shoal.audit.audited_counts import AuditedCounts, count_release, read_lines, read_records, states_losses
 from shoal.audit.clusters import RecomputedClusters, check_clusters, released_above_limit
 from shoal.audit.evidence import EvidenceCluster, Summary, foreign_fingerprints
 from shoal.audit.homogeneity import check_values_of_rows, known_classes
@@ -73,11 +73,11 @@ class Auditor:
         scope: AuditScope,
     ) -> None:
         self._policy, self._originals, self._release, self._published = policy, originals, release, published
-        self._scope = scope
-        self._limits = AdmissionLimits.of(policy, originals)
+        self._scope, self._limits = scope, AdmissionLimits.of(policy, originals)
         self._clusters: RecomputedClusters | None = None
         self._accounts: Accounts | None = None
         self._references: AuditedReferences | None = None
+        self._compared: frozenset[str] = frozenset()
         self._unchanged = measure_unchanged_fields(policy, originals)
         self._joint = measure_joint_uniqueness(policy, release)
         warnings = [text for unchanged in self._unchanged for text in unchanged.warnings()]
@@ -319,14 +319,13 @@ class Auditor:
 
     def _check_summary(self, summary: Summary, name: str, *, is_inferred: bool) -> None:
         """Check the summary. Two clusters with equal rows side by side may have been inferred as one."""
-        counts = self._counts(read_records(summary), has_losses="loss" in summary)
+        counts = self._counts(read_records(summary), has_losses=states_losses(summary))
         check = check_summary(summary, counts, name)
-        if is_inferred and check.failed:
-            unknown = counts.without_clusters()
-            without_clusters = check_summary(summary, unknown, name)
-            if not without_clusters.failed:
-                check = without_clusters
-                self._found.undecided.append(f"the summary counts other clusters than those inferred: {REMEDY}")
+        self._compared = counts.compared
+        unknown = counts.without_clusters()
+        if is_inferred and check.failed and not (other := check_summary(summary, unknown, name)).failed:
+            check = other
+            self._found.undecided.append(f"the summary counts other clusters than those inferred: {REMEDY}")
         self._found.checks.append(check)
 
     def _counts(self, records_in: int | None, *, has_losses: bool) -> AuditedCounts:
@@ -392,6 +391,7 @@ class Auditor:
                 self._release,
                 is_export=self._originals.is_export,
                 stated=stated,
+                compared=self._compared,
                 is_end_known=accounts is not None and accounts.population is not None,
             ),
             claimed=tuple(f"{counted(count, 'record')} {text}" for text, count in self._found.claimed.items()),

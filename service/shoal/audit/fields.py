@@ -36,6 +36,7 @@ from shoal.policy import Attribute, FieldType, MessagePart, Policy, Role, Scale
 
 __all__ = [
     "FIELD_SEPARATOR",
+    "MOST_CATEGORY_BYTES",
     "RecordReader",
     "UnchangedReader",
     "UsableRecord",

@@ -35,7 +35,8 @@ class Losses:
     by_attribute : dict of str to (float or None)
         Loss of each quasi-identifier in its own measure; None if it is not known.
     sse, sst : float or None
-        Sums of squares on z-scores (ddof = 0) of numbers and times; None if one of these attributes hardly varies.
+        Sums of squares on z-scores (ddof = 0) of the numbers and times that vary; None without numbers and times, or if
+        one of them hardly varies.
     """
 
     by_attribute: dict[str, float | None]
@@ -58,12 +59,12 @@ def measure_losses(
         if one.has_moments:
             error = _relative_error(values, [one.number_of(text) for text in shown])
             squares.append(error)
-            losses[one.attribute.name] = None if error is None else error[0]
+            losses[one.attribute.name] = error[0] if error is not None and error[1] else None
         else:
             categories = originals.categories[column] if originals.categories else None
             losses[one.attribute.name] = _mean_distance(one, values, shown, categories) if clusters else None
     known = [square for square in squares if square is not None]
-    if not known or len(known) < len(squares):
+    if not known or len(known) < len(squares):  # without numbers, or with one that hardly varies
         return Losses(losses, None, None)
     return Losses(losses, sum(ratio * count for ratio, count in known), float(sum(count for _, count in known)))
 
@@ -71,12 +72,12 @@ def measure_losses(
 def _relative_error(values: Sequence[np.ndarray], shown: Sequence[float]) -> tuple[float, int] | None:
     """Return the relative error of members that have a value in clusters that publish one, and their number.
 
-    None if the values hardly differ.
+    Equal values have no variance: then both are 0. None if the values hardly differ.
     """
     pairs = [(own[~np.isnan(own)], number) for own, number in zip(values, shown, strict=True) if not math.isnan(number)]
-    if not pairs:
-        return None
-    every = np.concatenate([own for own, _ in pairs])
+    every = np.concatenate([own for own, _ in pairs]) if pairs else np.zeros(0)
+    if not len(every) or every.min() == every.max():
+        return 0.0, 0
     errors = np.concatenate([own - number for own, number in pairs])
     total = float(np.sum((every - every.mean()) ** 2))
     # Of nearly equal values, the sum of squares is a rounding error.

@@ -29,6 +29,7 @@ from shoal.audit.parsing import (
     is_ended,
     original_records,
 )
+from shoal.audit.refusals import RefusalReader
 from shoal.audit.scales import Categories, DecimalSign, value_reader
 from shoal.audit.sizes import DEFAULT_MAX_BYTES, SizeBounds
 from shoal.audit.structure import Dropped, input_path, output_path
@@ -77,6 +78,8 @@ class Originals:
         Indices of the messages that are no records and are dropped, as the policy says of deletes and tombstones.
     released : {"csv", "jsonl"}
         Form of the release that the records are compared with.
+    refusals : ndarray of uint8, shape (n,)
+        The reasons for which each record may have been refused, as `Refusal`; 0 where the record fits the policy.
     may_be_followed : bool
         Whether a run with ``--follow`` may have read the file. It reads no topic, and not for an ordered release.
     """
@@ -96,6 +99,7 @@ class Originals:
     released: Form = "jsonl"
     categories: Sequence[Categories | None] = ()
     drops: dict[Dropped, list[int]] = field(default_factory=dict)
+    refusals: npt.NDArray[np.uint8] = field(default_factory=lambda: np.zeros(0, np.uint8))
     _index: dict[int, dict[int, int]] = field(default_factory=dict)
 
     def __len__(self) -> int:
@@ -251,23 +255,24 @@ def read_originals(
     drops: dict[Dropped, list[int]] = {reason: [] for reason in Dropped}
     max_bytes = DEFAULT_MAX_BYTES if policy.kafka is None else policy.kafka.max_record_bytes
     size_bounds = SizeBounds(policy, released, is_measured=form != "csv", is_binary=is_parquet(path))
+    refusal_reader = RefusalReader(policy, form, max_bytes, is_measured=not is_parquet(path))
+    refusals = array("B")
     unchanged: list[str | None] = []
     zeros = (0.0,) * len(policy.quasi_identifiers)
     codes: dict[str, int] = {}
     indices: dict[int, dict[int, int]] = {}
     clustered = {attribute.name for attribute in policy.clustered}
     for index, original in enumerate(original_records(file, names, by_line=by_line, clustered=clustered)):
-        partition, offset, record, envelope, size = original
+        partition, offset, record, envelope, size, _ = original
         if has_offsets and indices.setdefault(partition, {}).setdefault(offset, index) != index:
             raise InputError(f"{path}, line {index + 1}: this partition and offset are repeated; export again")
         if embedded is not None and record and embedded.contains_record(record):
             record = None
         content = reader.content(record)
-        if isinstance(content, Dropped):
+        found = None if isinstance(content, Dropped) else reader.read(content, envelope)
+        if isinstance(content, Dropped) and size <= max_bytes:
             # One that is too large is quarantined, whatever it contains.
-            drops[content] += [index] if size <= max_bytes else []
-            content = None
-        found = reader.read(content, envelope)
+            drops[content].append(index)
         partitions.append(partition)
         offsets.append(offset)
         values.extend(zeros if found is None else found.values)
@@ -275,6 +280,7 @@ def read_originals(
         timestamps.append(int(str(envelope.get("timestamp", UNKNOWN_TIMESTAMP))))
         sizes.extend((0, 0) if found is None else size_bounds.of_record(original, found))
         subjects.append(_subject_code(found, index, codes))
+        refusals.append(0 if found is not None else refusal_reader.of(original, content))
     return Originals(
         values=np.frombuffer(values, dtype=np.float64).reshape(len(unchanged), len(zeros)),
         subjects=np.frombuffer(subjects, dtype=np.int64),
@@ -288,6 +294,7 @@ def read_originals(
         merged=_merge_subjects(policy, codes),
         may_be_followed=not has_offsets and policy.stream is not None and not policy.stream.is_ordered,
         drops=drops,
+        refusals=np.frombuffer(refusals, dtype=np.uint8),
         released=released,
         categories=reader.categories if any(reader.categories) else (),
         _index=indices,

@@ -21,7 +21,15 @@ from typing import Literal, NamedTuple, TypeAlias, TypeGuard, TypeVar
 
 from shoal.audit.json_values import JsonNumber, JsonObject, json_document, json_value
 from shoal.audit.line_form import EMPTY_CONTENTS, LineForm
-from shoal.audit.nesting import within_depth
+from shoal.audit.record_texts import (
+    Outcome,
+    Record,
+    as_original,
+    as_record,
+    has_lone_surrogate,
+    read_original,
+    record_of,
+)
 from shoal.audit.table_parsing import NumberWriter, csv_rows, is_csv_ended, is_parquet, parquet_lines
 from shoal.errors import InputError
 from shoal.policy import CsvDialect
@@ -39,12 +47,14 @@ __all__ = [
     "JsonNumber",
     "JsonObject",
     "OriginalRecord",
+    "Outcome",
     "Record",
     "ReleasedRecord",
     "as_record",
     "byte_lines",
     "first_line_names",
     "form_of",
+    "has_lone_surrogate",
     "is_blank",
     "is_ended",
     "json_document",
@@ -54,7 +64,6 @@ __all__ = [
 ]
 
 Form: TypeAlias = Literal["csv", "jsonl"]
-Record: TypeAlias = Mapping[str, object]
 Item = TypeVar("Item")
 
 ORIGINAL_EXPORT = frozenset({"partition", "offset", "value"})
@@ -75,7 +84,6 @@ TOMBSTONE: Record = MappingProxyType({})
 
 _COUNT = re.compile(r"-?[0-9]{1,18}")
 """Partitions, offsets and usable timestamps; all of them fit 64 bits."""
-_SURROGATE = re.compile("[\ud800-\udfff]")
 _FORMS: dict[str, Form] = {".csv": "csv", ".jsonl": "jsonl", ".json": "jsonl", ".ndjson": "jsonl", ".parquet": "jsonl"}
 
 
@@ -105,6 +113,7 @@ class OriginalRecord(NamedTuple):
     record: Record | None
     envelope: Record
     size: int = 0
+    outcome: Outcome = Outcome.RECORD
 
 
 class ReleasedRecord(NamedTuple):
@@ -181,22 +190,6 @@ def is_blank(path: Path) -> bool:
     return next(_original_lines(path), None) is None
 
 
-def _record(text: bytes | str) -> Record | None:
-    """Parse one record with its numbers as `JsonNumber`."""
-    try:
-        return as_record(json_document(text.decode() if isinstance(text, bytes) else text))
-    except ValueError:
-        return None
-
-
-def as_record(value: object) -> Record | None:
-    """Return a JSON object as a mapping; None for any other value and for repeated names."""
-    if not isinstance(value, JsonObject):
-        return None
-    record = dict(value)
-    return record if len(record) == len(value) else None
-
-
 # ---------------------------------------------------------------- originals
 
 
@@ -220,16 +213,17 @@ def original_records(
     elif file.form == "csv":
         rows = (cells for _, cells in csv_rows(file.path, file.dialect, skip_bom=True, declared=file.columns))
         for number, cells in enumerate(_without_blank_end(rows, lambda cells: cells == {})):
-            yield OriginalRecord(0, number, BLANK if cells == {} else cells, BLANK)
+            outcome = Outcome.UNCLEAR if cells is None else Outcome.RECORD if cells else Outcome.NO_RECORD
+            yield OriginalRecord(0, number, BLANK if cells == {} else cells, BLANK, outcome=outcome)
     else:
         for number, text in enumerate(_original_lines(file.path, clustered)):
-            record = within_depth(_record(text)) if text.strip() else BLANK
-            yield OriginalRecord(0, number, record, BLANK, len(text))
+            record, outcome = read_original(text) if text.strip() else (BLANK, Outcome.UNDECODABLE)
+            yield OriginalRecord(0, number, record, BLANK, len(text), outcome)
 
 
 def first_line_names(path: Path) -> frozenset[str]:
     """Return the names in the first line of a JSON lines file; empty if the line is not an object."""
-    return frozenset(_record(next(byte_lines(path, skip_bom=True), b"")) or ())
+    return frozenset(record_of(next(byte_lines(path, skip_bom=True), b"")) or ())
 
 
 def _export_lines(path: Path, required: frozenset[str], allowed: frozenset[str]) -> Iterator[tuple[int, Record]]:
@@ -237,7 +231,7 @@ def _export_lines(path: Path, required: frozenset[str], allowed: frozenset[str])
     is_release = required == RELEASED_EXPORT
     form = LineForm(path, RELEASED_ENVELOPE) if is_release else None
     for number, text in enumerate(byte_lines(path) if is_release else _original_lines(path), 1):
-        line = _record(text)
+        line = record_of(text)
         if line is None or not required <= line.keys() <= allowed:
             optional = ", ".join(sorted(allowed - required))
             names = f"{', '.join(sorted(required))}{f' (and {optional})' if optional else ''}"
@@ -266,23 +260,24 @@ def _exported(path: Path, required: frozenset[str]) -> Iterator[OriginalRecord]:
             raise InputError(f"{path}, line {number}: timestamp must be an integer; export again")
         if not _is_headers(line.get("headers", [])):
             raise InputError(f"{path}, line {number}: headers must be a list of [name, text or null]; export again")
-        value = None if _has_undecodable_bytes(line["value"]) else _value(line)
-        yield OriginalRecord(partition, offset, value, _envelope(line), _size(line))
+        value, outcome = (None, Outcome.UNDECODABLE) if _has_undecodable_bytes(line["value"]) else _value(line)
+        yield OriginalRecord(partition, offset, value, _envelope(line), _size(line), outcome)
 
 
 def _has_undecodable_bytes(value: object) -> bool:
     """Whether a message value is a text with a lone surrogate: its bytes on the broker were not UTF-8."""
-    return _is_text(value) and _SURROGATE.search(str(value)) is not None
+    return _is_text(value) and has_lone_surrogate(value)
 
 
 def _messages(path: Path, required: frozenset[str]) -> Iterator[OriginalRecord]:
     """Yield the messages of a file that `shoal pipe` read, by line. A malformed line is an unusable record."""
     for number, text in enumerate(_original_lines(path)):
-        line = _record(text)
+        line, outcome = _read_line(text)
         if line is None or not required <= line.keys() <= ORIGINAL_EXPORT | ENVELOPE_FIELDS:
-            yield OriginalRecord(0, number, None if text.strip() else BLANK, BLANK)
+            yield OriginalRecord(0, number, None if text.strip() else BLANK, BLANK, outcome=outcome)
         else:
-            yield OriginalRecord(0, number, _value(line), _envelope(line), _size(line))
+            value, outcome = _value(line)
+            yield OriginalRecord(0, number, value, _envelope(line), _size(line), outcome)
 
 
 def _size(line: Record) -> int:
@@ -291,11 +286,18 @@ def _size(line: Record) -> int:
     return len(value.encode(errors="surrogatepass")) if isinstance(value, str) else 0
 
 
-def _value(line: Record) -> Record | None:
+def _read_line(text: bytes) -> tuple[Record | None, Outcome]:
+    """Parse a line of a file of messages, which is one of any depth; a line that is no message is no record."""
+    line = record_of(text)
+    outcome = read_original(text)[1] if line is None else Outcome.NO_RECORD
+    return line, outcome
+
+
+def _value(line: Record) -> tuple[Record | None, Outcome]:
     value = line["value"]
     if value is None:
-        return TOMBSTONE
-    return within_depth(_record(str(value)) if _is_text(value) else as_record(value))
+        return TOMBSTONE, Outcome.UNDECODABLE
+    return read_original(str(value)) if _is_text(value) else as_original(value)
 
 
 def _envelope(line: Record) -> Record:
@@ -338,10 +340,10 @@ def released_records(
             yield ReleasedRecord(0, text, cells)
     elif is_parquet(file.path):
         for text in parquet_lines(file.path, number_writers):
-            yield ReleasedRecord(0, text, _record(text))
+            yield ReleasedRecord(0, text, record_of(text))
     else:
         for row in byte_lines(file.path):
-            yield ReleasedRecord(0, row.decode(errors="surrogateescape"), _record(row))
+            yield ReleasedRecord(0, row.decode(errors="surrogateescape"), record_of(row))
 
 
 def _released_export(path: Path) -> Iterator[ReleasedRecord]:
@@ -352,4 +354,4 @@ def _released_export(path: Path) -> Iterator[ReleasedRecord]:
             raise InputError(f"{path}, line {number}: {words}")
         text = str(value) if _is_text(value) else ""
         is_bare = line.get("key") is None and line.get("headers") in EMPTY_CONTENTS
-        yield ReleasedRecord(partition, text, _record(text), is_bare if line.keys() & RELEASED_ENVELOPE else None)
+        yield ReleasedRecord(partition, text, record_of(text), is_bare if line.keys() & RELEASED_ENVELOPE else None)

@@ -14,6 +14,7 @@ import numpy as np
 from shoal.audit.arrivals import AdmissionLimits, BoolVector, Int64Vector
 from shoal.audit.evidence import QuarantineReference
 from shoal.audit.originals import UNKNOWN_TIMESTAMP, Originals
+from shoal.audit.refusals import Refusal
 from shoal.audit.verdict import CheckCounter
 from shoal.policy import Policy
 
@@ -21,6 +22,10 @@ __all__ = ["AuditedReferences", "check_references"]
 
 MAX_AHEAD_MS = 3_600_000
 """A service rejects records with a timestamp more than this far ahead of its clock (ms)."""
+
+_WITHIN_LIMIT = (
+    "referenced as too large although within kafka.max_record_bytes: set it in the policy to the limit of the service"
+)
 
 
 @dataclass(slots=True)
@@ -119,12 +124,23 @@ class _ReasonExaminer:
         """Whether a record may be unpublished for this reason. Cases that files cannot decide are counted."""
         if self._is_dropped[index]:
             return False
-        if reason == "suppressed" or not self._originals.is_usable(index):
+        if not self._originals.is_usable(index):
+            return self._allows_refusal(index, reason)
+        if reason == "suppressed":
             return True
         if reason == "too_large":
             return bool(self._limits.is_too_large[index]) or self._may_be_too_large(index)
         # The record fits the policy. Only a service has a clock, and rejects what is too far ahead of it.
         return reason == "invalid" and self._originals.is_export and self._may_be_ahead(index)
+
+    def _allows_refusal(self, index: int, reason: str) -> bool:
+        """Whether a record that does not fit the policy may have been refused for this reason."""
+        if Refusal.named(reason) & Refusal(int(self._originals.refusals[index])):
+            return True
+        if reason != "too_large" or not self._originals.is_export:
+            return False
+        self._found.undecided[_WITHIN_LIMIT] += 1
+        return True
 
     def _may_be_too_large(self, index: int) -> bool:
         if self._limits.may_be_too_large[index]:
@@ -135,11 +151,7 @@ class _ReasonExaminer:
             )
             return True
         if self._originals.is_export:
-            self._dispute(
-                index,
-                "referenced as too large although within kafka.max_record_bytes: set it in the policy to the limit of "
-                "the service",
-            )
+            self._dispute(index, _WITHIN_LIMIT)
         return self._originals.is_export
 
     def _dispute(self, index: int, text: str) -> None:

@@ -22,6 +22,9 @@ __all__ = [
 _ACCOUNTED = ("records_in", "released", "suppressed", "quarantined", "held")
 """Fields with which a summary accounts for all records."""
 
+_REFUSED = frozenset({"undecodable", "invalid", "too_large"})
+"""Reasons for which a summary counts refused records."""
+
 RELATIVE_TOLERANCE = 5e-4
 """Fractions of a summary may be rounded to four digits."""
 ABSOLUTE_TOLERANCE = 1e-9
@@ -59,11 +62,23 @@ def check_summary(summary: Summary, counts: AuditedCounts, name: str = "the summ
     if parts[2] is not None and counts.quarantined is not None:
         fewest, most = counts.quarantined
         check.expect(fewest <= parts[2] <= most, "quarantined")
+    _check_reasons(check, reader, counts)
     _check_scales(check, reader, counts)
     _check_values(check, reader, counts)
     for field in filter(reader.has_negative, _ACCOUNTED):
         check.fail(field)
     return check
+
+
+def _check_reasons(check: CheckCounter, reader: _SummaryReader, counts: AuditedCounts) -> None:
+    """Check the reasons of the records that were refused, and their numbers. Another word could hide a value."""
+    reasons = reader.parts("quarantined")
+    if reasons:
+        check.expect(reasons <= _REFUSED, "quarantined, its reasons")
+    for reason, (fewest, most) in counts.refused.items():
+        stated = reader.number("quarantined", reason)
+        if stated is not None:
+            check.expect(fewest <= stated <= most, f"quarantined.{reason}")
 
 
 def _check_scales(check: CheckCounter, reader: _SummaryReader, counts: AuditedCounts) -> None:
@@ -82,7 +97,7 @@ def _check_values(check: CheckCounter, reader: _SummaryReader, counts: AuditedCo
     """Check what the summary states of confidential values, and ``d_x`` beside it."""
     figures = dict(counts.values)
     losses = counts.losses
-    if ("d_y",) in figures and losses is not None and losses.sse is not None and losses.sst:
+    if losses is not None and losses.sse is not None and losses.sst:
         figures["d_x",] = (losses.sse / losses.sst,)
     for path, right in figures.items():
         number = reader.at(path)
@@ -204,6 +219,11 @@ class _SummaryReader:
         if isinstance(value, Mapping):
             return sum(self._count(field, part) for part in value.values())
         return None if value is None else self._count(field, value)
+
+    def parts(self, field: str) -> frozenset[str]:
+        """Return the names of the parts of a count."""
+        value = self._summary.get(field)
+        return frozenset(value) if isinstance(value, Mapping) else frozenset()
 
     def has_negative(self, field: str) -> bool:
         """Whether a count, or a part of one, is negative."""

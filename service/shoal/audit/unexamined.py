@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
+
+from shoal.audit.evidence import Summary
 from shoal.audit.options import unobservable_options
 from shoal.audit.releases import ReleasedRows
 from shoal.audit.scope import AuditScope, StatedFiles
@@ -9,6 +12,16 @@ from shoal.policy import Policy
 
 __all__ = ["unexamined_questions"]
 
+_NAMED = {"mse", "mae", "clipped", "displacement", "excess_span", "delay", "elapsed_s", "records_per_s", "unknown"}
+"""Fields of a summary that are never compared, and are named in any case."""
+_MEASURES = dict.fromkeys(
+    (
+        *("loss", "sse", "sst", "information_loss", "d_x", "d_y", "emd", "emd_of", "l", "value_share", "dropped"),
+        *("dld", "l_avg", "bound", "gap", "mdav", "algorithm", "refine", "keep_order", "blocks"),
+        "jointly_k_anonymous",
+    )
+).keys()
+"""Other fields, in the order in which they are named. Those that could not be compared are not examined."""
 NOT_COMPLETE = "whether every record was released or had to be suppressed, because only a part was judged"
 
 
@@ -19,6 +32,7 @@ def unexamined_questions(
     *,
     is_export: bool,
     stated: StatedFiles,
+    compared: Collection[str],
     is_end_known: bool,
 ) -> tuple[str, ...]:
     """Return what these files cannot show. Questions that do not concern such a release are left out.
@@ -31,6 +45,8 @@ def unexamined_questions(
     is_export : bool
         Whether original and release are exports of topics.
     stated : StatedFiles
+    compared : collection of str
+        Fields of the summary that were compared (`compared_fields`).
     is_end_known : bool
         Whether it was checked how many subjects were held at the end of the input.
     """
@@ -48,6 +64,7 @@ def unexamined_questions(
         found.append("how many values are not in their taxonomy, as the summary states")
     if summary is not None:
         found.append("mse and mae in the summary, and its clipped values, displacement, excess span, delay and speed")
+        found += _other_fields(summary, compared)
     if any(a.reference or a.taxonomy for a in policy.protected) and not _names_policy(stated):
         found.append(
             "whether references and taxonomies of confidential attributes are those of the run, because the evidence "
@@ -55,6 +72,21 @@ def unexamined_questions(
         )
     found.append("earlier or other releases of the same records")
     return (*found, *unobservable_options(policy, is_end_known=is_end_known))
+
+
+def _other_fields(summary: Summary, compared: Collection[str]) -> list[str]:
+    """Return what else a summary states that was not compared. Names that Shoal does not write are not shown."""
+    others = [name for name, value in summary.items() if name not in compared and _is_stated(value)]
+    known = [name for name in _MEASURES if name in others]
+    found = [f"{_listed(known)} in the summary"] if known else []
+    if not set(others) <= _MEASURES | _NAMED:
+        found.append("fields of the summary that Shoal does not write")
+    return found
+
+
+def _is_stated(value: object) -> bool:
+    """Whether a field has a value; of a group of fields, whether one of them has."""
+    return any(map(_is_stated, value.values())) if isinstance(value, Mapping) else value is not None
 
 
 def _names_policy(stated: StatedFiles) -> bool:

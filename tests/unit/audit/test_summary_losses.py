@@ -1,0 +1,96 @@
+"""The losses of a summary are recomputed also beside an attribute of equal values, or named as not examined."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from shoal.cli import main
+
+pytestmark = pytest.mark.unit
+
+STREAM_FIELDS = "mse and mae in the summary, and its clipped values, displacement, excess span, delay and speed"
+UNKNOWN_FIELDS = "fields of the summary that Shoal does not write"
+
+
+@pytest.fixture(autouse=True)
+def _in_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def release(command: str, years: list[Any], **attribute: Any) -> dict[str, Any]:
+    """Release thirty records of the columns age and year; return the summary."""
+    attributes = {
+        "who": {"role": "identifier", "subject": True},
+        "age": {"role": "quasi_identifier", "bounds": [0, 110]},
+        "year": {"role": "quasi_identifier", "bounds": [0, 1e15], "resolution": 1e-9, **attribute},
+    }
+    stream = {"stream": {"delta": 10}} if command == "pipe" else {}
+    Path("policy.yaml").write_text(json.dumps({"attributes": attributes, "privacy": {"k": 3}, **stream}))
+    records = [{"who": f"p{n}", "age": n * 7 % 50, "year": years[n % len(years)]} for n in range(30)]
+    Path("in.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
+    files = ["--evidence", "e.jsonl", "--summary", "s.json"]
+    assert main([command, "policy.yaml", "-i", "in.jsonl", "-o", "out.jsonl", *files]) == 0
+    return dict(json.loads(Path("s.json").read_text()))
+
+
+def judged(summary: dict[str, Any]) -> tuple[int, list[str], list[str]]:
+    """Return exit code, places that are broken, and what was not examined."""
+    Path("s.json").write_text(json.dumps(summary))
+    files = ["--evidence", "e.jsonl", "--summary", "s.json", "--json", "v.json"]
+    code = main(["verify", "policy.yaml", "--original", "in.jsonl", "--released", "out.jsonl", *files])
+    verdict = json.loads(Path("v.json").read_text())
+    places = [place for check in verdict["checks"] if check["status"] == "broken" for place in check["places"]]
+    return code, places, verdict["not_examined"]
+
+
+@pytest.mark.parametrize("command", ["pipe", "batch"])
+@pytest.mark.parametrize("years", [[1996], [0.1], [None, 1996]], ids=["integers", "fractions", "missing"])
+def test_losses_beside_an_attribute_of_equal_values_are_recomputed(command: str, years: list[Any]) -> None:
+    summary = release(command, years, missing="group")
+    assert summary["loss"]["year"] is None
+    assert summary["sst"] == summary["released"]
+    assert judged(summary)[0] == 0
+    for field in ("sse", "sst", "information_loss"):
+        assert judged(summary | {field: summary[field] * 1.01})[:2] == (1, [field])
+
+
+def test_attributes_of_equal_values_alone_have_no_loss() -> None:
+    release("pipe", [1996])
+    Path("in.jsonl").write_text("".join(json.dumps({"who": f"p{n}", "age": 7, "year": 1996}) + "\n" for n in range(30)))
+    files = ["--evidence", "e.jsonl", "--summary", "s.json"]
+    assert main(["pipe", "policy.yaml", "-i", "in.jsonl", "-o", "out.jsonl", *files]) == 0
+    summary = json.loads(Path("s.json").read_text())
+    assert (summary["sse"], summary["sst"], summary["information_loss"]) == (0.0, 0.0, None)
+    assert judged(summary)[0] == 0
+    assert judged(summary | {"sse": 1.0})[:2] == (1, ["sse"])
+
+
+def test_losses_beside_an_attribute_that_hardly_varies_are_not_examined() -> None:
+    summary = release("pipe", [1e14, 1e14 + 1 / 64])
+    assert STREAM_FIELDS in judged(summary)[2]
+    assert "sse, sst, information_loss in the summary" not in judged(summary)[2]
+    code, places, not_examined = judged(summary | {"sse": 99.0})
+    assert (code, places) == (0, [])
+    assert "sse, sst and information_loss in the summary" in not_examined
+
+
+def test_losses_are_compared_also_if_the_loss_of_each_attribute_is_not_stated() -> None:
+    summary = release("batch", [1996, 1997])
+    del summary["loss"]
+    assert judged(summary)[0] == 0
+    assert judged(summary | {"sse": 2 * summary["sse"]})[:2] == (1, ["sse"])
+    assert judged(summary | {"d_x": 2 * summary["d_x"]})[:2] == (1, ["d_x"])
+
+
+@pytest.mark.parametrize("command", ["pipe", "batch"])
+def test_all_fields_that_shoal_writes_are_compared_or_named(command: str) -> None:
+    summary = release(command, [1996, 1997])
+    code, _, not_examined = judged(summary)
+    assert code == 0
+    assert UNKNOWN_FIELDS not in not_examined
+    assert ("dld, algorithm, refine and keep_order in the summary" in not_examined) is (command == "batch")
+    assert UNKNOWN_FIELDS in judged(summary | {"age is 41": 1})[2]
+    assert "age is 41" not in Path("v.json").read_text()
