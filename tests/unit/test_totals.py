@@ -60,6 +60,14 @@ def test_each_of_several_inputs_is_reported() -> None:
     ]
 
 
+def test_records_that_an_earlier_process_has_read_are_no_reason_to_warn() -> None:
+    metrics, log = Metrics(), Log()
+    for outcome, count in (("in", 0), ("released", 41), ("suppressed", 1)):
+        metrics.records.labels(outcome, "", "a", 0).inc(count)
+    log_totals(cast("Any", log), metrics, ("privacy.l",))
+    assert [event for event, _ in log.lines] == ["stopped"]
+
+
 @pytest.mark.parametrize(
     ("suppressed", "limits", "warns"), [(6, ("privacy.l",), True), (5, ("privacy.l",), False), (6, (), False)]
 )

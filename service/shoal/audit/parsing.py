@@ -297,7 +297,10 @@ def _value(line: Record) -> tuple[Record | None, Outcome]:
     value = line["value"]
     if value is None:
         return TOMBSTONE, Outcome.UNDECODABLE
-    return read_original(str(value)) if _is_text(value) else as_original(value)
+    if _is_text(value):
+        return read_original(str(value))
+    # A value that is neither a text nor an object may stand for a JSON value or for no message.
+    return as_original(value) if isinstance(value, JsonObject) else (None, Outcome.UNCLEAR)
 
 
 def _envelope(line: Record) -> Record:

@@ -82,7 +82,7 @@ def _losses(data: TableData, published: Float64Matrix) -> dict[str, Any]:
     losses = {
         "sse": sse,
         "sst": sst,
-        "information_loss": 100 * sse / sst if sst else 0.0,
+        "information_loss": 100 * sse / sst if sst else None,
         "mse": float(distances.squared.mean()),
         "mae": float(np.sqrt(distances.squared).mean()),
         "d_x": sse / sst if sst else None,

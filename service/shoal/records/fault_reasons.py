@@ -102,7 +102,7 @@ class FaultReason(StrEnum):
         "correct csv.delimiter and csv.quote in the policy, or the lines of the file",
     )
     NOT_CSV = (
-        "invalid quotation marks or bytes for the CSV dialect of the policy",
+        "invalid quotation marks or bytes for the CSV dialect of the policy, or a cell of more than 131,072 characters",
         "correct csv.quote, csv.escape and csv.encoding in the policy, or the lines of the file",
     )
     EMBEDDED = "a cell contains what looks like another record; close the quotation mark, or set csv.multiline: true"

@@ -92,6 +92,6 @@ def is_notable(records_in: int, released: int, refused: int) -> bool:
 def is_representative(records_in: int, released: int, suppressed: int) -> bool:
     """Return whether so few records are suppressed that the values of the others are like those of the input.
 
-    An empty release has no values.
+    An empty release has no values. After a restart, records may be decided that an earlier process has counted as read.
     """
-    return released == 0 or suppressed <= SUPPRESSED_SHARE * records_in
+    return released == 0 or suppressed <= SUPPRESSED_SHARE * max(records_in, released + suppressed)

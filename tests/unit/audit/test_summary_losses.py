@@ -57,11 +57,12 @@ def test_losses_beside_an_attribute_of_equal_values_are_recomputed(command: str,
         assert judged(summary | {field: summary[field] * 1.01})[:2] == (1, [field])
 
 
-def test_attributes_of_equal_values_alone_have_no_loss() -> None:
-    release("pipe", [1996])
+@pytest.mark.parametrize("command", ["pipe", "batch"])
+def test_attributes_of_equal_values_alone_have_no_loss(command: str) -> None:
+    release(command, [1996])
     Path("in.jsonl").write_text("".join(json.dumps({"who": f"p{n}", "age": 7, "year": 1996}) + "\n" for n in range(30)))
     files = ["--evidence", "e.jsonl", "--summary", "s.json"]
-    assert main(["pipe", "policy.yaml", "-i", "in.jsonl", "-o", "out.jsonl", *files]) == 0
+    assert main([command, "policy.yaml", "-i", "in.jsonl", "-o", "out.jsonl", *files]) == 0
     summary = json.loads(Path("s.json").read_text())
     assert (summary["sse"], summary["sst"], summary["information_loss"]) == (0.0, 0.0, None)
     assert judged(summary)[0] == 0

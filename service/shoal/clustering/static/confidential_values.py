@@ -290,6 +290,15 @@ def _order(key: object) -> tuple[bool, object]:
     return (key is not None, 0 if key is None else key)
 
 
+def _is_comparable(value: object) -> bool:
+    """Whether equal values can be found: values that are compared by identity would all differ."""
+    try:
+        hash(value)
+    except TypeError:
+        return False
+    return type(value).__eq__ is not object.__eq__
+
+
 def _key(value: object) -> object:
     """Return what two equal confidential values have in common: an exact number, a text, True or False, or None."""
     if value is None or (isinstance(value, float | np.floating) and math.isnan(value)):
@@ -298,10 +307,8 @@ def _key(value: object) -> object:
         value = value.item()
     if isinstance(value, Decimal) and value.is_nan():
         return None
-    try:
-        hash(value)
-    except TypeError:
-        raise ParameterError("confidential: must be texts, numbers, True, False or None") from None
+    if not _is_comparable(value):
+        raise ParameterError("confidential: must be texts, numbers, True, False or None")
     if isinstance(value, bool):
         return ("bool", value)  # True is not the number 1
     if isinstance(value, str):

@@ -144,9 +144,10 @@ def test_a_block_can_have_no_records() -> None:
         assert sorted(stream.flush().positions.tolist()) == [0, 1]
 
 
-def test_a_value_that_cannot_be_compared_is_refused() -> None:
+@pytest.mark.parametrize("value", [{"a": 1}, object(), [1]], ids=["mapping", "object", "list"])
+def test_a_value_that_cannot_be_compared_is_refused(value: object) -> None:
     values = np.empty(1, object)
-    values[0] = {"a": 1}
+    values[0] = value
     with pytest.raises(ParameterError, match="confidential: must be texts, numbers"):
         StreamAggregator(2, 10, l=2).push([[0.0]], confidential=values)
 
