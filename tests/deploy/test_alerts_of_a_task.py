@@ -36,6 +36,7 @@ class RealWorker:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, minute: int) -> None:
         self.minute = minute
+        self.started_s = 60.0 * minute - 5
         monkeypatch.setattr("time.time", self.now)
         self.metrics, self.next_offset = Metrics("visits"), 0
         policy = Policy.from_document(Document.model_validate(POLICY))
@@ -65,7 +66,7 @@ class RealWorker:
         self.metrics.held.labels("t", 0).set(self.task.waiting_count)
 
     def scrape(self) -> str:
-        started = f'process_start_time_seconds{{group="visits"}} {60 * self.minute - 5}.0'
+        started = f'process_start_time_seconds{{group="visits"}} {self.started_s}'
         text = generate_latest(self.metrics.registry).decode()
         return re.sub(r"^process_start_time_seconds\{.*$", started, text, flags=re.MULTILINE)
 
