@@ -8,6 +8,7 @@ import signal
 import sys
 from collections.abc import Generator, Iterator
 from dataclasses import asdict
+from itertools import compress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parents[1]
 MARKERS = {"properties": "property", "deploy": "deploy_tools"}
 """Markers that are not called like their folder."""
+
+WAITING = {"integration", "faults"}
+"""Markers of tests that mostly wait."""
 
 ATTACK = "attack"
 """Under this name a report carries the result of an attack."""
@@ -92,6 +96,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(marker)
         if IS_NIGHT and isinstance(item, pytest.Function) and is_hypothesis_test(item.obj):
             item.add_marker("nightly")
+    if hasattr(config, "workerinput"):
+        from support.distribution import mixed
+
+        waits = [not WAITING.isdisjoint(markers[item.path]) for item in items]
+        items[:] = mixed(list(compress(items, waits)), list(compress(items, (not one for one in waits))))
 
 
 @pytest.fixture(autouse=True)

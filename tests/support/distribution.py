@@ -1,10 +1,15 @@
-"""How tests are distributed to processes: one by one, but those of some files stay together."""
+"""How tests are distributed to processes: one by one, but those of some files stay together; long waits come early."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import TypeVar
+
 from xdist.scheduler import LoadScopeScheduling
 
-__all__ = ["Distribution"]
+__all__ = ["Distribution", "mixed"]
+
+Item = TypeVar("Item")
 
 TOGETHER = frozenset(
     {
@@ -27,6 +32,21 @@ They share what is expensive to make: a broker, releases, tables, syntax trees, 
 
 TOGETHER_IN = ("tests/conformance/",)
 """Folders for whose files the same holds: each process would read the kernels of a file from the cache again."""
+
+
+EARLY_SHARE = 0.7
+"""The tests that wait are spread over this share of the others."""
+
+
+def mixed(waiting: Sequence[Item], others: Sequence[Item]) -> list[Item]:
+    """Return all tests, those that wait for a broker spread evenly over the first ones; each kind keeps its order.
+
+    Several that wait at the same time leave the processor idle, and one that begins last makes all processes wait.
+    """
+    end = EARLY_SHARE * len(others)
+    places = [end * (number + 0.5) / len(waiting) for number in range(len(waiting))]
+    keyed = [*zip(places, waiting, strict=True), *((float(number), one) for number, one in enumerate(others))]
+    return [one for _, one in sorted(keyed, key=lambda pair: pair[0])]
 
 
 class Distribution(LoadScopeScheduling):  # type: ignore[misc] # xdist has no types
