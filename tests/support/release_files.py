@@ -105,8 +105,17 @@ class ReleaseFiles:
         return json.dumps({"topic": "in", "partition": partition, "offset": offset, "reason": reason or usual})
 
     def _fault(self, index: int) -> str:
-        line = self.base.original.splitlines()[index]
-        return "undecodable" if line == b"{" or self.base.is_topic else "invalid"
+        """Return what is wrong with a line that is no record: it is JSON or cells, or not."""
+        if self.base.is_csv:
+            return "invalid"
+        text = self.base.original.splitlines()[index].decode()
+        try:
+            value = json.loads(text)
+            if self.base.is_topic:
+                json.loads(value["value"] or "")
+        except ValueError:
+            return "undecodable"
+        return "invalid"
 
     def _summary(self, unpublished: Sequence[int]) -> dict[str, Any]:
         sizes = [len(members) for members in self.clusters] or [0]
