@@ -47,8 +47,10 @@ class Losses:
 def measure_losses(
     originals: Originals, found: RecomputedClusters | None, published: Sequence[PublishedValues]
 ) -> Losses:
-    """Return the losses. Cost: O(n d)."""
-    clusters = [] if found is None else found.clusters
+    """Return the losses; none is known if the clusters are not. Cost: O(n d)."""
+    if found is None:
+        return Losses({}, None, None)
+    clusters = found.clusters
     members = [np.array(cluster.members) for cluster in clusters]
     texts = [cluster.quasi.split(FIELD_SEPARATOR) for cluster in clusters]
     losses: dict[str, float | None] = {}
