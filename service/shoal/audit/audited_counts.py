@@ -88,7 +88,8 @@ class AuditedCounts:
         found |= {"cluster_size", "subjects", "share", "policy"} | {path[0] for path in self.values}
         if self.losses is not None:
             found |= {"loss"} if any(loss is not None for loss in self.losses.by_attribute.values()) else set()
-            found |= _LOSS_FIELDS if self.losses.sse is not None else set()
+            found |= {"sse", "sst"} if self.losses.sse is not None else set()
+            found |= _LOSS_FIELDS if self.losses.sst else set()
         return frozenset(found)
 
     def without_clusters(self) -> AuditedCounts:

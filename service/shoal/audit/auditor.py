@@ -324,7 +324,7 @@ class Auditor:
         self._compared = counts.compared
         unknown = counts.without_clusters()
         if is_inferred and check.failed and not (other := check_summary(summary, unknown, name)).failed:
-            check = other
+            check, self._compared = other, unknown.compared
             self._found.undecided.append(f"the summary counts other clusters than those inferred: {REMEDY}")
         self._found.checks.append(check)
 

@@ -63,7 +63,8 @@ class RefusalReader:
 
     def __init__(self, policy: Policy, form: Form, max_bytes: int, *, is_measured: bool) -> None:
         self._form, self._max_bytes, self._is_measured = form, max_bytes, is_measured
-        self._is_wrapped, self._parts = policy.unwrap is not None, {str(a.source) for a in policy.envelope_attributes}
+        self._is_wrapped = policy.unwrap is not None
+        self._parts = {a.name: str(a.source) for a in policy.envelope_attributes}
         nominal = [a for a in policy.clustered if a.scale is Scale.NOMINAL]
         is_in_envelope = [a.source.part is not MessagePart.VALUE for a in nominal]
         self._most_part_bytes = min(MOST_CATEGORY_BYTES, max_bytes) if any(is_in_envelope) else max_bytes
@@ -85,7 +86,7 @@ class RefusalReader:
         if self._parts:
             # The parts of a message are read one after the other, each with a reason of its own.
             found |= Refusal.INVALID
-            if not self._parts <= original.envelope.keys():
+            if not original.envelope.keys() >= set(self._parts.values()):
                 return found | Refusal.UNDECODABLE | Refusal.TOO_LARGE  # it is missing, or of bytes that are no text
             if has_lone_surrogate(list(original.envelope.values())):
                 found |= Refusal.UNDECODABLE
@@ -109,11 +110,12 @@ class RefusalReader:
             return True
         if content is None:
             return False
-        return MOST_GROWTH * _written_bytes(content.values()) > self._max_bytes or any(
-            growth * _written_bytes([content[name]]) > limit
+        fields = {**content, **{name: original.envelope[source] for name, source in self._parts.items()}}
+        return MOST_GROWTH * _written_bytes(fields.values()) > self._max_bytes or any(
+            growth * _written_bytes([fields[name]]) > limit
             for growth, limits in ((1, self._limits), (MOST_GROWTH, self._json_limits))
             for name, limit in limits.items()
-            if name in content
+            if name in fields
         )
 
 

@@ -36,8 +36,7 @@ class JsonLinesReader:
     stream : binary file object
         A file opened in binary mode, or a pipe. It is not closed.
     max_bytes : int
-        Maximum length of a line. A longer line is cut to ``max_bytes + 1`` bytes, so that a decoder rejects it as too
-        large.
+        Maximum length of a line. A longer line is cut to some bytes more, so that a decoder rejects it as too large.
 
     Yields
     ------
@@ -51,7 +50,9 @@ class JsonLinesReader:
         self._max_bytes = max_bytes
 
     def __iter__(self) -> Iterator[Sequence[bytes]]:
-        return read_batches(_without_byte_order_mark(read_lines(self._stream, self._max_bytes)), b"")
+        # A line that is cut off must be too long also without a byte order mark.
+        lines = read_lines(self._stream, self._max_bytes + len(codecs.BOM_UTF8))
+        return read_batches(_without_byte_order_mark(lines), b"")
 
 
 class Utf8Stream:

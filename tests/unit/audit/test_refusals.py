@@ -182,3 +182,60 @@ def test_too_large_is_undecided_in_a_topic_whose_service_may_have_another_limit(
     path = Path("q.jsonl")
     path.write_text(path.read_text().replace("invalid", "too_large"))
     assert verdict(release, capsys) == (2, set())
+
+
+@pytest.mark.parametrize(
+    ("attributes", "limits", "message"),
+    [
+        (
+            {"tags": {"role": "confidential", "type": "json", "from": "header:tags", "max_bytes": 50}},
+            {},
+            {"value": '{"age": 5}', "headers": [["tags", json.dumps(["x" * 60])]]},
+        ),
+        (
+            {"note": {"role": "confidential"}, "key": {"role": "confidential", "from": "key"}},
+            {"max_record_bytes": 100},
+            {"value": '{"age": 5, "note": "€"}', "key": "k" * 97},
+        ),
+    ],
+    ids=["a long header of type json", "a value and a key that are too long together"],
+)
+def test_parts_of_a_message_count_for_its_length(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, attributes: Any, limits: Any, message: dict[str, Any]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    document = {
+        "attributes": {"age": {"role": "quasi_identifier", "bounds": [0, 100]}, **attributes},
+        "subject": "every_record",
+        "privacy": {"k": 2},
+        "stream": {"delta": 5},
+        "csv": {"output": {"encoding": "latin-1"}},
+        "kafka": {"input": "in", "output": "out", "group": "g", **limits},
+    }
+    Path("policy.yaml").write_text(json.dumps(document))
+    good = {
+        "value": json.dumps({"age": 5, **({"note": "n"} if "note" in attributes else {})}),
+        **({"key": "k"} if "key" in attributes else {"headers": [["tags", "[]"]]}),
+    }
+    Path("in.jsonl").write_text("".join(json.dumps(one) + "\n" for one in [good, message, good, good]))
+    files = ["--evidence", "e.jsonl", "--quarantine", "q.jsonl", "--summary", "s.json"]
+    assert main(["pipe", "policy.yaml", "-i", "in.jsonl", "-o", "out.csv", *files]) == 0
+    assert json.loads(Path("q.jsonl").read_text())["reason"] == "too_large"
+    assert main(["verify", "policy.yaml", "--original", "in.jsonl", "--released", "out.csv", *files]) == 0
+
+
+def test_a_long_first_line_with_a_byte_order_mark_is_too_large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    attributes = {
+        "age": {"role": "quasi_identifier", "bounds": [0, 110]},
+        "note": {"role": "confidential"},
+    }
+    document = {"attributes": attributes, "subject": "every_record", "privacy": {"k": 3}, "stream": {"delta": 10}}
+    Path("policy.yaml").write_text(json.dumps(document))
+    lines = [json.dumps({"age": age, "note": "n"}) for age in range(6)]
+    long = json.dumps({"age": 7, "note": "n" * 3_000_000})
+    Path("in.jsonl").write_text("\ufeff" + "".join(line + "\n" for line in [long, *lines]), encoding="utf-8")
+    files = ["--evidence", "e.jsonl", "--quarantine", "q.jsonl", "--summary", "s.json"]
+    assert main(["pipe", "policy.yaml", "-i", "in.jsonl", "-o", "out.jsonl", *files]) == 0
+    assert json.loads(Path("q.jsonl").read_text())["reason"] == "too_large"
+    assert main(["verify", "policy.yaml", "--original", "in.jsonl", "--released", "out.jsonl", *files]) == 0

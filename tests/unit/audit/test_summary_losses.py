@@ -67,6 +67,7 @@ def test_attributes_of_equal_values_alone_have_no_loss(command: str) -> None:
     assert (summary["sse"], summary["sst"], summary["information_loss"]) == (0.0, 0.0, None)
     assert judged(summary)[0] == 0
     assert judged(summary | {"sse": 1.0})[:2] == (1, ["sse"])
+    assert any("d_x" in text for text in judged(summary | {"d_x": 0.4})[2])
 
 
 def test_losses_beside_an_attribute_that_hardly_varies_are_not_examined() -> None:
