@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from shoal.audit.arrivals import AdmissionLimits
+from shoal.audit.arrivals import AdmissionLimits, BoolVector
 from shoal.audit.clusters import RecomputedClusters
 from shoal.audit.evidence import Summary, is_count
 from shoal.audit.losses import Losses
@@ -19,7 +19,6 @@ from shoal.audit.value_figures import Figures
 __all__ = [
     "AuditedCounts",
     "count_release",
-    "quarantine_bounds",
     "read_lines",
     "read_records",
     "refusal_bounds",
@@ -133,6 +132,7 @@ def count_release(
     released_end = 0 if found is None else found.is_released.rfind(1) + 1
     read_end = len(originals) if originals.is_export else max(referenced_end, released_end)
     is_released = None if found is None else found.is_released
+    quarantined, by_reason = refusal_bounds(originals, limits, is_released, records_in)
     sizes = [] if found is None else [len(cluster.members) for cluster in found.clusters]
     return AuditedCounts(
         records=originals.records,
@@ -143,55 +143,42 @@ def count_release(
         largest=max(sizes, default=None),
         fewest_subjects=None if found is None else found.fewest_subjects,
         largest_share=None if found is None else found.largest_share,
-        quarantined=quarantine_bounds(originals, limits, is_released, records_in),
-        refused=refusal_bounds(originals, limits, is_released, records_in),
+        quarantined=quarantined,
+        refused=by_reason,
         dropped={reason.value: len(originals.drops.get(reason, ())) for reason in Dropped},
     )
 
 
 def refusal_bounds(
     originals: Originals, limits: AdmissionLimits, is_released: bytearray | None, records_in: int | None
-) -> dict[str, tuple[int, int]]:
-    """Return, by reason, the fewest and the most records of a file that the run refused; empty for a topic.
+) -> tuple[tuple[int, int] | None, dict[str, tuple[int, int]]]:
+    """Return the fewest and the most records of a file that the run refused, and the same by reason.
 
-    Unusable records and those that are too large are refused, and those near the limit may be.
+    Unusable records and those that are too large are refused, and those near the limit may be. Nothing is known of a
+    topic.
     """
     if originals.is_export:
-        return {}
+        return None, {}
     most = len(originals) if records_in is None else originals.end_of(records_in)
     # A run that follows a file does not read a last record without end.
     fewest = most - 1 if records_in is None and not originals.is_ended else most
     is_unpublished = originals.subjects != UNUSABLE
     if is_released is not None:
         is_unpublished &= ~np.frombuffer(bytes(is_released), np.bool_)
-    found: dict[str, tuple[int, int]] = {}
-    for reason in Refusal:
-        is_certain, is_possible = originals.refusals == reason, (originals.refusals & reason) > 0
-        if reason is Refusal.TOO_LARGE:
-            is_certain |= limits.is_too_large & is_unpublished
-            is_possible |= limits.may_be_too_large & is_unpublished
-        found[reason.word] = int(np.count_nonzero(is_certain[:fewest])), int(np.count_nonzero(is_possible[:most]))
-    return found
+    too_large, perhaps = limits.is_too_large & is_unpublished, limits.may_be_too_large & is_unpublished
 
+    def bounds(is_certain: BoolVector, is_possible: BoolVector) -> tuple[int, int]:
+        return int(np.count_nonzero(is_certain[:fewest])), int(np.count_nonzero(is_possible[:most]))
 
-def quarantine_bounds(
-    originals: Originals, limits: AdmissionLimits, is_released: bytearray | None, records_in: int | None
-) -> tuple[int, int] | None:
-    """Return the fewest and the most records of a file that the run refused; None for a topic.
-
-    Unusable records and those that are too large are refused, and those near the limit may be.
-    """
-    if originals.is_export:
-        return None
-    most = len(originals) if records_in is None else originals.end_of(records_in)
-    # A run that follows a file does not read a last record without end.
-    fewest = most - 1 if records_in is None and not originals.is_ended else most
-    is_unpublished = originals.subjects != UNUSABLE
-    if is_released is not None:
-        is_unpublished &= ~np.frombuffer(bytes(is_released), np.bool_)
-    too_large = int(np.count_nonzero((limits.is_too_large & is_unpublished)[:fewest]))
-    perhaps = int(np.count_nonzero((limits.may_be_too_large & is_unpublished)[:most]))
-    return originals.unusable_of(fewest) + too_large, originals.unusable_of(most) + perhaps
+    unusable = originals.refusals
+    by_reason = {
+        reason.word: bounds(
+            (unusable == reason) | (too_large & (reason is Refusal.TOO_LARGE)),
+            ((unusable & reason) > 0) | (perhaps & (reason is Refusal.TOO_LARGE)),
+        )
+        for reason in Refusal
+    }
+    return bounds((unusable > 0) | too_large, (unusable > 0) | perhaps), by_reason
 
 
 def states_losses(summary: Summary) -> bool:

@@ -6,7 +6,6 @@ does not fit the policy is unusable: no cluster may hold it. Nothing here is sha
 
 from __future__ import annotations
 
-import json
 import math
 import re
 import unicodedata
@@ -17,6 +16,7 @@ from typing import TypeAlias
 
 from shoal.audit.arithmetic import canonical_float
 from shoal.audit.json_documents import document_reader
+from shoal.audit.json_values import json_text
 from shoal.audit.parsing import Form, JsonNumber, Record
 from shoal.audit.scales import (
     ABSENT,
@@ -41,7 +41,6 @@ __all__ = [
     "UnchangedReader",
     "UsableRecord",
     "canonical_decimal",
-    "json_text",
     "merged_subject",
     "released_reader",
     "source_form",
@@ -59,9 +58,6 @@ FIELD_SEPARATOR = "\x00"
 _INTEGER = re.compile(r"[+-]?[0-9]+")
 _MAX_INTEGER_LENGTH = 4300
 """Characters; longer integers are not numbers (the limit of Python's int)."""
-
-json_text = json.JSONEncoder(ensure_ascii=False).encode
-"""Write a string as JSON with the fewest escapes."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,12 +6,12 @@ keeps a point or an exponent, so 100.0 and 100 are two values here.
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from collections.abc import Callable
 
 from shoal.audit.arithmetic import canonical_float
+from shoal.audit.json_values import json_text
 from shoal.audit.parsing import Form, JsonNumber, JsonObject, json_document
 from shoal.audit.scales import is_encodable
 
@@ -20,8 +20,6 @@ __all__ = ["document_reader", "document_text", "released_document_reader"]
 _INTEGER = re.compile(r"-?[0-9]+")
 _EXPONENT = re.compile(r"e([+-])0*([0-9]+)")
 _MAX_INTEGER_LENGTH = 4300
-
-_json_text = json.JSONEncoder(ensure_ascii=False).encode
 
 
 def document_text(value: object) -> str | None:
@@ -41,7 +39,7 @@ def _joined(start: str, texts: list[str | None], end: str) -> str | None:
 
 def _member(name: str, value: object) -> str | None:
     text = document_text(value)
-    return None if text is None or not is_encodable(name) else f"{_json_text(name)}:{text}"
+    return None if text is None or not is_encodable(name) else f"{json_text(name)}:{text}"
 
 
 def _scalar_text(value: object) -> str | None:
@@ -49,7 +47,7 @@ def _scalar_text(value: object) -> str | None:
         return _number_text(value)
     if value is None or isinstance(value, bool):
         return {None: "null", True: "true", False: "false"}[value]
-    return _json_text(value) if isinstance(value, str) and is_encodable(value) else None
+    return json_text(value) if isinstance(value, str) and is_encodable(value) else None
 
 
 def _number_text(text: str) -> str | None:
@@ -75,7 +73,7 @@ def document_reader(form: Form, released: Form, max_bytes: int) -> Callable[[obj
             return text
         if len(text.encode()) > max_bytes:
             return None
-        return _json_text(text) if released == "csv" else text
+        return json_text(text) if released == "csv" else text
 
     return read
 
@@ -93,7 +91,7 @@ def released_document_reader(released: Form, *, is_binary: bool = False) -> Call
             return None if cell else "null"
         if text != cell:
             return None
-        return text if is_binary else _json_text(text)
+        return text if is_binary else json_text(text)
 
     return read_cell if released == "csv" or is_binary else document_text
 

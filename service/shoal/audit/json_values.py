@@ -5,7 +5,10 @@ from __future__ import annotations
 import json
 from typing import NoReturn
 
-__all__ = ["JsonNumber", "JsonObject", "json_document", "json_value"]
+__all__ = ["JsonNumber", "JsonObject", "json_document", "json_text", "json_value"]
+
+json_text = json.JSONEncoder(ensure_ascii=False).encode
+"""Write a value as JSON with the fewest escapes."""
 
 
 class JsonObject(list[tuple[str, object]]):

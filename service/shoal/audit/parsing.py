@@ -272,8 +272,9 @@ def _has_undecodable_bytes(value: object) -> bool:
 def _messages(path: Path, required: frozenset[str]) -> Iterator[OriginalRecord]:
     """Yield the messages of a file that `shoal pipe` read, by line. A malformed line is an unusable record."""
     for number, text in enumerate(_original_lines(path)):
-        line, outcome = _read_line(text)
+        line = record_of(text)
         if line is None or not required <= line.keys() <= ORIGINAL_EXPORT | ENVELOPE_FIELDS:
+            outcome = Outcome.NO_RECORD if line is not None else read_original(text)[1]
             yield OriginalRecord(0, number, None if text.strip() else BLANK, BLANK, outcome=outcome)
         else:
             value, outcome = _value(line)
@@ -284,13 +285,6 @@ def _size(line: Record) -> int:
     """Return the bytes of a message value; 0 if the export contains it as an object and not as its text."""
     value = line["value"]
     return len(value.encode(errors="surrogatepass")) if isinstance(value, str) else 0
-
-
-def _read_line(text: bytes) -> tuple[Record | None, Outcome]:
-    """Parse a line of a file of messages, which is one of any depth; a line that is no message is no record."""
-    line = record_of(text)
-    outcome = read_original(text)[1] if line is None else Outcome.NO_RECORD
-    return line, outcome
 
 
 def _value(line: Record) -> tuple[Record | None, Outcome]:

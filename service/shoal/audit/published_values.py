@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from shoal.audit.arithmetic import ExactGrid
+from shoal.audit.json_values import json_text
 from shoal.audit.parsing import Form, JsonNumber
 from shoal.audit.scales import Categories, DecimalSign
 from shoal.audit.taxonomy_tree import Node, TaxonomyTree
@@ -31,8 +32,6 @@ __all__ = [
 
 NO_VALUE = "\x02"
 """Text of an unreadable value. Recomputed texts are JSON, numbers or cells, so it equals none of them."""
-
-_json_text = json.JSONEncoder(ensure_ascii=False).encode
 
 
 class PublishedValues(ABC):
@@ -82,14 +81,14 @@ class PublishedValues(ABC):
     def text_of(self, value: object) -> str:
         """Return the text of a value that was read from a released row; `NO_VALUE` if it has another type."""
         if self._is_csv:
-            return _json_text(str(value))
+            return json_text(str(value))
         if value is None:
             return "null"
         if isinstance(value, bool):
             return "true" if value else "false"
         if isinstance(value, JsonNumber):
             return str(value)
-        return _json_text(value) if isinstance(value, str) else NO_VALUE
+        return json_text(value) if isinstance(value, str) else NO_VALUE
 
     def number_of(self, text: str) -> float:
         """Return a published number, or the milliseconds of a time; NaN if it is missing."""
@@ -202,7 +201,7 @@ class PublishedRanks(PublishedValues):
 
     def __init__(self, attribute: Attribute, form: Form, *, table: bool) -> None:
         super().__init__(attribute, form, table=table)
-        self._texts = [self._shown(_json_text(item)) for item in attribute.order]
+        self._texts = [self._shown(json_text(item)) for item in attribute.order]
 
     def _of_present(self, values: Sequence[float], categories: Categories | None) -> str:  # noqa: ARG002
         return self._texts[int(sorted(values)[(len(values) - 1) // 2])]
@@ -222,31 +221,31 @@ class PublishedCategories(PublishedValues):
         super().__init__(attribute, form, table=table)
         self._publish = attribute.publish
         # A whole number or truth value is missing, too, if its text is that of a missing value.
-        self._missing_texts = frozenset(map(_json_text, missing_values)).union(
+        self._missing_texts = frozenset(map(json_text, missing_values)).union(
             text for text in missing_values if not text.startswith('"')
         )
         self._tree = None if attribute.taxonomy is None else TaxonomyTree(attribute.taxonomy)
         self._nodes: frozenset[str] | None = None
         if self._tree is not None and attribute.unknown == "quarantine":
             names = self._tree.leaves | (frozenset() if attribute.publish == "mode" else self._tree.inner)
-            self._nodes = frozenset(self._shown(_json_text(name)) for name in names)
+            self._nodes = frozenset(self._shown(json_text(name)) for name in names)
 
     @property
     def inner_nodes(self) -> frozenset[str]:
         """The texts of the nodes above leaves, which may be published although no record has them."""
         if self._tree is None or self._publish == "mode":
             return frozenset()
-        return frozenset(self._shown(_json_text(name)) for name in self._tree.inner)
+        return frozenset(self._shown(json_text(name)) for name in self._tree.inner)
 
     def shown_category(self, category: str) -> str:
         """Return the published text of a category."""
-        return self._shown(category if self._tree is None else _json_text(category))
+        return self._shown(category if self._tree is None else json_text(category))
 
     def _of_present(self, values: Sequence[float], categories: Categories | None) -> str:
         known = categories or Categories()
         if self._tree is None or self._publish == "mode":
             return self.shown_category(self._mode(values, known))
-        return self._shown(_json_text(self._node(self._tree, [known.texts[int(value)] for value in values]).name))
+        return self._shown(json_text(self._node(self._tree, [known.texts[int(value)] for value in values]).name))
 
     def _node(self, tree: TaxonomyTree, leaves: Sequence[str]) -> Node:
         return tree.ancestor(leaves) if self._publish == "ancestor" else tree.median(leaves)
@@ -259,7 +258,7 @@ class PublishedCategories(PublishedValues):
             largest = max(categories.counts[code] for code in tied)
             tied = [code for code in tied if categories.counts[code] == largest]
         # The order of code points is that of UTF-8 bytes.
-        as_json = (lambda text: text) if self._tree is None else _json_text
+        as_json = (lambda text: text) if self._tree is None else json_text
         return min((categories.texts[code] for code in tied), key=as_json)
 
     def _allows_present(self, text: str) -> bool:

@@ -5,13 +5,12 @@ The strictness of this reader decides which originals are usable, so it is not s
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from enum import Enum
 from typing import TypeAlias
 
-from shoal.audit.json_values import JsonObject, json_document
+from shoal.audit.json_values import JsonObject, json_document, json_text
 from shoal.audit.nesting import within_depth
 
 __all__ = ["Outcome", "Record", "as_original", "as_record", "has_lone_surrogate", "read_original", "record_of"]
@@ -44,10 +43,7 @@ def record_of(text: bytes | str) -> Record | None:
 
 def has_lone_surrogate(value: object) -> bool:
     """Whether a text inside a value has half a surrogate pair, which no UTF-8 can express."""
-    return _SURROGATE.search(_in_letters(value)) is not None
-
-
-_in_letters = json.JSONEncoder(ensure_ascii=False).encode
+    return _SURROGATE.search(json_text(value)) is not None
 
 
 def read_original(text: bytes | str) -> tuple[Record | None, Outcome]:

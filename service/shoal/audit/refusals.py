@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from enum import IntFlag
 
-from shoal.audit.fields import MOST_CATEGORY_BYTES, json_text
+from shoal.audit.fields import MOST_CATEGORY_BYTES
+from shoal.audit.json_values import json_text
 from shoal.audit.parsing import Form, OriginalRecord, Outcome, Record, has_lone_surrogate
 from shoal.audit.structure import Dropped
 from shoal.policy import MessagePart, Policy, Scale

@@ -15,11 +15,11 @@ from shoal.audit.csv_cells import csv_line
 from shoal.audit.fields import (
     FIELD_SEPARATOR,
     canonical_decimal,
-    json_text,
     released_reader,
     source_form,
 )
 from shoal.audit.json_documents import document_text, released_document_reader
+from shoal.audit.json_values import json_text
 from shoal.audit.originals import is_export_of
 from shoal.audit.parquet_bytes import compare_parquet
 from shoal.audit.parsing import (

@@ -6,7 +6,6 @@ category. A missing value is NaN. None stands for a value that makes the record 
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from collections import Counter
@@ -14,6 +13,7 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 from shoal.audit.arithmetic import canonical_float
+from shoal.audit.json_values import json_text
 from shoal.audit.parsing import Form, JsonNumber
 from shoal.audit.times import epoch_ms, iso_ms
 from shoal.policy import Attribute, MessagePart, Scale
@@ -43,8 +43,6 @@ _MAX_INTEGER_LENGTH = 4300
 BLANKS = " \t"
 """What is ignored around a text cell. Other white space, such as a no-break space or a line end, is not."""
 
-_json_text = json.JSONEncoder(ensure_ascii=False).encode
-
 
 class Categories:
     """The categories of one nominal attribute in the order of their first records.
@@ -69,7 +67,7 @@ class Categories:
     def json_text(self, code: float) -> str:
         """Return a category as JSON."""
         text = self.texts[int(code)]
-        return _json_text(text) if self._are_leaves else text
+        return json_text(text) if self._are_leaves else text
 
 
 class DecimalSign:
@@ -261,7 +259,7 @@ def _nominal_reader(attribute: Attribute, form: Form, categories: Categories) ->
         if name is None:
             return None
         is_text = isinstance(value, str) and not isinstance(value, JsonNumber)
-        return code(_json_text(name) if is_text else name)
+        return code(json_text(name) if is_text else name)
 
     if taxonomy is None:
         return flat

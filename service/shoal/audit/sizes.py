@@ -15,7 +15,8 @@ import json
 from itertools import groupby, takewhile
 
 from shoal.audit.csv_cells import csv_cell
-from shoal.audit.fields import FIELD_SEPARATOR, UsableRecord, json_text
+from shoal.audit.fields import FIELD_SEPARATOR, UsableRecord
+from shoal.audit.json_values import json_text
 from shoal.audit.parsing import Form, OriginalRecord, Record
 from shoal.audit.structure import nested_order, output_path
 from shoal.policy import MessagePart, Policy, Role

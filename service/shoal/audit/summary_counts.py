@@ -10,6 +10,7 @@ from shoal.audit.evidence import Summary, is_count
 from shoal.audit.losses import Losses
 from shoal.audit.originals import Originals
 from shoal.audit.parsing import LARGEST_COUNT
+from shoal.audit.refusals import Refusal
 from shoal.audit.verdict import CheckCounter, counted
 from shoal.errors import InputError
 
@@ -22,7 +23,7 @@ __all__ = [
 _ACCOUNTED = ("records_in", "released", "suppressed", "quarantined", "held")
 """Fields with which a summary accounts for all records."""
 
-_REFUSED = frozenset({"undecodable", "invalid", "too_large"})
+_REFUSED = frozenset(reason.word for reason in Refusal)
 """Reasons for which a summary counts refused records."""
 
 RELATIVE_TOLERANCE = 5e-4

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import codecs
 import csv
-import json
 import math
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -18,6 +17,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from shoal.audit.arithmetic import canonical_float
+from shoal.audit.json_values import json_text
 from shoal.errors import InputError
 from shoal.policy import CsvDialect
 
@@ -301,7 +301,7 @@ def parquet_lines(
             names = batch.schema.names
             for row in zip(*[plain_values(arrow, column) for column in batch.columns], strict=True):
                 fields = [
-                    f"{_text(name)}:"
+                    f"{json_text(name)}:"
                     + (
                         _TOO_LARGE_NUMBER
                         if name in clustered and value in _INFINITIES
@@ -343,7 +343,7 @@ def _json_value(value: object, writer: NumberWriter | None, *, is_release: bool)
     if value is None or isinstance(value, bool):
         return {None: "null", True: "true", False: "false"}[value]
     if not isinstance(value, int | float):
-        return _text(str(value))
+        return json_text(str(value))
     if is_release and repr(rewritten_number(value, writer)) != repr(value):
         return repr(value)
     if not math.isfinite(value):
@@ -351,6 +351,3 @@ def _json_value(value: object, writer: NumberWriter | None, *, is_release: bool)
     if writer is not None:
         return writer(value)
     return str(value) if isinstance(value, int) else canonical_float(value)
-
-
-_text = json.JSONEncoder(ensure_ascii=False).encode

@@ -14,13 +14,10 @@ __all__ = ["unexamined_questions"]
 
 _NAMED = {"mse", "mae", "clipped", "displacement", "excess_span", "delay", "elapsed_s", "records_per_s", "unknown"}
 """Fields of a summary that are never compared, and are named in any case."""
-_MEASURES = dict.fromkeys(
-    (
-        *("loss", "sse", "sst", "information_loss", "d_x", "d_y", "emd", "emd_of", "l", "value_share", "dropped"),
-        *("dld", "l_avg", "bound", "gap", "mdav", "algorithm", "refine", "keep_order", "blocks"),
-        "jointly_k_anonymous",
-    )
-).keys()
+_MEASURES = (
+    *("loss", "sse", "sst", "information_loss", "d_x", "d_y", "emd", "emd_of", "l", "value_share", "dropped"),
+    *("dld", "l_avg", "bound", "gap", "mdav", "algorithm", "refine", "keep_order", "blocks", "jointly_k_anonymous"),
+)
 """Other fields, in the order in which they are named. Those that could not be compared are not examined."""
 NOT_COMPLETE = "whether every record was released or had to be suppressed, because only a part was judged"
 
@@ -46,7 +43,7 @@ def unexamined_questions(
         Whether original and release are exports of topics.
     stated : StatedFiles
     compared : collection of str
-        Fields of the summary that were compared (`compared_fields`).
+        Fields of the summary that were compared (`AuditedCounts.compared`).
     is_end_known : bool
         Whether it was checked how many subjects were held at the end of the input.
     """
@@ -79,7 +76,7 @@ def _other_fields(summary: Summary, compared: Collection[str]) -> list[str]:
     others = [name for name, value in summary.items() if name not in compared and _is_stated(value)]
     known = [name for name in _MEASURES if name in others]
     found = [f"{_listed(known)} in the summary"] if known else []
-    if not set(others) <= _MEASURES | _NAMED:
+    if not set(others) <= {*_MEASURES, *_NAMED}:
         found.append("fields of the summary that Shoal does not write")
     return found
 
