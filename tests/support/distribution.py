@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from typing import TypeVar
 
@@ -31,12 +30,8 @@ TOGETHER = frozenset(
 They share what is expensive to make: a broker, releases, tables, syntax trees, kernels that are read from the cache.
 """
 
-TOGETHER_IN = () if os.environ.get("NUMBA_DISABLE_JIT") else ("tests/conformance/",)
-"""Folders for whose files the same holds: each process would read the kernels of a file from the cache again.
-
-Without compilation there is nothing to read, and the longest file would keep one process busy when all others are done.
-"""
-
+TOGETHER_IN = ("tests/conformance/",)
+"""Folders for whose files the same holds: each process would read the kernels of a file from the cache again."""
 
 EARLY_SHARE = 0.7
 """The tests that wait are spread over this share of the others."""
