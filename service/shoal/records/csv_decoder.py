@@ -1,4 +1,4 @@
-"""`CsvDecoder`: decode the cells of CSV records, and reject cells that contain another record."""
+"""`CsvDecoder`: decode the cells of CSV records, and reject repeated headers and cells that contain another record."""
 
 from __future__ import annotations
 
@@ -19,12 +19,13 @@ from shoal.records.json_decoder import DEFAULT_MAX_BYTES
 from shoal.records.numerals import canonical_number
 from shoal.records.scales import scale_reader, stack_columns
 
-__all__ = ["CsvCells", "CsvDecoder", "EmbeddedRecordCheck"]
+__all__ = ["CsvCells", "CsvDecoder", "EmbeddedRecordCheck", "RepeatedHeaderCheck"]
 
 CsvCells: TypeAlias = list[str] | None
 """The cells of one record as in the file; None if they could not be separated."""
 
 _LINE_END = re.compile(r"\r\n|\r|\n")
+_BYTE_ORDER_MARK = "\ufeff"
 
 
 class CsvDecoder:
@@ -59,6 +60,7 @@ class CsvDecoder:
         encoder = CsvEncoder(policy) if encoder is None else encoder
         self._builder = BlockBuilder(policy, encoder, hash_key, max_bytes, with_columns=with_columns)
         self._width = len(names)
+        self._repeated_headers = RepeatedHeaderCheck(policy, names)
         self._embedded_records = EmbeddedRecordCheck(policy, names)
         self._has_commas = policy.csv.decimal == ","
         self._clustered = [
@@ -85,7 +87,7 @@ class CsvDecoder:
         Block
             The accepted records, and index and reason of each rejected one. ``undecodable``: None. ``too_large``: the
             unchanged fields are longer than ``max_bytes``, or a category than its limit. ``invalid``: the
-            record does not fit the policy, or a cell contains another record.
+            record does not fit the policy, it equals the header, or a cell contains another record.
 
         Notes
         -----
@@ -102,10 +104,10 @@ class CsvDecoder:
                 index.append(i)
                 records.append(cells)
         columns: Sequence[Column] = list(zip(*records, strict=True)) if records else [()] * self._width
-        with_embedded = set(self._embedded_records.find(columns))
-        if with_embedded:
-            rejected += [(index[i], Reason.INVALID) for i in with_embedded]
-            is_accepted = [i not in with_embedded for i in range(len(index))]
+        no_records = {*self._repeated_headers.find(columns), *self._embedded_records.find(columns)}
+        if no_records:
+            rejected += [(index[i], Reason.INVALID) for i in no_records]
+            is_accepted = [i not in no_records for i in range(len(index))]
             index = list(compress(index, is_accepted))
             columns = [tuple(compress(column, is_accepted)) for column in columns]
         return self._builder.build(self._candidates(index, columns, rejected), rejected)
@@ -141,6 +143,53 @@ class CsvDecoder:
             return cells
         texts = [cell.replace(",", ".") for cell in cells]
         return [text if canonical_number(text.strip()) else cell for text, cell in zip(texts, cells, strict=True)]
+
+
+class RepeatedHeaderCheck:
+    """Finds records that equal the header, as in a file that was appended to or joined from several files.
+
+    Such a record has valid values wherever the policy accepts any text. Released, it would count as a person.
+
+    Parameters
+    ----------
+    policy : Policy
+    columns : sequence of str
+        Names in the header of the file.
+    """
+
+    def __init__(self, policy: Policy, columns: Sequence[str]) -> None:
+        self._quote = policy.csv.quote
+        self._names = [name.strip(" \t") for name in columns]
+        # Few values contain the longest name.
+        self._longest = max(range(len(columns)), key=lambda column: len(self._names[column]))
+        self._around = f" \t{_BYTE_ORDER_MARK}{self._quote}"
+
+    def find(self, columns: Sequence[Sequence[str]]) -> list[int]:
+        """Return the indexes of the records that equal the header, but for blanks and tabs around the cells.
+
+        A byte order mark before the first cell is ignored: each of the joined files can begin with one.
+
+        Parameters
+        ----------
+        columns : sequence of sequences of str
+            The cells of n records, by column.
+
+        Notes
+        -----
+        Cost: about 10 ns per record, and 100 ns if a cell contains the longest name.
+        """
+        name, cells = self._names[self._longest].strip(self._around), columns[self._longest]
+        if name not in "".join(cells):
+            return []
+        candidates = [i for i, cell in enumerate(cells) if cell.strip(self._around) == name]
+        return [i for i in candidates if self._is_header([column[i] for column in columns])]
+
+    def _is_header(self, cells: list[str]) -> bool:
+        if cells[0].startswith(_BYTE_ORDER_MARK):
+            # After the mark the reader takes quotation marks for characters.
+            first = cells[0].removeprefix(_BYTE_ORDER_MARK).strip(" \t")
+            cells = [first.removeprefix(self._quote).removesuffix(self._quote), *cells[1:]]
+        return [cell.strip(" \t") for cell in cells] == self._names
 
 
 class EmbeddedRecordCheck:

@@ -101,6 +101,10 @@ class FaultReason(StrEnum):
         "another number of cells than the header",
         "correct csv.delimiter and csv.quote in the policy, or the lines of the file",
     )
+    REPEATED_HEADER = (
+        "equals the header",
+        "remove the lines that repeat the header; a file that was appended to or joined from several files has them",
+    )
     NOT_CSV = (
         "invalid quotation marks or bytes for the CSV dialect of the policy, or a cell of more than 131,072 characters",
         "correct csv.quote, csv.escape and csv.encoding in the policy, or the lines of the file",

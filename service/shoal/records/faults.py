@@ -11,7 +11,7 @@ import numpy as np
 from shoal.policy import Attribute, FieldType, Policy, Role, Scale
 from shoal.records.block import Reason
 from shoal.records.columns import MISMATCH, parse_values, replace_decimal_commas, to_number
-from shoal.records.csv_decoder import EmbeddedRecordCheck
+from shoal.records.csv_decoder import EmbeddedRecordCheck, RepeatedHeaderCheck
 from shoal.records.fault_reasons import FaultReason
 from shoal.records.json_values import canonical_json
 from shoal.records.numerals import NumberText
@@ -123,8 +123,11 @@ def find_csv_faults(policy: Policy, columns: Sequence[str], cells: Sequence[str]
         return [RecordFault(FaultReason.NOT_CSV)]
     if len(cells) != len(columns):
         return [RecordFault(FaultReason.OTHER_WIDTH, detail=f"{len(cells)} cells, but the header has {len(columns)}")]
+    columns_of_one = [[cell] for cell in cells]
+    if RepeatedHeaderCheck(policy, columns).find(columns_of_one):
+        return [RecordFault(FaultReason.REPEATED_HEADER)]
     has_line_ends = any("\n" in cell or "\r" in cell for cell in cells)
-    if has_line_ends and EmbeddedRecordCheck(policy, columns).find([[cell] for cell in cells]):
+    if has_line_ends and EmbeddedRecordCheck(policy, columns).find(columns_of_one):
         return [RecordFault(FaultReason.EMBEDDED)]
     found = []
     for attribute in policy.attributes:

@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+import io
 import json
+from typing import Any
 
 import numpy as np
 import pytest
-from shoal.records import CsvCells, CsvDecoder, CsvEncoder, JsonDecoder, JsonEncoder, Reason
+from shoal.records import CsvCells, CsvDecoder, CsvEncoder, CsvReader, JsonDecoder, JsonEncoder, Reason
 from support.making import KEY, SUBJECT, policy_of, quasi, unchanged_field, usual_policy
 
 pytestmark = pytest.mark.unit
@@ -127,3 +129,86 @@ def test_csv_becomes_json_and_json_becomes_csv() -> None:
     assert to_csv.encode_clusters(
         [["2"]], CsvDecoder(policy).decode(cells).unchanged_fields, [0, 2]
     ) == to_csv.encode_clusters([["2"]], back, [0, 2])
+
+
+TEXTS: dict[str, dict[str, Any]] = {
+    "id": {"role": "identifier", "subject": True},
+    "sex": {"role": "quasi_identifier", "scale": "nominal"},
+    "illness": unchanged_field("string"),
+}
+"""Attributes of which each accepts any text."""
+
+
+def rejected(text: bytes, **more: Any) -> list[tuple[int, Reason]]:
+    policy = policy_of(TEXTS, **more)
+    reader = CsvReader(io.BytesIO(text), policy)
+    return CsvDecoder(policy, reader.columns).decode([cells for part in reader for cells in part]).rejected
+
+
+@pytest.mark.parametrize(
+    ("header", "again"),
+    [
+        ("id,sex,illness", "id,sex,illness"),
+        ("illness,id,sex", "illness,id,sex"),
+        ('id,sex,"illness"', '"id",sex,illness'),
+        ("id, sex,illness\t", "id,sex\t, illness"),
+        ("\ufeffid,sex,illness", "id,sex,illness"),
+        ("id,sex,illness", "\ufeffid,sex,illness"),
+        ('"id","sex","illness"', '\ufeff"id","sex","illness"'),
+    ],
+)
+def test_a_record_that_equals_the_header_is_invalid(header: str, again: str) -> None:
+    assert rejected(f"{header}\na,f,flu\n{again}\nb,f,flu\n{again}".encode()) == [(1, INVALID), (3, INVALID)]
+
+
+@pytest.mark.parametrize(
+    "csv",
+    [
+        {"delimiter": ";"},
+        {"delimiter": "tab", "quote": "'"},
+        {"delimiter": "|", "escape": "backslash"},
+        {"encoding": "utf-16"},
+        {"encoding": "utf-16-be"},
+        {"encoding": "utf-8-sig", "line_end": "crlf"},
+        {"encoding": "cp1252", "line_end": "cr"},
+        {"multiline": True},
+    ],
+)
+def test_a_repeated_header_is_invalid_in_every_dialect(csv: dict[str, Any]) -> None:
+    dialect = policy_of(TEXTS, csv=csv).csv
+    mark = "\ufeff" if dialect.encoding.startswith("utf") else ""
+    rows = [["id", "'sex'", "illness"], ["a", "f", "flu"], [f"{mark}'id'", "sex", "'illness'"], ["b", "f", "flu"]]
+    lines = [dialect.delimiter.join(row).replace("'", dialect.quote) + dialect.line_end for row in rows]
+    assert rejected("".join(lines).encode(dialect.encoding), csv=csv) == [(1, INVALID)]
+
+
+@pytest.mark.parametrize(
+    "cells",
+    [
+        "id,illness,sex",
+        "Id,sex,illness",
+        "id,sex,ill ness",
+        "id1,sex,illness",
+        "id,sex,",
+        "'id',sex,illness",
+        "x,sex,illness",
+    ],
+)
+def test_a_record_that_differs_from_the_header_in_a_cell_is_accepted(cells: str) -> None:
+    assert rejected(f"id,sex,illness\n{cells}\n".encode()) == []
+
+
+def test_undeclared_columns_are_compared_with_the_header_too() -> None:
+    text = b",id,sex,illness,longest name\n,id,sex,illness,longest name\n,id,sex,illness,1\n"
+    assert rejected(text, undeclared="drop") == [(0, INVALID)]
+
+
+def test_a_value_that_equals_the_name_of_the_only_column_is_invalid() -> None:
+    policy = policy_of({"sex": {"role": "quasi_identifier", "scale": "nominal"}})
+    assert CsvDecoder(policy).decode([["f"], ["sex"], ["sexes"]]).rejected == [(1, INVALID)]
+
+
+def test_a_repeated_header_is_invalid_whatever_is_too_large() -> None:
+    policy = policy_of(TEXTS)
+    block = CsvDecoder(policy, max_bytes=5).decode([["id", "sex", "illness"], ["a", "sex", "illness"]])
+    assert block.rejected == [(0, INVALID), (1, TOO_LARGE)]

@@ -45,6 +45,7 @@ HEADER = ["ill", "age", "pay", "who"]
         (["1", "1.5", "2000", "p"], [", column 2 (age): not a whole number"]),
         (["1", "120", "", "p"], [", column 2 (age): outside its bounds", ", column 3 (pay): empty"]),
         (["1", "2"], [": 2 cells, but the header has 4"]),
+        (["ill", "age", " pay", "who"], [": equals the header"]),
         (None, [": " + NOT_CSV]),
     ],
 )
@@ -140,6 +141,7 @@ def test_kinds_beyond_the_tenth_are_not_listed(monkeypatch: pytest.MonkeyPatch) 
             "correct csv.quote, csv.escape and csv.encoding in the policy, or the lines of the file",
         ),
         (RecordFault("a field occurs twice; remove one of them"), "a field occurs twice; remove one of them"),
+        (RecordFault("equals the header"), "remove the lines that repeat the header; a file that was"),
         (RecordFault("dated more than an hour ahead"), "dated more than an hour ahead"),
     ],
 )
