@@ -30,7 +30,14 @@ from shoal.audit.record_texts import (
     read_original,
     record_of,
 )
-from shoal.audit.table_parsing import NumberWriter, csv_rows, is_csv_ended, is_parquet, parquet_lines
+from shoal.audit.table_parsing import (
+    NumberWriter,
+    csv_rows,
+    is_csv_ended,
+    is_parquet,
+    is_repeated_header,
+    parquet_lines,
+)
 from shoal.errors import InputError
 from shoal.policy import CsvDialect
 
@@ -213,6 +220,9 @@ def original_records(
     elif file.form == "csv":
         rows = (cells for _, cells in csv_rows(file.path, file.dialect, skip_bom=True, declared=file.columns))
         for number, cells in enumerate(_without_blank_end(rows, lambda cells: cells == {})):
+            if cells is not None and is_repeated_header(cells, file.dialect):
+                yield OriginalRecord(0, number, None, BLANK, outcome=Outcome.NO_RECORD)
+                continue
             outcome = Outcome.UNCLEAR if cells is None else Outcome.RECORD if cells else Outcome.NO_RECORD
             yield OriginalRecord(0, number, BLANK if cells == {} else cells, BLANK, outcome=outcome)
     else:

@@ -24,7 +24,7 @@ class Outcome(Enum):
     """What came of reading the text of a record.
 
     `UNDECODABLE`: it is no JSON or CSV. `NO_RECORD`: it is, but no object with names that differ, or no row of the
-    columns. `UNCLEAR`: one of the two.
+    columns with values. `UNCLEAR`: one of the two.
     """
 
     RECORD = "record"

@@ -29,6 +29,7 @@ __all__ = [
     "has_json_type",
     "is_csv_ended",
     "is_parquet",
+    "is_repeated_header",
     "original_header",
     "parquet_file",
     "parquet_lines",
@@ -106,6 +107,21 @@ def csv_rows(
             yield text, None
         else:
             yield text, dict(zip(header, cells, strict=True))
+
+
+def is_repeated_header(row: Mapping[str, object], dialect: CsvDialect) -> bool:
+    """Whether each cell of a row is the name of its column, but for blanks and tabs around them.
+
+    A file that was appended to or joined from several files has such rows. A byte order mark before the first cell is
+    ignored. The quotation marks that follow it are characters of the cell.
+    """
+    for place, (name, cell) in enumerate(row.items()):
+        text = str(cell)
+        if not place and text.startswith("\ufeff"):
+            text = text[1:].strip(" \t").removeprefix(dialect.quote).removesuffix(dialect.quote)
+        if text.strip(" \t") != name.strip(" \t"):
+            return False
+    return bool(row)
 
 
 def csv_record_lines(path: Path, dialect: CsvDialect) -> Iterator[int]:

@@ -10,7 +10,7 @@ import pytest
 from oracle.naive_release import load_policy
 from pyarrow import parquet
 from shoal.audit.originals import read_originals
-from shoal.audit.parsing import BLANK, InputFile, original_records, released_records
+from shoal.audit.parsing import BLANK, InputFile, Outcome, original_records, released_records
 from shoal.audit.table_parsing import original_header, released_header
 from shoal.errors import InputError
 from shoal.policy import CsvDialect
@@ -44,6 +44,54 @@ def test_csv_records_are_numbered_without_the_header(tmp_path: Path) -> None:
         None,
         {"a": "4", "b": "z"},
     ]
+
+
+@pytest.mark.parametrize(
+    ("header", "again"),
+    [
+        ("id,sex,illness", "id,sex,illness"),
+        ('id,sex,"illness"', '"id",sex,illness'),
+        ("id, sex,illness\t", "id,sex\t, illness"),
+        ("\ufeffid,sex,illness", "id,sex,illness"),
+        ("id,sex,illness", "\ufeffid,sex,illness"),
+        ('"id","sex","illness"', '\ufeff"id","sex","illness"'),
+        (",id", ",id"),
+        ("id", "id"),
+    ],
+)
+def test_a_row_that_equals_the_header_is_no_record(tmp_path: Path, header: str, again: str) -> None:
+    path = table(tmp_path, f"{header}\n{again}\n{'x,' * header.count(',')}x\n{again}\n")
+    found = [(one.record is None, one.outcome) for one in original_records(InputFile.of(path, PLAIN))]
+    assert found == [(True, Outcome.NO_RECORD), (False, Outcome.RECORD), (True, Outcome.NO_RECORD)]
+
+
+@pytest.mark.parametrize(
+    ("dialect", "text"),
+    [
+        (CsvDialect(delimiter=";", quote="'"), "id;sex\n\ufeff'id';'sex'\n"),
+        (CsvDialect(delimiter="\t", escape="backslash"), 'id\tsex\n"id"\t"sex"\n'),
+        (CsvDialect(encoding="utf-16"), "id,sex\n\ufeffid,sex\n"),
+        (CsvDialect(encoding="cp1252", line_end="\r"), "id,sex\rid,sex\r"),
+    ],
+)
+def test_a_row_that_equals_the_header_is_no_record_in_every_dialect(
+    tmp_path: Path, dialect: CsvDialect, text: str
+) -> None:
+    path = tmp_path / "a.csv"
+    path.write_bytes(text.encode(dialect.encoding))
+    assert [one.outcome for one in original_records(InputFile.of(path, dialect))] == [Outcome.NO_RECORD]
+
+
+@pytest.mark.parametrize(
+    "cells", ["id,illness,sex", "Id,sex,illness", "id1,sex,illness", "id,sex,", "'id',sex,illness", "x,sex,illness"]
+)
+def test_a_row_that_differs_from_the_header_in_a_cell_is_a_record(tmp_path: Path, cells: str) -> None:
+    path = table(tmp_path, f"id,sex,illness\n{cells}\n")
+    assert [one.outcome for one in original_records(InputFile.of(path, PLAIN))] == [Outcome.RECORD]
+
+
+def test_a_released_row_may_equal_the_header(tmp_path: Path) -> None:
+    assert released(table(tmp_path, "sex,ill\nsex,ill\n")) == [(0, "sex,ill", {"sex": "sex", "ill": "ill"})]
 
 
 def test_the_last_line_feed_is_no_record_if_lines_end_with_carriage_returns(tmp_path: Path) -> None:
