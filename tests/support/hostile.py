@@ -327,6 +327,7 @@ def cells() -> Iterator[Cells]:
     yield Cells("one cell too few", "invalid", {}, lambda line: line[: line.rindex(b",")])
     yield Cells("one cell too many", "invalid", {}, lambda line: line + b",x")
     yield Cells("a blank line among others", "invalid", {}, lambda _: b"")
+    yield Cells("the header again", "invalid", {}, lambda _: ",".join(POLICY["attributes"]).encode())
     for name in QUASI:
         for what in ("", " ", "abc", "NaN", "inf", "1e999", "0x29", "1_0", "٤١", "true", "7" * 400):
             shown = "an integer of 400 digits" if len(what) == 400 else repr(what or "an empty cell")
