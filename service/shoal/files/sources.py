@@ -114,7 +114,13 @@ def open_source(
         cells = CsvDecoder(policy, reader.columns, encoder=encoder, max_bytes=max_bytes, with_columns=with_columns)
         blocks = ((cells.decode(part), list(part)) for part in reader)
         return RecordSource(blocks, reader.line_of, lambda record: find_csv_faults(policy, reader.columns, record))
-    decoder = JsonDecoder(policy, encoder=encoder, max_bytes=max_bytes, with_columns=with_columns)
+    decoder = JsonDecoder(
+        policy,
+        encoder=encoder,
+        max_bytes=max_bytes,
+        with_columns=with_columns,
+        refuses_headers=source_format != "parquet",
+    )
     if source_format == "parquet":
         rows = import_parquet().ParquetReader(source, policy, name=name)
         blocks = (block for group in rows for block in group.decode(decoder, max_bytes))

@@ -110,6 +110,10 @@ class FaultReason(StrEnum):
         "correct csv.quote, csv.escape and csv.encoding in the policy, or the lines of the file",
     )
     EMBEDDED = "a cell contains what looks like another record; close the quotation mark, or set csv.multiline: true"
+    FIELD_NAMES = (
+        "each field has its own name as its value",
+        "remove the records that were made from the header of a CSV file",
+    )
     NOT_JSON = (
         "not JSON",
         (

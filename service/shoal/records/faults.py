@@ -145,12 +145,9 @@ def find_json_faults(policy: Policy, message: bytes) -> list[RecordFault]:
     Cost: about 10 µs for a message of 200 bytes.
     """
     record, content, fault = _find_record(policy, message)
+    fault = fault or _find_fault_of_whole(policy, record)
     if fault is not None:
         return [fault]
-    if record.keys().isdisjoint(path_of(attribute)[0] for attribute in policy.value_attributes) and (
-        envelope := _envelope_of(record)
-    ):
-        return [RecordFault(_WRAPPED[envelope])]
     found = []
     for attribute in policy.value_attributes:
         value = _value_at(record, path_of(attribute))
@@ -181,6 +178,15 @@ def _find_record(policy: Policy, message: bytes) -> tuple[dict[str, Any], bytes,
         return {}, message, RecordFault(_NO_ENVELOPE[policy.unwrap])
     fields = _decode(content)
     return fields, content, None if isinstance(fields, dict) else RecordFault(_NO_ENVELOPE[policy.unwrap])
+
+
+def _find_fault_of_whole(policy: Policy, record: dict[str, Any]) -> RecordFault | None:
+    """Return the fault of an object that was made from a header, or is an envelope without fields of the policy."""
+    paths = [path_of(attribute) for attribute in policy.value_attributes]
+    if len(paths) > 1 and all(_value_at(record, path) == path[-1] for path in paths):
+        return RecordFault(FaultReason.FIELD_NAMES)
+    envelope = _envelope_of(record) if record.keys().isdisjoint(path[0] for path in paths) else ""
+    return RecordFault(_WRAPPED[envelope]) if envelope else None
 
 
 def _envelope_of(record: dict[str, Any]) -> str:

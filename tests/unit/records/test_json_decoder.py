@@ -413,3 +413,67 @@ def test_the_hash_depends_on_the_key() -> None:
     messages = encoded(message())
     first, again, other = (JsonDecoder(usual_policy(), hash_key=key).decode(messages) for key in (b"a", b"a", b"b"))
     assert first.subjects == again.subjects != other.subjects
+
+
+# ---------------------------------------------------------------- a header that was read as a record
+
+TEXTS: dict[str, dict[str, Any]] = {
+    "ticket": {"role": "identifier"},
+    "id": {"role": "identifier", "subject": True},
+    "sex": {"role": "quasi_identifier", "scale": "nominal"},
+    "ill": unchanged_field("string"),
+    "notes": unchanged_field("json"),
+}
+HEADER = {name: name for name in TEXTS}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        json.dumps(HEADER),
+        json.dumps(dict(reversed(HEADER.items()))),
+        json.dumps(HEADER | {"__faust": {"ns": "x"}}),
+        json.dumps(HEADER).replace('"id"', '"\\u0069d"').replace('"ticket"', ' "\\u0074icket"'),
+    ],
+)
+def test_a_record_with_the_name_of_each_field_as_its_value_is_invalid(text: str) -> None:
+    other = json.dumps(HEADER | {"id": "p"})
+    block = JsonDecoder(policy_of(TEXTS)).decode([other.encode(), text.encode(), other.encode()])
+    assert block.rejected == [(1, INVALID)]
+
+
+@pytest.mark.parametrize(
+    "changes", [{name: "x"} for name in TEXTS] + [{"ill": None}, {"notes": ["notes"]}, {"id": "ID"}]
+)
+def test_a_record_with_another_value_than_the_names_of_its_fields_is_accepted(changes: dict[str, Any]) -> None:
+    assert decode(HEADER | changes, policy=policy_of(TEXTS)).rejected == []
+
+
+@pytest.mark.parametrize("value", ["1e999", "[1e999]", "-0", "true", "null", '"\\u0000"'])
+def test_any_value_of_a_dropped_identifier_can_be_compared_with_its_name(value: str) -> None:
+    text = json.dumps(HEADER).replace('"ticket": "ticket"', f'"ticket":\t{value}')
+    assert JsonDecoder(policy_of(TEXTS)).decode([text.encode()]).rejected == []
+
+
+def test_only_declared_fields_are_compared_with_their_names() -> None:
+    policy = policy_of(TEXTS, undeclared="drop")
+    assert decode(HEADER | {"more": "x"}, HEADER | {"sex": "f", "more": "more"}, policy=policy).rejected == [
+        (0, INVALID)
+    ]
+
+
+def test_a_field_inside_an_object_is_compared_with_its_own_name() -> None:
+    paths = {name: fields | {"from": f"value.row.{name}"} for name, fields in TEXTS.items()}
+    assert decode({"row": HEADER}, {"row": HEADER | {"id": "p"}}, policy=policy_of(paths)).rejected == [(0, INVALID)]
+
+
+def test_one_field_and_numbers_are_not_compared_with_names() -> None:
+    one = {"sex": {"role": "quasi_identifier", "scale": "nominal"}}
+    assert decode({"sex": "sex"}, policy=policy_of(one)).rejected == []
+    numbers = {"1": {"role": "quasi_identifier", "scale": "nominal"}, "1.5": unchanged_field()}
+    assert decode({"1": 1, "1.5": 1.5}, {"1": "1", "1.5": "1.5"}, policy=policy_of(numbers)).rejected == [(1, INVALID)]
+
+
+def test_rows_of_parquet_are_not_compared_with_names() -> None:
+    decoder = JsonDecoder(policy_of(TEXTS), refuses_headers=False)
+    assert decoder.decode(encoded(HEADER)).rejected == []

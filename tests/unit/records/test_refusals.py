@@ -66,6 +66,7 @@ def test_all_faults_of_a_csv_record_are_found(cells: list[str] | None, locations
             ["ill: missing", "a field that the policy does not declare; declare it, or set undeclared: drop"],
         ),
         ({"who": "p", "age": 1, "__faust": {"ns": "x"}, "pay": None, "ill": None}, ["pay: null"]),
+        ({"who": "who", "age": "age", "pay": "pay", "ill": "ill"}, ["each field has its own name as its value"]),
     ],
 )
 def test_all_faults_of_a_json_record_are_found(record: dict[str, object], kinds: list[str]) -> None:
