@@ -91,10 +91,13 @@ class RecordReader:
         Names, roles and types, and the part of a message that each attribute is read from.
     original, released : {"csv", "jsonl"}
         Form of the records, and form of the rows that they are compared with.
+    is_parquet : bool
+        Whether the records are rows of Parquet, which are not compared with the names of their columns.
     """
 
-    def __init__(self, policy: Policy, original: Form, released: Form) -> None:
+    def __init__(self, policy: Policy, original: Form, released: Form, *, is_parquet: bool = False) -> None:
         self._structure = MessageStructure(policy, original)
+        self._refuses_headers = original == "jsonl" and not is_parquet
         self._names = {attribute.name for attribute in policy.value_attributes}
         self._optional = {a.name for a in policy.value_attributes if original == "jsonl" and _may_be_absent(a)}
         self._required = self._names - self._optional
@@ -138,6 +141,8 @@ class RecordReader:
     def read(self, record: Record | None, envelope: Record) -> UsableRecord | None:
         """Read the fields of one record; None if it is unusable."""
         if record is None or not record.keys() >= self._required:
+            return None
+        if self._refuses_headers and self._structure.is_header(record):
             return None
         has_more = self._optional or len(record) != len(self._names)
         if self._refuses_undeclared and has_more and not record.keys() <= self._names | self._ignored:

@@ -249,7 +249,7 @@ def read_originals(
     names = _export_names(policy, file, is_export=is_export, by_line=by_line)
     by_line = by_line and bool(policy.envelope_attributes)
     has_offsets = names is not None and not by_line
-    reader, embedded = RecordReader(policy, form, released), EmbeddedRecordFinder(policy) if form == "csv" else None
+    reader, embedded = RecordReader(policy, form, released, is_parquet=is_parquet(path)), EmbeddedRecordFinder(policy)
     values, subjects, partitions, offsets = array("d"), array("q"), array("q"), array("q")
     timestamps, sizes = array("q"), array("q")
     drops: dict[Dropped, list[int]] = {reason: [] for reason in Dropped}
@@ -266,7 +266,7 @@ def read_originals(
         partition, offset, record, envelope, size, _ = original
         if has_offsets and indices.setdefault(partition, {}).setdefault(offset, index) != index:
             raise InputError(f"{path}, line {index + 1}: this partition and offset are repeated; export again")
-        if embedded is not None and record and embedded.contains_record(record):
+        if form == "csv" and record and embedded.contains_record(record):
             record = None
         content = reader.content(record)
         found = None if isinstance(content, Dropped) else reader.read(content, envelope)

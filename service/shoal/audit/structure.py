@@ -127,6 +127,15 @@ class MessageStructure:
             return record
         return self._named(record)
 
+    def is_header(self, record: Record) -> bool:
+        """Whether each declared field, two or more, has its own name as its value: a header was read as a record.
+
+        ``record`` has the names of the attributes, as `content` returns it.
+        """
+        fields = self._fields.paths
+        values = ((record.get(name), path[-1]) for path, name in fields.items())
+        return len(fields) > 1 and all(type(value) is str and value == text for value, text in values)
+
     def _tombstone(self) -> Dropped | None:
         return Dropped.TOMBSTONES if self._drops_tombstones else None
 
