@@ -228,6 +228,7 @@ def not_a_record() -> Iterator[Kind]:
         "a name with a blank": renamed("age", "age "),
         "a name in another Unicode form": renamed("illness", "ı̇llness"),
         "a name in Cyrillic letters": renamed("age", "аge"),
+        "the name of each field as its value": fixed(text({name: name for name in POLICY["attributes"]})),
         "a doubled field": added('"age":42'),
         "a doubled field, equal both times": changed(lambda w: w[:-1] + b"," + w[1 : w.index(b",")] + b"}"),
         "a doubled field, its name spelt with escapes": added('"a\\u0067e":42'),

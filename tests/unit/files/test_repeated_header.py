@@ -30,8 +30,8 @@ ROWS = ["n,i0"] * 3 + ["n,i2"] * 3 + ["s,i1"] * 3 + ["s,i3"] * 3
 BESIDE = ("--evidence", "e.jsonl", "--summary", "s.json", "--quarantine", "q.jsonl")
 
 
-def judged(folder: Path) -> Verdict:
-    names = ("in.csv", "out.csv", "e.jsonl", "s.json", "q.jsonl")
+def judged(folder: Path, original: str = "in.csv") -> Verdict:
+    names = (original, "out.csv", "e.jsonl", "s.json", "q.jsonl")
     source, out, evidence, summary, quarantine = (folder / name for name in names)
     policy = Policy.load(folder / "policy.yaml")
     return verify(policy, source, out, evidence, summary, quarantine=quarantine, complete=True)
@@ -58,6 +58,20 @@ def test_pipe_quarantines_a_repeated_header_and_the_judge_agrees(folder: Path, w
     assert sorted((folder / "out.csv").read_text().splitlines()[1:]) == ROWS
     assert references(folder) == [(3, "invalid"), (7, "invalid"), (11, "invalid")]
     verdict = judged(folder)
+    assert verdict.exit_code == 0, verdict.text()
+    assert (verdict.counts["records"], verdict.counts["unusable"]) == (15, 3)
+
+
+def test_json_records_of_repeated_headers_are_quarantined_and_the_judge_agrees(folder: Path) -> None:
+    header, *rows = (line.split(",") for line in APPENDED.splitlines())
+    lines = [json.dumps(dict(zip(header, row, strict=True))) for row in rows]
+    (folder / "in.jsonl").write_text("\n".join(lines) + "\n")
+    words = ["-i", "in.jsonl", "-o", "out.csv", "--output-format", "csv", *BESIDE]
+    done = run_command("pipe", "policy.yaml", *words, folder=folder)
+    assert done.returncode == 0, done.stderr
+    assert "3 refused (3 of 15 invalid: each field has its own name as its value)" in done.stderr.decode()
+    assert references(folder) == [(3, "invalid"), (7, "invalid"), (11, "invalid")]
+    verdict = judged(folder, "in.jsonl")
     assert verdict.exit_code == 0, verdict.text()
     assert (verdict.counts["records"], verdict.counts["unusable"]) == (15, 3)
 
