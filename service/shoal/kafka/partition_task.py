@@ -122,7 +122,7 @@ class PartitionTask:
         )
         self._release = release_strategy(policy)
         self._pipeline = restore_pipeline(policy, state)
-        self._tracker.adaptive_state = self._pipeline.adaptive_state.to_bytes()
+        self._tracker.adaptive_state = self._pipeline.adaptive_state.to_bytes(self._pipeline.policy)
         metrics.add_partition(topic, partition, self._pipeline)
         self._max_delay_s = policy.require_stream().max_delay_s
         self._reader = PartitionReader(topic, partition, decoder, self._pipeline, state, metrics, counts)
@@ -272,7 +272,7 @@ class PartitionTask:
     def _apply_decisions(self, decisions: BlockDecisions) -> None:
         read_ms = self._release.complete(self._tracker, decisions)
         self._tracker.next_cluster_number += len(decisions.clusters)
-        self._tracker.adaptive_state = self._pipeline.adaptive_state.to_bytes()
+        self._tracker.adaptive_state = self._pipeline.adaptive_state.to_bytes(self._pipeline.policy)
         self._metrics.set_position_weight(self.topic, self.partition, self._pipeline.position_weight)
         self._suppress(decisions.suppressed)
         self._collector.add(decisions, self._monotonic_clock() - np.array(read_ms) / 1000)

@@ -2,7 +2,7 @@
 
 A restart reads the held records again, but not the records of earlier decisions. The values that these decisions
 changed are therefore committed by the transaction that releases their clusters: the weight of the position where it
-follows a target, and the ranges of attributes without bounds. The same decisions give the same state, to the bit.
+follows a target, and the spreads of attributes. The same decisions give the same state, to the bit.
 """
 
 from __future__ import annotations
@@ -13,16 +13,18 @@ from typing import Any
 
 import numpy as np
 
+from shoal.arrays import Float64Vector
 from shoal.errors import InputError
-from shoal.pipeline.online_scaler import ScalerState, unbounded_columns
-from shoal.policy import Policy
+from shoal.pipeline.spreads import SpreadState, learned_columns
+from shoal.policy import Policy, Scale
 
 __all__ = ["AdaptiveState"]
 
-_VERSION = 1
+_VERSION = 2
 _WEIGHT = struct.Struct(">d")
 _COUNTS = struct.Struct(">qq")
-_RANGE_BYTES = 3 * 8
+_LONG, _SHORT = 8, 4
+"""Bytes of a value that has all bits of a float64, and of one that has the upper half of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,35 +35,40 @@ class AdaptiveState:
     ----------
     position_weight : float or None
         Weight of the position under ``steering.position.target_span``. None: initial, or fixed by the policy.
-    scaler : ScalerState or None
-        Ranges of attributes without bounds. None: initial, or all attributes have bounds.
+    spreads : SpreadState or None
+        Spreads of the attributes. None: initial, or nothing is learned under the policy.
     """
 
     position_weight: float | None = None
-    scaler: ScalerState | None = None
+    spreads: SpreadState | None = None
 
     @staticmethod
     def size(policy: Policy) -> int:
         """Return the number of bytes that `to_bytes` needs under a policy; 0 if the policy has no adaptive state."""
         size = 0 if policy.target_span is None else _WEIGHT.size
-        if columns := len(unbounded_columns(policy.quasi_identifiers)):
-            size += _COUNTS.size + columns * _RANGE_BYTES
+        if columns := learned_columns(policy):
+            times, centers = _numbers_of_times(policy), _numbers_with_centers(policy)
+            size += _COUNTS.size + len(columns) * (_LONG + 2 * _SHORT)
+            size += len(centers) * _LONG + len(times) * (_LONG + 2 * _SHORT)
         return 1 + size if size else 0
 
-    def to_bytes(self) -> bytes:
+    def to_bytes(self, policy: Policy) -> bytes:
         """Return the state as bytes; none for the initial state.
 
         Notes
         -----
-        Format, big-endian: version (1 byte); the weight (float64) if the policy has a target span; then, if there are
-        attributes without bounds, epoch and number of clusters (int64), followed by the last means, mean distances and
-        widths (float64 each) of these attributes.
+        Format, big-endian: version (1 byte); the weight (float64) if the policy has a target span; then, if spreads are
+        learned, epoch and number of clusters (int64), the means of all learned attributes, the centers of those that
+        may be missing and the last values of times (float64 each), then variances and widths of all, step variances
+        and drifts of times (upper half of a float64 each).
         """
         data = b"" if self.position_weight is None else _WEIGHT.pack(self.position_weight)
-        if self.scaler is not None:
-            columns = (self.scaler.last_means, self.scaler.mean_distances, self.scaler.widths)
-            data += _COUNTS.pack(self.scaler.epoch, self.scaler.clusters_seen)
-            data += np.concatenate(columns).astype(">f8").tobytes()
+        if (spreads := self.spreads) is not None:
+            centers = spreads.centers[_numbers_with_centers(policy)]
+            data += _COUNTS.pack(spreads.epoch, spreads.clusters_seen)
+            data += np.concatenate([spreads.means, centers, spreads.last]).astype(">f8").tobytes()
+            short = spreads.variances, spreads.widths, spreads.step_variances, spreads.drifts
+            data += (np.concatenate(short).view(np.int64) >> 32).astype(">i4").tobytes()
         return bytes([_VERSION]) + data if data else b""
 
     @classmethod
@@ -76,34 +83,67 @@ class AdaptiveState:
         if not data:
             return cls()
         if len(data) != cls.size(policy) or data[0] != _VERSION:
-            raise InputError("the committed adaptive state does not fit this policy and version")
+            raise InputError(
+                "the committed adaptive state was written by another version; run shoal run --drain with that version "
+                "first"
+            )
         weight, start = None, 1
         if policy.target_span is not None:
             (weight,) = _WEIGHT.unpack_from(data, start)
             start += _WEIGHT.size
-        scaler = None
-        if start < len(data):
-            epoch, clusters_seen = _COUNTS.unpack_from(data, start)
-            numbers = np.frombuffer(data, ">f8", offset=start + _COUNTS.size).astype(np.float64)
-            scaler = ScalerState(epoch, clusters_seen, *numbers.reshape(3, -1))
-        state = cls(weight, scaler)
+        spreads = _spreads_of(data, start, policy) if start < len(data) else None
+        state = cls(weight, spreads)
         if not state._is_valid():
             raise InputError("the committed adaptive state is corrupt")
         return state
 
     def as_dict(self, policy: Policy) -> dict[str, Any]:
-        """Return the weight and the widths of ranges by name, for the summary of the policy's owner."""
+        """Return the weight and the widths of attributes by name, for the summary of the policy's owner."""
         state: dict[str, Any] = {} if self.position_weight is None else {"position_weight": self.position_weight}
-        if self.scaler is not None:
-            names = [policy.quasi_identifiers[column].name for column in unbounded_columns(policy.quasi_identifiers)]
-            state["ranges"] = dict(zip(names, self.scaler.widths.tolist(), strict=True))
+        if self.spreads is not None:
+            names = [policy.quasi_identifiers[column].name for column in learned_columns(policy)]
+            state["widths"] = dict(zip(names, self.spreads.widths.tolist(), strict=True))
         return state
 
     def _is_valid(self) -> bool:
-        numbers = [np.array([1.0 if self.position_weight is None else self.position_weight])]
-        if self.scaler is not None:
-            scaler = self.scaler
-            if scaler.epoch < -1 or scaler.clusters_seen < 0 or not np.isfinite(scaler.last_means).all():
-                return False
-            numbers += [scaler.mean_distances, scaler.widths]
-        return all(bool((np.isfinite(part) & (part > 0)).all()) for part in numbers)
+        positive = np.array([1.0 if self.position_weight is None else self.position_weight])
+        if not (np.isfinite(positive) & (positive > 0)).all():
+            return False
+        if (spreads := self.spreads) is None:
+            return True
+        finite = spreads.variances, spreads.widths, spreads.step_variances, spreads.drifts, spreads.centers
+        return (
+            spreads.epoch >= -1
+            and spreads.clusters_seen >= 0
+            and not np.isinf(np.concatenate([spreads.means, spreads.last])).any()
+            and bool(np.isfinite(np.concatenate(finite)).all())
+            and bool((np.concatenate([spreads.variances, spreads.widths, spreads.step_variances]) >= 0).all())
+        )
+
+
+def _numbers_of_times(policy: Policy) -> list[int]:
+    """Return the places of times among the learned attributes."""
+    learned = [policy.quasi_identifiers[column] for column in learned_columns(policy)]
+    return [number for number, attribute in enumerate(learned) if attribute.scale is Scale.TIME]
+
+
+def _numbers_with_centers(policy: Policy) -> list[int]:
+    """Return the places of attributes that may be missing among the learned ones: only they need a center."""
+    learned = [policy.quasi_identifiers[column] for column in learned_columns(policy)]
+    return [number for number, attribute in enumerate(learned) if attribute.may_be_missing]
+
+
+def _spreads_of(data: bytes, start: int, policy: Policy) -> SpreadState:
+    """Return the spreads that begin at ``start`` of the bytes of a state."""
+    count = len(learned_columns(policy))
+    times, centers = len(_numbers_of_times(policy)), _numbers_with_centers(policy)
+    epoch, clusters_seen = _COUNTS.unpack_from(data, start)
+    start += _COUNTS.size
+    long = np.frombuffer(data, ">f8", count + len(centers) + times, start).astype(np.float64)
+    start += long.nbytes
+    short: Float64Vector = (np.frombuffer(data, ">i4", offset=start).astype(np.int64) << 32).view(np.float64)
+    means, known_centers, last = np.split(long, [count, count + len(centers)])
+    variances, widths, step_variances, drifts = np.split(short, [count, 2 * count, 2 * count + times])
+    all_centers = np.zeros(count)
+    all_centers[centers] = known_centers
+    return SpreadState(epoch, clusters_seen, means, variances, widths, all_centers, last, step_variances, drifts)

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from shoal.arrays import LARGEST, Float64Matrix, Float64Vector, Int64Matrix, Int64Vector
+from shoal.arrays import LARGEST, BoolVector, Float64Matrix, Float64Vector, Int64Matrix, Int64Vector
 from shoal.clustering.embedding import Embedding
 from shoal.errors import ParameterError
 from shoal.pipeline.attribute_loss import LossTotals
@@ -121,6 +121,10 @@ class DistanceSpace:
     def code_distances(self, embedding: Embedding) -> Float64Vector:
         """Return the squared distances of the columns of codes."""
         return embedding.code_distances if self._has_attributes else np.zeros(0)
+
+    def codes_must_agree(self, embedding: Embedding) -> BoolVector:
+        """Return in which columns of codes a cluster publishes a code only if all members have it."""
+        return embedding.codes_must_agree if self._has_attributes else np.zeros(0, np.bool_)
 
     def coordinates(self, embedding: Embedding, values: Float64Matrix, numbers: Float64Matrix) -> Float64Matrix:
         """Return the coordinates of records with values (n, d) and confidential numbers (n, m)."""

@@ -12,7 +12,7 @@ from shoal.clustering.embedding import Embedding
 from shoal.clustering.numba.jit import stopping_compilation
 from shoal.clustering.static.repair import precompile_repair
 from shoal.pipeline.category_index import CategoryIndex
-from shoal.pipeline.online_scaler import OnlineScaler
+from shoal.pipeline.spreads import Spreads
 from shoal.pipeline.stream import PartitionPipeline
 from shoal.pipeline.table import TablePipeline
 from shoal.pipeline.table_partition import AlgorithmSpec
@@ -65,10 +65,12 @@ def precompile(policy: Policy, stop: Event | None = None) -> None:
 
 def _published(policy: Policy, block: Block) -> None:
     """Compute the published values of one cluster of all records."""
-    categories, scaler = CategoryIndex(policy), OnlineScaler.of(policy, None)
-    widths = None if scaler is None else scaler.widths
-    embedding = Embedding.of(policy, widths, categories.trees, categories.texts)
-    embedding.published(categories.encode(block).values, np.array([0, len(block)]))
+    categories, spreads = CategoryIndex(policy), Spreads.of(policy, None)
+    scaling = None if spreads is None else spreads.scaling
+    embedding = Embedding.of(policy, scaling, categories.trees, categories.texts)
+    published = embedding.published(categories.encode(block).values, np.array([0, len(block)]))
+    if spreads is not None:
+        spreads.partial_fit(published.values, np.array([len(block)]))
 
 
 def precompile_table(policy: Policy) -> None:

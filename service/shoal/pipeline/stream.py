@@ -8,8 +8,8 @@ from itertools import pairwise
 
 import numpy as np
 
-from shoal.arrays import BoolVector, Float64Vector, Int64Matrix, Int64Vector
-from shoal.clustering.embedding import Embedding
+from shoal.arrays import BoolVector, Float64Matrix, Int64Matrix, Int64Vector
+from shoal.clustering.embedding import Embedding, Scaling
 from shoal.clustering.stream.clusterer import Decisions, StreamClusterer
 from shoal.clustering.stream.dominance import dominance_of
 from shoal.clustering.stream.steering import TargetSpan
@@ -19,10 +19,10 @@ from shoal.pipeline.attribute_loss import AttributeDistances
 from shoal.pipeline.category_index import CategoryIndex
 from shoal.pipeline.confidential_numbers import ConfidentialNumbers, DistanceSpace
 from shoal.pipeline.decisions import BlockDecisions, DecidedCluster, join_decisions
-from shoal.pipeline.online_scaler import OnlineScaler
 from shoal.pipeline.record_store import RecordStore, StoredRecords
 from shoal.pipeline.release import release_strategy
 from shoal.pipeline.reorder_buffer import ClusterRestorer, PendingRow, RestoredMember
+from shoal.pipeline.spreads import Spreads
 from shoal.pipeline.stats import RunSummary, measure_clusters
 from shoal.pipeline.subject_quota import SubjectQuota
 from shoal.pipeline.value_index import ValueIndex
@@ -108,9 +108,9 @@ class PartitionPipeline:
         expiry_limits = (delay_ms, max_offset_span)
         self.policy, self.next_cluster_number, self._encoder = policy, next_cluster_number, encoder
         self._quota = None if policy.per_subject is None else SubjectQuota(policy.per_subject)
-        self._scaler = OnlineScaler.of(policy, state.scaler)
+        self._spreads = Spreads.of(policy, state.spreads)
         self._categories = CategoryIndex(policy)
-        self._embedding = self._embed(None if self._scaler is None else self._scaler.widths)
+        self._embedding = self._embed(None if self._spreads is None else self._spreads.scaling)
         self._numbers = ConfidentialNumbers(policy)
         self._space = DistanceSpace(policy, self._numbers)
         self._values = ValueIndex(policy)
@@ -125,6 +125,7 @@ class PartitionPipeline:
             min_population=policy.min_population or 0,
             dominance=dominance_of(policy),
             code_distances=self._space.code_distances(self._embedding),
+            codes_must_agree=self._space.codes_must_agree(self._embedding),
             diversity=self._values.rule,
             protected=max(1, len(self._values)),
         )
@@ -152,7 +153,7 @@ class PartitionPipeline:
     def adaptive_state(self) -> AdaptiveState:
         """State after the decisions so far, to be committed with them."""
         weight = None if self.policy.target_span is None else self.position_weight
-        return AdaptiveState(weight, None if self._scaler is None else self._scaler.state)
+        return AdaptiveState(weight, None if self._spreads is None else self._spreads.state)
 
     @property
     def position_weight(self) -> float:
@@ -227,16 +228,11 @@ class PartitionPipeline:
         if is_undecided is None:
             is_undecided = np.ones(count, np.bool_)
         block = self._encode_categories(block)
-        if self._scaler is None or not count:
+        if self._spreads is None or not count:
             return self._process(block, expiry_keys, is_undecided)
         parts, start = [], 0
         while start < count:
-            # Records decided before a restart start no epoch, so that all others are scaled with the same ranges again.
-            first = start + int(is_undecided[start:].argmax())
-            epoch = self._scaler.epoch_of(int(expiry_keys[first, _OFFSET]))
-            if is_undecided[first] and self._scaler.start_epoch(epoch):
-                self._rescale(self._scaler.widths)
-            end = start + int(np.searchsorted(expiry_keys[start:, _OFFSET], self._scaler.epoch_end(epoch)))
+            end = start + self._next_part(self._spreads, block, expiry_keys, is_undecided, start)
             part = slice(start, end)
             parts.append(self._process(block.slice(part), expiry_keys[part], is_undecided[part]))
             start = end
@@ -244,6 +240,8 @@ class PartitionPipeline:
 
     def flush(self) -> BlockDecisions:
         """Decide on all held records and release or suppress them, as at the end of a stream; see `StreamClusterer`."""
+        if self._spreads is not None and not self._spreads.are_learned:
+            self._scale_by_held(self._spreads, np.empty((0, len(self.policy.clustered))))
         decisions = self._encode_decided(self._clusterer.flush())
         return self._count_released(self._buffer.flush(decisions, self._clusterer.next_position - 1))
 
@@ -294,15 +292,51 @@ class PartitionPipeline:
             *self._values.split(records.protected),
         )
 
-    def _embed(self, widths: Float64Vector | None) -> Embedding:
-        return Embedding.of(self.policy, widths, self._categories.trees, self._categories.texts)
+    def _next_part(
+        self, spreads: Spreads, block: Block, expiry_keys: Int64Matrix, is_undecided: BoolVector, start: int
+    ) -> int:
+        """Return how many records from ``start`` on have the same scaling, and set this scaling.
 
-    def _rescale(self, widths: Float64Vector) -> None:
+        Records decided before a restart change no scaling, so that all others are scaled in the same way again.
+        """
+        first = start + int(is_undecided[start:].argmax())
+        if not is_undecided[first]:
+            return len(is_undecided) - start
+        epoch = spreads.epoch_of(int(expiry_keys[first, _OFFSET]))
+        if spreads.start_epoch(epoch):
+            self._rescale(spreads.scaling)
+        length = int(np.searchsorted(expiry_keys[start:, _OFFSET], spreads.epoch_end(epoch)))
+        if spreads.are_learned:
+            return length
+        # No cluster is published yet: each decision is taken with the spreads of the records that are held then.
+        chosen = start + np.flatnonzero(is_undecided[start : start + length])
+        before = self._clusterer.count_before_due(self._next_position + chosen - start, expiry_keys[chosen])
+        if before:
+            return length if before == len(chosen) else int(chosen[before]) - start
+        self._scale_by_held(spreads, block.values[first : first + 1])
+        return first + 1 - start
+
+    def _scale_by_held(self, spreads: Spreads, arriving: Float64Matrix) -> None:
+        """Scale by the spreads of the held records and of those that arrive (n, d)."""
+        held = self._records.get(self._clusterer.held_positions()).values
+        self._rescale(spreads.scaling_of_held(np.vstack([held, arriving])))
+
+    def _embed(self, scaling: Scaling | None) -> Embedding:
+        return Embedding.of(self.policy, scaling, self._categories.trees, self._categories.texts)
+
+    def _rescale(self, scaling: Scaling) -> None:
         """Compute the coordinates of all held records again, from their values, as a restart would. Codes stay."""
-        self._embedding = self._embed(widths)
+        self._embedding = self._embed(scaling)
         held = self._records.get(self._clusterer.held_positions())
         coordinates = self._space.coordinates(self._embedding, held.values, held.numbers)
         self._clusterer.replace_coordinates(coordinates)
+
+    def _learn(self, spreads: Spreads, published: Float64Matrix, sizes: Int64Vector) -> None:
+        """Learn from clusters; once enough are published, scale by them."""
+        were_learned = spreads.are_learned
+        spreads.partial_fit(published, sizes)
+        if not were_learned and spreads.update_scaling():
+            self._rescale(spreads.scaling)
 
     def _first_undecided(self) -> int:
         """Return the position of the oldest record that is not decided."""
@@ -324,8 +358,8 @@ class PartitionPipeline:
             return BlockDecisions([], suppressed)
         members = self._records.get(decided.positions)
         texts, centroids = self._embedding.published(members.values, decided.cluster_bounds)
-        if self._scaler is not None:
-            self._scaler.partial_fit(centroids)
+        if self._spreads is not None:
+            self._learn(self._spreads, centroids, np.diff(decided.cluster_bounds))
         bounds = decided.cluster_bounds.tolist()
         rows = self._encode(texts, members.unchanged_fields.tolist(), bounds)
         offsets = members.expiry_keys[:, _OFFSET].tolist()

@@ -65,6 +65,8 @@ class Policy:
     csv, csv_output : CsvDialect
     dominance, per_subject, min_population, t, dependence
         Options of the sections ``privacy`` and ``steering``; None or 0 if not set.
+    scaling : {"spreads", "bounds"}
+        How the distances of a stream are scaled (``steering.scaling``).
     diversity : Diversity or None
         l-diversity of each protected attribute (``privacy.l``).
     max_value_share : float or None
@@ -98,6 +100,7 @@ class Policy:
     diversity: Diversity | None = None
     max_value_share: float | None = None
     dependence: float = 0.0
+    scaling: Literal["spreads", "bounds"] = "spreads"
     target_span: float | None = None
     keep_order: bool = False
     missing_values: tuple[str, ...] = ("",)
@@ -213,6 +216,7 @@ class Policy:
             diversity=resolve_diversity(privacy.l),
             max_value_share=resolve_value_share(privacy),
             dependence=float(document.steering.dependence),
+            scaling=document.steering.scaling,
             csv=resolve_dialects(document)[0],
             csv_output=resolve_dialects(document)[1],
             keep_order=document.table.keep_order,
@@ -320,7 +324,7 @@ class Policy:
             "attributes": {a.name: a.as_dict(table=self.stream is None) for a in self.attributes},
             "undeclared": self.undeclared,
             "privacy": self._privacy(),
-            "steering": {"position": self._position(), "dependence": self.dependence},
+            "steering": {"position": self._position(), "dependence": self.dependence, "scaling": self.scaling},
         }
         content |= self._messages()
         if self.steering_attributes:

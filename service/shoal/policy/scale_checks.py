@@ -164,7 +164,7 @@ def check_missing(document: Document) -> Iterator[Finding]:
                 "privacy.dominance needs a value in every record; use missing: quarantine, or remove dominance",
             )
         is_continuous = attribute.scale in {"numeric", "time", None}
-        if document.stream is not None and is_continuous and attribute.bounds is None:
+        if document.stream is not None and is_continuous and attribute.bounds is None and attribute.role == "steering":
             yield (
                 (*path, "bounds"),
                 (

@@ -253,6 +253,13 @@ class SteeringSection(Section):
         example=0.01,
         anyOf=[{"type": "number", "minimum": 0}, _TARGET_SPAN],
     )
+    scaling: Literal["spreads", "bounds"] = key(
+        "How numbers, ranks and times of a stream are scaled in distances: by their spreads, which are learned from "
+        "published values, or by their `bounds`, as in the literature ([steering](steering.md#scaling)). Tables use "
+        "standard deviations.",
+        default="spreads",
+        example="bounds",
+    )
     dependence: Number = key(
         "Weight of confidential numbers in distances ([tables](tables.md#dependence), "
         "[streams](steering.md#dependence)). In a stream they need `bounds`. Not with `t`.",

@@ -145,8 +145,10 @@ def _check_min_population(document: Document) -> Iterator[Finding]:
 
 
 def _check_stream(document: Document) -> Iterator[Finding]:
-    stream = document.stream
+    stream, by_bounds = document.stream, document.steering.scaling == "bounds"
     if stream is None:
+        if by_bounds:
+            yield ("steering", "scaling"), "only for streams; remove it, or add a stream section"
         return
     yield from _check_delay(stream, document.privacy)
     has_dominance = document.privacy is not None and document.privacy.dominance is not None
@@ -155,13 +157,20 @@ def _check_stream(document: Document) -> Iterator[Finding]:
     if stream.reveal_order and stream.release != "ordered":
         yield ("stream", "reveal_order"), "only for release: ordered; remove it"
     for name, attribute in document.attributes.items():
+        is_unbounded = attribute.role == "quasi_identifier" and attribute.bounds is None
+        if by_bounds and is_unbounded and attribute.scale in {"numeric", "time", None}:
+            yield (
+                ("attributes", name, "bounds"),
+                "missing: steering.scaling is bounds; give bounds: [low, high], or remove scaling",
+            )
+            continue
         has_step = attribute.bounds is not None or attribute.resolution is not None or attribute.integer
         if is_numeric_quasi_identifier(attribute) and not has_step:
             yield (
                 ("attributes", name, "resolution"),
                 (
-                    "missing: a stream without bounds learns the range of the values, but not the step of published "
-                    "values; give resolution (0 publishes the exact mean), integer: true, or bounds: [low, high]"
+                    "missing: a stream learns how far values are spread, but not the step of published values; give "
+                    "resolution (0 publishes the exact mean), integer: true, or bounds: [low, high]"
                 ),
             )
 

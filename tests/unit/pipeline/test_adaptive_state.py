@@ -17,7 +17,7 @@ def policy_of(position: object) -> Policy:
     return Policy.from_document(
         Document.model_validate(
             {
-                "attributes": {"x": {"role": "quasi_identifier", "bounds": [0, 1]}},
+                "attributes": {"x": {"role": "quasi_identifier", "scale": "nominal"}},
                 "subject": "every_record",
                 "privacy": {"k": 2},
                 "stream": {"delta": 4},
@@ -32,14 +32,14 @@ STEERED = policy_of({"target_span": 3})
 
 @pytest.mark.parametrize("weight", [5e-324, 0.1, 1 / 3, 1e300])
 def test_a_weight_is_read_back_to_the_bit(weight: float) -> None:
-    data = AdaptiveState(weight).to_bytes()
+    data = AdaptiveState(weight).to_bytes(STEERED)
     assert len(data) == AdaptiveState.size(STEERED)
     assert AdaptiveState.from_bytes(data, STEERED).position_weight == weight
 
 
 def test_a_fixed_weight_needs_no_bytes() -> None:
     assert AdaptiveState.size(policy_of(0.1)) == 0
-    assert AdaptiveState().to_bytes() == b""
+    assert AdaptiveState().to_bytes(STEERED) == b""
 
 
 def test_no_bytes_are_the_initial_state() -> None:
@@ -49,12 +49,12 @@ def test_no_bytes_are_the_initial_state() -> None:
 @pytest.mark.parametrize(
     "data",
     [
-        b"\1",
-        b"\2" + struct.pack(">d", 1.0),
-        b"\1" + struct.pack(">d", float("nan")),
-        b"\1" + struct.pack(">d", 0.0),
-        b"\1" + struct.pack(">d", float("inf")),
-        b"\1" + struct.pack(">d", 1.0) + b"\0",
+        b"\2",
+        b"\1" + struct.pack(">d", 1.0),
+        b"\2" + struct.pack(">d", float("nan")),
+        b"\2" + struct.pack(">d", 0.0),
+        b"\2" + struct.pack(">d", float("inf")),
+        b"\2" + struct.pack(">d", 1.0) + b"\0",
     ],
 )
 def test_invalid_bytes_are_refused(data: bytes) -> None:
@@ -64,4 +64,4 @@ def test_invalid_bytes_are_refused(data: bytes) -> None:
 
 def test_a_state_is_refused_by_a_policy_without_one() -> None:
     with pytest.raises(InputError):
-        AdaptiveState.from_bytes(AdaptiveState(0.1).to_bytes(), policy_of(0.1))
+        AdaptiveState.from_bytes(AdaptiveState(0.1).to_bytes(STEERED), policy_of(0.1))

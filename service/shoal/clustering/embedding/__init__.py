@@ -5,7 +5,7 @@ in their own units, never from coordinates.
 """
 
 from shoal.clustering.embedding.category_tree import CategoryTree
-from shoal.clustering.embedding.coordinates import Embedding, category_trees
+from shoal.clustering.embedding.coordinates import Embedding, Scaling, category_trees
 from shoal.clustering.embedding.exact_means import exact_means
 from shoal.clustering.embedding.publication_grid import PublicationGrid, Published
 from shoal.clustering.embedding.published_values import CategoryTexts
@@ -16,6 +16,7 @@ __all__ = [
     "Embedding",
     "PublicationGrid",
     "Published",
+    "Scaling",
     "category_trees",
     "exact_means",
 ]

@@ -4,6 +4,11 @@ A numeric, ordinal or time attribute is a column of numbers. A nominal attribute
 taxonomy. Two records that differ in a column of codes have the squared distance of that column. The distances of
 the columns of one attribute add up to the height of the lowest common ancestor over the number of levels, so that they
 are those of a tree with equal edges. Such distances are Euclidean: a code stands for a coordinate of its own.
+
+Numbers and categories are compared by what they lose. The loss of a number is a share of its variance, that of a
+category is 1 where it is not published. Two records whose numbers are drawn at random differ by two variances; so do
+two records with different categories, however many categories there are. A number that is missing in one of two
+records is a quarter of that away.
 """
 
 from __future__ import annotations
@@ -14,7 +19,7 @@ from typing import NamedTuple, Self
 
 import numpy as np
 
-from shoal.arrays import Float64Matrix, Float64Vector, Int64Matrix, Int64Vector
+from shoal.arrays import BoolVector, Float64Matrix, Float64Vector, Int64Matrix, Int64Vector
 from shoal.clustering.categories import dense_coordinates
 from shoal.clustering.embedding.category_tree import CategoryTree
 from shoal.clustering.embedding.publication_grid import Published
@@ -22,7 +27,29 @@ from shoal.clustering.embedding.published_values import CategoryTexts, Publicati
 from shoal.errors import ParameterError
 from shoal.policy import Attribute, Policy, Role, Scale
 
-__all__ = ["Embedding", "category_trees"]
+__all__ = ["Embedding", "Scaling", "category_trees"]
+
+VARIANCES_APART = 2.0
+"""Squared distance of two records with different categories, in variances of a number."""
+MISSING_APART = 0.5
+"""The same of two records of which one lacks a number."""
+OF_SPREADS = 1.0 / 12.0
+"""Variance of a number whose spread is known: its unit is the width of evenly distributed values."""
+
+
+class Scaling(NamedTuple):
+    """How the L quasi-identifiers of a stream that are not nominal are scaled.
+
+    Attributes
+    ----------
+    widths : ndarray of float64, shape (L,)
+        A difference of one width becomes 1.
+    centers : ndarray of float64, shape (L,)
+        Value in place of a missing one.
+    """
+
+    widths: Float64Vector
+    centers: Float64Vector
 
 
 class _Axis(NamedTuple):
@@ -61,9 +88,10 @@ class _Axis(NamedTuple):
             return self.tree.paths(column)
         return np.isnan(column)[:, None].astype(np.int64)
 
-    def with_distances(self, factor: float) -> _Axis:
-        """Return the attribute with the distances of its codes multiplied by a factor."""
-        return self._replace(code_distances=self.code_distances * factor)
+    @property
+    def must_agree(self) -> bool:
+        """Whether clusters publish a category only where all members agree."""
+        return self.tree is not None and self.attribute.publish == "ancestor"
 
 
 class Embedding:
@@ -83,9 +111,12 @@ class Embedding:
     Attributes
     ----------
     unit : ndarray of float64, shape (q,)
-        Unit of each quasi-identifier in its own units; 1 for a nominal one.
+        Unit in which the error of each quasi-identifier is measured, in its own units: the width of its bounds, or that
+        of its scaling if it has none; 1 for a nominal one.
     code_distances : ndarray of float64, shape (c,)
         Squared distance of two records that differ in one column of `codes`.
+    codes_must_agree : ndarray of bool, shape (c,)
+        Whether a cluster publishes a code of the column only if all members have it.
     ranges : tuple of float
         Width of the range of each coordinate in a stream.
 
@@ -106,9 +137,12 @@ class Embedding:
         self._may_be_missing = any(axis.attribute.may_be_missing for axis in numeric)
         self._coded = [axis for axis in axes if len(axis.code_distances)]
         self.code_distances = np.concatenate([np.zeros(0), *(axis.code_distances for axis in self._coded)])
+        self.codes_must_agree: BoolVector = np.concatenate(
+            [np.zeros(0, np.bool_), *(np.full(len(a.code_distances), a.must_agree) for a in self._coded)]
+        )
         self.ranges: tuple[float, ...] = tuple(self._weights.tolist())
         published = [axis for axis in axes if axis.attribute.role is Role.QUASI_IDENTIFIER]
-        self.unit = np.array([axis.unit for axis in published])
+        self.unit = np.array([_unit_of_loss(axis) for axis in published])
         self._publication = Publication(
             [axis.attribute for axis in published],
             [axis.column for axis in published],
@@ -122,7 +156,7 @@ class Embedding:
     def of(
         cls,
         policy: Policy,
-        widths: Float64Vector | None = None,
+        scaling: Scaling | None = None,
         trees: Mapping[str, CategoryTree] | None = None,
         texts: Mapping[str, CategoryTexts] | None = None,
     ) -> Self:
@@ -131,33 +165,32 @@ class Embedding:
         Parameters
         ----------
         policy : Policy
-            With bounds for its numbers and times, except those that have ``widths``.
-        widths : ndarray of float64, optional
-            Widths of the ranges of attributes without bounds, in their order. A difference of one width becomes 1.
+        scaling : Scaling, optional
+            Of the quasi-identifiers that are not nominal. If omitted, and for all others, a difference of the width of
+            the bounds becomes 1; two categories are as far apart, and a missing number is in the middle.
         trees, texts : mapping, optional
             Taxonomy and texts of each nominal attribute, by its name. Required if there is one.
 
         Raises
         ------
         ParameterError
-            An attribute has neither bounds nor a width.
+            An attribute has neither bounds nor a scaling.
         """
-        unbounded = [a for a in policy.clustered if a.bounds is None and not a.is_nominal]
-        if steering := [a.name for a in unbounded if a.role is Role.STEERING]:
-            raise ParameterError(
-                f"bounds: missing for {', '.join(steering)}; ranges are learned from published values, and a steering "
-                "attribute has none"
-            )
-        if len(unbounded) != (0 if widths is None else len(widths)):
-            raise ParameterError(f"bounds: missing for {', '.join(a.name for a in unbounded)}")
-        known = iter(() if widths is None else widths.tolist())
+        variance = 1.0 / VARIANCES_APART if scaling is None else OF_SPREADS
+        missing = VARIANCES_APART if scaling is None else MISSING_APART
+        known = iter(()) if scaling is None else zip(scaling.widths.tolist(), scaling.centers.tolist(), strict=True)
         axes = []
         for column, attribute in enumerate(policy.clustered):
             tree = (trees or {})[attribute.name] if attribute.is_nominal else None
-            low, high = attribute.bounds or (0.0, 1.0 if attribute.is_nominal else next(known))
-            unit = 1.0 if low == high else high - low
-            distances = _code_distances(attribute, tree)
-            axes.append(_Axis(attribute, column, low, unit, 0.5, tree, distances, _step(attribute, table=False)))
+            low, high = attribute.bounds or (0.0, 1.0)
+            unit, middle = 1.0 if low == high else high - low, 0.5
+            if scaling is not None and attribute.role is Role.QUASI_IDENTIFIER and tree is None:
+                unit, center = next(known)
+                middle = (center - low) / unit
+            elif attribute.bounds is None and tree is None:
+                raise ParameterError(_missing_bounds(policy, is_learned=scaling is not None))
+            distances = _code_distances(attribute, tree, variance, missing)
+            axes.append(_Axis(attribute, column, low, unit, middle, tree, distances, _step(attribute, table=False)))
         return cls(axes, texts or {}, is_table=False)
 
     @classmethod
@@ -171,21 +204,16 @@ class Embedding:
         """Return the embedding of a finished table: z-scores of its values (n, d).
 
         The deviation is that of the population (ddof = 0) of the values that are not missing; for a constant attribute
-        it is taken to be 1. A missing number has the mean, and under ``missing: group`` the squared distance 2 from
-        numbers, which is the mean squared distance of two records. The distances of a nominal attribute are divided by
-        its total variance, so that it counts as much as a number. Other parameters are those of `of`.
+        it is taken to be 1. A missing number has the mean. Other parameters are those of `of`.
         """
         mean, deviation = _mean_and_deviation(values)
         axes = []
         for column, attribute in enumerate(policy.clustered):
             tree = (trees or {})[attribute.name] if attribute.is_nominal else None
-            distances, step = _code_distances(attribute, tree), _step(attribute, table=policy.stream is None)
-            axis = _Axis(attribute, column, mean[column], deviation[column], 0.0, tree, distances, step)
-            if tree is not None:
-                axis = axis._replace(origin=0.0, unit=1.0).with_distances(1 / _variance(axis, values))
-            else:
-                axis = axis.with_distances(2.0)
-            axes.append(axis)
+            distances = _code_distances(attribute, tree, 1.0, MISSING_APART)
+            origin, unit = (mean[column], deviation[column]) if tree is None else (0.0, 1.0)
+            step = _step(attribute, table=policy.stream is None)
+            axes.append(_Axis(attribute, column, origin, unit, 0.0, tree, distances, step))
         return cls(axes, texts or {}, is_table=True)
 
     @property
@@ -194,7 +222,7 @@ class Embedding:
         return len(self._columns)
 
     def coordinates(self, values: Float64Matrix) -> Float64Matrix:
-        """Scale values to [0, 1] by bounds (streams) or to z-scores (tables), and multiply them by the weights.
+        """Scale values by spreads or bounds (streams) or to z-scores (tables), and multiply them by the weights.
 
         Parameters
         ----------
@@ -204,8 +232,8 @@ class Embedding:
         Returns
         -------
         ndarray of float64, shape (n, p)
-            New; dimensionless; one column per numeric, ordinal or time attribute. A missing value is in the middle of
-            the bounds (streams) or at the mean (tables).
+            New; dimensionless; one column per numeric, ordinal or time attribute. A missing value is at the center of
+            its scaling or in the middle of the bounds (streams), or at the mean (tables).
         """
         numbers = values if self._columns == list(range(values.shape[1])) else values[:, self._columns]
         coordinates: Float64Matrix = (numbers - self._origin) / self._divisors * self._weights
@@ -255,12 +283,36 @@ def _step(attribute: Attribute, *, table: bool) -> Decimal:
     return attribute.publication_step(table=table) if attribute.scale is Scale.NUMERIC else Decimal(0)
 
 
-def _code_distances(attribute: Attribute, tree: CategoryTree | None) -> Float64Vector:
-    """Return the squared distances of an attribute's columns of codes, in units of its diameter, weighted."""
-    squared = attribute.weight * attribute.weight
+def _unit_of_loss(axis: _Axis) -> float:
+    """Return the unit in which errors of an attribute are measured."""
+    low, high = axis.attribute.bounds or (0.0, axis.unit)
+    return axis.unit if axis.tree is not None or low == high else high - low
+
+
+def _missing_bounds(policy: Policy, *, is_learned: bool) -> str:
+    """Return which attributes lack bounds that they need."""
+    unbounded = [a for a in policy.clustered if a.bounds is None and not a.is_nominal]
+    if steering := [a.name for a in unbounded if a.role is Role.STEERING]:
+        return (
+            f"bounds: missing for {', '.join(steering)}; spreads are learned from published values, and a steering "
+            "attribute has none"
+        )
+    names = ", ".join(a.name for a in unbounded)
+    return (
+        f"bounds: missing for {names}" if is_learned else f"bounds: missing for {names}, by which distances are scaled"
+    )
+
+
+def _code_distances(attribute: Attribute, tree: CategoryTree | None, variance: float, missing: float) -> Float64Vector:
+    """Return the squared distances of an attribute's columns of codes, weighted.
+
+    ``variance`` is that of a number in units of the coordinates; ``missing`` is the squared distance of two records of
+    which one lacks the number, in variances.
+    """
+    squared = attribute.weight * attribute.weight * variance
     if tree is not None:
-        return np.full(tree.levels, squared / tree.levels)
-    return np.full(1 if attribute.missing == "group" else 0, squared)
+        return np.full(tree.levels, VARIANCES_APART * squared / tree.levels)
+    return np.full(1 if attribute.missing == "group" else 0, missing * squared)
 
 
 def _mean_and_deviation(values: Float64Matrix) -> tuple[Float64Vector, Float64Vector]:
@@ -276,17 +328,3 @@ def _mean_and_deviation(values: Float64Matrix) -> tuple[Float64Vector, Float64Ve
     varies = low < high  # the computed deviation of equal numbers may not be 0
     varies &= deviation > 0  # the deviation of numbers below 1e-160 underflows
     return mean, np.where(varies, deviation, 1.0)
-
-
-def _variance(axis: _Axis, values: Float64Matrix) -> float:
-    """Return the total variance of the coordinates that the codes of an attribute stand for; of a constant one 1.
-
-    With the shares s of the codes of a column, the mean squared distance of two records is 1 - sum(s²) times the
-    distance of two codes, and the variance is half of it.
-    """
-    weight = axis.attribute.weight**2
-    variance = 0.0
-    for column, distance in zip(axis.codes(values).T, axis.code_distances.tolist(), strict=True):
-        shares = np.unique(column, return_counts=True)[1] / len(values)
-        variance += distance * (1 - float((shares * shares).sum())) / 2
-    return variance / weight if variance > 0 else 1.0

@@ -25,8 +25,9 @@ from shoal.arrays import Float64Matrix, Float64Vector, Int32Vector, Int64Matrix,
 from shoal.clustering.numba.jit import njit, njit_inline, njit_inner
 from shoal.clustering.static.constraints import NONE
 from shoal.clustering.static.descent import MIN_RELATIVE_GAIN
+from shoal.clustering.static.subject_violation import subject_violation
 
-__all__ = ["DENSE_UP_TO", "ROUNDS", "descend_dense", "pair_squares"]
+__all__ = ["DENSE_UP_TO", "NO_SUBJECTS", "ROUNDS", "descend_dense", "pair_squares"]
 
 DENSE_UP_TO = 256
 """Records up to which computing all distances is faster than searching for neighbours."""
@@ -54,6 +55,9 @@ class DenseDescentState(NamedTuple):
     examined: Int64Vector  # (n,): number of the last change when each record was last examined
     changes: Int64Vector  # (1,): number of the last change
     saved_labels: Int32Vector  # (n,): labels before a change that may be undone
+    subjects: Int64Vector  # (n,): subject of each record, from 0; empty if each has its own
+    max_share: float
+    tally: Int64Vector  # (n,): scratch by subject, zero between two uses
 
 
 @njit
@@ -64,8 +68,19 @@ def pair_squares(rows: Float64Matrix) -> Float64Matrix:
     return squares
 
 
+NO_SUBJECTS = np.zeros(0, np.int64)
+"""Every record has a subject of its own."""
+
+
 @njit
-def descend_dense(squares: Float64Matrix, labels: Int32Vector, k: int, rounds: int) -> Int32Vector:
+def descend_dense(
+    squares: Float64Matrix,
+    labels: Int32Vector,
+    k: int,
+    rounds: int,
+    subjects: Int64Vector,
+    max_share: float,
+) -> Int32Vector:
     """Return a partition whose loss no change that is tried lowers, or the one reached after ``rounds`` rounds.
 
     Parameters
@@ -78,6 +93,11 @@ def descend_dense(squares: Float64Matrix, labels: Int32Vector, k: int, rounds: i
         Smallest cluster; no cluster grows beyond 2k - 1.
     rounds : int
         Rounds at most.
+    subjects : ndarray of int64, shape (n,)
+        Subject of each record, from 0. Clusters of the start must then have k subjects, none with more than
+        ``max_share`` of the records. `NO_SUBJECTS` if each record has a subject of its own.
+    max_share : float
+        Largest share of one subject in a cluster.
 
     Returns
     -------
@@ -86,10 +106,11 @@ def descend_dense(squares: Float64Matrix, labels: Int32Vector, k: int, rounds: i
 
     Notes
     -----
-    Guarantee: clusters of k or more records, and no loss above that of the start, up to rounding.
+    Guarantee: clusters of k or more records and, where subjects are given, of k subjects, none above its share; and no
+    loss above that of the start, up to rounding. With subjects no cluster is dissolved or created.
     Cost: O(n²) to start, O(n) per change; O(n²) memory.
     """
-    state = _build_state(squares, labels, k)
+    state = _build_state(squares, labels, k, subjects, max_share)
     loss = 0.0
     for cluster in range(state.sizes.size):
         loss += _loss(state, cluster)
@@ -98,10 +119,11 @@ def descend_dense(squares: Float64Matrix, labels: Int32Vector, k: int, rounds: i
         changes = 0
         for i in range(labels.size):
             changes += _relocate_or_swap(state, i, k, min_gain)
-        for cluster in range(state.sizes.size):
-            if state.sizes[cluster] > 0:
-                changes += _dissolve(state, cluster, k, min_gain)
-        changes += _create(state, k, min_gain)
+        if subjects.size == 0:
+            for cluster in range(state.sizes.size):
+                if state.sizes[cluster] > 0:
+                    changes += _dissolve(state, cluster, k, min_gain)
+            changes += _create(state, k, min_gain)
         if changes == 0:
             break
         _recompute_sums(state)
@@ -109,7 +131,9 @@ def descend_dense(squares: Float64Matrix, labels: Int32Vector, k: int, rounds: i
 
 
 @njit_inner
-def _build_state(squares: Float64Matrix, labels: Int32Vector, k: int) -> DenseDescentState:
+def _build_state(
+    squares: Float64Matrix, labels: Int32Vector, k: int, subjects: Int64Vector, max_share: float
+) -> DenseDescentState:
     """Return the state for a partition ``labels`` (n,) of records with the squared distances ``squares`` (n, n)."""
     n, clusters = squares.shape[0], squares.shape[0] // k
     for label in labels:
@@ -139,6 +163,9 @@ def _build_state(squares: Float64Matrix, labels: Int32Vector, k: int) -> DenseDe
         examined=np.full(n, -1),
         changes=np.zeros(1, np.int64),
         saved_labels=labels.copy(),
+        subjects=subjects,
+        max_share=max_share,
+        tally=np.zeros(subjects.size, np.int64),
     )
     for i in range(n):
         _append_member(state, i, labels[i])
@@ -285,7 +312,9 @@ def _best_change(state: DenseDescentState, i: int, cluster: int, k: int, limit: 
     """
     own, best, partner = state.labels[i], limit, NONE
     if state.sizes[own] > k and state.sizes[cluster] < 2 * k - 1:
-        best = min(best, _join_cost(state, i, cluster) - _leave_gain(state, i))
+        change = _join_cost(state, i, cluster) - _leave_gain(state, i)
+        if change < best and _is_allowed(state, i, cluster, NONE, k):
+            best = change
     own_sums, other_sums, squares = state.sums[own], state.sums[cluster], state.squares[i]
     share, other_share = state.inverse_sizes[own], state.inverse_sizes[cluster]
     base, both = other_sums[i] * other_share - own_sums[i] * share, share + other_share
@@ -293,9 +322,20 @@ def _best_change(state: DenseDescentState, i: int, cluster: int, k: int, limit: 
         for x in range(state.sizes[cluster]):
             other = state.members[cluster, x]
             change = base + (own_sums[other] * share - other_sums[other] * other_share) - squares[other] * both
-            if change < best:
+            if change < best and _is_allowed(state, i, cluster, other, k):
                 best, partner = change, other
     return best, partner
+
+
+@njit_inline
+def _is_allowed(state: DenseDescentState, i: int, cluster: int, other: int, k: int) -> bool:
+    """Whether the constraints on subjects hold if a record joins a cluster, and ``other``, if any, takes its place."""
+    if state.subjects.size == 0:
+        return True
+    own, subjects, tally = state.labels[i], state.subjects, state.tally
+    left, joined = state.members[own, : state.sizes[own]], state.members[cluster, : state.sizes[cluster]]
+    violation = subject_violation(subjects, tally, left, i, other, state.max_share, k)
+    return violation == 0 and subject_violation(subjects, tally, joined, other, i, state.max_share, k) == 0
 
 
 @njit_inline

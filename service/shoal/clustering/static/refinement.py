@@ -14,7 +14,7 @@ from shoal.clustering.static.annealing import anneal
 from shoal.clustering.static.centroids import loss_of
 from shoal.clustering.static.constraints import ClusterConstraints, no_constraints
 from shoal.clustering.static.descent import descend
-from shoal.clustering.static.descent_dense import DENSE_UP_TO, ROUNDS, descend_dense, pair_squares
+from shoal.clustering.static.descent_dense import DENSE_UP_TO, NO_SUBJECTS, ROUNDS, descend_dense, pair_squares
 from shoal.clustering.static.exact import choose_clusters, optimal_of_line
 from shoal.clustering.static.hilbert import order_along_curve
 from shoal.clustering.static.mdav import SCAN_UP_TO, mdav
@@ -162,7 +162,7 @@ def descended(values: Float64Matrix, start: Int32Vector, k: int) -> Int32Vector:
     if len(values) < 2 * k:
         return start
     if len(values) <= DENSE_UP_TO:
-        return _renumbered(descend_dense(pair_squares(values), start, k, ROUNDS))
+        return _renumbered(descend_dense(pair_squares(values), start, k, ROUNDS, NO_SUBJECTS, 1.0))
     return refine(values, [start], k, "descent").labels
 
 

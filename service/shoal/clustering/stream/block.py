@@ -17,7 +17,6 @@ from shoal.clustering.stream.held_records import FLUSHED, HEAD, NOT_DUE, TAIL, D
 from shoal.clustering.stream.partition import (
     PAIRS_UP_TO,
     held_as_table,
-    is_feasible,
     partition_dense,
     release_partition,
 )
@@ -32,9 +31,10 @@ class BlockRule(GrowthRule):
     -----
     Parameters are those of `GrowthRule`. Clusters have k to 2k - 1 records.
 
-    If a cluster has fewer than k subjects, or a subject above ``max_share``, the partition is discarded. Only the
-    cluster of the expiring record is then released; it grows as by `GrowthRule`. Merging clusters until all constraints
-    hold would lose up to three times as much. At the end of the stream clusters are merged.
+    A cluster with fewer than k subjects, or with a subject above ``max_share``, exchanges records with others. If that
+    does not suffice, the partition is discarded. Only the cluster of the expiring record is then released; it grows as
+    by `GrowthRule`. Merging clusters until all constraints hold would lose up to three times as much. At the end of the
+    stream clusters are merged.
 
     A weighted position is one more coordinate.
 
@@ -64,9 +64,9 @@ class BlockRule(GrowthRule):
 
     def _release_all(self, decisions: DecisionBuffer, newest: int, cause: int) -> bool:
         """Release all held records if their partition is feasible; return whether they were released."""
-        held, workspace, constraints = self._buffer.held, self._workspace, self._constraints
-        _, labels = self._partition()
-        if not len(labels) or not is_feasible(held, labels, workspace, constraints):
+        held, constraints = self._buffer.held, self._constraints
+        _, labels, is_feasible = self._partition()
+        if not is_feasible:
             return False
         release_partition(held, decisions, constraints, labels, newest, cause)
         return True
@@ -106,8 +106,8 @@ def decide_due_by_partition(
                 return cause
             rows = held_as_table(held, workspace, constraints)
             if rows.shape[0] > 0:
-                labels = partition_dense(held, rows, constraints.k)
-                if is_feasible(held, labels, workspace, constraints):
+                labels, is_feasible = partition_dense(held, rows, workspace, constraints)
+                if is_feasible:
                     release_partition(held, decisions, constraints, labels, cursor[NEWEST_POSITION], cause)
                     continue
         refused_cause = NOT_DUE

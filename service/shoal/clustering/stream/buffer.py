@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from shoal.arrays import Float64Matrix, Float64Vector, Int64Matrix, Int64Vector
+from shoal.arrays import BoolVector, Float64Matrix, Float64Vector, Int64Matrix, Int64Vector
 from shoal.clustering.stream.held_records import COMPACTIONS, GAP_COUNT, HEAD, TAIL, HeldRecords, empty_held
 
 __all__ = ["Buffer", "CoordinateBlock"]
@@ -49,6 +49,8 @@ class Buffer:
         Squared distance of each category column.
     protected : int
         Rows of value codes and bins behind those of the category columns.
+    codes_must_agree : ndarray of bool, shape (c,), optional
+        Whether a cluster publishes a code of a category column only if all members have it; by default not.
 
     Attributes
     ----------
@@ -66,10 +68,13 @@ class Buffer:
         amounts: int = 0,
         code_distances: Float64Vector | None = None,
         protected: int = 0,
+        codes_must_agree: BoolVector | None = None,
     ) -> None:
         self.capacity = delta + 1 + max(SLICE, delta // 2)
         distances = np.zeros(0) if code_distances is None else code_distances
-        self.held: HeldRecords = empty_held(self.capacity, dimensions, columns, amounts, distances, protected)
+        self.held: HeldRecords = empty_held(
+            self.capacity, dimensions, columns, amounts, distances, protected, codes_must_agree
+        )
 
     def __len__(self) -> int:
         return int(self.held.extent[TAIL] - self.held.extent[HEAD] - self.held.gap_state[GAP_COUNT])
@@ -77,6 +82,11 @@ class Buffer:
     def positions(self) -> Int64Vector:
         """Return a copy of the held positions, ascending."""
         return self.held.positions[self._slots()]
+
+    def oldest(self) -> tuple[int, Int64Vector]:
+        """Return position and expiry keys (C,) of the oldest held record; there must be one."""
+        slot = int(self._slots()[0])
+        return int(self.held.positions[slot]), self.held.expiry_keys[:, slot].copy()
 
     def subjects(self) -> Int64Vector:
         """Return a copy of the held records' subjects."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from shoal.arrays import LARGEST, Float64Matrix, Float64Vector, Int8Vector, Int64Matrix, Int64Vector
+from shoal.arrays import LARGEST, BoolVector, Float64Matrix, Float64Vector, Int8Vector, Int64Matrix, Int64Vector
 from shoal.clustering.diversity import NO_L, DiversityRule
 from shoal.clustering.stream.buffer import Buffer
 from shoal.clustering.stream.dominance import NO_DOMINANCE, Dominance
@@ -91,6 +91,9 @@ class StreamClusterer:
     code_distances : ndarray of float64, shape (c,), optional
         One per category column: the squared distance of two records whose codes differ there, from 0 to 1e150, in
         squared units of the coordinates.
+    codes_must_agree : ndarray of bool, shape (c,), optional
+        Whether a cluster publishes a code of a category column only if all members have it, as with a common ancestor;
+        by default it publishes the most frequent one. Rule block takes it into account.
     diversity : DiversityRule, optional
         l-diversity, largest share of one value and t-closeness that each cluster must satisfy (`clustering.diversity`).
     protected : int
@@ -141,12 +144,15 @@ class StreamClusterer:
         min_population: int = 0,
         dominance: Dominance | None = None,
         code_distances: Float64Vector | None = None,
+        codes_must_agree: BoolVector | None = None,
         diversity: DiversityRule | None = None,
         protected: int = 1,
     ) -> None:
         faults = parameter_faults(k, delta, rule, position, max_share, has_dominance=dominance is not None)
         distances = np.zeros(0) if code_distances is None else code_distances
         faults += code_distance_faults(distances)
+        if codes_must_agree is not None and np.shape(codes_must_agree) != np.shape(distances):
+            faults.append("codes_must_agree: must have one value per category column")
         fewest = 0 if np.size(distances) else 1
         if not is_integer(d) or not fewest <= d <= MAX_DIMENSIONS:
             faults.append(f"d: must be a whole number from {fewest} to {MAX_DIMENSIONS}")
@@ -159,7 +165,7 @@ class StreamClusterer:
         rows = 0 if protection is None else protection.rows
         dominance_rule = NO_DOMINANCE if dominance is None else dominance
         amounts = len(dominance_rule.references)
-        buffer = Buffer(int(delta), int(d), len(expiry_limits), amounts, distances, rows)
+        buffer = Buffer(int(delta), int(d), len(expiry_limits), amounts, distances, rows, codes_must_agree)
         limits = np.asarray(expiry_limits, np.int64)
         weight, target = (
             position.initial(int(k), d, distances) if isinstance(position, TargetSpan) else (position, NO_TARGET)
@@ -173,7 +179,7 @@ class StreamClusterer:
         self._validator = InputValidator(d, len(expiry_limits), amounts, len(distances), protection)
         self._rule = make_rule(rule, buffer, constraints, protection)
         self._invariants = InvariantChecker(int(k), int(delta), float(max_share), dominance_rule, protection)
-        self._columns = len(distances)
+        self._columns, self._delta, self._limits = len(distances), int(delta), limits
 
     @property
     def held(self) -> int:
@@ -198,6 +204,24 @@ class StreamClusterer:
     def held_positions(self) -> Int64Vector:
         """Return a copy of the positions of the held records, ascending."""
         return self._buffer.positions()
+
+    def count_before_due(self, positions: Int64Vector, expiry_keys: Int64Matrix) -> int:
+        """Return how many of the next records can surely be pushed before a decision is due.
+
+        Parameters
+        ----------
+        positions : ndarray of int64, shape (n,)
+            As in `push`; n of 1 or more.
+        expiry_keys : ndarray of int64, shape (n, C)
+
+        Notes
+        -----
+        A clock that does not count yet, because too few subjects are held, counts here.
+        """
+        oldest, oldest_keys = self._buffer.oldest() if len(self._buffer) else (int(positions[0]), expiry_keys[0])
+        is_due = positions - oldest >= self._delta
+        is_due |= (expiry_keys - oldest_keys > self._limits).any(axis=1)
+        return int(is_due.argmax()) if is_due.any() else len(is_due)
 
     def replace_coordinates(self, coordinates: Float64Matrix) -> None:
         """Replace the coordinates of the held records; their codes stay.

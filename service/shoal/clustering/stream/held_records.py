@@ -97,6 +97,8 @@ class HeldRecords(NamedTuple):
         protected attributes, and if there is a t their bins.
     code_distances : float64 (c,)
         Squared distance of two records that differ in a category column.
+    codes_must_agree : bool (c,)
+        Whether a cluster publishes a code of the column only if all members have it.
     positions, subjects : int64 (capacity,)
         Arrival rank and subject code.
     expiry_keys : int64 (C, capacity)
@@ -117,6 +119,7 @@ class HeldRecords(NamedTuple):
     amounts: Float64Matrix
     codes: Int64Matrix
     code_distances: Float64Vector
+    codes_must_agree: BoolVector
     positions: Int64Vector
     subjects: Int64Vector
     expiry_keys: Int64Matrix
@@ -158,6 +161,7 @@ def empty_held(
     amounts: int = 0,
     code_distances: Float64Vector = _NONE,
     protected: int = 0,
+    codes_must_agree: BoolVector | None = None,
 ) -> HeldRecords:
     """Allocate the arrays for ``capacity`` records with so many coordinates, expiry keys and amounts.
 
@@ -168,6 +172,9 @@ def empty_held(
         amounts=np.zeros((amounts, capacity)),
         codes=np.zeros((len(code_distances) + protected, capacity), np.int64),
         code_distances=code_distances.copy(),
+        codes_must_agree=np.zeros(len(code_distances), np.bool_)
+        if codes_must_agree is None
+        else codes_must_agree.copy(),
         positions=np.zeros(capacity, np.int64),
         subjects=np.zeros(capacity, np.int64),
         expiry_keys=np.zeros((columns, capacity), np.int64),

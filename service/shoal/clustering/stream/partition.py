@@ -10,15 +10,17 @@ from collections.abc import Callable
 
 import numpy as np
 
-from shoal.arrays import LARGEST, Float64Matrix, Int32Vector, Int64Vector
+from shoal.arrays import LARGEST, Float64Matrix, Float64Vector, Int32Vector, Int64Matrix, Int64Vector
 from shoal.clustering.categories import dense_coordinates
 from shoal.clustering.numba.distances import add_code_distances
 from shoal.clustering.numba.jit import njit, njit_inline, njit_inner
 from shoal.clustering.numba.subject_codes import clear, count_up_to, number
-from shoal.clustering.static.descent_dense import ROUNDS, descend_dense, pair_squares
+from shoal.clustering.static.constraints import ClusterConstraints
+from shoal.clustering.static.descent_dense import DENSE_UP_TO, ROUNDS, descend_dense, pair_squares
+from shoal.clustering.static.exchange import exchange_categories, repair_subjects
 from shoal.clustering.static.mdav import mdav, mdav_by_scan
 from shoal.clustering.static.mdav_dense import mdav_dense
-from shoal.clustering.static.refinement import descended, precompile_refinement
+from shoal.clustering.static.refinement import descended, precompile_refinement, refine
 from shoal.clustering.stream.expiry import StreamConstraints, Workspace
 from shoal.clustering.stream.held_records import (
     CAUSE,
@@ -41,7 +43,6 @@ __all__ = [
     "PAIRS_UP_TO",
     "PartitionFlushRule",
     "held_as_table",
-    "is_feasible",
     "merge_infeasible",
     "partition_dense",
     "release_partition",
@@ -60,9 +61,9 @@ class PartitionFlushRule(NearestRule):
     Notes
     -----
     At the end of the stream all held records are partitioned by MDAV and descent, with clusters of k to 2k - 1 records.
-    Clusters with too few subjects, or with a subject above its share, are merged with the nearest cluster until all
-    constraints hold. If the constraints do not hold for all records in one cluster, rule nearest decides on the
-    records.
+    Clusters with too few subjects, or with a subject above its share, exchange records with others. Where that does not
+    suffice, they are merged with the nearest cluster until all constraints hold. If the constraints do not hold for all
+    records in one cluster, rule nearest decides on the records.
 
     Cost of the end: that of `clustering.static.mdav` and `clustering.static.refinement` for the held records.
     """
@@ -71,9 +72,25 @@ class PartitionFlushRule(NearestRule):
         """Compile all kernels by deciding on no records and on a few artificial ones."""
         super().precompile()
         most = self._constraints.delta + 1
-        if not len(self._buffer.held.code_distances) or most > PAIRS_UP_TO:
+        if most > self._most_pairs:
             precompile_refinement(most)
         self._run_on_zeros(self._flush)
+        self._run_on_zeros(self._merge_artificial)
+
+    def _merge_artificial(self, decisions: DecisionBuffer, newest: int) -> None:
+        """Repair and merge artificial clusters, whether they need it or not."""
+        held, workspace, constraints = self._buffer.held, self._workspace, self._constraints
+        rows = held_as_table(held, workspace, constraints)
+        labels = np.zeros(len(rows), np.int32)
+        if self._constraints.delta >= self._most_pairs:
+            repair_held(held, rows, labels, workspace, constraints)
+        merge_infeasible(held, rows, labels, workspace, constraints)
+        release_partition(held, decisions, constraints, labels, newest, FLUSHED)
+
+    @property
+    def _most_pairs(self) -> int:
+        """Held records up to which all squared distances are kept in memory."""
+        return PAIRS_UP_TO if len(self._buffer.held.code_distances) else DENSE_UP_TO
 
     def _run_on_zeros(self, decide: Callable[[DecisionBuffer, int], object]) -> None:
         """Let ``decide`` process 2k artificial records, then restore the buffer and the weight."""
@@ -89,8 +106,8 @@ class PartitionFlushRule(NearestRule):
     def _flush(self, decisions: DecisionBuffer, newest: int) -> None:
         held, workspace, constraints = self._buffer.held, self._workspace, self._constraints
         if self._has_min_population():
-            rows, labels = self._partition()
-            if len(labels) and merge_infeasible(held, rows, labels, workspace, constraints):
+            points, labels, is_feasible = self._partition()
+            if len(labels) and (is_feasible or merge_infeasible(held, points, labels, workspace, constraints)):
                 release_partition(held, decisions, constraints, labels, newest, FLUSHED)
         super()._flush(decisions, newest)
 
@@ -99,15 +116,27 @@ class PartitionFlushRule(NearestRule):
         population = len(np.unique(self._buffer.subjects()))
         return population >= max(self._constraints.population, 1)
 
-    def _partition(self) -> tuple[Float64Matrix, Int32Vector]:
-        """Return the held records as a table, and the cluster of each; both are empty if they cannot be partitioned."""
-        rows, k = held_as_table(self._buffer.held, self._workspace, self._constraints), self._constraints.k
+    def _partition(self) -> tuple[Float64Matrix, Int32Vector, bool]:
+        """Return the held records as points, the cluster of each, and whether all clusters satisfy the constraints.
+
+        Points and clusters are empty if the records cannot be partitioned.
+        """
+        held, constraints = self._buffer.held, self._constraints
+        rows = held_as_table(held, self._workspace, constraints)
         if not len(rows):
-            return rows, np.empty(0, np.int32)
+            return rows, np.empty(0, np.int32), False
         points = self._points(rows)
-        if len(self._buffer.held.code_distances) and len(rows) <= PAIRS_UP_TO:
-            return points, partition_by_pairs(self._buffer.held, rows, k)
-        return points, descended(points, mdav(points, k), k)
+        if len(rows) <= self._most_pairs:
+            return points, *partition_pairs(held, rows, self._workspace, constraints)
+        labels = mdav(points, constraints.k)
+        subjects = np.unique(self._buffer.subjects(), return_inverse=True)[1]
+        if len(subjects) == subjects.max() + 1:
+            return points, descended(points, labels, constraints.k), True
+        repaired = labels.copy()
+        if not repair_held(held, rows, repaired, self._workspace, constraints):
+            return points, descended(points, labels, constraints.k), False
+        limits = ClusterConstraints(subjects, constraints.max_share)
+        return points, refine(points, [repaired], constraints.k, "descent", constraints=limits).labels, True
 
     def _points(self, rows: Float64Matrix) -> Float64Matrix:
         """Return a table of the held records that has coordinates for their categories, too."""
@@ -145,13 +174,17 @@ def held_as_table(held: HeldRecords, workspace: Workspace, constraints: StreamCo
 
 
 @njit
-def partition_by_pairs(held: HeldRecords, rows: Float64Matrix, k: int) -> Int32Vector:
+def partition_pairs(
+    held: HeldRecords, rows: Float64Matrix, workspace: Workspace, constraints: StreamConstraints
+) -> tuple[Int32Vector, bool]:
     """Return the partition of `partition_dense`, for calls from Python."""
-    return partition_dense(held, rows, k)
+    return partition_dense(held, rows, workspace, constraints)
 
 
 @njit_inner
-def partition_dense(held: HeldRecords, rows: Float64Matrix, k: int) -> Int32Vector:
+def partition_dense(
+    held: HeldRecords, rows: Float64Matrix, workspace: Workspace, constraints: StreamConstraints
+) -> tuple[Int32Vector, bool]:
     """Partition the held records by MDAV and descent with all squared distances in memory.
 
     Parameters
@@ -159,38 +192,89 @@ def partition_dense(held: HeldRecords, rows: Float64Matrix, k: int) -> Int32Vect
     held : HeldRecords
     rows : ndarray of float64, shape (n, d)
         Their numeric coordinates, as of `held_as_table`; n of k or more.
-    k : int
-        Smallest cluster; the largest has 2k - 1 records.
+    workspace : Workspace
+    constraints : StreamConstraints
 
     Returns
     -------
-    ndarray of int32, shape (n,)
-        Cluster of each record; numbers may be left unused.
+    labels : ndarray of int32, shape (n,)
+        Cluster of each record; numbers may be left unused. Clusters have k to 2k - 1 records.
+    is_feasible : bool
+        Whether each cluster satisfies k and ``max_share``.
 
     Notes
     -----
-    Category columns are read as they are: one comparison per column and pair of records. Coordinates for them would be
-    several times as many as the columns.
+    If some records have the same subject, records are swapped after MDAV until the constraints hold, and descent keeps
+    them. Category columns are read as they are: one comparison per column and pair of records. Coordinates for them
+    would be several times as many as the columns. At last records are exchanged for the sake of categories.
     Cost: O(n² (d + c)) time, O(n²) memory.
     """
-    n, head = rows.shape[0], held.extent[HEAD]
+    n, k, share, agree = rows.shape[0], constraints.k, constraints.max_share, held.codes_must_agree
+    subjects, codes, costs = _numbered_subjects(held, n, workspace), _numbered_codes(held, n, workspace), _costs(held)
+    squares = _squares(held, rows) if n >= 2 * k else np.empty((0, 0))
     if n < 2 * k:
-        return np.zeros(n, np.int32)
+        labels = np.zeros(n, np.int32)
+    else:
+        labels = mdav_by_scan(rows, k) if codes.shape[0] == 0 else mdav_dense(squares, k)
+    is_feasible = subjects.size == 0 or repair_subjects(rows, codes, costs, agree, subjects, share, labels, k)
+    if n >= 2 * k:
+        kept = subjects if is_feasible else subjects[:0]
+        labels = descend_dense(squares, labels, k, ROUNDS, kept, share)
+        if codes.shape[0] > 0:
+            exchange_categories(rows, codes, costs, agree, kept, share, labels, k)
+    return labels, is_feasible
+
+
+@njit_inner
+def _squares(held: HeldRecords, rows: Float64Matrix) -> Float64Matrix:
+    """Return the squared distances (n, n) of the held records, of numbers and categories."""
     squares = pair_squares(rows)
-    if held.code_distances.size == 0:
-        return descend_dense(squares, mdav_by_scan(rows, k), k, ROUNDS)
-    for i in range(n):
-        add_code_distances(held.codes, head, held.code_distances, i, squares[i])
-    return descend_dense(squares, mdav_dense(squares, k), k, ROUNDS)
+    if held.code_distances.size > 0:
+        for i in range(rows.shape[0]):
+            add_code_distances(held.codes, held.extent[HEAD], held.code_distances, i, squares[i])
+    return squares
+
+
+@njit_inner
+def _costs(held: HeldRecords) -> Float64Vector:
+    """Return the loss of a record whose code is not published (c,): half the squared distance of two codes."""
+    return held.code_distances / 2.0
 
 
 @njit
-def is_feasible(held: HeldRecords, labels: Int32Vector, workspace: Workspace, constraints: StreamConstraints) -> bool:
-    """Whether each cluster of a partition of the held records satisfies k and ``max_share``."""
-    subjects = held.subjects[held.extent[HEAD] : held.extent[TAIL]]
-    if count_up_to(workspace.numbering, subjects, subjects.size) == subjects.size:
-        return True  # every record has a subject of its own, and no cluster has fewer than k records
-    return _first_infeasible(subjects, labels, _count_clusters(labels), workspace, constraints) < 0
+def repair_held(
+    held: HeldRecords, rows: Float64Matrix, labels: Int32Vector, workspace: Workspace, constraints: StreamConstraints
+) -> bool:
+    """Swap held records (n, d) between clusters, in place, until all are feasible; return whether they are."""
+    n, no_codes = labels.size, np.empty((0, labels.size), np.int64)
+    subjects, none = _numbered_subjects(held, n, workspace), held.code_distances[:0]
+    must_agree = held.codes_must_agree[:0]
+    return bool(
+        repair_subjects(rows, no_codes, none, must_agree, subjects, constraints.max_share, labels, constraints.k)
+    )
+
+
+@njit_inner
+def _numbered_codes(held: HeldRecords, n: int, workspace: Workspace) -> Int64Matrix:
+    """Return the codes of held records in each category column, (c, n), numbered from 0 over all columns."""
+    head, codes, first = held.extent[HEAD], np.empty((held.code_distances.size, n), np.int64), 0
+    for column in range(codes.shape[0]):
+        for x in range(n):
+            codes[column, x] = first + number(workspace.numbering, held.codes[column, head + x])
+        first += workspace.numbering.size[0]
+        clear(workspace.numbering)
+    return codes
+
+
+@njit_inner
+def _numbered_subjects(held: HeldRecords, n: int, workspace: Workspace) -> Int64Vector:
+    """Return the subjects of held records (n,), numbered from 0; empty if each has its own."""
+    head, subjects = held.extent[HEAD], np.empty(n, np.int64)
+    for x in range(n):
+        subjects[x] = number(workspace.numbering, held.subjects[head + x])
+    is_distinct = workspace.numbering.size[0] == n
+    clear(workspace.numbering)
+    return subjects[:0] if is_distinct else subjects
 
 
 @njit

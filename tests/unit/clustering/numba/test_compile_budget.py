@@ -55,10 +55,11 @@ LIMITS = {
         "mdav_by_scan": 2_700,
         "merge_infeasible": 3_900,
         "pair_squares": 3_600,
+        "partition_pairs": 38_000,
         "release_partition": 3_600,
     },
     "awo": {},
-    "block": {"decide_due_by_partition": 62_000, "is_feasible": 3_300},
+    "block": {"decide_due_by_partition": 69_000},
 }
 """Largest number of instructions of the kernels that a rule needs beside those of the rules before it."""
 
