@@ -40,6 +40,8 @@ KEEP_ORDER_REFUSED = (
 )
 MISSING_VALUE = {FaultReason.EMPTY, FaultReason.NULL, FaultReason.MISSING_VALUE}
 """Reasons of faults by which a record is quarantined; a field that a JSON object lacks is not among them."""
+NO_RECORD = {FaultReason.REPEATED_HEADER, FaultReason.FIELD_NAMES}
+"""Reasons of faults by which a record is the header of the table, or was made from it; it is quarantined."""
 ROWS_PER_WRITE = 10_000
 
 
@@ -133,7 +135,7 @@ def _references(release: TableRelease) -> Iterator[tuple[int, str]]:
 
 @dataclass(slots=True)
 class _Unread:
-    """Records that are quarantined, because they lack a value, and messages that are dropped, by reason."""
+    """Records that are quarantined, because they lack a value or are a header, and dropped messages, by reason."""
 
     quarantined: RefusalCounter = field(default_factory=RefusalCounter)
     dropped: Counter[str] = field(default_factory=Counter)
@@ -159,7 +161,7 @@ def _read(table: TablePipeline, source: RecordSource, file: BinaryIO, path: str,
             unread.dropped.update(reason for _, reason in block.dropped)
             for index, reason in block.rejected:
                 faults = source.describe(records[index], reason)
-                if _lacks_values_only(faults, policy):
+                if _may_be_left_out(faults, policy):
                     table.quarantine(block_start + index)
                     unread.quarantined.add(reason.value, faults)
                     continue
@@ -178,11 +180,14 @@ def _read(table: TablePipeline, source: RecordSource, file: BinaryIO, path: str,
     return unread
 
 
-def _lacks_values_only(faults: list[RecordFault], policy: Policy) -> bool:
-    """Return whether a record is invalid only because values are missing of attributes with ``missing: quarantine``."""
+def _may_be_left_out(faults: list[RecordFault], policy: Policy) -> bool:
+    """Return whether a table can be released without a record: it is a header, or lacks values that it may lack.
+
+    A record that is invalid only because values are missing of attributes with ``missing: quarantine`` may lack them.
+    """
     clustered = {attribute.name for attribute in policy.clustered}
     missing = MISSING_VALUE if "" in policy.missing_values else MISSING_VALUE - {FaultReason.EMPTY}
-    return all(fault.reason in missing and fault.field in clustered for fault in faults)
+    return all(fault.reason in NO_RECORD or (fault.reason in missing and fault.field in clustered) for fault in faults)
 
 
 def _refusal(first: str, refusals: RefusalCounter, records_in: int) -> str:
