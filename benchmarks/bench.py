@@ -17,6 +17,7 @@ from statistics import median
 from adult_part import adult_part
 from bad_input import RECORDS as BAD_RECORDS
 from bad_input import bad_rounds
+from balance import balance_part
 from castle_rows import castle_part
 from diversity_part import diversity_part
 from engine import engine_part
@@ -119,6 +120,7 @@ PARTS: dict[str, Callable[[], Part]] = {
     "faust": faust_part,
     "engine": engine_part,
     "loss": loss_part,
+    "balance": balance_part,
     "people": people_part,
     "order": order_part,
     "target": target_part,

@@ -89,7 +89,7 @@ class MixedStream:
         return [json.dumps(dict(zip(names, row, strict=True))).encode() for row in rows]
 
 
-def _number(values: NDArray[np.float64], decimals: int = 0, **more: object) -> tuple[Declared, Column]:
+def _number(values: NDArray[Any], decimals: int = 0, **more: object) -> tuple[Declared, Column]:
     """Return a numeric attribute, published with ``decimals`` decimals, and its values."""
     values = np.round(values, decimals)
     low, high = float(values.min()), float(values.max())
@@ -123,7 +123,8 @@ def _clock(random: np.random.Generator, days: float = 30, n: int = MOST) -> NDAr
     moments = np.arange(0, days, 1 / 24)
     rate = 1.05 + np.sin(2 * np.pi * (moments % 1 - 0.25))
     edges = np.append(0, np.cumsum(rate))
-    return np.interp(np.sort(random.random(n)) * edges[-1], edges, np.arange(len(edges)) * 3600.0)
+    found: NDArray[np.float64] = np.interp(np.sort(random.random(n)) * edges[-1], edges, np.arange(len(edges)) * 3600.0)
+    return found
 
 
 def _stream(
@@ -247,7 +248,8 @@ def _taxonomy(name: str) -> dict[str, Any]:
         for level in inner:
             branch = branch.setdefault(level, {})
         branch[leaf] = {}
-    return _lists(tree)
+    found: dict[str, Any] = _lists(tree)
+    return found
 
 
 def _lists(tree: dict[str, Any]) -> Any:  # noqa: ANN401 - a tree
@@ -275,7 +277,7 @@ def _eia(random: np.random.Generator) -> MixedStream:
     measures = [name for name in rows[0] if name not in {"UTILITYID", "UTILNAME", "STATE", "YEAR", "MONTH"}][:4]
     attributes = {name: _number(np.array([float(row[name]) for row in rows]), 1) for name in measures}
     attributes["STATE"] = _nominal([row["STATE"] for row in rows])
-    return _stream("EIA, order of the file, states", attributes, person=[row["UTILITYID"] for row in rows], k=5)
+    return _stream("EIA, order of the file, states", attributes, person=[row["UTILITYID"] for row in rows])
 
 
 def _tarragona(random: np.random.Generator) -> MixedStream:
@@ -286,7 +288,7 @@ def _tarragona(random: np.random.Generator) -> MixedStream:
     attributes = {f"figure{i}": _number(table[:, i]) for i in range(4)}
     edges = np.unique(np.quantile(table[:, 6], np.linspace(0, 1, 13)[1:-1]))
     attributes["class"] = _nominal(np.searchsorted(edges, table[:, 6]), "q")
-    return _stream("Tarragona, one attribute cut", attributes, delta=100)
+    return _stream("Tarragona, one attribute cut", attributes)
 
 
 def _patients(random: np.random.Generator) -> MixedStream:
@@ -323,8 +325,6 @@ def _patients(random: np.random.Generator) -> MixedStream:
             "days": days,
         },
         person=[row["person"] for row in rows],
-        k=5,
-        delta=500,
     )
 
 

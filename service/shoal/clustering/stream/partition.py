@@ -51,6 +51,9 @@ __all__ = [
 MAX_CODES = 256
 """Distinct codes of a column up to which it gets one coordinate per code in a table of held records."""
 
+SUBJECTS_TO_SPARE = 1.05
+"""Different subjects that clusters have at the start, over those that they need: swaps must have a choice."""
+
 PAIRS_UP_TO = 1000
 """Records with category columns up to which all squared distances are kept in memory: at most 8 MB."""
 
@@ -128,10 +131,10 @@ class PartitionFlushRule(NearestRule):
         points = self._points(rows)
         if len(rows) <= self._most_pairs:
             return points, *partition_pairs(held, rows, self._workspace, constraints)
-        labels = mdav(points, constraints.k)
         subjects = np.unique(self._buffer.subjects(), return_inverse=True)[1]
         if len(subjects) == subjects.max() + 1:
-            return points, descended(points, labels, constraints.k), True
+            return points, descended(points, mdav(points, constraints.k), constraints.k), True
+        labels = mdav(points, cluster_size(subjects, len(points), constraints.k))
         repaired = labels.copy()
         if not repair_held(held, rows, repaired, self._workspace, constraints):
             return points, descended(points, labels, constraints.k), False
@@ -204,18 +207,19 @@ def partition_dense(
 
     Notes
     -----
-    If some records have the same subject, records are swapped after MDAV until the constraints hold, and descent keeps
-    them. Category columns are read as they are: one comparison per column and pair of records. Coordinates for them
-    would be several times as many as the columns. At last records are exchanged for the sake of categories.
+    If some records have the same subject, clusters begin as large as k subjects in each of them need, records are
+    swapped after MDAV until the constraints hold, and descent keeps them. Category columns are read as they are: one
+    comparison per column and pair of records. Coordinates for them would be several times as many as the columns. At
+    last records are exchanged for the sake of categories.
     Cost: O(n² (d + c)) time, O(n²) memory.
     """
     n, k, share, agree = rows.shape[0], constraints.k, constraints.max_share, held.codes_must_agree
     subjects, codes, costs = _numbered_subjects(held, n, workspace), _numbered_codes(held, n, workspace), _costs(held)
-    squares = _squares(held, rows) if n >= 2 * k else np.empty((0, 0))
-    if n < 2 * k:
+    squares, size = _squares(held, rows) if n >= 2 * k else np.empty((0, 0)), cluster_size(subjects, n, k)
+    if n < 2 * size:
         labels = np.zeros(n, np.int32)
     else:
-        labels = mdav_by_scan(rows, k) if codes.shape[0] == 0 else mdav_dense(squares, k)
+        labels = mdav_by_scan(rows, size) if codes.shape[0] == 0 else mdav_dense(squares, size)
     is_feasible = subjects.size == 0 or repair_subjects(rows, codes, costs, agree, subjects, share, labels, k)
     if n >= 2 * k:
         kept = subjects if is_feasible else subjects[:0]
@@ -223,6 +227,35 @@ def partition_dense(
         if codes.shape[0] > 0:
             exchange_categories(rows, codes, costs, agree, kept, share, labels, k)
     return labels, is_feasible
+
+
+@njit_inner
+def cluster_size(subjects: Int64Vector, n: int, k: int) -> int:
+    """Return the size of n records' clusters with which each can have k subjects, k or more.
+
+    A subject counts once in each of G clusters at most. G is the largest number with which there are k G such counts,
+    and some to spare.
+
+    Parameters
+    ----------
+    subjects : ndarray of int64, shape (n,)
+        Subject of each record, from 0; empty if each record has its own.
+    n, k : int
+    """
+    if subjects.size == 0:
+        return k
+    counts = np.zeros(n, np.int64)
+    for subject in subjects:
+        counts[subject] += 1
+    clusters = max(n // k, 1)
+    while clusters > 1:
+        distinct = 0
+        for count in counts:
+            distinct += int(min(count, clusters))
+        if distinct >= SUBJECTS_TO_SPARE * k * clusters:
+            break
+        clusters -= 1
+    return n // clusters
 
 
 @njit_inner
