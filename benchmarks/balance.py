@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
@@ -20,7 +20,7 @@ from shoal.pipeline import AlgorithmSpec, PartitionPipeline, TablePipeline
 from shoal.policy import Policy
 from shoal.records import JsonDecoder, JsonEncoder
 
-__all__ = ["Losses", "balance_part", "losses_of"]
+__all__ = ["Losses", "balance_part", "by_pipe", "by_tables", "geometric", "losses_of"]
 
 HASH_KEY = bytes(16)
 PUSHED = 512
@@ -116,7 +116,7 @@ def _height(paths: Mapping[str, tuple[str, ...]], value: Any, published: Any) ->
     return 1.0 - max(i for i, node in enumerate(path) if node == published) / levels
 
 
-def _by_pipe(stream: MixedStream, policy: Policy) -> list[tuple[int, Mapping[str, Any]]]:
+def by_pipe(stream: MixedStream, policy: Policy) -> list[tuple[int, Mapping[str, Any]]]:
     """Return what the stream engine releases."""
     encoder = JsonEncoder(policy)
     pipeline, decoder = PartitionPipeline(policy, encoder), JsonDecoder(policy, encoder=encoder, hash_key=HASH_KEY)
@@ -130,7 +130,7 @@ def _by_pipe(stream: MixedStream, policy: Policy) -> list[tuple[int, Mapping[str
     return [(offset, row) for cluster, row in zip(clusters, values, strict=True) for offset in cluster.offsets]
 
 
-def _by_tables(stream: MixedStream) -> list[tuple[int, Mapping[str, Any]]]:
+def by_tables(stream: MixedStream) -> list[tuple[int, Mapping[str, Any]]]:
     """Return what tables of delta records release, one after the other."""
     policy = stream.policy(table={"keep_order": True})
     encoder = JsonEncoder(policy)
@@ -164,10 +164,10 @@ class _Row(NamedTuple):
 def _measured(stream: MixedStream) -> _Row:
     return _Row(
         stream,
-        losses_of(stream, _by_tables(stream)),
-        losses_of(stream, _by_pipe(stream, stream.policy())),
-        losses_of(stream, _by_pipe(stream, stream.policy(steering={"scaling": "bounds"}))),
-        tuple(losses_of(stream, _by_pipe(stream, stream.policy(wider))) for wider in WIDER),
+        losses_of(stream, by_tables(stream)),
+        losses_of(stream, by_pipe(stream, stream.policy())),
+        losses_of(stream, by_pipe(stream, stream.policy(steering={"scaling": "bounds"}))),
+        tuple(losses_of(stream, by_pipe(stream, stream.policy(wider))) for wider in WIDER),
     )
 
 
@@ -217,7 +217,7 @@ def balance_part() -> Part:
     return Part(
         lines,
         [
-            Limit("mixed streams, of tables of delta", _geometric(row.ratio for row in rows), MOST, at_most=True),
+            Limit("mixed streams, of tables of delta", geometric(row.ratio for row in rows), MOST, at_most=True),
             Limit("the worst of them", worst, WORST, at_most=True),
             Limit("bounds ten times too wide", loose, LOOSE, at_most=True),
         ],
@@ -234,9 +234,9 @@ def _line(row: _Row) -> str:
 
 
 def _means(name: str, rows: Sequence[_Row]) -> list[str]:
-    ratio = _geometric(row.ratio for row in rows)
-    after_trend = _geometric(row.pipe.mean_after_trend / row.tables.mean_after_trend for row in rows)
-    by_bounds = _geometric(row.by_bounds.mean / row.tables.mean for row in rows)
+    ratio = geometric(row.ratio for row in rows)
+    after_trend = geometric(row.pipe.mean_after_trend / row.tables.mean_after_trend for row in rows)
+    by_bounds = geometric(row.by_bounds.mean / row.tables.mean for row in rows)
     return [f"| {name} | | | **{ratio:.2f}** | {after_trend:.2f} | {by_bounds:.2f} | |"]
 
 
@@ -247,7 +247,7 @@ def _in_full(row: _Row) -> list[str]:
     ]
 
 
-def _geometric(ratios: Iterator[float]) -> float:
+def geometric(ratios: Iterable[float]) -> float:
     return float(np.exp(np.mean(np.log(list(ratios)))))
 
 

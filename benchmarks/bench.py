@@ -31,6 +31,7 @@ from order import order_part
 from part import Limit, Part
 from people import people_part
 from privacy_part import privacy_part
+from scaling import scaling_part
 from sizing import sizing_part
 from start import start_part
 from static_sets import FASTER, LESS, about_static_sets, static_sets
@@ -121,6 +122,7 @@ PARTS: dict[str, Callable[[], Part]] = {
     "engine": engine_part,
     "loss": loss_part,
     "balance": balance_part,
+    "scaling": scaling_part,
     "people": people_part,
     "order": order_part,
     "target": target_part,

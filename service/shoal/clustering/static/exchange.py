@@ -67,7 +67,7 @@ def repair_subjects(
     max_share: float,
     labels: Int32Vector,
     k: int,
-) -> bool:
+) -> int:
     """Swap records between clusters until each cluster has enough subjects, none above its share.
 
     Parameters
@@ -92,14 +92,14 @@ def repair_subjects(
 
     Returns
     -------
-    bool
-        Whether every cluster satisfies both. If not, the labels are of no use.
+    int
+        Number of swaps; -1 if some cluster still violates a constraint.
 
     Notes
     -----
     Each swap is the one that costs least. Cost: O(n k (d + c k)) for each subject that a cluster lacks.
     """
-    return bool(_repair_all(_build_state(rows, codes, costs, agree, subjects, max_share, labels, k), k))
+    return int(_repair_all(_build_state(rows, codes, costs, agree, subjects, max_share, labels, k), k))
 
 
 @njit_inner
@@ -129,15 +129,17 @@ def exchange_categories(
 
 
 @njit_inner
-def _repair_all(state: ExchangeState, k: int) -> bool:
-    """Exchange records until no cluster violates a constraint; return whether that was possible."""
+def _repair_all(state: ExchangeState, k: int) -> int:
+    """Swap records until no cluster violates a constraint; return the number of swaps, or -1 if it is not possible."""
+    swaps = 0
     for cluster in range(state.sizes.size):
-        violation = _violation(state, cluster, NONE, NONE, k)
+        violation = _violation(state, cluster, NONE, NONE, k) if state.sizes[cluster] > 0 else 0
         while violation > 0:
             if not _repair(state, cluster, violation, k):
-                return False
+                return -1
+            swaps += 1
             violation = _violation(state, cluster, NONE, NONE, k)
-    return True
+    return swaps
 
 
 @njit_inner

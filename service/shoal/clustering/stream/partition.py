@@ -207,26 +207,38 @@ def partition_dense(
 
     Notes
     -----
-    If some records have the same subject, clusters begin as large as k subjects in each of them need, records are
-    swapped after MDAV until the constraints hold, and descent keeps them. Category columns are read as they are: one
-    comparison per column and pair of records. Coordinates for them would be several times as many as the columns. At
-    last records are exchanged for the sake of categories.
+    Where clusters have too few subjects, or one above its share, records are swapped until none has, and descent goes
+    on and keeps it. If swaps do not suffice, all begins again with clusters so large that each can have k subjects.
+    Category columns are read as they are: one comparison per column and pair of records. Coordinates for them would be
+    several times as many as the columns. At last records are exchanged for the sake of categories.
     Cost: O(n² (d + c)) time, O(n²) memory.
     """
     n, k, share, agree = rows.shape[0], constraints.k, constraints.max_share, held.codes_must_agree
     subjects, codes, costs = _numbered_subjects(held, n, workspace), _numbered_codes(held, n, workspace), _costs(held)
-    squares, size = _squares(held, rows) if n >= 2 * k else np.empty((0, 0)), cluster_size(subjects, n, k)
-    if n < 2 * size:
-        labels = np.zeros(n, np.int32)
-    else:
-        labels = mdav_by_scan(rows, size) if codes.shape[0] == 0 else mdav_dense(squares, size)
-    is_feasible = subjects.size == 0 or repair_subjects(rows, codes, costs, agree, subjects, share, labels, k)
+    squares, labels = np.empty((0, 0)), np.zeros(n, np.int32)
     if n >= 2 * k:
-        kept = subjects if is_feasible else subjects[:0]
-        labels = descend_dense(squares, labels, k, ROUNDS, kept, share)
-        if codes.shape[0] > 0:
-            exchange_categories(rows, codes, costs, agree, kept, share, labels, k)
-    return labels, is_feasible
+        squares = _squares(held, rows)
+        labels = descend_dense(squares, _mdav(rows, squares, codes, k), k, ROUNDS, subjects[:0], share)
+    swaps = repair_subjects(rows, codes, costs, agree, subjects, share, labels, k) if subjects.size > 0 else 0
+    if swaps < 0 and n >= 2 * k:
+        labels = _mdav(rows, squares, codes, cluster_size(subjects, n, k))
+        swaps = repair_subjects(rows, codes, costs, agree, subjects, share, labels, k)
+        if swaps >= 0:
+            swaps += 1
+    if swaps > 0:
+        labels = descend_dense(squares, labels, k, ROUNDS, subjects, share)
+    if n >= 2 * k and codes.shape[0] > 0:
+        kept = subjects if swaps >= 0 else subjects[:0]
+        exchange_categories(rows, codes, costs, agree, kept, share, labels, k)
+    return labels, swaps >= 0
+
+
+@njit_inner
+def _mdav(rows: Float64Matrix, squares: Float64Matrix, codes: Int64Matrix, size: int) -> Int32Vector:
+    """Return the partition of n records by MDAV into clusters of ``size`` or more; one if there are too few records."""
+    if rows.shape[0] < 2 * size:
+        return np.zeros(rows.shape[0], np.int32)
+    return mdav_by_scan(rows, size) if codes.shape[0] == 0 else mdav_dense(squares, size)
 
 
 @njit_inner
@@ -239,19 +251,17 @@ def cluster_size(subjects: Int64Vector, n: int, k: int) -> int:
     Parameters
     ----------
     subjects : ndarray of int64, shape (n,)
-        Subject of each record, from 0; empty if each record has its own.
+        Subject of each record, from 0.
     n, k : int
     """
-    if subjects.size == 0:
-        return k
     counts = np.zeros(n, np.int64)
     for subject in subjects:
         counts[subject] += 1
     clusters = max(n // k, 1)
     while clusters > 1:
         distinct = 0
-        for count in counts:
-            distinct += int(min(count, clusters))
+        for subject in range(n):
+            distinct += min(int(counts[subject]), clusters)
         if distinct >= SUBJECTS_TO_SPARE * k * clusters:
             break
         clusters -= 1
@@ -282,9 +292,8 @@ def repair_held(
     n, no_codes = labels.size, np.empty((0, labels.size), np.int64)
     subjects, none = _numbered_subjects(held, n, workspace), held.code_distances[:0]
     must_agree = held.codes_must_agree[:0]
-    return bool(
-        repair_subjects(rows, no_codes, none, must_agree, subjects, constraints.max_share, labels, constraints.k)
-    )
+    swaps = repair_subjects(rows, no_codes, none, must_agree, subjects, constraints.max_share, labels, constraints.k)
+    return swaps >= 0
 
 
 @njit_inner
