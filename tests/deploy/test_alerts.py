@@ -139,6 +139,26 @@ CASES = {
         {4: set(), 6: {("ShoalNotScraped", "")}},
         ({"severity": "critical"}, "Prometheus scrapes no worker"),
     ),
+    # ------------------------------------------------------------ ShoalAttributeLost
+    "an attribute loses nearly all": Case(
+        worker("w1:9464", loss="0.5x59 0.97x180") | worker("w2:9464", loss="0.5x59 0.95x180"),
+        {60: set(), 125: set(), 131: {("ShoalAttributeLost", "visits")}, 200: {("ShoalAttributeLost", "visits")}},
+        (
+            {"group": "visits", "attribute": "shop", "severity": "warning"},
+            "shop loses 96% in the output of group visits",
+        ),
+    ),
+    "an attribute loses nearly all for half an hour": Case(
+        worker(loss="0.5x59 0.97x29 0.5x150"), {70: set(), 100: set(), 150: set(), 200: set()}
+    ),
+    "a single step in which an attribute loses more than all": Case(
+        worker(loss="0.3x59 1.4 0.3x180"), {60: set(), 130: set()}
+    ),
+    "an attribute loses nearly all in all steps but one": Case(
+        worker(loss="0.97x100 0.7 0.97x139"),
+        {59: set(), 99: {("ShoalAttributeLost", "visits")}, 200: {("ShoalAttributeLost", "visits")}},
+    ),
+    "an attribute keeps more than a tenth": Case(worker(loss="0.89x240"), {70: set(), 200: set()}),
     # ------------------------------------------------------------ ShoalNotReading, ShoalLagGrowing
     "records wait and none is read": Case(
         worker(read="700+600x30 18700x200", released="600+600x30 18600x200"),

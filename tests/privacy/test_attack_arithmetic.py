@@ -17,7 +17,9 @@ pytestmark = pytest.mark.privacy
 
 STEP_CLUSTERS = 20
 
-STEPPED = ("shoal_sse", "shoal_sst", "shoal_reordering", "shoal_delay", "shoal_values_clipped")
+STEPPED = (
+    *("shoal_sse", "shoal_sst", "shoal_attribute_loss", "shoal_reordering", "shoal_delay", "shoal_values_clipped"),
+)
 
 
 def rounded_quotient(total: int, size: int) -> int:

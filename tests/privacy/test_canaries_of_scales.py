@@ -216,9 +216,14 @@ def test_no_value_is_in_summary_evidence_quarantine_verdict_and_terminal_of_a_fi
     sides = {name: str(tmp_path / name) for name in ("summary", "evidence", "quarantine")}
     options = [f"--{name}={path}" for name, path in sides.items()]
     kind = ["--table"] if command == "batch" else []
+    checked = policy
+    if command == "batch":  # A policy without a stream lets `check` release a table.
+        checked = str(tmp_path / "table.yaml")
+        document = policy_document("drop", "drop")
+        Path(checked).write_text(json.dumps({name: part for name, part in document.items() if name != "stream"}))
     with every_logger_at_debug():
         codes = [
-            main(["check", policy]),
+            main(["check", checked, "-i", source]),
             main([command, policy, "-i", source, "-o", target, *options]),
             main(["verify", policy, "--original", source, "--released", target, *options, *kind]),
         ]

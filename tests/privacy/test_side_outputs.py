@@ -56,10 +56,12 @@ HOSTILE = [
 
 # ---------------------------------------------------------------- metrics
 
-LABELS = {"group", "outcome", "reason", "topic", "partition", "fingerprint", "le", "version", "python"}
+LABELS = {"group", "outcome", "reason", "topic", "partition", "attribute", "fingerprint", "le", "version", "python"}
 OUTCOMES = {"in", "released", "suppressed", "quarantined", "dropped", "committed", "aborted"}
 REASONS = {"", "undecodable", "invalid", "suppressed", "too_large", "deletes", "tombstones"}
-OF_VALUES = ("shoal_sse", "shoal_sst", "shoal_reordering", "shoal_delay", "shoal_values_clipped")
+OF_VALUES = (
+    *("shoal_sse", "shoal_sst", "shoal_attribute_loss", "shoal_reordering", "shoal_delay", "shoal_values_clipped"),
+)
 """Series that depend on values or delays."""
 K = 3
 
@@ -103,6 +105,7 @@ async def test_series_that_depend_on_values_move_once_in_twenty_clusters_and_lab
             assert one.labels.keys() <= LABELS, one.name
             assert one.labels.get("outcome", "in") in OUTCOMES
             assert one.labels.get("reason", "") in REASONS
+            assert one.labels.get("attribute", "x") == "x", "a name of the policy"
             if one.name.startswith(OF_VALUES) and not one.name.endswith("_created"):
                 now[one.name, tuple(sorted(one.labels.items()))] = one.value
         if before and any(now[key] != before.get(key, 0.0) for key in now):

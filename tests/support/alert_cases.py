@@ -75,6 +75,8 @@ def worker(
         "ca": (f'shoal_certificate_expiry_timestamp_seconds{{{process},certificate="ca"}}', f"9000000x{minutes}"),
         "client": (f'shoal_certificate_expiry_timestamp_seconds{{{process},certificate="client"}}', None),
         "protects": (f"shoal_protects_values{{{process}}}", None),
+        "loss": (f'shoal_attribute_loss{{{process},attribute="shop"}}', f"0.4x{minutes}"),
+        "other_loss": (f'shoal_attribute_loss{{{process},attribute="age"}}', f"0.2x{minutes}"),
         "committed": (f'shoal_transactions_total{{{process},outcome="committed"}}', f"5+100x{minutes}"),
         "aborted": (f'shoal_transactions_total{{{process},outcome="aborted"}}', f"0x{minutes}"),
         "read": (_records(partition, "in", ""), f"700+600x{minutes}"),

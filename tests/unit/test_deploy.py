@@ -33,6 +33,7 @@ METRICS = {
     "shoal_delay_seconds",
     "shoal_sse_total",
     "shoal_sst_total",
+    "shoal_attribute_loss",
     "shoal_position_weight",
     "shoal_transaction_seconds",
     "shoal_transactions_total",
@@ -298,7 +299,7 @@ def rules(kind: str) -> list[Any]:
 
 def test_every_alert_says_how_bad_it_is_and_what_to_do() -> None:
     alerts = rules("alert")
-    assert len({rule["alert"] for rule in alerts}) == len(alerts) == 24
+    assert len({rule["alert"] for rule in alerts}) == len(alerts) == 25
     for rule in alerts:
         assert set(rule) - {"for"} == {"alert", "expr", "labels", "annotations"}, rule["alert"]
         assert rule["labels"]["severity"] in {"warning", "critical"}

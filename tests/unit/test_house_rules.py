@@ -46,6 +46,7 @@ UNITLESS = {
     "shoal_cluster_values_min": "the number of distinct values",
     "shoal_cluster_value_share_max": "a share",
     "shoal_cluster_distance_max": "a distance from 0 to 1",
+    "shoal_attribute_loss": "a share",
 }
 
 MACHINE_SPECIFIC = (
@@ -326,7 +327,7 @@ def test_only_listed_modules_catch_every_exception() -> None:
 
 def test_every_metric_name_ends_with_its_unit() -> None:
     folder = SOURCE / "shoal" / "observability"
-    paths = [folder / "metrics.py", folder / "confidential_metrics.py"]
+    paths = [folder / f"{name}.py" for name in ("metrics", "confidential_metrics", "attribute_losses")]
     constants = [node.value for path in paths for node in ast.walk(tree(path)) if isinstance(node, ast.Constant)]
     names = {text for text in constants if isinstance(text, str) and re.fullmatch(r"shoal_[a-z_]+", text)}
     assert len(names) > 25

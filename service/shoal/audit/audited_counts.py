@@ -10,7 +10,7 @@ import numpy as np
 from shoal.audit.arrivals import AdmissionLimits, BoolVector
 from shoal.audit.clusters import RecomputedClusters
 from shoal.audit.evidence import Summary, is_count
-from shoal.audit.losses import Losses
+from shoal.audit.losses import SQUARES, Losses
 from shoal.audit.originals import UNUSABLE, Originals
 from shoal.audit.refusals import Refusal
 from shoal.audit.structure import Dropped
@@ -22,10 +22,7 @@ __all__ = [
     "read_lines",
     "read_records",
     "refusal_bounds",
-    "states_losses",
 ]
-
-_LOSS_FIELDS = frozenset({"sse", "sst", "information_loss", "d_x"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +54,7 @@ class AuditedCounts:
     dropped : mapping of str to int
         Messages that are dropped, by kind.
     losses : Losses or None
-        None if the summary does not state them.
+        None if they are not known.
     values : dict
         What the summary may state of confidential values (`measure_values`).
     """
@@ -88,7 +85,9 @@ class AuditedCounts:
         if self.losses is not None:
             found |= {"loss"} if any(loss is not None for loss in self.losses.by_attribute.values()) else set()
             found |= {"sse", "sst"} if self.losses.sse is not None else set()
-            found |= _LOSS_FIELDS if self.losses.sst else set()
+            found |= SQUARES if self.losses.sst else set()
+            found |= {"mean_loss"} if self.losses.mean is not None else set()
+            found |= {"clocks"} if self.losses.clocks is not None else set()
         return frozenset(found)
 
     def without_clusters(self) -> AuditedCounts:
@@ -179,11 +178,6 @@ def refusal_bounds(
         for reason in Refusal
     }
     return bounds((unusable > 0) | too_large, (unusable > 0) | perhaps), by_reason
-
-
-def states_losses(summary: Summary) -> bool:
-    """Whether a summary states what recomputed losses are compared with."""
-    return not summary.keys().isdisjoint({"loss", *_LOSS_FIELDS})
 
 
 def read_records(summary: Summary) -> int | None:

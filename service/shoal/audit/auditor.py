@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from shoal.audit.arrivals import AdmissionLimits
-from shoal.audit.audited_counts import AuditedCounts, count_release, read_lines, read_records, states_losses
+from shoal.audit.audited_counts import AuditedCounts, count_release, read_lines, read_records
 from shoal.audit.clusters import RecomputedClusters, check_clusters, released_above_limit
 from shoal.audit.evidence import EvidenceCluster, Summary, foreign_fingerprints
 from shoal.audit.homogeneity import check_values_of_rows, known_classes
@@ -319,7 +319,7 @@ class Auditor:
 
     def _check_summary(self, summary: Summary, name: str, *, is_inferred: bool) -> None:
         """Check the summary. Two clusters with equal rows side by side may have been inferred as one."""
-        counts = self._counts(read_records(summary), has_losses=states_losses(summary))
+        counts = self._counts(summary)
         check = check_summary(summary, counts, name)
         self._compared = counts.compared
         unknown = counts.without_clusters()
@@ -328,7 +328,7 @@ class Auditor:
             self._found.undecided.append(f"the summary counts other clusters than those inferred: {REMEDY}")
         self._found.checks.append(check)
 
-    def _counts(self, records_in: int | None, *, has_losses: bool) -> AuditedCounts:
+    def _counts(self, summary: Summary) -> AuditedCounts:
         reasons = {} if self._references is None else self._references.reasons
         counts = count_release(
             self._originals,
@@ -336,7 +336,7 @@ class Auditor:
             self._limits,
             rows=len(self._release),
             referenced_end=max(reasons, default=-1) + 1,
-            records_in=records_in,
+            records_in=read_records(summary),
         )
         return replace(
             counts,
@@ -344,7 +344,7 @@ class Auditor:
             held=self._held(),
             are_exact=self._references is not None,
             certain=0 if self._accounts is None else self._accounts.certain,
-            losses=measure_losses(self._originals, self._clusters, self._published) if has_losses else None,
+            losses=measure_losses(summary, self._originals, self._clusters, self._published, self._scope.window),
             values=measure_values(self._policy, self._originals, known_classes(self._clusters)),
         )
 

@@ -42,6 +42,8 @@ class AuditScope:
     may_be_table : bool
         Whether the policy has a stream section and the user did not say which command made the release.
     is_partial, is_strict : bool
+    window : int or None
+        Offsets of a window of a stream, within which a clock has no trend: delta + 1. None for a table.
     """
 
     is_table: bool
@@ -50,6 +52,7 @@ class AuditScope:
     may_be_table: bool
     is_partial: bool
     is_strict: bool
+    window: int | None = None
 
     @classmethod
     def of(cls, policy: Policy, *, table: bool | None, partial: bool, strict: bool) -> AuditScope:
@@ -58,4 +61,5 @@ class AuditScope:
         is_ordered = is_stream and policy.require_stream().is_ordered
         has_table_grids = policy.stream is None if table is None else table and policy.stream is None
         may_be_table = policy.stream is not None and table is None
-        return cls(not is_stream, is_ordered, has_table_grids, may_be_table, partial, strict)
+        window = policy.require_stream().delta + 1 if is_stream else None
+        return cls(not is_stream, is_ordered, has_table_grids, may_be_table, partial, strict, window)

@@ -83,7 +83,7 @@ def _check_reasons(check: CheckCounter, reader: _SummaryReader, counts: AuditedC
 
 
 def _check_scales(check: CheckCounter, reader: _SummaryReader, counts: AuditedCounts) -> None:
-    """Check the numbers of dropped messages, and the loss of each attribute in its own measure."""
+    """Check the numbers of dropped messages, the loss of each attribute in its own measure, and the clocks."""
     for field, most in counts.dropped.items():
         dropped = reader.number("dropped", field)
         if dropped is not None:
@@ -92,6 +92,9 @@ def _check_scales(check: CheckCounter, reader: _SummaryReader, counts: AuditedCo
     for field, loss, stated in _stated_losses(reader, counts.losses):
         if stated is not None and loss is not None:
             check.expect(_is_near(stated, loss), field)
+    clocks, told = None if counts.losses is None else counts.losses.clocks, reader.names("clocks")
+    if clocks is not None and told is not None:
+        check.expect(sorted(clocks) == sorted(told), "clocks")
 
 
 def _check_values(check: CheckCounter, reader: _SummaryReader, counts: AuditedCounts) -> None:
@@ -118,7 +121,7 @@ def _stated_losses(reader: _SummaryReader, losses: Losses | None) -> Iterator[tu
         yield f"loss.{name}", loss, reader.number("loss", name)
     sse, sst = losses.sse, losses.sst
     relative = None if sse is None or not sst else 100 * sse / sst
-    for field, total in (("sse", sse), ("sst", sst), ("information_loss", relative)):
+    for field, total in (("mean_loss", losses.mean), ("sse", sse), ("sst", sst), ("information_loss", relative)):
         yield field, total, reader.measure(field)
 
 
@@ -244,6 +247,15 @@ class _SummaryReader:
         for name in path:
             value = value.get(name) if isinstance(value, Mapping) else None
         return None if value is None or isinstance(value, Mapping) else self._number(".".join(path), value)
+
+    def names(self, field: str) -> list[str] | None:
+        """Return a list of names."""
+        value = self._summary.get(field)
+        if value is None:
+            return None
+        if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
+            self._refuse(f"{field} must be a list of names")
+        return value
 
     def measure(self, field: str) -> float | None:
         """Return one number."""

@@ -15,8 +15,9 @@ __all__ = ["unexamined_questions"]
 _NAMED = {"mse", "mae", "clipped", "displacement", "excess_span", "delay", "elapsed_s", "records_per_s", "unknown"}
 """Fields of a summary that are never compared, and are named in any case."""
 _MEASURES = (
-    *("loss", "sse", "sst", "information_loss", "d_x", "d_y", "emd", "emd_of", "l", "value_share", "dropped"),
-    *("dld", "l_avg", "bound", "gap", "mdav", "algorithm", "refine", "keep_order", "blocks", "jointly_k_anonymous"),
+    *("loss", "mean_loss", "clocks", "sse", "sst", "information_loss", "d_x", "d_y", "emd", "emd_of", "l"),
+    *("value_share", "dropped", "dld", "l_avg", "bound", "gap", "mdav", "algorithm", "refine", "keep_order"),
+    *("blocks", "jointly_k_anonymous"),
 )
 """Other fields, in the order in which they are named. Those that could not be compared are not examined."""
 NOT_COMPLETE = "whether every record was released or had to be suppressed, because only a part was judged"

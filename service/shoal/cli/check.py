@@ -7,8 +7,10 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+from shoal.cli.closing import counts_text
 from shoal.cli.http_access import add_http_options, http_access
 from shoal.errors import ConfigError
+from shoal.files import MOST_RECORDS, run_sample
 from shoal.kafka import certificate_files, check_files, check_policy, open_secret_files
 from shoal.observability import certificate_warning, escape_control_characters, logger
 from shoal.observability.http_address import parse_address, parse_host_name
@@ -22,14 +24,23 @@ SUMMARY = "Print the resolved policy, or all of its faults."
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the options of the HTTP port: address, names and files are examined like those of the policy."""
+    """Declare the sample, and the options of the HTTP port: its files are examined like those of the policy."""
+    parser.add_argument(
+        "-i",
+        "--input",
+        metavar="FILE",
+        help=f"anonymize up to {MOST_RECORDS:,} records of this file in memory, and print what is lost of each "
+        "quasi-identifier; .csv, .jsonl, or without a stream .parquet; - is standard input",
+    )
+    parser.add_argument("--format", choices=("csv", "jsonl"), help="format of a pipe, or of a file with another suffix")
     add_http_options(parser)
 
 
 def execute(options: argparse.Namespace) -> int:
     """Print the policy with every default filled in, as JSON, and log what its author should decide on.
 
-    The section ``kafka`` is printed as `shoal run` would use it in this environment, without its secrets.
+    The section ``kafka`` is printed as `shoal run` would use it in this environment, without its secrets. With a sample
+    of records, print what the policy loses of it.
     """
     policy = Policy.load(options.policy)
     check_policy(policy, options.policy)
@@ -43,6 +54,10 @@ def execute(options: argparse.Namespace) -> int:
     for advice in (*advise(policy), *_advise_on_missing(settings), *of_files):
         if advice:
             logger("cli").warning(escape_control_characters(advice))
+    if options.input is not None:
+        report = run_sample(policy, options.input, options.format)
+        lines = [f"sample: {counts_text(report)}", *(report.loss.lines() if report.loss is not None else ())]
+        print(escape_control_characters("\n".join(lines)))
     return 0
 
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import argparse
 import shlex
 import sys
+from typing import Any
 
 from shoal.files import RunReport
 from shoal.observability import escape_control_characters, logger, warn_unless_representative
 
-__all__ = ["print_report"]
+__all__ = ["counts_text", "print_report"]
 
 ALL_SUPPRESSED = (
     "no cluster satisfied the section privacy: give more records, mark the attribute that is the subject, raise "
@@ -43,6 +44,7 @@ def print_report(options: argparse.Namespace, report: RunReport) -> None:
             suppressed=report.suppressed,
             refused=report.refused,
             information_loss=report.loss_percent,
+            **_loss_fields(report),
             **({"not_in_taxonomy": dict(report.unknown)} if report.unknown else {}),
             **({"next": following} if following else {}),
         )
@@ -53,7 +55,22 @@ def print_report(options: argparse.Namespace, report: RunReport) -> None:
     )
 
 
+def _loss_fields(report: RunReport) -> dict[str, Any]:
+    """Return the mean loss and the worst attribute, as parts of 1 with three significant digits."""
+    if report.loss is None or report.loss.mean is None:
+        return {}
+    attribute, loss = report.loss.worst[0]
+    worst = {"attribute": attribute.name, "loss": float(f"{loss:.3g}")}
+    return {"mean_loss": float(f"{report.loss.mean:.3g}"), "worst": worst}
+
+
 def _text(report: RunReport) -> str:
+    loss = "" if report.loss is None else report.loss.summary()
+    return ", ".join(filter(None, [counts_text(report), loss]))
+
+
+def counts_text(report: RunReport) -> str:
+    """Return the numbers of records in, out, suppressed and refused, and of values that a taxonomy lacks."""
     refused = f"{report.refused:,} refused"
     if report.refusals:
         refused += f" ({'; '.join(report.refusals)})"
@@ -61,9 +78,6 @@ def _text(report: RunReport) -> str:
     for name, count in report.unknown.items():
         values, are = ("value", "is") if count == 1 else ("values", "are")
         parts.append(f"{count:,} {values} of {name} {are} not in its taxonomy")
-    if report.loss_percent is not None:
-        counted = " of numbers and times" if report.has_categories else ""
-        parts.append(f"information loss {report.loss_percent:g} %{counted}")
     return ", ".join(parts)
 
 

@@ -1,7 +1,7 @@
 """Anonymize files and pipes without a broker: `run_pipe` for streams, `run_batch` for finished tables.
 
 Both open the source and the outputs, decode the records, pass them through `shoal.pipeline`, and write the released
-rows, and if asked for evidence, references to suppressed records and a summary.
+rows, and if asked for evidence, references to suppressed records and a summary. `run_sample` writes nothing.
 """
 
 from shoal.files.algorithm_options import parse_algorithm_options
@@ -11,8 +11,10 @@ from shoal.files.outputs import Files, write_text
 from shoal.files.pipe import run_pipe
 from shoal.files.reference import choose_attribute, run_reference
 from shoal.files.report import RunReport
+from shoal.files.sample import MOST_RECORDS, run_sample
 
 __all__ = [
+    "MOST_RECORDS",
     "BackgroundRunner",
     "Files",
     "RunReport",
@@ -22,5 +24,6 @@ __all__ = [
     "run_batch",
     "run_pipe",
     "run_reference",
+    "run_sample",
     "write_text",
 ]

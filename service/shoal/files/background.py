@@ -7,19 +7,22 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from pathlib import Path
-from threading import Event, Thread
+from threading import Event, Thread, Timer
 from typing import Any, NoReturn, Self, TypeVar, overload
 
+import structlog
 from tqdm import tqdm
 
 from shoal.files.outputs import PIPE
 from shoal.process_end import end_process
 
-__all__ = ["BackgroundRunner", "elapsed_time", "progress_bar", "reading_bar"]
+__all__ = ["BackgroundRunner", "elapsed_time", "log_if_slow", "progress_bar", "reading_bar"]
 
 T = TypeVar("T")
 INTERRUPTED = 130
 REFRESH_S = 0.5
+SLOW_S = 10.0
+"""Time after which a command that prints nothing meanwhile logs that it is at work."""
 POLL_S = 0.1
 """Time between two checks whether work that can be stopped is to stop."""
 
@@ -95,6 +98,18 @@ def reading_bar(path: str, position: Callable[[], int] | None) -> Iterator[Calla
             bar.update(count if size is None or position is None else position() - bar.n)
 
         yield advance
+
+
+@contextmanager
+def log_if_slow(log: structlog.stdlib.BoundLogger, text: str) -> Iterator[None]:
+    """Log a line if the context lasts longer than `SLOW_S`."""
+    timer = Timer(SLOW_S, log.info, (text,))
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 @contextmanager

@@ -14,16 +14,17 @@ from typing import BinaryIO
 
 from shoal.errors import ConfigError, InputError
 from shoal.files.background import BackgroundRunner, elapsed_time, progress_bar
+from shoal.files.loss_report import LossReport
 from shoal.files.output_writer import encode_evidence, encode_references
 from shoal.files.outputs import PIPE, AtomicOutputs, Files, RowSink, UnbufferedOutput, open_input
-from shoal.files.report import RunReport, dropped_messages, has_categories, looser_limits
+from shoal.files.report import RunReport, dropped_messages, looser_limits
 from shoal.files.sources import RecordSource, import_parquet, open_source
 from shoal.observability import TABLE_COMPILE_S, CompilationNotice, logger
 from shoal.pipeline import AlgorithmSpec, TablePipeline, TableRelease
 from shoal.policy import Policy
 from shoal.records import CsvEncoder, FaultReason, JsonEncoder, Reason, RecordEncoder, RecordFault, RefusalCounter
 
-__all__ = ["run_batch"]
+__all__ = ["report_table", "run_batch"]
 
 NOT_JOINTLY_ANONYMOUS = (
     "NOT K-ANONYMOUS: each block of columns is k-anonymous, but the values of several blocks together identify a "
@@ -110,16 +111,21 @@ def run_batch(policy: Policy, files: Files, spec: AlgorithmSpec, *, keep_order: 
             _write_chunks(target, import_parquet().encode_parquet(release.rows, policy, source.schema))
         else:
             _write_rows(target, encoder, release.rows)
+    return report_table(policy, release, unread.quarantined)
+
+
+def report_table(policy: Policy, release: TableRelease, quarantined: RefusalCounter) -> RunReport:
+    """Return what a run did; ``quarantined``: the records that were left out."""
     numbers = release.summary
     return RunReport(
         numbers["records"],
         numbers["released"],
         numbers["suppressed"],
-        refused=unread.quarantined.total,
-        refusals=unread.quarantined.texts(numbers["records"]),
-        remedy=unread.quarantined.remedy(),
+        refused=quarantined.total,
+        refusals=quarantined.texts(numbers["records"]),
+        remedy=quarantined.remedy(),
         information_loss=numbers["information_loss"],
-        has_categories=has_categories(policy),
+        loss=LossReport(policy, numbers["loss"], release.categories, is_table=True),
         unknown=numbers.get("unknown", {}),
         looser=looser_limits(policy),
         value_limits=policy.value_limits,

@@ -16,9 +16,10 @@ import numpy as np
 from shoal.errors import ConfigError
 from shoal.files.background import BackgroundRunner, reading_bar
 from shoal.files.follow import FollowedFile, open_followed
+from shoal.files.loss_report import LossReport
 from shoal.files.output_writer import HoldTimer, OutputWriter
 from shoal.files.outputs import AtomicOutputs, Files, RowSink, open_appending, open_input
-from shoal.files.report import RunReport, dropped_messages, has_categories, looser_limits
+from shoal.files.report import RunReport, dropped_messages, looser_limits
 from shoal.files.sources import RecordSource, open_source
 from shoal.observability import CompilationNotice, logger, stream_compile_s
 from shoal.pipeline import (
@@ -39,7 +40,7 @@ from shoal.records import (
     StoppedReading,
 )
 
-__all__ = ["run_pipe"]
+__all__ = ["compiled_pipeline", "process_records", "report_stream", "run_pipe"]
 
 
 def run_pipe(policy: Policy, files: Files, stop: Event | None = None) -> RunReport:
@@ -97,7 +98,7 @@ def run_pipe(policy: Policy, files: Files, stop: Event | None = None) -> RunRepo
         # The summary is private: its sums are exact, and differences of sums reveal values.
         summary = None if files.summary is None else outputs.open(files.summary, private=True)
         compilation = stack.enter_context(CompilationNotice(logger("pipe"), stream_compile_s(policy)))
-        pipeline = background.run(partial(_compiled_pipeline, policy, encoder), stop)
+        pipeline = background.run(partial(compiled_pipeline, policy, encoder), stop)
         writer = OutputWriter(encoder, target, evidence, quarantine, Path(files.source).name, release_strategy(policy))
         header = encoder.header()
         if header is not None:
@@ -106,16 +107,16 @@ def run_pipe(policy: Policy, files: Files, stop: Event | None = None) -> RunRepo
         position = source.tell if follow is None else None
         if pipeline is not None:
             with reading_bar(files.source, position) as advance:
-                _process(pipeline, records, writer, follow, refusals, advance)
+                process_records(pipeline, records, writer, follow, refusals, advance)
         if summary is not None:
             contents = _summarize(policy, pipeline, time.monotonic() - started - compilation.seconds)
             summary.write(json.dumps(contents, indent=2).encode() + b"\n")
     if follow is not None and follow.fault is not None:
         raise follow.fault
-    return _report(policy, pipeline, refusals)
+    return report_stream(policy, pipeline, refusals)
 
 
-def _compiled_pipeline(policy: Policy, encoder: RecordEncoder) -> PartitionPipeline:
+def compiled_pipeline(policy: Policy, encoder: RecordEncoder) -> PartitionPipeline:
     """Return a pipeline with all of its kernels compiled, so that no signal meets the compiler in the main thread."""
     precompile(policy)
     return PartitionPipeline(policy, encoder)
@@ -140,8 +141,10 @@ def _summarize(policy: Policy, pipeline: PartitionPipeline | None, elapsed_s: fl
     return totals | dropped_messages(policy, summary.dropped) | {"policy": policy.fingerprint}
 
 
-def _report(policy: Policy, pipeline: PartitionPipeline | None, refusals: RefusalCounter) -> RunReport:
+def report_stream(policy: Policy, pipeline: PartitionPipeline | None, refusals: RefusalCounter) -> RunReport:
+    """Return what a run did; without a pipeline it was stopped before the first record."""
     summary = RunSummary.of(policy) if pipeline is None else pipeline.summary
+    losses = summary.losses
     return RunReport(
         records_in=summary.records_in,
         released=summary.released,
@@ -150,7 +153,7 @@ def _report(policy: Policy, pipeline: PartitionPipeline | None, refusals: Refusa
         refusals=refusals.texts(summary.records_in),
         remedy=refusals.remedy(),
         information_loss=summary.information_loss,
-        has_categories=has_categories(policy),
+        loss=LossReport(policy, losses.by_attribute(), losses.categories, losses.clocks),
         unknown=summary.unknown,
         looser=looser_limits(policy),
         is_compiling=pipeline is None,
@@ -158,7 +161,7 @@ def _report(policy: Policy, pipeline: PartitionPipeline | None, refusals: Refusa
     )
 
 
-def _process(
+def process_records(
     pipeline: PartitionPipeline,
     records: RecordSource | None,
     writer: OutputWriter,
@@ -166,7 +169,21 @@ def _process(
     refusals: RefusalCounter,
     advance: Callable[[int], None],
 ) -> None:
-    """Process all blocks and write the decisions on each; flush at the end."""
+    """Process all blocks and write the decisions on each; flush at the end.
+
+    Parameters
+    ----------
+    pipeline : PartitionPipeline
+    records : RecordSource or None
+        None if there is no record.
+    writer : OutputWriter
+    follow : FollowedFile or None
+        The source if it is followed: then records have the time at which they were read.
+    refusals : RefusalCounter
+        Counts records that are refused.
+    advance : callable
+        Called with the number of records of each block.
+    """
     block_start = 0
     timer = HoldTimer(pipeline.policy.require_stream().max_delay_s) if follow is not None else None
     if timer is not None and follow is not None:

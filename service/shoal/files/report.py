@@ -6,10 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from shoal.files.loss_report import LossReport
 from shoal.policy import Policy
 from shoal.records import DropReason, is_notable
 
-__all__ = ["RunReport", "dropped_messages", "has_categories", "looser_limits"]
+__all__ = ["RunReport", "dropped_messages", "looser_limits"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,9 +27,9 @@ class RunReport:
     remedy : str
         What to do about most of them; empty if that is not known.
     information_loss : float or None
-        In percent; None if nothing was released.
-    has_categories : bool
-        Whether quasi-identifiers of other scales than numeric and time exist, which ``information_loss`` leaves out.
+        Of numbers and times, in percent; None if nothing was released.
+    loss : LossReport or None
+        Loss of each quasi-identifier; None if it is not known.
     unknown : mapping of str to int
         Values of valid records that the taxonomy of their attribute lacks, by attribute.
     looser : sequence of str
@@ -46,7 +47,7 @@ class RunReport:
     refusals: Sequence[str] = ()
     remedy: str = ""
     information_loss: float | None = None
-    has_categories: bool = False
+    loss: LossReport | None = None
     unknown: Mapping[str, int] = field(default_factory=dict)
     looser: Sequence[str] = ()
     is_compiling: bool = False
@@ -66,11 +67,6 @@ class RunReport:
     def loss_percent(self) -> float | None:
         """Information loss with three significant digits: more could reveal a value by a difference."""
         return None if self.information_loss is None else float(f"{self.information_loss:.3g}")
-
-
-def has_categories(policy: Policy) -> bool:
-    """Return whether quasi-identifiers of other scales than numeric and time exist."""
-    return not all(attribute.has_moments for attribute in policy.quasi_identifiers)
 
 
 def looser_limits(policy: Policy) -> list[str]:

@@ -160,7 +160,8 @@ class RecordCollector:
         batch.rows += decisions.rows
         batch.row_bytes += sum(map(len, decisions.rows))
         if decisions.stats is not None:
-            batch.stats.append((decisions.stats, decisions.sst_growth, waited_s, decisions.confidential))
+            figures = decisions.stats, decisions.sst_growth, waited_s, decisions.confidential, decisions.losses
+            batch.stats.append(figures)
 
     def add_unpublished(self, offset: int, reason: Reason) -> None:
         """Add a record that is suppressed or quarantined."""

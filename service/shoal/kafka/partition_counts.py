@@ -13,12 +13,9 @@ from typing import NamedTuple
 
 from aiokafka import TopicPartition
 
-from shoal.arrays import Float64Vector
 from shoal.kafka.offset_metadata import CommittedState
 from shoal.kafka.producer import TransactionBatch
-from shoal.observability import Metrics, logger
-from shoal.pipeline.confidential_measures import ConfidentialStats
-from shoal.pipeline.stats import ReleaseStats
+from shoal.observability import ClusterFigures, Metrics, logger
 from shoal.records import DropReason, Reason
 
 __all__ = ["PartitionCounts", "ProcessCounts", "TransactionCounts"]
@@ -48,7 +45,7 @@ class TransactionCounts:
     clusters: int
     unpublished: Counter[str]
     dropped: Counter[DropReason]
-    stats: list[tuple[ReleaseStats, float, Float64Vector, ConfidentialStats]]
+    stats: list[ClusterFigures]
 
     @classmethod
     def of(cls, batch: TransactionBatch) -> TransactionCounts:
@@ -74,7 +71,7 @@ class TransactionCounts:
         for dropped, number in self.dropped.items():
             count("dropped", dropped, number)
         for figures in self.stats:
-            metrics.observe(*figures)
+            metrics.observe(*figures, partition=(topic, partition))
 
 
 class _SentTransaction(NamedTuple):

@@ -13,7 +13,6 @@ from aiokafka import TopicPartition
 from aiokafka.errors import IllegalOperation, InvalidTxnState
 from aiokafka.structs import OffsetAndMetadata
 
-from shoal.arrays import Float64Vector
 from shoal.errors import BrokerUnavailableError, FencedError, InputError
 from shoal.kafka.client import CLIENT_ERRORS, broker_error, producer, stop, transaction_error
 from shoal.kafka.gap_reader import first_record
@@ -23,10 +22,8 @@ from shoal.kafka.preflight import TopicLayout
 from shoal.kafka.producer_start import start_in_time
 from shoal.kafka.progress_copy import ProgressCopy
 from shoal.kafka.topic_pairs import has_several_inputs
-from shoal.observability import Metrics, logger
+from shoal.observability import ClusterFigures, Metrics, logger
 from shoal.pipeline import DecidedCluster, release_strategy
-from shoal.pipeline.confidential_measures import ConfidentialStats
-from shoal.pipeline.stats import ReleaseStats
 from shoal.policy import KafkaSection, Policy
 from shoal.records import DropReason
 
@@ -62,7 +59,7 @@ class TransactionBatch:
         Published rows, in the order in which the pipeline released them.
     row_bytes : int
         Total length of the rows (bytes).
-    stats : list of (ReleaseStats, float, ndarray, ConfidentialStats)
+    stats : list of ClusterFigures
         What `Metrics.observe` counts after the commit.
     dropped : Counter of DropReason
         Messages that are dropped. They are counted after the commit; nothing of them is sent.
@@ -72,7 +69,7 @@ class TransactionBatch:
     unpublished: list[UnpublishedRecord] = field(default_factory=list)
     rows: list[bytes] = field(default_factory=list)
     row_bytes: int = 0
-    stats: list[tuple[ReleaseStats, float, Float64Vector, ConfidentialStats]] = field(default_factory=list)
+    stats: list[ClusterFigures] = field(default_factory=list)
     dropped: Counter[DropReason] = field(default_factory=Counter)
 
     @property

@@ -19,11 +19,12 @@ from shoal.observability.logs import (
     raise_location,
     set_up_logs,
 )
-from shoal.observability.metrics import Metrics
+from shoal.observability.metrics import ClusterFigures, Metrics
 from shoal.observability.totals import log_totals, warn_unless_representative
 
 __all__ = [
     "TABLE_COMPILE_S",
+    "ClusterFigures",
     "CompilationNotice",
     "ConfidentialMetrics",
     "Health",

@@ -16,6 +16,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from importlib.metadata import version
+from typing import TypeAlias
 
 import numpy as np
 from prometheus_client import CollectorRegistry, Counter, Gauge, ProcessCollector
@@ -23,16 +24,18 @@ from prometheus_client.core import HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from shoal.arrays import Float64Vector, Int64Vector
+from shoal.observability.attribute_losses import AttributeLosses
 from shoal.observability.certificate_expiry import CertificateExpiry
 from shoal.observability.confidential_metrics import ConfidentialMetrics, three_digits
 from shoal.observability.registry import GroupRegistry
 from shoal.pipeline import PartitionPipeline
+from shoal.pipeline.attribute_loss import LossTotals
 from shoal.pipeline.confidential_measures import NO_CONFIDENTIAL_STATS, ConfidentialStats
 from shoal.pipeline.stats import ReleaseStats
 from shoal.policy import Policy
 from shoal.records import DropReason, Reason, RefusalCounter
 
-__all__ = ["STEP_CLUSTERS", "BulkHistogram", "Metrics"]
+__all__ = ["STEP_CLUSTERS", "BulkHistogram", "ClusterFigures", "Metrics"]
 
 STEP_CLUSTERS = 20
 """Least number of clusters between two changes of a stepped metric."""
@@ -49,6 +52,8 @@ SIZES = (2, 3, 5, 10, 15, 20, 30, 50, 75, 100, 150, 200, 500, 1000)
 POSITIONS = (0, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 20_000)
 SECONDS = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 900, 3600)
 SHORT_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
+ClusterFigures: TypeAlias = tuple[ReleaseStats, float, Float64Vector, ConfidentialStats, LossTotals | None]
+"""What `Metrics.observe` counts of clusters, in the order of its parameters."""
 
 
 class BulkHistogram(Collector):
@@ -140,14 +145,14 @@ class Metrics:
         self.registry.register(self.certificates)
         self.sse = counter("shoal_sse_total", "Squared error of released records, scaled to [0, 1]; stepped")
         self.sst = counter("shoal_sst_total", "Total sum of squares of released records, scaled likewise; stepped")
+        self.attribute_losses = AttributeLosses(self.registry)
         self._add_histograms()
-        self._loss = [0.0, 0.0]
+        self._loss, self._pending_clusters = [0.0, 0.0], 0
         self.confidential: ConfidentialMetrics | None = None
         """Metrics of confidential values; None if the policy measures none."""
         self._clipped: dict[tuple[str, int], int] = {}
         self._unknown: dict[tuple[str, str, int], int] = {}
         self._weights: dict[tuple[str, int], float] = {}
-        self._pending_clusters = 0
         self.refusals = RefusalCounter()
         """Refused messages by reason and field; they are logged at the end, and are no metric."""
         self.unknown_totals: dict[str, int] = {}
@@ -253,6 +258,8 @@ class Metrics:
     def remove_partition(self, topic: str, partition: int) -> None:
         """Remove the gauges of a revoked partition: another worker reports them now."""
         self._weights.pop((topic, partition), None)
+        if not self._weights:
+            self.attribute_losses.clear()
         for gauge in (self.held, self.oldest_held, self.lag):
             with suppress(KeyError):
                 gauge.remove(topic, str(partition))
@@ -263,6 +270,8 @@ class Metrics:
         total_squares: float,
         seconds: Float64Vector,
         confidential: ConfidentialStats = NO_CONFIDENTIAL_STATS,
+        losses: LossTotals | None = None,
+        partition: tuple[str, int] = ("", 0),
     ) -> None:
         """Add committed clusters to the metrics; publish the stepped ones after every `STEP_CLUSTERS` clusters.
 
@@ -276,6 +285,10 @@ class Metrics:
             How long each record was held (s).
         confidential : ConfidentialStats
             Figures of the confidential values of the clusters.
+        losses : LossTotals or None
+            Sums of the loss of their records; None if no cluster was decided.
+        partition : (str, int)
+            Input topic and partition: each has windows of its own.
         """
         self.size.observe(stats.size)
         self.subjects.observe(stats.subjects)
@@ -285,6 +298,8 @@ class Metrics:
         delay_seconds.observe(seconds)
         self._loss[0] += float(stats.numeric_squared.sum())
         self._loss[1] += total_squares
+        if losses is not None:
+            self.attribute_losses.observe(partition, losses)
         if self.confidential is not None:
             self.confidential.observe(confidential)
         self._pending_clusters += len(stats.size)
@@ -296,6 +311,7 @@ class Metrics:
             published.merge_and_clear(pending)
         self.sse.inc(three_digits(self._loss[0]))
         self.sst.inc(three_digits(self._loss[1]))
+        self.attribute_losses.publish_step()
         if self.confidential is not None:
             self.confidential.publish_step()
         for labels, count in self._clipped.items():

@@ -3,20 +3,27 @@
 The distance of a number or a time is its difference over the range. That of an ordinal value is the difference of the
 ranks over that of the first and the last. That of a category is the height of the lowest common ancestor of the two
 nodes over the number of levels; without a taxonomy it is 0 or 1. A missing value is at distance 1 from any other.
+
+In a stream, most of the variation of a time may be its trend, which each reader of the output knows without the
+record. Such a *clock* is measured against the variation within windows of offsets.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
 
 from shoal.arrays import BoolMatrix, BoolVector, Float64Matrix, Float64Vector, Int64Vector
 from shoal.clustering.embedding import CategoryTree
-from shoal.policy import Attribute
+from shoal.pipeline.window_sums import WindowSums
+from shoal.policy import Attribute, Scale
 
-__all__ = ["AttributeDistances", "LossTotals", "RecordDistances", "present_means"]
+__all__ = ["MOST_CATEGORIES", "AttributeDistances", "LossTotals", "RecordDistances", "mean_loss", "present_means"]
+
+MOST_CATEGORIES = 500
+"""Categories of an attribute that are counted; a stream tells about as many apart (`CategoryIndex`)."""
 
 
 class RecordDistances(NamedTuple):
@@ -86,6 +93,11 @@ class LossTotals:
     attributes : sequence of Attribute
         The q quasi-identifiers.
 
+    Attributes
+    ----------
+    windows : WindowSums or None
+        What is left of the times after their trend; None of a table, and before the first record.
+
     Notes
     -----
     A numeric or time attribute has sums of squares of the records of which value and published value are present. All
@@ -93,47 +105,110 @@ class LossTotals:
     """
 
     def __init__(self, attributes: Sequence[Attribute]) -> None:
-        self._names = [attribute.name for attribute in attributes]
+        self._attributes = tuple(attributes)
         self._numeric = np.array([attribute.has_moments for attribute in attributes], np.bool_)
+        self._times = [i for i, attribute in enumerate(attributes) if attribute.scale is Scale.TIME]
         count = len(attributes)
         self._counts = np.zeros(count, np.int64)
         self._records = 0
         self._distances, self._squared_error, self._mean, self._centred_squares = (np.zeros(count) for _ in range(4))
         self._lowest, self._highest = np.full(count, np.inf), np.full(count, -np.inf)
+        self._codes: dict[int, set[int]] = {i: set() for i, one in enumerate(attributes) if one.is_nominal}
+        self.windows: WindowSums | None = None
+
+    @classmethod
+    def of(
+        cls,
+        attributes: Sequence[Attribute],
+        values: Float64Matrix,
+        published: Float64Matrix,
+        distances: Float64Matrix,
+        windows: Int64Vector | None = None,
+    ) -> Self:
+        """Return the sums of one block.
+
+        Parameters
+        ----------
+        attributes : sequence of Attribute
+            The q quasi-identifiers.
+        values, published, distances : ndarray of float64, shape (E, q)
+            As in `AttributeDistances.measure`, and what it returned for each attribute; E >= 1.
+        windows : ndarray of int64, shape (E,), optional
+            Window of offsets of each record of a stream. Without them no trend is removed.
+        """
+        found = cls(attributes)
+        found._records = len(values)
+        if not found._numeric.all():
+            found._distances += np.abs(distances).sum(axis=0)
+        present = ~(np.isnan(values) | np.isnan(published)) & found._numeric
+        found._counts, found._mean = present_means(values, present)
+        error, centred, lowest, highest = values - published, values - found._mean, values, values
+        if not present.all():
+            error, centred = np.where(present, error, 0.0), np.where(present, centred, 0.0)
+            lowest, highest = np.where(present, values, np.inf), np.where(present, values, -np.inf)
+        found._lowest, found._highest = lowest.min(axis=0), highest.max(axis=0)
+        found._centred_squares = np.einsum("ij,ij->j", centred, centred)
+        found._squared_error = np.einsum("ij,ij->j", error, error)
+        for column, codes in found._codes.items():
+            codes.update(np.unique(values[~np.isnan(values[:, column]), column]).astype(np.int64).tolist())
+        if windows is not None and found._times:
+            times = np.where(present, values, np.nan)[:, found._times]
+            found.windows = WindowSums.of(windows, times)
+        return found
+
+    @classmethod
+    def join(cls, parts: Sequence[LossTotals]) -> Self | None:
+        """Return the sums of all records; None if there is no part."""
+        if not parts:
+            return None
+        found = cls(parts[0].attributes)
+        for part in parts:
+            found.merge(part)
+        return found
+
+    @property
+    def attributes(self) -> tuple[Attribute, ...]:
+        """The quasi-identifiers."""
+        return self._attributes
 
     @property
     def has_numbers(self) -> bool:
         """Whether any attribute is numeric or a time."""
         return bool(self._numeric.any())
 
-    def add(self, values: Float64Matrix, published: Float64Matrix, distances: Float64Matrix) -> Float64Vector:
-        """Add records; return the growth of the total sum of squares of each attribute, in its units squared.
+    def add(
+        self,
+        values: Float64Matrix,
+        published: Float64Matrix,
+        distances: Float64Matrix,
+        windows: Int64Vector | None = None,
+    ) -> Float64Vector:
+        """Add records, given as in `of`; return what `merge` does."""
+        return self.merge(LossTotals.of(self._attributes, values, published, distances, windows))
 
-        Parameters
-        ----------
-        values, published, distances : ndarray of float64, shape (E, q)
-            As in `AttributeDistances.measure`, and what it returned for each attribute; E >= 1.
-        """
-        self._records += len(values)
-        if not self._numeric.all():
-            self._distances += np.abs(distances).sum(axis=0)
+    def merge(self, other: LossTotals) -> Float64Vector:
+        """Add the sums of other records; return the growth of the total sum of squares (q,), in squared units."""
+        self._records += other._records
+        self._distances += other._distances
+        self._lowest = np.minimum(self._lowest, other._lowest)
+        self._highest = np.maximum(self._highest, other._highest)
         # Means and sums of squares of two samples are combined without a second pass (Chan et al. 1983).
-        present = ~(np.isnan(values) | np.isnan(published)) & self._numeric
-        counts, mean = present_means(values, present)
-        error, centred, lowest, highest = values - published, values - mean, values, values
-        if not present.all():
-            error, centred = np.where(present, error, 0.0), np.where(present, centred, 0.0)
-            lowest, highest = np.where(present, values, np.inf), np.where(present, values, -np.inf)
-        self._lowest = np.minimum(self._lowest, lowest.min(axis=0))
-        self._highest = np.maximum(self._highest, highest.max(axis=0))
-        before, total = self._counts, np.maximum(self._counts + counts, 1)
-        step = np.where(counts > 0, mean - self._mean, 0.0)
-        growth = np.einsum("ij,ij->j", centred, centred) + step * step * (before * counts / total)
+        counts, before = other._counts, self._counts
+        total = np.maximum(before + counts, 1)
+        step = np.where(counts > 0, other._mean - self._mean, 0.0)
+        growth = other._centred_squares + step * step * (before * counts / total)
         before_squares = self._centred_squares
-        self._squared_error += np.einsum("ij,ij->j", error, error)
+        self._squared_error = self._squared_error + other._squared_error
         self._centred_squares = before_squares + growth
-        self._mean += step * (counts / total)
+        self._mean = self._mean + step * (counts / total)
         self._counts = before + counts
+        for column, codes in self._codes.items():
+            if len(codes) <= MOST_CATEGORIES:
+                codes.update(other._codes[column])
+        if other.windows is not None:
+            if self.windows is None:
+                self.windows = WindowSums(len(self._times))
+            self.windows.merge(other.windows)
         return self._centred_squares - before_squares
 
     @property
@@ -155,21 +230,53 @@ class LossTotals:
         """Total sum of squares on z-scores: the present values of attributes that vary."""
         return float(self._counts[self._varied].sum())
 
+    @property
+    def categories(self) -> dict[str, int]:
+        """Number of categories of the records by nominal attribute; one more than `MOST_CATEGORIES` if there are more.
+
+        Of more than `MOST_CATEGORIES` that are read, one that comes again after a long time may count twice.
+        """
+        return {
+            self._attributes[column].name: min(len(codes), MOST_CATEGORIES + 1) for column, codes in self._codes.items()
+        }
+
+    def _trendless(self) -> dict[int, float]:
+        """Return what is left of the sum of squares of each clock, by column: less than half."""
+        if self.windows is None:
+            return {}
+        left = dict(zip(self._times, self.windows.squares.tolist(), strict=True))
+        varied = self._varied
+        return {i: squares for i, squares in left.items() if varied[i] and squares < self._centred_squares[i] / 2}
+
+    @property
+    def clocks(self) -> list[str]:
+        """Names of the times of which a trend is removed, because less than half of the sum of squares is left."""
+        return [self._attributes[column].name for column in self._trendless()]
+
     def by_attribute(self) -> dict[str, float | None]:
         """Return the loss of each attribute in its own measure, by name.
 
-        Of a numeric or time attribute it is SSE / SST, None if all values are equal. Of all others it is the mean
-        distance of records from their published values. None without records.
+        Of a numeric or time attribute it is SSE / SST, and of a clock SSE over what is left of SST after the trend, at
+        most 1; None if that is 0 or all values are equal. Of all others it is the mean distance of records from their published
+        values. None without records.
         """
         losses: dict[str, float | None] = {}
-        varied = self._varied
-        for column, name in enumerate(self._names):
+        varied, trendless = self._varied, self._trendless()
+        for column, attribute in enumerate(self._attributes):
             if self._numeric[column]:
-                total = float(self._centred_squares[column])
-                losses[name] = float(self._squared_error[column]) / total if varied[column] else None
+                total = trendless.get(column, float(self._centred_squares[column]))
+                error = float(self._squared_error[column])
+                loss = error / total if varied[column] and total else None
+                losses[attribute.name] = 1.0 if loss is not None and loss > 1 and column in trendless else loss
             else:
-                losses[name] = float(self._distances[column]) / self._records if self._records else None
+                losses[attribute.name] = float(self._distances[column]) / self._records if self._records else None
         return losses
+
+
+def mean_loss(losses: Mapping[str, float | None]) -> float | None:
+    """Return the mean of the losses of attributes that have one; None if none has."""
+    known = [loss for loss in losses.values() if loss is not None]
+    return sum(known) / len(known) if known else None
 
 
 def present_means(values: Float64Matrix, present: BoolMatrix) -> tuple[Int64Vector, Float64Vector]:

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from shoal.pipeline.attribute_loss import LossTotals
 from shoal.pipeline.confidential_measures import NO_CONFIDENTIAL_STATS, ConfidentialStats
 from shoal.pipeline.stats import ReleaseStats
 
@@ -65,6 +66,8 @@ class BlockDecisions:
         where the order of members is revealed.
     confidential : ConfidentialStats
         Figures of the confidential values of the clusters.
+    losses : LossTotals or None
+        Sums of the loss of the records of the clusters; None where no cluster was decided.
     """
 
     clusters: list[DecidedCluster]
@@ -75,6 +78,7 @@ class BlockDecisions:
     released: list[int] = field(default_factory=list)
     rows: list[bytes] = field(default_factory=list)
     confidential: ConfidentialStats = NO_CONFIDENTIAL_STATS
+    losses: LossTotals | None = None
 
 
 def join_decisions(parts: list[BlockDecisions]) -> BlockDecisions:
@@ -92,4 +96,5 @@ def join_decisions(parts: list[BlockDecisions]) -> BlockDecisions:
         released=[offset for part in parts for offset in part.released],
         rows=[row for part in parts for row in part.rows],
         confidential=ConfidentialStats.join(part.confidential for part in parts),
+        losses=LossTotals.join([part.losses for part in parts if part.losses is not None]),
     )

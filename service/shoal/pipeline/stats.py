@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self
 
@@ -10,7 +11,7 @@ import numpy as np
 
 from shoal.arrays import Float64Matrix, Float64Vector, Int64Vector
 from shoal.clustering.stream.clusterer import Decisions
-from shoal.pipeline.attribute_loss import LossTotals, RecordDistances
+from shoal.pipeline.attribute_loss import LossTotals, RecordDistances, mean_loss
 from shoal.pipeline.confidential_measures import ConfidentialMeasures
 from shoal.pipeline.value_index import ValueIndex
 from shoal.policy import Attribute, Policy
@@ -96,6 +97,8 @@ class RunSummary:
         The quasi-identifiers.
     confidential : ConfidentialMeasures
         Totals of the confidential values of decided clusters.
+    window_records : int
+        Offsets of a window, within which a clock has no trend: delta + 1.
     records_in, released, clipped, clusters, decided : int
     suppressed, quarantined : Counter
         Numbers of records by reason.
@@ -110,6 +113,7 @@ class RunSummary:
 
     attributes: tuple[Attribute, ...]
     confidential: ConfidentialMeasures
+    window_records: int
     records_in: int = 0
     released: int = 0
     clipped: int = 0
@@ -135,32 +139,52 @@ class RunSummary:
     def of(cls, policy: Policy, values: ValueIndex | None = None) -> Self:
         """Return the summary of a policy before the first record; ``values`` is its index, if there is one already."""
         rule = ValueIndex(policy).rule if values is None else values.rule
-        return cls(policy.quasi_identifiers, ConfidentialMeasures(policy, rule))
+        delta = policy.require_stream().delta
+        return cls(policy.quasi_identifiers, ConfidentialMeasures(policy, rule), delta + 1)
 
     def add_clusters(
-        self, stats: ReleaseStats, values: Float64Matrix, published: Float64Matrix, distances: Float64Matrix
-    ) -> Float64Vector:
+        self,
+        stats: ReleaseStats,
+        values: Float64Matrix,
+        published: Float64Matrix,
+        distances: Float64Matrix,
+        offsets: Sequence[int],
+    ) -> tuple[Float64Vector, LossTotals]:
         """Add the clusters decided with one block. Their released records are added by `add_released`.
 
         Parameters
         ----------
         stats : ReleaseStats
-            Of these clusters.
+            Of these clusters, in the order of decision.
         values, published, distances : ndarray of float64, shape (E, q)
-            As of `LossTotals.add`.
+            As of `LossTotals.of`.
+        offsets : sequence of int
+            Of the E records; ascending within a cluster.
 
         Returns
         -------
-        ndarray of float64, shape (q,)
+        growth : ndarray of float64, shape (q,)
             Growth of the total sum of squares of each attribute, original units squared.
+        losses : LossTotals
+            Sums of the loss of these records.
+
+        Notes
+        -----
+        Each decision concerns the oldest held record. So no record is decided later that is older than the first
+        member of the last cluster, and the windows before it are closed. At most as many windows as records are held
+        stay open, also if the offsets have gaps.
         """
-        growth = self.losses.add(values, published, distances)
+        windows = np.array(offsets, np.int64) // self.window_records
+        losses = LossTotals.of(self.attributes, values, published, distances, windows)
+        growth = self.losses.merge(losses)
+        if self.losses.windows is not None:
+            self.losses.windows.close_before(int(windows[len(windows) - stats.size[-1]]))
         self.decided += len(values)
         self.clusters += len(stats.size)
         self._add_columns(size=stats.size, subjects=stats.subjects, excess_span=stats.excess_span)
         self._add_columns(share=stats.max_per_subject / stats.size)
         self._add_columns(squared=stats.squared, absolute=stats.absolute)
-        return growth
+        return growth, losses
 
     def add_released(self, stats: ReleaseStats) -> None:
         """Add the records released with one block."""
@@ -195,7 +219,7 @@ class RunSummary:
         elapsed_s : float
             Duration of the run in seconds.
         """
-        has_loss = self.decided > 0 and self.losses.has_numbers
+        has_loss, losses = self.decided > 0 and self.losses.has_numbers, self.losses.by_attribute()
         return {
             "records_in": self.records_in,
             "released": self.released,
@@ -217,7 +241,9 @@ class RunSummary:
             "sse": self.losses.sse if has_loss else None,
             "sst": self.losses.sst if has_loss else None,
             "information_loss": self.information_loss,
-            "loss": self.losses.by_attribute(),
+            "loss": losses,
+            "mean_loss": mean_loss(losses),
+            "clocks": self.losses.clocks,
             "displacement": self._mean_and_max("displacement", self.released),
             "excess_span": self._mean_and_max("excess_span", self.clusters),
             "delay": self._mean_and_max("delay", self.released),

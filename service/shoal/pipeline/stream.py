@@ -384,7 +384,7 @@ class PartitionPipeline:
         distances = self._distances.measure(values, published, self._embedding.unit)
         stats = measure_clusters(decided, distances, self._next_rank)
         self._next_rank += len(decided.positions) + len(suppressed)
-        growth = self.summary.add_clusters(stats, values, published, distances.each)
+        growth, losses = self.summary.add_clusters(stats, values, published, distances.each, offsets)
         return BlockDecisions(
             clusters,
             suppressed,
@@ -392,6 +392,7 @@ class PartitionPipeline:
             sst_growth=float((growth / self._embedding.unit**2).sum()),
             early_count=int(np.count_nonzero(decided.causes == _BY_OFFSET_SPAN)),
             confidential=self.summary.confidential.add(members, decided.cluster_bounds),
+            losses=losses,
         )
 
     def _encode(self, texts: list[list[str]], unchanged_fields: list[bytes], bounds: list[int]) -> list[bytes]:

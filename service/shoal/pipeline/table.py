@@ -41,6 +41,8 @@ class TableRelease(NamedTuple):
         Numbers of the suppressed and of the quarantined records, ascending.
     summary : dict
         Contents of the summary file.
+    categories : dict of str to int
+        Number of categories of the released records, by nominal attribute.
     """
 
     rows: list[bytes]
@@ -49,6 +51,7 @@ class TableRelease(NamedTuple):
     suppressed: Int64Vector
     quarantined: Int64Vector
     summary: dict[str, Any]
+    categories: dict[str, int]
 
     def clusters(self) -> Iterator[list[int]]:
         """Yield the record numbers of each cluster."""
@@ -184,7 +187,13 @@ class TablePipeline:
             summary |= {"blocks": spec.blocks, "jointly_k_anonymous": False}
         first = partitions[0]
         quarantined = np.array(self._quarantined, np.int64)
-        return TableRelease(rows, records[chosen[first.order]], first.bounds, records[~can_stay], quarantined, summary)
+        categories = {
+            attribute.name: len(np.unique(column[~np.isnan(column)]))
+            for attribute, column in zip(self._policy.quasi_identifiers, data.values.T, strict=False)
+            if attribute.is_nominal
+        }
+        offsets = records[chosen[first.order]]
+        return TableRelease(rows, offsets, first.bounds, records[~can_stay], quarantined, summary, categories)
 
     def _collect(self) -> tuple[Float64Matrix, Int64Vector, Int64Vector]:
         """Return all values, subject codes from 0 without gaps, and record numbers; the blocks are freed."""

@@ -12,7 +12,7 @@ from shoal.arrays import Float64Matrix, Float64Vector, Int32Vector, Int64Vector
 from shoal.clustering.static import ConfidentialAttribute, emd_of_clusters
 from shoal.clustering.static.record_linkage import expected_links
 from shoal.clustering.static.value_counts import count_values
-from shoal.pipeline.attribute_loss import AttributeDistances, LossTotals, present_means
+from shoal.pipeline.attribute_loss import AttributeDistances, LossTotals, mean_loss, present_means
 from shoal.pipeline.table_partition import AlgorithmSpec, TableData, TablePartition
 
 __all__ = [
@@ -76,9 +76,8 @@ def _losses(data: TableData, published: Float64Matrix) -> dict[str, Any]:
     distances = AttributeDistances(attributes, data.categories.trees).measure(
         values, published, np.where(span > 0, span, 1.0)
     )
-    totals = LossTotals(attributes)
-    totals.add(values, published, distances.each)
-    sse, sst = totals.sse, totals.sst
+    totals = LossTotals.of(attributes, values, published, distances.each)
+    sse, sst, by_attribute = totals.sse, totals.sst, totals.by_attribute()
     losses = {
         "sse": sse,
         "sst": sst,
@@ -86,7 +85,8 @@ def _losses(data: TableData, published: Float64Matrix) -> dict[str, Any]:
         "mse": float(distances.squared.mean()),
         "mae": float(np.sqrt(distances.squared).mean()),
         "d_x": sse / sst if sst else None,
-        "loss": totals.by_attribute(),
+        "loss": by_attribute,
+        "mean_loss": mean_loss(by_attribute),
     }
     return losses if totals.has_numbers else losses | dict.fromkeys(("sse", "sst", "information_loss", "d_x"))
 

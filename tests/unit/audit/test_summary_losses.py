@@ -1,4 +1,4 @@
-"""The losses of a summary are recomputed also beside an attribute of equal values, or named as not examined."""
+"""The losses of a summary are recomputed, also of clocks and beside equal values, or named as not examined."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from shoal.cli import main
 
@@ -36,10 +37,10 @@ def release(command: str, years: list[Any], **attribute: Any) -> dict[str, Any]:
     return dict(json.loads(Path("s.json").read_text()))
 
 
-def judged(summary: dict[str, Any]) -> tuple[int, list[str], list[str]]:
+def judged(summary: dict[str, Any], *options: str) -> tuple[int, list[str], list[str]]:
     """Return exit code, places that are broken, and what was not examined."""
     Path("s.json").write_text(json.dumps(summary))
-    files = ["--evidence", "e.jsonl", "--summary", "s.json", "--json", "v.json"]
+    files = ["--evidence", "e.jsonl", "--summary", "s.json", "--json", "v.json", *options]
     code = main(["verify", "policy.yaml", "--original", "in.jsonl", "--released", "out.jsonl", *files])
     verdict = json.loads(Path("v.json").read_text())
     places = [place for check in verdict["checks"] if check["status"] == "broken" for place in check["places"]]
@@ -76,7 +77,7 @@ def test_losses_beside_an_attribute_that_hardly_varies_are_not_examined() -> Non
     assert "sse, sst, information_loss in the summary" not in judged(summary)[2]
     code, places, not_examined = judged(summary | {"sse": 99.0})
     assert (code, places) == (0, [])
-    assert "sse, sst and information_loss in the summary" in not_examined
+    assert "mean_loss, sse, sst and information_loss in the summary" in not_examined
 
 
 def test_losses_are_compared_also_if_the_loss_of_each_attribute_is_not_stated() -> None:
@@ -108,3 +109,119 @@ def test_all_fields_that_shoal_writes_are_compared_or_named(command: str) -> Non
     assert ("dld, algorithm, refine and keep_order in the summary" in not_examined) is (command == "batch")
     assert UNKNOWN_FIELDS in judged(summary | {"age is 41": 1})[2]
     assert "age is 41" not in Path("v.json").read_text()
+
+
+# ---------------------------------------------------------------- clocks and the mean
+
+AT = {"scale": "time", "bounds": ["2026-01-01", "2026-03-01"], "resolution": "min", "missing": "group"}
+CLOCK = [None if n % 11 == 3 else f"2026-01-{n // 2 + 1:02d}T{n * 7 % 24:02d}:00:00Z" for n in range(30)]
+"""Half a day passes from record to record, and the hour jumps; two of the records lack a time."""
+MIXED = [CLOCK[n * 11 % 30] for n in range(30)]
+"""The same without a trend."""
+
+
+def released_clock(command: str, times: list[Any], **more: Any) -> dict[str, Any]:
+    """Release thirty records of the columns age, shop and at."""
+    attributes = {
+        "who": {"role": "identifier", "subject": True},
+        "age": {"role": "quasi_identifier", "bounds": [0, 110]},
+        "shop": {"role": "quasi_identifier", "scale": "nominal"},
+        "at": {"role": "quasi_identifier", **AT},
+        "ill": {"role": "confidential", "type": "string"},
+    }
+    document = {"attributes": attributes, "privacy": {"k": 3}, "stream": {"delta": 6}, **more}
+    Path("policy.yaml").write_text(json.dumps(document))
+    Path("in.jsonl").write_text(
+        "".join(
+            json.dumps(
+                {"who": f"p{n}", "age": n * 7 % 50, "shop": f"s{n % 5}", "at": times[n], "ill": f"i{n * 7 % 30}"}
+            )
+            + "\n"
+            for n in range(30)
+        )
+    )
+    files = ["--evidence", "e.jsonl", "--summary", "s.json"]
+    assert main([command, "policy.yaml", "-i", "in.jsonl", "-o", "out.jsonl", *files]) == 0
+    return dict(json.loads(Path("s.json").read_text()))
+
+
+@pytest.mark.parametrize("rule", ["nearest", "greedy", "awo", "block"])
+@pytest.mark.parametrize("release", ["cluster", "ordered"])
+def test_the_loss_of_a_clock_is_recomputed(rule: str, release: str) -> None:
+    summary = released_clock("pipe", CLOCK, stream={"delta": 6, "rule": rule, "release": release})
+    assert summary["clocks"] == ["at"]
+    assert summary["loss"]["at"] > 0.2
+    code, places, not_examined = judged(summary)
+    assert (code, places) == (0, [])
+    assert not any("mean_loss" in text or "clocks" in text for text in not_examined)
+
+
+def test_a_falsified_loss_of_a_clock_is_found() -> None:
+    summary = released_clock("pipe", CLOCK)
+    loss, mean = summary["loss"], summary["mean_loss"]
+    for claim, place in (
+        ({"loss": loss | {"at": loss["at"] * 0.9}}, "loss.at"),
+        ({"loss": loss | {"at": 0.01}}, "loss.at"),  # as if the trend were an achievement
+        ({"mean_loss": mean * 0.9}, "mean_loss"),
+        ({"mean_loss": (loss["age"] + loss["shop"]) / 2}, "mean_loss"),  # without the clock
+        ({"clocks": []}, "clocks"),
+        ({"clocks": ["at", "at"]}, "clocks"),
+        ({"clocks": ["at", "age"]}, "clocks"),
+        ({"clocks": ["2026-01-01"]}, "clocks"),
+    ):
+        assert judged(summary | claim)[:2] == (1, [place]), claim
+    assert "2026-01-01" not in Path("v.json").read_text()
+
+
+def test_a_time_without_a_trend_is_no_clock() -> None:
+    summary = released_clock("pipe", MIXED)
+    assert summary["clocks"] == []
+    assert judged(summary)[:2] == (0, [])
+    assert judged(summary | {"clocks": ["at"]})[:2] == (1, ["clocks"])
+    assert judged(summary | {"mean_loss": summary["mean_loss"] / 2})[:2] == (1, ["mean_loss"])
+
+
+def test_a_table_has_no_clocks_and_a_mean() -> None:
+    summary = released_clock("batch", CLOCK)
+    assert "clocks" not in summary
+    assert judged(summary, "--table")[:2] == (0, [])
+    assert judged(summary | {"mean_loss": summary["mean_loss"] + 0.01}, "--table")[:2] == (1, ["mean_loss"])
+    assert any("clocks" in text for text in judged(summary | {"clocks": ["at"]}, "--table")[2])
+
+
+def test_a_summary_of_an_earlier_version_keeps_the_trend() -> None:
+    summary = released_clock("pipe", CLOCK)
+    earlier = {name: value for name, value in summary.items() if name not in {"clocks", "mean_loss"}}
+    assert judged(earlier)[:2] == (1, ["loss.at"]), "it removed no trend"
+    loss, clock = summary["loss"], [float(np.datetime64(text.rstrip("Z"), "m").astype(int)) for text in CLOCK if text]
+    offsets = np.array([n for n, text in enumerate(CLOCK) if text])
+    left = sum(np.var(own) * len(own) for own in (np.array(clock)[offsets // 7 == one] for one in range(5)))
+    kept = loss | {"at": loss["at"] * left / (np.var(clock) * len(clock))}
+    assert kept["at"] < loss["at"] / 5
+    assert judged(earlier | {"loss": kept})[:2] == (0, [])
+    assert judged(earlier | {"loss": kept, "clocks": []})[:2] == (1, ["loss.at", "clocks"])
+
+
+def test_equal_times_have_no_loss_and_no_part_in_the_mean() -> None:
+    summary = released_clock("pipe", ["2026-01-05"] * 30)
+    assert (summary["loss"]["at"], summary["clocks"]) == (None, [])
+    assert summary["mean_loss"] == pytest.approx((summary["loss"]["age"] + summary["loss"]["shop"]) / 2)
+    assert judged(summary)[:2] == (0, [])
+    assert judged(summary | {"mean_loss": summary["mean_loss"] * 2 / 3})[:2] == (1, ["mean_loss"])
+
+
+def test_clocks_are_a_list_of_names() -> None:
+    summary = released_clock("pipe", CLOCK)
+    for wrong in ("at", {"at": 1}, [1]):
+        Path("s.json").write_text(json.dumps(summary | {"clocks": wrong}))
+        files = ["--evidence", "e.jsonl", "--summary", "s.json"]
+        assert main(["verify", "policy.yaml", "--original", "in.jsonl", "--released", "out.jsonl", *files]) == 2
+
+
+def test_losses_of_clocks_are_compared_as_far_as_records_are_known_without_evidence() -> None:
+    summary = released_clock("pipe", CLOCK)
+    Path("e.jsonl").unlink()
+    verify = ["verify", "policy.yaml", "--original", "in.jsonl", "--released", "out.jsonl", "--summary", "s.json"]
+    assert main(verify) == 0
+    Path("s.json").write_text(json.dumps(summary | {"loss": summary["loss"] | {"at": 0.01}}))
+    assert main(verify) == 2, "other clusters than those inferred could explain it"

@@ -1,12 +1,17 @@
-"""The last line of `shoal pipe` and `shoal batch`: the next command, or what to change."""
+"""The last line of `shoal pipe` and `shoal batch`: the loss, and the next command or what to change."""
 
 from __future__ import annotations
 
+import json
 from argparse import Namespace
 
 import pytest
 from shoal.cli.closing import print_report
 from shoal.files import RunReport
+from shoal.files.loss_report import LossReport
+from shoal.observability import set_up_logs
+from shoal.policy import Scale
+from support.scales import attribute, policy_with
 
 pytestmark = pytest.mark.unit
 
@@ -39,3 +44,33 @@ def test_a_followed_run_with_evidence_names_the_command_that_judges_it(capsys: p
         "shoal: 9 in, 9 out, 0 suppressed, 0 refused; next: shoal verify policy.yaml --original in.csv "
         "--released out.csv --evidence evidence.jsonl\n"
     )
+
+
+# ---------------------------------------------------------------- the loss
+
+POLICY = policy_with(
+    attribute("age", Scale.NUMERIC), attribute("sh\x1bop", Scale.NOMINAL), attribute("at", Scale.TIME), delta=200
+)
+
+
+def test_the_line_names_the_mean_loss_and_the_worst_attribute(capsys: pytest.CaptureFixture[str]) -> None:
+    losses = LossReport(POLICY, {"age": 0.1234, "sh\x1bop": 0.6789, "at": None}, {"sh\x1bop": 40})
+    print_report(options(), RunReport(9, 8, 1, information_loss=12.34, loss=losses))
+    assert capsys.readouterr().err == (
+        "shoal: 9 in, 8 out, 1 suppressed, 0 refused, mean loss 40 %; worst sh\\u001bop 68 %: 40 values, delta 200 "
+        "keeps few (docs/numbers.md)\n"
+    )
+
+
+def test_the_log_line_has_the_losses_with_three_digits(capsys: pytest.CaptureFixture[str]) -> None:
+    set_up_logs("json", "info")
+    losses = LossReport(POLICY, {"age": 0.12344, "sh\x1bop": 0.67891, "at": None}, {"sh\x1bop": 40})
+    print_report(options(log="json"), RunReport(9, 8, 1, information_loss=12.345, loss=losses))
+    print_report(options(log="json"), RunReport(9, 9, 0))
+    first, second = map(json.loads, capsys.readouterr().err.splitlines())
+    assert {name: first[name] for name in ("information_loss", "mean_loss", "worst")} == {
+        "information_loss": 12.3,
+        "mean_loss": 0.401,
+        "worst": {"attribute": "sh\x1bop", "loss": 0.679},
+    }
+    assert "mean_loss" not in second

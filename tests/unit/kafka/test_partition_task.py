@@ -545,7 +545,7 @@ async def test_a_wall_clock_that_is_set_changes_neither_the_time_of_a_flush_nor_
     since_boot[0] += 0.5
     await task.punctuate(log_end=task.position)
     assert [len(batch.clusters) for batch, _ in sink.published] == [0, 2]
-    ((_, _, waited_s, _),) = sink.published[1][0].stats
+    ((_, _, waited_s, *_),) = sink.published[1][0].stats
     assert waited_s.tolist() == [2.0, 2.0, 2.0, 2.0]
 
 

@@ -67,6 +67,7 @@ def run(policy: Policy, lines: list[bytes], cut: int) -> tuple[list[DecidedClust
 
 def flat(summary: dict[str, Any]) -> dict[str, Any]:
     nested = {name: about if isinstance(about, dict) else {"": about} for name, about in summary.items()}
+    nested["clocks"] = dict(enumerate(summary["clocks"]))
     return {f"{name}.{part}": number for name, about in nested.items() for part, number in about.items()}
 
 

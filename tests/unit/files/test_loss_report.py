@@ -1,0 +1,99 @@
+"""The loss in words: the mean, the worst attribute, the reason, and what would keep more."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from shoal.files.loss_report import LossReport, percent
+from shoal.policy import Scale, TimeStep
+from support.scales import AREAS, attribute, policy_with
+
+pytestmark = pytest.mark.unit
+
+POLICY = policy_with(
+    attribute("age", Scale.NUMERIC),
+    attribute("shop", Scale.NOMINAL),
+    attribute("area", Scale.NOMINAL, taxonomy=AREAS),
+    attribute("grade", Scale.ORDINAL, order=("low", "high")),
+    attribute("at", Scale.TIME, time_step=TimeStep(1, "min")),
+    k=10,
+    delta=200,
+)
+SMALL = {"age": 0.1, "shop": 0.2, "area": 0.0, "grade": 0.1, "at": None}
+
+
+def report(*, is_table: bool = False, categories: dict[str, int] | None = None, **losses: Any) -> LossReport:
+    counts = {"shop": 40, "area": 5} if categories is None else categories
+    return LossReport(POLICY, SMALL | losses, counts, ("at",), is_table)
+
+
+@pytest.mark.parametrize(
+    ("losses", "text"),
+    [
+        ({}, "mean loss 10 %; worst shop 20 %"),
+        ({"shop": 0.5}, "mean loss 18 %; worst shop 50 %"),
+        ({"shop": 0.6841}, "mean loss 22 %; worst shop 68 %: 40 values, delta 200 keeps few (docs/numbers.md)"),
+        ({"age": 0.51}, "mean loss 20 %; worst age 51 %: see weight in docs/policy.md"),
+        ({"grade": 0.51}, "mean loss 20 %; worst grade 51 %: see weight in docs/policy.md"),
+        ({"at": 0.9}, "mean loss 26 %; worst at 90 %: see weight in docs/policy.md"),
+        ({"at": 3.1}, "mean loss 70 %; worst at 310 %: see resolution in docs/policy.md"),
+        ({"at": 400.0}, "mean loss over 1,000 %; worst at over 1,000 %: see resolution in docs/policy.md"),
+        ({"age": 0.2}, "mean loss 12 %; worst age 20 %"),  # of equal losses the first
+        (dict.fromkeys(SMALL, 0.0), "mean loss 0 %; worst age 0 %"),
+        (dict.fromkeys(SMALL), ""),
+    ],
+)
+def test_the_last_line_names_the_mean_and_the_worst_attribute(losses: dict[str, Any], text: str) -> None:
+    assert report(**losses).summary() == text
+
+
+def test_a_table_has_no_delta_and_large_numbers_of_categories_are_not_told() -> None:
+    assert report(is_table=True, shop=0.7).summary().endswith(": 40 values, k 10 keeps few (docs/numbers.md)")
+    assert ": 1 value, delta" in report(categories={"shop": 1}, shop=0.7).summary()
+    assert ": over 500 values, delta" in report(categories={"shop": 501}, shop=0.7).summary()
+
+
+def test_all_attributes_are_listed_with_the_worst_first() -> None:
+    assert report(shop=0.81, at=0.3).lines() == [
+        "mean loss 26 %",
+        "shop 81 %",
+        "at 30 % of what is left after its trend",
+        "age 10 %",
+        "grade 10 %",
+        "area 0 %",
+        (
+            "shop: delta 200 and k 10 cannot keep its 40 values; what helps: a larger delta, a smaller k, "
+            "a larger weight, a taxonomy, or leave it out"
+        ),
+    ]
+
+
+def test_what_helps_depends_on_the_scale() -> None:
+    lines = report(is_table=True, age=0.81, area=0.82, at=0.83).lines()
+    assert lines[-3:] == [
+        "at: k 10 cannot keep it; what helps: a smaller k, a larger weight, a finer resolution, or leave it out",
+        "area: k 10 cannot keep its 5 values; what helps: a smaller k, a larger weight, or leave it out",
+        "age: k 10 cannot keep it; what helps: a smaller k, a larger weight, or leave it out",
+    ]
+    assert report().lines()[-1] == "at: no loss, because its values do not vary"
+    nothing: dict[str, Any] = dict.fromkeys(SMALL)
+    assert report(**nothing).lines() == ["mean loss: none, because no attribute has one"]
+
+
+@pytest.mark.parametrize(
+    ("loss", "text"),
+    [
+        (0.2841, "28 %"),
+        (0.0, "0 %"),
+        (0.00009, "below 0.01 %"),
+        (0.0042, "0.42 %"),
+        (0.994, "99 %"),
+        (0.996, "100 %"),
+        (3.216, "322 %"),
+        (10.0, "1,000 %"),
+        (5e6, "over 1,000 %"),
+    ],
+)
+def test_a_loss_has_two_significant_digits(loss: float, text: str) -> None:
+    assert percent(loss) == text
