@@ -336,7 +336,7 @@ def test_what_a_stream_learned_is_accepted_by_the_judge(visits: Path, tmp_path: 
     told = json.loads(summary.read_text())
     assert told["released"] == 200
     assert told["position_weight"] > 0
-    assert set(told["ranges"]) == {"age", "income"}
+    assert set(told["widths"]) == {"age", "income"}
     judged = run_command("verify", str(path), "--original", str(visits), "--released", str(out), *side)
     assert judged.returncode == 0, judged.stdout
 

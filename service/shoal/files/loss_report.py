@@ -63,8 +63,8 @@ class LossReport:
         if attribute.is_nominal:
             limit = f"k {self.policy.k}" if self.is_table else f"delta {self.policy.require_stream().delta}"
             return f"{text}: {self._values_of(attribute)}, {limit} keeps few (docs/numbers.md)"
-        # More than all that is left: the step of the published times is wider than a window.
-        key = "resolution" if loss > 1 and attribute.scale is Scale.TIME else "weight"
+        # Nothing is left of a clock whose published step is wider than a window.
+        key = "resolution" if loss >= 1 and attribute.scale is Scale.TIME else "weight"
         return f"{text}: see {key} in docs/policy.md"
 
     def lines(self) -> list[str]:
@@ -108,12 +108,10 @@ def percent(loss: float) -> str:
 
     Examples
     --------
-    >>> percent(0.2841), percent(0.0), percent(0.00001), percent(0.998), percent(3.216), percent(5e6)
-    ('28 %', '0 %', 'below 0.01 %', '100 %', '322 %', 'over 1,000 %')
+    >>> percent(0.2841), percent(0.0), percent(0.00001), percent(0.998), percent(1.216)
+    ('28 %', '0 %', 'below 0.01 %', '100 %', '122 %')
     """
     number = 100 * loss
-    if number > 1000:  # noqa: PLR2004 - how much more does not matter
-        return "over 1,000 %"
     if 0 < number < 0.01:  # noqa: PLR2004
         return "below 0.01 %"
     return f"{number:.2g} %" if number < 99.5 else f"{number:,.0f} %"  # noqa: PLR2004 - 1e+02 is no percentage

@@ -257,8 +257,8 @@ class LossTotals:
         """Return the loss of each attribute in its own measure, by name.
 
         Of a numeric or time attribute it is SSE / SST, and of a clock SSE over what is left of SST after the trend, at
-        most 1; None if that is 0 or all values are equal. Of all others it is the mean distance of records from their published
-        values. None without records.
+        most 1; None if that is 0 or all values are equal. Of all others it is the mean distance of records from their
+        published values. None without records.
         """
         losses: dict[str, float | None] = {}
         varied, trendless = self._varied, self._trendless()

@@ -182,7 +182,7 @@ def test_ranges_are_learned_of_numbers_and_times_only() -> None:
     assert clusters_of(parts) == clusters_of(run(policy, rows, 600)[0])
     state = pipeline.adaptive_state
     assert AdaptiveState.from_bytes(state.to_bytes(), policy).to_bytes() == state.to_bytes()
-    ranges = state.as_dict(policy)["ranges"]
+    ranges = state.as_dict(policy)["widths"]
     assert list(ranges) == ["age", "day"]
     assert 30 < ranges["age"] < 200
     assert 100 * DAY < ranges["day"] < 800 * DAY
