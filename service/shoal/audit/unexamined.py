@@ -12,7 +12,10 @@ from shoal.policy import Policy
 
 __all__ = ["unexamined_questions"]
 
-_NAMED = {"mse", "mae", "clipped", "displacement", "excess_span", "delay", "elapsed_s", "records_per_s", "unknown"}
+_NAMED = {
+    *("mse", "mae", "clipped", "displacement", "excess_span", "delay", "elapsed_s", "records_per_s", "unknown"),
+    *("widths", "position_weight"),
+}
 """Fields of a summary that are never compared, and are named in any case."""
 _MEASURES = (
     *("loss", "mean_loss", "clocks", "sse", "sst", "information_loss", "d_x", "d_y", "emd", "emd_of", "l"),
@@ -61,7 +64,10 @@ def unexamined_questions(
     if summary is not None and "unknown" in summary:
         found.append("how many values are not in their taxonomy, as the summary states")
     if summary is not None:
-        found.append("mse and mae in the summary, and its clipped values, displacement, excess span, delay and speed")
+        found.append(
+            "mse and mae in the summary, and its clipped values, displacement, excess span, delay and speed, and what "
+            "the run learned"
+        )
         found += _other_fields(summary, compared)
     if any(a.reference or a.taxonomy for a in policy.protected) and not _names_policy(stated):
         found.append(
