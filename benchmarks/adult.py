@@ -145,7 +145,7 @@ def messages(count: int | None = None) -> list[bytes]:
     ]
 
 
-def policy_document(kept: str = "all", weight: float = 1.0) -> dict[str, Any]:
+def policy_document(kept: str = "all", scaling: str = "spreads") -> dict[str, Any]:
     """Return the policy as a document that may be in any folder.
 
     Parameters
@@ -153,15 +153,13 @@ def policy_document(kept: str = "all", weight: float = 1.0) -> dict[str, Any]:
     kept
         ``all``: as in the file. ``unchanged``: four numeric quasi-identifiers, all other attributes confidential, so
         that they leave as they came. ``dropped``: four numeric ones, all others identifiers, which are not published.
-    weight
-        Weight of all numeric and ordinal attributes.
+    scaling
+        How distances are scaled: ``spreads`` or ``bounds``.
     """
-    document: dict[str, Any] = json.loads(json.dumps(_document()))
+    document: dict[str, Any] = json.loads(json.dumps(_document())) | {"steering": {"scaling": scaling}}
     for section in document["attributes"].values():
         if "taxonomy" in section:
             section["taxonomy"] = str((POLICY.parent / section["taxonomy"]).resolve())
-        if weight != 1.0 and section.get("scale") in {NUMERIC, ORDINAL}:
-            section["weight"] = weight
     if kept == "all":
         return document
     other = {"role": "confidential"} if kept == "unchanged" else {"role": "identifier"}

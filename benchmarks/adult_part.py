@@ -23,8 +23,6 @@ K, DELTA = 10, 500
 SHARE, SPEED, NODES = 0.97, 0.3, 1.0
 """Limits: share released; throughput, of four numeric attributes; seconds of 100 categories, of 20 numbers."""
 
-WEIGHT = 2.0
-"""Weight of numeric and ordinal attributes in a second run."""
 OTHERS = ("MDAV, blocks", "Mondrian, blocks", "Mondrian, table")
 
 Losses = dict[str, Loss]
@@ -61,13 +59,13 @@ def adult_part(bootstrap: str) -> Part:
     """Measure, and write the lines."""
     began = time.monotonic()
     with TemporaryDirectory() as folder:
-        whole, weighted = (piped(Path(folder), policy_document(weight=weight)) for weight in (1.0, WEIGHT))
+        whole, by_bounds = (piped(Path(folder), policy_document(scaling=scaling)) for scaling in ("spreads", "bounds"))
     _note(f"pipe: {len(whole.release.rows)} of {whole.records}, {whole.violations} violations, k = {whole.smallest}")
     ranges, means = mondrian(whole.records, K)
     block_ranges, block_means = mondrian(whole.records, K, DELTA)
     found = {
         "Shoal": losses(whole.release),
-        f"weight {WEIGHT:g}": losses(weighted.release),
+        "by bounds": losses(by_bounds.release),
         "MDAV, blocks": losses(mdav_blocks(whole.records, K, DELTA)),
         "Mondrian, blocks": losses(block_ranges),
         "its means": losses(block_means),
@@ -89,8 +87,8 @@ def adult_part(bootstrap: str) -> Part:
         lines,
         [
             Limit("Adult: share released", share, SHARE, at_most=False),
-            Limit("Adult: violations by the judge", whole.violations + weighted.violations, 0, at_most=True),
-            Limit("Adult: smallest class by pycanon", min(whole.smallest, weighted.smallest), K, at_most=False),
+            Limit("Adult: violations by the judge", whole.violations + by_bounds.violations, 0, at_most=True),
+            Limit("Adult: smallest class by pycanon", min(whole.smallest, by_bounds.smallest), K, at_most=False),
             Limit("Adult: same release from a topic as from a file", float(same), 1.0, at_most=False),
             Limit("Adult: loss, of MDAV on blocks", own / mdav, 1.0, at_most=True),
             Limit("Adult: loss, of Mondrian on blocks", own / blocks, 1.0, at_most=True),
@@ -111,17 +109,16 @@ def _about_loss(piped: Piped, share: float, found: dict[str, Losses], *, same: b
         f"of equal quasi-identifiers has {piped.smallest} records by pycanon. `shoal run` publishes",
         f"{'the same records' if same else '**other records**'} from a topic of one partition.",
         "",
-        "Loss beside MDAV on blocks of δ records (the same coordinates, exact means) and anonypyx 0.2.11 (Mondrian) on",
+        "Loss beside MDAV on blocks of δ records (scaled by bounds, exact means) and anonypyx 0.2.11 (Mondrian) on",
         "the same blocks and on the whole table, which no stream has. Numeric: squared error over the total, of an",
         "interval that of its midpoint. Ordinal: mean difference of ranks over the largest. Nominal: tree distance of",
         "the value from a category drawn from those that are published: this is 0 only for the true category alone,",
         "and grows with a wider set as with a wrong category, so that sets, nodes and modes are on one scale. NCP is",
         "the number of other categories over all others; a set without the value counts as 1. *Its means* are",
         "means, medians and modes of Mondrian's classes, which it does not publish.",
-        f"*Weight {WEIGHT:g}* is a second run with this weight of numeric and ordinal attributes: two categories are",
-        "as far apart as the ends of a range, so that without weights categories come first. The capital gains and",
-        "losses are almost all 0, and the middle of an interval with one that is not is far from the others; a mean is",
-        "given without them.",
+        "*By bounds* is a second run with `steering: {scaling: bounds}`: two categories are as far apart as the ends of a",
+        "range, so that categories come first. The capital gains and losses are almost all 0, and the middle of an",
+        "interval with one that is not is far from the others; a mean is given without them.",
         "",
         f"| attribute | scale | {' | '.join(name.strip() for name in found)} |",
         "|---" * (len(found) + 2) + "|",

@@ -1,4 +1,4 @@
-"""What a stream learns while it runs: the weight that holds a span, and the ranges of attributes without bounds."""
+"""What a stream learns while it runs: the weight that holds a span, and the spreads of attributes."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def target_part() -> Part:
 
 
 def policy_of(d: int, rule: str, bounds: list[list[float]] | None) -> Policy:
-    """Return a policy over d attributes with these bounds, or none."""
+    """Return a policy over d attributes that are scaled by these bounds, or by their spreads if there are none."""
     attribute = {"role": "quasi_identifier", "scale": "numeric", "resolution": 0}
     attributes = {f"a{j}": attribute | ({} if bounds is None else {"bounds": bounds[j]}) for j in range(d)}
     document = {
@@ -122,6 +122,7 @@ def policy_of(d: int, rule: str, bounds: list[list[float]] | None) -> Policy:
         "subject": "every_record",
         "privacy": {"k": K},
         "stream": {"delta": DELTA, "rule": rule},
+        **({} if bounds is None else {"steering": {"scaling": "bounds"}}),
     }
     return Policy.from_document(Document.model_validate(document))
 
@@ -141,7 +142,7 @@ def losses(values: Float64Matrix, units: Float64Vector, policy: Policy) -> Float
 
 
 class Loss(NamedTuple):
-    """Loss with learned ranges over that with bounds, after the first thousand records.
+    """Loss with learned spreads over that with bounds, after the first thousand records.
 
     ``by_range``: attributes scaled by their true range, which is what bounds say. ``by_deviation``: by their deviation.
     ``at_first``: by range, the first thousand alone.
@@ -177,11 +178,11 @@ def ranges_part() -> Part:
         for rule in RULES
     }
     lines = [
-        "## Ranges that are learned",
+        "## Spreads that are learned",
         "",
         f"Attributes without bounds, in units of {', '.join(f'{unit:g}' for unit in UNITS)} times their range in turn,",
-        "`resolution: 0`: squared error over that of the same stream with its true ranges as bounds, attributes scaled",
-        f"by its true range; in brackets by its standard deviation; k = {K}, δ = {DELTA}, {SEEDS} seeds,",
+        "`resolution: 0`: squared error over that of the same stream scaled by its true ranges as bounds, measured by",
+        f"its true range; in brackets by its standard deviation; k = {K}, δ = {DELTA}, {SEEDS} seeds,",
         f"after {FIRST:,} records.",
         "",
         f"| stream | {' | '.join(RULES)} |",
@@ -198,7 +199,7 @@ def ranges_part() -> Part:
         "",
     ]
     found = max(mean[0] for mean in means.values())
-    return Part(lines, [Limit("loss with learned ranges, of that with bounds", found, LEARNED, at_most=True)])
+    return Part(lines, [Limit("loss with learned spreads, of that with bounds", found, LEARNED, at_most=True)])
 
 
 if __name__ == "__main__":

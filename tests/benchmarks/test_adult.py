@@ -67,10 +67,9 @@ def test_four_attributes_stay_and_the_others_leave_unchanged_or_not_at_all() -> 
     assert policy_document()["attributes"]["sex"]["missing"] == "group"
 
 
-def test_a_weight_is_that_of_numbers_and_ranks() -> None:
-    found = policy_document(weight=2.0)["attributes"]
-    weighted = {name for name, section in found.items() if section.get("weight") == 2.0}
-    assert weighted == {kind.name for kind in ATTRIBUTES if kind.scale != "nominal"}
+def test_distances_are_scaled_by_spreads_or_by_bounds() -> None:
+    assert policy_document()["steering"] == {"scaling": "spreads"}
+    assert policy_document(scaling="bounds")["steering"] == {"scaling": "bounds"}
 
 
 def test_a_taxonomy_of_adult_is_a_tree_of_two_levels() -> None:

@@ -12,7 +12,10 @@ from shoal.cli import main
 
 pytestmark = pytest.mark.unit
 
-STREAM_FIELDS = "mse and mae in the summary, and its clipped values, displacement, excess span, delay and speed"
+STREAM_FIELDS = (
+    "mse and mae in the summary, and its clipped values, displacement, excess span, delay and speed, and what the run "
+    "learned"
+)
 UNKNOWN_FIELDS = "fields of the summary that Shoal does not write"
 
 

@@ -17,7 +17,10 @@ TIMES = "when anything was released, and delays in seconds"
 ABORTED = "aborted messages, which a read_uncommitted reader can see"
 OTHERS = "earlier or other releases of the same records"
 TRANSACTIONS = "whether each cluster was published in one transaction"
-SUMMARY = "mse and mae in the summary, and its clipped values, displacement, excess span, delay and speed"
+SUMMARY = (
+    "mse and mae in the summary, and its clipped values, displacement, excess span, delay and speed, and what the run "
+    "learned"
+)
 
 
 def unexamined(
