@@ -276,7 +276,7 @@ def test_check_tells_that_progress_under_a_policy_would_not_fit_beside_an_offset
     path.write_text(json.dumps(POLICY | {"stream": {"delta": 25_000}, "kafka": {"input": "a", "output": "b"}}))
     done = run_command("check", str(path))
     assert (done.returncode, done.stdout) == (2, b"")
-    assert b"stream.delta: 25000 does not fit into the group's metadata; at most 20" in done.stderr
+    assert b"stream.delta: 25000 does not fit into the group's metadata; at most 19654\n" in done.stderr
     path.write_text(json.dumps(POLICY | {"stream": {"delta": 25_000}}))
     assert run_command("check", str(path)).returncode == 0, "files have no such limit"
 
@@ -311,8 +311,9 @@ def test_pipe_and_verify_agree(policy: str, visits: Path, tmp_path: Path, source
             "excess_span",
             "delay",
         ),
-        *("elapsed_s", "records_per_s", "policy"),
+        *("elapsed_s", "records_per_s", "widths", "policy"),
     }
+    assert set(told["widths"]) == {"age", "income"}
     judged = run_command(
         *("verify", policy, "--original", str(original), "--released", str(out), "--evidence", str(evidence)),
         *("--summary", str(summary), "--json", str(tmp_path / "verdict.json")),
@@ -334,9 +335,12 @@ def test_what_a_stream_learned_is_accepted_by_the_judge(visits: Path, tmp_path: 
     told = json.loads(summary.read_text())
     assert told["released"] == 200
     assert told["position_weight"] > 0
-    assert set(told["ranges"]) == {"age", "income"}
-    judged = run_command("verify", str(path), "--original", str(visits), "--released", str(out), *side)
+    assert set(told["widths"]) == {"age", "income"}
+    verdict = tmp_path / "verdict.json"
+    files = ("--original", str(visits), "--released", str(out), "--json", str(verdict))
+    judged = run_command("verify", str(path), *files, *side)
     assert judged.returncode == 0, judged.stdout
+    assert "position_weight and widths in the summary" in json.loads(verdict.read_text())["not_examined"]
 
 
 @pytest.mark.parametrize(

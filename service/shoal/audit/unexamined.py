@@ -19,6 +19,8 @@ _MEASURES = (
     *("dld", "l_avg", "bound", "gap", "mdav", "algorithm", "refine", "keep_order", "blocks", "jointly_k_anonymous"),
 )
 """Other fields, in the order in which they are named. Those that could not be compared are not examined."""
+_LEARNED = ("position_weight", "widths")
+"""What a stream has learned."""
 NOT_COMPLETE = "whether every record was released or had to be suppressed, because only a part was judged"
 
 
@@ -74,9 +76,9 @@ def unexamined_questions(
 def _other_fields(summary: Summary, compared: Collection[str]) -> list[str]:
     """Return what else a summary states that was not compared. Names that Shoal does not write are not shown."""
     others = [name for name, value in summary.items() if name not in compared and _is_stated(value)]
-    known = [name for name in _MEASURES if name in others]
-    found = [f"{_listed(known)} in the summary"] if known else []
-    if not set(others) <= {*_MEASURES, *_NAMED}:
+    known = [[name for name in names if name in others] for names in (_MEASURES, _LEARNED)]
+    found = [f"{_listed(names)} in the summary" for names in known if names]
+    if not set(others) <= {*_MEASURES, *_LEARNED, *_NAMED}:
         found.append("fields of the summary that Shoal does not write")
     return found
 
