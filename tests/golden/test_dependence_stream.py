@@ -1,6 +1,7 @@
 """Dependence preserved in a stream: Census, six quasi-identifiers, seven confidential numbers, k = 10, delta = 100.
 
-The values were measured with rule ``awo`` on the order of the file, and are those of `docs/steering.md` for one order.
+The values were measured with rule ``awo`` on the order of the file. Confidential numbers are scaled by their bounds,
+quasi-identifiers by bounds, too, or by spreads.
 """
 
 from __future__ import annotations
@@ -17,10 +18,20 @@ pytestmark = pytest.mark.golden
 
 
 @pytest.mark.parametrize(
-    ("share", "d_x", "d_y"), [(0.1, 0.220, 0.399), (0.25, 0.228, 0.363), (0.5, 0.270, 0.322), (0.9, 0.326, 0.284)]
+    ("scaling", "share", "d_x", "d_y"),
+    [
+        ("bounds", 0.1, 0.220, 0.399),
+        ("bounds", 0.25, 0.228, 0.363),
+        ("bounds", 0.5, 0.270, 0.322),
+        ("bounds", 0.9, 0.326, 0.284),
+        ("spreads", 0.1, 0.225, 0.447),
+        ("spreads", 0.25, 0.213, 0.428),
+        ("spreads", 0.5, 0.226, 0.378),
+        ("spreads", 0.9, 0.288, 0.306),
+    ],
 )
 def test_more_weight_of_confidential_numbers_moves_loss_to_the_quasi_identifiers(
-    share: float, d_x: float, d_y: float, data_dir: Path, tmp_path: Path
+    scaling: str, share: float, d_x: float, d_y: float, data_dir: Path, tmp_path: Path
 ) -> None:
     with (data_dir / "census.csv").open(newline="") as file:
         rows = [{name: float(cell) for name, cell in row.items()} for row in csv.DictReader(file)]
@@ -34,7 +45,7 @@ def test_more_weight_of_confidential_numbers_moves_loss_to_the_quasi_identifiers
         "subject": "every_record",
         "privacy": {"k": 10},
         "stream": {"delta": 100, "rule": "awo"},
-        "steering": {"dependence": share},
+        "steering": {"dependence": share, "scaling": scaling},
     }
     policy, summary = tmp_path / "policy.json", tmp_path / "summary.json"
     policy.write_text(json.dumps(document))

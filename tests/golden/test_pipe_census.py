@@ -43,7 +43,7 @@ def piped(position: object, data_dir: Path, folder: Path) -> tuple[dict[str, Any
         "subject": "every_record",
         "privacy": {"k": 10},
         "stream": {"delta": 100, "rule": "nearest"},
-        "steering": {"position": position},
+        "steering": {"position": position, "scaling": "bounds"},
     }
     (folder / "policy.yaml").write_text(json.dumps(policy))
     summary = folder / "summary.json"

@@ -12,10 +12,7 @@ from shoal.policy import Policy
 
 __all__ = ["unexamined_questions"]
 
-_NAMED = {
-    *("mse", "mae", "clipped", "displacement", "excess_span", "delay", "elapsed_s", "records_per_s", "unknown"),
-    *("widths", "position_weight"),
-}
+_NAMED = {"mse", "mae", "clipped", "displacement", "excess_span", "delay", "elapsed_s", "records_per_s", "unknown"}
 """Fields of a summary that are never compared, and are named in any case."""
 _MEASURES = (
     *("loss", "mean_loss", "clocks", "sse", "sst", "information_loss", "d_x", "d_y", "emd", "emd_of", "l"),
@@ -23,6 +20,8 @@ _MEASURES = (
     *("blocks", "jointly_k_anonymous"),
 )
 """Other fields, in the order in which they are named. Those that could not be compared are not examined."""
+_LEARNED = ("position_weight", "widths")
+"""What a stream has learned."""
 NOT_COMPLETE = "whether every record was released or had to be suppressed, because only a part was judged"
 
 
@@ -64,10 +63,7 @@ def unexamined_questions(
     if summary is not None and "unknown" in summary:
         found.append("how many values are not in their taxonomy, as the summary states")
     if summary is not None:
-        found.append(
-            "mse and mae in the summary, and its clipped values, displacement, excess span, delay and speed, and what "
-            "the run learned"
-        )
+        found.append("mse and mae in the summary, and its clipped values, displacement, excess span, delay and speed")
         found += _other_fields(summary, compared)
     if any(a.reference or a.taxonomy for a in policy.protected) and not _names_policy(stated):
         found.append(
@@ -81,9 +77,9 @@ def unexamined_questions(
 def _other_fields(summary: Summary, compared: Collection[str]) -> list[str]:
     """Return what else a summary states that was not compared. Names that Shoal does not write are not shown."""
     others = [name for name, value in summary.items() if name not in compared and _is_stated(value)]
-    known = [name for name in _MEASURES if name in others]
-    found = [f"{_listed(known)} in the summary"] if known else []
-    if not set(others) <= {*_MEASURES, *_NAMED}:
+    known = [[name for name in names if name in others] for names in (_MEASURES, _LEARNED)]
+    found = [f"{_listed(names)} in the summary" for names in known if names]
+    if not set(others) <= {*_MEASURES, *_LEARNED, *_NAMED}:
         found.append("fields of the summary that Shoal does not write")
     return found
 

@@ -191,7 +191,7 @@ class Spreads:
             if len(known):
                 centers[number] = known.mean()
                 deviations = known - centers[number]
-                widths[number] = self._width(number, float(deviations @ deviations) / len(known))
+                widths[number] = self._width(number, float((deviations * deviations).mean()))
         return Scaling(widths, centers)
 
     def epoch_of(self, offset: int) -> int:

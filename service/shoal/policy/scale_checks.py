@@ -163,15 +163,6 @@ def check_missing(document: Document) -> Iterator[Finding]:
                 (*path, "missing"),
                 "privacy.dominance needs a value in every record; use missing: quarantine, or remove dominance",
             )
-        is_continuous = attribute.scale in {"numeric", "time", None}
-        if document.stream is not None and is_continuous and attribute.bounds is None and attribute.role == "steering":
-            yield (
-                (*path, "bounds"),
-                (
-                    f"missing: in a stream, missing: {attribute.missing} places a record without a value in the middle "
-                    "of the bounds; give bounds: [low, high]"
-                ),
-            )
 
 
 def check_missing_values(document: Document) -> Iterator[Finding]:

@@ -62,6 +62,7 @@ def check_document(document: Document) -> Iterator[Finding]:
         _check_min_population(document),
         check_protection(document),
         _check_stream(document),
+        _check_scaling(document),
         _check_position(document),
         check_steering(document),
         _check_kafka(document.kafka),
@@ -145,10 +146,8 @@ def _check_min_population(document: Document) -> Iterator[Finding]:
 
 
 def _check_stream(document: Document) -> Iterator[Finding]:
-    stream, by_bounds = document.stream, document.steering.scaling == "bounds"
+    stream = document.stream
     if stream is None:
-        if by_bounds:
-            yield ("steering", "scaling"), "only for streams; remove it, or add a stream section"
         return
     yield from _check_delay(stream, document.privacy)
     has_dominance = document.privacy is not None and document.privacy.dominance is not None
@@ -156,9 +155,23 @@ def _check_stream(document: Document) -> Iterator[Finding]:
         yield ("stream", "rule"), "does not support privacy.dominance; use auto or nearest"
     if stream.reveal_order and stream.release != "ordered":
         yield ("stream", "reveal_order"), "only for release: ordered; remove it"
+
+
+def _check_scaling(document: Document) -> Iterator[Finding]:
+    """Check that a stream knows how to scale distances in each attribute, and the step of what it publishes."""
+    by_bounds = document.steering.scaling == "bounds"
+    if document.stream is None:
+        if by_bounds:
+            yield ("steering", "scaling"), "only for streams; remove it, or add a stream section"
+        return
     for name, attribute in document.attributes.items():
-        is_unbounded = attribute.role == "quasi_identifier" and attribute.bounds is None
-        if by_bounds and is_unbounded and attribute.scale in {"numeric", "time", None}:
+        is_unbounded = attribute.bounds is None and attribute.scale in {"numeric", "time", None}
+        if is_unbounded and attribute.role == "steering":
+            yield (
+                ("attributes", name, "bounds"),
+                "missing: a stream scales a steering attribute by its bounds; give bounds: [low, high]",
+            )
+        if is_unbounded and by_bounds and attribute.role == "quasi_identifier":
             yield (
                 ("attributes", name, "bounds"),
                 "missing: steering.scaling is bounds; give bounds: [low, high], or remove scaling",

@@ -17,10 +17,7 @@ TIMES = "when anything was released, and delays in seconds"
 ABORTED = "aborted messages, which a read_uncommitted reader can see"
 OTHERS = "earlier or other releases of the same records"
 TRANSACTIONS = "whether each cluster was published in one transaction"
-SUMMARY = (
-    "mse and mae in the summary, and its clipped values, displacement, excess span, delay and speed, and what the run "
-    "learned"
-)
+SUMMARY = "mse and mae in the summary, and its clipped values, displacement, excess span, delay and speed"
 
 
 def unexamined(

@@ -1,16 +1,22 @@
-"""Evidence and summaries name the policy, and those that were written before they did are still read."""
+"""Evidence and summaries name the policy, and those that were written before they did are still read.
+
+Progress of an earlier version is read, too, except what that version learned.
+"""
 
 from __future__ import annotations
 
 import json
+import struct
 from pathlib import Path
 from typing import Any
 
 import pytest
 from shoal.audit import verify
 from shoal.cli import main
+from shoal.errors import InputError
 from shoal.kafka.offset_metadata import CommittedState, decode
 from shoal.kafka.offset_tracker import OffsetState, ReferenceRecord
+from shoal.kafka.partition_reader import restore_pipeline
 from shoal.observability import Metrics
 from shoal.policy import Policy
 
@@ -26,7 +32,7 @@ stream: {delta: 4}
 """
 TABLE = STREAM.replace("stream: {delta: 4}\n", "")
 SOURCE = "who,age,note\na,30,x\nb,31,y\nc,50,z\nd,52,x\n"
-FINGERPRINT = "85d2d8567031cffe1dc2c96bc516de17554d9a8294811efd810539e0ea99bcfe"
+FINGERPRINT = "fc9fb28b42394ad5da8c9e9cd3a4132e2a63c785a57ec099d3ed82376c2b2f53"
 
 # Written by the version before the field `policy`, of STREAM and SOURCE.
 OLD_EVIDENCE = '{"partition":0,"cluster":0,"offsets":[0,1]}\n{"partition":0,"cluster":1,"offsets":[2,3]}\n'
@@ -40,6 +46,8 @@ OLD_SUMMARY = (
     '"elapsed_s": 0.9960459510002693, "records_per_s": 4.015878982272896}\n'
 )
 OLD_METADATA = "shoal1:AgAFgdjBoow0AwD028GijDQCgLCDxZhoB4XS2FZwMc/+ABXPvRqf"
+# Learned by the first version that learned: the epoch, 70 clusters, and the last mean, mean distance and width of age.
+OLD_ADAPTIVE_STATE = b"\1" + struct.pack(">qqddd", 2, 70, 31.0, 8.0, 24.0)
 
 
 def run(folder: Path, command: str, policy: str) -> tuple[list[dict[str, Any]], dict[str, Any], str]:
@@ -101,10 +109,19 @@ def test_evidence_and_summary_without_a_policy_are_judged_by_the_given_one(tmp_p
     assert verify(Policy.load(policy), *files).exit_code == 1
 
 
-def test_metadata_that_were_committed_before_are_decoded(tmp_path: Path) -> None:
+def test_metadata_that_were_committed_before_are_decoded_and_are_of_another_policy(tmp_path: Path) -> None:
     (tmp_path / "policy.yaml").write_text(STREAM)
     reference = ReferenceRecord(offset=6, timestamp=1_790_000_000_000)
     state = OffsetState(7, 12, (7, 9, 11), stream_time=1_790_000_000_000, next_cluster_number=3, reference=reference)
     commit = decode(OLD_METADATA, "visits", 0, 7)
     assert commit == CommittedState(state, "85d2d8567031cffe", 1_790_000_000_500)
-    assert commit.has_policy(Policy.load(tmp_path / "policy.yaml").fingerprint)
+    assert not commit.has_policy(Policy.load(tmp_path / "policy.yaml").fingerprint)
+
+
+def test_what_an_earlier_version_learned_is_refused_with_a_remedy(tmp_path: Path) -> None:
+    (tmp_path / "policy.yaml").write_text(STREAM.replace("bounds: [0, 110], ", ""))
+    with pytest.raises(InputError) as caught:
+        restore_pipeline(Policy.load(tmp_path / "policy.yaml"), OffsetState(7, 12, adaptive_state=OLD_ADAPTIVE_STATE))
+    assert str(caught.value) == (
+        "the committed adaptive state was written by another version; run shoal run --drain with that version first"
+    )

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
 import pytest
+from shoal.clustering.embedding import Embedding, Scaling
 from shoal.errors import ParameterError
 from shoal.pipeline import AdaptiveState, BlockDecisions, ClusterRestorer, PartitionPipeline, precompile
+from shoal.pipeline.category_index import CategoryIndex
 from shoal.policy import Policy, Role, Scale, TimeStep
 from shoal.records import Block, JsonEncoder
 from support.scales import AREAS, attribute, block_of, policy_with
@@ -167,7 +170,7 @@ def test_a_cluster_that_was_released_in_part_is_restored() -> None:
     assert rest == {offset: row for offset, row in expected.items() if offset != members[0]}
 
 
-def test_ranges_are_learned_of_numbers_and_times_only() -> None:
+def test_spreads_are_learned_of_all_but_categories() -> None:
     policy = policy_with(
         attribute("sex", Scale.NOMINAL),
         attribute("age", Scale.NUMERIC, integer=True),
@@ -181,11 +184,46 @@ def test_ranges_are_learned_of_numbers_and_times_only() -> None:
     parts, pipeline = run(policy, rows, 77)
     assert clusters_of(parts) == clusters_of(run(policy, rows, 600)[0])
     state = pipeline.adaptive_state
-    assert AdaptiveState.from_bytes(state.to_bytes(), policy).to_bytes() == state.to_bytes()
-    ranges = state.as_dict(policy)["widths"]
-    assert list(ranges) == ["age", "day"]
-    assert 30 < ranges["age"] < 200
-    assert 100 * DAY < ranges["day"] < 800 * DAY
+    assert AdaptiveState.from_bytes(state.to_bytes(policy), policy).to_bytes(policy) == state.to_bytes(policy)
+    widths = state.as_dict(policy)["widths"]
+    assert list(widths) == ["age", "grade", "day"]
+    assert 60 < widths["age"] < 100
+    assert 1.2 < widths["grade"] < 1.8
+    assert 250 * DAY < widths["day"] < 400 * DAY
+
+
+SCALED = policy_with(
+    attribute("age", Scale.NUMERIC, bounds=(0.0, 100.0), integer=True, missing="group", weight=2.0),
+    attribute("pay", Scale.NUMERIC, missing="mean", resolution=Decimal(5)),
+    attribute("sex", Scale.NOMINAL, missing="group", weight=3.0),
+    attribute("area", Scale.NOMINAL, taxonomy=AREAS, publish="ancestor"),
+    attribute("home", Scale.NOMINAL, taxonomy=AREAS, publish="median"),
+    attribute("ward", Scale.NUMERIC, role=Role.STEERING, bounds=(0.0, 10.0), missing="group"),
+)
+
+
+def test_by_spreads_categories_are_two_variances_apart_and_a_missing_number_half_a_variance() -> None:
+    index = CategoryIndex(SCALED)
+    scaling = Scaling(widths=np.array([20.0, 400.0]), centers=np.array([40.0, 1000.0]))
+    embedding = Embedding.of(SCALED, scaling, index.trees, index.texts)
+    rows: list[list[Any]] = [[50, 1200, '"F"', '"AK"', '"AK"', 3.0], [None, None, None, '"CA"', '"XX"', None]]
+    points = embedding.coordinates(index.encode(block_of(SCALED, rows)).values)
+    assert points.tolist() == [[5.0, 3.0, 0.3], [4.0, 2.5, 0.5]]
+    # A variance is a twelfth, because coordinates are in widths of evenly distributed values.
+    a_variance = 1 / 12
+    squares = [0.5 * 4, 2 * 9, 1, 1, 1, 1, 0.5]
+    assert embedding.code_distances == pytest.approx(np.array(squares) * a_variance)
+    assert embedding.codes_must_agree.tolist() == [False, False, True, True, False, False, False]
+    assert embedding.unit.tolist() == [100.0, 400.0, 1.0, 1.0, 1.0], "losses are measured in units of the bounds"
+
+
+def test_by_bounds_two_categories_are_as_far_apart_as_the_bounds_of_a_number() -> None:
+    bounded = replace(SCALED, attributes=tuple(a for a in SCALED.attributes if a.name != "pay"))
+    index = CategoryIndex(bounded)
+    embedding = Embedding.of(bounded, None, index.trees, index.texts)
+    rows: list[list[Any]] = [[50, '"F"', '"AK"', '"AK"', 3.0], [None, None, '"CA"', '"XX"', None]]
+    assert embedding.coordinates(index.encode(block_of(bounded, rows)).values).tolist() == [[1.0, 0.3], [1.0, 0.5]]
+    assert embedding.code_distances.tolist() == [4.0, 9.0, 0.5, 0.5, 0.5, 0.5, 1.0]
 
 
 def test_dominance_is_kept_for_numbers_beside_categories() -> None:
@@ -209,7 +247,7 @@ def test_dominance_is_kept_for_numbers_beside_categories() -> None:
 
 def test_a_steering_number_without_bounds_is_refused() -> None:
     ward = attribute("ward", Scale.NUMERIC, role=Role.STEERING)
-    with pytest.raises(ParameterError, match="bounds: missing for ward; ranges are learned from published values"):
+    with pytest.raises(ParameterError, match="bounds: missing for ward; spreads are learned from published values"):
         PartitionPipeline(policy := policy_with(ATTRIBUTES[0], ward), JsonEncoder(policy))
 
 

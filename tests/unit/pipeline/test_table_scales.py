@@ -58,29 +58,36 @@ def release(policy: Policy, rows: list[list[Any]], **spec: Any) -> TableRelease:
     return table.release(AlgorithmSpec(**spec))
 
 
-def test_every_attribute_has_variance_1_times_its_squared_weight() -> None:
-    values, embedding = embedded(POLICY, rows_of(200))
+def test_numbers_have_variance_1_and_categories_are_two_variances_apart_times_the_squared_weight() -> None:
+    rows = rows_of(200)
+    values, embedding = embedded(POLICY, rows)
     points = embedding.dense(values)
-    variances = points.var(axis=0)
     # Columns: age, grade, day; then whether age is missing (2), sex (3), area on two levels (4 and 3).
     age = values[:, 0]
     assert points.shape[1] == 3 + 2 + 3 + 4 + 3
     assert points[~np.isnan(age), 0].var() == pytest.approx(4)
     assert (points[np.isnan(age), 0] == 0).all()
-    assert variances[2] == pytest.approx(1)
-    assert variances[5:8].sum() == pytest.approx(9)
-    assert variances[8:].sum() == pytest.approx(1)
+    assert points[:, 2].var() == pytest.approx(1)
+    parts = {"missing age": slice(3, 5), "sex": slice(5, 8), "area": slice(8, None)}
+    regions = {'"AK"': "West", '"NY"': "East", '"MA"': "East", '"XX"': "no region"}
+    for one, other in combinations(range(60), 2):
+        squares = {name: ((points[one, part] - points[other, part]) ** 2).sum() for name, part in parts.items()}
+        area, other_area = rows[one][2], rows[other][2]
+        assert squares["missing age"] == pytest.approx(2 * ((rows[one][0] is None) != (rows[other][0] is None)))
+        assert squares["sex"] == pytest.approx(18 * (rows[one][1] != rows[other][1]))
+        assert squares["area"] == pytest.approx((area != other_area) + (regions[area] != regions[other_area]))
 
 
-def test_a_missing_number_is_at_the_mean_and_two_deviations_squared_away() -> None:
+def test_a_missing_number_is_at_the_mean_and_half_a_variance_away() -> None:
     policy = policy_with(attribute("age", Scale.NUMERIC, missing="group"), k=2, delta=None)
     rows = [[float(number)] for number in range(20)]
     values, embedding = embedded(policy, [*rows, [None], [None]])
     points = embedding.dense(values)
     scores = (np.arange(20.0) - 9.5) / np.arange(20.0).std()
     for i in range(20):
-        assert ((points[i] - points[20]) ** 2).sum() == pytest.approx(2 + scores[i] ** 2)
+        assert ((points[i] - points[20]) ** 2).sum() == pytest.approx(0.5 + scores[i] ** 2)
     assert points[20].tolist() == points[21].tolist()
+    # Two numbers drawn at random are two variances apart.
     pairs = [((points[i] - points[j]) ** 2).sum() for i, j in combinations(range(20), 2)]
     assert np.mean(pairs) * 19 / 20 == pytest.approx(2)
 

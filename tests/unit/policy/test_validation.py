@@ -11,8 +11,8 @@ from support.policy_files import GOOD, faults, load
 
 pytestmark = pytest.mark.unit
 
-FINGERPRINT = "620f2e370534b86d0af15d9991df20c2765a4e954da5dcd08166c4c3409d3472"
-"""Of the good policy, recorded before the key ``normalize`` existed."""
+FINGERPRINT = "3cdb1620e6121b08c006c600ed25575a999dca5dbb123f94231ca99ba682e27a"
+"""Of the good policy, which leaves the key ``normalize`` at its default."""
 
 
 def test_per_subject_needs_a_subject(tmp_path: Path) -> None:
@@ -130,6 +130,9 @@ extra: 1
         ("stream:", "steering: {position: {}}\nstream:", "steering.position", "target_span"),
         ("stream:", "steering: {position: {target_span: .nan}}\nstream:", "steering.position.target_span", "from 0"),
         ("stream: {delta: 100}", "steering: {position: {target_span: 5}}", "steering.position", "no order"),
+        ("stream:", "steering: {scaling: ranges}\nstream:", "steering.scaling", "must be spreads or bounds"),
+        ("stream:", "steering: {scaling: null}\nstream:", "steering.scaling", "must be spreads or bounds"),
+        ("stream: {delta: 100}", "steering: {scaling: bounds}", "steering.scaling", "only for streams"),
         ("stream:", "undeclared: pass\nstream:", "undeclared", "quarantine"),
     ],
 )
@@ -138,6 +141,33 @@ def test_a_single_fault_is_reported_at_its_field(old: str, new: str, path: str, 
     found = faults(GOOD.replace(old, new, 1), tmp_path)
     assert list(found) == [path]
     assert words in found[path][1]
+
+
+def test_distances_are_scaled_by_bounds_only_if_every_number_and_time_has_bounds(tmp_path: Path) -> None:
+    without = GOOD.replace("bounds: [0, 110], ", "").replace("bounds: [0, 1000000], ", "")
+    seen = "  seen: {role: quasi_identifier, scale: time, resolution: day}\n"
+    rank = "  rank: {role: quasi_identifier, scale: ordinal, order: [a, b]}\n"
+    sex = "  sex: {role: quasi_identifier, scale: nominal}\n"
+    text = without.replace("privacy:", f"{seen}{rank}{sex}privacy:") + "steering: {scaling: bounds}\n"
+    message = "missing: steering.scaling is bounds; give bounds: [low, high], or remove scaling"
+    expected = {"age": (3, message), "income": (4, message), "seen": (7, message)}
+    assert faults(text, tmp_path) == {f"attributes.{name}.bounds": fault for name, fault in expected.items()}
+    assert load(text.replace("scaling: bounds", "scaling: spreads"), tmp_path).scaling == "spreads"
+
+
+def test_the_scaling_is_resolved_and_part_of_the_fingerprint(tmp_path: Path) -> None:
+    plain = load(GOOD, tmp_path)
+    by_bounds = load(GOOD + "steering: {scaling: bounds}\n", tmp_path)
+    assert plain.resolved()["steering"] == {"position": 0.0, "dependence": 0.0, "scaling": "spreads"}
+    assert by_bounds.resolved()["steering"]["scaling"] == by_bounds.scaling == "bounds"
+    assert by_bounds.fingerprint != plain.fingerprint
+    assert load(GOOD + "steering: {scaling: spreads}\n", tmp_path).fingerprint == FINGERPRINT
+
+
+def test_a_table_may_name_the_default_scaling(tmp_path: Path) -> None:
+    table = GOOD.replace("stream: {delta: 100}\n", "")
+    named = load(table + "steering: {scaling: spreads}\n", tmp_path)
+    assert named.fingerprint == load(table, tmp_path).fingerprint
 
 
 def test_a_policy_without_quasi_identifiers_is_refused(tmp_path: Path) -> None:
