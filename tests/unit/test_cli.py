@@ -307,6 +307,8 @@ def test_pipe_and_verify_agree(policy: str, visits: Path, tmp_path: Path, source
             "sst",
             "information_loss",
             "loss",
+            "mean_loss",
+            "clocks",
             "displacement",
             "excess_span",
             "delay",
@@ -384,7 +386,7 @@ def test_a_pipe_between_pipes(policy: str) -> None:
     assert list(rows[0]) == ["age", "income", "ill"]
     assert {row["ill"] for row in rows} == {f"i{i}" for i in range(50)}
     assert done.stderr.count(b"\n") == 1, "one line on standard error"
-    assert done.stderr.startswith(b"shoal: 50 in, 50 out, 0 suppressed, 0 refused, information loss ")
+    assert done.stderr.startswith(b"shoal: 50 in, 50 out, 0 suppressed, 0 refused, mean loss ")
     assert b"next:" not in done.stderr
 
 
@@ -393,7 +395,7 @@ def test_pipe_ends_with_the_command_that_judges_its_release(policy: str, visits:
     done = run_command("pipe", policy, "-i", str(visits), "-o", str(out), "--evidence", str(evidence))
     assert done.returncode == 0
     text = done.stderr.decode()
-    assert text.startswith("shoal: 200 in, 200 out, 0 suppressed, 0 refused, information loss ")
+    assert text.startswith("shoal: 200 in, 200 out, 0 suppressed, 0 refused, mean loss ")
     following = shlex.split(text.partition("; next: ")[2])
     assert following[0] == "shoal"
     assert run_command(*following[1:]).returncode == 0
