@@ -18,7 +18,9 @@ async def stage_of(bootstrap: str, folder: Path, release: str) -> Stage:
     attributes: dict[str, Any] = {
         "who": {"role": "identifier", "subject": True},
         "age": {"role": "quasi_identifier", "integer": True},
-        "income": {"role": "quasi_identifier", "resolution": 10},
+        "income": {"role": "quasi_identifier", "resolution": 10, "missing": "group"},
+        "seen": {"role": "quasi_identifier", "scale": "time", "unit": "s", "resolution": "15min"},
+        "ward": {"role": "quasi_identifier", "scale": "nominal"},
         "serial": {"role": "confidential", "type": "integer"},
     }
     stage = await Stage.create(
@@ -32,10 +34,15 @@ async def stage_of(bootstrap: str, folder: Path, release: str) -> Stage:
 
 
 async def put(stage: Stage, first: int, end: int) -> None:
-    """Records whose scale grows with the position; always the same."""
+    """Records whose scale grows with the position, with a clock, wards and missing values; always the same."""
     await stage.send(
         [
-            stage.record(who=f"p{number}", income=(number * 7919 % 1009) * (1 + number // 100) ** 3)
+            stage.record(
+                who=f"p{number % 300}",
+                income=None if number % 11 == 0 else (number * 7919 % 1009) * (1 + number // 100) ** 3,
+                seen=1_700_000_000 + 600 * number,
+                ward="NSEW"[number * 31 % 7 % 4],
+            )
             for number in range(first, end)
         ]
     )
@@ -50,7 +57,7 @@ async def published(stage: Stage) -> tuple[list[bytes | None], list[bytes | None
 
 
 @pytest.mark.parametrize("release", ["cluster", "ordered"])
-async def test_a_worker_that_is_stopped_or_killed_keeps_its_weight_and_ranges(
+async def test_a_worker_that_is_stopped_or_killed_keeps_its_weight_and_spreads(
     bootstrap: str, tmp_path: Path, release: str
 ) -> None:
     folders = [tmp_path / "whole", tmp_path / "cut"]

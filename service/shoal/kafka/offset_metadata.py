@@ -305,7 +305,9 @@ def largest_span(delta: int, block: int, adaptive_bytes: int = 0, smallest_unfin
     """
     factor, free = 2 if smallest_unfinished else 1, _free_bytes(delta, block, adaptive_bytes, smallest_unfinished)
     if _free_bytes(0, block, adaptive_bytes, 0) <= 0:
-        raise InputError("the ranges of so many attributes do not fit into the group's metadata: give their bounds")
+        raise InputError(
+            "the spreads of so many attributes do not fit into the group's metadata: set steering.scaling: bounds"
+        )
     if not _fits(delta, block, adaptive_bytes, smallest_unfinished):
         deltas = range(min(delta, 8 * _BODY_BYTES))
         most = (
