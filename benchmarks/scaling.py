@@ -21,7 +21,7 @@ from shoal.pipeline.spreads import Spreads
 from shoal.policy import Policy
 from shoal.records import JsonDecoder, JsonEncoder
 
-__all__ = ["scaling_part"]
+__all__ = ["CANDIDATES", "scaled_by", "scaling_part"]
 
 BY_BOUNDS = {"steering": {"scaling": "bounds"}}
 
@@ -138,7 +138,7 @@ CANDIDATES = (
 
 
 @contextmanager
-def _engine(candidate: _Candidate, kind: type[Spreads]) -> Iterator[None]:
+def scaled_by(candidate: _Candidate, kind: type[Spreads]) -> Iterator[None]:
     """Let the engine scale as a candidate does."""
     before = [(module, name, getattr(module, name)) for module, name in candidate.constants]
     for (module, name), value in candidate.constants.items():
@@ -153,7 +153,7 @@ def _engine(candidate: _Candidate, kind: type[Spreads]) -> Iterator[None]:
 
 def _released(candidate: _Candidate, stream: MixedStream) -> Losses:
     policy = stream.policy(candidate.wider, **candidate.sections)
-    with _engine(candidate, candidate.kind(stream, policy)):
+    with scaled_by(candidate, candidate.kind(stream, policy)):
         return losses_of(stream, by_pipe(stream, policy))
 
 
