@@ -60,7 +60,7 @@ class LossReport:
         text = f"mean loss {percent(self.mean)}; worst {attribute.name} {percent(loss)}"
         if loss <= NEEDS_REASON:
             return text
-        if attribute.is_nominal:
+        if attribute.is_nominal and self._are_many(attribute):
             limit = f"k {self.policy.k}" if self.is_table else f"delta {self.policy.require_stream().delta}"
             return f"{text}: {self._values_of(attribute)}, {limit} keeps few (docs/numbers.md)"
         # Nothing is left of a clock whose published step is wider than a window.
@@ -82,6 +82,11 @@ class LossReport:
     def _note_on(self, attribute: Attribute) -> str:
         return " of what is left after its trend" if attribute.name in self.clocks else ""
 
+    def _are_many(self, attribute: Attribute) -> bool:
+        """Return whether clusters of k records each would need more categories than are held, if they were pure."""
+        count = self.categories.get(attribute.name, 0)
+        return self.is_table or count * self.policy.k > self.policy.require_stream().delta + 1
+
     def _values_of(self, attribute: Attribute) -> str:
         count = self.categories.get(attribute.name, 0)
         if count > MOST_CATEGORIES:
@@ -100,7 +105,10 @@ class LossReport:
         if attribute.is_nominal and attribute.taxonomy is None:
             changes.append("a taxonomy")
         kept = f"its {self._values_of(attribute)}" if attribute.is_nominal else "it"
-        return f"{attribute.name}: {limits} cannot keep {kept}; what helps: {', '.join(changes)}, or leave it out"
+        reason = f"{limits} cannot keep {kept}"
+        if attribute.is_nominal and not self._are_many(attribute):
+            reason = f"{limits} could keep {kept}, but the other attributes outweigh it"
+        return f"{attribute.name}: {reason}; what helps: {', '.join(changes)}, or leave it out"
 
 
 def percent(loss: float) -> str:

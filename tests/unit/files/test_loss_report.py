@@ -50,8 +50,26 @@ def test_the_last_line_names_the_mean_and_the_worst_attribute(losses: dict[str, 
 
 def test_a_table_has_no_delta_and_large_numbers_of_categories_are_not_told() -> None:
     assert report(is_table=True, shop=0.7).summary().endswith(": 40 values, k 10 keeps few (docs/numbers.md)")
-    assert ": 1 value, delta" in report(categories={"shop": 1}, shop=0.7).summary()
+    assert (
+        report(is_table=True, categories={"shop": 1}, shop=0.7)
+        .summary()
+        .endswith(": 1 value, k 10 keeps few (docs/numbers.md)")
+    )
     assert ": over 500 values, delta" in report(categories={"shop": 501}, shop=0.7).summary()
+
+
+@pytest.mark.parametrize(("count", "are_many"), [(20, False), (21, True)])
+def test_delta_is_the_reason_only_if_pure_clusters_of_all_categories_need_more_records(
+    count: int,
+    are_many: bool,  # noqa: FBT001
+) -> None:
+    found = report(categories={"shop": count}, shop=0.9)
+    assert (": see weight in docs/policy.md" in found.summary()) is not are_many
+    assert (f": {count} values, delta 200 keeps few" in found.summary()) is are_many
+    outweighed = (
+        f"shop: delta 200 and k 10 could keep its {count} values, but the other attributes outweigh it; what helps"
+    )
+    assert (outweighed in found.lines()[-1]) is not are_many
 
 
 def test_all_attributes_are_listed_with_the_worst_first() -> None:
