@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from shoal.arrays import BoolVector, Float64Matrix, Float64Vector, Int32Vector, Int64Matrix, Int64Vector
-from shoal.clustering.numba.jit import njit_inline, njit_inner
+from shoal.clustering.numba.jit import njit, njit_inline, njit_inner
 from shoal.clustering.static.constraints import NONE
 from shoal.clustering.static.subject_violation import subject_violation
 
@@ -57,7 +57,7 @@ class ExchangeState(NamedTuple):
     tally: Int64Vector  # (n,): scratch by subject, zero between two uses
 
 
-@njit_inner
+@njit
 def repair_subjects(
     rows: Float64Matrix,
     codes: Int64Matrix,
@@ -102,7 +102,7 @@ def repair_subjects(
     return int(_repair_all(_build_state(rows, codes, costs, agree, subjects, max_share, labels, k), k))
 
 
-@njit_inner
+@njit
 def exchange_categories(
     rows: Float64Matrix,
     codes: Int64Matrix,

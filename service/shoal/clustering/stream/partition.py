@@ -130,7 +130,7 @@ class PartitionFlushRule(NearestRule):
             return rows, np.empty(0, np.int32), False
         points = self._points(rows)
         if len(rows) <= self._most_pairs:
-            return points, *partition_pairs(held, rows, self._workspace, constraints)
+            return points, *partition_dense(held, rows, self._workspace, constraints)
         subjects = np.unique(self._buffer.subjects(), return_inverse=True)[1]
         if len(subjects) == subjects.max() + 1:
             return points, descended(points, mdav(points, constraints.k), constraints.k), True
@@ -177,14 +177,6 @@ def held_as_table(held: HeldRecords, workspace: Workspace, constraints: StreamCo
 
 
 @njit
-def partition_pairs(
-    held: HeldRecords, rows: Float64Matrix, workspace: Workspace, constraints: StreamConstraints
-) -> tuple[Int32Vector, bool]:
-    """Return the partition of `partition_dense`, for calls from Python."""
-    return partition_dense(held, rows, workspace, constraints)
-
-
-@njit_inner
 def partition_dense(
     held: HeldRecords, rows: Float64Matrix, workspace: Workspace, constraints: StreamConstraints
 ) -> tuple[Int32Vector, bool]:
