@@ -53,7 +53,6 @@ LIMITS = {
         "held_as_table": 2_200,
         "merge_infeasible": 3_900,
         "partition_dense": 46_000,
-        "repair_subjects": 9_000,
         "release_partition": 3_600,
     },
     "awo": {},
