@@ -86,7 +86,7 @@ def repair_subjects(
     max_share : float
         Largest share of one subject in a cluster.
     labels : ndarray of int32, shape (n,)
-        Cluster of each record, from 0; clusters of k records or more. Changed in place.
+        Cluster of each record, from 0; clusters of k records or more. Numbers may be left unused. Changed in place.
     k : int
         Smallest number of subjects in a cluster.
 
@@ -133,7 +133,7 @@ def _repair_all(state: ExchangeState, k: int) -> bool:
     """Exchange records until no cluster violates a constraint; return whether that was possible."""
     for cluster in range(state.sizes.size):
         violation = _violation(state, cluster, NONE, NONE, k)
-        while violation > 0:
+        while violation > 0 and state.sizes[cluster] > 0:
             if not _repair(state, cluster, violation, k):
                 return False
             violation = _violation(state, cluster, NONE, NONE, k)
@@ -393,9 +393,8 @@ def _swap_change(state: ExchangeState, i: int, other: int, limit: float) -> floa
         if code != other_code and state.agree[column]:
             gain += state.costs[column] * (2.0 + AGREEMENT * (state.sizes[own] + state.sizes[cluster]))
         elif code != other_code:  # a code becomes more frequent than all others only if it is as frequent as they are
-            rises = state.counts[other_code, own] == state.tops[column, own]
-            other_rises = state.counts[code, cluster] == state.tops[column, cluster]
-            gain += state.costs[column] * (rises + other_rises)
+            gain += state.costs[column] * (state.counts[other_code, own] == state.tops[column, own])
+            gain += state.costs[column] * (state.counts[code, cluster] == state.tops[column, cluster])
     if change - gain >= limit:
         return limit
     for column in range(state.codes.shape[0]):
