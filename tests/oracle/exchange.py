@@ -59,16 +59,16 @@ class Exchanges:
         above = max(counts.values()) - self.max_share * len(members) - 1e-9
         return max(0, self.k - len(counts)) + max(0, math.ceil(above))
 
-    def repaired(self, labels: Labels) -> Labels | None:
-        """Swap records, always at the least cost, until no cluster violates a constraint; None if that fails."""
+    def repaired(self, labels: Labels) -> tuple[Labels, bool]:
+        """Swap records, always at the least cost, until no cluster violates a constraint or no swap helps one."""
         labels = list(labels)
         for cluster in sorted(set(labels)):
             while self.violation(clusters_of(labels)[cluster]):
                 after = self.cheapest_repair(labels, cluster)
                 if after is None:
-                    return None
+                    return labels, False
                 labels = after
-        return labels
+        return labels, True
 
     def cheapest_repair(self, labels: Labels, cluster: int) -> Labels | None:
         before = clusters_of(labels)

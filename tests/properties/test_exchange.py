@@ -44,7 +44,7 @@ def are_feasible(case: RandomPartition, labels: Int32Vector) -> bool:
 
 
 def sizes_of(labels: Int32Vector) -> list[int]:
-    return np.bincount(labels, minlength=300).tolist()
+    return [int(np.count_nonzero(labels == label)) for label in range(labels.max() + 1)]
 
 
 def case_of(k: int, labels: list[int], codes: list[list[int]], subjects: list[int], share: float) -> RandomPartition:

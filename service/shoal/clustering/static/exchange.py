@@ -93,7 +93,7 @@ def repair_subjects(
     Returns
     -------
     bool
-        Whether every cluster satisfies both. If not, the labels are of no use.
+        Whether every cluster satisfies both. If not, those before the first one that no swap improves do.
 
     Notes
     -----
