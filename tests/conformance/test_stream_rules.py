@@ -197,20 +197,25 @@ from oracle.naive import log_of
 from shoal.clustering.stream import StreamClusterer
 random = np.random.default_rng(5)
 n = 160
-stream = StreamClusterer(4, 30, 3, rule=sys.argv[2], position=0.01, expiry_limits=[25])
+categories = {}
+if sys.argv[3] == "categories":
+    categories = {"code_distances": np.array([0.3, 0.6]), "codes_must_agree": np.array([True, False])}
+stream = StreamClusterer(4, 30, 3, rule=sys.argv[2], position=0.01, expiry_limits=[25], **categories)
 coordinates = random.integers(0, 5, (n, 3)) / 4
 subjects = random.integers(0, 9, n)
 expiry_keys = np.cumsum(random.integers(0, 3, (n, 1)), axis=0)
-print(json.dumps(log_of([stream.push(coordinates, subjects, None, expiry_keys), stream.flush()])))
+codes = random.integers(0, 3, (n, 2)) if categories else None
+print(json.dumps(log_of([stream.push(coordinates, subjects, None, expiry_keys, codes=codes), stream.flush()])))
 """
 
 
 @pytest.mark.own_interpreter
+@pytest.mark.parametrize("attributes", ["numbers", "categories"])
 @pytest.mark.parametrize("rule", ["awo", "block", *at_night("nearest", "greedy")])
-def test_compiled_and_plain_kernels_decide_alike(rule: str) -> None:
+def test_compiled_and_plain_kernels_decide_alike(rule: str, attributes: str) -> None:
     logs = []
     for disabled in ("0", "1"):
-        command = [sys.executable, "-c", PROGRAM, str(Path(__file__).parents[1]), rule]
+        command = [sys.executable, "-c", PROGRAM, str(Path(__file__).parents[1]), rule, attributes]
         environment = {**os.environ, "NUMBA_DISABLE_JIT": disabled}
         done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
         logs.append(json.loads(done.stdout))

@@ -98,11 +98,15 @@ class AdaptiveState:
         return state
 
     def as_dict(self, policy: Policy) -> dict[str, Any]:
-        """Return the weight and the widths of attributes by name, for the summary of the policy's owner."""
+        """Return the weight and the widths of attributes by name, for the summary of the policy's owner.
+
+        A width that is not yet learned is None.
+        """
         state: dict[str, Any] = {} if self.position_weight is None else {"position_weight": self.position_weight}
         if self.spreads is not None:
             names = [policy.quasi_identifiers[column].name for column in learned_columns(policy)]
-            state["widths"] = dict(zip(names, self.spreads.widths.tolist(), strict=True))
+            widths = [width or None for width in self.spreads.widths.tolist()]
+            state["widths"] = dict(zip(names, widths, strict=True))
         return state
 
     def _is_valid(self) -> bool:

@@ -107,7 +107,9 @@ def test_all_fields_that_shoal_writes_are_compared_or_named(command: str) -> Non
     assert code == 0
     assert UNKNOWN_FIELDS not in not_examined
     assert ("dld, algorithm, refine and keep_order in the summary" in not_examined) is (command == "batch")
-    assert ("widths in the summary" in not_examined) is (command == "pipe")
+    assert ("widths" in summary) is (command == "pipe")
+    assert "widths in the summary" not in not_examined, "nothing was learned from ten clusters"
+    assert "widths in the summary" in judged(summary | {"widths": {"age": 8.5, "year": None}})[2]
     assert UNKNOWN_FIELDS in judged(summary | {"age is 41": 1})[2]
     assert "age is 41" not in Path("v.json").read_text()
 

@@ -185,6 +185,14 @@ def test_a_restart_continues_with_the_same_bits() -> None:
     assert again.scaling.centers.tolist() == complete.scaling.centers.tolist()
 
 
+def test_widths_are_shown_by_name_once_they_are_learned() -> None:
+    begun, learned = fitted(published(31)), fitted(published(32))
+    names = ["free", "bound", "stepped", "grade", "at"]
+    assert AdaptiveState(spreads=begun.state).as_dict(POLICY) == {"widths": dict.fromkeys(names)}
+    shown = dict(zip(names, [1.0, 10.0, 1000.0, 2.0, 200 * HOUR], strict=True))
+    assert AdaptiveState(spreads=learned.state).as_dict(POLICY) == {"widths": shown}
+
+
 def test_sixteen_bytes_an_attribute_are_committed_and_as_many_more_of_a_time() -> None:
     """And 8 for the center of an attribute that may be missing, 16 for two counts, and the version."""
     assert AdaptiveState.size(POLICY) == 1 + 16 + 5 * 16 + 8 + 16

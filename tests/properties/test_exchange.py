@@ -1,0 +1,127 @@
+"""Exchanges of records between clusters: what they keep, and that they never raise the loss."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+from shoal.arrays import Float64Matrix, Int32Vector, Int64Vector
+from shoal.clustering.static.descent_dense import descend_dense, pair_squares
+from support.random_exchanges import RandomPartition, random_partition
+
+pytestmark = pytest.mark.property
+
+PARTITIONS = st.builds(
+    lambda seed, ties: random_partition(np.random.default_rng(seed), ties=ties), st.integers(0, 2**32), st.booleans()
+)
+
+
+def loss_in_numbers(rows: Float64Matrix, labels: Int32Vector) -> float:
+    clusters = [rows[labels == label] for label in np.unique(labels)]
+    return float(sum(((own - own.mean(axis=0)) ** 2).sum() for own in clusters))
+
+
+def loss_in_codes(case: RandomPartition, labels: Int32Vector) -> float:
+    """The costs of codes that are not the most frequent ones; where all must agree, mostly those of whole clusters."""
+    lost = 0.0
+    for label in np.unique(labels):
+        for column, cost, must_agree in zip(case.codes, case.costs, case.agree, strict=True):
+            own = column[labels == label]
+            others = len(own) - np.bincount(own).max()
+            lost += cost * (0.6 * len(own) * (others > 0) + 0.4 * others if must_agree else others)
+    return float(lost)
+
+
+def are_feasible(case: RandomPartition, labels: Int32Vector) -> bool:
+    """Whether each cluster has k subjects, none above its share."""
+    people: Int64Vector = case.subjects if len(case.subjects) else np.arange(len(labels))
+    for label in np.unique(labels):
+        counts = np.unique(people[labels == label], return_counts=True)[1]
+        if len(counts) < case.k or counts.max() > case.max_share * counts.sum() + 1e-9:
+            return False
+    return True
+
+
+def sizes_of(labels: Int32Vector) -> list[int]:
+    return [int(np.count_nonzero(labels == label)) for label in range(labels.max() + 1)]
+
+
+def case_of(k: int, labels: list[int], codes: list[list[int]], subjects: list[int], share: float) -> RandomPartition:
+    """Return a partition of records without numbers."""
+    n, c = len(labels), len(codes)
+    columns = np.array(codes, np.int64).reshape(c, n)
+    owners = np.array(subjects, np.int64)
+    agree, costs = np.zeros(c, np.bool_), np.ones(c)
+    return RandomPartition(k, np.zeros((n, 0)), columns, costs, agree, owners, share, np.array(labels, np.int32))
+
+
+ONE_PERSON = case_of(2, [0, 0, 0, 1, 1], [], [0, 0, 0, 0, 0], 0.5)
+ONE_CLUSTER = case_of(3, [0, 0, 0, 0], [[0, 0, 1, 2]], [0, 1, 2, 2], 0.5)
+UNUSED_LABELS = case_of(2, [7, 3, 7, 3], [[0, 1, 1, 0]], [0, 1, 0, 1], 0.5)
+
+
+@given(PARTITIONS)
+@example(ONE_PERSON)
+@example(ONE_CLUSTER)
+@example(UNUSED_LABELS)
+def test_a_repair_gives_each_cluster_k_subjects_and_keeps_its_size(case: RandomPartition) -> None:
+    if not len(case.subjects):
+        return
+    rows, codes = case.rows.copy(), case.codes.copy()
+    labels, is_repaired = case.repaired()
+    assert sizes_of(labels) == sizes_of(case.labels)
+    assert (rows == case.rows).all()
+    assert (codes == case.codes).all()
+    if is_repaired:
+        assert are_feasible(case, labels)
+    if are_feasible(case, case.labels):
+        assert is_repaired
+        assert labels.tolist() == case.labels.tolist()
+
+
+@given(PARTITIONS)
+@example(ONE_PERSON)
+@example(ONE_CLUSTER)
+@example(UNUSED_LABELS)
+def test_exchanges_for_categories_never_raise_the_loss(case: RandomPartition) -> None:
+    labels = case.exchanged(case.labels)
+    before = loss_in_numbers(case.rows, case.labels) + loss_in_codes(case, case.labels)
+    after = loss_in_numbers(case.rows, labels) + loss_in_codes(case, labels)
+    if labels.tolist() == case.labels.tolist():
+        return
+    assert after < before
+
+
+@given(PARTITIONS)
+@example(ONE_PERSON)
+@example(ONE_CLUSTER)
+@example(UNUSED_LABELS)
+def test_exchanges_for_categories_keep_sizes_within_k_and_2k_and_feasible_clusters_feasible(
+    case: RandomPartition,
+) -> None:
+    start = case.repaired()[0] if len(case.subjects) else case.labels
+    labels = case.exchanged(start)
+    assert set(labels.tolist()) == set(start.tolist()), "a cluster was emptied, or a new one opened"
+    sizes, sizes_before = np.bincount(labels), np.bincount(start)
+    assert (sizes[sizes > 0] >= case.k).all()
+    assert (sizes <= np.maximum(sizes_before, 2 * case.k - 1)).all()
+    if are_feasible(case, start):
+        assert are_feasible(case, labels)
+    if not len(case.codes):
+        assert labels.tolist() == start.tolist()
+
+
+@given(PARTITIONS, st.integers(1, 3))
+def test_a_descent_with_subjects_keeps_them_and_never_raises_the_loss(case: RandomPartition, rounds: int) -> None:
+    start = case.repaired()[0] if len(case.subjects) else case.labels
+    if not are_feasible(case, start):
+        return
+    labels = descend_dense(pair_squares(case.rows), start, case.k, rounds, case.subjects, case.max_share)
+    assert are_feasible(case, labels)
+    sizes = np.bincount(labels)
+    assert (sizes[sizes > 0] >= case.k).all()
+    assert sizes.max() <= max(np.bincount(start).max(), 2 * case.k - 1)
+    assert loss_in_numbers(case.rows, labels) <= loss_in_numbers(case.rows, start) + 1e-9
+    if len(case.subjects):
+        assert set(labels.tolist()) == set(start.tolist()), "no cluster is dissolved or created"
