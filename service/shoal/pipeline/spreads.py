@@ -6,8 +6,8 @@ published. Before `WARMUP` clusters are published, the spread is that of the rec
 is not committed, because a restart reads the same records again.
 
 A clock only grows, and its spread over the stream says nothing about the records that are held together. For a time
-whose trend makes out most of its spread, the spread is what it grows within delta records, and it counts half: delta
-already limits how much of a clock is lost.
+whose trend makes out most of its spread, the spread is what it grows within delta records, and squared distances in it
+count half: delta already limits how much of a clock is lost.
 
 Only additions, multiplications, divisions and square roots are used, which all machines round the same way.
 """
@@ -33,10 +33,16 @@ GAIN = 0.005
 MAX_DEVIATION, MAX_DEVIATION_UNBOUNDED = 6.0, 2.5
 """Largest deviation of a published value from the mean that is counted, in spreads, after `LIMITED_FROM` clusters: of
 an attribute with bounds, which limit it too, and of one without."""
-LIMITED_FROM = 16
+LIMITED_FROM = 4
+FAR, FEWEST_FOR_MEDIAN = 12.0, 8
+"""Deviation from the median beyond which nothing counts before `WARMUP` clusters, in spreads that a median deviation
+stands for; and the values from which on there is such a deviation."""
+NORMAL = 1.4826
+"""Standard deviation of normal values over their median deviation."""
 CLOCK_SHARE = 0.25
 """Part of the variance of a time up to which the variance within delta records is that of a clock."""
-CLOCK_WEIGHT = 0.5
+CLOCK_WEIGHT = 0.7
+"""Weight of a clock: squared distances in it count half."""
 UNIFORM = math.sqrt(12.0)
 """Width of a range of evenly distributed values, in spreads. A difference of so many spreads becomes 1."""
 EPOCHS_PER_DELTA, MIN_EPOCH = 8, 128
@@ -189,6 +195,7 @@ class Spreads:
         for number, column in enumerate(self.columns):
             known = values[~np.isnan(values[:, column]), column]
             if len(known):
+                known = _without_extremes(known)
                 centers[number] = known.mean()
                 deviations = known - centers[number]
                 widths[number] = self._width(number, float((deviations * deviations).mean()))
@@ -235,6 +242,11 @@ class Spreads:
         sizes : ndarray of int64, shape (G,)
             Records of each cluster.
         """
+        if not self.are_learned and len(published) >= FEWEST_FOR_MEDIAN:
+            published = published.copy()
+            for column in self.columns:
+                known = ~np.isnan(published[:, column])
+                published[known, column] = _without_extremes(published[known, column])
         learn_spreads(
             published,
             sizes,
@@ -260,6 +272,15 @@ class Spreads:
         unknown = np.full(count, np.nan)
         zeros, zeros_of_times = np.zeros(count), np.zeros(times)
         return SpreadState(-1, 0, unknown, zeros, zeros, zeros, np.full(times, np.nan), zeros_of_times, zeros_of_times)
+
+
+def _without_extremes(values: Float64Vector) -> Float64Vector:
+    """Return values (n,), those farther than `FAR` spreads from their median moved there; the spread is robust."""
+    if len(values) < FEWEST_FOR_MEDIAN:
+        return values
+    median = float(np.median(values))
+    reach = FAR * NORMAL * float(np.median(np.abs(values - median)))
+    return np.clip(values, median - reach, median + reach) if reach > 0.0 else values
 
 
 def _shortened(values: Float64Vector) -> Float64Vector:

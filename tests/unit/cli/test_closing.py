@@ -54,17 +54,17 @@ POLICY = policy_with(
 
 
 def test_the_line_names_the_mean_loss_and_the_worst_attribute(capsys: pytest.CaptureFixture[str]) -> None:
-    losses = LossReport(POLICY, {"age": 0.1234, "sh\x1bop": 0.6789, "at": None}, {"sh\x1bop": 40})
+    losses = LossReport(POLICY, {"age": 0.1234, "sh\x1bop": 0.6789, "at": None}, {"sh\x1bop": 400})
     print_report(options(), RunReport(9, 8, 1, information_loss=12.34, loss=losses))
     assert capsys.readouterr().err == (
-        "shoal: 9 in, 8 out, 1 suppressed, 0 refused, mean loss 40 %; worst sh\\u001bop 68 %: 40 values, delta 200 "
+        "shoal: 9 in, 8 out, 1 suppressed, 0 refused, mean loss 40 %; worst sh\\u001bop 68 %: 400 values, delta 200 "
         "keeps few (docs/numbers.md)\n"
     )
 
 
 def test_the_log_line_has_the_losses_with_three_digits(capsys: pytest.CaptureFixture[str]) -> None:
     set_up_logs("json", "info")
-    losses = LossReport(POLICY, {"age": 0.12344, "sh\x1bop": 0.67891, "at": None}, {"sh\x1bop": 40})
+    losses = LossReport(POLICY, {"age": 0.12344, "sh\x1bop": 0.67891, "at": None}, {"sh\x1bop": 400})
     print_report(options(log="json"), RunReport(9, 8, 1, information_loss=12.345, loss=losses))
     print_report(options(log="json"), RunReport(9, 9, 0))
     first, second = map(json.loads, capsys.readouterr().err.splitlines())

@@ -87,6 +87,7 @@ class PartitionFlushRule(NearestRule):
         labels = np.zeros(len(rows), np.int32)
         if self._constraints.delta >= self._most_pairs:
             repair_held(held, rows, labels, workspace, constraints)
+            cluster_size(np.zeros(len(rows), np.int64), len(rows), constraints.k)
         merge_infeasible(held, rows, labels, workspace, constraints)
         release_partition(held, decisions, constraints, labels, newest, FLUSHED)
 
@@ -233,7 +234,7 @@ def _mdav(rows: Float64Matrix, squares: Float64Matrix, codes: Int64Matrix, size:
     return mdav_by_scan(rows, size) if codes.shape[0] == 0 else mdav_dense(squares, size)
 
 
-@njit_inner
+@njit
 def cluster_size(subjects: Int64Vector, n: int, k: int) -> int:
     """Return the size of n records' clusters with which each can have k subjects, k or more.
 
