@@ -272,9 +272,9 @@ async def test_extreme_values_do_not_change_what_is_committed(bootstrap: str, tm
         knows="all commits that the broker keeps, and every value to look for",
         success=float(len(found)),
         bound=0.0,
-        source="offsets, times and counters only",
+        source="offsets, times, counters and figures of published values only",
     )
     impossible(
         "R9",
-        "progress is packed from offsets, broker timestamps and counters; from published means if ranges are learned",
+        "progress is packed from offsets, broker timestamps, counters, and spreads and means of published values",
     )

@@ -113,7 +113,10 @@ ATTACKS = {
         "A suppressed record shows that few people were near it",
         outside="the quarantine entry, and a live count that is scraped often, show it to its readers (points 8, 9)",
     ),
-    "R33": Attack("An extreme value or a text with markup corrupts a scale, a report or a page"),
+    "R33": Attack(
+        "An extreme value or a text with markup corrupts a scale, a report or a page",
+        outside="records of an attacker can make an attribute count for less: writers must be trusted (point 7)",
+    ),
     "R34": Attack("Counts that are scraped often show single clusters"),
     "R35": Attack("The reason why a record is not published shows its value"),
     "R36": Attack("An error, a log line or a traceback contains a value"),

@@ -28,9 +28,9 @@ are fixed.
 
 **Bounds.** A bound follows from the policy or from the design, as the column "bound from" says, and does not come from
 the figure. Where no bound can be derived, the column says "none": SECURITY.md guarantees nothing there, and the tests
-compare the figure with the printed one only. Three bounds are judgement, not derived: the 0.05 above 1/B of R2, the
-limits of R33, and the 0.1 of sizes in R20. How often the last value of a cluster is guessed from the others (R13)
-depends on how wide clusters are, so it has no bound: the grid only makes at least k - 1 values possible.
+compare the figure with the printed one only. Two bounds are judgement, not derived: the 0.05 above 1/B of R2, and the
+0.1 of sizes in R20. How often the last value of a cluster is guessed from the others (R13) depends on how wide clusters
+are, so it has no bound: the grid only makes at least k - 1 values possible.
 
 ## All attacks
 """
@@ -42,10 +42,11 @@ A rule decides which records are released together. `auto`, the default, selects
 With `dominance` it selects `nearest`, the only rule that supports it; another rule with `dominance` is refused. Each
 bound holds under every rule that its row has a figure for.
 
-- **`block` and `awo` lose less, and so their clusters are tighter.** Three attackers mostly have more success
-  than under `nearest`: one that knows the other members (R13), one that sends false records similar to a person's
-  (R29), and one that knows that most others have none of an amount (R16). Shoal does not prevent these attacks;
-  `resolution`, trusted writers and `dominance` reduce their success. A policy may set `rule: nearest`.
+- **`block` and `awo` lose less, and so their clusters are tighter.** Under `block`, the record of a person is alone
+  among 36 false ones that are equal to it, or nearly so, more often than under `nearest` (R29), and the second
+  largest contributor works out the largest amount from an exact mean more often (R16). An attacker that knows the
+  other members has about as much success under each rule (R13). Shoal does not prevent these attacks; `resolution`,
+  trusted writers and `dominance` reduce their success. A policy may set `rule: nearest`.
 - **`block` hides times of arrival better.** All held records are released together, so a time identifies only the
   transaction, with any weight of the position (R2), except if a short delta leaves one or two clusters per transaction.
 """

@@ -130,9 +130,12 @@ class Spreads:
     Notes
     -----
     Robustness: published values lie within the bounds of their attribute, so that a width is at most 1.8 times that of
-    the bounds. Of an attribute without bounds, an attacker that controls a share s < 4/25 of the published values
-    multiplies the width by at most the root of (1 - s) / (1 - 25 s / 4). With more, the width grows by a factor of at
-    most 1.014 per cluster. A width is never below a step of the grid, and shrinks when the attack stops.
+    the bounds. Of an attribute without bounds, an attacker that controls a share s < 4/29 of the published values
+    multiplies the width by at most (1 - s) / root(1 - 29 s / 4), on average and in the long run. (The most is reached
+    if all extremes are on one side, where they move the mean, too.) With more, the width grows by a factor of at most
+    1.014 per cluster. A width is never below a step of the grid, and shrinks by at most 1/400 per cluster when the
+    attack stops. The first `LIMITED_FROM` published values count fully: one extreme x among them is forgotten after at
+    most 200 ln(x² / h) clusters, where h is the variance of the others.
     Cost: about a microsecond per cluster.
     """
 
