@@ -134,8 +134,10 @@ class Spreads:
     multiplies the width by at most (1 - s) / root(1 - 29 s / 4), on average and in the long run. (The most is reached
     if all extremes are on one side, where they move the mean, too.) With more, the width grows by a factor of at most
     1.014 per cluster. A width is never below a step of the grid, and shrinks by at most 1/400 per cluster when the
-    attack stops. The first `LIMITED_FROM` published values count fully: one extreme x among them is forgotten after at
-    most 200 ln(x² / h) clusters, where h is the variance of the others.
+    attack stops. Before `WARMUP` clusters, a value counts up to `FAR` robust spreads from the median of the values that
+    are published with it. Where clusters are released one at a time there is no such median, and the first
+    `LIMITED_FROM` values count fully: one extreme x among them is forgotten after at most 200 ln(x² / h) clusters,
+    where h is the variance of the others.
     Cost: about a microsecond per cluster.
     """
 
