@@ -72,8 +72,8 @@ class AttributeSection(Section):
         example="ordinal",
     )
     bounds: list[Number | str] | None = key(
-        "Lowest and highest value of a number or a time. Numbers are within ±2^53, times are written like values. A "
-        "stream without bounds learns the range of a number ([steering](steering.md)); a table uses its own range. Of "
+        "Lowest and highest value of a number or a time. Numbers are within ±2^53, times are written like values. They "
+        "clip values; distances do not depend on them ([scaling](steering.md#scaling)). Of "
         "a `confidential` number, only for `steering.dependence` in a stream: distances are scaled by them, and values "
         "stay as they are.",
         values="`[low, high]`",
