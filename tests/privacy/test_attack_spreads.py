@@ -62,7 +62,7 @@ def drawn(count: int, seed: int = 1) -> Float64Matrix:
     return values
 
 
-class Course(NamedTuple):
+class WidthHistory(NamedTuple):
     """The learned width and variance of income after each hundred records, and all clusters."""
 
     widths: Float64Vector
@@ -70,7 +70,7 @@ class Course(NamedTuple):
     clusters: list[DecidedCluster]
 
 
-def course_of(rule: str, income: str, values: Float64Matrix) -> Course:
+def course_of(rule: str, income: str, values: Float64Matrix) -> WidthHistory:
     flow, widths, variances, clusters = flow_of(rule, income), list[float](), list[float](), list[DecidedCluster]()
     for start, end in pairwise(range(0, len(values) + 1, 100)):
         clusters += push(flow, values[start:end], np.arange(start, end)).clusters
@@ -78,7 +78,7 @@ def course_of(rule: str, income: str, values: Float64Matrix) -> Course:
         assert spreads is not None
         widths.append(float(spreads.widths[1]))
         variances.append(float(spreads.variances[1]))
-    return Course(np.array(widths), np.array(variances), clusters + flow.flush().clusters)
+    return WidthHistory(np.array(widths), np.array(variances), clusters + flow.flush().clusters)
 
 
 # ---------------------------------------------------------------- extremes among the records
@@ -88,11 +88,11 @@ COUNT, FIRST, LAST, SETTLED = 70_000, 5000, 50_000, 15_000
 
 
 @cache
-def quiet(rule: str, income: str) -> Course:
+def quiet(rule: str, income: str) -> WidthHistory:
     return course_of(rule, income, drawn(COUNT))
 
 
-def attacked(rule: str, income: str, share: float, sent: Float64Vector) -> tuple[Course, float]:
+def attacked(rule: str, income: str, share: float, sent: Float64Vector) -> tuple[WidthHistory, float]:
     """The course where a share of the records has the values sent; the attacker's share of the published values."""
     values = drawn(COUNT)
     hit: BoolVector = np.random.default_rng(7).random(COUNT) < share
@@ -103,7 +103,7 @@ def attacked(rule: str, income: str, share: float, sent: Float64Vector) -> tuple
     return course, float(np.mean(shares))
 
 
-def compared(course: Course, before: Course) -> tuple[float, float, float]:
+def compared(course: WidthHistory, before: WidthHistory) -> tuple[float, float, float]:
     """Times as wide as otherwise: on average during the attack, at its end, and two thousand clusters later."""
     wider = np.concatenate([np.ones(20), course.widths[20:] / before.widths[20:]])
     during = wider[SETTLED // 100 : LAST // 100]
@@ -216,7 +216,7 @@ def test_records_at_the_mean_narrow_a_spread_by_a_bounded_factor(rule: str) -> N
 # ---------------------------------------------------------------- an extreme before anything is published
 
 
-def loss_of(course: Course, values: Float64Matrix, counted: Int64Vector) -> float:
+def loss_of(course: WidthHistory, values: Float64Matrix, counted: Int64Vector) -> float:
     """Loss of income of some records, as a share of its variance."""
     published = np.full(len(values), np.nan)
     for cluster in course.clusters:
