@@ -216,7 +216,7 @@ def partition_dense(
         labels = np.zeros(n, np.int32)
     else:
         labels = mdav_by_scan(rows, k) if codes.shape[0] == 0 else mdav_dense(squares, k)
-    is_feasible = subjects.size == 0 or repair_subjects(rows, codes, costs, agree, subjects, share, labels, k)
+    is_feasible = repair_subjects(rows, codes, costs, agree, subjects, share, labels, k)
     if n >= 2 * k:
         kept = subjects if is_feasible else subjects[:0]
         labels = descend_dense(squares, labels, k, ROUNDS, kept, share)
