@@ -50,7 +50,7 @@ async def published(stage: Stage) -> tuple[list[bytes | None], list[bytes | None
 
 
 @pytest.mark.parametrize("release", ["cluster", "ordered"])
-async def test_a_worker_that_is_stopped_or_killed_keeps_its_weight_and_ranges(
+async def test_a_worker_that_is_stopped_or_killed_keeps_its_weight_and_spreads(
     bootstrap: str, tmp_path: Path, release: str
 ) -> None:
     folders = [tmp_path / "whole", tmp_path / "cut"]
