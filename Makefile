@@ -86,7 +86,7 @@ papers: install ## compute the tables and figures of five papers, write docs/rep
 nightly: check-deploy ## run check-deploy, the tests that take longer than a minute, and the properties with more examples
 	HYPOTHESIS_PROFILE=nightly $(BESIDE_KAFKA) -n auto -m "nightly or property" -raP
 
-mutants: install ## change the code in 49 ways, one at a time, and list what no test notices; MUTANTS='rules' selects some
+mutants: install ## change the code in 53 ways, one at a time, and list what no test notices; MUTANTS='rules' selects some
 	$(BIN)/python tests/mutants/run.py $(MUTANTS)
 
 .PHONY: policy-page

@@ -8,7 +8,7 @@ import math
 import sys
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from random import Random
@@ -22,7 +22,7 @@ from shoal.kafka.offset_tracker import OffsetState
 from shoal.kafka.partition_task import PartitionTask
 from shoal.kafka.producer import TransactionBatch
 from shoal.observability import Metrics
-from shoal.pipeline import DecidedCluster
+from shoal.pipeline import DecidedCluster, spreads
 from shoal.policy import PerSubject, Policy
 from shoal.policy.schema import Document
 from shoal.records import JsonDecoder
@@ -76,6 +76,7 @@ def policy_of(
     release: str = "cluster",
     bounds: tuple[float, float] | None = (0, 9000),
     ward: dict[str, object] | None = None,
+    mixed: dict[str, object] | None = None,
     dependence: float = 0.0,
     **options: object,
 ) -> Policy:
@@ -88,6 +89,7 @@ def policy_of(
                     "y": {"role": "quasi_identifier", "bounds": bounds and list(bounds), "resolution": 5},
                     "n": {"role": "confidential", "type": "integer"} | ({"bounds": [0, 60]} if dependence else {}),
                     "ward": {"role": "confidential", "type": "string", **(ward or {})},
+                    **(mixed or {}),
                 },
                 "privacy": {"k": k, "max_share": max_share, **options},
                 "stream": {"delta": delta, "max_delay_s": max_delay_s, "rule": rule, "release": release},
@@ -119,11 +121,42 @@ def random_log(random: Random) -> list[Message]:
     return messages
 
 
+def random_mixed_log(random: Random) -> list[Message]:
+    """Return a log whose records have a clock, a rank, a category and a number, any of which may be missing."""
+    found, clock_ms = [], 0
+    for message in random_log(random):
+        clock_ms += random.choice([0, 1000, 60_000, 7_000_000])
+        if message.value in {None, b"{"}:
+            found.append(message)
+            continue
+        mixed = {
+            "at": round(START_S * 1000) + clock_ms,
+            "grade": random.choice(["low", "middle", "high"]),
+            "city": random.choice(["Bern", "Basel", "Wien"]),
+            "pay": random.choice([10, 20, 21, 22, 4000]),
+        }
+        shown = {name: None if random.random() < 0.15 else value for name, value in mixed.items()}
+        found.append(replace(message, value=json.dumps(json.loads(message.value or b"") | shown).encode()))
+    return found
+
+
+def random_mixed_policy(random: Random) -> Policy:
+    missing = {"missing": random.choice(["group", "mean"])}
+    cities: dict[str, object] = {"taxonomy": {"CH": ["Bern", "Basel"], "AT": ["Wien"]}} if random.random() < 0.5 else {}
+    mixed: dict[str, object] = {
+        "at": {"role": "quasi_identifier", "scale": "time", "unit": "ms", "resolution": "15min", **missing},
+        "grade": {"role": "quasi_identifier", "scale": "ordinal", "order": ["low", "middle", "high"], **missing},
+        "city": {"role": "quasi_identifier", "scale": "nominal", "missing": "group", **cities},
+        "pay": {"role": "quasi_identifier", "integer": True, **missing},
+    }
+    return random_policy(random, mixed=mixed)
+
+
 def random_policy(random: Random, ward: dict[str, object] | None = None, **protection: Any) -> Policy:
     k = random.randint(2, 4)
     delta = k - 1 + random.randint(0, 12)
     positions: list[float | dict[str, float]] = [0.0, 0.05, *({"target_span": span} for span in (0.0, 2.0, 6.0))]
-    dominance = random.choice([None, 20]) if k > 2 else None
+    dominance = random.choice([None, 20]) if k > 2 and "mixed" not in protection else None
     return policy_of(
         k,
         delta=delta,
@@ -207,10 +240,14 @@ def by_number(batches: list[TransactionBatch]) -> dict[int, DecidedCluster]:
     return {cluster.number: cluster for batch in batches for cluster in batch.clusters}
 
 
-def run_and_check(seed: int, draw_policy: Callable[[Random], Policy] = random_policy) -> Counter[str]:
+def run_and_check(
+    seed: int,
+    draw_policy: Callable[[Random], Policy] = random_policy,
+    draw_log: Callable[[Random], list[Message]] = random_log,
+) -> Counter[str]:
     """One random life of a partition; return how much of what was tried happened in it."""
     random = Random(seed)
-    log, policy = random_log(random), draw_policy(random)
+    log, policy = draw_log(random), draw_policy(random)
     topic = Topic(plan=[random.choice(["commit", "commit", "abort", "unknown"]) for _ in range(30)])
     asyncio.run(run(policy, log, topic, random.randint, [START_S + 100]))
 
@@ -304,6 +341,20 @@ def test_clusters_that_keep_l_and_t_are_repeated_after_crashes(tmp_path: Path, r
     assert happened["in_order"] > 0.5 * runs, "hardly any commit fell between the records of a cluster"
 
 
+@pytest.mark.parametrize("warmup", [3, 1000])
+@pytest.mark.parametrize("runs", [40, *at_night(300)])
+def test_clusters_of_mixed_records_are_repeated_after_crashes(
+    monkeypatch: pytest.MonkeyPatch, runs: int, warmup: int
+) -> None:
+    """Before spreads are learned, and afterwards."""
+    monkeypatch.setattr(spreads, "WARMUP", warmup)
+    seeds = range(60_000, 60_000 + runs)
+    happened = sum((run_seed(seed, random_mixed_policy, random_mixed_log) for seed in seeds), Counter[str]())
+    assert happened["clusters"] > 3.5 * runs
+    assert happened["aborted"] > 0.8 * runs, "hardly any crash fell between a decision and its commit"
+    assert happened["in_order"] > 1.2 * runs, "hardly any commit fell between the records of a cluster"
+
+
 @pytest.mark.parametrize("runs", [30, *at_night(100)])
 def test_many_future_timestamps_need_no_list(monkeypatch: pytest.MonkeyPatch, runs: int) -> None:
     monkeypatch.setattr(future_timestamps, "MAX_FUTURE_TIMESTAMPED", 0)
@@ -319,10 +370,14 @@ def test_the_same_for_many_more_runs() -> None:
     assert happened["aborted"] > 20_000
 
 
-def run_seed(seed: int, draw_policy: Callable[[Random], Policy] = random_policy) -> Counter[str]:
+def run_seed(
+    seed: int,
+    draw_policy: Callable[[Random], Policy] = random_policy,
+    draw_log: Callable[[Random], list[Message]] = random_log,
+) -> Counter[str]:
     """Name the seed of a run that failed; it is enough to repeat the run."""
     try:
-        return run_and_check(seed, draw_policy)
+        return run_and_check(seed, draw_policy, draw_log)
     except Exception as error:
         error.add_note(f"seed {seed}")
         raise

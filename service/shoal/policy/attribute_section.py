@@ -72,10 +72,10 @@ class AttributeSection(Section):
         example="ordinal",
     )
     bounds: list[Number | str] | None = key(
-        "Lowest and highest value of a number or a time. Numbers are within ±2^53, times are written like values. They "
-        "clip values; distances do not depend on them ([scaling](steering.md#scaling)). Of "
-        "a `confidential` number, only for `steering.dependence` in a stream: distances are scaled by them, and values "
-        "stay as they are.",
+        "Lowest and highest value of a number or a time. Numbers are within ±2^53, times are written like values. "
+        "They clip values. Distances of a quasi-identifier are scaled by them only with `steering.scaling: bounds`; "
+        "those of a steering attribute of a stream always, so that it needs them. Of a `confidential` number, only for "
+        "`steering.dependence` in a stream: distances are scaled by them, and values stay as they are.",
         values="`[low, high]`",
         example=[0, 110],
         minItems=2,

@@ -82,7 +82,7 @@ def repair_subjects(
     agree : ndarray of bool, shape (c,)
         Columns in which a cluster publishes a code only if all members have it, as with a common ancestor.
     subjects : ndarray of int64, shape (n,)
-        Subject of each record, from 0.
+        Subject of each record, from 0; empty if every record has its own, and then nothing changes.
     max_share : float
         Largest share of one subject in a cluster.
     labels : ndarray of int32, shape (n,)
@@ -99,6 +99,8 @@ def repair_subjects(
     -----
     Each swap is the one that costs least. Cost: O(n k (d + c k)) for each subject that a cluster lacks.
     """
+    if subjects.size == 0:
+        return 0
     return int(_repair_all(_build_state(rows, codes, costs, agree, subjects, max_share, labels, k), k))
 
 

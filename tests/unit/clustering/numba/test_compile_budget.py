@@ -59,6 +59,8 @@ LIMITS = {
     "block": {"decide_due_by_partition": 83_000},
 }
 """Largest number of instructions of the kernels that a rule needs beside those of the rules before it."""
+NESTED = {"descend_dense": 14_000, "mdav_by_scan": 2_700, "pair_squares": 3_600}
+"""The same of kernels that other kernels call. They are not loaded where a cache has those that call them."""
 
 
 @pytest.mark.own_interpreter
@@ -68,8 +70,9 @@ def test_each_rule_compiles_few_kernels_once_within_their_budgets() -> None:
     done = subprocess.run(command, env=variables, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
-    assert {rule: set(kernels) for rule, kernels in found.items()} == {rule: set(one) for rule, one in LIMITS.items()}
+    called = {rule: set(kernels) - set(NESTED) for rule, kernels in found.items()}
+    assert called == {rule: set(one) for rule, one in LIMITS.items()}
     counts = {name: counts for kernels in found.values() for name, counts in kernels.items()}
     assert {name: len(one) for name, one in counts.items()} == dict.fromkeys(counts, 1), "signatures"
-    limits = {name: limit for kernels in LIMITS.values() for name, limit in kernels.items()}
+    limits = {name: limit for kernels in (*LIMITS.values(), NESTED) for name, limit in kernels.items()}
     assert {name: one[0] for name, one in counts.items() if not 0 < one[0] <= limits[name]} == {}

@@ -57,6 +57,12 @@ def test_a_subject_above_its_share_is_exchanged() -> None:
     assert all(len(set(case.subjects[labels == label].tolist())) == 3 for label in (0, 1))
 
 
+def test_records_of_different_persons_need_no_repair() -> None:
+    labels, is_repaired = case_of(2, [0, 1, 0, 1]).repaired()
+    assert is_repaired
+    assert labels.tolist() == [0, 1, 0, 1]
+
+
 def test_numbers_of_clusters_that_are_left_unused_need_no_subjects() -> None:
     assert case_of(2, [7, 3, 7, 3], subjects=[0, 1, 1, 0]).repaired()[1]
     assert case_of(2, [7, 3, 7, 3], subjects=[0, 1, 0, 1]).repaired()[1]
