@@ -399,7 +399,7 @@ def _swap_change(state: ExchangeState, i: int, other: int, limit: float) -> floa
         elif code != other_code:  # a code becomes more frequent than all others only if it is as frequent as they are
             rises = state.counts[other_code, own] == state.tops[column, own]
             other_rises = state.counts[code, cluster] == state.tops[column, cluster]
-            gain += state.costs[column] * (rises + other_rises)
+            gain += state.costs[column] * (int(rises) + int(other_rises))
     if change - gain >= limit:
         return limit
     for column in range(state.codes.shape[0]):
