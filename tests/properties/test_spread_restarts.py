@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from shoal.pipeline import spreads
+from support.by_night import at_night, by_day
 from support.random_streams import RandomStream, random_stream
 
 pytestmark = pytest.mark.property
@@ -23,6 +24,7 @@ def streams(draw: st.DrawFn) -> tuple[RandomStream, int]:
     return random_stream(random, [draw(st.sampled_from(RULES))]), draw(st.sampled_from(WARMUPS))
 
 
+@settings(max_examples=by_day(80, 500))
 @given(streams(), st.data())
 def test_blocks_do_not_change_decisions(given_stream: tuple[RandomStream, int], data: st.DataObject) -> None:
     stream, warmup = given_stream
@@ -34,12 +36,25 @@ def test_blocks_do_not_change_decisions(given_stream: tuple[RandomStream, int], 
         assert stream.whole(range(len(stream))) == expected
 
 
+@settings(max_examples=by_day(60, 500))
 @given(streams(), st.data())
 def test_restarts_do_not_change_decisions(given_stream: tuple[RandomStream, int], data: st.DataObject) -> None:
+    """After some records, or after each of them."""
     stream, warmup = given_stream
-    places = st.integers(1, max(1, len(stream) - 1))
-    stops = sorted(data.draw(st.sets(places, max_size=4)))
+    places = range(1, len(stream))
+    stops = (
+        places if data.draw(st.booleans()) else sorted(data.draw(st.sets(st.sampled_from([*places, 1]), max_size=4)))
+    )
     cuts = sorted(data.draw(st.lists(st.integers(0, len(stream)), max_size=4)))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(spreads, "WARMUP", warmup)
         assert stream.restarted(stops, cuts) == stream.whole()
+
+
+@pytest.mark.parametrize("seeds", [range(40), *at_night(range(40, 1000))])
+def test_restarts_after_each_record_do_not_change_decisions(monkeypatch: pytest.MonkeyPatch, seeds: range) -> None:
+    """Some of them are between the cluster after which spreads are learned and the next decision."""
+    monkeypatch.setattr(spreads, "WARMUP", 3)
+    for seed in seeds:
+        stream = random_stream(np.random.default_rng(seed), RULES)
+        assert stream.restarted(range(1, len(stream))) == stream.whole(), seed

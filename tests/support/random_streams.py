@@ -24,10 +24,7 @@ Row: TypeAlias = list[Any]
 
 @dataclass
 class Result:
-    """What a stream decided: clusters as offsets and published texts, suppressed offsets, and the state at the end.
-
-    ``first_learned`` is the number of the first cluster after which spreads were learned, or -1.
-    """
+    """What a stream decided: clusters as offsets and published texts, suppressed offsets, and the state at the end."""
 
     clusters: list[tuple[int, list[int], tuple[str, ...]]]
     suppressed: list[int]

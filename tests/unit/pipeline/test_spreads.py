@@ -197,6 +197,8 @@ def test_a_restart_continues_with_the_same_bits() -> None:
     complete, begun = fitted(values[:60]), fitted(values[:60])
     data = AdaptiveState(spreads=begun.state).to_bytes(POLICY)
     again = Spreads(POLICY, AdaptiveState.from_bytes(data, POLICY).spreads)
+    assert again.scaling.widths.tolist() == begun.scaling.widths.tolist()
+    assert again.scaling.centers.tolist() == begun.scaling.centers.tolist()
     for spreads in (complete, again):
         fitted(values[60:], spreads)
     assert AdaptiveState(spreads=again.state).to_bytes(POLICY) == AdaptiveState(spreads=complete.state).to_bytes(POLICY)
