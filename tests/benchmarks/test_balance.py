@@ -111,4 +111,4 @@ def test_the_engine_is_as_it_was_after_a_candidate_was_tried() -> None:
     stream = next(mixed_streams())
     with scaled_by(candidate, candidate.kind(stream, stream.policy())):
         assert spreads.CLOCK_WEIGHT == 0.25
-    assert spreads.CLOCK_WEIGHT == 0.5
+    assert spreads.CLOCK_WEIGHT == 0.7

@@ -291,7 +291,7 @@ async def test_probes_and_metrics_are_correct(bootstrap: str, tmp_path: Path) ->
         families = {family.name: family for family in text_string_to_metric_families(ask("/metrics")[1])}
         assert families["shoal_delay_positions"].samples[-1].value > 0
         assert {label for family in families.values() for s in family.samples for label in s.labels} <= {
-            *("group", "topic", "partition", "outcome", "reason", "fingerprint", "le", "version", "python")
+            *("group", "topic", "partition", "outcome", "reason", "attribute", "fingerprint", "le", "version", "python")
         }
         assert ask("/")[0] == 200
     finally:
