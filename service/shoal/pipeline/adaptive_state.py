@@ -15,7 +15,7 @@ import numpy as np
 
 from shoal.arrays import Float64Vector
 from shoal.errors import InputError
-from shoal.pipeline.spreads import SpreadState, learned_columns
+from shoal.pipeline.spreads import SpreadState, learned_attributes
 from shoal.policy import Policy, Scale
 
 __all__ = ["AdaptiveState"]
@@ -46,9 +46,9 @@ class AdaptiveState:
     def size(policy: Policy) -> int:
         """Return the number of bytes that `to_bytes` needs under a policy; 0 if the policy has no adaptive state."""
         size = 0 if policy.target_span is None else _WEIGHT.size
-        if columns := learned_columns(policy):
+        if learned := learned_attributes(policy):
             times, centers = _numbers_of_times(policy), _numbers_with_centers(policy)
-            size += _COUNTS.size + len(columns) * (_LONG + 2 * _SHORT)
+            size += _COUNTS.size + len(learned) * (_LONG + 2 * _SHORT)
             size += len(centers) * _LONG + len(times) * (_LONG + 2 * _SHORT)
         return 1 + size if size else 0
 
@@ -104,7 +104,7 @@ class AdaptiveState:
         """
         state: dict[str, Any] = {} if self.position_weight is None else {"position_weight": self.position_weight}
         if self.spreads is not None:
-            names = [policy.quasi_identifiers[column].name for column in learned_columns(policy)]
+            names = [attribute.name for attribute in learned_attributes(policy)]
             widths = [width or None for width in self.spreads.widths.tolist()]
             state["widths"] = dict(zip(names, widths, strict=True))
         return state
@@ -127,19 +127,17 @@ class AdaptiveState:
 
 def _numbers_of_times(policy: Policy) -> list[int]:
     """Return the places of times among the learned attributes."""
-    learned = [policy.quasi_identifiers[column] for column in learned_columns(policy)]
-    return [number for number, attribute in enumerate(learned) if attribute.scale is Scale.TIME]
+    return [i for i, attribute in enumerate(learned_attributes(policy)) if attribute.scale is Scale.TIME]
 
 
 def _numbers_with_centers(policy: Policy) -> list[int]:
     """Return the places of attributes that may be missing among the learned ones: only they need a center."""
-    learned = [policy.quasi_identifiers[column] for column in learned_columns(policy)]
-    return [number for number, attribute in enumerate(learned) if attribute.may_be_missing]
+    return [i for i, attribute in enumerate(learned_attributes(policy)) if attribute.may_be_missing]
 
 
 def _spreads_of(data: bytes, start: int, policy: Policy) -> SpreadState:
     """Return the spreads that begin at ``start`` of the bytes of a state."""
-    count = len(learned_columns(policy))
+    count = len(learned_attributes(policy))
     times, centers = len(_numbers_of_times(policy)), _numbers_with_centers(policy)
     epoch, clusters_seen = _COUNTS.unpack_from(data, start)
     start += _COUNTS.size

@@ -24,7 +24,7 @@ from shoal.clustering.embedding import Scaling
 from shoal.clustering.numba.jit import njit, njit_inner
 from shoal.policy import Attribute, Policy, Scale
 
-__all__ = ["SpreadState", "Spreads", "learned_columns"]
+__all__ = ["SpreadState", "Spreads", "learned_attributes"]
 
 WARMUP = 32
 """Published clusters from which on their spread is used."""
@@ -91,11 +91,11 @@ class SpreadState(NamedTuple):
     drifts: Float64Vector
 
 
-def learned_columns(policy: Policy) -> list[int]:
+def learned_attributes(policy: Policy) -> list[Attribute]:
     """Return the quasi-identifiers of a stream whose spreads are learned: all but the nominal ones, or none."""
     if policy.scaling == "bounds":
         return []
-    return [column for column, attribute in enumerate(policy.quasi_identifiers) if not attribute.is_nominal]
+    return [attribute for attribute in policy.quasi_identifiers if not attribute.is_nominal]
 
 
 def _step(attribute: Attribute) -> float:
@@ -142,9 +142,8 @@ class Spreads:
     """
 
     def __init__(self, policy: Policy, state: SpreadState | None = None) -> None:
-        attributes = policy.quasi_identifiers
-        self.columns = learned_columns(policy)
-        learned = [attributes[column] for column in self.columns]
+        learned = learned_attributes(policy)
+        self.columns = [policy.quasi_identifiers.index(attribute) for attribute in learned]
         self._delta = policy.require_stream().delta
         self._epoch_length = max(self._delta // EPOCHS_PER_DELTA, MIN_EPOCH)
         self._initial = np.array([_initial_width(attribute) for attribute in learned])
@@ -165,7 +164,7 @@ class Spreads:
     @classmethod
     def of(cls, policy: Policy, state: SpreadState | None) -> Self | None:
         """Return the spreads of a policy with a stream section; None if nothing is learned under it."""
-        return cls(policy, state) if learned_columns(policy) else None
+        return cls(policy, state) if learned_attributes(policy) else None
 
     @property
     def state(self) -> SpreadState:

@@ -313,7 +313,7 @@ class PartitionPipeline:
         before = self._clusterer.count_before_due(self._next_position + chosen - start, expiry_keys[chosen])
         if before:
             return length if before == len(chosen) else int(chosen[before]) - start
-        if not self._clusterer.has_subjects(self.policy.k - 1):
+        if self._clusterer.population < self.policy.k - 1:
             return first + 1 - start  # too few for a cluster, with the arriving record too: nothing is compared
         self._scale_by_held(spreads, block.values[first : first + 1])
         return first + 1 - start

@@ -25,9 +25,6 @@ __all__ = ["BY_POSITION", "FLUSHED", "Decisions", "StreamClusterer", "code_dista
 MAX_DIMENSIONS = 10_000
 """Largest number of coordinates. Memory is allocated for all of them at once, and more are probably a mistake."""
 
-SUBJECTS_AT_ONCE = 256
-"""Subjects that are counted at a time."""
-
 _ZERO = np.zeros(1, np.int64)
 
 
@@ -198,15 +195,6 @@ class StreamClusterer:
     def population(self) -> int:
         """Number of distinct subjects among the held records. Cost: O(held log held)."""
         return len(np.unique(self._buffer.subjects()))
-
-    def has_subjects(self, enough: int) -> bool:
-        """Return whether at least ``enough`` distinct subjects are held. O(held), or less where they are many."""
-        subjects, found = self._buffer.subjects(), set[int]()
-        for start in range(0, len(subjects), SUBJECTS_AT_ONCE):
-            found.update(subjects[start : start + SUBJECTS_AT_ONCE].tolist())
-            if len(found) >= enough:
-                return True
-        return len(found) >= enough
 
     @property
     def next_position(self) -> int:
