@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from shoal.arrays import BoolVector, Float64Matrix, Float64Vector, Int32Vector, Int64Matrix, Int64Vector
-from shoal.clustering.static.exchange import exchange_categories, repair_subjects
+from shoal.clustering.static.exchange import CodedRecords, exchange_categories, repair_subjects
 
 __all__ = ["RandomPartition", "random_partition"]
 
@@ -30,15 +30,17 @@ class RandomPartition:
     def repaired(self) -> tuple[Int32Vector, bool]:
         """Return the labels after the repair of subjects, and whether it was possible."""
         labels = self.labels.copy()
-        arguments = self.rows, self.codes, self.costs, self.agree, self.subjects, self.max_share
-        return labels, repair_subjects(*arguments, labels, self.k) >= 0
+        return labels, repair_subjects(self._records, self.subjects, self.max_share, labels, self.k) >= 0
 
     def exchanged(self, start: Int32Vector) -> Int32Vector:
         """Return the labels after exchanges for categories."""
         labels = start.copy()
-        arguments = self.rows, self.codes, self.costs, self.agree, self.subjects, self.max_share
-        exchange_categories(*arguments, labels, self.k)
+        exchange_categories(self._records, self.subjects, self.max_share, labels, self.k)
         return labels
+
+    @property
+    def _records(self) -> CodedRecords:
+        return CodedRecords(self.rows, self.codes, self.costs, self.agree)
 
 
 def random_partition(random: np.random.Generator, most: int = 40, *, ties: bool = False) -> RandomPartition:

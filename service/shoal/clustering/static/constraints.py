@@ -37,6 +37,7 @@ __all__ = [
     "no_constraints",
     "records_above_share",
     "satisfies_constraints",
+    "subject_violation",
     "violating_clusters",
 ]
 
@@ -348,12 +349,66 @@ def _satisfies_rule(
 @njit_inline
 def _has_subjects(constraints: ConstraintArrays, count: int, k: int) -> bool:
     """Whether the records in the scratch have k different subjects, none with more than its share."""
-    records, counts, distinct, max_per_subject = constraints.scratch[0], constraints.counts, 0, 0
-    for x in range(count):
-        subject = constraints.subjects[records[x]]
-        counts[subject] += 1
-        distinct += counts[subject] == 1
-        max_per_subject = max(max_per_subject, counts[subject])
-    for x in range(count):
-        counts[constraints.subjects[records[x]]] = 0
-    return bool(distinct >= k and max_per_subject <= constraints.max_share * count + SHARE_TOLERANCE)
+    records = constraints.scratch[0, :count]
+    _, distinct, most = _count_subjects(constraints.subjects, constraints.counts, records, NONE, NONE)
+    return bool(distinct >= k and most <= constraints.max_share * count + SHARE_TOLERANCE)
+
+
+@njit_inline
+def subject_violation(
+    subjects: Int64Vector,
+    tally: Int64Vector,
+    members: Int64Vector,
+    leaving: int,
+    joining: int,
+    max_share: float,
+    k: int,
+) -> int:
+    """Return how many subjects a cluster lacks, and how many records of one subject are above its share.
+
+    Parameters
+    ----------
+    subjects : ndarray of int64, shape (n,)
+        Subject of each record, from 0.
+    tally : ndarray of int64, shape (n,)
+        Scratch; zero before and after.
+    members : ndarray of int64, shape (m,)
+        Records of the cluster.
+    leaving, joining : int
+        Member that leaves and record that joins; -1 for none.
+    max_share : float
+        Largest share of one subject.
+    k : int
+        Smallest number of subjects.
+
+    Returns
+    -------
+    int
+        0 if the cluster satisfies both. O(m).
+    """
+    size, distinct, most = _count_subjects(subjects, tally, members, leaving, joining)
+    above = float(most) - max_share * size - SHARE_TOLERANCE
+    return max(0, k - distinct) + (int(np.ceil(above)) if above > 0.0 else 0)
+
+
+@njit_inline
+def _count_subjects(
+    subjects: Int64Vector, tally: Int64Vector, members: Int64Vector, leaving: int, joining: int
+) -> tuple[int, int, int]:
+    """Return the number of records of a changed cluster, of their subjects, and the records of the most frequent one.
+
+    ``tally`` has one number per subject; it is zero before and after.
+    """
+    size, distinct, most = 0, 0, 0
+    for x in range(members.size + 1):
+        record = joining if x == members.size else members[x]
+        if record != NONE and record != leaving:  # noqa: PLR1714 - a tuple would not be inlined
+            tally[subjects[record]] += 1
+            distinct += tally[subjects[record]] == 1
+            most = max(most, tally[subjects[record]])
+            size += 1
+    for x in range(members.size + 1):
+        record = joining if x == members.size else members[x]
+        if record != NONE:
+            tally[subjects[record]] = 0
+    return size, distinct, most

@@ -23,9 +23,8 @@ import numpy as np
 
 from shoal.arrays import Float64Matrix, Float64Vector, Int32Vector, Int64Matrix, Int64Vector
 from shoal.clustering.numba.jit import njit, njit_inline, njit_inner
-from shoal.clustering.static.constraints import NONE
+from shoal.clustering.static.constraints import NONE, subject_violation
 from shoal.clustering.static.descent import MIN_RELATIVE_GAIN
-from shoal.clustering.static.subject_violation import subject_violation
 
 __all__ = ["DENSE_UP_TO", "NO_SUBJECTS", "ROUNDS", "descend_dense", "pair_squares"]
 

@@ -18,10 +18,9 @@ import numpy as np
 
 from shoal.arrays import BoolVector, Float64Matrix, Float64Vector, Int32Vector, Int64Matrix, Int64Vector
 from shoal.clustering.numba.jit import njit, njit_inline, njit_inner
-from shoal.clustering.static.constraints import NONE
-from shoal.clustering.static.subject_violation import subject_violation
+from shoal.clustering.static.constraints import NONE, subject_violation
 
-__all__ = ["exchange_categories", "repair_subjects"]
+__all__ = ["CodedRecords", "exchange_categories", "repair_subjects"]
 
 MAX_COUNTS = 1 << 21
 """Counts of codes in clusters that are kept at most (16 MB). A larger partition gets no exchanges for categories."""
@@ -34,6 +33,28 @@ A cluster that publishes the common ancestor loses a level as soon as two member
 single exchange would gain anything while several members differ."""
 
 
+class CodedRecords(NamedTuple):
+    """Records with numbers and categories, and what a cluster loses of the categories. Nothing is modified.
+
+    Attributes
+    ----------
+    rows : ndarray of float64, shape (n, d)
+        Coordinates.
+    codes : ndarray of int64, shape (c, n), C-contiguous
+        Code of each record in each category column, numbered from 0 over all columns.
+    costs : ndarray of float64, shape (c,)
+        Loss of a record whose code in the column is not the most frequent one of its cluster, in squared units of the
+        coordinates.
+    agree : ndarray of bool, shape (c,)
+        Columns in which a cluster publishes a code only if all members have it, as with a common ancestor.
+    """
+
+    rows: Float64Matrix
+    codes: Int64Matrix
+    costs: Float64Vector
+    agree: BoolVector
+
+
 class ExchangeState(NamedTuple):
     """A partition of n records into G clusters, with the codes that each of them publishes."""
 
@@ -41,7 +62,7 @@ class ExchangeState(NamedTuple):
     codes: Int64Matrix  # (c, n): codes in each category column; no two columns share one
     costs: Float64Vector  # (c,): loss of a record whose code is not published
     agree: BoolVector  # (c,): whether a code is lost for all members unless all of them have it
-    reach: Float64Vector  # (1,): what a swap can gain in categories
+    reach: float  # what a swap can gain in categories
     subjects: Int64Vector  # (n,): subject of each record, from 0; empty if every record has its own
     max_share: float
     labels: Int32Vector  # (n,)
@@ -58,29 +79,13 @@ class ExchangeState(NamedTuple):
 
 
 @njit
-def repair_subjects(
-    rows: Float64Matrix,
-    codes: Int64Matrix,
-    costs: Float64Vector,
-    agree: BoolVector,
-    subjects: Int64Vector,
-    max_share: float,
-    labels: Int32Vector,
-    k: int,
-) -> int:
+def repair_subjects(records: CodedRecords, subjects: Int64Vector, max_share: float, labels: Int32Vector, k: int) -> int:
     """Swap records between clusters until each cluster has enough subjects, none above its share.
 
     Parameters
     ----------
-    rows : ndarray of float64, shape (n, d)
-        Coordinates; not modified.
-    codes : ndarray of int64, shape (c, n), C-contiguous
-        Code of each record in each category column, numbered from 0 over all columns; not modified.
-    costs : ndarray of float64, shape (c,)
-        Loss of a record whose code in the column is not the most frequent one of its cluster, in squared units of the
-        coordinates.
-    agree : ndarray of bool, shape (c,)
-        Columns in which a cluster publishes a code only if all members have it, as with a common ancestor.
+    records : CodedRecords
+        n records.
     subjects : ndarray of int64, shape (n,)
         Subject of each record, from 0; empty if every record has its own, and then nothing changes.
     max_share : float
@@ -101,19 +106,12 @@ def repair_subjects(
     """
     if subjects.size == 0:
         return 0
-    return int(_repair_all(_build_state(rows, codes, costs, agree, subjects, max_share, labels, k), k))
+    return int(_repair_all(_build_state(records, subjects, max_share, labels, k), k))
 
 
 @njit
 def exchange_categories(
-    rows: Float64Matrix,
-    codes: Int64Matrix,
-    costs: Float64Vector,
-    agree: BoolVector,
-    subjects: Int64Vector,
-    max_share: float,
-    labels: Int32Vector,
-    k: int,
+    records: CodedRecords, subjects: Int64Vector, max_share: float, labels: Int32Vector, k: int
 ) -> None:
     """Exchange records whose categories their cluster does not publish, where it lowers the loss.
 
@@ -125,7 +123,7 @@ def exchange_categories(
     Guarantee: a cluster that has k subjects, and none above its share, has so afterwards.
     Each record is tried once; a second time would gain a thousandth of the loss. Cost: O(n k (d + c k)).
     """
-    state = _build_state(rows, codes, costs, agree, subjects, max_share, labels, k)
+    state = _build_state(records, subjects, max_share, labels, k)
     for i in range(labels.size):
         _exchange(state, i, k)
 
@@ -185,16 +183,9 @@ def _is_repeated(state: ExchangeState, i: int) -> bool:
 
 @njit_inner
 def _build_state(
-    rows: Float64Matrix,
-    codes: Int64Matrix,
-    costs: Float64Vector,
-    agree: BoolVector,
-    subjects: Int64Vector,
-    max_share: float,
-    labels: Int32Vector,
-    k: int,
+    records: CodedRecords, subjects: Int64Vector, max_share: float, labels: Int32Vector, k: int
 ) -> ExchangeState:
-    (n, d), clusters, distinct = rows.shape, _largest(labels) + 1, 0
+    codes, (n, d), clusters, distinct = records.codes, records.rows.shape, _largest(labels) + 1, 0
     sizes = np.zeros(clusters, np.int64)
     for label in labels:
         sizes[label] += 1
@@ -205,13 +196,13 @@ def _build_state(
         codes, distinct = codes[:0], 0
     columns, reach = codes.shape[0], 0.0
     for column in range(columns):
-        reach += costs[column] * (2.0 + (AGREEMENT * 2 * k if agree[column] else 0.0))
+        reach += records.costs[column] * (2.0 + (AGREEMENT * 2 * k if records.agree[column] else 0.0))
     state = ExchangeState(
-        rows,
+        records.rows,
         codes,
-        costs,
-        agree,
-        np.full(1, reach),
+        records.costs,
+        records.agree,
+        reach,
         subjects,
         max_share,
         labels,
@@ -288,7 +279,7 @@ def _exchange(state: ExchangeState, i: int, k: int) -> None:
     """
     own = state.labels[i]
     best, target, partner = -MIN_GAIN, NONE, NONE
-    reach = state.reach[0] + _squared_distance(state, i, own)
+    reach = state.reach + _squared_distance(state, i, own)
     for column in range(state.codes.shape[0]):
         counts, tops = state.counts[state.codes[column, i]], state.tops[column]
         if counts[own] == tops[own]:

@@ -17,7 +17,7 @@ from shoal.clustering.numba.jit import njit, njit_inline, njit_inner
 from shoal.clustering.numba.subject_codes import clear, count_up_to, number
 from shoal.clustering.static.constraints import ClusterConstraints
 from shoal.clustering.static.descent_dense import DENSE_UP_TO, ROUNDS, descend_dense, pair_squares
-from shoal.clustering.static.exchange import exchange_categories, repair_subjects
+from shoal.clustering.static.exchange import CodedRecords, exchange_categories, repair_subjects
 from shoal.clustering.static.mdav import mdav, mdav_by_scan
 from shoal.clustering.static.mdav_dense import mdav_dense
 from shoal.clustering.static.refinement import descended, precompile_refinement, refine
@@ -206,23 +206,23 @@ def partition_dense(
     several times as many as the columns. At last records are exchanged for the sake of categories.
     Cost: O(n² (d + c)) time, O(n²) memory.
     """
-    n, k, share, agree = rows.shape[0], constraints.k, constraints.max_share, held.codes_must_agree
-    subjects, codes, costs = _numbered_subjects(held, n, workspace), _numbered_codes(held, n, workspace), _costs(held)
+    n, k, share = rows.shape[0], constraints.k, constraints.max_share
+    subjects, codes = _numbered_subjects(held, n, workspace), _numbered_codes(held, n, workspace)
+    records = CodedRecords(rows, codes, _costs(held), held.codes_must_agree)
     squares, labels = np.empty((0, 0)), np.zeros(n, np.int32)
     if n >= 2 * k:
         squares = _squares(held, rows)
         labels = descend_dense(squares, _mdav(rows, squares, codes, k), k, ROUNDS, subjects[:0], share)
-    swaps = repair_subjects(rows, codes, costs, agree, subjects, share, labels, k) if subjects.size > 0 else 0
+    swaps = repair_subjects(records, subjects, share, labels, k)
+    has_changed = swaps > 0
     if swaps < 0 and n >= 2 * k:
         labels = _mdav(rows, squares, codes, cluster_size(subjects, n, k))
-        swaps = repair_subjects(rows, codes, costs, agree, subjects, share, labels, k)
-        if swaps >= 0:
-            swaps += 1
-    if swaps > 0:
+        swaps = repair_subjects(records, subjects, share, labels, k)
+        has_changed = swaps >= 0
+    if has_changed:
         labels = descend_dense(squares, labels, k, ROUNDS, subjects, share)
     if n >= 2 * k and codes.shape[0] > 0:
-        kept = subjects if swaps >= 0 else subjects[:0]
-        exchange_categories(rows, codes, costs, agree, kept, share, labels, k)
+        exchange_categories(records, subjects if swaps >= 0 else subjects[:0], share, labels, k)
     return labels, swaps >= 0
 
 
@@ -282,11 +282,10 @@ def repair_held(
     held: HeldRecords, rows: Float64Matrix, labels: Int32Vector, workspace: Workspace, constraints: StreamConstraints
 ) -> bool:
     """Swap held records (n, d) between clusters, in place, until all are feasible; return whether they are."""
-    n, no_codes = labels.size, np.empty((0, labels.size), np.int64)
-    subjects, none = _numbered_subjects(held, n, workspace), held.code_distances[:0]
-    must_agree = held.codes_must_agree[:0]
-    swaps = repair_subjects(rows, no_codes, none, must_agree, subjects, constraints.max_share, labels, constraints.k)
-    return swaps >= 0
+    no_codes = np.empty((0, labels.size), np.int64)
+    records = CodedRecords(rows, no_codes, held.code_distances[:0], held.codes_must_agree[:0])
+    subjects = _numbered_subjects(held, labels.size, workspace)
+    return repair_subjects(records, subjects, constraints.max_share, labels, constraints.k) >= 0
 
 
 @njit_inner
