@@ -148,12 +148,12 @@ def nested(codes: Int64Vector) -> ConfidentialAttribute:
 
 @pytest.mark.parametrize("t", [0.3, 0.15])
 def test_strict_partitions_keep_each_distance(t: float) -> None:
-    values, (areas, _) = correlated(7, 600)
+    values, (areas, _) = correlated(7, 300)
     for attribute in (areas, areas._replace(ordered=True), nested(areas.bins)):
         found = strict(values, 4, attribute, t)
         assert emd_of_clusters(attribute, found.labels).max() <= t + 1e-12
         assert np.bincount(found.labels).min() >= 4
-        assert len(np.bincount(found.labels)) > 600 // 60
+        assert len(np.bincount(found.labels)) > 300 // 60
         for how in ("none", "descent"):
             constraints = ClusterConstraints(confidential=(attribute,), t=t)
             labels = microaggregate(values, 4, "auto", how, constraints=constraints)

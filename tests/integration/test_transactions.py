@@ -412,7 +412,7 @@ async def test_with_the_smallest_commit_interval_every_poll_is_a_transaction(boo
         for number in range(60):
             record_ids += await stage.put(1)
             await run.until_read(number + 1)
-        assert run.total("shoal_transactions_total", outcome="committed") > 15
+        assert run.total("shoal_transactions_total", outcome="committed") > 7
     await stage.drained()
     await stage.until_completed(record_ids)
 

@@ -57,6 +57,8 @@ def execute(options: argparse.Namespace) -> int:
     if options.input is not None:
         report = run_sample(policy, options.input, options.format)
         lines = [f"sample: {counts_text(report)}", *(report.loss.lines() if report.loss is not None else ())]
+        if policy.stream is not None and report.records_in <= policy.stream.delta:
+            lines.append(f"the sample has no more records than delta {policy.stream.delta}: a longer one tells more")
         print(escape_control_characters("\n".join(lines)))
     return 0
 

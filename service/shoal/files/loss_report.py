@@ -57,7 +57,10 @@ class LossReport:
         if self.mean is None:
             return ""
         attribute, loss = self.worst[0]
-        text = f"mean loss {percent(self.mean)}; worst {attribute.name} {percent(loss)}"
+        text = f"mean loss {percent(self.mean)}"
+        if loss == 0:
+            return text
+        text += f"; worst {attribute.name} {percent(loss)}"
         if loss <= NEEDS_REASON:
             return text
         if attribute.is_nominal and self._are_many(attribute):
