@@ -14,12 +14,10 @@ from shoal.clustering.embedding import Embedding
 from shoal.clustering.static import BudgetUsed, ClusterConstraints, ConfidentialAttribute, refined
 from shoal.clustering.static.approximate import dependency_tree, discretized
 from shoal.clustering.static.registry import check_parameters, parameters_of
-from shoal.clustering.stream.held_records import BEFORE, CAUSE, END, FLUSHED, NEWEST, DecisionBuffer
-from shoal.clustering.stream.invariants import InvariantChecker
 from shoal.errors import ConfigError
 from shoal.pipeline.category_index import CategoryIndex
 from shoal.pipeline.value_index import l_diversity_of
-from shoal.pipeline.value_verification import verify_values
+from shoal.pipeline.value_verification import verify_subjects, verify_values
 from shoal.policy import Policy
 
 __all__ = ["AlgorithmSpec", "TableData", "TablePartition"]
@@ -158,7 +156,7 @@ class TableData:
         labels = found.labels
         order = np.argsort(labels, kind="stable")
         bounds = np.append(0, np.cumsum(np.bincount(labels)))
-        counts = self._verify_clusters(order, bounds)
+        counts = verify_subjects(self.policy, self.subjects, order, bounds)
         verify_values(self.policy, self.protected, labels)
         proven = (found.bound, found.gap) if spec.refine == "exact" else (None, None)
         texts, published = embedding.published(self.values[order], bounds)
@@ -219,14 +217,3 @@ class TableData:
             l=l_diversity_of(self.policy),
             max_value_share=self.policy.max_value_share,
         )
-
-    def _verify_clusters(self, order: Int64Vector, bounds: Int64Vector) -> Int64Matrix:
-        """Verify k and the share of each cluster from the input; return `TablePartition.counts`."""
-        count = len(self.subjects)
-        checker = InvariantChecker(self.policy.k, count + 1, self.policy.max_share)
-        checker.register(np.arange(count), self.subjects)
-        clusters = np.zeros((3, len(bounds) - 1), np.int64)
-        clusters[END], clusters[CAUSE], clusters[NEWEST] = bounds[1:], FLUSHED, count - 1
-        none_suppressed = np.zeros((BEFORE + 1, 0), np.int64)
-        totals = np.array([len(bounds) - 1, count, 0])
-        return checker.verify(DecisionBuffer(order, clusters, none_suppressed, totals))

@@ -1,4 +1,4 @@
-"""The last check of a table: each cluster keeps l-diversity, value shares and t-closeness by a second computation.
+"""The last check of a table: each cluster keeps k, l-diversity, all shares and t-closeness by a second computation.
 
 It counts and measures from the definitions, in numpy, and shares no arithmetic with what forms clusters. It does share
 their input: the codes and bins of the records, and the weights and paths of a reference. So it does not find a wrong
@@ -11,15 +11,55 @@ import math
 
 import numpy as np
 
-from shoal.arrays import BoolVector, Float64Vector, Int32Vector, Int64Vector
+from shoal.arrays import BoolVector, Float64Vector, Int32Vector, Int64Matrix, Int64Vector
 from shoal.clustering.static import ConfidentialAttribute
 from shoal.errors import AnonymityViolation
 from shoal.policy import Diversity, Policy
 
-__all__ = ["verify_values"]
+__all__ = ["verify_subjects", "verify_values"]
 
 TOLERANCE = 1e-9
 """Rounding allowance for counts and distances."""
+
+
+def verify_subjects(policy: Policy, subjects: Int64Vector, order: Int64Vector, bounds: Int64Vector) -> Int64Matrix:
+    """Verify that each record is in one cluster, and k and the largest share of each cluster.
+
+    Parameters
+    ----------
+    policy : Policy
+    subjects : ndarray of int64, shape (n,)
+        Subject of each record.
+    order : ndarray of int64, shape (n,)
+        Records, cluster after cluster.
+    bounds : ndarray of int64, shape (clusters + 1,)
+        Where each cluster begins in ``order``, and n.
+
+    Returns
+    -------
+    ndarray of int64, shape (2, clusters)
+        Row 0: number of distinct subjects of each cluster. Row 1: largest number of records of one subject.
+
+    Raises
+    ------
+    AnonymityViolation
+        A record is missing or in two clusters, or a cluster violates ``privacy.k`` or ``privacy.max_share``. Nothing
+        was written.
+    """
+    count, sizes = len(subjects), np.diff(bounds)
+    if len(order) != count or (np.bincount(order, minlength=count) != 1).any() or sizes.sum() != count:
+        raise AnonymityViolation("a record is not in exactly one cluster; nothing was written")
+    owners = np.repeat(np.arange(len(sizes)), sizes)
+    codes = np.unique(subjects, return_inverse=True)[1]
+    pairs, records = np.unique(owners * count + codes[order], return_counts=True)
+    found = np.bincount(pairs // count, minlength=len(sizes))
+    largest = np.zeros(len(sizes), np.int64)
+    np.maximum.at(largest, pairs // count, records)
+    if (found < policy.k).any():
+        raise AnonymityViolation(f"a cluster has fewer than {policy.k} subjects; nothing was written")
+    if (largest > policy.max_share * sizes + TOLERANCE).any():
+        raise AnonymityViolation(f"a subject has a share above {policy.max_share} of a cluster; nothing was written")
+    return np.stack([found, largest])
 
 
 def verify_values(policy: Policy, protected: tuple[ConfidentialAttribute, ...], labels: Int32Vector) -> None:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from shoal.clustering.static import ConfidentialAttribute
 from shoal.errors import AnonymityViolation
-from shoal.pipeline.value_verification import verify_values
+from shoal.pipeline.value_verification import verify_subjects, verify_values
 from shoal.policy import Policy
 from shoal.policy.schema import Document
 
@@ -41,3 +41,27 @@ def test_recursive_diversity_is_violated_at_equality(c: float, violated: list[in
     attribute, labels = attribute_of([kept, violated])
     with pytest.raises(AnonymityViolation, match=r"privacy\.l"):
         verify_values(policy, (attribute,), labels)
+
+
+def test_subjects_and_largest_shares_are_counted_per_cluster() -> None:
+    found = verify_subjects(policy_of({}), np.array([7, 8, 7, 9]), np.array([0, 1, 3, 2]), np.array([0, 2, 4]))
+    assert found.tolist() == [[2, 2], [1, 1]]
+    found = verify_subjects(policy_of({}), np.array([7, 8, 7, 9]), np.arange(4), np.array([0, 4]))
+    assert found.tolist() == [[3], [2]]
+
+
+@pytest.mark.parametrize(
+    ("subjects", "order", "bounds", "fault"),
+    [
+        ([1, 2, 3, 3], [0, 1, 2, 3], [0, 2, 4], "fewer than 2 subjects"),
+        ([1, 2, 2, 2], [0, 1, 2, 3], [0, 4], "a share above 0.5"),
+        ([1, 2, 3, 4], [0, 1, 2, 2], [0, 2, 4], "not in exactly one cluster"),
+        ([1, 2, 3, 4], [0, 1, 2], [0, 3], "not in exactly one cluster"),
+        ([1, 2, 3, 4], [0, 1, 2, 3], [0, 3], "not in exactly one cluster"),
+    ],
+)
+def test_a_partition_that_breaks_k_or_a_share_or_loses_a_record_is_refused(
+    subjects: list[int], order: list[int], bounds: list[int], fault: str
+) -> None:
+    with pytest.raises(AnonymityViolation, match=fault):
+        verify_subjects(policy_of({}), np.array(subjects), np.array(order), np.array(bounds))
