@@ -22,7 +22,7 @@ CODE := service tests deploy benchmarks docs
 DAILY := not nightly and not deploy_tools
 
 .PHONY: help install fix check test demo kafka-up kafka-down bench papers nightly tools check-deploy policy-page \
-        mutants format-check lint types imports unit unit-nojit properties golden conformance doctest \
+        house mutants format-check lint types imports unit unit-nojit properties golden conformance doctest \
         integration faults privacy privacy-table judge-table reliability lock soak
 
 help: ## list the targets
@@ -86,6 +86,9 @@ papers: install ## compute the tables and figures of five papers, write docs/rep
 nightly: check-deploy ## run check-deploy, the tests that take longer than a minute, and the properties with more examples
 	HYPOTHESIS_PROFILE=nightly $(BESIDE_KAFKA) -n auto -m "nightly or property" -raP
 
+house: install ## print lines, files and import depth of each package, and the files that twenty messages pass
+	PYTHONPATH=tests $(BIN)/python -m support.house
+
 mutants: install ## change the code in 53 ways, one at a time, and list what no test notices; MUTANTS='rules' selects some
 	$(BIN)/python tests/mutants/run.py $(MUTANTS)
 
@@ -113,7 +116,7 @@ unit: install ## run the unit tests
 	$(PYTEST) $(PARALLEL) -m "unit and $(DAILY)"
 
 unit-nojit: install ## run the tests of the kernels without compilation, with their branch coverage
-	NUMBA_DISABLE_JIT=1 $(PYTEST) $(PARALLEL) tests/unit/clustering tests/conformance -m "$(DAILY) and not own_interpreter" --cov=service/shoal/clustering --cov-branch --cov-report=term:skip-covered
+	NUMBA_DISABLE_JIT=1 $(PYTEST) $(PARALLEL) tests/unit/kernels tests/unit/protection tests/unit/scales tests/unit/streams tests/unit/tables tests/conformance -m "$(DAILY) and not own_interpreter" $(addprefix --cov=service/shoal/,kernels protection scales streams tables) --cov-branch --cov-report=term:skip-covered
 
 properties: install ## run the property tests
 	$(PYTEST) $(PARALLEL) -m "property and $(DAILY)"

@@ -18,7 +18,7 @@ import numpy as np
 from adult import messages
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from kafka_to_kafka import PARTITIONS, Speed, fill, new_topic
-from shoal.clustering.stream import StreamClusterer
+from shoal.streams import StreamClusterer
 
 __all__ = ["Ratios", "engine_seconds", "kafka_ratios", "released_by_kafka", "speeds_of"]
 

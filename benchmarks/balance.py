@@ -16,9 +16,10 @@ import numpy as np
 from mixed_streams import MixedStream, mixed_streams, unseen_streams
 from numpy.typing import NDArray
 from part import Limit, Part
-from shoal.pipeline import AlgorithmSpec, PartitionPipeline, TablePipeline
+from shoal.formats import JsonDecoder, JsonEncoder
 from shoal.policy import Policy
-from shoal.records import JsonDecoder, JsonEncoder
+from shoal.streams import PartitionPipeline
+from shoal.tables import AlgorithmSpec, TablePipeline
 
 __all__ = ["Losses", "balance_part", "by_pipe", "by_tables", "geometric", "losses_of"]
 

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 from reference_data import data_folder, read_rows
-from shoal.clustering.stream import StreamClusterer
+from shoal.streams import StreamClusterer
 from stream_figures import BLOCK
 
 __all__ = [

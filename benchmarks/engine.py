@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from numpy_twin import nearest_numpy
 from part import Limit, Part
 from shoal import StreamAggregator
-from shoal.clustering.stream import StreamClusterer, rules
+from shoal.streams import StreamClusterer, rules
 
 __all__ = ["engine_part"]
 

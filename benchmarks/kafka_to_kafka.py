@@ -11,13 +11,13 @@ from typing import Any
 
 from aiokafka import AIOKafkaProducer
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
-from shoal.cli.garbage_collection import spaced_collections
+from shoal.cli.run import spaced_collections
 from shoal.kafka import StartOptions, Worker
 from shoal.observability import Health, Metrics, set_up_logs
-from shoal.pipeline import precompile
 from shoal.policy import Policy
 from shoal.policy.schema import Document
 from shoal.settings import kafka_settings
+from shoal.streams import precompile
 
 __all__ = [
     "PARTITIONS",

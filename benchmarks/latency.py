@@ -27,10 +27,10 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from kafka_to_kafka import document, messages, new_topic
 from measuring import percentile
 from part import Limit, Part
-from shoal.pipeline import PartitionPipeline
+from shoal.formats import JsonDecoder, JsonEncoder
 from shoal.policy import Policy, resolve_rule
 from shoal.policy.schema import Document
-from shoal.records import JsonDecoder, JsonEncoder
+from shoal.streams import PartitionPipeline
 from worker_process import load_average, running
 
 __all__ = ["Latency", "decided_clusters", "latency_part", "measure_latency"]

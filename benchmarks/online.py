@@ -8,12 +8,11 @@ from typing import NamedTuple
 import numpy as np
 from part import Limit, Part
 from shoal.arrays import Float64Matrix, Float64Vector
-from shoal.clustering.stream import StreamClusterer
-from shoal.clustering.stream.steering import TargetSpan
-from shoal.pipeline import PartitionPipeline
+from shoal.formats import Block, JsonEncoder
 from shoal.policy import Policy
 from shoal.policy.schema import Document
-from shoal.records import Block, JsonEncoder
+from shoal.streams import PartitionPipeline, StreamClusterer
+from shoal.streams.steering import TargetSpan
 from streams import other_streams, streams
 
 __all__ = ["ranges_part", "target_part"]

@@ -14,12 +14,11 @@ from balance import Losses, by_pipe, by_tables, geometric, losses_of
 from mixed_streams import MixedStream, mixed_streams
 from part import Part
 from shoal.arrays import Float64Matrix, Float64Vector, Int64Vector
-from shoal.clustering.embedding import Scaling, coordinates
-from shoal.pipeline import spreads
-from shoal.pipeline import stream as pipeline
-from shoal.pipeline.spreads import Spreads
+from shoal.formats import JsonDecoder, JsonEncoder
 from shoal.policy import Policy
-from shoal.records import JsonDecoder, JsonEncoder
+from shoal.scales import Scaling, coordinates
+from shoal.streams import pipeline, spreads
+from shoal.streams.spreads import Spreads
 
 __all__ = ["CANDIDATES", "scaled_by", "scaling_part"]
 

@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 from reference_data import data_folder, read_rows
 from shoal import microaggregate
-from shoal.clustering.static import refined
-from shoal.clustering.static.centroids import loss_of
-from shoal.clustering.static.mdav import mdav_by_scan
+from shoal.tables import refined
+from shoal.tables.centroids import loss_of
+from shoal.tables.mdav import mdav_by_scan
 from table_peers import about_peers
 
 __all__ = ["FASTER", "LESS", "StaticSets", "about_static_sets", "static_sets"]

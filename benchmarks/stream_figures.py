@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 from shoal.arrays import Float64Matrix, Int64Vector
-from shoal.clustering.stream import StreamClusterer
+from shoal.streams import StreamClusterer
 
 __all__ = ["Clusters", "StreamFigures", "figures_of", "mean_figures", "run_rule", "write_rule"]
 

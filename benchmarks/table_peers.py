@@ -21,8 +21,8 @@ from microaggregation import calculate_sse_dynamic
 from numpy.typing import NDArray
 from papers.common import standardised
 from reference_data import data_folder
-from shoal.clustering.static import RefinedPartition, refined
-from shoal.clustering.static.centroids import loss_of
+from shoal.tables import RefinedPartition, refined
+from shoal.tables.centroids import loss_of
 
 __all__ = ["about_peers", "line_rows", "table_rows"]
 

@@ -10,9 +10,9 @@ import sys
 from typing import Any
 
 from aiokafka import TopicPartition
+from shoal.kafka.checks import partitions_of
 from shoal.kafka.client import admin
-from shoal.kafka.committed_records import read_committed_records
-from shoal.kafka.preflight import partitions_of
+from shoal.kafka.logs import read_committed_records
 from shoal.policy import Policy
 from shoal.settings import kafka_settings
 

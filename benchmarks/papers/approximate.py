@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 from reference_data import read_rows
 from shoal import microaggregate
-from shoal.clustering.static import refined
-from shoal.clustering.static.approximate import dependency_tree, discretized, key_attributes
+from shoal.tables import refined
+from shoal.tables.literature.approximate import dependency_tree, discretized, key_attributes
 
 from papers.common import Curve, Figure, Panel, Section, Table, claim, grid, progress, standardised, zscores
 from papers.embedded import ADULT, approximate_lines

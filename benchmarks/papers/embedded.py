@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 from reference_data import read_rows
 from shoal import microaggregate
-from shoal.clustering.categories import dense_coordinates
-from shoal.clustering.static import refined
-from shoal.clustering.static.approximate import dependency_tree
-from shoal.clustering.static.centroids import loss_of
+from shoal.kernels.categories import dense_coordinates
+from shoal.tables import refined
+from shoal.tables.centroids import loss_of
+from shoal.tables.literature.approximate import dependency_tree
 
 from papers.common import Table, columns_of, grid, progress, zscores
 

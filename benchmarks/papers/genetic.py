@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 from shoal import microaggregate
-from shoal.clustering.static import refined
+from shoal.tables import refined
 
 from papers.common import Section, Table, grid, progress, standardised, zscores
 from papers.embedded import genetic_lines

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from shoal.clustering.stream import StreamAggregator
+from shoal.streams import StreamAggregator
 
 from papers import reference
 from papers.common import Curve, Figure, Panel, Section, Table, claim, columns_of, grid, progress, scaled_to_one

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-from shoal.clustering.static import refined
+from shoal.tables import refined
 
 from papers.common import Section, Table, grid, progress, standardised, zscores
 

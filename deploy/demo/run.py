@@ -35,8 +35,8 @@ with progress_dots("demo: loading"):
     import report
     import topics
     from outside import class_sizes
-    from shoal.pipeline import precompile
     from shoal.policy import Policy
+    from shoal.streams import precompile
     from workers import KINDS, PARTITIONS, SHOAL, Demo
 
 BUILD = ROOT / "build" / "demo"

@@ -5,20 +5,20 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from shoal.audit import verify
-    from shoal.clustering.static import microaggregate
-    from shoal.clustering.stream import StreamAggregator
     from shoal.policy import Policy
+    from shoal.streams import StreamAggregator
+    from shoal.tables import microaggregate
 
 __all__ = ["Policy", "StreamAggregator", "microaggregate", "verify"]
 
 if not TYPE_CHECKING:
     _PACKAGES = {
         "Policy": "shoal.policy",
-        "StreamAggregator": "shoal.clustering.stream",
-        "microaggregate": "shoal.clustering.static",
+        "StreamAggregator": "shoal.streams",
+        "microaggregate": "shoal.tables",
         "verify": "shoal.audit",
     }
-    _MODULES = ("arrays", "audit", "clustering", "errors", "policy")
+    _MODULES = ("arrays", "audit", "errors", "policy", "streams", "tables")
 
     def __getattr__(name: str) -> object:
         """Import a name when it is first used: no command needs all of these packages."""

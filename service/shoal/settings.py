@@ -3,7 +3,7 @@
 A variable holds the text of a field. ``SHOAL_KAFKA__TOPICS`` and ``SHOAL_KAFKA__SASL_OAUTH_COMMAND`` hold lists in
 JSON.
 
-`shoal.cli.environment` reads the variables of command options, and `shoal.health_check` those of the HTTP port. No
+`shoal.cli.options` reads the variables of command options, and `shoal.health_check` those of the HTTP port. No
 other module reads variables of Shoal.
 """
 

@@ -8,7 +8,7 @@ import pytest
 from balance import by_pipe, by_tables, geometric, losses_of
 from mixed_streams import MixedStream, mixed_streams, unseen_streams
 from scaling import CANDIDATES, scaled_by
-from shoal.pipeline import spreads
+from shoal.streams import spreads
 
 pytestmark = pytest.mark.unit
 

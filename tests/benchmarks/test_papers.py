@@ -10,7 +10,7 @@ from papers import __main__ as command
 from papers import approximate, dependence, embedded, genetic, reference, steered, survey
 from papers.common import grid, standardised, zscores
 from reference_data import data_folder, read_rows
-from shoal.clustering.static import refined
+from shoal.tables import refined
 
 pytestmark = pytest.mark.golden
 

@@ -7,20 +7,20 @@ from collections import Counter
 import numpy as np
 import pytest
 from shoal.arrays import Float64Matrix, Int64Vector
-from shoal.clustering.static import (
+from shoal.errors import AnonymityViolation, ParameterError
+from shoal.tables import (
     ALGORITHMS,
     ClusterConstraints,
     ConfidentialAttribute,
     emd_of_clusters,
+    measures,
     microaggregate,
     records_above_share,
 )
-from shoal.clustering.static.centroids import loss_of
-from shoal.clustering.static.constraints import no_constraints
-from shoal.clustering.static.partition_state import build_partition_state
-from shoal.clustering.static.refinement import refine
-from shoal.errors import AnonymityViolation, ParameterError
-from shoal.pipeline import table_measures as measures
+from shoal.tables.centroids import loss_of
+from shoal.tables.constraints import no_constraints
+from shoal.tables.partition_state import build_partition_state
+from shoal.tables.refinement import refine
 from support.constrained_tables import BATCH, clusters_of, small_budget
 from support.input_size import sized
 
@@ -31,7 +31,7 @@ QUICK = {"genetic": {"generations": sized(20, 5)}}
 
 @pytest.fixture(autouse=True)
 def _small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shoal.clustering.static.refinement.BATCH", BATCH)
+    monkeypatch.setattr("shoal.tables.refinement.BATCH", BATCH)
 
 
 def plain_distance(bins: Int64Vector, members: list[int], *, ordered: bool) -> float:
@@ -116,7 +116,7 @@ def test_memory_grows_with_the_records_and_not_with_the_largest_cluster() -> Non
 
 def test_refinement_does_not_change_clusters_above_the_size_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     for limit in ("MAX_CLUSTER", "MAX_T_CLOSE_CLUSTER"):
-        monkeypatch.setattr(f"shoal.clustering.static.refinement.{limit}", 30)
+        monkeypatch.setattr(f"shoal.tables.refinement.{limit}", 30)
     values, _, confidential = clustered_subjects(3, 300)
     start = np.maximum(np.arange(300) // 3 - 30, 0).astype(np.int32)
     for constraints in (ClusterConstraints(), ClusterConstraints(confidential=confidential, t=0.9)):

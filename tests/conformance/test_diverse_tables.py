@@ -8,14 +8,14 @@ from collections import Counter
 import numpy as np
 import pytest
 from shoal.arrays import Float64Matrix, Int64Vector
-from shoal.clustering.diversity import DISTINCT, ENTROPY, EQUAL, HIERARCHICAL, RECURSIVE, LDiversity, ValueReference
-from shoal.clustering.static import ClusterConstraints, ConfidentialAttribute, emd_of_clusters, microaggregate
-from shoal.clustering.static.centroids import loss_of
-from shoal.clustering.static.constraints import merge_until_feasible, violating_clusters
-from shoal.clustering.static.mdav import mdav
-from shoal.clustering.static.repair import repair_by_swaps
-from shoal.clustering.static.t_closeness import strict
 from shoal.errors import AnonymityViolation
+from shoal.protection import DISTINCT, ENTROPY, EQUAL, HIERARCHICAL, RECURSIVE, LDiversity, ValueReference
+from shoal.tables import ClusterConstraints, ConfidentialAttribute, emd_of_clusters, microaggregate
+from shoal.tables.centroids import loss_of
+from shoal.tables.constraints import merge_until_feasible, violating_clusters
+from shoal.tables.mdav import mdav
+from shoal.tables.repair import repair_by_swaps
+from shoal.tables.t_closeness import strict
 from support.constrained_tables import BATCH, clusters_of, small_budget
 from support.diversity_by_definition import entropy_of, is_recursive, value_share
 from support.input_size import sized
@@ -32,7 +32,7 @@ KINDS = [
 
 @pytest.fixture(autouse=True)
 def _small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shoal.clustering.static.refinement.BATCH", BATCH)
+    monkeypatch.setattr("shoal.tables.refinement.BATCH", BATCH)
 
 
 def correlated(seed: int, n: int = 120) -> tuple[Float64Matrix, tuple[ConfidentialAttribute, ...]]:

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 from oracle import partitions as plain
 from shoal.arrays import Float64Matrix, Float64Vector, Int64Vector
-from shoal.clustering.static import ClusterConstraints, RefinedPartition, microaggregate, pricing, refined
-from shoal.clustering.static.centroids import loss_of
-from shoal.clustering.static.solver import Choice, SetPartitioning
 from shoal.errors import ParameterError
+from shoal.tables import ClusterConstraints, RefinedPartition, exact, microaggregate, refined
+from shoal.tables.centroids import loss_of
+from shoal.tables.solver import Choice, SetPartitioning
 from support.input_size import sized
 
 pytestmark = pytest.mark.conformance
@@ -26,7 +26,7 @@ def small_budget(tried: int) -> float:
 
 @pytest.fixture(autouse=True)
 def _small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shoal.clustering.static.refinement.BATCH", 500)
+    monkeypatch.setattr("shoal.tables.refinement.BATCH", 500)
 
 
 def tables() -> dict[str, Float64Matrix]:
@@ -51,8 +51,8 @@ def reduced_costs(rows: Float64Matrix, prices: Float64Vector, k: int) -> dict[tu
     }
 
 
-def stored_clusters(found: pricing.PricingResult) -> set[tuple[int, ...]]:
-    stored = found.clusters[: found.state[pricing.STORED]].tolist()
+def stored_clusters(found: exact.PricingResult) -> set[tuple[int, ...]]:
+    stored = found.clusters[: found.state[exact.STORED]].tolist()
     return {tuple(sorted(record for record in members if record >= 0)) for members in stored}
 
 
@@ -72,7 +72,7 @@ def test_the_optimum_is_found_and_no_partition_is_below_the_bound(name: str, k: 
 
 @pytest.mark.parametrize("k", [2, 3])
 def test_the_default_budget_proves_the_optimum_of_ten_records(k: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shoal.clustering.static.refinement.BATCH", 100_000)
+    monkeypatch.setattr("shoal.tables.refinement.BATCH", 100_000)
     values = np.random.default_rng(2).random((10, 3))
     found = refined(values, k, "mdav", "exact")
     assert found.loss == pytest.approx(plain.best_of_all(values.tolist(), k))
@@ -102,7 +102,7 @@ def test_one_attribute_has_its_loss_as_the_bound_for_every_k_and_without_the_sol
 def test_a_search_for_better_clusters_that_finds_too_many_leaves_the_gap_open(monkeypatch: pytest.MonkeyPatch) -> None:
     values = np.random.default_rng(1).random((40, 2))
     closed = refined(values, 3, "mdav", "exact", budget_used=small_budget)
-    monkeypatch.setattr("shoal.clustering.static.exact.MAX_BETTER", 2)
+    monkeypatch.setattr("shoal.tables.exact.MAX_BETTER", 2)
     left_open = refined(values, 3, "mdav", "exact", budget_used=small_budget)
     assert left_open.loss == pytest.approx(closed.loss)
     assert closed.gap < 1e-6
@@ -123,16 +123,16 @@ def test_all_clusters_below_a_reduced_cost_are_found(seed: int, k: int) -> None:
     rows = random.integers(0, 3, (9, 2)).astype(np.float64) if seed % 2 else random.standard_normal((9, 2))
     prices = random.normal(0.3, 0.5, 9)
     limit = 2.5 + 1e-6
-    found = pricing.empty_pricing_result(9, 400)
-    assert pricing.clusters_below(pricing.squared_distances(rows), prices, k, limit, found)
+    found = exact.empty_pricing_result(9, 400)
+    assert exact.clusters_below(exact.squared_distances(rows), prices, k, limit, found)
     expected = {cluster for cluster, cost in reduced_costs(rows, prices, k).items() if cost < limit}
-    assert found.state[pricing.STORED] == len(expected) > 5
+    assert found.state[exact.STORED] == len(expected) > 5
     assert stored_clusters(found) == expected
-    assert not pricing.clusters_below(
-        pricing.squared_distances(rows), prices, k, limit, pricing.empty_pricing_result(9, len(expected) - 1)
+    assert not exact.clusters_below(
+        exact.squared_distances(rows), prices, k, limit, exact.empty_pricing_result(9, len(expected) - 1)
     )
-    full = pricing.empty_pricing_result(9, len(expected))
-    assert pricing.clusters_below(pricing.squared_distances(rows), prices, k, limit, full)
+    full = exact.empty_pricing_result(9, len(expected))
+    assert exact.clusters_below(exact.squared_distances(rows), prices, k, limit, full)
 
 
 @pytest.mark.parametrize("k", [2, 3])
@@ -141,13 +141,13 @@ def test_at_a_gap_of_zero_the_clusters_with_a_negative_reduced_cost_are_found(se
     random = np.random.default_rng(seed)
     rows = random.integers(0, 3, (9, 2)).astype(np.float64) if seed % 2 else random.standard_normal((9, 2))
     prices = random.normal(0.8, 0.7, 9)
-    found = pricing.empty_pricing_result(9, 400)
-    assert pricing.clusters_below(pricing.squared_distances(rows), prices, k, 0.0, found)
+    found = exact.empty_pricing_result(9, 400)
+    assert exact.clusters_below(exact.squared_distances(rows), prices, k, 0.0, found)
     expected = {cluster for cluster, cost in reduced_costs(rows, prices, k).items() if cost < 0.0}
-    assert found.state[pricing.STORED] == len(expected) > 0
+    assert found.state[exact.STORED] == len(expected) > 0
     assert stored_clusters(found) == expected
-    assert pricing.clusters_below(pricing.squared_distances(rows), np.zeros(9), k, 0.0, found)
-    assert found.state[pricing.STORED] == 0
+    assert exact.clusters_below(exact.squared_distances(rows), np.zeros(9), k, 0.0, found)
+    assert found.state[exact.STORED] == 0
 
 
 @pytest.mark.parametrize("k", [2, 3])
@@ -226,8 +226,8 @@ def test_pricing_finds_the_least_reduced_cost_of_every_record(seed: int, k: int)
     random = np.random.default_rng(seed)
     rows = random.integers(0, 4, (10, 2)).astype(np.float64) if seed % 2 else random.standard_normal((10, 2))
     prices = random.normal(0.8, 0.5, 10)
-    found = pricing.empty_pricing_result(10, 50)
-    assert pricing.price_clusters(pricing.squared_distances(rows), prices, k, 1e-9, 5, found)
+    found = exact.empty_pricing_result(10, 50)
+    assert exact.price_clusters(exact.squared_distances(rows), prices, k, 1e-9, 5, found)
     floors = np.zeros(10)
     for cluster, reduced in reduced_costs(rows, prices, k).items():
         floors[list(cluster)] = np.minimum(floors[list(cluster)], reduced / len(cluster))
@@ -238,17 +238,17 @@ def test_pricing_finds_the_least_reduced_cost_of_every_record(seed: int, k: int)
         reduced = plain.loss(rows.tolist(), [members]) - sum(prices[members])
         assert record in members
         assert reduced / len(members) == pytest.approx(floors[record], abs=1e-9)
-    for kept in found.clusters[: found.state[pricing.STORED]]:
+    for kept in found.clusters[: found.state[exact.STORED]]:
         members = kept[kept >= 0].tolist()
         assert plain.loss(rows.tolist(), [members]) < sum(prices[members])
 
 
 def test_a_search_beyond_its_limit_returns_false(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pricing, "MAX_SETS", 3)
+    monkeypatch.setattr(exact, "MAX_SETS", 3)
     search = getattr(
-        pricing.price_clusters, "py_func", pricing.price_clusters
+        exact.price_clusters, "py_func", exact.price_clusters
     )  # a compiled function keeps the constants of its compilation
-    found = pricing.empty_pricing_result(10, 50)
+    found = exact.empty_pricing_result(10, 50)
     assert not search(np.zeros((10, 10)), np.ones(10), 3, 1e-9, 5, found)
 
 

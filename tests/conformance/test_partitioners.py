@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from oracle import partitions as plain
 from shoal.arrays import Float64Matrix, Int32Vector
-from shoal.clustering.static import (
+from shoal.errors import ParameterError
+from shoal.tables import (
     ALGORITHMS,
     PARAMETER_RANGES,
     T_CLOSE_ALGORITHMS,
@@ -16,9 +17,8 @@ from shoal.clustering.static import (
     microaggregate,
     parameters_of,
 )
-from shoal.clustering.static.hilbert import WORD_BITS, curve_keys, order_along_curve
-from shoal.clustering.static.mdav import mdav_by_scan, mdav_by_tree
-from shoal.errors import ParameterError
+from shoal.tables.hilbert import WORD_BITS, curve_keys, order_along_curve
+from shoal.tables.mdav import mdav_by_scan, mdav_by_tree
 from support.input_size import sized
 
 pytestmark = pytest.mark.conformance

@@ -12,9 +12,9 @@ import pytest
 from pycanon.anonymity import entropy_l_diversity, k_anonymity, l_diversity, recursive_c_l_diversity, t_closeness
 from shoal.audit import verify
 from shoal.files import Files, run_batch
-from shoal.pipeline import AlgorithmSpec
 from shoal.policy import Policy
 from shoal.policy.schema import Document
+from shoal.tables import AlgorithmSpec
 
 pytestmark = pytest.mark.conformance
 

@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 from oracle import partitions as plain
 from shoal.arrays import Float64Matrix, Int32Vector
-from shoal.clustering.numba.neighbours import neighbours_of
-from shoal.clustering.static import ALGORITHMS, annealing, descent, microaggregate
-from shoal.clustering.static import cyclic_exchange as exchange
-from shoal.clustering.static import partition_state as states
-from shoal.clustering.static.centroids import loss_of
-from shoal.clustering.static.constraints import no_constraints
-from shoal.clustering.static.refinement import refine
 from shoal.errors import ParameterError
+from shoal.kernels.kd_tree import neighbours_of
+from shoal.tables import ALGORITHMS, annealing, descent, microaggregate
+from shoal.tables import descent as exchange
+from shoal.tables import partition_state as states
+from shoal.tables.centroids import loss_of
+from shoal.tables.constraints import no_constraints
+from shoal.tables.refinement import refine
 from support.input_size import sized
 from support.pairs import all_pairs
 
@@ -30,7 +30,7 @@ def small_budget(tried: int) -> float:
 
 @pytest.fixture(autouse=True)
 def _small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shoal.clustering.static.refinement.BATCH", BATCH)
+    monkeypatch.setattr("shoal.tables.refinement.BATCH", BATCH)
 
 
 def tables() -> dict[str, Float64Matrix]:

@@ -9,10 +9,10 @@ from random import Random
 
 import numpy as np
 import pytest
-from shoal.pipeline import DecidedCluster, PartitionPipeline
+from shoal.formats import JsonDecoder, JsonEncoder
 from shoal.policy import Policy
 from shoal.policy.schema import Document
-from shoal.records import JsonDecoder, JsonEncoder
+from shoal.streams import DecidedCluster, PartitionPipeline
 
 pytestmark = pytest.mark.conformance
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from oracle.naive import log_of
 from shoal.arrays import Int64Vector
-from shoal.clustering.stream import Decisions, StreamClusterer
+from shoal.streams import Decisions, StreamClusterer
 from support.pairs import all_pairs
 
 pytestmark = pytest.mark.conformance

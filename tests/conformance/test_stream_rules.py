@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 from oracle.naive import NaiveStream, log_of
 from shoal.arrays import Float64Matrix
-from shoal.clustering.static.microaggregation import microaggregate
-from shoal.clustering.stream import Decisions, StreamClusterer
-from shoal.clustering.stream.steering import order_keeping_weight
 from shoal.errors import ParameterError
+from shoal.streams import Decisions, StreamClusterer
+from shoal.streams.steering import order_keeping_weight
+from shoal.tables.microaggregation import microaggregate
 from support.by_night import at_night
 
 pytestmark = pytest.mark.conformance
@@ -194,7 +194,7 @@ import json, sys
 import numpy as np
 sys.path.insert(0, sys.argv[1])
 from oracle.naive import log_of
-from shoal.clustering.stream import StreamClusterer
+from shoal.streams import StreamClusterer
 random = np.random.default_rng(5)
 n = 160
 categories = {}

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 from prometheus_client.exposition import generate_latest
-from shoal.kafka.offset_metadata import CommittedState
-from shoal.kafka.offset_tracker import OffsetState
-from shoal.kafka.partition_task import PartitionTask
+from shoal.formats import JsonDecoder
+from shoal.kafka.metadata import CommittedState
+from shoal.kafka.offsets import OffsetState
+from shoal.kafka.task import PartitionTask
 from shoal.observability import Metrics
 from shoal.policy import Policy
 from shoal.policy.schema import Document
-from shoal.records import JsonDecoder
 from support.alert_cases import Case, assert_fires, scraped_series
 from support.messages import Message
 from support.partition_tasks import RecordingSink

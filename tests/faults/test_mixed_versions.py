@@ -29,7 +29,7 @@ OLDER = "c21ececa54"
 """A commit whose offset metadata have the format of today. A release will take its place."""
 COMPILE = """
 import sys, shoal
-from shoal.pipeline import precompile
+from shoal.streams import precompile
 from shoal.policy import Policy
 
 precompile(Policy.load(sys.argv[1]))

@@ -23,9 +23,9 @@ import numpy as np
 import pytest
 from shoal import microaggregate
 from shoal.arrays import Float64Matrix, Int32Vector
-from shoal.clustering.embedding import Embedding
-from shoal.pipeline.category_index import CategoryIndex
 from shoal.policy import Policy, Scale, Taxonomy
+from shoal.scales import Embedding
+from shoal.scales.coordinates import CategoryIndex
 from support.published_data import read_rows
 from support.scales import attribute, block_of, policy_with
 

@@ -19,8 +19,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from shoal.arrays import Float64Matrix, Float64Vector
-from shoal.clustering.static import ClusterConstraints, ConfidentialAttribute, emd_of_clusters, microaggregate, refined
-from shoal.clustering.static.t_closeness import TClosePartition, fewest_buckets, steered, strict
+from shoal.tables import ClusterConstraints, ConfidentialAttribute, emd_of_clusters, microaggregate, refined
+from shoal.tables.t_closeness import TClosePartition, fewest_buckets, steered, strict
 from support.by_night import at_night
 from support.published_data import read_rows
 

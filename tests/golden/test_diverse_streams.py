@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 from shoal.arrays import Float64Matrix, Int32Vector, Int64Vector
-from shoal.clustering.diversity import DISTINCT, ORDERED, LDiversity, ValueReference, build_diversity_rule
-from shoal.clustering.static import ClusterConstraints, ConfidentialAttribute, microaggregate
-from shoal.clustering.stream import StreamClusterer
+from shoal.protection import DISTINCT, ORDERED, LDiversity, ValueReference, build_diversity_rule
+from shoal.streams import StreamClusterer
+from shoal.tables import ClusterConstraints, ConfidentialAttribute, microaggregate
 from support.published_data import read_rows
 
 pytestmark = pytest.mark.golden

@@ -19,8 +19,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from shoal.clustering.static import refined
-from shoal.clustering.static.solver import Choice, SetPartitioning
+from shoal.tables import refined
+from shoal.tables.solver import Choice, SetPartitioning
 from support.golden_tables import standardised
 
 pytestmark = pytest.mark.golden

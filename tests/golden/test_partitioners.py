@@ -21,8 +21,8 @@ from statistics import median
 import numpy as np
 import pytest
 from shoal import microaggregate
-from shoal.clustering.static import refined
-from shoal.clustering.static.centroids import loss_of
+from shoal.tables import refined
+from shoal.tables.centroids import loss_of
 from support.by_night import at_night
 from support.golden_tables import standardised
 

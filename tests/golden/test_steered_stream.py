@@ -22,7 +22,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from shoal.arrays import Float64Matrix
-from shoal.clustering.stream import StreamAggregator
+from shoal.streams import StreamAggregator
 from support.published_data import read_rows
 
 pytestmark = pytest.mark.golden

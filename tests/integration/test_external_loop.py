@@ -16,13 +16,13 @@ from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.structs import OffsetAndMetadata
 from shoal.kafka import BrokerLiveness, ClusterListener, ExternalLoop, MetadataCipher, WorkerContext
-from shoal.kafka.committed_offsets import fetch_committed
 from shoal.kafka.external_loop import MessageSource
-from shoal.kafka.partition_task import PartitionTask
+from shoal.kafka.start import fetch_committed
+from shoal.kafka.task import PartitionTask
 from shoal.observability import Health, Metrics
-from shoal.pipeline import DecidedCluster
 from shoal.policy import KafkaSection, Policy
-from shoal.stage.message_buffer import BufferedMessage
+from shoal.stage.faust_adapter import BufferedMessage
+from shoal.streams import DecidedCluster
 from support.kafka_broker import admin, open_transaction, wait_until
 from support.running import EARLIEST, Stage
 
@@ -151,7 +151,7 @@ async def test_records_behind_an_open_transaction_of_a_producer_are_lag(bootstra
 
 
 async def test_a_deleted_input_ends_the_loop(bootstrap: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shoal.kafka.topic_watch.WATCH_S", 0.3)
+    monkeypatch.setattr("shoal.kafka.topics.WATCH_S", 0.3)
     stage = await Stage.create(bootstrap, tmp_path)
     source = FaultySource(stage, Random(5))
     async with running_source(source), running_loop(stage, source, ClusterListener()) as loop:
@@ -283,7 +283,7 @@ async def test_a_late_answer_of_the_coordinator_is_requested_again(
         answers.append(found)
         return None if len(answers) == 1 else found
 
-    monkeypatch.setattr("shoal.kafka.startup.fetch_committed", late)
+    monkeypatch.setattr("shoal.kafka.start.fetch_committed", late)
     record_ids += await stage.put(100)
     source = FaultySource(stage, Random(6))
     async with running_source(source), running_loop(stage, source, ClusterListener()):

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from shoal.errors import InputError, PolicyError
 from shoal.kafka import StartOptions
-from shoal.kafka.offset_metadata import encode
+from shoal.kafka.metadata import encode
 from support.kafka_broker import create_topic, wait_until
 from support.running import Stage
 from support.topic_changes import delete_topic, put_in_new_partition

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 from shoal.errors import BrokerUnavailableError
-from shoal.kafka.preflight import TopicLayout
-from shoal.kafka.producer import TransactionalProducer, TransactionBatch
-from shoal.pipeline import DecidedCluster
+from shoal.kafka.checks import TopicLayout
+from shoal.kafka.transactions import TransactionalProducer, TransactionBatch
 from shoal.policy import Policy
+from shoal.streams import DecidedCluster
 from structlog.testing import capture_logs
 from support.kafka_broker import wait_until
 from support.proxy import Proxy, proxied

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from shoal.errors import BrokerError
-from shoal.kafka import StartOptions, producer_start
+from shoal.kafka import StartOptions, transactions
 from structlog.testing import capture_logs
 from support.kafka_broker import admin, holds_for, wait_until
 from support.private_broker import PrivateBroker, private_broker
@@ -88,7 +88,7 @@ async def test_a_broker_that_has_no_transaction_coordinator_is_not_waited_for_wi
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One broker cannot create the topic of the transactions with three replicas. It answers everything else."""
-    monkeypatch.setattr(producer_start, "START_S", 2.0)
+    monkeypatch.setattr(transactions, "START_S", 2.0)
     with private_broker(tmp_path / "kafka", "transaction.state.log.replication.factor=3") as broker:
         stage = await Stage.create(broker.bootstrap, tmp_path, kafka={"patience_s": 3})
         await stage.put(10)

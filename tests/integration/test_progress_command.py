@@ -141,7 +141,7 @@ async def test_progress_is_ahead_by_its_offsets_whatever_the_clocks_of_workers_s
     # The exporting worker's clock is half an hour ahead of that of the next worker.
     real = time.time
     with monkeypatch.context() as patch:
-        patch.setattr("shoal.kafka.partition_task.PartitionTask.__init__.__defaults__", (lambda: real() + 1800,))
+        patch.setattr("shoal.kafka.task.PartitionTask.__init__.__defaults__", (lambda: real() + 1800,))
         await worked(stage)
     text = await export(stage)
     await worked(stage)

@@ -15,13 +15,12 @@ import pytest
 from aiokafka import AIOKafkaProducer
 from shoal.errors import FencedError, InputError
 from shoal.kafka import StartOptions
-from shoal.kafka.offset_tracker import OffsetState
-from shoal.kafka.output_end import end_at_start
-from shoal.kafka.preflight import TopicLayout
-from shoal.kafka.producer import TransactionalProducer, TransactionBatch
-from shoal.kafka.published_records import check_output_is_empty
-from shoal.pipeline import DecidedCluster
+from shoal.kafka.checks import TopicLayout
+from shoal.kafka.offsets import OffsetState
+from shoal.kafka.start import check_output_is_empty, end_at_start
+from shoal.kafka.transactions import TransactionalProducer, TransactionBatch
 from shoal.policy import Policy
+from shoal.streams import DecidedCluster
 from support.kafka_broker import is_shown, produce, read_until, wait_until
 from support.running import EARLIEST, Run, Stage
 

@@ -18,8 +18,8 @@ from aiokafka.coordinator.assignors.range import RangePartitionAssignor
 from aiokafka.errors import KafkaError
 from shoal.errors import BrokerError, InputError, PolicyError
 from shoal.kafka import StartOptions
-from shoal.kafka.partition_task import PartitionTask
-from shoal.kafka.producer import TransactionalProducer, TransactionBatch
+from shoal.kafka.task import PartitionTask
+from shoal.kafka.transactions import TransactionalProducer, TransactionBatch
 from support.by_night import at_night
 from support.kafka_broker import admin, create_topic, holds_for, wait_until
 from support.running import EARLIEST, Process, Stage
@@ -215,7 +215,7 @@ async def test_an_input_that_gets_more_partitions_is_checked_again(
     bootstrap: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stage = await Stage.create(bootstrap, tmp_path, partitions=1)
-    monkeypatch.setattr("shoal.kafka.topic_watch.WATCH_S", 0.3)
+    monkeypatch.setattr("shoal.kafka.topics.WATCH_S", 0.3)
     async with stage.run() as run:
         await run.until_ready()
         await add_partitions(bootstrap, stage.topics["input"], 3)

@@ -11,8 +11,8 @@ import pytest
 from aiokafka.admin import NewTopic, RecordsToDelete
 from shoal.errors import InputError
 from shoal.kafka import StartOptions
-from shoal.kafka.offset_metadata import CommittedState, encode
-from shoal.kafka.offset_tracker import OffsetState
+from shoal.kafka.metadata import CommittedState, encode
+from shoal.kafka.offsets import OffsetState
 from shoal.policy import Policy
 from support.kafka_broker import admin, create_topic, end_offsets, produce, read_all, wait_until
 from support.running import EARLIEST, Stage, sample

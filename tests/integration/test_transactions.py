@@ -13,8 +13,7 @@ from typing import Any
 
 import pytest
 from aiokafka import AIOKafkaProducer
-from shoal.kafka import StartOptions, consumer_loop, task_manager
-from shoal.kafka import startup as start
+from shoal.kafka import StartOptions, consumer_loop, start, task_manager
 from support.faulty_workers import Worker
 from support.kafka_broker import end_offsets, produce, read_all, wait_until
 from support.running import EARLIEST, Run, Stage

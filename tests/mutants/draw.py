@@ -16,18 +16,16 @@ from typing import NamedTuple
 SERVICE = Path(__file__).resolve().parents[2] / "service" / "shoal"
 SEED = 20260
 GROUPS = {
-    "rules": [
-        f"clustering/stream/{name}.py" for name in ("nearest", "growth", "block", "indexed", "partition", "membership")
-    ],
-    "invariants": ["clustering/stream/invariants.py"],
-    "offsets": ["kafka/offset_tracker.py", "kafka/unfinished_clusters.py", "kafka/classification.py"],
+    "rules": [f"streams/{name}.py" for name in ("nearest", "growth", "block", "indexed", "partition", "membership")],
+    "invariants": ["streams/invariants.py"],
+    "offsets": ["kafka/offsets.py", "kafka/offsets.py", "kafka/task.py"],
     "encoder": [
-        "records/encoder.py",
-        "clustering/embedding/publication_grid.py",
-        "clustering/embedding/exact_means.py",
+        "formats/encoder.py",
+        "scales/publication.py",
+        "scales/publication.py",
     ],
     "judge": ["audit/*.py"],
-    "producer": ["kafka/producer.py", "kafka/collector.py", "kafka/offset_metadata.py"],
+    "producer": ["kafka/transactions.py", "kafka/transactions.py", "kafka/metadata.py"],
 }
 COMPARISONS: dict[type[ast.cmpop], str] = {
     ast.Lt: "<=",

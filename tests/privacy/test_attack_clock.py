@@ -10,8 +10,8 @@ from random import Random
 
 import pytest
 from properties.test_partition_task import START_S, Topic, policy_of, random_log, run
-from shoal.kafka.offset_metadata import decode
-from shoal.kafka.producer import TransactionBatch
+from shoal.kafka.metadata import decode
+from shoal.kafka.transactions import TransactionBatch
 from support.attack_results import measured
 
 pytestmark = pytest.mark.privacy

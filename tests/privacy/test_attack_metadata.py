@@ -16,8 +16,8 @@ import numpy as np
 import pytest
 from shoal.errors import InputError
 from shoal.kafka.cipher import MetadataCipher
-from shoal.kafka.offset_metadata import CommittedState, decode, encode
-from shoal.kafka.offset_tracker import OffsetState, ReferenceRecord
+from shoal.kafka.metadata import CommittedState, decode, encode
+from shoal.kafka.offsets import OffsetState, ReferenceRecord
 from shoal.policy import Policy
 from support.attack_results import impossible, measured
 from support.by_night import at_night

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from shoal.arrays import Float64Vector, Int64Vector
-from shoal.pipeline import PartitionPipeline
-from shoal.records import JsonDecoder, JsonEncoder
+from shoal.formats import JsonDecoder, JsonEncoder
+from shoal.streams import PartitionPipeline
 from support.attack_results import RULES, impossible, measured
 from support.attacking import ADULT, Release, adult, policy_of, quasi, released, standard_error, tagged
 

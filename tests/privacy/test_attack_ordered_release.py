@@ -10,14 +10,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from shoal.kafka.offset_metadata import CommittedState, decode
-from shoal.kafka.offset_tracker import OffsetState
-from shoal.kafka.partition_task import PartitionTask
-from shoal.kafka.producer import TransactionBatch
+from shoal.formats import JsonDecoder, JsonEncoder
+from shoal.kafka.metadata import CommittedState, decode
+from shoal.kafka.offsets import OffsetState
+from shoal.kafka.task import PartitionTask
+from shoal.kafka.transactions import TransactionBatch
 from shoal.observability import Metrics
-from shoal.pipeline import BlockDecisions, DecidedCluster, PartitionPipeline
 from shoal.policy import Policy
-from shoal.records import JsonDecoder, JsonEncoder
+from shoal.streams import BlockDecisions, DecidedCluster, PartitionPipeline
 from support.attack_results import RULES, impossible, measured
 from support.attacking import ADULT, Message, adult, policy_of, quasi, standard_error, tagged
 from support.by_night import at_night

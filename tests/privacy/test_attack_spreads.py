@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 from shoal.arrays import BoolVector, Float64Matrix, Float64Vector, Int64Vector
-from shoal.pipeline import BlockDecisions, DecidedCluster, PartitionPipeline
+from shoal.formats import Block, JsonEncoder
 from shoal.policy import Policy
 from shoal.policy.schema import Document
-from shoal.records import Block, JsonEncoder
+from shoal.streams import BlockDecisions, DecidedCluster, PartitionPipeline
 from support.attack_results import RULES, impossible, measured
 from support.attacking import quasi, standard_error
 from support.by_night import at_night

@@ -188,12 +188,12 @@ async def test_no_value_is_in_logs_of_a_service_that_is_killed_and_restarted(boo
 
 
 CRASHES = {
-    "decode": "shoal.records.json_decoder.JsonDecoder.decode",
-    "decide": "shoal.clustering.stream.clusterer.StreamClusterer.push",
-    "embed": "shoal.clustering.embedding.Embedding.published",
-    "flow": "shoal.pipeline.stream.PartitionPipeline.push",
-    "encode": "shoal.records.encoder.JsonEncoder.encode_clusters",
-    "send": "shoal.kafka.producer.TransactionalProducer._transact",
+    "decode": "shoal.formats.json.JsonDecoder.decode",
+    "decide": "shoal.streams.clusterer.StreamClusterer.push",
+    "embed": "shoal.scales.Embedding.published",
+    "flow": "shoal.streams.pipeline.PartitionPipeline.push",
+    "encode": "shoal.formats.encoder.JsonEncoder.encode_clusters",
+    "send": "shoal.kafka.transactions.TransactionalProducer._transact",
     "look": "shoal.observability.metrics.Metrics.totals",
 }
 

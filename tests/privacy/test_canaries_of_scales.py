@@ -12,14 +12,14 @@ from typing import Any
 import pytest
 from prometheus_client.exposition import generate_latest
 from shoal.cli import main
-from shoal.kafka.offset_metadata import CommittedState
-from shoal.kafka.offset_tracker import OffsetState
-from shoal.kafka.partition_task import PartitionTask
-from shoal.kafka.producer import TransactionBatch
+from shoal.formats import JsonDecoder
+from shoal.kafka.metadata import CommittedState
+from shoal.kafka.offsets import OffsetState
+from shoal.kafka.task import PartitionTask
+from shoal.kafka.transactions import TransactionBatch
 from shoal.observability import Metrics
 from shoal.policy import Policy
 from shoal.policy.schema import Document
-from shoal.records import JsonDecoder
 from support.attack_results import impossible
 from support.attacking import START_MS, Message, Release, Wire
 from support.canaries import every_logger_at_debug, traces

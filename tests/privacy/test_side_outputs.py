@@ -19,14 +19,14 @@ from prometheus_client.exposition import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 from shoal import cli
 from shoal.files import Files, run_pipe
-from shoal.kafka.offset_metadata import CommittedState
-from shoal.kafka.offset_tracker import OffsetState
-from shoal.kafka.partition_task import PartitionTask
+from shoal.formats import JsonDecoder, JsonEncoder
+from shoal.kafka.metadata import CommittedState
+from shoal.kafka.offsets import OffsetState
+from shoal.kafka.task import PartitionTask
 from shoal.observability import Health, Metrics, escape_control_characters
 from shoal.observability.http import serve
-from shoal.pipeline import PartitionPipeline
 from shoal.policy import Policy
-from shoal.records import JsonDecoder, JsonEncoder
+from shoal.streams import PartitionPipeline
 from support.attack_results import impossible, measured
 from support.kafka_broker import Message
 from support.making import message as usual_message

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from shoal.pipeline import spreads
+from shoal.streams import spreads
 
 
 @pytest.fixture(autouse=True)

@@ -13,9 +13,16 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from shoal.audit.distributions import OrderedReference, equal_distance, hierarchical_distance, nearest
-from shoal.audit.value_counts import effective_values, is_recursive_diverse, largest_share
-from shoal.audit.value_keys import key_reader, number_of
+from shoal.audit.confidential import (
+    OrderedReference,
+    effective_values,
+    equal_distance,
+    hierarchical_distance,
+    is_recursive_diverse,
+    largest_share,
+    nearest,
+)
+from shoal.audit.fields import key_reader, number_of
 
 pytestmark = pytest.mark.property
 

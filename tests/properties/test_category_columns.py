@@ -17,10 +17,10 @@ from oracle.growth import NaiveGrowth
 from oracle.naive import Entry, NaiveStream, log_of
 from oracle.partitions import loss, mdav
 from shoal.arrays import BoolVector, Float64Matrix, Float64Vector, Int64Matrix, Int64Vector
-from shoal.clustering.categories import dense_coordinates
-from shoal.clustering.static.descent_dense import descend_dense, pair_squares
-from shoal.clustering.static.mdav_dense import mdav_dense
-from shoal.clustering.stream import Decisions, StreamClusterer
+from shoal.kernels.categories import dense_coordinates
+from shoal.streams import Decisions, StreamClusterer
+from shoal.tables.descent import descend_dense, pair_squares
+from shoal.tables.mdav import mdav_dense
 
 pytestmark = pytest.mark.property
 

@@ -10,11 +10,11 @@ from fractions import Fraction
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from shoal.audit.value_keys import key_reader
+from shoal.audit.fields import key_reader
+from shoal.formats import ConfidentialKeys, ReferenceBins
+from shoal.formats.json_text import canonical_json
 from shoal.policy import FieldType, Policy
 from shoal.policy.schema import Document
-from shoal.records import ConfidentialKeys, ReferenceBins
-from shoal.records.json_values import canonical_json
 from support.reference_samples import policy_of
 
 pytestmark = pytest.mark.property

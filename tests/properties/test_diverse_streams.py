@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from oracle.diverse import NaiveDiverse, NaiveProtection
 from oracle.naive import log_of
 from shoal.arrays import Float64Matrix, Int64Matrix, Int64Vector
-from shoal.clustering.diversity import (
+from shoal.protection import (
     DISTINCT,
     ENTROPY,
     EQUAL,
@@ -28,10 +28,10 @@ from shoal.clustering.diversity import (
     ValueReference,
     build_diversity_rule,
 )
-from shoal.clustering.static import ClusterConstraints, ConfidentialAttribute, microaggregate
-from shoal.clustering.stream import Decisions, StreamClusterer
-from shoal.clustering.stream.dominance import Dominance
-from shoal.clustering.stream.steering import TargetSpan
+from shoal.streams import Decisions, StreamClusterer
+from shoal.streams.dominance import Dominance
+from shoal.streams.steering import TargetSpan
+from shoal.tables import ClusterConstraints, ConfidentialAttribute, microaggregate
 
 pytestmark = pytest.mark.property
 

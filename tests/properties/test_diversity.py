@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from shoal.clustering.diversity import (
+from shoal.protection import (
     DISTINCT,
     ENTROPY,
     EQUAL,

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from shoal.audit.taxonomy_tree import TaxonomyTree
-from shoal.clustering.embedding import Embedding
-from shoal.pipeline.category_index import CategoryIndex
+from shoal.audit.scales import TaxonomyTree
 from shoal.policy import Scale, Taxonomy
+from shoal.scales import Embedding
+from shoal.scales.coordinates import CategoryIndex
 from support.scales import attribute, block_of, policy_with
 
 pytestmark = pytest.mark.property

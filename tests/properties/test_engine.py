@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from oracle.growth import NaiveGrowth
 from oracle.naive import NaiveStream, log_of
 from shoal.arrays import Float64Matrix, Int64Matrix, Int64Vector
-from shoal.clustering.stream import Decisions, StreamClusterer
 from shoal.errors import ParameterError
+from shoal.streams import Decisions, StreamClusterer
 
 pytestmark = pytest.mark.property
 

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from shoal.audit.arithmetic import ExactGrid
-from shoal.clustering.embedding import PublicationGrid, exact_means
 from shoal.policy import Attribute, Role
+from shoal.scales import PublicationGrid, exact_means
 
 pytestmark = pytest.mark.property
 

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from oracle.naive import NaiveDominance, NaiveStream, log_of
 from shoal.arrays import Float64Matrix, Int64Matrix, Int64Vector
-from shoal.clustering.stream import Decisions, StreamClusterer
-from shoal.clustering.stream.dominance import Dominance
+from shoal.streams import Decisions, StreamClusterer
+from shoal.streams.dominance import Dominance
 
 pytestmark = pytest.mark.property
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from shoal.clustering.numba.exact_sums import divide_sums, sum_clusters
+from shoal.kernels.sums import divide_sums, sum_clusters
 
 MEMBERS = st.one_of(
     st.floats(-1, 1),

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from shoal.arrays import Float64Matrix, Int32Vector, Int64Vector
-from shoal.clustering.static.descent_dense import descend_dense, pair_squares
+from shoal.tables.descent import descend_dense, pair_squares
 from support.random_exchanges import RandomPartition, random_partition
 
 pytestmark = pytest.mark.property

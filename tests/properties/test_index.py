@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from oracle.naive import Entry, log_of
 from shoal.arrays import Float64Matrix, Int64Matrix, Int64Vector
-from shoal.clustering.stream import StreamClusterer, indexed, rules
-from shoal.clustering.stream.buffer import Buffer
-from shoal.clustering.stream.cell_index import SCAN_COST
-from shoal.clustering.stream.steering import TargetSpan
+from shoal.streams import StreamClusterer, indexed, rules
+from shoal.streams.held_records import Buffer
+from shoal.streams.indexed import SCAN_COST
+from shoal.streams.steering import TargetSpan
 from support.by_night import at_night
 
 pytestmark = pytest.mark.property

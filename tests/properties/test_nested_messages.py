@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from shoal.formats import Block, JsonDecoder, JsonEncoder
 from shoal.policy import Policy
-from shoal.records import Block, JsonDecoder, JsonEncoder
 from support.making import KEY, SUBJECT, policy_of, quasi, unchanged_field
 from support.paths import with_paths
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from shoal.audit.fields import RecordReader
+from shoal.formats.subjects import fold, normaliser
 from shoal.policy import NormalizeStep
-from shoal.records.subjects import fold, normaliser
 from support.making import policy_of, quasi
 
 pytestmark = pytest.mark.property

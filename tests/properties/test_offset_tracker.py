@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from shoal.kafka.offset_metadata import CommittedState, decode, encode
-from shoal.kafka.offset_tracker import OffsetState, OffsetTracker, ReferenceRecord
+from shoal.kafka.metadata import CommittedState, decode, encode
+from shoal.kafka.offsets import OffsetState, OffsetTracker, ReferenceRecord
 
 pytestmark = pytest.mark.property
 

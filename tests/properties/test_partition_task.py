@@ -16,16 +16,16 @@ from typing import Any
 
 import pytest
 from shoal.errors import BrokerUnavailableError
-from shoal.kafka import future_timestamps
-from shoal.kafka.offset_metadata import CommittedState, decode, encode
-from shoal.kafka.offset_tracker import OffsetState
-from shoal.kafka.partition_task import PartitionTask
-from shoal.kafka.producer import TransactionBatch
+from shoal.formats import JsonDecoder
+from shoal.kafka import offsets
+from shoal.kafka.metadata import CommittedState, decode, encode
+from shoal.kafka.offsets import OffsetState
+from shoal.kafka.task import PartitionTask
+from shoal.kafka.transactions import TransactionBatch
 from shoal.observability import Metrics
-from shoal.pipeline import DecidedCluster, spreads
 from shoal.policy import PerSubject, Policy
 from shoal.policy.schema import Document
-from shoal.records import JsonDecoder
+from shoal.streams import DecidedCluster, spreads
 from support.by_night import at_night
 from support.messages import Message
 
@@ -357,7 +357,7 @@ def test_clusters_of_mixed_records_are_repeated_after_crashes(
 
 @pytest.mark.parametrize("runs", [30, *at_night(100)])
 def test_many_future_timestamps_need_no_list(monkeypatch: pytest.MonkeyPatch, runs: int) -> None:
-    monkeypatch.setattr(future_timestamps, "MAX_FUTURE_TIMESTAMPED", 0)
+    monkeypatch.setattr(offsets, "MAX_FUTURE_TIMESTAMPED", 0)
     monkeypatch.setattr(sys.modules[__name__], "KINDS", ["good"] * 3 + ["future"] * 2)
     happened = sum((run_seed(seed) for seed in range(30_000, 30_000 + runs)), Counter[str]())
     assert happened["aborted"] > 0.5 * runs

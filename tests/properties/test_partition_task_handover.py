@@ -14,15 +14,15 @@ from typing import Any
 import pytest
 from properties.test_partition_task import START_S, Topic, policy_of, random_log, random_policy
 from shoal.errors import BrokerUnavailableError, FencedError
+from shoal.formats import JsonDecoder
 from shoal.kafka import ClusterListener
 from shoal.kafka.external_loop import HandoverCancelledError
-from shoal.kafka.offset_metadata import CommittedState, decode, encode
-from shoal.kafka.offset_tracker import OffsetState
-from shoal.kafka.partition_task import PartitionTask
+from shoal.kafka.metadata import CommittedState, decode, encode
+from shoal.kafka.offsets import OffsetState
+from shoal.kafka.task import PartitionTask
 from shoal.observability import Metrics
-from shoal.pipeline import DecidedCluster
 from shoal.policy import Policy
-from shoal.records import JsonDecoder
+from shoal.streams import DecidedCluster
 from support.by_night import at_night
 from support.kafka_broker import wait_until
 from support.messages import Message

@@ -15,12 +15,12 @@ PROGRAM = """
 import json
 import sys
 import numpy as np
-from shoal.pipeline import PartitionPipeline, precompile
+from shoal.streams import PartitionPipeline, precompile
 from shoal.policy import Policy
-from shoal.records import JsonDecoder, JsonEncoder
+from shoal.formats import JsonDecoder, JsonEncoder
 
 def compiled():
-    modules = [vars(module) for name, module in sys.modules.items() if name.startswith("shoal.clustering")]
+    modules = [vars(module) for name, module in sys.modules.items() if name.startswith("shoal.")]
     kernels = [thing for names in modules for thing in names.values() if hasattr(thing, "signatures")]
     return {f"{kernel.__name__}{signature}" for kernel in kernels for signature in kernel.signatures}
 

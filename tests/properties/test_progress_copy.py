@@ -14,12 +14,12 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from shoal.errors import InputError
-from shoal.kafka import newest_commit as newest
+from shoal.kafka import start as newest
 from shoal.kafka.cipher import MetadataCipher
-from shoal.kafka.newest_commit import newest_commit
-from shoal.kafka.offset_metadata import CommittedState
-from shoal.kafka.offset_tracker import OffsetState, OffsetTracker
+from shoal.kafka.metadata import CommittedState
+from shoal.kafka.offsets import OffsetState, OffsetTracker
 from shoal.kafka.progress_copy import CopiedCommit, ProgressCopy
+from shoal.kafka.start import newest_commit
 from shoal.policy import KafkaSection
 
 pytestmark = pytest.mark.property

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
-from shoal.audit.times import TimeGrid
-from shoal.clustering.embedding.time_publisher import TimePublisher
+from shoal.audit.scales import TimeGrid
 from shoal.policy import EpochUnit, TimeStep
+from shoal.scales.publication import TimePublisher
 
 pytestmark = pytest.mark.property
 

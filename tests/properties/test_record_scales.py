@@ -16,11 +16,9 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from shoal.audit.parsing import Form, JsonNumber
+from shoal.audit.reading import Form, JsonNumber
 from shoal.audit.scales import POINT, Categories, value_reader
-from shoal.policy import EpochUnit
-from shoal.policy.time_text import parse_time
-from shoal.records import (
+from shoal.formats import (
     Block,
     CsvDecoder,
     CsvEncoder,
@@ -30,8 +28,10 @@ from shoal.records import (
     find_csv_faults,
     find_json_faults,
 )
-from shoal.records.parquet import ParquetReader
-from shoal.records.times import parse_epoch_times, parse_iso_times
+from shoal.formats.columns import parse_epoch_times, parse_iso_times
+from shoal.formats.parquet import ParquetReader
+from shoal.policy import EpochUnit
+from shoal.policy.times import parse_time
 from support.making import policy_of, unchanged_field
 
 pytestmark = pytest.mark.property

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from shoal.errors import InputError
-from shoal.pipeline import SmoothedReference
 from shoal.policy import Policy
+from shoal.tables import SmoothedReference
 from support.reference_samples import Pair, policy_of, smooth
 
 pytestmark = pytest.mark.property

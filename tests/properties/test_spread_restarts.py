@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from shoal.pipeline import spreads
+from shoal.streams import spreads
 from support.by_night import at_night, by_day
 from support.random_streams import RandomStream, random_stream
 

@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 from shoal.arrays import Float64Matrix, Float64Vector
-from shoal.clustering.stream import StreamAggregator
-from shoal.clustering.stream.clusterer import StreamClusterer
-from shoal.clustering.stream.steering import TargetSpan, order_keeping_weight
 from shoal.errors import ParameterError
+from shoal.streams import StreamAggregator
+from shoal.streams.clusterer import StreamClusterer
+from shoal.streams.steering import TargetSpan, order_keeping_weight
 from support.published_data import read_rows
 
 pytestmark = pytest.mark.property

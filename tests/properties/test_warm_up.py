@@ -8,7 +8,7 @@ import sys
 from typing import TypeAlias
 
 import pytest
-from shoal.clustering.stream.rules import INDEXED_FROM
+from shoal.streams.rules import INDEXED_FROM
 from support.pairs import all_pairs
 
 pytestmark = pytest.mark.property
@@ -19,11 +19,11 @@ import os
 import sys
 import traceback
 import numpy as np
-from shoal.clustering.diversity import DISTINCT, EQUAL, LDiversity, ValueReference, build_diversity_rule
-from shoal.clustering.stream import StreamClusterer
+from shoal.protection import DISTINCT, EQUAL, LDiversity, ValueReference, build_diversity_rule
+from shoal.streams import StreamClusterer
 
 def compiled():
-    modules = [vars(module) for name, module in sys.modules.items() if name.startswith("shoal.clustering")]
+    modules = [vars(module) for name, module in sys.modules.items() if name.startswith("shoal.")]
     kernels = [thing for names in modules for thing in names.values() if hasattr(thing, "signatures")]
     return {f"{kernel.__name__}{signature}" for kernel in kernels for signature in kernel.signatures}
 

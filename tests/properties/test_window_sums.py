@@ -6,11 +6,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from shoal.pipeline import PartitionPipeline
-from shoal.pipeline.attribute_loss import LossTotals
-from shoal.pipeline.window_sums import WindowSums
+from shoal.formats import JsonEncoder
 from shoal.policy import Scale, TimeStep
-from shoal.records import JsonEncoder
+from shoal.scales.loss import LossTotals, WindowSums
+from shoal.streams import PartitionPipeline
 from support.scales import attribute, block_of, policy_with
 
 pytestmark = pytest.mark.property

@@ -14,16 +14,16 @@ from unittest.mock import patch
 
 import numpy as np
 from shoal.arrays import Float64Vector
-from shoal.kafka.offset_metadata import CommittedState
-from shoal.kafka.offset_tracker import OffsetState
-from shoal.kafka.partition_task import PartitionTask
-from shoal.kafka.preflight import TopicLayout
-from shoal.kafka.producer import TransactionalProducer, TransactionBatch, UnpublishedRecord
+from shoal.formats import JsonDecoder
+from shoal.kafka.checks import TopicLayout
+from shoal.kafka.metadata import CommittedState
+from shoal.kafka.offsets import OffsetState
+from shoal.kafka.task import PartitionTask
+from shoal.kafka.transactions import TransactionalProducer, TransactionBatch, UnpublishedRecord
 from shoal.observability import Metrics
-from shoal.pipeline import DecidedCluster
 from shoal.policy import KafkaSection, Policy
 from shoal.policy.schema import Document
-from shoal.records import JsonDecoder
+from shoal.streams import DecidedCluster
 from support.published_data import read_rows
 
 __all__ = [
@@ -164,7 +164,7 @@ class Wire:
     def __init__(self, release: Release) -> None:
         self.release = release
         self.newest = -1
-        with patch("shoal.kafka.producer.producer"):
+        with patch("shoal.kafka.transactions.producer"):
             names = ("in", "out", "bad", "proof", "sums")
             self._publisher = TransactionalProducer(release.policy, SETTINGS, 0, TopicLayout(dict.fromkeys(names, 1)))
 

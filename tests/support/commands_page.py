@@ -11,7 +11,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from shoal.cli.command_line import COMMANDS, UNAVAILABLE, build_parser
-from shoal.cli.environment import OptionVariable, option_variables
+from shoal.cli.options import OptionVariable, option_variables
 from support.policy_page import row
 
 __all__ = ["PAGE", "main", "page", "parsers"]

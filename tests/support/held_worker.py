@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from shoal.cli import main
-from shoal.kafka import published_records, task_manager
+from shoal.kafka import start, task_manager
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from support.kafka_broker import wait_until
@@ -20,7 +20,7 @@ from support.kafka_broker import wait_until
 
 async def check_and_wait(producer: Any, settings: Any, partition: int) -> None:
     """Do the check, and wait for the others."""
-    await published_records.check_output_is_empty(producer, settings, partition)
+    await start.check_output_is_empty(producer, settings, partition)
     folder = Path(os.environ["HOLD_FOLDER"])
     (folder / f"{os.getpid()}-{partition}").touch()
     count = int(os.environ["HOLD_COUNT"])

@@ -8,8 +8,8 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from shoal.pipeline import precompile
 from shoal.policy import RULES, Policy
+from shoal.streams import precompile
 
 __all__ = ["compile_kernels"]
 

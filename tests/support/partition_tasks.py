@@ -5,14 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from shoal.kafka.offset_metadata import CommittedState, decode
-from shoal.kafka.offset_tracker import OffsetState
-from shoal.kafka.partition_counts import PartitionCounts
-from shoal.kafka.partition_task import PartitionTask
-from shoal.kafka.producer import TransactionBatch
+from shoal.formats import JsonDecoder
+from shoal.kafka.metadata import CommittedState, decode
+from shoal.kafka.offsets import OffsetState
+from shoal.kafka.task import PartitionTask
+from shoal.kafka.transactions import PartitionCounts, TransactionBatch
 from shoal.observability import Metrics
 from shoal.policy import Policy
-from shoal.records import JsonDecoder
 
 __all__ = ["START_MS", "RecordingSink", "task_of"]
 

@@ -15,9 +15,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from pydantic import BaseModel, SecretStr
 from pydantic.fields import FieldInfo
 from shoal.cli.command_line import COMMANDS, build_parser
-from shoal.cli.environment import OptionVariable, option_variables
+from shoal.cli.options import OptionVariable, option_variables
 from shoal.policy import schema
-from shoal.policy.section import ONLY_ENVIRONMENT, REQUIRED_KEY, SHOWN_DEFAULT, SHOWN_VALUES
+from shoal.policy.schema import ONLY_ENVIRONMENT, REQUIRED_KEY, SHOWN_DEFAULT, SHOWN_VALUES
 from shoal.settings import PREFIX
 
 __all__ = ["PAGE", "main", "page", "rows_of"]

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from shoal.arrays import BoolVector, Float64Matrix, Float64Vector, Int32Vector, Int64Matrix, Int64Vector
-from shoal.clustering.static.exchange import CodedRecords, exchange_categories, repair_subjects
+from shoal.tables.repair import CodedRecords, exchange_categories, repair_subjects
 
 __all__ = ["RandomPartition", "random_partition"]
 

@@ -9,9 +9,9 @@ from typing import Any, TypeAlias
 
 import numpy as np
 from shoal.arrays import BoolVector, Int64Matrix
-from shoal.pipeline import AdaptiveState, BlockDecisions, PartitionPipeline
+from shoal.formats import JsonEncoder
 from shoal.policy import Attribute, Policy, Role, Scale, TimeStep
-from shoal.records import JsonEncoder
+from shoal.streams import AdaptiveState, BlockDecisions, PartitionPipeline
 from support.scales import AREAS, attribute, block_of, policy_with
 
 __all__ = ["RandomStream", "Result", "random_stream"]

@@ -6,10 +6,10 @@ from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
-from shoal.pipeline import ReferenceSample, SmoothedReference
+from shoal.formats import Block
 from shoal.policy import Policy
 from shoal.policy.schema import Document
-from shoal.records import Block
+from shoal.tables import ReferenceSample, SmoothedReference
 
 __all__ = ["Pair", "policy_of", "smooth"]
 

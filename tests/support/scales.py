@@ -7,9 +7,9 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from shoal.formats import Block
 from shoal.policy import Attribute, Policy, Role, Scale, Taxonomy, TimeStep
 from shoal.policy.schema import Document
-from shoal.records import Block
 
 __all__ = ["AREAS", "attribute", "block_of", "policy_with"]
 

@@ -12,8 +12,8 @@ from pathlib import Path
 from threading import Event
 
 from shoal.cli import main, run
-from shoal.pipeline import precompile
 from shoal.policy import Policy
+from shoal.streams import precompile
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from support.kafka_broker import wait_until

@@ -7,14 +7,14 @@ import json
 from collections.abc import Mapping, Sequence
 from unittest.mock import patch
 
-from shoal.kafka.offset_metadata import CommittedState
-from shoal.kafka.offset_tracker import OffsetState
-from shoal.kafka.partition_task import PartitionTask
-from shoal.kafka.preflight import TopicLayout
-from shoal.kafka.producer import TransactionalProducer, TransactionBatch
+from shoal.formats import JsonDecoder
+from shoal.kafka.checks import TopicLayout
+from shoal.kafka.metadata import CommittedState
+from shoal.kafka.offsets import OffsetState
+from shoal.kafka.task import PartitionTask
+from shoal.kafka.transactions import TransactionalProducer, TransactionBatch
 from shoal.observability import Metrics
 from shoal.policy import KafkaSection, Policy
-from shoal.records import JsonDecoder
 from support.messages import Message
 
 __all__ = ["START_S", "run_topic"]
@@ -31,7 +31,7 @@ class _Sink:
 
     def __init__(self, policy: Policy, partition: int, partitions: int, topics: dict[str, list[bytes]]) -> None:
         layout = TopicLayout(dict.fromkeys(("in", "out", "bad", "proof", "sums"), partitions))
-        with patch("shoal.kafka.producer.producer"):
+        with patch("shoal.kafka.transactions.producer"):
             self._producer = TransactionalProducer(policy, _SETTINGS, partition, layout)
         self._partition, self._topics = partition, topics
 

@@ -7,7 +7,7 @@ from typing import assert_type
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from shoal.clustering.stream import Decisions, Released, StreamAggregator, StreamClusterer
+from shoal.streams import Decisions, Released, StreamAggregator, StreamClusterer
 
 pytestmark = pytest.mark.typing
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from shoal import microaggregate
-from shoal.clustering.static import ALGORITHMS, REFINEMENTS, BudgetUsed, parameters_of
+from shoal.tables import ALGORITHMS, REFINEMENTS, BudgetUsed, parameters_of
 
 pytestmark = pytest.mark.typing
 

@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from shoal.formats import JsonEncoder
 from shoal.observability import Metrics
-from shoal.pipeline import PartitionPipeline
-from shoal.pipeline.confidential_measures import ConfidentialStats
-from shoal.pipeline.stats import EMPTY_STATS
 from shoal.policy import Policy
 from shoal.policy.schema import Document
-from shoal.records import JsonEncoder
+from shoal.streams import PartitionPipeline
+from shoal.streams.confidential_numbers import ConfidentialStats
+from shoal.streams.stats import EMPTY_STATS
 
 pytestmark = pytest.mark.unit
 

@@ -23,7 +23,6 @@ import numpy as np
 import pytest
 import shoal
 from shoal import StreamAggregator
-from shoal.clustering.stream.clusterer import StreamClusterer
 from shoal.errors import InputError, ParameterError, ShoalError
 from shoal.observability import (
     error_code,
@@ -33,6 +32,7 @@ from shoal.observability import (
     raise_location,
     set_up_logs,
 )
+from shoal.streams.clusterer import StreamClusterer
 from support.kafka_broker import wait_until
 
 pytestmark = pytest.mark.unit
@@ -46,9 +46,9 @@ SAFE_ATTRIBUTES = {"errno", "strerror", "filename", "code", "exit_code", "retria
 SAFE_CALLS = {"error_code", "raise_location", "broker_error", "to_shoal_error", "_refusal_of", "isinstance", "type"}
 SAFE_CALLS_WITH_SHOAL_ERRORS = {"str", "stop_app"}
 EXCEPTIONS = {
-    ("policy/loader.py", "TOMLDecodeError"): "only the digits of a line number are read from the text",
-    ("policy/loader.py", "YAMLError"): "only the line of the mark is read",
-    ("policy/loader.py", "ValidationError"): "only its details without inputs and contexts are read",
+    ("policy/document.py", "TOMLDecodeError"): "only the digits of a line number are read from the text",
+    ("policy/document.py", "YAMLError"): "only the line of the mark is read",
+    ("policy/document.py", "ValidationError"): "only its details without inputs and contexts are read",
     ("settings.py", "ValidationError"): "only its details without inputs and contexts are read",
 }
 

@@ -7,7 +7,7 @@ import gc
 import weakref
 
 import pytest
-from shoal.cli.garbage_collection import spaced_collections
+from shoal.cli.run import spaced_collections
 
 pytestmark = pytest.mark.unit
 

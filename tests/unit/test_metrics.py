@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 from prometheus_client.exposition import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
+from shoal.formats import JsonEncoder
 from shoal.kafka.certificates import certificate_files
-from shoal.kafka.offset_tracker import OffsetState
+from shoal.kafka.offsets import OffsetState
 from shoal.observability import Metrics
-from shoal.pipeline import PartitionPipeline
 from shoal.policy import KafkaSection, Policy, Scale
-from shoal.records import JsonEncoder
+from shoal.streams import PartitionPipeline
 from support.certificates import Authority
 from support.messages import Message
 from support.partition_tasks import START_MS, RecordingSink, task_of

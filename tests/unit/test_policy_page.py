@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 from jsonschema import Draft202012Validator
-from shoal.policy.json_schema import policy_schema
-from shoal.policy.schema import KafkaSection
+from shoal.policy.schema import KafkaSection, policy_schema
 from support import policy_page
 from support.policy_page import PAGE, page, rows_of
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from shoal.cli.command_line import build_parser
-from shoal.cli.environment import option_variables
+from shoal.cli.options import option_variables
 from shoal.policy import KafkaSection
 
 pytestmark = pytest.mark.unit

@@ -1,42 +1,149 @@
 """Runs the checks of one release in their order, and returns the verdict.
 
 ADR 20 says from which input each check takes its limits.
+
+What the given files cannot show about a release, as texts of the verdict.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from shoal.audit.arrivals import AdmissionLimits
-from shoal.audit.audited_counts import AuditedCounts, count_release, read_lines, read_records
-from shoal.audit.clusters import RecomputedClusters, check_clusters, released_above_limit
-from shoal.audit.evidence import EvidenceCluster, Summary, foreign_fingerprints
-from shoal.audit.homogeneity import check_values_of_rows, known_classes
-from shoal.audit.joint_uniqueness import measure_joint_uniqueness
+from shoal.audit.clusters import AdmissionLimits, RecomputedClusters, check_clusters, released_above_limit
+from shoal.audit.confidential import measure_values
+from shoal.audit.evidence import AuditScope, EvidenceCluster, StatedFiles, Summary, foreign_fingerprints
+from shoal.audit.fields import dropped_kinds
 from shoal.audit.losses import measure_losses
-from shoal.audit.measures import check_unchanged_fields, measure_release, measure_unchanged_fields
-from shoal.audit.near_duplicates import count_near_duplicates
-from shoal.audit.options import check_options
+from shoal.audit.measures import (
+    check_unchanged_fields,
+    check_values_of_rows,
+    count_near_duplicates,
+    known_classes,
+    measure_joint_uniqueness,
+    measure_release,
+    measure_unchanged_fields,
+)
+from shoal.audit.options import check_options, unobservable_options
 from shoal.audit.originals import Originals
 from shoal.audit.published_values import PublishedValues
 from shoal.audit.reconciliation import AuditedReferences, check_references
 from shoal.audit.releases import ReleasedRows
-from shoal.audit.rows import LOOK_ALIKE, AllowedOrder, RowOrder, check_order, compare_rows, is_in_input_order
-from shoal.audit.scope import AuditScope, StatedFiles
+from shoal.audit.rows import (
+    LOOK_ALIKE,
+    AllowedOrder,
+    RowOrder,
+    check_order,
+    check_topic_order,
+    compare_rows,
+    is_in_input_order,
+    repeated_numbers,
+)
 from shoal.audit.stream_checks import check_stream
-from shoal.audit.structure import dropped_kinds
-from shoal.audit.summary_counts import check_summary, reading_warnings, stated_suppressed
-from shoal.audit.topic_order import check_topic_order, repeated_numbers
-from shoal.audit.unexamined import unexamined_questions
+from shoal.audit.summary import (
+    AuditedCounts,
+    check_summary,
+    count_release,
+    read_lines,
+    read_records,
+    reading_warnings,
+    stated_suppressed,
+)
 from shoal.audit.unpublished import Accounts, StatedAccounts, check_unpublished_rows, unknown_completeness
-from shoal.audit.value_figures import measure_values
 from shoal.audit.verdict import CheckCounter, Verdict, counted
 from shoal.audit.without_evidence import REMEDY, check_without_evidence, infer_clusters
 from shoal.policy import Policy
 
-__all__ = ["Auditor"]
+__all__ = ["Auditor", "unexamined_questions"]
+
+_NAMED = {"mse", "mae", "clipped", "displacement", "excess_span", "delay", "elapsed_s", "records_per_s", "unknown"}
+"""Fields of a summary that are never compared, and are named in any case."""
+_MEASURES = (
+    *("loss", "mean_loss", "clocks", "sse", "sst", "information_loss", "d_x", "d_y", "emd", "emd_of", "l"),
+    *("value_share", "dropped", "dld", "l_avg", "bound", "gap", "mdav", "algorithm", "refine", "keep_order"),
+    *("blocks", "jointly_k_anonymous"),
+)
+"""Other fields, in the order in which they are named. Those that could not be compared are not examined."""
+_LEARNED = ("position_weight", "widths")
+"""What a stream has learned."""
+NOT_COMPLETE = "whether every record was released or had to be suppressed, because only a part was judged"
+
+
+def unexamined_questions(
+    policy: Policy,
+    scope: AuditScope,
+    release: ReleasedRows,
+    *,
+    is_export: bool,
+    stated: StatedFiles,
+    compared: Collection[str],
+    is_end_known: bool,
+) -> tuple[str, ...]:
+    """Return what these files cannot show. Questions that do not concern such a release are left out.
+
+    Parameters
+    ----------
+    policy : Policy
+    scope : AuditScope
+    release : ReleasedRows
+    is_export : bool
+        Whether original and release are exports of topics.
+    stated : StatedFiles
+    compared : collection of str
+        Fields of the summary that were compared (`AuditedCounts.compared`).
+    is_end_known : bool
+        Whether it was checked how many subjects were held at the end of the input.
+    """
+    found, summary = [NOT_COMPLETE] if scope.is_partial else [], stated.summary_fields
+    if is_export and not scope.is_ordered:
+        found.append("whether each cluster was published in one transaction")
+    if is_export:
+        missing = [name for name, field in (("keys", "key"), ("headers", "headers")) if field not in release.envelope]
+        found.append(f"{_listed([*missing, 'timestamps'])} of released messages")
+    if not scope.is_table:
+        found.append("when anything was released, and delays in seconds")
+    if is_export:
+        found.append("aborted messages, which a read_uncommitted reader can see")
+    if summary is not None and "unknown" in summary:
+        found.append("how many values are not in their taxonomy, as the summary states")
+    if summary is not None:
+        found.append("mse and mae in the summary, and its clipped values, displacement, excess span, delay and speed")
+        found += _other_fields(summary, compared)
+    if any(a.reference or a.taxonomy for a in policy.protected) and not _names_policy(stated):
+        found.append(
+            "whether references and taxonomies of confidential attributes are those of the run, because the evidence "
+            "and the summary do not name its policy"
+        )
+    found.append("earlier or other releases of the same records")
+    return (*found, *unobservable_options(policy, is_end_known=is_end_known))
+
+
+def _other_fields(summary: Summary, compared: Collection[str]) -> list[str]:
+    """Return what else a summary states that was not compared. Names that Shoal does not write are not shown."""
+    others = [name for name, value in summary.items() if name not in compared and _is_stated(value)]
+    known = [[name for name in names if name in others] for names in (_MEASURES, _LEARNED)]
+    found = [f"{_listed(names)} in the summary" for names in known if names]
+    if not set(others) <= {*_MEASURES, *_LEARNED, *_NAMED}:
+        found.append("fields of the summary that Shoal does not write")
+    return found
+
+
+def _is_stated(value: object) -> bool:
+    """Whether a field has a value; of a group of fields, whether one of them has."""
+    return any(map(_is_stated, value.values())) if isinstance(value, Mapping) else value is not None
+
+
+def _names_policy(stated: StatedFiles) -> bool:
+    """Whether the summary, or every line of the evidence, states a fingerprint. A wrong one is a fault."""
+    clusters = stated.evidence_clusters
+    return "policy" in (stated.summary_fields or {}) or bool(clusters and all(one.fingerprint for one in clusters))
+
+
+def _listed(names: list[str]) -> str:
+    *others, last = names
+    return f"{', '.join(others)} and {last}" if others else last
+
 
 SMALLER_PARTS = f"{LOOK_ALIKE}: give exports of smaller parts of the topic (--partial)"
 

@@ -1,6 +1,10 @@
 """Reads what a run states about its release: evidence, references of the quarantine, and the summary.
 
 None of it is trusted. The clusters of the evidence are checked, and the rest is reconciled with the files.
+
+Selects what evidence and quarantine state about one input topic. A service may read several inputs.
+
+What an audit is given beside original and release: the files that the run states, and what is to be judged.
 """
 
 from __future__ import annotations
@@ -11,19 +15,25 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias, TypeGuard
 
-from shoal.audit.nesting import within_depth
-from shoal.audit.parsing import LARGEST_COUNT, JsonObject, byte_lines, json_value
+from shoal.audit.reading import LARGEST_COUNT, JsonObject, byte_lines, json_value, within_depth
 from shoal.errors import InputError
+from shoal.policy import Policy
 
 __all__ = [
+    "AuditScope",
     "EvidenceCluster",
     "QuarantineReference",
+    "StatedFiles",
     "Summary",
     "foreign_fingerprints",
     "is_count",
     "read_evidence",
     "read_quarantine",
     "read_summary",
+    "require_known_input",
+    "require_one_input",
+    "select_clusters",
+    "select_references",
 ]
 
 Summary: TypeAlias = Mapping[str, Any]
@@ -199,3 +209,137 @@ def _as_plain(value: Any) -> Any:  # noqa: ANN401 - any JSON
     if isinstance(value, JsonObject | dict):
         return {name: _as_plain(item) for name, item in dict(value).items()}
     return [_as_plain(item) for item in value] if isinstance(value, list) else value
+
+
+def require_known_input(policy: Policy, input_topic: str | None) -> None:
+    """Refuse an input that is none of ``kafka.topics``, if the policy has them: the name is mistyped.
+
+    An input of which nothing was released or refused has no line of its own, so that lines do not show the inputs.
+
+    Raises
+    ------
+    InputError
+        It is none of them.
+    """
+    known = [pair.input for pair in (policy.kafka and policy.kafka.topics) or () if pair.input]
+    if input_topic is not None and known and input_topic not in known:
+        raise InputError(f"--input-topic: no input of kafka.topics has this name; give one of {', '.join(known)}")
+
+
+def select_clusters(clusters: list[EvidenceCluster], input_topic: str | None) -> list[EvidenceCluster]:
+    """Return the clusters of an input.
+
+    Parameters
+    ----------
+    clusters : list of EvidenceCluster
+    input_topic : str or None
+        None returns all clusters.
+
+    Raises
+    ------
+    InputError
+        An input is given, and a cluster names none: it could be of any input. Or no input is given, and only some
+        clusters name one.
+    """
+    count = sum(cluster.topic is None for cluster in clusters)
+    if input_topic is None:
+        if 0 < count < len(clusters):
+            raise InputError(
+                "the evidence has clusters with and without an input topic; give the evidence topic that was written "
+                "since there are several inputs"
+            )
+        return clusters
+    if count:
+        raise InputError(
+            "a cluster of the evidence names no input topic; leave --input-topic out if there was one input, else give "
+            "the evidence topic that was written since there are several"
+        )
+    return [cluster for cluster in clusters if cluster.topic == input_topic]
+
+
+def select_references(references: list[QuarantineReference], input_topic: str | None) -> list[QuarantineReference]:
+    """Return the references to records of an input, and all that are not well-formed; all references without an input.
+
+    No input accounts for a malformed reference, so each verdict must.
+    """
+    if input_topic is None:
+        return references
+    return [one for one in references if one.topic == input_topic or not one.is_wellformed]
+
+
+def require_one_input(
+    clusters: list[EvidenceCluster] | None, references: list[QuarantineReference] | None, input_topic: str | None
+) -> None:
+    """Refuse evidence and references of several inputs if it is not said which of them is judged.
+
+    Evidence that names no input is of a service with one: a reference to another topic is then false, and is left to
+    the check of the references.
+
+    Raises
+    ------
+    InputError
+        They name several input topics.
+    """
+    named = {cluster.topic for cluster in clusters or [] if cluster.topic is not None}
+    if clusters and not named:
+        return
+    named |= {reference.topic for reference in references or [] if reference.is_wellformed}
+    if input_topic is None and len(named) > 1:
+        raise InputError(
+            "evidence and quarantine name several input topics; give the one of the original with --input-topic NAME"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class StatedFiles:
+    """What the run states about its release; None where the file is not given.
+
+    Attributes
+    ----------
+    evidence_clusters : list of EvidenceCluster or None
+    references : list of QuarantineReference or None
+    summary_fields : mapping or None
+    summary_name : str
+        What errors call the summary.
+    """
+
+    evidence_clusters: list[EvidenceCluster] | None
+    references: list[QuarantineReference] | None
+    summary_fields: Summary | None
+    summary_name: str = "the summary"
+
+
+@dataclass(frozen=True, slots=True)
+class AuditScope:
+    """What is judged, as the policy and the user of `verify` say; nothing of it comes from the judged files.
+
+    Attributes
+    ----------
+    is_table, is_ordered : bool
+        Whether the release is that of a finished table, or of a stream with ``release: ordered``.
+    has_table_grids : bool
+        Whether the default resolutions of tables apply.
+    may_be_table : bool
+        Whether the policy has a stream section and the user did not say which command made the release.
+    is_partial, is_strict : bool
+    window : int or None
+        Offsets of a window of a stream, within which a clock has no trend: delta + 1. None for a table.
+    """
+
+    is_table: bool
+    is_ordered: bool
+    has_table_grids: bool
+    may_be_table: bool
+    is_partial: bool
+    is_strict: bool
+    window: int | None = None
+
+    @classmethod
+    def of(cls, policy: Policy, *, table: bool | None, partial: bool, strict: bool) -> AuditScope:
+        """Return the scope. `shoal batch` publishes the resolutions of a stream if there is a stream section."""
+        is_stream = policy.stream is not None and not table
+        is_ordered = is_stream and policy.require_stream().is_ordered
+        has_table_grids = policy.stream is None if table is None else table and policy.stream is None
+        may_be_table = policy.stream is not None and table is None
+        window = policy.require_stream().delta + 1 if is_stream else None
+        return cls(not is_stream, is_ordered, has_table_grids, may_be_table, partial, strict, window)

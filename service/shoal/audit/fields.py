@@ -2,22 +2,47 @@
 
 Equal values become equal texts or numbers whatever their spelling; different values stay different. A record that
 does not fit the policy is unusable: no cluster may hold it. Nothing here is shared with the decoders of the engine.
+
+Finds the fields of a record in a message: inside an envelope, and inside objects.
+
+Debezium, Kafka Connect's JsonConverter and CloudEvents put envelopes around records. A message that deletes a row, or
+has no value at all, is no record. The policy says whether such a message is dropped or quarantined.
+
+Brings the spellings of a subject to one text, as the policy's ``normalize`` defines it. Separate from the engine.
+
+The steps, in this order: `invisible` characters are removed; `nfkc` and `casefold` are applied until nothing changes;
+runs of white space become one space (`spaces`). NFC and trimming follow for every subject.
+
+Unchanged fields of type ``json``: arrays, objects and scalars, published as compact JSON.
+
+Members stay in their order. An integer has all its digits. Any other number is the shortest decimal of its float64: it
+keeps a point or an exponent, so 100.0 and 100 are two values here.
+
+Keys of confidential values: two values count as one if and only if their keys are equal.
+
+A key does not depend on the spelling. All spellings of a number are one value, whether it is a JSON number or the text
+of one; blanks around a text, format characters and the form of its letters (NFKC) do not count. All spellings of a
+missing value are one value, which is none of the others. In a JSON document, the order of members does not count,
+either. A reader of a release could not tell such values apart by their meaning, so counting them as several would make
+a cluster look more diverse than it is.
 """
 
 from __future__ import annotations
 
+import json
 import math
 import re
+import sys
 import unicodedata
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
+from enum import StrEnum
+from itertools import chain, groupby
 from typing import TypeAlias
 
 from shoal.audit.arithmetic import canonical_float
-from shoal.audit.json_documents import document_reader
-from shoal.audit.json_values import json_text
-from shoal.audit.parsing import Form, JsonNumber, Record
+from shoal.audit.reading import TOMBSTONE, Form, JsonNumber, JsonObject, Record, as_record, json_document, json_text
 from shoal.audit.scales import (
     ABSENT,
     BLANKS,
@@ -29,23 +54,494 @@ from shoal.audit.scales import (
     is_encodable,
     value_reader,
 )
-from shoal.audit.spellings import EVERY_STEP, has_long_mark_sequence, one_spelling
-from shoal.audit.structure import Dropped, MessageStructure
-from shoal.audit.value_keys import comparable_fields
-from shoal.policy import Attribute, FieldType, MessagePart, Policy, Role, Scale
+from shoal.policy import Attribute, FieldType, MessagePart, NormalizeStep, Policy, Role, Scale
 
 __all__ = [
+    "EVERY_STEP",
     "FIELD_SEPARATOR",
+    "MISSING",
     "MOST_CATEGORY_BYTES",
+    "Dropped",
+    "FieldPaths",
+    "KeyReader",
+    "MessageStructure",
     "RecordReader",
     "UnchangedReader",
     "UsableRecord",
     "canonical_decimal",
+    "column_name",
+    "comparable_fields",
+    "document_reader",
+    "document_text",
+    "dropped_kinds",
+    "has_long_mark_sequence",
+    "input_path",
+    "is_number",
+    "key_reader",
     "merged_subject",
+    "nested_order",
+    "number_of",
+    "one_spelling",
+    "output_path",
+    "released_document_reader",
     "released_reader",
     "source_form",
+    "text_key_reader",
     "unchanged_reader",
 ]
+
+_CONVERTED = {"schema", "payload"}
+"""Names of the object that JsonConverter writes."""
+
+
+class Dropped(StrEnum):
+    """Why a message is dropped. The names are those of the policy and of a summary."""
+
+    DELETES = "deletes"
+    TOMBSTONES = "tombstones"
+
+
+def input_path(attribute: Attribute) -> tuple[str, ...]:
+    """Return the names from the outermost object of a record to an attribute."""
+    return attribute.path or (attribute.name,)
+
+
+def output_path(attribute: Attribute) -> tuple[str, ...]:
+    """Return the names from the outermost object of a released row to an attribute."""
+    return attribute.to or (attribute.name,)
+
+
+def column_name(attribute: Attribute) -> str:
+    """Return the name of an attribute's column in a release of CSV or Parquet."""
+    return ".".join(output_path(attribute))
+
+
+class FieldPaths:
+    """The declared fields of an object, which may be inside other objects.
+
+    Parameters
+    ----------
+    paths : dict of tuple of str to str
+        Name of the attribute by path.
+    """
+
+    def __init__(self, paths: dict[tuple[str, ...], str]) -> None:
+        self.paths = paths
+        self.objects = {path[:depth] for path in paths for depth in range(1, len(path))}
+
+    @property
+    def is_flat(self) -> bool:
+        """Whether every field is one of the outermost object, under the name of its attribute."""
+        return all(path == (name,) for path, name in self.paths.items())
+
+    def items(self, record: Record, above: tuple[str, ...] = ()) -> list[tuple[tuple[str, ...], object]]:
+        """Return path and value of each field in the order of the text; objects with declared fields are opened."""
+        found: list[tuple[tuple[str, ...], object]] = []
+        for name, value in record.items():
+            path = (*above, name)
+            inner = as_record(value) if path in self.objects else None
+            found += [(path, value)] if inner is None else self.items(inner, path)
+        return found
+
+
+def nested_order(paths: Iterable[tuple[str, ...]]) -> list[tuple[str, ...]]:
+    """Return paths in the order of a text: an object stands where its first field is declared."""
+    tree: dict[str, list[tuple[str, ...]]] = {}
+    for path in paths:
+        tree.setdefault(path[0], []).append(path[1:])
+    return [
+        (name, *inner) for name, below in tree.items() for inner in ([()] if below == [()] else nested_order(below))
+    ]
+
+
+def dropped_kinds(policy: Policy) -> list[str]:
+    """Return the kinds of messages that a policy drops."""
+    actions = {Dropped.DELETES: policy.deletes, Dropped.TOMBSTONES: policy.tombstones}
+    return [kind.value for kind, action in actions.items() if action == "drop"]
+
+
+class MessageStructure:
+    """Returns the fields of messages by the names of their attributes.
+
+    Parameters
+    ----------
+    policy : Policy
+        ``unwrap``, ``deletes``, ``tombstones``, ``undeclared`` and the paths of the attributes.
+    form : {"csv", "jsonl"}
+        Cells have neither envelopes nor objects.
+    """
+
+    def __init__(self, policy: Policy, form: Form) -> None:
+        self._unwrap = policy.unwrap if form == "jsonl" else None
+        self._drops_deletes, self._drops_tombstones = policy.deletes == "drop", policy.tombstones == "drop"
+        self._fields = FieldPaths({input_path(a): a.name for a in policy.value_attributes})
+        self._optional = {input_path(a) for a in policy.value_attributes if a.may_be_missing}
+        self._refuses_undeclared = policy.undeclared == "quarantine"
+        self._is_flat = form == "csv" or self._fields.is_flat
+        self._is_plain = self._unwrap is None and self._is_flat
+        self._has_objects = form == "jsonl" and bool(self._fields.objects)
+
+    def content(self, message: Record | None) -> Record | Dropped | None:
+        """Return the fields of a message, why it is dropped, or None if it is no record."""
+        if message is TOMBSTONE:
+            return self._tombstone()
+        if self._is_plain or message is None:
+            return message
+        if (self._unwrap is not None or self._has_objects) and not _has_distinct_names(message):
+            return None
+        record = self._unwrapped(message)
+        if record is None or isinstance(record, Dropped) or self._is_flat:
+            return record
+        return self._named(record)
+
+    def is_header(self, record: Record) -> bool:
+        """Whether each declared field, two or more, has its own name as its value: a header was read as a record.
+
+        ``record`` has the names of the attributes, as `content` returns it.
+        """
+        fields = self._fields.paths
+        values = ((record.get(name), path[-1]) for path, name in fields.items())
+        return len(fields) > 1 and all(type(value) is str and value == text for value, text in values)
+
+    def _tombstone(self) -> Dropped | None:
+        return Dropped.TOMBSTONES if self._drops_tombstones else None
+
+    # ------------------------------------------------------------ envelopes
+
+    def _unwrapped(self, message: Record) -> Record | Dropped | None:
+        if self._unwrap is None:
+            return message
+        if self._unwrap == "cloudevents":
+            is_event = "specversion" in message and "data_base64" not in message
+            return as_record(message.get("data")) if is_event else None
+        if self._unwrap == "debezium":
+            return self._after(message)
+        return self._payload(message) if message.keys() == _CONVERTED else None
+
+    def _payload(self, message: Record) -> Record | Dropped | None:
+        payload = message["payload"]
+        return self._tombstone() if payload is None else as_record(payload)
+
+    def _after(self, message: Record) -> Record | Dropped | None:
+        """Return the row after the change of a message of Debezium."""
+        change = self._payload(message) if message.keys() == _CONVERTED else message
+        if change is None or isinstance(change, Dropped):
+            return change
+        operation, after = change.get("op"), change.get("after")
+        if not isinstance(operation, str) or isinstance(operation, JsonNumber):
+            return None
+        if operation == "d" or after is None:
+            return Dropped.DELETES if self._drops_deletes else None
+        return as_record(after)
+
+    # ------------------------------------------------------------ objects
+
+    def _named(self, record: Record) -> Record | None:
+        """Return the declared fields by name. An object without required fields may be null."""
+        found: dict[str, object] = {}
+        for path, value in self._fields.items(record):
+            name = self._fields.paths.get(path)
+            if name is not None:
+                found[name] = value
+            elif path in self._fields.objects:
+                # It is no object. If it is null, all fields inside it are absent.
+                if value is not None or not self._may_be_null(path):
+                    return None
+            elif self._refuses_undeclared and path != ("__faust",):
+                return None
+        return found
+
+    def _may_be_null(self, path: tuple[str, ...]) -> bool:
+        return all(one in self._optional for one in self._fields.paths if one[: len(path)] == path)
+
+
+def _has_distinct_names(message: Record) -> bool:
+    """Whether no object inside a message has a name twice."""
+    level: list[object] = list(message.values())
+    while level:
+        objects = [value for value in level if isinstance(value, JsonObject)]
+        if any(len({name for name, _ in one}) < len(one) for one in objects):
+            return False
+        arrays = [value for value in level if isinstance(value, list) and not isinstance(value, JsonObject)]
+        level = [item for one in objects for _, item in one] + [item for one in arrays for item in one]
+    return True
+
+
+EVERY_STEP: tuple[NormalizeStep, ...] = ("nfkc", "casefold", "spaces", "invisible")
+
+_IGNORED = frozenset(
+    chain(
+        (0x034F, 0x115F, 0x1160, 0x17B4, 0x17B5, 0x2065, 0x3164, 0xFFA0),
+        range(0x180B, 0x1810),
+        range(0xFE00, 0xFE10),
+        range(0xFFF0, 0xFFF9),
+        range(0xE0000, 0xE1000),
+    )
+)
+"""Code points with Unicode's property Default_Ignorable_Code_Point, except those of the category Cf."""
+
+_MOST_MARKS = 30
+
+_BLANKS = re.compile(r"\s+")
+
+
+def one_spelling(text: str, steps: Collection[NormalizeStep]) -> str:
+    """Apply the steps that a policy names to the text of a subject; an empty text if it cannot be a subject.
+
+    Cost: O(length).
+
+    Sources: The Unicode Standard, section 3.13 (caseless matching); UAX 15 (normalization forms).
+    """
+    if "invisible" in steps:
+        text = "".join([letter for letter in text if not _is_invisible(letter)])
+    if has_long_mark_sequence(text):
+        return ""
+    before = None
+    while text != before:
+        before = text
+        if "nfkc" in steps:
+            text = unicodedata.normalize("NFKC", text)
+        if "casefold" in steps:
+            text = unicodedata.normalize("NFC", unicodedata.normalize("NFD", text).casefold())
+    if "spaces" in steps:
+        text = _BLANKS.sub(" ", text).strip()
+    return text
+
+
+def has_long_mark_sequence(text: str) -> bool:
+    """Return whether more than 30 combining characters follow each other: such a text is no subject."""
+    marks = (sum(1 for _ in letters) for combines, letters in groupby(text, _combines) if combines)
+    return not text.isascii() and any(count > _MOST_MARKS for count in marks)
+
+
+def _combines(letter: str) -> bool:
+    return unicodedata.combining(letter) != 0
+
+
+def _is_invisible(letter: str) -> bool:
+    if letter.isascii():
+        return not letter.isprintable() and _BLANKS.fullmatch(letter) is None
+    if unicodedata.category(letter) == "Cf" or ord(letter) in _IGNORED:
+        return True
+    return unicodedata.category(letter) == "Cc" and _BLANKS.fullmatch(letter) is None
+
+
+_INTEGER = re.compile(r"-?[0-9]+")
+_EXPONENT = re.compile(r"e([+-])0*([0-9]+)")
+_MAX_INTEGER_LENGTH = 4300
+
+
+def document_text(value: object) -> str | None:
+    """Return the compact text of a JSON value; None if a name is repeated, or a text or number has no such form."""
+    if isinstance(value, JsonObject):
+        if len({name for name, _ in value}) < len(value):
+            return None
+        return _joined("{", [_member(str(name), item) for name, item in value], "}")
+    if isinstance(value, list):
+        return _joined("[", list(map(document_text, value)), "]")
+    return _scalar_text(value)
+
+
+def _joined(start: str, texts: list[str | None], end: str) -> str | None:
+    return None if None in texts else start + ",".join(map(str, texts)) + end
+
+
+def _member(name: str, value: object) -> str | None:
+    text = document_text(value)
+    return None if text is None or not is_encodable(name) else f"{json_text(name)}:{text}"
+
+
+def _scalar_text(value: object) -> str | None:
+    if isinstance(value, JsonNumber):
+        return _number_text(value)
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    return json_text(value) if isinstance(value, str) and is_encodable(value) else None
+
+
+def _number_text(text: str) -> str | None:
+    if _INTEGER.fullmatch(text):
+        return str(int(text)) if len(text) <= _MAX_INTEGER_LENGTH else None
+    value = float(text)
+    if not math.isfinite(value):
+        return None
+    if not value.is_integer():
+        return canonical_float(value)
+    return _EXPONENT.sub(lambda found: f"e{found[1].replace('+', '')}{found[2]}", repr(value))
+
+
+def document_reader(form: Form, released: Form, max_bytes: int) -> Callable[[object], str | None]:
+    """Return the function from a field of the original to the text by which it is compared.
+
+    It returns None if the field is no JSON, or is longer than ``max_bytes``. A cell of a release holds the text.
+    """
+
+    def read(value: object) -> str | None:
+        text = _of_cell(str(value).strip(" \t")) if form == "csv" else document_text(value)
+        if text is None or text == "null":
+            return text
+        if len(text.encode()) > max_bytes:
+            return None
+        return json_text(text) if released == "csv" else text
+
+    return read
+
+
+def released_document_reader(released: Form, *, is_binary: bool = False) -> Callable[[object], str | None]:
+    """Return the same for released rows. A cell in another spelling than the compact one is no value.
+
+    ``is_binary``: whether the release is a Parquet file, which holds the text, too.
+    """
+
+    def read_cell(value: object) -> str | None:
+        cell = "" if value is None else str(value)
+        text = _of_cell(cell)
+        if text is None or text == "null":
+            return None if cell else "null"
+        if text != cell:
+            return None
+        return text if is_binary else json_text(text)
+
+    return read_cell if released == "csv" or is_binary else document_text
+
+
+def _of_cell(cell: str) -> str | None:
+    """Return the text of a cell that holds JSON; null for an empty one."""
+    if not cell:
+        return "null"
+    try:
+        return document_text(json_document(cell))
+    except ValueError:
+        return None
+
+
+KeyReader: TypeAlias = Callable[[str], str]
+
+MISSING = ""
+"""Key of every missing value. Other keys begin with the letter of their kind."""
+_NUMBER, _TEXT, _DOCUMENT = "ntj"
+_JSON_NUMBER = re.compile(r"(-?)(0|[1-9][0-9]*)(?:\.([0-9]+))?(?:[eE]([+-]?[0-9]+))?")
+_LONGEST_EXPONENT = 18
+"""Characters. Of longer exponents no number is made: such a text is a text."""
+_LARGEST_POWER = 10**17
+"""Largest power of ten that numbers are compared with."""
+
+
+def key_reader(kind: FieldType, missing_values: Collection[str], released: Form = "jsonl") -> KeyReader:
+    """Return the function from the text of an unchanged field, which is JSON, to the key of its value.
+
+    Parameters
+    ----------
+    kind : FieldType
+        Type of the attribute. Only the types any, integer and number have numbers: the texts "007" and "7" of type
+        string are two values. Of type json only null is missing.
+    missing_values : collection of str
+        Texts that stand for a missing value. JSON null and the empty text always do.
+    released : {"csv", "jsonl"}
+        Form of the release: a cell of type json is the text of a document, and not the document.
+    """
+    has_numbers = kind in {"any", "integer", "number"}
+    missing = {_key_of_text(text, has_numbers=has_numbers) for text in ("", *missing_values)}
+
+    def read(text: str) -> str:
+        if text == "null":
+            return MISSING
+        if kind == "json":
+            return _DOCUMENT + _key_of_document(json_document(json.loads(text) if released == "csv" else text))
+        key = _key_of_text(json.loads(text) if text.startswith('"') else text, has_numbers=has_numbers)
+        return MISSING if key in missing else key
+
+    return read
+
+
+def text_key_reader(
+    attribute: Attribute, missing_values: Collection[str], released: Form
+) -> Callable[[str | None], str]:
+    """Return the function from a text of a reference, an order or a taxonomy to the key of the value it means."""
+    read = key_reader(attribute.type, missing_values, released)
+    document = document_reader("csv", released, sys.maxsize)
+
+    def read_text(text: str | None) -> str:
+        if text is None:
+            return MISSING
+        if attribute.type == "json":
+            return read(document(text) or "null")
+        return read(json.dumps(text.lower() if attribute.type == "boolean" else text))
+
+    return read_text
+
+
+def comparable_fields(policy: Policy, released: Form) -> list[tuple[int, Callable[[str], bool]]]:
+    """Return the places of the unchanged fields whose values must have a place in an order, and whether one has.
+
+    These are the protected attributes that the policy declares as ordered, if it has ``t``. Categories must be those of
+    the order, and other values numbers. A missing value always has a place.
+    """
+    return [
+        (policy.unchanged_fields.index(attribute), _comparable(attribute, policy.missing_values, released))
+        for attribute in policy.protected
+        if policy.t is not None and attribute.distance == "ordered"
+    ]
+
+
+def _comparable(attribute: Attribute, missing_values: Collection[str], released: Form) -> Callable[[str], bool]:
+    read = key_reader(attribute.type, missing_values, released)
+    text_key = text_key_reader(attribute, missing_values, released)
+    order = {text_key(str(item)) for item in attribute.order}
+
+    def is_comparable(text: str) -> bool:
+        key = read(text)
+        return key == MISSING or (key in order if order else is_number(key))
+
+    return is_comparable
+
+
+def is_number(key: str) -> bool:
+    """Whether a key is that of a number."""
+    return key.startswith(_NUMBER)
+
+
+def number_of(key: str) -> Decimal:
+    """Return the exact number of a key. Comparisons of it are exact; sums need not be."""
+    digits, _, power = key.removeprefix(_NUMBER).partition("e")
+    return Decimal(f"{digits}e{max(min(int(power or 0), _LARGEST_POWER), -_LARGEST_POWER)}")
+
+
+def _key_of_document(value: object) -> str:
+    """Return the key of a JSON document: members in no order, numbers by their value, and texts as other texts."""
+    if isinstance(value, JsonObject):
+        members = (f"{_quoted(name)}:{_key_of_document(item)}" for name, item in value)
+        return "{" + ",".join(sorted(members)) + "}"
+    if isinstance(value, list):
+        return "[" + ",".join(map(_key_of_document, value)) + "]"
+    if isinstance(value, JsonNumber):
+        return _key_of_text(value, has_numbers=True)
+    return _quoted(value) if isinstance(value, str) else repr(value)
+
+
+def _quoted(text: str) -> str:
+    return json.dumps(_folded(text))
+
+
+def _folded(text: str) -> str:
+    """Return a text as it looks: without letters that show nothing, and one form of letters that look alike."""
+    shown = filter(lambda letter: unicodedata.category(letter) != "Cf", text)
+    return unicodedata.normalize("NFKC", "".join(shown)).strip()
+
+
+def _key_of_text(text: str, *, has_numbers: bool) -> str:
+    text = _folded(text)
+    found = _JSON_NUMBER.fullmatch(text) if has_numbers else None
+    if found is None or len(found[4] or "") > _LONGEST_EXPONENT:
+        return _TEXT + text
+    sign, integer, fraction, exponent = found.groups(default="")
+    digits = (integer + fraction).lstrip("0")
+    short = digits.rstrip("0")
+    if not short:
+        return f"{_NUMBER}0"
+    power = int(exponent or 0) - len(fraction) + len(digits) - len(short)
+    return f"{_NUMBER}{sign}{short}e{power}"
+
 
 UnchangedReader: TypeAlias = Callable[[object], str | None]
 
@@ -55,9 +551,7 @@ MOST_CATEGORY_BYTES = 1_000
 FIELD_SEPARATOR = "\x00"
 """Separates the texts of unchanged fields. JSON text holds no raw NUL, so no field contains it."""
 
-_INTEGER = re.compile(r"[+-]?[0-9]+")
-_MAX_INTEGER_LENGTH = 4300
-"""Characters; longer integers are not numbers (the limit of Python's int)."""
+_CANONICAL_INTEGER = re.compile(r"[+-]?[0-9]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,7 +752,7 @@ def _is_typed(text: str) -> bool:
     """Whether a JSON number is an integer of at most 4,300 characters, or a finite float64; any other text is."""
     if not isinstance(text, JsonNumber):
         return True
-    if _INTEGER.fullmatch(text):
+    if _CANONICAL_INTEGER.fullmatch(text):
         return len(text) <= _MAX_INTEGER_LENGTH
     return not math.isinf(float(text))
 
@@ -336,7 +830,7 @@ def _any(value: object) -> str | None:
 
 def canonical_decimal(text: str) -> str | None:
     """Write a decimal number in its canonical form: integers exactly, others as float64; None if it overflows."""
-    if _INTEGER.fullmatch(text):
+    if _CANONICAL_INTEGER.fullmatch(text):
         return str(int(text)) if len(text) <= _MAX_INTEGER_LENGTH else None
     value = float(text)
     return canonical_float(value) if math.isfinite(value) else None
@@ -353,7 +847,7 @@ def _number(value: object) -> str | None:
 
 def _integer(value: object) -> str | None:
     text = _number(value)
-    return text if text is not None and (text == "null" or _INTEGER.fullmatch(text)) else None
+    return text if text is not None and (text == "null" or _CANONICAL_INTEGER.fullmatch(text)) else None
 
 
 def _boolean(value: object) -> str | None:
@@ -382,7 +876,7 @@ def _cell_number(value: object) -> str | None:
 
 def _cell_integer(value: object) -> str | None:
     text = _cell_number(value)
-    return text if text is not None and (text == "null" or _INTEGER.fullmatch(text)) else None
+    return text if text is not None and (text == "null" or _CANONICAL_INTEGER.fullmatch(text)) else None
 
 
 def _cell_boolean(value: object) -> str | None:

@@ -3,13 +3,32 @@
 Fields that are published unchanged are measured one by one on the originals: unique values identify records, and values
 that follow the order of arrival reveal when a record arrived. They are warnings; ``strict`` makes them a check.
 `joint_uniqueness` measures fields together, on the released rows.
+
+Measures how much of a release shows confidential values to a reader who knows in which cluster a person is.
+
+Measures how many released rows are the only ones with their published values and up to three unchanged fields.
+
+k-anonymity covers the quasi-identifiers. A reader that also knows fields of a person that are published unchanged finds
+one row among those that agree in all of them; a row that agrees with no other is found for certain.
+
+Counts subjects that differ in case, white space, width or invisible characters only.
+
+k counts subjects as the policy normalises them. If two of these are spellings of one person, a cluster holds fewer
+people than it seems.
+
+Measures how many bits of the order of arrival a column reveals: trends, runs and periods such as ``rank mod 97``.
+
+A rank correlation finds columns that grow or fall with the position only. Mutual information with a function of the
+position finds others too. Two families of functions are tried: the number of the block in which a position lies, for
+several numbers of blocks, and the position modulo a period. Periods come from the autocorrelation of the column.
 """
 
 from __future__ import annotations
 
 import json
+import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
@@ -17,17 +36,444 @@ import numpy as np
 import numpy.typing as npt
 
 from shoal.audit.clusters import RecomputedClusters
+from shoal.audit.confidential import AuditedColumn, ValueClass, check_values
+from shoal.audit.evidence import AuditScope
 from shoal.audit.fields import FIELD_SEPARATOR
-from shoal.audit.homogeneity import measure_homogeneity, value_classes
-from shoal.audit.joint_uniqueness import MAX_UNIQUE_SHARE, MIN_RECORDS, JointUniqueness
-from shoal.audit.order_information import measure_order_information
 from shoal.audit.originals import Originals
+from shoal.audit.published_values import NO_VALUE
 from shoal.audit.releases import ReleasedRows
 from shoal.audit.scales import decimal_number
-from shoal.audit.verdict import CheckCounter
+from shoal.audit.verdict import CheckCounter, counted
 from shoal.policy import Policy
 
-__all__ = ["UnchangedField", "check_unchanged_fields", "measure_release", "measure_unchanged_fields"]
+__all__ = [
+    "MAX_UNIQUE_SHARE",
+    "MIN_RECORDS",
+    "JointUniqueness",
+    "NearDuplicates",
+    "OrderInformation",
+    "UnchangedField",
+    "check_unchanged_fields",
+    "check_values_of_rows",
+    "count_near_duplicates",
+    "known_classes",
+    "measure_homogeneity",
+    "measure_joint_uniqueness",
+    "measure_order_information",
+    "measure_release",
+    "measure_unchanged_fields",
+    "value_classes",
+]
+
+
+def known_classes(found: RecomputedClusters | None) -> list[ValueClass]:
+    """Return the clusters; empty if they are not known."""
+    return [] if found is None else [ValueClass(cluster.label, cluster.unchanged) for cluster in found.clusters]
+
+
+def value_classes(found: RecomputedClusters | None, release: ReleasedRows) -> list[ValueClass]:
+    """Return the clusters; if they are not known, the rows of each partition with equal quasi-identifiers.
+
+    Such rows are of one or more whole clusters. They are named by their first row.
+    """
+    if found is not None:
+        return known_classes(found)
+    classes: dict[tuple[int, str], tuple[int, list[str]]] = {}
+    for partition, rows in release.by_partition.items():
+        for line, quasi, unchanged in zip(rows.lines, rows.quasi, rows.unchanged, strict=True):
+            if quasi != NO_VALUE:
+                classes.setdefault((partition, quasi), (line, []))[1].append(unchanged)
+    return [ValueClass(line, unchanged) for line, unchanged in classes.values()]
+
+
+def check_values_of_rows(
+    policy: Policy, originals: Originals, release: ReleasedRows, scope: AuditScope
+) -> list[CheckCounter]:
+    """Return the checks of `check_values` on rows with equal quasi-identifiers, where the clusters are not known.
+
+    With ``release: ordered`` some rows of a cluster may not be published yet, so nothing is examined.
+    """
+    if not scope.is_ordered:
+        return check_values(policy, originals, value_classes(None, release), unit="row")
+    checks = check_values(policy, originals, [], unit="row")
+    for check in checks:
+        check.skip("without evidence the clusters of an ordered release are not known")
+    return checks
+
+
+def measure_homogeneity(
+    policy: Policy, originals: Originals, classes: Sequence[ValueClass]
+) -> dict[str, float | int | None]:
+    """Return measures of each confidential attribute.
+
+    Returns
+    -------
+    dict
+        ``single_value_share.NAME``: the share of clusters in which all records have the same value, whatever its
+        spelling. ``single_value_records.NAME``: the share of records in such clusters. None without clusters.
+    """
+    measures: dict[str, float | int | None] = {}
+    records = sum(len(one.unchanged) for one in classes)
+    for attribute in policy.confidential:
+        column = AuditedColumn(policy, attribute, originals.released)
+        single = [one for one in classes if len(column.counts(one.unchanged)) == 1]
+        measures[f"single_value_share.{attribute.name}"] = len(single) / len(classes) if classes else None
+        shown = sum(len(one.unchanged) for one in single)
+        measures[f"single_value_records.{attribute.name}"] = shown / records if records else None
+    return measures
+
+
+IntVector = npt.NDArray[np.int64]
+
+MIN_RECORDS = 30
+"""With fewer records most values are unique and most correlations are large by chance."""
+MAX_UNIQUE_SHARE = 0.05
+"""A larger share of unique values, or of rows that agree with no other, is a warning."""
+MAX_FIELDS = 3
+"""Most unchanged fields that are combined."""
+MAX_JOINT_FIELDS = 12
+"""Of more fields, those that single out most rows by themselves are combined: at most 286 sets of two and three."""
+
+
+@dataclass(frozen=True, slots=True)
+class JointUniqueness:
+    """Rows that are the only ones with their published quasi-identifiers and some unchanged fields.
+
+    Attributes
+    ----------
+    names : tuple of str
+        The unchanged fields.
+    rows, unique : int
+        Number of released rows, and of those that agree with no other row of their partition.
+    classes : int
+        Number of classes of rows that agree.
+    are_known : bool
+        Whether the policy says of every one of the fields that others may know it: role ``other``, or
+        ``publish_unchanged``.
+    """
+
+    names: tuple[str, ...]
+    rows: int
+    unique: int
+    classes: int
+    are_known: bool
+
+    @property
+    def share(self) -> float:
+        """Share of unique rows."""
+        return self.unique / self.rows
+
+    def warnings(self) -> list[str]:
+        """Return a sentence if known fields single out too many rows, without values."""
+        if not self.are_known or self.share <= MAX_UNIQUE_SHARE:
+            return []
+        text = (
+            f"published values together with {', '.join(self.names)}: {self.unique} of {self.rows} rows "
+            f"({self.share:.0%}) in {self.classes} classes agree with no other row: a person of whom these fields are "
+            "known is found; declare them as quasi-identifiers, or leave them out"
+        )
+        return [text]
+
+
+def measure_joint_uniqueness(policy: Policy, release: ReleasedRows) -> list[JointUniqueness]:
+    """Measure every unchanged field alone, and the worst set of two and of three fields that others may know.
+
+    Returns
+    -------
+    list of JointUniqueness
+        One per unchanged field, in the order of the policy; then at most one of two fields and one of three. Empty for
+        fewer than 30 rows.
+
+    Notes
+    -----
+    Cost: O(n log n) time per set of fields, O(n) memory.
+    """
+    published, columns = _columns(len(policy.unchanged_fields), release)
+    if len(published) < MIN_RECORDS:
+        return []
+    is_known = [attribute.publish_unchanged for attribute in policy.unchanged_fields]
+    names = [attribute.name for attribute in policy.unchanged_fields]
+
+    def measure(fields: Sequence[int]) -> JointUniqueness:
+        classes = published
+        for field in fields:
+            classes = _combine(classes, columns[field])
+        counts = np.bincount(classes)
+        unique = int(np.count_nonzero(counts == 1))
+        known = all(is_known[field] for field in fields)
+        return JointUniqueness(tuple(names[field] for field in fields), len(classes), unique, len(counts), known)
+
+    alone = [measure([field]) for field in range(len(columns))]
+    known = sorted((field for field in range(len(columns)) if is_known[field]), key=lambda f: -alone[f].unique)
+    combined = sorted(known[:MAX_JOINT_FIELDS])
+    worst = [
+        max(map(measure, combinations(combined, size)), key=lambda found: found.unique)
+        for size in range(2, min(MAX_FIELDS, len(combined)) + 1)
+    ]
+    return [*alone, *worst]
+
+
+def _columns(width: int, release: ReleasedRows) -> tuple[IntVector, list[IntVector]]:
+    """Return codes of partition and quasi-identifiers per row, and codes of each unchanged field.
+
+    A row that could not be read is left out; another check reports it.
+    """
+    published: dict[tuple[int, str], int] = {}
+    known: list[dict[str, int]] = [{} for _ in range(width)]
+    classes: list[int] = []
+    columns: list[list[int]] = [[] for _ in range(width)]
+    for partition, rows in release.by_partition.items():
+        for quasi, unchanged in zip(rows.quasi, rows.unchanged, strict=True):
+            texts = unchanged.split(FIELD_SEPARATOR) if width else []
+            if len(texts) != width:
+                continue
+            classes.append(published.setdefault((partition, quasi), len(published)))
+            for field, text in enumerate(texts):
+                columns[field].append(known[field].setdefault(text, len(known[field])))
+    return np.array(classes, dtype=np.int64), [np.array(column, dtype=np.int64) for column in columns]
+
+
+def _combine(classes: IntVector, column: IntVector) -> IntVector:
+    """Return codes from 0 of the pairs of two codes."""
+    combined: IntVector = np.unique(classes * (int(column.max()) + 1) + column, return_inverse=True)[1]
+    return combined
+
+
+@dataclass(frozen=True, slots=True)
+class NearDuplicates:
+    """Subjects that every step of ``normalize`` would merge with another.
+
+    Attributes
+    ----------
+    subjects : int
+        Subjects of the usable originals, less their number after merging.
+    clusters : int or None
+        Clusters that hold at least two subjects which would be one. None if the clusters are unknown.
+    below_k : int or None
+        Clusters of at least k subjects that would have fewer. None as above.
+    """
+
+    subjects: int
+    clusters: int | None
+    below_k: int | None
+
+    def measures(self) -> dict[str, float | int | None]:
+        """Return the measures of the verdict."""
+        return {
+            "near_duplicate_subjects": self.subjects,
+            "near_duplicate_clusters": self.clusters,
+            "near_duplicate_below_k": self.below_k,
+        }
+
+    def warnings(self) -> list[str]:
+        """Return a sentence if there are any, without values."""
+        if not self.subjects or self.clusters == 0:
+            return []
+        where = "" if self.clusters is None else f", in {counted(self.clusters, 'cluster')}"
+        fewer = f" ({counted(self.below_k, 'cluster')} with fewer than k people)" if self.below_k else ""
+        text = (
+            f"{counted(self.subjects, 'subject')} equal to another one except for case, white space, width or "
+            f"invisible characters{where}: if these are spellings of one person{fewer}, set normalize: "
+            "[nfkc, casefold, spaces, invisible] at the subject"
+        )
+        return [text]
+
+
+def count_near_duplicates(
+    policy: Policy, originals: Originals, clusters: RecomputedClusters | None
+) -> NearDuplicates | None:
+    """Count near-duplicate subjects. None if the subject is no text. Cost: O(n log n)."""
+    merged = originals.merged
+    if merged is None:
+        return None
+    subjects = len(merged) - len(np.unique(merged))
+    if clusters is None:
+        return NearDuplicates(subjects, None, None)
+    with_pairs = below = 0
+    for cluster in clusters.clusters:
+        found = set(originals.subjects[list(cluster.members)].tolist())
+        people = len(set(merged[list(found)].tolist()))
+        with_pairs += people < len(found)
+        below += people < policy.k <= len(found)
+    return NearDuplicates(subjects, with_pairs, below)
+
+
+MIN_WINDOW = 30
+"""With fewer records a column, or the rest after the last window, is not measured by itself."""
+WINDOW = 1 << 16
+"""Longer columns are measured in windows of this many records, so that the cost grows linearly."""
+BINS = 16
+"""Columns of many values are measured a second time, by quantiles."""
+PERMUTATIONS = 100
+PERIODS = 8
+"""Periods that are tried per window: the highest peaks of the autocorrelation."""
+FEW_PAIRS = 8
+"""Up to so many possible pairs of a value and a label per record, pairs are counted without sorting."""
+DRAWS = 4
+MIN_INFORMATION = 0.2
+"""Bits. A normal variable with a correlation of 0.5 with the position tells as much."""
+MAX_P = 1e-6
+
+
+@dataclass(frozen=True, slots=True)
+class OrderInformation:
+    """What a column reveals of the positions.
+
+    Attributes
+    ----------
+    bits : float
+        Mutual information with the best function of the position, minus its mean under permutations; 0 if below 0.2 or
+        not significant. Of the first window in which it is significant.
+    p_value : float
+        Of the best function, corrected for the number of functions among which it was chosen.
+    """
+
+    bits: float = 0.0
+    p_value: float = 1.0
+
+
+def measure_order_information(
+    codes: IntVector, ranks: npt.NDArray[np.float64] | None, positions: IntVector
+) -> OrderInformation:
+    """Measure one column of one partition.
+
+    Parameters
+    ----------
+    codes : ndarray of int64, shape (n,)
+        Equal for equal values, from 0.
+    ranks : ndarray of float64, shape (n,), or None
+        Mean ranks of the values; NaN for nulls. None for values without an order.
+    positions : ndarray of int64, shape (n,)
+        Offsets of the records, ascending.
+
+    Returns
+    -------
+    OrderInformation
+        Nothing for fewer than 30 records.
+
+    Notes
+    -----
+    Significance: the mutual information is compared with that of 100 permutations of the column. A gamma distribution
+    with their mean, deviation and skewness gives the p-value beyond the reach of so few (Winkler et al., NeuroImage 141
+    (2016), section 2.5, doi:10.1016/j.neuroimage.2016.05.068). Deviation and skewness are rounded up by more than their
+    sampling error, and the p-value is multiplied by the number of all functions that could have been chosen
+    (Bonferroni). A column is reported from p < 1e-6 on.
+
+    What it cannot find: a secret function of the position, and values that are unique (`unique_share` counts them).
+
+    Cost: O(n log n) time, O(n) memory. Deterministic: the permutations have a fixed seed.
+    """
+    n = len(codes)
+    if n < MIN_WINDOW:
+        return OrderInformation()
+    generator = np.random.default_rng(0)
+    columns = [codes] if ranks is None or codes.max() < BINS else [codes, _quantiles(ranks)]
+    # Periods of the offsets and periods among the usable records differ if some records are unusable.
+    orders = [positions - positions[0], np.arange(n)]
+    if orders[0][-1] == n - 1 or orders[0][-1] >= 4 * n:
+        del orders[0]
+    windows = [slice(first, first + WINDOW) for first in range(0, n, WINDOW)]
+    if len(windows) > 1 and n - windows[-1].start < MIN_WINDOW:
+        windows.pop()
+    tried = len(columns) * len(orders) * len(windows)
+    for column in columns:
+        for order in orders:
+            for window in windows:
+                found = _measure_window(column[window], order[window] - order[window][0], tried, generator)
+                if found.p_value < MAX_P:
+                    return found
+    return OrderInformation()
+
+
+def _measure_window(
+    column: IntVector, positions: IntVector, tried: int, generator: np.random.Generator
+) -> OrderInformation:
+    """Measure one window; ``tried`` is the number of windows, columns and orders."""
+    values = np.unique(column, return_inverse=True)[1]
+    functions = list(_functions(values, positions, generator))
+    if not functions:
+        return OrderInformation()
+    entropies = np.array([_joint_entropy(values, labels) for labels in functions])
+    shuffled = np.array([_joint_entropy(generator.permutation(values), labels) for labels in functions])
+    best = int(np.argmax(shuffled - entropies))
+    if shuffled[best] - entropies[best] < MIN_INFORMATION / 2:
+        return OrderInformation()  # far from the limit: no need for more permutations
+    many = np.array([_joint_entropy(generator.permutation(values), functions[best]) for _ in range(PERMUTATIONS)])
+    choices = tried * (len(functions) + int(positions[-1]))
+    p_value = min(1.0, choices * _tail(many, float(entropies[best])))
+    bits = float(many.mean() - entropies[best])
+    return OrderInformation(bits, p_value) if bits >= MIN_INFORMATION else OrderInformation()
+
+
+def _functions(values: IntVector, positions: IntVector, generator: np.random.Generator) -> Iterator[IntVector]:
+    """Yield the functions of the position that are tried: numbers of blocks, and residues of likely periods."""
+    n = len(values)
+    blocks = 4
+    while n >= 8 * blocks:
+        yield np.arange(n) * blocks // n
+        blocks *= 4
+    for period in _likely_periods(values, positions, generator):
+        yield positions % period
+
+
+def _likely_periods(values: IntVector, positions: IntVector, generator: np.random.Generator) -> list[int]:
+    """Return the lags at which equal values are most frequent, compared with chance.
+
+    Each value is a random point of the unit circle. The autocorrelation of the points estimates the share of equal
+    values at every lag at once, by two Fourier transforms.
+    """
+    length, limit = int(positions[-1]) + 1, int(positions[-1] + 1) // 3
+    if limit < 2:  # noqa: PLR2004 - period 1 says nothing
+        return []
+    size = 1 << (2 * length - 1).bit_length()
+    total = np.zeros(limit + 2)
+    for _ in range(DRAWS):
+        points = np.exp(2j * np.pi * generator.random(int(values.max()) + 1))[values]
+        series = np.zeros(size, dtype=np.complex128)
+        series[positions] = points - points.mean()
+        total += np.fft.ifft(np.abs(np.fft.fft(series)) ** 2).real[: limit + 2]
+    scores = total / np.sqrt(length - np.arange(limit + 2))
+    is_peak = (scores[2:-1] >= scores[1:-2]) & (scores[2:-1] >= scores[3:])
+    peaks = np.flatnonzero(is_peak) + 2
+    return [int(lag) for lag in peaks[np.argsort(-scores[peaks], kind="stable")][:PERIODS]]
+
+
+def _joint_entropy(values: IntVector, labels: IntVector) -> float:
+    """Return the entropy of pairs in bits. Mutual information is this, subtracted from a constant."""
+    n, width = len(values), int(labels.max()) + 1
+    pairs = values * width + labels
+    if (int(values.max()) + 1) * width <= FEW_PAIRS * n:
+        counts = np.bincount(pairs)
+        counts = counts[counts > 0]
+    else:  # most pairs do not occur
+        pairs.sort()
+        counts = np.diff(np.flatnonzero(np.concatenate(([True], pairs[1:] != pairs[:-1], [True]))))
+    return math.log2(n) - float((counts * np.log2(counts)).sum()) / n
+
+
+def _tail(shuffled: npt.NDArray[np.float64], entropy: float) -> float:
+    """Return the probability that a permutation has this entropy or less, by a gamma distribution (Wilson-Hilferty)."""
+    deviation = 1.2 * float(shuffled.std(ddof=1))
+    distance = float(shuffled.mean()) - entropy
+    if deviation <= 0:
+        return 1.0
+    standard = (shuffled.mean() - shuffled) / shuffled.std(ddof=1)
+    skewness = 0.5 + max(0.0, float((standard**3).mean()))
+    shape = 4 / skewness**2
+    ratio = max(0.0, 1 + distance / deviation / math.sqrt(shape))
+    normal = (ratio ** (1 / 3) - 1 + 1 / (9 * shape)) * math.sqrt(9 * shape)
+    return math.erfc(normal / math.sqrt(2)) / 2
+
+
+def _quantiles(ranks: npt.NDArray[np.float64]) -> IntVector:
+    """Return the quantile of each value, from 0; nulls are a class of their own."""
+    known = ~np.isnan(ranks)
+    found = np.full(len(ranks), BINS, dtype=np.int64)
+    order = np.unique(ranks[known], return_inverse=True)
+    positions = (np.searchsorted(np.sort(ranks[known]), order[0]))[order[1]]
+    found[known] = positions * BINS // max(1, int(known.sum()))
+    return found
+
 
 MAX_ORDER_CORRELATION = 0.5
 """A larger rank correlation with the order of arrival is a warning."""

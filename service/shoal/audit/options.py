@@ -8,8 +8,8 @@ from fractions import Fraction
 from typing import TypeVar
 
 from shoal.audit.clusters import RecomputedCluster
+from shoal.audit.confidential import ValueClass, check_values
 from shoal.audit.originals import Originals
-from shoal.audit.value_checks import ValueClass, check_values
 from shoal.audit.verdict import CheckCounter, counted
 from shoal.policy import Attribute, PerSubject, Policy, Scale
 

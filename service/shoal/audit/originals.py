@@ -2,42 +2,303 @@
 
 A CSV record is unusable if one of its cells contains another record. An unpaired quote in the file causes this: the
 cell then holds the fields of another subject.
+
+The reasons for which a record that does not fit the policy may have been refused.
+
+A reason is one of three words, so a false one could tell two bits of the record. Here each unusable record gets the
+reasons that are possible for it: mostly one, and several where one text has several faults, or where the file does not
+show a length.
+
+The one spelling of CSV cells and records: with the fewest quotes.
+
+Bounds of the bytes that are compared with ``kafka.max_record_bytes``.
+
+Three lengths are limited: the length of a message, the length of each key and header that the policy reads, and the
+length of the categories of a record and its unchanged fields as they are published. Separators between these fields and
+the quasi-identifiers do not count. A category has a limit of its own, which `shoal.audit.fields` checks.
+
+The original shows these lengths exactly, with two exceptions: messages that an export contains as JSON objects, and
+rows of Parquet. Their lengths are estimated by a smallest and a largest one. A record is certainly too large if the
+smallest length exceeds the limit. It is certainly not too large if the largest length does not exceed it.
 """
 
 from __future__ import annotations
 
 import csv
+import json
 import math
 from array import array
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from enum import IntFlag
 from functools import cached_property
+from itertools import groupby, takewhile
 
 import numpy as np
 import numpy.typing as npt
 
-from shoal.audit.fields import RecordReader, UsableRecord, merged_subject
-from shoal.audit.parsing import (
+from shoal.audit.fields import (
+    FIELD_SEPARATOR,
+    MOST_CATEGORY_BYTES,
+    Dropped,
+    RecordReader,
+    UsableRecord,
+    input_path,
+    merged_subject,
+    nested_order,
+    output_path,
+)
+from shoal.audit.reading import (
     ENVELOPE_FIELDS,
     ORIGINAL_EXPORT,
     Form,
     InputFile,
+    OriginalRecord,
+    Outcome,
     Record,
     first_line_names,
+    has_lone_surrogate,
     is_blank,
     is_ended,
+    is_parquet,
+    json_text,
+    original_header,
     original_records,
 )
-from shoal.audit.refusals import RefusalReader
 from shoal.audit.scales import Categories, DecimalSign, value_reader
-from shoal.audit.sizes import DEFAULT_MAX_BYTES, SizeBounds
-from shoal.audit.structure import Dropped, input_path, output_path
-from shoal.audit.table_parsing import is_parquet, original_header
 from shoal.errors import InputError
-from shoal.policy import Attribute, CsvDialect, MessagePart, Policy
+from shoal.policy import Attribute, CsvDialect, MessagePart, Policy, Role, Scale
 
-__all__ = ["UNKNOWN_TIMESTAMP", "UNUSABLE", "EmbeddedRecordFinder", "Originals", "is_export_of", "read_originals"]
+__all__ = [
+    "DEFAULT_MAX_BYTES",
+    "UNKNOWN_TIMESTAMP",
+    "UNUSABLE",
+    "EmbeddedRecordFinder",
+    "Originals",
+    "Refusal",
+    "RefusalReader",
+    "SizeBounds",
+    "csv_cell",
+    "csv_line",
+    "is_export_of",
+    "read_originals",
+]
+
+MOST_GROWTH = 8
+"""A text that is written is at most so many times as long as it was read: escapes, digits of numbers, bytes."""
+
+
+class Refusal(IntFlag):
+    """Possible reasons of one record. `NONE`: the record fits the policy, or is dropped."""
+
+    NONE = 0
+    UNDECODABLE = 1
+    INVALID = 2
+    TOO_LARGE = 4
+
+    @classmethod
+    def named(cls, word: str) -> Refusal:
+        """Return the reason of a reference or a summary; NONE if it is no reason of a refusal."""
+        return next((reason for reason in cls if reason.word == word), cls.NONE)
+
+    @property
+    def word(self) -> str:
+        """The word of one reason."""
+        return str(self.name).lower()
+
+
+_DECODED = {
+    Outcome.UNDECODABLE: Refusal.UNDECODABLE,
+    Outcome.NO_RECORD: Refusal.INVALID,
+    Outcome.UNCLEAR: Refusal.UNDECODABLE | Refusal.INVALID,
+}
+
+
+class RefusalReader:
+    """Finds the possible reasons of unusable records.
+
+    Parameters
+    ----------
+    policy : Policy
+    form : {"csv", "jsonl"}
+        Form of the original.
+    max_bytes : int
+        The limit ``kafka.max_record_bytes``.
+    is_measured : bool
+        Whether the original shows how many bytes each record had: not so in Parquet.
+    """
+
+    def __init__(self, policy: Policy, form: Form, max_bytes: int, *, is_measured: bool) -> None:
+        self._form, self._max_bytes, self._is_measured = form, max_bytes, is_measured
+        self._is_wrapped = policy.unwrap is not None
+        self._parts = {a.name: str(a.source) for a in policy.envelope_attributes}
+        nominal = [a for a in policy.clustered if a.scale is Scale.NOMINAL]
+        is_in_envelope = [a.source.part is not MessagePart.VALUE for a in nominal]
+        self._most_part_bytes = min(MOST_CATEGORY_BYTES, max_bytes) if any(is_in_envelope) else max_bytes
+        self._limits = {a.name: MOST_CATEGORY_BYTES for a in nominal}
+        self._json_limits = {a.name: a.max_bytes for a in policy.unchanged_fields if a.type == "json"}
+
+    def of(self, original: OriginalRecord, content: Record | Dropped | None) -> Refusal:
+        """Return the possible reasons of an unusable record.
+
+        Parameters
+        ----------
+        original : OriginalRecord
+        content : mapping, Dropped or None
+            Its fields by the names of their attributes; why it is dropped unless it is too large; None if it has none.
+        """
+        if isinstance(content, Dropped):
+            return Refusal.TOO_LARGE if original.size > self._max_bytes else Refusal.NONE
+        found = self._content_reasons(original, content)
+        if self._parts:
+            # The parts of a message are read one after the other, each with a reason of its own.
+            found |= Refusal.INVALID
+            if not original.envelope.keys() >= set(self._parts.values()):
+                return found | Refusal.UNDECODABLE | Refusal.TOO_LARGE  # it is missing, or of bytes that are no text
+            if has_lone_surrogate(list(original.envelope.values())):
+                found |= Refusal.UNDECODABLE
+        return found | (Refusal.TOO_LARGE if self._may_be_too_large(original, content) else Refusal.NONE)
+
+    def _content_reasons(self, original: OriginalRecord, content: Record | None) -> Refusal:
+        if original.record is None or original.outcome is not Outcome.RECORD:
+            return _DECODED.get(original.outcome, Refusal.INVALID)
+        if has_lone_surrogate(list(original.record.items())):
+            return Refusal.UNDECODABLE | Refusal.INVALID
+        if content is None and self._is_wrapped:
+            return Refusal.UNDECODABLE | Refusal.INVALID  # a payload of null is no message
+        return Refusal.INVALID
+
+    def _may_be_too_large(self, original: OriginalRecord, content: Record | None) -> bool:
+        is_empty = not original.size and original.outcome is Outcome.UNDECODABLE
+        is_unknown = not ((original.size and self._is_measured) or is_empty)
+        if self._form == "jsonl" and (is_unknown or original.size > self._max_bytes):
+            return True
+        if _written_bytes(original.envelope.values()) > self._most_part_bytes:
+            return True
+        if content is None:
+            return False
+        fields = {**content, **{name: original.envelope[source] for name, source in self._parts.items()}}
+        return MOST_GROWTH * _written_bytes(fields.values()) > self._max_bytes or any(
+            growth * _written_bytes([fields[name]]) > limit
+            for growth, limits in ((1, self._limits), (MOST_GROWTH, self._json_limits))
+            for name, limit in limits.items()
+            if name in fields
+        )
+
+
+def _written_bytes(values: Iterable[object]) -> int:
+    return sum(len(json_text(value).encode(errors="surrogatepass")) for value in values)
+
+
+def csv_line(cells: list[str], dialect: CsvDialect) -> str:
+    """Write one CSV record with the fewest quotes, without line end."""
+    return dialect.delimiter.join([csv_cell(cell, dialect) for cell in cells])
+
+
+def csv_cell(text: str, dialect: CsvDialect) -> str:
+    """Write a cell, in quotes if it contains the delimiter, a quote, a line end, or an escape of the dialect."""
+    quote = dialect.quote
+    special = [dialect.delimiter, quote, "\n", "\r"]
+    if dialect.escape == "doubled":
+        inner = text.replace(quote, quote * 2)
+    else:
+        special.append("\\")
+        inner = text.replace("\\", "\\\\").replace(quote, "\\" + quote)
+    return quote + inner + quote if any(character in text for character in special) else text
+
+
+DEFAULT_MAX_BYTES = 900_000
+"""``kafka.max_record_bytes`` if the policy has no section ``kafka``."""
+
+
+class SizeBounds:
+    """Computes the fewest and the most bytes that are compared with the limit, of one record after the other.
+
+    Parameters
+    ----------
+    policy : Policy
+    released : {"csv", "jsonl"}
+        Form of the release.
+    is_measured : bool
+        Whether each record of the original has a length of its own that is limited. Cells of a CSV file have none.
+    is_binary : bool
+        Whether the original is a Parquet file, whose records have no known length.
+    """
+
+    def __init__(self, policy: Policy, released: Form, *, is_measured: bool, is_binary: bool = False) -> None:
+        self._is_measured, self._is_binary = is_measured, is_binary
+        self._parts = [
+            str(attribute.source)
+            for attribute in policy.envelope_attributes
+            if attribute.source.part is not MessagePart.TIMESTAMP
+        ]
+        self._is_csv, self._dialect = released == "csv", policy.csv_output
+        self._has_fields = bool(policy.unchanged_fields)
+        between = len(self._dialect.delimiter.encode()) if self._is_csv else 1
+        by_path = {output_path(attribute): attribute for attribute in policy.published}
+        paths = list(by_path) if self._is_csv else nested_order(by_path)
+        is_unchanged = [by_path[path].role is not Role.QUASI_IDENTIFIER for path in paths]
+        sizes = [len(list(run)) for unchanged, run in groupby(is_unchanged) if unchanged]
+        # The engine stores one byte between two runs of unchanged fields, and writes a delimiter inside a run.
+        self._overhead = sum(between * (size - 1) for size in sizes) + max(0, len(sizes) - 1)
+        if not self._is_csv:
+            around = zip(is_unchanged, paths, [(), *paths], [*paths[1:], ()], strict=False)
+            self._overhead += sum(_bytes_around(path, before, after) for found, path, before, after in around if found)
+
+    def of_record(self, original: OriginalRecord, found: UsableRecord) -> tuple[int, int]:
+        """Return the bounds for a usable record as it was read."""
+        size = 0 if self._is_binary else original.size
+        return self.of(original.record, original.envelope, size, found.unchanged, found.category_bytes)
+
+    def of(
+        self, record: Record | None, envelope: Record, size: int, unchanged: str, categories: int = 0
+    ) -> tuple[int, int]:
+        """Return the bounds for a usable record.
+
+        Parameters
+        ----------
+        record, envelope : mapping
+            As read from the original.
+        size : int
+            Bytes of the record; 0 if they are not known, as those of Parquet, or if the record was read as cells.
+        unchanged : str
+            Texts of the unchanged fields, separated by `FIELD_SEPARATOR`.
+        categories : int
+            Bytes of the published categories as JSON.
+        """
+        parts = max((len(str(envelope[part]).encode()) for part in self._parts if part in envelope), default=0)
+        fewest = max(size, parts, self._unchanged(unchanged) + categories)
+        if self._is_measured and not size:
+            cells = sum(len(name) + len(str(value)) for name, value in (record or {}).items())
+            return fewest, max(fewest, 2 * cells)
+        return fewest, fewest
+
+    def _unchanged(self, unchanged: str) -> int:
+        if not self._has_fields:
+            return 0
+        return self._overhead + sum(map(self._field, unchanged.split(FIELD_SEPARATOR)))
+
+    def _field(self, text: str) -> int:
+        """Return the bytes of one unchanged field, from its text in JSON."""
+        if self._is_csv and text.startswith('"'):
+            cell: str = json.loads(text)
+            return len(csv_cell(cell, self._dialect).encode())
+        return 0 if self._is_csv and text == "null" else len(text.encode())
+
+
+def _bytes_around(path: tuple[str, ...], before: tuple[str, ...], after: tuple[str, ...]) -> int:
+    """Return the bytes of a JSON field without its value: names, and braces of the objects that it opens and closes."""
+    opened, closed = path[_common(path, before) : -1], len(path) - 1 - _common(path, after)
+    names = sum(len(json_text(name).encode()) + 1 for name in (*opened, path[-1]))
+    return names + len(opened) + closed
+
+
+def _common(path: tuple[str, ...], other: tuple[str, ...]) -> int:
+    """Return how many objects contain both fields."""
+    pairs = zip(path[:-1], other[:-1], strict=False)
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
+
 
 UNUSABLE = -1
 """Subject code of an unusable record."""

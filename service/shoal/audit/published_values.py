@@ -13,11 +13,8 @@ from collections import Counter
 from collections.abc import Sequence
 
 from shoal.audit.arithmetic import ExactGrid
-from shoal.audit.json_values import json_text
-from shoal.audit.parsing import Form, JsonNumber
-from shoal.audit.scales import Categories, DecimalSign
-from shoal.audit.taxonomy_tree import Node, TaxonomyTree
-from shoal.audit.times import TimeGrid
+from shoal.audit.reading import Form, JsonNumber, json_text
+from shoal.audit.scales import Categories, DecimalSign, Node, TaxonomyTree, TimeGrid
 from shoal.policy import Attribute, Policy, Scale
 
 __all__ = [

@@ -11,10 +11,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from shoal.audit.arrivals import AdmissionLimits, BoolVector, Int64Vector
+from shoal.audit.clusters import AdmissionLimits, BoolVector, Int64Vector
 from shoal.audit.evidence import QuarantineReference
-from shoal.audit.originals import UNKNOWN_TIMESTAMP, Originals
-from shoal.audit.refusals import Refusal
+from shoal.audit.originals import UNKNOWN_TIMESTAMP, Originals, Refusal
 from shoal.audit.verdict import CheckCounter
 from shoal.policy import Policy
 

@@ -15,28 +15,331 @@ Files decide the first four, unless a clock, the size of the offset metadata, an
 a promise about confidential values (`value_suppression`) may have decided on the record. Then a suppression that is
 possible is a claim (`claims`) of the quarantine file or of the summary: it is counted and reported, and does not change
 the outcome. One that is impossible is a fault.
+
+Which records of a stream were held when one of them expired, computed from the clusters of the evidence.
+
+Every decision of a stream concerns the oldest held record: it is released in a cluster, or suppressed; a release of all
+held records includes it. So when a record is suppressed, a cluster with an older member has been decided before, and a
+cluster without one is decided later, whatever the rule. The records that were held with a suppressed record are those
+of later clusters and later suppressed ones, as far as they had arrived.
+
+The moment is known where only delta and the end of the input decide: then delta more records have arrived, or the input
+has ended. A clock, the size of the metadata or an operator may decide earlier. Then at least the newest member of all
+earlier clusters has arrived.
+
+The decided record is the oldest held one under every cause: delta, a clock, the size of the metadata. Rule block and a
+flush decide on all held records, and number their clusters by the oldest member. A restart holds the undecided records
+again. Records arrive in the order of their offsets. So the oldest members of the clusters ascend in the order of
+decision, and no record is held that is older than the oldest member of a cluster that was decided.
+
+Suppressions that the files show to be possible, and not to have happened: what may have caused them, and how often.
+
+A flush decides on all held records at once, and so do a time limit and the size of the offset metadata as far as they
+suppress: the records that one moment suppresses were all held, so they belong to fewer than k subjects (of fewer than
+``min_population`` where the policy sets it). No cluster with an older member was decided between them. If the one
+between a and b was decided at that moment, its members were held when a was suppressed, and k subjects were held. So
+the claimed records of a partition, in the order of their positions, need a moment for each group of fewer than k
+subjects between two clusters. The fewest groups are found by taking as many records as possible into each.
+
+Whether ``l``, ``max_value_share`` or ``t`` may have been the reason why a record was suppressed.
+
+Files do not show which clusters a stream has tried. A suppression is possible if some of the records that may have been
+held form a set of at least k subjects that breaks a promise. If none of them does, every cluster of k subjects keeps
+all promises, and the record could have been released. This is decided by counting; where it is not known, the
+suppression counts as possible.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import Enum
 from fractions import Fraction
 
 import numpy as np
 
-from shoal.audit.arrivals import AdmissionLimits, BoolVector, StreamArrivals
-from shoal.audit.claims import Cause, ClaimedSuppressions
-from shoal.audit.clusters import SHARE_TOLERANCE, RecomputedClusters, clusters_by_partition
-from shoal.audit.held import PartitionHistory
+from shoal.audit.clusters import (
+    SHARE_TOLERANCE,
+    AdmissionLimits,
+    Arrivals,
+    BoolVector,
+    Int64Vector,
+    RecomputedCluster,
+    RecomputedClusters,
+    StreamArrivals,
+    clusters_by_partition,
+)
+from shoal.audit.confidential import AuditedColumn
 from shoal.audit.options import can_break_dominance
 from shoal.audit.originals import UNUSABLE, Originals
-from shoal.audit.value_suppression import BreakableValues
 from shoal.audit.verdict import CheckCounter, counted
 from shoal.policy import Policy
 
-__all__ = ["Accounts", "StatedAccounts", "check_unpublished", "check_unpublished_rows", "unknown_completeness"]
+__all__ = [
+    "Accounts",
+    "BreakableValues",
+    "Cause",
+    "ClaimedSuppressions",
+    "PartitionHistory",
+    "StatedAccounts",
+    "check_unpublished",
+    "check_unpublished_rows",
+    "unknown_completeness",
+]
+
+FIRST_LOOK = 8
+"""So many times k records are counted first; among them are usually k subjects."""
+
+
+class PartitionHistory:
+    """The arrivals of one partition and the decisions on them.
+
+    Parameters
+    ----------
+    policy : Policy
+        Must have a stream section.
+    originals : Originals
+    arrivals : Arrivals
+    clusters : sequence of RecomputedCluster
+        The clusters of the partition.
+    may_flush_early : bool
+        Whether something else than delta and the end of the input may have decided on records.
+    """
+
+    def __init__(
+        self,
+        policy: Policy,
+        originals: Originals,
+        arrivals: Arrivals,
+        clusters: Sequence[RecomputedCluster],
+        *,
+        may_flush_early: bool,
+    ) -> None:
+        count = len(arrivals)
+        self._arrivals, self._may_flush_early = arrivals, may_flush_early
+        self._may_suppress_early = originals.is_export or (may_flush_early and policy.min_population is None)
+        stream = policy.require_stream()
+        self._k, self._delta = policy.k, stream.delta
+        self._population = max(policy.k, policy.min_population or 0)
+        self._subjects = originals.subjects[arrivals.indices]
+        self._oldest = np.arange(count)
+        """For a released record the position of the oldest member of its cluster; for others their own position."""
+        self._is_released = np.zeros(count, np.bool_)
+        newest = np.arange(count)
+        spans = []
+        for cluster in clusters:
+            positions = arrivals.positions_of(originals.offsets[list(cluster.members)])
+            start, end = int(positions.min()), int(positions.max())
+            self._oldest[positions], self._is_released[positions] = start, True
+            newest[start] = max(newest[start], end)
+            spans.append((start, end))
+        self._newest_of_earlier = np.maximum.accumulate(np.concatenate(([-1], newest)))[:-1]
+        self._starts = np.sort(np.array([start for start, _ in spans], np.int64))
+        self._last_start = max((start for start, _ in spans), default=0)
+        self._releases_all = stream.rule == "block"
+        self.is_flushed = not may_flush_early and self._has_flushed_cluster(spans)
+        """Whether a cluster shows that the end of the input was decided on, so that nothing is held."""
+
+    def _has_flushed_cluster(self, spans: Sequence[tuple[int, int]]) -> bool:
+        """Whether a cluster is too young for delta: neither it nor one released with it has a record that expired."""
+        last_expired = len(self._arrivals) - 1 - self._delta
+        if not self._releases_all:
+            return any(start > last_expired for start, _ in spans)
+        expired = max((start for start, _ in spans if start <= last_expired), default=-1 - self._delta)
+        return any(end > expired + self._delta for _, end in spans)
+
+    def flushed_population(self) -> int | None:
+        """Return the subjects that were held when the end of the input released records; None if it is not known.
+
+        Rule block also releases records that have not expired, so its last clusters do not show the end.
+        """
+        if not self.is_flushed or self._releases_all:
+            return None
+        held = self._arrivals.is_sure & (self._oldest >= len(self._arrivals) - self._delta)
+        return len(np.unique(self._subjects[held]))
+
+    def may_be_held(self, positions: Int64Vector, *, counts_all: bool) -> BoolVector:
+        """Return for each position whether fewer than delta records arrived after it, so that a record may be held.
+
+        ``counts_all``: count all records that may have been admitted, and not only those that certainly were.
+        """
+        count = len(self._arrivals)
+        if self.is_flushed:
+            return np.zeros(len(positions), np.bool_)
+        if counts_all or not count:
+            return np.asarray(count - 1 - positions < self._delta)
+        at_least = self._arrivals.at_least
+        return np.asarray(at_least[-1] - at_least[np.minimum(positions, count - 1)] < self._delta)
+
+    def is_decided(self, offsets: Int64Vector) -> BoolVector:
+        """Return for each offset whether it is older than the oldest member of a cluster, so that it is not held."""
+        if not self._is_released.any():
+            return np.zeros(len(offsets), np.bool_)
+        return np.asarray(offsets < self._arrivals.offsets[self._last_start])
+
+    def clusters_before(self, position: int) -> int:
+        """Return how many clusters have a member that is older than the record at this position."""
+        return int(np.searchsorted(self._starts, position))
+
+    def was_short(self, position: int, *, counts_all: bool) -> bool:
+        """Whether fewer than k subjects were held when the record at this position expired by delta or at the end.
+
+        ``counts_all``: count all records that may have been admitted, and not only those that certainly were.
+        """
+        last = min(position + self._delta, len(self._arrivals) - 1)
+        return self._is_short(position, last, is_end=last == len(self._arrivals) - 1, counts_all=counts_all)
+
+    def may_have_been_short(self, position: int, *, counts_all: bool) -> bool:
+        """Whether fewer than k subjects may have been held when something else decided on the record.
+
+        An operator may flush a partition of a service. This decides as the end of a file does: fewer than
+        ``min_population`` subjects are suppressed. A clock decides on nothing while fewer than that are held, so under
+        ``min_population``, which is at least k, it suppresses no record.
+
+        ``counts_all``: count all records that may have been admitted, and not only those that certainly were.
+        """
+        if not self._may_suppress_early:
+            return False
+        last = max(position, int(self._newest_of_earlier[position]))
+        return self._is_short(position, last, is_end=True, counts_all=counts_all)
+
+    def _is_short(self, position: int, last: int, *, is_end: bool, counts_all: bool) -> bool:
+        """Whether too few subjects were held: records that had arrived and were not decided before."""
+        held, subjects = self._held_with(position, min(last, position + FIRST_LOOK * self._k), counts_all=counts_all)
+        if subjects < self._population:
+            held, subjects = self._held_with(position, last, counts_all=counts_all)
+        # Fewer than min_population are suppressed at the end of the input, and then all of them.
+        is_all = is_end and not self._is_released[held].any()
+        return subjects < (self._population if is_all else self._k)
+
+    def _held_with(self, position: int, last: int, *, counts_all: bool) -> tuple[Int64Vector, int]:
+        """Return the positions up to ``last`` held together with this one, and the number of their subjects."""
+        window = slice(position, last + 1)
+        may_be_held = self._oldest[window] >= position
+        held = position + np.flatnonzero(may_be_held if counts_all else may_be_held & self._arrivals.is_sure[window])
+        return held, len(np.unique(self._subjects[held]))
+
+
+UNDECIDED_WINDOW = (
+    "referenced as suppressed although k subjects were held: only a restart that did not find the start of their quota "
+    "window in the log explains this, and the original has the start: give an original that begins where the log "
+    "began then, or judge a part (--partial)"
+)
+
+
+class Cause(Enum):
+    """What may have suppressed a record although delta and the end of the input did not."""
+
+    DOMINANCE = "dominance"
+    VALUES = "l, t or max_value_share"
+    EARLY = "early"
+    LOST_WINDOW = "a restart that lost the start of a quota window"
+    WHOLE_WINDOW = "a restart, although the original has the start of the quota window"
+
+
+class ClaimedSuppressions:
+    """Collects claimed suppressions in the order of their positions, and tells of them.
+
+    Parameters
+    ----------
+    policy : Policy
+        Must have a stream section.
+    is_export : bool
+        Whether the original is an export of a topic. A file is flushed by a time limit alone.
+    """
+
+    def __init__(self, policy: Policy, *, is_export: bool) -> None:
+        self._population = max(policy.k, policy.min_population or 0)
+        has_time_limit = policy.require_stream().max_delay_s is not None and policy.min_population is None
+        causes = ["a flush", "the size of the offset metadata"] if is_export else []
+        self._early_causes = " or ".join([*(["a time limit"] if has_time_limit or not is_export else []), *causes])
+        self._counts: Counter[Cause] = Counter()
+        self.names_records = True
+        """Whether it is stated which records were suppressed, and not only how many."""
+        self._held: dict[int, list[tuple[int, int, int]]] = defaultdict(list)
+
+    def add(self, cause: Cause, partition: int, gap: int, position: int, subject: int) -> None:
+        """Add a record; ``gap``: how many clusters have an older member."""
+        self._counts[cause] += 1
+        if cause is Cause.EARLY:
+            self._held[partition].append((position, gap, subject))
+
+    def fewest_moments(self) -> int:
+        """Return at how many moments the records of `Cause.EARLY` must have been suppressed. Cost: O(n log n)."""
+        moments = 0
+        for records in self._held.values():
+            subjects: set[int] = set()
+            last_gap = -1
+            for _, gap, subject in sorted(records):
+                if gap != last_gap or len(subjects | {subject}) >= self._population:
+                    moments, subjects, last_gap = moments + 1, set(), gap
+                subjects.add(subject)
+        return moments
+
+    def texts(self, source: str) -> Counter[str]:
+        """Return numbers of records by what is claimed of them; ``source``: what states the suppressions."""
+        found: Counter[str] = Counter()
+        for cause, count in self._counts.items():
+            if cause is Cause.WHOLE_WINDOW:
+                continue
+            named, needed = cause.value, ""
+            if cause is Cause.EARLY:
+                named = self._early_causes
+            if cause is Cause.EARLY and self.names_records:
+                needed = f" (needs at least {counted(self.fewest_moments(), 'such decision')})"
+            found[
+                f"suppressed because of {named}, as the {source} states: the files show that this is possible, and not "
+                f"that it is so{needed}"
+            ] = count
+        return found
+
+    def undecided(self) -> Counter[str]:
+        """Return numbers of records by what would decide on them."""
+        count = self._counts[Cause.WHOLE_WINDOW]
+        return Counter({UNDECIDED_WINDOW: count} if count else {})
+
+
+class BreakableValues:
+    """Decides of sets of records whether clusters of them may break a promise.
+
+    Parameters
+    ----------
+    policy : Policy
+    originals : Originals
+    """
+
+    def __init__(self, policy: Policy, originals: Originals) -> None:
+        self._policy, self._originals = policy, originals
+        self._columns = [AuditedColumn(policy, attribute, originals.released) for attribute in policy.protected]
+
+    def can_be_broken(self, indices: Sequence[int]) -> bool:
+        """Whether some set of at least k subjects among these usable records may break a promise.
+
+        True for ``t``, and for entropy and recursive l-diversity. Cost: O(number of records) per attribute.
+        """
+        rule = self._policy.diversity
+        if self._policy.t is not None or (rule is not None and rule.kind != "distinct"):
+            return True
+        return any(self._can_break(column, indices) for column in self._columns)
+
+    def _can_break(self, column: AuditedColumn, indices: Sequence[int]) -> bool:
+        keys = list(map(column.key, self._originals.unchanged_of(indices)))
+        own: defaultdict[str, set[int]] = defaultdict(set)
+        for key, subject in zip(keys, self._originals.subjects[list(indices)].tolist(), strict=True):
+            own[key].add(subject)
+        k, rule, limit = self._policy.k, self._policy.diversity, self._policy.max_value_share
+        if rule is not None and _can_have_few(list(map(len, own.values())), k, int(rule.l)):
+            return True
+        # The worst set has all records of one value, and as few others as k subjects need.
+        return limit is not None and any(
+            count > Fraction(limit) * (count + max(0, k - len(own[key]))) for key, count in Counter(keys).items()
+        )
+
+
+def _can_have_few(subjects: Sequence[int], k: int, least: int) -> bool:
+    """Whether fewer values than the least number may be those of k subjects; ``subjects``: how many have each value."""
+    return sum(sorted(subjects, reverse=True)[: least - 1]) >= k
 
 
 @dataclass(frozen=True, slots=True)

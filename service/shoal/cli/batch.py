@@ -5,10 +5,10 @@ from __future__ import annotations
 import argparse
 
 from shoal.cli.closing import print_report
-from shoal.cli.file_options import add_file_arguments, checked_files
-from shoal.clustering.static import ALGORITHMS, REFINEMENTS, T_CLOSE_ALGORITHMS
+from shoal.cli.options import add_file_arguments, checked_files
 from shoal.files import parse_algorithm_options, run_batch
 from shoal.policy import Policy
+from shoal.tables import ALGORITHMS, REFINEMENTS, T_CLOSE_ALGORITHMS
 
 __all__ = ["SUMMARY", "add_arguments", "execute"]
 

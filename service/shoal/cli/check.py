@@ -13,7 +13,7 @@ from shoal.errors import ConfigError
 from shoal.files import MOST_RECORDS, run_sample
 from shoal.kafka import certificate_files, check_files, check_policy, open_secret_files
 from shoal.observability import certificate_warning, escape_control_characters, logger
-from shoal.observability.http_address import parse_address, parse_host_name
+from shoal.observability.http import parse_address, parse_host_name
 from shoal.policy import KafkaSection, Policy, advise, explain, missing_credentials, shown_settings
 from shoal.secret_files import OPEN_TO_OTHERS
 from shoal.settings import PREFIX, kafka_settings, missing_settings, settings_error

@@ -13,8 +13,7 @@ from importlib import import_module
 from importlib.metadata import version
 from typing import Protocol, cast
 
-from shoal.cli.environment import add_option, read_variables
-from shoal.cli.unknown_variables import check_variables
+from shoal.cli.options import add_option, check_variables, read_variables
 from shoal.errors import ParameterError, ShoalError
 from shoal.observability import escape_control_characters, install_exception_hooks, logger, raise_location, set_up_logs
 from shoal.process_end import end_process_if_compiling

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import argparse
 
-from shoal.cli.environment import add_option, add_secret
-from shoal.observability.http_access import HttpAccess
-from shoal.observability.http_address import parse_address
+from shoal.cli.options import add_option, add_secret
+from shoal.observability.http import HttpAccess, parse_address
 
 __all__ = ["add_http_options", "http_access", "is_open"]
 

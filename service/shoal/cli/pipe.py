@@ -7,7 +7,7 @@ import signal
 from threading import Event
 
 from shoal.cli.closing import print_report
-from shoal.cli.file_options import add_file_arguments, checked_files
+from shoal.cli.options import add_file_arguments, checked_files
 from shoal.files import run_pipe
 from shoal.policy import Policy
 from shoal.process_end import end_process

@@ -7,8 +7,8 @@ import asyncio
 import json
 from pathlib import Path
 
-from shoal.cli.file_options import refuse_overwriting_inputs
 from shoal.cli.kafka_files import require_files
+from shoal.cli.options import refuse_overwriting_inputs
 from shoal.errors import InputError
 from shoal.files import write_text
 from shoal.kafka import export_progress, import_progress, report_progress

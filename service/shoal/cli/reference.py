@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from shoal.cli.file_options import refuse_overwriting_inputs
+from shoal.cli.options import refuse_overwriting_inputs
 from shoal.files import Files, choose_attribute, run_reference
 from shoal.policy import Policy
 

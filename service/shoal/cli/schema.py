@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 
-from shoal.policy.json_schema import policy_schema
+from shoal.policy.schema import policy_schema
 
 __all__ = ["SUMMARY", "add_arguments", "execute"]
 

@@ -6,7 +6,7 @@ import argparse
 import json
 
 from shoal.audit import verify
-from shoal.cli.file_options import add_format_arguments, refuse_overwriting_inputs
+from shoal.cli.options import add_format_arguments, refuse_overwriting_inputs
 from shoal.errors import InputError
 from shoal.files import elapsed_time, write_text
 from shoal.observability import escape_control_characters

@@ -10,13 +10,13 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from shoal.clustering.numba.kernel_cache import has_cache, has_writable_cache
 from shoal.errors import ConfigError
 from shoal.files import BackgroundRunner
+from shoal.kernels.jit import has_cache, has_writable_cache
 from shoal.observability import TABLE_COMPILE_S, CompilationNotice, logger, stream_compile_s
-from shoal.pipeline import precompile, precompile_table
 from shoal.policy import RULES, Policy
 from shoal.policy.schema import Document
+from shoal.streams import precompile, precompile_table
 
 __all__ = ["SUMMARY", "add_arguments", "execute"]
 

@@ -1,13 +1,12 @@
 """Anonymize files and pipes without a broker: `run_pipe` for streams, `run_batch` for finished tables.
 
-Both open the source and the outputs, decode the records, pass them through `shoal.pipeline`, and write the released
-rows, and if asked for evidence, references to suppressed records and a summary. `run_sample` writes nothing.
+Both decode the records of a source, pass them through `shoal.streams` or `shoal.tables`, and write the released rows.
+If asked, they write evidence, references to suppressed records and a summary. `run_sample` writes nothing.
 """
 
-from shoal.files.algorithm_options import parse_algorithm_options
 from shoal.files.background import BackgroundRunner, elapsed_time
-from shoal.files.batch import run_batch
-from shoal.files.outputs import Files, write_text
+from shoal.files.batch import parse_algorithm_options, run_batch
+from shoal.files.files import Files, write_text
 from shoal.files.pipe import run_pipe
 from shoal.files.reference import choose_attribute, run_reference
 from shoal.files.report import RunReport

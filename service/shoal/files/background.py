@@ -13,7 +13,7 @@ from typing import Any, NoReturn, Self, TypeVar, overload
 import structlog
 from tqdm import tqdm
 
-from shoal.files.outputs import PIPE
+from shoal.files.files import PIPE
 from shoal.process_end import end_process
 
 __all__ = ["BackgroundRunner", "elapsed_time", "log_if_slow", "progress_bar", "reading_bar"]

@@ -8,12 +8,12 @@ from collections.abc import Iterator
 
 from shoal.errors import ConfigError
 from shoal.files.background import elapsed_time, reading_bar
-from shoal.files.outputs import FileFormat, open_input, open_output
+from shoal.files.files import FileFormat, open_input, open_output
 from shoal.files.sources import RecordSource, open_source
+from shoal.formats import Block, JsonEncoder, RefusalCounter
 from shoal.observability import logger
-from shoal.pipeline import UNITS, ReferenceSample, SmoothedReference
 from shoal.policy import REFERENCE_HEADER, Attribute, Policy
-from shoal.records import Block, JsonEncoder, RefusalCounter
+from shoal.tables import UNITS, ReferenceSample, SmoothedReference
 
 __all__ = ["choose_attribute", "run_reference"]
 

@@ -9,15 +9,15 @@ from typing import Any
 from shoal.errors import InputError
 from shoal.files.background import BackgroundRunner, elapsed_time, log_if_slow, reading_bar
 from shoal.files.batch import report_table
-from shoal.files.output_writer import OutputWriter
-from shoal.files.outputs import FileFormat, Files, open_input
-from shoal.files.pipe import compiled_pipeline, process_records, report_stream
+from shoal.files.files import FileFormat, Files, open_input
+from shoal.files.pipe import OutputWriter, compiled_pipeline, process_records, report_stream
 from shoal.files.report import RunReport
 from shoal.files.sources import RecordSource, open_source
+from shoal.formats import Block, JsonEncoder, RecordEncoder, RefusalCounter
 from shoal.observability import TABLE_COMPILE_S, CompilationNotice, logger, stream_compile_s
-from shoal.pipeline import AlgorithmSpec, TablePipeline, release_strategy
 from shoal.policy import Policy
-from shoal.records import Block, JsonEncoder, RecordEncoder, RefusalCounter
+from shoal.streams import release_strategy
+from shoal.tables import AlgorithmSpec, TablePipeline
 
 __all__ = ["MOST_RECORDS", "run_sample"]
 

@@ -9,20 +9,18 @@ one transaction (`producer`, `offset_metadata`). A failure ends the loop, and th
 
 from shoal.kafka.aiokafka_compat import tolerate_invalid_header_names
 from shoal.kafka.certificates import certificate_files, check_files, open_secret_files
+from shoal.kafka.checks import check_policy
 from shoal.kafka.cipher import MetadataCipher
 from shoal.kafka.client import CLIENT_ERRORS, broker_cluster_id, client_cluster_id, to_shoal_error
 from shoal.kafka.cluster_listener import ClusterListener
-from shoal.kafka.collector import TransactionSink
-from shoal.kafka.daemon_thread import in_daemon_thread
+from shoal.kafka.concurrency import in_daemon_thread
+from shoal.kafka.consumer_loop import Worker
 from shoal.kafka.external_loop import ExternalLoop, HandoverCancelledError
-from shoal.kafka.preflight import check_policy
-from shoal.kafka.producer import TransactionBatch
-from shoal.kafka.progress_report import report_progress
-from shoal.kafka.progress_transfer import export_progress, import_progress
+from shoal.kafka.progress import export_progress, import_progress, report_progress
 from shoal.kafka.retries import BrokerLiveness, run_with_retries
-from shoal.kafka.startup import StartOptions
+from shoal.kafka.start import StartOptions
 from shoal.kafka.task_manager import WorkerContext
-from shoal.kafka.worker import Worker
+from shoal.kafka.transactions import TransactionBatch, TransactionSink
 
 __all__ = [
     "CLIENT_ERRORS",

@@ -32,7 +32,7 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from shoal.errors import Fault, InputError, PolicyError
-from shoal.kafka.offset_metadata import (
+from shoal.kafka.metadata import (
     ENCRYPTED_BYTES,
     LIMIT_BYTES,
     PREFIX,

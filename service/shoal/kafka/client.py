@@ -2,16 +2,28 @@
 
 The text of a client's exception may quote a record. So it is never passed on: a `ShoalError` with a code and a remedy
 is raised instead.
+
+The first connection to a broker: how long it may take.
+
+Log lines while an answer of a broker is awaited.
+
+What to say when no connection to a broker can be made: which setting does not fit, and the remedy.
+
+What to say when the broker refuses an operation: the resource, the missing operation, and where to grant it.
+
+A principal with READ or WRITE has DESCRIBE, too.
 """
 
 from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+import ssl
+import time
+from collections.abc import AsyncIterator, Coroutine, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from itertools import chain
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka import errors as kafka_errors
@@ -21,35 +33,218 @@ from aiokafka.helpers import create_ssl_context
 from aiokafka.protocol.metadata import MetadataRequest
 
 from shoal.errors import BrokerError, BrokerUnavailableError, FencedError, GuaranteeError, ShoalError
-from shoal.kafka.aiokafka_compat import tolerate_invalid_header_names
+from shoal.kafka.aiokafka_compat import (
+    LostResponseError,
+    plain_record_options,
+    send_requests_once,
+    tolerate_invalid_header_names,
+)
 from shoal.kafka.certificates import find_certificate_faults
-from shoal.kafka.connection_refusals import unfit_setting
 from shoal.kafka.credentials import CredentialFileError, TokenProvider, forget_token, secret_of
-from shoal.kafka.first_connection import connection_timeout_ms
 from shoal.kafka.not_opened import leader_answer
-from shoal.kafka.permissions import Operation, describe_refusal
-from shoal.kafka.plain_records import plain_record_options
-from shoal.kafka.single_attempt import LostResponseError, send_requests_once
-from shoal.kafka.waiting_log import telling
-from shoal.observability import raise_location
+from shoal.observability import logger, raise_location
 from shoal.policy import KafkaSection
 
 __all__ = [
     "CLIENT_ERRORS",
+    "TELL_EVERY_S",
+    "Operation",
+    "TlsRefusedError",
     "admin",
     "broker_cluster_id",
     "broker_error",
     "client_cluster_id",
+    "connection_timeout_ms",
     "consumer",
+    "describe_missing",
+    "describe_refusal",
     "log_bounds",
+    "meanwhile",
+    "operations_on",
     "producer",
     "reading",
     "stop",
     "task_exception",
+    "telling",
     "to_shoal_error",
     "transaction_error",
     "transactional_id",
+    "unfit_setting",
 ]
+
+LONGEST_MS, SHORTEST_MS = 10_000, 1000
+"""Limits of the time for one address (ms). A broker that answers does so much sooner."""
+
+
+def connection_timeout_ms(settings: KafkaSection) -> int:
+    """Return the time limit of one connection and of one request (ms).
+
+    All addresses together take at most ``patience_s``, if that is at least a second for each: a broker that swallows
+    packets is noticed by this time alone.
+    """
+    address_count = len(str(settings.bootstrap_servers).split(","))
+    return int(max(SHORTEST_MS, min(LONGEST_MS, settings.patience_s * 1000 / address_count)))
+
+
+TELL_EVERY_S = 9.0
+"""Time between two lines (s): nothing is silent for ten seconds."""
+
+log = logger("kafka")
+
+
+@asynccontextmanager
+async def meanwhile(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
+    """Run a coroutine that does not end by itself, for the length of the context."""
+    running = asyncio.create_task(work)
+    try:
+        yield
+    finally:
+        running.cancel()
+
+
+def telling(event: str, **fields: object) -> AbstractAsyncContextManager[None]:
+    """Log a warning at intervals, with these fields and the time since the start, for the length of the context."""
+    return meanwhile(_tell(event, fields))
+
+
+async def _tell(event: str, fields: dict[str, object]) -> None:
+    began_s = time.monotonic()
+    while True:
+        await asyncio.sleep(TELL_EVERY_S)
+        log.warning(event, **fields, since_s=round(time.monotonic() - began_s, 3))
+
+
+_HAS_EXPIRED = 10
+"""Code of OpenSSL for a certificate that has expired."""
+
+
+class TlsRefusedError(BrokerError):
+    """One side of a TLS connection refuses the other: the first start ends, and a later one is tried again."""
+
+
+def unfit_setting(error: BaseException, settings: KafkaSection, address: str) -> BrokerError | None:
+    """Return the error to raise if a connection failed for its mechanism, protocol or certificates.
+
+    Parameters
+    ----------
+    error : BaseException
+        Of the client. Its text is not used.
+    settings : KafkaSection
+    address : str
+        ``HOST:PORT`` of the broker.
+
+    Returns
+    -------
+    BrokerError or None
+        Retriable if the broker closed the connection: one that is just stopping does so, too. None for another error.
+    """
+    protocol = settings.security_protocol
+    if isinstance(error, kafka_errors.UnsupportedSaslMechanismError):
+        mechanism = settings.sasl_mechanism or "PLAIN"
+        return BrokerError(f"the broker at {address} does not take {mechanism}: set another kafka.sasl_mechanism")
+    if isinstance(error, kafka_errors.IllegalSaslStateError):
+        return BrokerError(
+            f"the broker takes no SASL at {address}: check kafka.security_protocol, {protocol}, and the port"
+        )
+    if isinstance(error, ssl.SSLError):
+        return TlsRefusedError(_about_tls(error))
+    is_closed = isinstance(error, (kafka_errors.KafkaConnectionError, ConnectionError))
+    if is_closed and not isinstance(error, ConnectionRefusedError):
+        has_no_certificate = protocol == "SSL" and settings.ssl_certfile is None
+        return BrokerUnavailableError(
+            f"the broker closed the {'TLS ' if protocol.endswith('SSL') else ''}connection to {address}: check that "
+            f"this port is one for kafka.security_protocol {protocol}"
+            + (", and whether it requires a client certificate, kafka.ssl_certfile" if has_no_certificate else "")
+        )
+    return None
+
+
+def _about_tls(error: ssl.SSLError) -> str:
+    if not isinstance(error, ssl.SSLCertVerificationError):
+        return (
+            "the broker refused the TLS connection: check kafka.security_protocol, the port, and the certificate of "
+            "the client, kafka.ssl_certfile"
+        )
+    remedy = (
+        "renew the certificate of the broker, or of the authority that signed it, and check this machine's clock"
+        if error.verify_code == _HAS_EXPIRED
+        else "check kafka.ssl_cafile, and that the certificate names the host in kafka.bootstrap_servers"
+    )
+    return f"the certificate of the broker is not trusted ({error.verify_message}): {remedy}"
+
+
+Operation: TypeAlias = Literal["READ", "WRITE"]
+
+_OPERATIONS: dict[str, tuple[Operation, ...]] = {"input": ("READ",), "quarantine": ("WRITE",)}
+
+
+def operations_on(role: str) -> tuple[Operation, ...]:
+    """Return the operations that a worker needs on a topic of this role, such as ``"output"``."""
+    return _OPERATIONS.get(role, ("READ", "WRITE"))
+
+
+def describe_missing(topic: str, operations: Sequence[Operation]) -> str:
+    """Return the message for a topic on which the principal lacks these operations."""
+    return f"the principal may not use topic {topic}: grant {' and '.join(operations)} on topic {topic} in the ACLs"
+
+
+def describe_refusal(error: BaseException, settings: KafkaSection | None, operation: Operation) -> str | None:
+    """Return the message for an authorization error of a client; None for another error.
+
+    Parameters
+    ----------
+    error : BaseException
+        Of the client. Of its text, only names that the settings contain are used.
+    settings : KafkaSection or None
+        Names of topics and group.
+    operation : {"READ", "WRITE"}
+        What the client was doing: a consumer reads, a producer writes. On an input it is READ in any case, because a
+        producer only commits its offsets.
+    """
+    if isinstance(error, kafka_errors.TopicAuthorizationFailedError):
+        return _about_topics(error, settings, operation)
+    if isinstance(error, kafka_errors.GroupAuthorizationFailedError):
+        group = "the group" if settings is None else f"group {settings.group}"
+        return f"the principal may not use {group}: grant READ on it in the ACLs"
+    if isinstance(error, kafka_errors.TransactionalIdAuthorizationFailed):
+        prefixes = [f"{settings.group}-{topic}-" for topic in _inputs(settings)] if settings is not None else []
+        of_prefix = f" with the prefix {' and '.join(prefixes)}" if prefixes else ""
+        return f"the principal may not use its transactional ids: grant WRITE on those{of_prefix} in the ACLs"
+    if isinstance(error, kafka_errors.ClusterAuthorizationFailedError):
+        return "the principal may not write to the cluster: grant IDEMPOTENT_WRITE on the cluster in the ACLs"
+    return None
+
+
+def _about_topics(error: BaseException, settings: KafkaSection | None, operation: Operation) -> str:
+    own: dict[str, bool] = _topics(settings) if settings is not None else {}
+    named = {name for part in error.args for name in ([part] if isinstance(part, str) else part)}
+    refused = sorted(named & set(own))
+    if not refused:
+        candidates = f" {', '.join(sorted(own))}" if own else ""
+        return f"the principal may not {operation} one of the topics{candidates}: grant {operation} on it in the ACLs"
+    wanted = {topic: "READ" if own[topic] else operation for topic in refused}
+    grants = [
+        f"{kind} on topic{'s' if len(topics) > 1 else ''} {', '.join(topics)}"
+        for kind in sorted(set(wanted.values()))
+        if (topics := [topic for topic in refused if wanted[topic] == kind])
+    ]
+    return f"the principal may not use topic {', '.join(refused)}: grant {' and '.join(grants)} in the ACLs"
+
+
+def _inputs(settings: KafkaSection) -> list[str]:
+    """Return the input of a pair of topics, or of all pairs."""
+    found = [settings.input] if settings.input is not None else [pair.input for pair in settings.topics or ()]
+    return [topic for topic in found if topic is not None]
+
+
+def _topics(settings: KafkaSection) -> dict[str, bool]:
+    """Return every topic that the settings name, and whether it is an input."""
+    pairs = settings.topics or ()
+    written = (settings.output, settings.quarantine, settings.clusters, settings.evidence, settings.progress_copy)
+    found = {topic: False for topic in (*written, *(pair.output for pair in pairs)) if topic is not None}
+    inputs = [*_inputs(settings), *(str(pair.input) for pair in pairs)]
+    return found | dict.fromkeys(inputs, True)
+
 
 CLOSE_S = 2.0
 REFUSAL_MS = 5000

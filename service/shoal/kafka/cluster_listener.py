@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
 
-from shoal.pipeline import DecidedCluster
+from shoal.streams import DecidedCluster
 
 __all__ = ["AwaitedDelivery", "ClusterDelivery", "ClusterListener", "NoDelivery"]
 

@@ -4,13 +4,24 @@ The loop polls, processes and punctuates until it is stopped, drained, or fails.
 loop. The loop's producers are closed and its state is dropped; the next loop reads the committed state again, so there
 is nothing to repair. A partition that cannot be opened yet has no state: the loop opens it again, and goes on with the
 others.
+
+Polls for messages, for no longer than until the next commit is due, and reads no further for tasks that are full.
+
+Each fetch, and each block of a partition, has a fixed cost of processor time, whatever its length. If messages arrive
+one by one, the poller therefore pauses, so that one fetch returns several and one block has several.
+
+The members of the consumer group: a drain begins when there are none.
+
+The service `shoal run`: consumer loops one after the other, until a stop or an error that is not retried.
 """
 
 from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Iterable
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -18,22 +29,221 @@ from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, TopicPartition
 from aiokafka import errors as kafka_errors
 from aiokafka.admin import AIOKafkaAdminClient
 
-from shoal.errors import BrokerUnavailableError, ShoalError
+from shoal.errors import BrokerError, BrokerUnavailableError, InputError, ShoalError
+from shoal.kafka.checks import preflight
+from shoal.kafka.cipher import MetadataCipher
 from shoal.kafka.client import admin, consumer, stop, task_exception, to_shoal_error
-from shoal.kafka.group_members import wait_until_no_members
-from shoal.kafka.leader_check import LeaderCheck, ask_any_broker
-from shoal.kafka.opening import open_partitions
-from shoal.kafka.partition_task import PartitionTask
-from shoal.kafka.poller import Poller
-from shoal.kafka.preflight import preflight
-from shoal.kafka.punctuator import Punctuator
-from shoal.kafka.retries import BrokerLiveness
-from shoal.kafka.rotation import UsedCredentials
+from shoal.kafka.credentials import UsedCredentials
+from shoal.kafka.logs import LeaderCheck, ask_any_broker
+from shoal.kafka.retries import BrokerLiveness, Punctuator, open_partitions, run_with_retries
+from shoal.kafka.start import StartOptions
+from shoal.kafka.task import PartitionTask
 from shoal.kafka.task_manager import TaskManager, WorkerContext
-from shoal.kafka.topic_pairs import member_id, settings_by_input
-from shoal.kafka.topic_watch import watch_topics
+from shoal.kafka.topics import member_id, settings_by_input, watch_topics
+from shoal.observability import Health, Metrics, logger
+from shoal.policy import KafkaSection, Policy
 
-__all__ = ["ConsumerLoop"]
+__all__ = ["ConsumerLoop", "Poller", "Worker", "wait_until_no_members"]
+
+POLL_S = 0.05
+"""Longest poll (s)."""
+POLL_RECORDS = 2048
+PACE_S, PACE_SHARE = 0.04, 0.25
+"""There are at most two polls with messages in this time (s), or in this share of the commit interval if that is less.
+
+Two, because the client fetches as soon as its messages are taken, and fetches no more until these are taken too. After
+a pause the first poll returns what arrived at the start of the pause, and the second what arrived during it.
+"""
+GATHER_SHARE = 0.125
+"""The second poll comes after this share of that time, so that all brokers have answered."""
+BEHIND_RECORDS = 100
+"""With so many offsets between a task and the end of its log, the poller does not pause."""
+
+
+class Poller:
+    """Polls a consumer for the tasks of a loop.
+
+    Parameters
+    ----------
+    tasks : TaskManager
+        The open tasks.
+    commit_interval_s : float
+        Commit interval (s).
+
+    Notes
+    -----
+    A poll without messages ends when a commit is due, or when a transaction ends after which another commit is due or
+    a task is no longer full. Otherwise decisions would wait for up to `POLL_S` more than the commit interval.
+
+    A partition stays paused for as long as its task is full or flushes: aiokafka drops what it has fetched of a paused
+    partition, and would fetch it again at each resume.
+    """
+
+    def __init__(self, tasks: TaskManager, commit_interval_s: float) -> None:
+        self._tasks, self._pace_s = tasks, min(PACE_S, PACE_SHARE * commit_interval_s)
+        self._paused: dict[TopicPartition, PartitionTask] = {}
+        self._polls, self._first_poll_s = 0, -math.inf
+
+    async def poll(
+        self, kafka_consumer: AIOKafkaConsumer, flushing: Mapping[PartitionTask, asyncio.Task[None]]
+    ) -> dict[TopicPartition, list[Any]]:
+        """Return the next messages of each partition; none after `POLL_S`, or when a task has something to do.
+
+        Parameters
+        ----------
+        kafka_consumer : AIOKafkaConsumer
+            Of the loop.
+        flushing : mapping of PartitionTask to asyncio.Task
+            Tasks that take no messages before the end of a flush. The poll ends with the first of them.
+
+        Raises
+        ------
+        KafkaError
+            As `AIOKafkaConsumer.getmany`.
+        """
+        self._pause_full(kafka_consumer, flushing)
+        waits = [task.next_commit for _, task in self._tasks.items() if task not in flushing]
+        timeout_s = min([POLL_S, *(wait_s for wait_s, _ in waits)])
+        transactions = {transaction for _, transaction in waits if transaction is not None}
+        polling = asyncio.create_task(self._take(kafka_consumer, timeout_s))
+        try:
+            await asyncio.wait({polling, *transactions, *flushing.values()}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            # Messages are taken from the client in the last step of a poll, so that a cancelled poll loses none.
+            polling.cancel()
+            await asyncio.wait({polling})
+        messages = {} if polling.cancelled() else polling.result()
+        if messages:
+            self._count_poll()
+        return messages
+
+    async def _take(self, kafka_consumer: AIOKafkaConsumer, timeout_s: float) -> dict[TopicPartition, list[Any]]:
+        pause_s = self._pause_s(kafka_consumer)
+        if pause_s > 0:
+            await asyncio.sleep(min(pause_s, timeout_s))
+            if pause_s > timeout_s:
+                return {}
+        timeout_ms = math.ceil((timeout_s - pause_s) * 1000)
+        found: dict[TopicPartition, list[Any]] = await kafka_consumer.getmany(
+            timeout_ms=timeout_ms, max_records=POLL_RECORDS
+        )
+        return found
+
+    def _pause_s(self, kafka_consumer: AIOKafkaConsumer) -> float:
+        """Return the time before the next poll (s)."""
+        share = 1.0 if self._polls > 1 else GATHER_SHARE
+        left_s = self._first_poll_s + share * self._pace_s - time.monotonic()
+        return left_s if left_s > 0 and not self._is_behind(kafka_consumer) else 0.0
+
+    def _count_poll(self) -> None:
+        now_s = time.monotonic()
+        if self._polls > 1 or now_s >= self._first_poll_s + self._pace_s:
+            self._polls, self._first_poll_s = 0, now_s
+        self._polls += 1
+
+    def _is_behind(self, kafka_consumer: AIOKafkaConsumer) -> bool:
+        """Return whether a task that takes messages has many more to read: it should read as fast as it can."""
+        for tp, task in self._tasks.items():
+            log_end = None if tp in self._paused else kafka_consumer.last_stable_offset(tp)
+            if log_end is not None and log_end - task.position >= BEHIND_RECORDS:
+                return True
+        return False
+
+    def _pause_full(
+        self, kafka_consumer: AIOKafkaConsumer, flushing: Mapping[PartitionTask, asyncio.Task[None]]
+    ) -> None:
+        full = {tp: task for tp, task in self._tasks.items() if task.is_full or task in flushing}
+        # A task that was opened since then has resumed its partition itself.
+        freed = [tp for tp, task in self._paused.items() if tp not in full and self._tasks.is_open(tp, task)]
+        self._paused = full
+        if full:
+            kafka_consumer.pause(*full)
+        if freed:
+            kafka_consumer.resume(*(tp for tp in freed if tp in kafka_consumer.assignment()))
+
+
+GROUP_POLL_S = 0.5
+MARGIN_S = 15.0
+"""Time (s) beyond the session timeout: a worker that is just stopping renews its session until it has committed."""
+TOLD_AFTER_S, TOLD_EVERY_S = 5.0, 10.0
+"""A coordinator that is just created needs some seconds; after this time (s) its silence is logged, again and again."""
+
+log = logger("kafka")
+
+
+async def wait_until_no_members(admin: AIOKafkaAdminClient, settings: KafkaSection) -> None:
+    """Return when the group has no members; wait for members that were killed, and for static ones that have stopped.
+
+    The broker lists such a member until its session timeout has passed. A running worker renews its session. So after
+    this time, and some seconds for workers that are just stopping, a member is a running worker, or one that was killed
+    meanwhile.
+
+    Raises
+    ------
+    InputError
+        The group has members after the session timeout. Nothing was fenced, read or committed.
+    BrokerError
+        The coordinator of the group did not answer for ``patience_s``, although the broker did.
+    KafkaError
+        As `AIOKafkaAdminClient.describe_consumer_groups`.
+
+    Notes
+    -----
+    A worker that joins after the last answer is not noticed here. It fences the drain as soon as it opens the
+    partitions. READ on the group is enough: it includes DESCRIBE.
+    """
+    timeout_s = settings.session_timeout_ms / 1000 + MARGIN_S
+    deadline_s, told_s = time.monotonic() + timeout_s, -math.inf
+    while count := await _member_count(admin, settings):
+        now_s = time.monotonic()
+        if now_s >= deadline_s:
+            members = f"{count} member{'s' if count > 1 else ''}"
+            raise InputError(
+                f"--drain: group {settings.group} has {members}: a drain would take the partitions from running "
+                "workers and suppress records that they hold. Stop all workers (and the app, if it is a Faust stage), "
+                "then drain again. If they were killed, their session timeout is longer than "
+                f"{settings.session_timeout_ms / 1000:g} s (kafka.session_timeout_ms): drain again when it has passed"
+            )
+        if now_s >= told_s + TOLD_EVERY_S:
+            words = "--drain waits until the members of the group have left, or their session timeout has passed"
+            log.warning(words, group=settings.group, members=count, at_most_s=round(deadline_s - now_s, 3))
+            told_s = now_s
+        await asyncio.sleep(GROUP_POLL_S)
+
+
+async def _member_count(admin: AIOKafkaAdminClient, settings: KafkaSection) -> int:
+    """Return how many members the coordinator lists, in whichever state the group is; 0 for an unknown group."""
+    began_s, patience_s = time.monotonic(), max(settings.patience_s, TOLD_AFTER_S)
+    tell_at_s = began_s + TOLD_AFTER_S
+    while True:
+        try:
+            return await _listed_count(admin, str(settings.group))
+        except kafka_errors.KafkaError as error:
+            # The first request of a Kafka cluster creates the coordinator's topic. A coordinator may also move or load.
+            if not error.retriable:
+                raise
+        now_s = time.monotonic()
+        passed_s = now_s - began_s
+        if passed_s >= patience_s:
+            raise BrokerError(
+                f"--drain: the coordinator of group {settings.group} did not say for {passed_s:.0f} s "
+                "(kafka.patience_s) which members it has. Nothing was read. Drain again when the broker that leads the "
+                "group's partition of __consumer_offsets is back"
+            )
+        if now_s >= tell_at_s:
+            words = "--drain waits for the coordinator of the group"
+            log.warning(words, group=settings.group, at_most_s=round(patience_s - passed_s, 3))
+            tell_at_s = now_s + TOLD_EVERY_S
+        await asyncio.sleep(GROUP_POLL_S)
+
+
+async def _listed_count(admin: AIOKafkaAdminClient, group: str) -> int:
+    (response,) = await admin.describe_consumer_groups([group])
+    ((code, _, _, _, _, members, *_),) = response.groups
+    if code:
+        raise kafka_errors.for_code(code)(group)
+    return len(members)
+
 
 FINISH_S = 4.0
 """Time (s) for the last transactions of a loop that is stopped; the whole shutdown must take less than ten seconds."""
@@ -334,3 +544,70 @@ class _RebalanceListener(ConsumerRebalanceListener):  # type: ignore[misc] # the
 
     async def on_partitions_assigned(self, assigned: Iterable[TopicPartition]) -> None:
         self._loop.on_assigned(sorted(assigned), self._admin_client, self._kafka_consumer)
+
+
+@dataclass
+class Worker:
+    """Turns a topic of personal records into a k-anonymous topic, and completes each input offset once.
+
+    Parameters
+    ----------
+    policy : Policy
+        With a stream section.
+    settings : KafkaSection
+        Broker, topics and group.
+    metrics : Metrics
+        The metrics of the process.
+    health : Health
+        Holds whether the worker is ready.
+    start : StartOptions
+        Where to begin.
+    compiling : asyncio.Task, optional
+        Compiles the kernels. The worker meanwhile checks the topics, and waits for this task before it joins the group
+        or, with ``start.drain``, takes partitions: a member that compiled would miss heartbeats.
+    """
+
+    policy: Policy
+    settings: KafkaSection
+    metrics: Metrics
+    health: Health
+    start: StartOptions
+    compiling: asyncio.Task[None] | None = None
+    _stopping: asyncio.Event = field(default_factory=asyncio.Event)
+    _context: WorkerContext = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        """Read the metadata keys, if there are any. An invalid key raises here."""
+        cipher = MetadataCipher.of(self.settings)
+        self._context = WorkerContext(self.policy, self.settings, self.metrics, self.health, self.start, cipher)
+
+    def stop(self) -> None:
+        """Make `run` commit what is decided, leave the group and return, within ten seconds."""
+        self._stopping.set()
+        self.health.stopping = True
+
+    async def run(self) -> None:
+        """Work until stopped or, with ``start.drain``, until every record is released, suppressed or quarantined.
+
+        Raises
+        ------
+        BrokerError
+            The broker did not answer for longer than ``kafka.patience_s``, or refuses a request permanently.
+        InputError, PolicyError
+            The checks before the start failed.
+        GuaranteeError
+            An invariant does not hold, or an error was unexpected; nothing of the block concerned was sent.
+        ShoalError
+            The kernels could not be compiled.
+        """
+        self._context.report_settings()
+        liveness = BrokerLiveness(self.health, self.settings.patience_s, str(self.settings.bootstrap_servers))
+        try:
+            await run_with_retries(
+                self._context,
+                liveness,
+                self._stopping,
+                lambda: ConsumerLoop(self._context, liveness, self._stopping, self.compiling).run(),
+            )
+        finally:
+            self._context.counts.log_unconfirmed()

@@ -3,6 +3,8 @@
 The framework may deliver messages twice, out of order, or lose some. The loop therefore checks that each message
 follows those that its task has processed. Where it does not, the loop asks the framework to rewind. So the guarantee
 does not depend on the framework's bookkeeping.
+
+Requests for messages that an external framework has lost, or not delivered yet.
 """
 
 from __future__ import annotations
@@ -20,26 +22,83 @@ from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
 
 from shoal.errors import ShoalError
-from shoal.kafka.classification import Message
+from shoal.kafka.checks import preflight
 from shoal.kafka.client import admin, reading, task_exception, to_shoal_error
 from shoal.kafka.cluster_listener import ClusterListener
-from shoal.kafka.concurrent_work import until_all, until_first
-from shoal.kafka.gap_reader import GapReader
-from shoal.kafka.leader_check import LeaderCheck, ask_any_broker
-from shoal.kafka.log_ends import ANSWER_S, LogEnds
+from shoal.kafka.concurrency import until_all, until_first
+from shoal.kafka.credentials import UsedCredentials
+from shoal.kafka.logs import LOG_ENDS_ANSWER_S, GapReader, LeaderCheck, LogEnds, ask_any_broker
 from shoal.kafka.not_opened import LeaderAwayError
-from shoal.kafka.opening import open_partitions
-from shoal.kafka.partition_task import PartitionTask
-from shoal.kafka.preflight import preflight
-from shoal.kafka.retries import BrokerLiveness
-from shoal.kafka.rewinds import Rewinds
-from shoal.kafka.rotation import UsedCredentials
+from shoal.kafka.retries import BrokerLiveness, open_partitions
+from shoal.kafka.task import Message, PartitionTask
 from shoal.kafka.task_manager import TaskManager, WorkerContext
-from shoal.kafka.topic_watch import watch_topics
+from shoal.kafka.topics import watch_topics
 from shoal.observability import logger
-from shoal.pipeline import BLOCK_RECORDS
+from shoal.streams import BLOCK_RECORDS
 
-__all__ = ["ExternalLoop", "HandoverCancelledError", "MessageSource"]
+__all__ = ["ExternalLoop", "HandoverCancelledError", "MessageSource", "Rewinds"]
+
+GRACE_S = 0.3
+"""How long a missing message may be on its way before a rewind is requested."""
+RETRY_S = 2.0
+"""Pause after a rewind; it grows by this time with each further rewind, because a busy machine delivers slowly."""
+RETRY_MAX_S = 30.0
+
+log = logger("kafka")
+
+
+@dataclass(slots=True)
+class _Wait:
+    """When the next rewind is due (s, monotonic), and how many were requested."""
+
+    next_s: float
+    count: int = 0
+
+
+class Rewinds:
+    """The partitions that wait for a missing message, and the rewinds that were requested for them.
+
+    Parameters
+    ----------
+    rewind : callable
+        Requests the messages of a partition from an offset on. It may fail, and is repeated.
+    """
+
+    def __init__(self, rewind: Callable[[int, int], Awaitable[None]]) -> None:
+        self._rewind = rewind
+        self._waits: dict[TopicPartition, _Wait] = {}
+        self._running: dict[TopicPartition, asyncio.Task[None]] = {}
+
+    def wait(self, tp: TopicPartition, grace_s: float = GRACE_S) -> None:
+        """Note that a message of this partition is missing; it may still arrive within ``grace_s``."""
+        self._waits.setdefault(tp, _Wait(time.monotonic() + grace_s))
+
+    def forget(self, tp: TopicPartition) -> None:
+        """Note that no message of this partition is missing."""
+        self._waits.pop(tp, None)
+
+    def request_if_due(self, tp: TopicPartition, offset: int) -> None:
+        """Request the messages of a partition from this offset on, if one has been missing for long enough."""
+        wait = self._waits.get(tp)
+        if wait is None or time.monotonic() < wait.next_s or tp in self._running:
+            return
+        log.info("rewind requested", topic=tp.topic, partition=tp.partition, offset=offset)
+        self._running[tp] = asyncio.create_task(self._request(wait, tp, offset))
+
+    async def _request(self, wait: _Wait, tp: TopicPartition, offset: int) -> None:
+        """Request a rewind while the tasks continue: the source may first have to deliver messages for all of them."""
+        try:
+            await self._rewind(tp.partition, offset)
+        finally:
+            del self._running[tp]
+            wait.count += 1
+            wait.next_s = time.monotonic() + min(RETRY_S * wait.count, RETRY_MAX_S)
+
+    def cancel(self) -> None:
+        """Cancel the rewinds that have not ended."""
+        for running in list(self._running.values()):
+            running.cancel()
+
 
 POLL_S = 0.05
 IDLE_S = 0.01
@@ -47,8 +106,6 @@ COMPARE_S = 1.0
 """How often idle tasks are compared with the ends of their logs."""
 STALL_S = 3.0
 """After this time without a message, though the log has more, a rewind is requested."""
-
-log = logger("kafka")
 
 
 class HandoverCancelledError(ShoalError):
@@ -186,7 +243,7 @@ class ExternalLoop:
         context.health.restoring = set(self._partitions)
         # Gaps and the ends of logs have clients of their own: the isolation level is that of the client, and an address
         # that does not answer must not delay them.
-        options = {"request_timeout_ms": round(ANSWER_S * 1000)}
+        options = {"request_timeout_ms": round(LOG_ENDS_ANSWER_S * 1000)}
         async with admin(settings) as admin_client:
             self._tasks.layout = await preflight(admin_client, context.policy, settings, context.unchecked_settings)
             self._liveness.note_answer()

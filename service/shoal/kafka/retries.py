@@ -1,25 +1,37 @@
-"""Consumer loops one after the other: a loop that failed is started again unless its error is final."""
+"""Consumer loops one after the other: a loop that failed is started again unless its error is final.
+
+Log lines while partitions are opened: which are not open yet, and why.
+
+Open the partitions of a loop, and open again those that cannot be opened yet, while the others work.
+
+Punctuates the tasks of a loop concurrently. The loop reads on for the other tasks while one of them flushes.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import random
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
+from typing import Any
+
+from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka.admin import AIOKafkaAdminClient
 
 from shoal.errors import BrokerError, BrokerUnavailableError, FencedError, ShoalError
-from shoal.kafka.backoff import LONGEST_S, backoff_s
-from shoal.kafka.client import CLIENT_ERRORS
-from shoal.kafka.connection_refusals import TlsRefusedError
-from shoal.kafka.credentials import CredentialFileError
-from shoal.kafka.not_opened import NotOpenedError
-from shoal.kafka.producer_start import NotStartedError
-from shoal.kafka.rotation import UsedCredentials
-from shoal.kafka.task_manager import WorkerContext
+from shoal.kafka.client import CLIENT_ERRORS, TELL_EVERY_S, TlsRefusedError, meanwhile, task_exception
+from shoal.kafka.concurrency import LONGEST_S, backoff_s
+from shoal.kafka.credentials import CredentialFileError, UsedCredentials
+from shoal.kafka.not_opened import NotOpenedError, join_refusals, named_text
+from shoal.kafka.task import PartitionTask
+from shoal.kafka.task_manager import TaskManager, WorkerContext
+from shoal.kafka.transactions import NotStartedError
 from shoal.observability import Health, error_code, logger
 
-__all__ = ["BrokerLiveness", "run_with_retries"]
+__all__ = ["BrokerLiveness", "Punctuator", "open_partitions", "run_with_retries", "telling_unopened"]
 
 CHECK_S = 2.0
 
@@ -204,3 +216,153 @@ async def run_with_retries(
             )
             with contextlib.suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(stopping.wait(), pause_s)
+
+
+OPENING_CHECK_S = 0.5
+
+
+Unopened = Callable[[], Mapping[TopicPartition, ShoalError | None]]
+
+
+def telling_unopened(unopened: Unopened) -> AbstractAsyncContextManager[None]:
+    """Log which partitions are not open, for the length of the context: after the first failure, and at intervals.
+
+    Parameters
+    ----------
+    unopened : callable
+        Returns the partitions that are not open, and why the last attempt failed; None before one has failed.
+    """
+    return meanwhile(_tell(unopened))
+
+
+async def _tell(unopened: Unopened) -> None:
+    began_s = told_s = time.monotonic()
+    has_failed = False
+    while True:
+        await asyncio.sleep(OPENING_CHECK_S)
+        now_s, left = time.monotonic(), unopened()
+        failed = {tp: error for tp, error in left.items() if error is not None}
+        if left and (now_s >= told_s + TELL_EVERY_S or (failed and not has_failed)):
+            _log(failed, len(left), round(now_s - began_s, 3))
+            told_s, has_failed = now_s, has_failed or bool(failed)
+
+
+def _log(failed: Mapping[TopicPartition, ShoalError], count: int, since_s: float) -> None:
+    if failed:
+        reason = join_refusals((tp, named_text(tp, error)) for tp, error in failed.items())
+        log.warning("partitions not opened; the others go on", count=count, since_s=since_s, reason=reason)
+    else:
+        log.info("partitions are being opened", count=count, since_s=since_s)
+
+
+async def open_partitions(
+    tasks: TaskManager,
+    partitions: Iterable[TopicPartition],
+    clients: tuple[AIOKafkaAdminClient, AIOKafkaConsumer],
+    on_opened: Callable[[TopicPartition, PartitionTask], None],
+    *,
+    liveness: BrokerLiveness,
+    credentials: UsedCredentials,
+    drains: bool = False,
+    on_failed: Callable[[], None] = lambda: None,
+) -> None:
+    """Open all of these partitions; return when each of them is open.
+
+    Parameters
+    ----------
+    tasks : TaskManager
+    partitions : iterable of TopicPartition
+    clients : tuple
+        Those that ask for committed offsets and read logs, as for `TaskManager.open`.
+    on_opened : callable
+        Called with each partition that was opened, and its task.
+    liveness : BrokerLiveness
+        Limits how long a producer may be unable to start and, in a drain, a partition to be opened.
+    credentials : UsedCredentials
+        Renewed after a failure: a leader may refuse those that were replaced.
+    drains : bool
+    on_failed : callable
+        Called after an attempt that left partitions unopened.
+
+    Raises
+    ------
+    ShoalError
+        A partition could not be opened, and the loop must end.
+    """
+    left, failures = list(partitions), 0
+    async with telling_unopened(lambda: tasks.unopened):
+        while left:
+            try:
+                await tasks.open(left, *clients, on_opened)
+                left = []
+            except NotOpenedError as error:
+                on_failed()
+                liveness.note_not_opened(error, drains=drains)
+                credentials.renew()
+                # In another order: the client connects to one broker at a time, and the first one may swallow packets.
+                left = random.sample(list(error.reasons), len(error.reasons))
+                await asyncio.sleep(backoff_s(failures))
+                failures += 1
+    liveness.note_opened()
+
+
+Punctuation = Callable[[], Coroutine[Any, Any, None]]
+
+
+class Punctuator:
+    """Runs the punctuations of tasks, at most one of each task at a time.
+
+    A punctuation that flushes waits for two transactions, one after the other. If the loop waited for it, the records
+    of all other partitions would wait too. Each task has its own producer and sends one transaction at a time, so that
+    there are never more transactions than tasks.
+
+    Notes
+    -----
+    Guarantee: the order of what one task does is not changed. A task holds its lock while it flushes.
+    """
+
+    def __init__(self) -> None:
+        self._flushing: dict[PartitionTask, asyncio.Task[None]] = {}
+
+    @property
+    def flushing(self) -> Mapping[PartitionTask, asyncio.Task[None]]:
+        """The tasks whose punctuation has not ended yet."""
+        return self._flushing
+
+    async def run(self, punctuations: Mapping[PartitionTask, Punctuation]) -> None:
+        """Punctuate all tasks that do not flush; return when each of them has ended or waits for a transaction.
+
+        Raises
+        ------
+        ShoalError
+            A punctuation failed, of this run or an earlier one.
+        """
+        for task, punctuate in punctuations.items():
+            if task not in self._flushing:
+                self._flushing[task] = asyncio.create_task(punctuate())
+        await asyncio.sleep(0)  # each new one runs until it has to wait
+        self._remove_ended()
+
+    async def finish(self) -> None:
+        """Wait for all punctuations.
+
+        Raises
+        ------
+        ShoalError
+            A punctuation failed.
+        """
+        await asyncio.gather(*self._flushing.values())
+
+    async def cancel(self) -> None:
+        """Cancel the punctuations that have not ended."""
+        for punctuation in self._flushing.values():
+            punctuation.cancel()
+        await asyncio.gather(*self._flushing.values(), return_exceptions=True)
+        self._flushing.clear()
+
+    def _remove_ended(self) -> None:
+        ended = [task for task, punctuation in self._flushing.items() if punctuation.done()]
+        errors = [task_exception(self._flushing.pop(task)) for task in ended]
+        for error in errors:
+            if error is not None:
+                raise error

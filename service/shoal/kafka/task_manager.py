@@ -13,26 +13,28 @@ from aiokafka import errors as kafka_errors
 from aiokafka.admin import AIOKafkaAdminClient
 
 from shoal.errors import BrokerUnavailableError, InputError, ShoalError
-from shoal.kafka.broker_configs import UncheckedSettings
+from shoal.formats import JsonDecoder
 from shoal.kafka.certificates import certificate_files, open_secret_files
+from shoal.kafka.checks import TopicLayout, UncheckedSettings
 from shoal.kafka.cipher import MetadataCipher
 from shoal.kafka.client import to_shoal_error
 from shoal.kafka.cluster_listener import ClusterListener
-from shoal.kafka.committed_offsets import fetch_committed
-from shoal.kafka.not_opened import NotOpenedError, NotYetError, leader_answer, named_text
-from shoal.kafka.partition_counts import ProcessCounts
-from shoal.kafka.partition_task import PartitionTask
-from shoal.kafka.preflight import TopicLayout
-from shoal.kafka.producer import TransactionalProducer
+from shoal.kafka.not_opened import NotOpenedError, NotYetError, join_refusals, leader_answer, named_text
 from shoal.kafka.progress_copy import ProgressCopy
-from shoal.kafka.published_records import check_output_is_empty
-from shoal.kafka.refusals import join_refusals
-from shoal.kafka.startup import PartitionContext, PartitionStart, StartOptions, initialize_partition
-from shoal.kafka.topic_pairs import input_name, settings_by_input
-from shoal.kafka.unconfirmed_skips import UnconfirmedSkips
+from shoal.kafka.start import (
+    PartitionContext,
+    PartitionStart,
+    StartOptions,
+    UnconfirmedSkips,
+    check_output_is_empty,
+    fetch_committed,
+    initialize_partition,
+)
+from shoal.kafka.task import PartitionTask
+from shoal.kafka.topics import input_name, settings_by_input
+from shoal.kafka.transactions import ProcessCounts, TransactionalProducer
 from shoal.observability import Health, Metrics, logger
 from shoal.policy import KafkaSection, Policy
-from shoal.records import JsonDecoder
 from shoal.secret_files import OPEN_TO_OTHERS
 
 __all__ = ["TaskManager", "WorkerContext"]

@@ -5,9 +5,8 @@ with this package, because most commands have no port. `set_up_logs` sends every
 error, without attribute values.
 """
 
-from shoal.observability.certificate_times import certificate_warning
+from shoal.observability.certificates import certificate_warning
 from shoal.observability.compilation import TABLE_COMPILE_S, CompilationNotice, stream_compile_s
-from shoal.observability.confidential_metrics import ConfidentialMetrics
 from shoal.observability.health import Health
 from shoal.observability.logs import (
     error_code,
@@ -19,7 +18,7 @@ from shoal.observability.logs import (
     raise_location,
     set_up_logs,
 )
-from shoal.observability.metrics import ClusterFigures, Metrics
+from shoal.observability.metrics import ClusterFigures, ConfidentialMetrics, Metrics
 from shoal.observability.totals import log_totals, warn_unless_representative
 
 __all__ = [

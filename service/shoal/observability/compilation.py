@@ -11,9 +11,9 @@ from typing import Self
 
 import structlog
 
-from shoal.clustering.numba.jit import on_compilation
-from shoal.clustering.stream.rules import INDEXED_FROM, MAX_INDEXED_DIMENSIONS
+from shoal.kernels.jit import on_compilation
 from shoal.policy import Policy
+from shoal.streams.rules import INDEXED_FROM, MAX_INDEXED_DIMENSIONS
 
 __all__ = ["TABLE_COMPILE_S", "CompilationNotice", "stream_compile_s"]
 

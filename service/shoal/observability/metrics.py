@@ -6,10 +6,19 @@ that, the difference of two scrapes around one cluster would reveal the values o
 those of all others. `shoal_oldest_held_seconds` is rounded, so that it is no clock of arrivals.
 
 Counters of a partition exist from its assignment, at 0: a rate over a series that begins at 5,000 would be 0.
+
+The registry of a process: it adds the consumer group to every series.
+
+Metrics of the confidential values of released clusters. None has a label.
+
+All are stepped, except that `shoal_protects_values` repeats what the policy says.
+
+The metric of the loss of each quasi-identifier. Its label is the name of the attribute, a word of the policy.
 """
 
 from __future__ import annotations
 
+import math
 import platform
 import time
 from bisect import bisect_right
@@ -24,18 +33,157 @@ from prometheus_client.core import HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from shoal.arrays import Float64Vector, Int64Vector
-from shoal.observability.attribute_losses import AttributeLosses
-from shoal.observability.certificate_expiry import CertificateExpiry
-from shoal.observability.confidential_metrics import ConfidentialMetrics, three_digits
-from shoal.observability.registry import GroupRegistry
-from shoal.pipeline import PartitionPipeline
-from shoal.pipeline.attribute_loss import LossTotals
-from shoal.pipeline.confidential_measures import NO_CONFIDENTIAL_STATS, ConfidentialStats
-from shoal.pipeline.stats import ReleaseStats
+from shoal.formats import DropReason, Reason, RefusalCounter
+from shoal.observability.certificates import CertificateExpiry
 from shoal.policy import Policy
-from shoal.records import DropReason, Reason, RefusalCounter
+from shoal.scales.loss import LossTotals
+from shoal.streams import PartitionPipeline
+from shoal.streams.confidential_numbers import NO_CONFIDENTIAL_STATS, ConfidentialStats
+from shoal.streams.stats import ReleaseStats
 
-__all__ = ["STEP_CLUSTERS", "BulkHistogram", "ClusterFigures", "Metrics"]
+__all__ = [
+    "STEP_CLUSTERS",
+    "AttributeLosses",
+    "BulkHistogram",
+    "ClusterFigures",
+    "ConfidentialMetrics",
+    "GroupRegistry",
+    "Metrics",
+    "three_digits",
+]
+
+
+class GroupRegistry(CollectorRegistry):
+    """A registry whose series all have the label ``group``, also those of the process.
+
+    One process serves one consumer group. With the label, an alert tells two pipelines apart that one job scrapes.
+
+    Parameters
+    ----------
+    group : str
+        Consumer group; with an empty text no label is added.
+    """
+
+    def __init__(self, group: str = "") -> None:
+        super().__init__()
+        self.group = group
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield the metric families of a scrape."""
+        for family in super().collect():
+            if self.group:
+                family.samples = [
+                    sample._replace(labels={**sample.labels, "group": self.group}) for sample in family.samples
+                ]
+            yield family
+
+
+_EXTREMES = {
+    "shoal_cluster_values_min": "Smallest number of distinct values",
+    "shoal_cluster_value_share_max": "Largest share of one value",
+    "shoal_cluster_distance_max": "Largest earth mover's distance from the reference",
+}
+"""Gauges of the clusters of one step; NaN until something was measured."""
+
+
+class ConfidentialMetrics:
+    """The metrics of policies that measure confidential values.
+
+    Parameters
+    ----------
+    registry : CollectorRegistry
+        Where the metrics are registered.
+    """
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self.sse = Counter(
+            "shoal_confidential_sse_total",
+            "Squared distance of confidential numbers from the means of clusters, scaled to [0, 1]; stepped",
+            registry=registry,
+        )
+        self.sst = Counter(
+            "shoal_confidential_sst_total",
+            "Total sum of squares of confidential numbers, scaled likewise; stepped",
+            registry=registry,
+        )
+        self.protects_values = Gauge(
+            "shoal_protects_values", "1 if the policy sets privacy.l, t or max_value_share, else 0", registry=registry
+        )
+        self._extremes = {
+            name: Gauge(name, f"{text} of a confidential attribute, clusters of the last step", registry=registry)
+            for name, text in _EXTREMES.items()
+        }
+        for gauge in self._extremes.values():
+            gauge.set(math.nan)
+        self._pending = NO_CONFIDENTIAL_STATS
+
+    def observe(self, stats: ConfidentialStats) -> None:
+        """Add figures that are published with the next step."""
+        self._pending = ConfidentialStats.join((self._pending, stats))
+
+    def publish_step(self) -> None:
+        """Publish the figures that were added since the last step, with three digits."""
+        self.sse.inc(three_digits(self._pending.within))
+        self.sst.inc(three_digits(self._pending.total))
+        figures = (self._pending.fewest_values, self._pending.value_share, self._pending.distance)
+        for gauge, figure in zip(self._extremes.values(), figures, strict=True):
+            if math.isfinite(figure):
+                gauge.set(three_digits(figure))
+        self._pending = NO_CONFIDENTIAL_STATS
+
+
+def three_digits(number: float) -> float:
+    """Round to three significant digits."""
+    if number == 0:
+        return 0.0
+    return round(number, 2 - math.floor(math.log10(abs(number))))
+
+
+class AttributeLosses:
+    """The loss of each quasi-identifier over the clusters of one step.
+
+    Parameters
+    ----------
+    registry : CollectorRegistry
+        Where the metric is registered.
+
+    Notes
+    -----
+    Sums of squares are those of the step: variation between steps does not count. A time of which less than half of
+    them is left after the means of the windows of each partition is measured against that, as in a summary. A loss
+    stays if the attribute has none in a step.
+    """
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._loss = Gauge(
+            "shoal_attribute_loss",
+            "Loss of a quasi-identifier in its own measure, clusters of the last step; stepped",
+            ("attribute",),
+            registry=registry,
+        )
+        self._pending: dict[tuple[str, int], LossTotals] = {}
+
+    def observe(self, partition: tuple[str, int], losses: LossTotals) -> None:
+        """Add sums that are published with the next step; ``partition``: topic and number."""
+        if partition not in self._pending:
+            self._pending[partition] = LossTotals(losses.attributes)
+        self._pending[partition].merge(losses)
+
+    def publish_step(self) -> None:
+        """Publish the losses of what was added since the last step, with three digits."""
+        for totals in self._pending.values():
+            if totals.windows is not None:
+                totals.windows.close()  # those of another partition have the same numbers
+        joined = LossTotals.join(list(self._pending.values()))
+        for name, loss in ({} if joined is None else joined.by_attribute()).items():
+            if loss is not None:
+                self._loss.labels(name).set(three_digits(loss))
+        self._pending.clear()
+
+    def clear(self) -> None:
+        """Remove all series: the process has no partition."""
+        self._loss.clear()
+
 
 STEP_CLUSTERS = 20
 """Least number of clusters between two changes of a stepped metric."""

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import structlog
 
+from shoal.formats import NOT_REPRESENTATIVE, is_notable, is_representative
 from shoal.observability.logs import escape_control_characters
 from shoal.observability.metrics import Metrics
-from shoal.records import NOT_REPRESENTATIVE, is_notable, is_representative
 
 __all__ = ["log_totals", "warn_unless_representative"]
 

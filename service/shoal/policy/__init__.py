@@ -8,28 +8,26 @@
 4. `resolved` fills in every default. A resolved policy is never changed.
 """
 
-from shoal.policy.advice import advise
-from shoal.policy.attribute import Attribute
-from shoal.policy.category_limit import MAX_CATEGORY_BYTES
-from shoal.policy.connection import check_connection, check_names, missing_credentials
-from shoal.policy.csv_dialect import CsvDialect
+from shoal.policy.attribute import Attribute, Reference
+from shoal.policy.checks import (
+    MAX_DELTA,
+    RULES,
+    check_connection,
+    check_names,
+    missing_credentials,
+    resolve_rule,
+    supports_dominance,
+)
 from shoal.policy.diversity import Diversity
-from shoal.policy.explanation import explain
-from shoal.policy.json_number import JSON_NUMBER
-from shoal.policy.loader import FieldPath
-from shoal.policy.reference import Reference
-from shoal.policy.reference_file import REFERENCE_HEADER
-from shoal.policy.resolved import Policy, shown_settings
-from shoal.policy.resolved_sections import PerSubject, Stream
-from shoal.policy.rule_choice import RULES, resolve_rule, supports_dominance
+from shoal.policy.document import FieldPath, describe_fault, did_you_mean
+from shoal.policy.explanation import advise, explain
+from shoal.policy.messages import CsvDialect, MessagePart, Source
+from shoal.policy.policy import PerSubject, Policy, Stream, shown_settings
+from shoal.policy.references import REFERENCE_HEADER
 from shoal.policy.schema import EpochUnit, FieldType, KafkaSection, Missing, NormalizeStep, Role, Scale
-from shoal.policy.schema_faults import describe_fault, did_you_mean
 from shoal.policy.taxonomy import Taxonomy
-from shoal.policy.text_checks import BLANKS
-from shoal.policy.time_step import TimeStep
-from shoal.policy.time_text import FIRST_MS, LAST_MS, MS_PER_UNIT
-from shoal.policy.validation import MAX_DELTA
-from shoal.policy.value_source import MessagePart, Source
+from shoal.policy.texts import BLANKS, JSON_NUMBER, MAX_CATEGORY_BYTES
+from shoal.policy.times import FIRST_MS, LAST_MS, MS_PER_UNIT, TimeStep
 
 __all__ = [
     "BLANKS",

@@ -9,8 +9,8 @@ from collections.abc import Iterable
 from decimal import Decimal, InvalidOperation
 
 from shoal.policy.attribute import Attribute
-from shoal.policy.json_number import JSON_NUMBER
 from shoal.policy.schema import AttributeSection
+from shoal.policy.texts import JSON_NUMBER
 
 __all__ = ["fold_characters", "fold_text", "has_repeated_value"]
 

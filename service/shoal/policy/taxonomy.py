@@ -1,14 +1,54 @@
-"""A taxonomy: the tree over the values of a nominal attribute."""
+"""A taxonomy: the tree over the values of a nominal attribute.
+
+The rules for the rows of a taxonomy: together they are one tree, in which a name means one node.
+
+Read the taxonomies of a policy from other files than those that it names.
+
+Read the files that a policy names: taxonomies and references.
+
+Read the file of a taxonomy: a header and one row per leaf, from the leaf to the root.
+
+Cells are separated by ``;`` or ``,``.
+
+Read the taxonomies of a policy: CSV files, or trees in the policy itself.
+
+A tree in the policy is a mapping from the name of each node to its children, or a list of leaves.
+"""
 
 from __future__ import annotations
 
+import csv
 import hashlib
+import io
 import json
-from collections.abc import Sequence
+import re
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import Path
+from typing import NamedTuple
 
-__all__ = ["ROOT", "Taxonomy"]
+from shoal.errors import InputError
+from shoal.policy.document import FieldPath
+from shoal.policy.schema import Document
+from shoal.policy.texts import MAX_CATEGORY_BYTES, has_lone_surrogate, is_long_category
+
+__all__ = [
+    "MAX_LEVELS",
+    "ROOT",
+    "RowFault",
+    "Taxonomy",
+    "TaxonomyFault",
+    "TaxonomyFile",
+    "TaxonomyRow",
+    "check_rows",
+    "delimiter_of",
+    "read_named_file",
+    "read_taxonomies",
+    "read_taxonomy_file",
+    "replace_taxonomies",
+]
 
 ROOT = "*"
 """Name of the root where the file names none."""
@@ -61,3 +101,367 @@ class Taxonomy:
     def may_lack_header(self) -> bool:
         """Whether the first line of the file may be a leaf: nothing in the other rows shows that it is none."""
         return len(self.header) == self.levels
+
+
+MAX_LEVELS = 32
+"""Limit on the levels below the root. Each is a column of distances."""
+
+
+class TaxonomyRow(NamedTuple):
+    """The names from a leaf to the root; where they are: the line of a file, or a place in the policy."""
+
+    cells: tuple[str, ...]
+    line: int = 0
+    place: FieldPath = ()
+
+
+class RowFault(NamedTuple):
+    """A row with a fault, and what is wrong with it."""
+
+    row: TaxonomyRow
+    message: str
+
+
+def check_rows(rows: Sequence[TaxonomyRow], missing_values: Collection[str]) -> Iterator[RowFault]:
+    """Yield each row that does not fit into one tree with those before it.
+
+    Parameters
+    ----------
+    rows : sequence of TaxonomyRow
+        Equally many cells each.
+    missing_values : collection of str
+        Texts that no leaf may have.
+    """
+    if not rows:
+        return
+    if len(rows[0].cells) > MAX_LEVELS + 1:
+        yield RowFault(rows[0], f"has more than {MAX_LEVELS} levels below the root")
+        return
+    leaves: dict[str, TaxonomyRow] = {}
+    parents: dict[tuple[int, str], tuple[str, TaxonomyRow]] = {}
+    fitting: list[TaxonomyRow] = []
+    for row in rows:
+        if message := (
+            _fault_of_names(row, missing_values) or _fault_of_leaf(row, leaves) or _fault_of_groups(row, parents)
+        ):
+            yield RowFault(row, message)
+        else:
+            fitting.append(row)
+    yield from _check_names(fitting)
+
+
+def _fault_of_names(row: TaxonomyRow, missing_values: Collection[str]) -> str:
+    """Return what is wrong with the names of a row, whatever the other rows are; empty if nothing is."""
+    if "" in row.cells:
+        return "a name is empty; give every leaf a name on every level"
+    if any(map(has_lone_surrogate, row.cells)):
+        return "contains a lone surrogate, which no message can contain; correct the name"
+    if any(map(is_long_category, row.cells)):
+        return f"a name has more than {MAX_CATEGORY_BYTES:,} bytes as JSON; shorten it"
+    if row.cells[0] in missing_values:
+        return "the leaf is a text that means a missing value; remove it here, or from missing_values"
+    return ""
+
+
+def _fault_of_leaf(row: TaxonomyRow, leaves: dict[str, TaxonomyRow]) -> str:
+    """Return a fault if a row before has the same leaf; ``leaves`` are those before it, and get this one."""
+    first = leaves.setdefault(row.cells[0], row)
+    return "" if first is row else f"the leaf occurs twice{_also(first)}; remove one"
+
+
+def _fault_of_groups(row: TaxonomyRow, parents: dict[tuple[int, str], tuple[str, TaxonomyRow]]) -> str:
+    for level, (name, parent) in enumerate(zip(row.cells[1:-1], row.cells[2:], strict=True), 1):
+        known, first = parents.setdefault((level, name), (parent, row))
+        if known != parent:
+            return f"the name on level {level} is below two different names{_also(first)}; rename one"
+    return ""
+
+
+def _check_names(rows: Sequence[TaxonomyRow]) -> Iterator[RowFault]:
+    """Yield the rows with a name that another node has, too: a published name would mean two nodes.
+
+    A node may have the name of the group directly above it: a leaf without groups is repeated on the levels above it.
+    """
+    has_root = len({row.cells[-1] for row in rows}) == 1 and bool(rows) and len(rows[0].cells) > 1
+    places: defaultdict[str, dict[int, TaxonomyRow]] = defaultdict(dict)
+    for row in rows:
+        for level, name in enumerate(row.cells):
+            places[name].setdefault(level, row)
+    repeated = {name: levels for name, levels in places.items() if len(levels) > 1}
+    for row in rows:
+        if not has_root and ROOT in row.cells:
+            yield RowFault(row, f"{ROOT} is the name of the root here; give all rows one last name, or rename it")
+        elif message := next(_faults_of_repeated(row, repeated), ""):
+            yield RowFault(row, message)
+
+
+def _faults_of_repeated(row: TaxonomyRow, repeated: Mapping[str, Mapping[int, TaxonomyRow]]) -> Iterator[str]:
+    """Yield the faults of names that are on several levels; ``repeated`` has a row for each such name and level."""
+    for level, name in enumerate(row.cells):
+        for other, first in repeated.get(name, {}).items():
+            if other > level and any(cell != name for cell in row.cells[level : other + 1]):
+                what = f"the name on level {level}" if level else "the name of the leaf"
+                yield f"{what} is that of another group, on level {other}{_also(first)}; rename one"
+
+
+def _also(row: TaxonomyRow) -> str:
+    return f", also in line {row.line}" if row.line else ""
+
+
+def replace_taxonomies(
+    document: Document, files: Mapping[str, str | Path]
+) -> tuple[Document, list[tuple[FieldPath, str]]]:
+    """Return a document that reads the taxonomies of some attributes from other files, and the faults.
+
+    Parameters
+    ----------
+    document : Document
+    files : mapping of str to path
+        Files by attribute, relative to the working directory.
+    """
+    changed = dict(document.attributes)
+    known = [f"attributes.{name}" for name, attribute in changed.items() if attribute.taxonomy is not None]
+    faults: list[tuple[FieldPath, str]] = []
+    for name, file in files.items():
+        path = ("attributes", name, "taxonomy")
+        if f"attributes.{name}" not in known:
+            remedy = f"name one of those that have one: {', '.join(known)}" if known else "no attribute has one"
+            faults.append((path, f"missing, so no other file can be given for it; {remedy}"))
+        elif _is_absent(file):
+            faults.append((path, f"{file}: no such file"))
+        else:
+            changed[name] = changed[name].model_copy(update={"taxonomy": str(Path(file).absolute())})
+    return document.model_copy(update={"attributes": changed}), faults
+
+
+def _is_absent(file: str | Path) -> bool:
+    try:
+        return not Path(file).exists()
+    except OSError:
+        return False  # it is reported when the file is read
+
+
+MAX_BYTES = 32 << 20
+"""Limit on a file. It bounds memory; all codes of a national classification of diseases take less than a third."""
+
+_UNDECODED = re.compile("[\udc80-\udcff]")
+"""A byte that is not UTF-8, as the error handler surrogateescape decodes it."""
+
+
+def read_named_file(folder: Path, name: str) -> str:
+    """Return the text of a file.
+
+    Parameters
+    ----------
+    folder : Path
+        The folder of the policy.
+    name : str
+        Path of the file, relative to the folder.
+
+    Raises
+    ------
+    InputError
+        It cannot be read, is too large, or is not UTF-8.
+    """
+    try:
+        path = folder / name
+        if not path.exists():
+            raise InputError(f"{name}: no such file; its path is relative to the folder of the policy")
+        if not path.is_file():
+            raise InputError(f"{name}: is no file")
+        with path.open("rb") as file:
+            content = file.read(MAX_BYTES + 1)
+    except OSError as error:
+        raise InputError(f"{name}: cannot be read: {error.strerror}") from None
+    if len(content) > MAX_BYTES:
+        raise InputError(f"{name}: is larger than {MAX_BYTES >> 20} MiB")
+    text = content.decode("utf-8-sig", "surrogateescape")
+    if wrong := _UNDECODED.search(text):
+        line = text.count("\n", 0, wrong.start()) + 1
+        raise InputError(f"{name} line {line}: not UTF-8; save the file as UTF-8")
+    return text
+
+
+def delimiter_of(text: str) -> str:
+    """Return the delimiter of the first of two lines that has one."""
+    for line in text.splitlines()[:2]:
+        for delimiter in (";", ","):
+            if delimiter in line:
+                return delimiter
+    return ";"
+
+
+class TaxonomyFile(NamedTuple):
+    """What a file contains: its first line, the rows that have as many cells, and the faults of all others."""
+
+    header: tuple[str, ...]
+    rows: list[TaxonomyRow]
+    faults: list[RowFault]
+
+
+def read_taxonomy_file(folder: Path, name: str) -> TaxonomyFile:
+    """Read the taxonomy of a file; `check_rows` checks that its rows are one tree.
+
+    Parameters
+    ----------
+    folder : Path
+        The folder of the policy.
+    name : str
+        Path of the file, relative to the folder.
+
+    Raises
+    ------
+    InputError
+        The file cannot be read, or is no table with at least two columns.
+    """
+    text = read_named_file(folder, name)
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter_of(text), strict=True)
+    rows: list[TaxonomyRow] = []
+    try:
+        rows.extend(TaxonomyRow(tuple(cell.strip() for cell in cells), reader.line_num) for cells in reader if cells)
+    except csv.Error:
+        raise InputError(f"{name} line {reader.line_num}: a quotation mark is missing, or a cell is too long") from None
+    if len(rows) < 2:  # noqa: PLR2004 - a header and a leaf
+        raise InputError(f"{name}: must have a header and one row per leaf")
+    header, leaves = rows[0], rows[1:]
+    _check_columns(name, header, leaves[0])
+    width = len(header.cells)
+    whole = [row for row in leaves if len(row.cells) == width]
+    wrong = [_wrong_width(row, width) for row in leaves if len(row.cells) != width]
+    return TaxonomyFile(header.cells, whole, [*_check_header(header, whole), *wrong])
+
+
+def _wrong_width(row: TaxonomyRow, width: int) -> RowFault:
+    return RowFault(
+        row, f"has {len(row.cells)} cells, but the header has {width}; give every leaf a name on every level"
+    )
+
+
+def _check_columns(name: str, header: TaxonomyRow, leaf: TaxonomyRow) -> None:
+    """Refuse a file with another delimiter, and one without groups."""
+    if all("\t" in cell for cell in (header.cells[0], leaf.cells[0])):
+        raise InputError(f"{name}: separates cells by tabs; separate them by ; or ,")
+    if len(header.cells) == 1 and "|" in header.cells[0]:
+        raise InputError(f"{name}: separates cells by |; separate them by ; or ,")
+    if len(header.cells) == len(leaf.cells) == 1:
+        raise InputError(f"{name}: has one column; give the leaf and its groups, or leave taxonomy out")
+
+
+def _check_header(header: TaxonomyRow, rows: Sequence[TaxonomyRow]) -> Iterator[RowFault]:
+    """Yield the fault of a first line that is a leaf: the tree would lack it."""
+    names = {(level, name) for row in rows for level, name in enumerate(row.cells[1:])}
+    if any(node in names for node in enumerate(header.cells[1:])):
+        message = "repeats a name of the rows below, so it is a leaf and no header; add a header with names of its own"
+        yield RowFault(header, message)
+        return
+    form = _form_of(header.cells[0])
+    if "9" in form and any(_form_of(row.cells[0]) == form for row in rows):
+        yield RowFault(
+            header,
+            "its first name has the form of the leaves below, so it is a leaf and no header; add a header with names "
+            "of another form",
+        )
+
+
+def _form_of(name: str) -> str:
+    """Return a name with each digit as 9 and each letter as x, such as x99.9 for a code of a disease."""
+    return re.sub(r"[^\W\d_]", "x", re.sub(r"\d", "9", name))
+
+
+MAX_FAULTS = 5
+"""Faults that are reported of one taxonomy. One mistake, such as a wrong delimiter, shows in every row."""
+_FILE_NAME = re.compile(r"\.(csv|tsv|txt|xlsx?)$", re.IGNORECASE)
+
+
+class TaxonomyFault(NamedTuple):
+    """A fault of a taxonomy: the field that names it, the message, and the place in the policy whose line is shown."""
+
+    path: FieldPath
+    message: str
+    place: FieldPath
+
+
+class _TreeError(InputError):
+    """A tree in the policy that has no rows, and the place of the fault."""
+
+    def __init__(self, message: str, place: FieldPath) -> None:
+        super().__init__(message)
+        self.place = place
+
+
+def read_taxonomies(document: Document, folder: Path) -> tuple[dict[str, Taxonomy], list[TaxonomyFault]]:
+    """Return the taxonomies of nominal attributes by the attribute's name, and all faults.
+
+    Parameters
+    ----------
+    document : Document
+    folder : Path
+        Folder of the policy, to which paths of files are relative.
+    """
+    taxonomies: dict[str, Taxonomy] = {}
+    faults: list[TaxonomyFault] = []
+    for name, attribute in document.attributes.items():
+        source = attribute.taxonomy
+        if source is None or attribute.scale != "nominal":
+            continue
+        path = ("attributes", name, "taxonomy")
+        try:
+            if isinstance(source, str):
+                header, rows, wrong = read_taxonomy_file(folder, source)
+            else:
+                header, rows, wrong = (), _rows_of_tree(source, path), []
+        except _TreeError as error:
+            faults.append(TaxonomyFault(path, str(error), error.place))
+            continue
+        except InputError as error:
+            faults.append(TaxonomyFault(path, str(error), path))
+            continue
+        found = [
+            TaxonomyFault(path, f"{source} line {row.line}: {message}" if row.line else message, row.place or path)
+            for row, message in sorted((*wrong, *check_rows(rows, document.missing_texts)), key=_line_of)
+        ]
+        faults += found[:MAX_FAULTS]
+        if not found:
+            taxonomies[name] = Taxonomy.of_rows([row.cells for row in rows], header)
+    return taxonomies, faults
+
+
+def _line_of(fault: RowFault) -> int:
+    return fault.row.line
+
+
+def _rows_of_tree(tree: object, path: FieldPath) -> list[TaxonomyRow]:
+    """Return a row per leaf. The name of a leaf that is less deep than others is repeated on the levels below."""
+    rows = list(_walk(tree, (), path))
+    if not rows:
+        raise _TreeError("must name at least one value", path)
+    if all(_FILE_NAME.search(row.cells[0]) for row in rows):
+        raise _TreeError("its only values are names of files; give one file as a text: taxonomy: FILE", path)
+    depth = max(len(row.cells) for row in rows)
+    return [row._replace(cells=(row.cells[0],) * (depth - len(row.cells)) + row.cells) for row in rows]
+
+
+def _walk(tree: object, above: tuple[str, ...], path: FieldPath) -> Iterator[TaxonomyRow]:
+    if len(above) > MAX_LEVELS + 1:
+        raise _TreeError(f"has more than {MAX_LEVELS} levels below the root", path)
+    if isinstance(tree, dict):
+        for key, below in tree.items():
+            name, place = str(key).strip(), (*path, str(key))
+            if below is None or (isinstance(below, dict | list) and not below):
+                yield TaxonomyRow((name, *above), place=place)
+            else:
+                yield from _walk(below, (name, *above), place)
+    elif isinstance(tree, list):
+        for index, item in enumerate(tree):
+            yield from _walk(item, above, (*path, str(index)))
+    else:
+        yield TaxonomyRow((_name_of(tree, path), *above), place=path)
+
+
+def _name_of(leaf: object, place: FieldPath) -> str:
+    """Return the text of a leaf: that of a boolean is its JSON text."""
+    if isinstance(leaf, bool):
+        return "true" if leaf else "false"
+    if isinstance(leaf, str | int):
+        return str(leaf).strip()
+    raise _TreeError("has a value that is neither a text nor an integer; put it in quotes", place)

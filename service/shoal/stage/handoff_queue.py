@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from shoal.kafka import HandoverCancelledError
-from shoal.pipeline import DecidedCluster
+from shoal.streams import DecidedCluster
 
 __all__ = ["Cluster", "HandoffQueue"]
 

@@ -22,10 +22,9 @@ from shoal.kafka import (
 )
 from shoal.observability import CompilationNotice, log_totals, logger, stream_compile_s
 from shoal.observability.http import serve
-from shoal.pipeline import BLOCK_RECORDS, precompile
-from shoal.stage.faust_adapter import FaustAdapter
+from shoal.stage.faust_adapter import FaustAdapter, MessageBuffer
 from shoal.stage.handoff_queue import HandoffQueue
-from shoal.stage.message_buffer import MessageBuffer
+from shoal.streams import BLOCK_RECORDS, precompile
 
 __all__ = ["StageSupervisor"]
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from shoal.audit.arithmetic import ExactGrid, canonical_float
+from shoal.formats.numerals import integral_to_int
 from shoal.policy import Attribute, Role
-from shoal.records.numerals import integral_to_int
 
 pytestmark = pytest.mark.unit
 

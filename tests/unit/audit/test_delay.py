@@ -12,7 +12,7 @@ import pytest
 from oracle.naive_release import broken
 from shoal.audit import Verdict, verify
 from shoal.files import run_pipe
-from shoal.files.outputs import Files
+from shoal.files.files import Files
 from shoal.policy import Policy
 from shoal.policy.schema import Document
 

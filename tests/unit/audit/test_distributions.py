@@ -5,7 +5,7 @@ from __future__ import annotations
 from decimal import Decimal
 
 import pytest
-from shoal.audit.distributions import OrderedReference, equal_distance, hierarchical_distance, nearest
+from shoal.audit.confidential import OrderedReference, equal_distance, hierarchical_distance, nearest
 
 pytestmark = pytest.mark.unit
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from oracle.naive_release import load_policy
 from shoal.audit.fields import RecordReader, UsableRecord, released_reader, unchanged_reader
-from shoal.audit.parsing import Form, InputFile, JsonNumber, JsonObject, original_records
+from shoal.audit.reading import Form, InputFile, JsonNumber, JsonObject, original_records
 from shoal.policy import FieldType
 
 pytestmark = pytest.mark.unit

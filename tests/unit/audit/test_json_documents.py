@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from shoal.audit.json_documents import document_reader, released_document_reader
-from shoal.audit.parsing import json_document
+from shoal.audit.fields import document_reader, released_document_reader
+from shoal.audit.reading import json_document
 
 pytestmark = pytest.mark.unit
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from shoal.audit.line_form import LineForm
+from shoal.audit.reading import LineForm
 from shoal.errors import InputError
 
 pytestmark = pytest.mark.unit

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from oracle.naive_release import POLICY, NaiveRelease, broken, group, load_policy, make_records, make_release
 from shoal.audit import Verdict, verify
-from shoal.audit.order_information import measure_order_information
+from shoal.audit.measures import measure_order_information
 
 pytestmark = pytest.mark.unit
 

@@ -12,7 +12,7 @@ from shoal.audit import verify
 from shoal.audit.verdict import Verdict
 from shoal.errors import ConfigError
 from shoal.files import run_pipe
-from shoal.files.outputs import Files
+from shoal.files.files import Files
 from shoal.policy import Policy
 from shoal.policy.schema import Document
 

@@ -10,7 +10,7 @@ import pytest
 from oracle.naive_release import load_policy
 from pyarrow import parquet
 from shoal.audit.originals import read_originals
-from shoal.audit.parsing import InputFile
+from shoal.audit.reading import InputFile
 
 pytestmark = pytest.mark.unit
 

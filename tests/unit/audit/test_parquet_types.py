@@ -8,8 +8,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from shoal.audit.parquet_bytes import compare_parquet
-from shoal.records.parquet import encode_parquet
+from shoal.audit.releases import compare_parquet
+from shoal.formats.parquet import encode_parquet
 from support.making import policy_of
 
 pytestmark = pytest.mark.unit

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from shoal.audit.parsing import (
+from shoal.audit.reading import (
     BLANK,
     TOMBSTONE,
     InputFile,

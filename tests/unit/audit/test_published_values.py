@@ -6,7 +6,6 @@ import math
 from typing import Any
 
 import pytest
-from shoal.audit.parsing import Form, JsonNumber
 from shoal.audit.published_values import (
     PublishedCategories,
     PublishedNumbers,
@@ -14,6 +13,7 @@ from shoal.audit.published_values import (
     PublishedTimes,
     PublishedValues,
 )
+from shoal.audit.reading import Form, JsonNumber
 from shoal.audit.scales import Categories
 from shoal.policy import Attribute, Role, Scale, Taxonomy, TimeStep
 

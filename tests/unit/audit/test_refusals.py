@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from shoal.audit.originals import read_originals
-from shoal.audit.parsing import InputFile
+from shoal.audit.reading import InputFile
 from shoal.cli import main
 from shoal.policy import Policy
 from shoal.policy.schema import Document

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from oracle.naive_release import POLICY as NAIVE_POLICY
 from oracle.naive_release import broken, load_policy, make_release
-from shoal.audit.csv_cells import csv_line
-from shoal.audit.parsing import InputFile, released_records
+from shoal.audit.originals import csv_line
+from shoal.audit.reading import InputFile, released_records
 from shoal.audit.releases import CanonicalCsv, CanonicalJson
 from shoal.policy import CsvDialect
 

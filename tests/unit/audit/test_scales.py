@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 import pytest
-from shoal.audit.parsing import Form, JsonNumber
+from shoal.audit.reading import Form, JsonNumber
 from shoal.audit.scales import ABSENT, Categories, DecimalSign, value_reader
 from shoal.policy import Attribute, Role, Scale, Taxonomy
 

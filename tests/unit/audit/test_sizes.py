@@ -9,7 +9,7 @@ from typing import Literal
 import pytest
 from oracle.naive_release import load_policy
 from shoal.audit.originals import read_originals
-from shoal.audit.parsing import InputFile
+from shoal.audit.reading import InputFile
 
 pytestmark = pytest.mark.unit
 

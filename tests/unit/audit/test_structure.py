@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from shoal.audit.parsing import TOMBSTONE, Record, as_record, json_document
-from shoal.audit.structure import Dropped, MessageStructure, nested_order
+from shoal.audit.fields import Dropped, MessageStructure, nested_order
+from shoal.audit.reading import TOMBSTONE, Record, as_record, json_document
 from shoal.policy import Policy
 from support.making import SUBJECT, policy_of, quasi
 

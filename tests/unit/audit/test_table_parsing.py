@@ -10,8 +10,15 @@ import pytest
 from oracle.naive_release import load_policy
 from pyarrow import parquet
 from shoal.audit.originals import read_originals
-from shoal.audit.parsing import BLANK, InputFile, Outcome, original_records, released_records
-from shoal.audit.table_parsing import original_header, released_header
+from shoal.audit.reading import (
+    BLANK,
+    InputFile,
+    Outcome,
+    original_header,
+    original_records,
+    released_header,
+    released_records,
+)
 from shoal.errors import InputError
 from shoal.policy import CsvDialect
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 
 import pytest
-from shoal.audit.taxonomy_tree import Node, TaxonomyTree
+from shoal.audit.scales import Node, TaxonomyTree
 from shoal.policy import Taxonomy
 
 pytestmark = pytest.mark.unit

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from shoal.audit.calendar_days import day_of, months_until, start_of_month
-from shoal.audit.times import TimeGrid, epoch_ms, iso_ms
+from shoal.audit.arithmetic import day_of, months_until, start_of_month
+from shoal.audit.scales import TimeGrid, epoch_ms, iso_ms
 from shoal.policy import TimeStep
 
 pytestmark = pytest.mark.unit

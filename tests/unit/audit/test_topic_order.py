@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from shoal.audit.clusters import RecomputedCluster
 from shoal.audit.originals import Originals
 from shoal.audit.releases import PartitionRows, ReleasedRows
-from shoal.audit.rows import AllowedOrder, check_order
-from shoal.audit.topic_order import check_topic_order, repeated_numbers
+from shoal.audit.rows import AllowedOrder, check_order, check_topic_order, repeated_numbers
 from shoal.audit.verdict import Check
 
 pytestmark = pytest.mark.unit

@@ -12,10 +12,10 @@ import pytest
 from oracle.naive_release import broken
 from shoal.audit import Verdict, verify
 from shoal.files import run_batch, run_pipe
-from shoal.files.outputs import Files
-from shoal.pipeline import AlgorithmSpec
+from shoal.files.files import Files
 from shoal.policy import Policy
 from shoal.policy.schema import Document
+from shoal.tables import AlgorithmSpec
 
 pytestmark = pytest.mark.unit
 

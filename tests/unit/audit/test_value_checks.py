@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from shoal.audit.confidential import ValueClass, check_values
 from shoal.audit.originals import Originals
-from shoal.audit.value_checks import ValueClass, check_values
 from shoal.audit.verdict import Check
 from shoal.policy import Policy
 from shoal.policy.schema import Document

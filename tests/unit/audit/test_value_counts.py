@@ -6,7 +6,7 @@ import math
 from fractions import Fraction
 
 import pytest
-from shoal.audit.value_counts import effective_values, is_recursive_diverse, largest_share, recursive_ratio
+from shoal.audit.confidential import effective_values, is_recursive_diverse, largest_share, recursive_ratio
 
 pytestmark = pytest.mark.unit
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from decimal import Decimal
 
 import pytest
-from shoal.audit.value_keys import MISSING, is_number, key_reader, number_of
+from shoal.audit.fields import MISSING, is_number, key_reader, number_of
 from shoal.policy import FieldType
 
 pytestmark = pytest.mark.unit

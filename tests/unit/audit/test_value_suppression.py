@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from shoal.audit.originals import Originals
-from shoal.audit.value_suppression import BreakableValues
+from shoal.audit.unpublished import BreakableValues
 from shoal.policy import Policy
 from shoal.policy.schema import Document
 

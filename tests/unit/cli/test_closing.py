@@ -8,7 +8,7 @@ from argparse import Namespace
 import pytest
 from shoal.cli.closing import print_report
 from shoal.files import RunReport
-from shoal.files.loss_report import LossReport
+from shoal.files.report import LossReport
 from shoal.observability import set_up_logs
 from shoal.policy import Scale
 from support.scales import attribute, policy_with

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 from shoal.cli.command_line import COMMANDS, build_parser
-from shoal.cli.environment import option_variables, read_variables
 from shoal.cli.http_access import is_open
-from shoal.observability.http_access import HttpAccess
+from shoal.cli.options import option_variables, read_variables
+from shoal.observability.http import HttpAccess
 from support.commands import run_command
 
 pytestmark = pytest.mark.unit

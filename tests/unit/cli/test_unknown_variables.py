@@ -6,8 +6,7 @@ import argparse
 
 import pytest
 from shoal.cli.command_line import COMMANDS, build_parser
-from shoal.cli.environment import option_variables
-from shoal.cli.unknown_variables import VARIABLES, check_variables
+from shoal.cli.options import VARIABLES, check_variables, option_variables
 from shoal.errors import ParameterError
 from support.commands import run_command
 

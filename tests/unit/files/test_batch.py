@@ -22,11 +22,11 @@ import pyarrow.parquet as pq
 import pytest
 from shoal.audit import Verdict, verify
 from shoal.cli import main
-from shoal.clustering.static import RefinedPartition
-from shoal.files.algorithm_options import parse_algorithm_options
 from shoal.files.background import elapsed_time
+from shoal.files.batch import parse_algorithm_options
+from shoal.formats.parquet import encode_parquet
 from shoal.policy import Policy
-from shoal.records.parquet import encode_parquet
+from shoal.tables import RefinedPartition
 
 pytestmark = pytest.mark.unit
 
@@ -165,7 +165,7 @@ def test_a_release_of_one_cluster_is_reported(tmp_path: Path, capsys: pytest.Cap
 
 def test_each_block_gets_its_part_of_the_annealing_time(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [0.0]
-    monkeypatch.setattr("shoal.files.algorithm_options.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("shoal.files.batch.time.monotonic", lambda: now[0])
     budget_for = parse_algorithm_options("auto", "anneal", ["time_s=8", "blocks=1"], 0).budget_for
     assert budget_for is not None
     for _ in range(2):
@@ -185,7 +185,7 @@ def test_a_partition_that_violates_t_is_not_written(
     def without_t(values: Any, k: int, *_: Any, **__: Any) -> RefinedPartition:
         return RefinedPartition(np.maximum(np.argsort(np.argsort(values[:, 0])) // k - 1, 0).astype(np.int32), 1.0)
 
-    monkeypatch.setattr("shoal.pipeline.table_partition.refined", without_t)
+    monkeypatch.setattr("shoal.tables.table_partition.refined", without_t)
     source, out = write(tmp_path / "in.csv", records(60)), tmp_path / "out.csv"
     policy = policy_of(tmp_path, privacy={"k": 3, "t": 0.05})
     assert main(["batch", str(policy), "-i", str(source), "-o", str(out)]) == 1
@@ -764,7 +764,7 @@ def test_numbers_are_compared_by_value_however_long_their_spelling(tmp_path: Pat
 def test_parquet_types_come_from_all_rows_and_rows_are_written_in_chunks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for module in ("shoal.records.parquet", "shoal.audit.parquet_bytes"):
+    for module in ("shoal.formats.parquet", "shoal.audit.releases"):
         monkeypatch.setattr(f"{module}.ROWS_PER_GROUP", 10)
     attributes = ATTRIBUTES | {"note": {"role": "confidential"}}
     rows = [row | {"note": None if n < 25 else n if n < 50 else n + 0.5} for n, row in enumerate(records(60))]

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from shoal.arrays import Int32Vector
 from shoal.cli import main
-from shoal.pipeline import precompile_table
 from shoal.policy import Policy
+from shoal.streams import precompile_table
 from support.diversity_by_definition import entropy_of, is_recursive, value_share
 
 pytestmark = pytest.mark.unit
@@ -218,13 +218,13 @@ def test_a_value_that_cannot_be_compared_is_refused(
 def test_a_partition_that_violates_a_constraint_is_not_written(
     privacy: dict[str, Any], words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: Any
 ) -> None:
-    from shoal.clustering.static import ClusterConstraints, refined
+    from shoal.tables import ClusterConstraints, refined
 
     def without_constraints(*given: Any, **more: Any) -> Int32Vector:
         found: Any = refined(*given, **more | {"constraints": ClusterConstraints()})
         return found  # type: ignore[no-any-return]
 
-    monkeypatch.setattr("shoal.pipeline.table_partition.refined", without_constraints)
+    monkeypatch.setattr("shoal.tables.table_partition.refined", without_constraints)
     document = {
         "attributes": {"age": {"role": "quasi_identifier"}, **ILLNESS},
         "privacy": {"k": 4, **privacy},

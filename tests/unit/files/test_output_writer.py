@@ -7,12 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from shoal.files.output_writer import HoldTimer, OutputWriter
-from shoal.files.pipe import _flush_if_overdue
-from shoal.pipeline import PartitionPipeline, release_strategy
+from shoal.files.pipe import HoldTimer, OutputWriter, _flush_if_overdue
+from shoal.formats import JsonDecoder, JsonEncoder
 from shoal.policy import Policy
 from shoal.policy.schema import Document
-from shoal.records import JsonDecoder, JsonEncoder
+from shoal.streams import PartitionPipeline, release_strategy
 
 pytestmark = pytest.mark.unit
 
@@ -30,7 +29,7 @@ class Rows:
 @pytest.fixture
 def now(monkeypatch: pytest.MonkeyPatch) -> dict[str, float]:
     time = {"s": 1000.0}
-    monkeypatch.setattr("shoal.files.output_writer.time.monotonic", lambda: time["s"])
+    monkeypatch.setattr("shoal.files.pipe.time.monotonic", lambda: time["s"])
     return time
 
 

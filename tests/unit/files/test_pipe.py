@@ -16,8 +16,8 @@ import pytest
 from shoal.audit import Verdict, verify
 from shoal.errors import ConfigError, InputError
 from shoal.files import Files, run_batch, run_pipe
-from shoal.pipeline import AlgorithmSpec
 from shoal.policy import Policy
+from shoal.tables import AlgorithmSpec
 from support.by_night import at_night
 from support.commands import on_full_disk
 

@@ -10,8 +10,8 @@ import pytest
 from shoal.audit import Verdict, verify
 from shoal.errors import InputError
 from shoal.files import Files, run_batch, run_pipe
-from shoal.pipeline import AlgorithmSpec
 from shoal.policy import Policy
+from shoal.tables import AlgorithmSpec
 
 pytestmark = pytest.mark.unit
 

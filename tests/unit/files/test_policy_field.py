@@ -14,9 +14,9 @@ import pytest
 from shoal.audit import verify
 from shoal.cli import main
 from shoal.errors import InputError
-from shoal.kafka.offset_metadata import CommittedState, decode
-from shoal.kafka.offset_tracker import OffsetState, ReferenceRecord
-from shoal.kafka.partition_reader import restore_pipeline
+from shoal.kafka.metadata import CommittedState, decode
+from shoal.kafka.offsets import OffsetState, ReferenceRecord
+from shoal.kafka.task import restore_pipeline
 from shoal.observability import Metrics
 from shoal.policy import Policy
 

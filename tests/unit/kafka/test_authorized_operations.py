@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 from aiokafka import errors as kafka_errors
-from shoal.kafka.authorized_operations import find_missing_permissions
+from shoal.kafka.checks import find_missing_permissions
 from shoal.policy import FieldPath, KafkaSection
 
 pytestmark = pytest.mark.unit

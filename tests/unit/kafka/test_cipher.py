@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from shoal.errors import InputError, PolicyError
 from shoal.kafka.cipher import NO_ENCRYPTION, MetadataCipher, UnreadableError
-from shoal.kafka.offset_metadata import CommittedState, encode, largest_span
-from shoal.kafka.offset_tracker import OffsetState, ReferenceRecord
+from shoal.kafka.metadata import CommittedState, encode, largest_span
+from shoal.kafka.offsets import OffsetState, ReferenceRecord
 from shoal.policy import KafkaSection
 
 pytestmark = pytest.mark.unit

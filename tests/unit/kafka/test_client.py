@@ -13,8 +13,8 @@ from aiokafka import AIOKafkaProducer, TopicPartition
 from aiokafka import errors as kafka_errors
 from shoal.errors import BrokerError, BrokerUnavailableError, GuaranteeError, InputError
 from shoal.kafka import client as connection
+from shoal.kafka.aiokafka_compat import LostResponseError
 from shoal.kafka.client import task_exception, to_shoal_error
-from shoal.kafka.single_attempt import LostResponseError
 from shoal.policy import KafkaSection
 
 pytestmark = pytest.mark.unit

@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 from aiokafka import TopicPartition
 from shoal.errors import BrokerUnavailableError
-from shoal.kafka import committed_records, gap_reader
+from shoal.kafka import logs
 from shoal.policy import KafkaSection
 
 pytestmark = pytest.mark.unit
@@ -56,14 +56,14 @@ def log(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Log:
     async def reading(_: object) -> AsyncIterator[Log]:
         yield made
 
-    monkeypatch.setattr(committed_records, "reading", reading)
-    for module in (committed_records, gap_reader):
+    monkeypatch.setattr(logs, "reading", reading)
+    for module in (logs, logs):
         monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: made.now_s))
     return made
 
 
 async def test_committed_records_are_found_behind_aborted_ones(log: Log) -> None:
-    found = committed_records.read_committed_records(SETTINGS, TP)
+    found = logs.read_committed_records(SETTINGS, TP)
     if log.passed:
         assert [record.offset async for record in found] == [99]
         assert log.now_s == 35
@@ -74,7 +74,7 @@ async def test_committed_records_are_found_behind_aborted_ones(log: Log) -> None
 
 
 async def test_the_next_record_is_found_behind_aborted_ones(log: Log) -> None:
-    reader = gap_reader.GapReader(cast("Any", log))
+    reader = logs.GapReader(cast("Any", log))
     if log.passed:
         assert await reader.next_record_offset(TP, 0) == 99
         assert log.now_s == 35

@@ -11,19 +11,19 @@ from typing import Any, NamedTuple
 import pytest
 from aiokafka import TopicPartition
 from shoal.errors import BrokerUnavailableError
+from shoal.formats import JsonDecoder
 from shoal.kafka.cipher import NO_ENCRYPTION
 from shoal.kafka.consumer_loop import ConsumerLoop
-from shoal.kafka.offset_metadata import CommittedState, decode
-from shoal.kafka.offset_tracker import OffsetState
-from shoal.kafka.partition_task import PartitionTask
-from shoal.kafka.producer import TransactionBatch
+from shoal.kafka.metadata import CommittedState, decode
+from shoal.kafka.offsets import OffsetState
 from shoal.kafka.retries import BrokerLiveness
-from shoal.kafka.startup import StartOptions
+from shoal.kafka.start import StartOptions
+from shoal.kafka.task import PartitionTask
 from shoal.kafka.task_manager import WorkerContext
+from shoal.kafka.transactions import TransactionBatch
 from shoal.observability import Health, Metrics
 from shoal.policy import KafkaSection, Policy
 from shoal.policy.schema import Document
-from shoal.records import JsonDecoder
 
 pytestmark = pytest.mark.unit
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from shoal.observability import Metrics
 from shoal.policy import Policy
-from shoal.stage.message_buffer import BufferedMessage
+from shoal.stage.faust_adapter import BufferedMessage
 from support.making import SUBJECT, policy_of, quasi
 from support.partition_tasks import START_MS, RecordingSink, task_of
 

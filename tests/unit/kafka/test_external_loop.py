@@ -12,13 +12,13 @@ import pytest
 from aiokafka import TopicPartition
 from shoal.errors import BrokerUnavailableError
 from shoal.kafka import external_loop
-from shoal.kafka import opening as opening_module
+from shoal.kafka import retries as opening_module
 from shoal.kafka.cipher import NO_ENCRYPTION
 from shoal.kafka.cluster_listener import ClusterListener
 from shoal.kafka.external_loop import ExternalLoop
 from shoal.kafka.not_opened import LeaderAwayError, NotOpenedError
 from shoal.kafka.retries import BrokerLiveness
-from shoal.kafka.startup import StartOptions
+from shoal.kafka.start import StartOptions
 from shoal.kafka.task_manager import WorkerContext
 from shoal.observability import Health, Metrics
 from shoal.policy import KafkaSection
@@ -203,7 +203,7 @@ async def test_unread_records_of_a_leader_that_is_away_hold_up_no_other_partitio
 
 
 async def test_a_read_of_a_gap_ends_when_the_leader_goes_away(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shoal.kafka.log_ends.ANSWER_S", 0.3)
+    monkeypatch.setattr("shoal.kafka.logs.LOG_ENDS_ANSWER_S", 0.3)
     loop = Loop()
     loop.open(FIRST, SECOND)  # the leaders have just answered
     loop.loop._ends._ends[SECOND].committed = 8

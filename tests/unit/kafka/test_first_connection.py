@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 from aiokafka import errors as kafka_errors
 from shoal.errors import BrokerError, BrokerUnavailableError
-from shoal.kafka import client, waiting_log
-from shoal.kafka.first_connection import connection_timeout_ms
+from shoal.kafka import client
+from shoal.kafka import client as waiting_log
+from shoal.kafka.client import connection_timeout_ms
 from shoal.policy import KafkaSection
 
 pytestmark = pytest.mark.unit

@@ -9,14 +9,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
-from shoal.kafka.offset_metadata import CommittedState
-from shoal.kafka.offset_tracker import OffsetState
-from shoal.kafka.partition_task import PartitionTask
-from shoal.kafka.producer import TransactionBatch
+from shoal.formats import JsonDecoder
+from shoal.kafka.metadata import CommittedState
+from shoal.kafka.offsets import OffsetState
+from shoal.kafka.task import PartitionTask
+from shoal.kafka.transactions import TransactionBatch
 from shoal.observability import Metrics
 from shoal.policy import Policy
 from shoal.policy.schema import Document
-from shoal.records import JsonDecoder
 from support.messages import Message
 
 pytestmark = pytest.mark.unit

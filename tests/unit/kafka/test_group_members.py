@@ -8,8 +8,8 @@ from typing import Any, cast
 import pytest
 from aiokafka import errors as kafka_errors
 from shoal.errors import BrokerError, InputError
-from shoal.kafka import group_members
-from shoal.kafka.group_members import wait_until_no_members
+from shoal.kafka import consumer_loop
+from shoal.kafka.consumer_loop import wait_until_no_members
 from shoal.policy import KafkaSection
 from structlog.testing import capture_logs
 
@@ -44,8 +44,8 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     async def sleep(time_s: float) -> None:
         now_s[0] += time_s
 
-    monkeypatch.setattr(group_members, "time", SimpleNamespace(monotonic=lambda: now_s[0]))
-    monkeypatch.setattr(group_members, "asyncio", SimpleNamespace(sleep=sleep))
+    monkeypatch.setattr(consumer_loop, "time", SimpleNamespace(monotonic=lambda: now_s[0]))
+    monkeypatch.setattr(consumer_loop, "asyncio", SimpleNamespace(sleep=sleep))
     return now_s
 
 

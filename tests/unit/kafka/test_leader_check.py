@@ -18,8 +18,8 @@ from aiokafka.errors import (
     UnknownTopicOrPartitionError,
 )
 from shoal.errors import BrokerError, BrokerUnavailableError
-from shoal.kafka import leader_check, retries
-from shoal.kafka.leader_check import LeaderCheck
+from shoal.kafka import logs, retries
+from shoal.kafka.logs import LeaderCheck
 from structlog.testing import capture_logs
 
 pytestmark = pytest.mark.unit
@@ -72,7 +72,7 @@ def check_of(
 def now(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """Return the time (s) that the check reads."""
     time_s = [1000.0]
-    monkeypatch.setattr(leader_check, "time", SimpleNamespace(monotonic=lambda: time_s[0]))
+    monkeypatch.setattr(logs, "time", SimpleNamespace(monotonic=lambda: time_s[0]))
     return time_s
 
 
@@ -108,7 +108,7 @@ async def test_a_rebalance_does_not_say_that_leaders_answer_again() -> None:
 async def test_a_leader_that_is_away_is_named_once_while_another_answers(
     monkeypatch: pytest.MonkeyPatch, error: Exception | None
 ) -> None:
-    monkeypatch.setattr(leader_check, "ANSWER_S", 0.05)
+    monkeypatch.setattr(logs, "LEADER_ANSWER_S", 0.05)
     consumer, counts = Consumer(), list[float]()
     check = check_of(consumer, counts)
     consumer.silent, consumer.error = {1}, error
@@ -132,15 +132,15 @@ async def test_a_broker_that_knows_no_coordinator_answers() -> None:
             raise self.error(group)
 
     client: Any = Client()
-    await leader_check.ask_any_broker(client, "g")
+    await logs.ask_any_broker(client, "g")
     client.error = KafkaTimeoutError
     with pytest.raises(KafkaTimeoutError):
-        await leader_check.ask_any_broker(client, "g")
+        await logs.ask_any_broker(client, "g")
 
 
 async def test_a_partition_is_named_within_ten_seconds() -> None:
     """After two questions without an answer; a broker check asks each two seconds after the last answer."""
-    assert 2 * (retries.CHECK_S + leader_check.ANSWER_S) < 10
+    assert 2 * (retries.CHECK_S + logs.LEADER_ANSWER_S) < 10
 
 
 async def test_a_leader_that_refuses_old_credentials_ends_the_loop_when_there_are_new_ones() -> None:
@@ -159,7 +159,7 @@ async def test_a_leader_that_refuses_old_credentials_ends_the_loop_when_there_ar
 
 @pytest.mark.parametrize("error", [None, KafkaTimeoutError()])
 async def test_no_answer_of_any_broker_is_an_error(monkeypatch: pytest.MonkeyPatch, error: Exception | None) -> None:
-    monkeypatch.setattr(leader_check, "ANSWER_S", 0.05)
+    monkeypatch.setattr(logs, "LEADER_ANSWER_S", 0.05)
     consumer, counts = Consumer(), list[float]()
     consumer.silent, consumer.error, consumer.lost = {1, 2}, error, True
     check = check_of(consumer, counts)

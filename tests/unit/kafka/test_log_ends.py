@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from aiokafka import TopicPartition
 from aiokafka.errors import KafkaTimeoutError
-from shoal.kafka import log_ends
-from shoal.kafka.log_ends import LogEnds
+from shoal.kafka import logs
+from shoal.kafka.logs import LogEnds
 from shoal.kafka.not_opened import LeaderAwayError
 from support.kafka_broker import wait_until
 
@@ -44,9 +44,9 @@ class Reader:
 @pytest.fixture(autouse=True)
 def _times(monkeypatch: pytest.MonkeyPatch) -> None:
     """Shorten all times; the limit of an answer stays longer than the time for which an end is used."""
-    monkeypatch.setattr(log_ends, "POLL_S", 0.1)
-    monkeypatch.setattr(log_ends, "VALID_S", 0.4)
-    monkeypatch.setattr(log_ends, "ANSWER_S", 0.6)
+    monkeypatch.setattr(logs, "POLL_S", 0.1)
+    monkeypatch.setattr(logs, "VALID_S", 0.4)
+    monkeypatch.setattr(logs, "LOG_ENDS_ANSWER_S", 0.6)
 
 
 @asynccontextmanager
@@ -103,7 +103,7 @@ async def test_a_leader_that_is_away_delays_no_other(error: Exception | None) ->
 
 
 async def test_a_log_that_is_added_is_asked_about_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(log_ends, "POLL_S", 60)
+    monkeypatch.setattr(logs, "POLL_S", 60)
     reader = Reader(5)
     async with reading(ends := ends_of(FIRST), reader, Reader(7)):
         await wait_until(lambda: ends.end(FIRST) == 5)

@@ -9,9 +9,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from shoal.errors import InputError
 from shoal.kafka.cipher import MetadataCipher
-from shoal.kafka.membership_codec import decode_membership, encode_membership, max_membership_bytes
-from shoal.kafka.offset_metadata import CommittedState, decode, encode, largest_span
-from shoal.kafka.offset_tracker import OffsetState
+from shoal.kafka.metadata import (
+    CommittedState,
+    decode,
+    decode_membership,
+    encode,
+    encode_membership,
+    largest_span,
+    max_membership_bytes,
+)
+from shoal.kafka.offsets import OffsetState
 
 pytestmark = pytest.mark.unit
 

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 from aiokafka import TopicPartition
 from aiokafka.errors import KafkaTimeoutError
-from shoal.kafka import not_opened, output_end, progress_copy
+from shoal.kafka import not_opened, progress_copy, start
 from shoal.kafka.cipher import MetadataCipher
 from shoal.kafka.client import log_bounds
 from shoal.kafka.not_opened import LeaderAwayError, NotOpenedError, leader_answer
-from shoal.kafka.output_end import check_no_open_transaction
 from shoal.kafka.progress_copy import HiddenCopyError, ProgressCopy
+from shoal.kafka.start import check_no_open_transaction
 from shoal.policy import KafkaSection
 
 pytestmark = pytest.mark.unit
@@ -56,7 +56,7 @@ async def test_a_leader_that_does_not_answer_is_not_waited_for_as_long_as_the_cl
     monkeypatch: pytest.MonkeyPatch, ask: Callable[[], Awaitable[None]], name: str
 ) -> None:
     monkeypatch.setattr(not_opened, "ANSWER_S", 0.05)
-    for module in (output_end, progress_copy):
+    for module in (start, progress_copy):
         monkeypatch.setattr(module, "reading", silent)
     async with asyncio.timeout(5):
         with pytest.raises(LeaderAwayError) as caught:

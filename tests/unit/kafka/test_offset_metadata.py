@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from shoal.errors import InputError
-from shoal.kafka.offset_metadata import CommittedState, decode, encode, largest_span, pack
-from shoal.kafka.offset_tracker import OffsetState, ReferenceRecord
+from shoal.kafka.metadata import CommittedState, decode, encode, largest_span, pack
+from shoal.kafka.offsets import OffsetState, ReferenceRecord
 
 pytestmark = pytest.mark.unit
 

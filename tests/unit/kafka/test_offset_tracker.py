@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from shoal.errors import GuaranteeError
-from shoal.kafka.offset_tracker import OffsetState, OffsetTracker
+from shoal.kafka.offsets import OffsetState, OffsetTracker
 
 MAX_FUTURE_TIMESTAMPED = 64
 

@@ -9,12 +9,11 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from shoal.kafka import published_records
-from shoal.kafka.offset_metadata import CommittedState, decode, encode
-from shoal.kafka.offset_tracker import OffsetState
-from shoal.kafka.output_rows import OutputRows
-from shoal.kafka.progress_order import Order, order_of
-from shoal.kafka.published_records import is_published_after
+from shoal.kafka import start
+from shoal.kafka.metadata import CommittedState, OutputRows, decode, encode
+from shoal.kafka.offsets import OffsetState
+from shoal.kafka.progress_copy import Order, order_of
+from shoal.kafka.start import is_published_after
 from shoal.policy import KafkaSection
 
 pytestmark = pytest.mark.unit
@@ -63,7 +62,7 @@ def output_with(monkeypatch: pytest.MonkeyPatch, offsets: list[int], timestamp_t
             if offset >= begin and (since_ms is None or timestamp >= since_ms):
                 yield SimpleNamespace(offset=offset, timestamp=timestamp, timestamp_type=timestamp_type)
 
-    monkeypatch.setattr(published_records, "read_committed_records", read)
+    monkeypatch.setattr(start, "read_committed_records", read)
 
 
 @pytest.mark.parametrize("timestamp_type", [0, 1], ids=["CreateTime", "LogAppendTime"])

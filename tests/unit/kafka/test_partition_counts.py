@@ -11,14 +11,13 @@ from typing import Any
 import pytest
 from aiokafka import TopicPartition
 from shoal.errors import BrokerUnavailableError, InputError
-from shoal.kafka import partition_counts
-from shoal.kafka.offset_metadata import CommittedState, decode
-from shoal.kafka.offset_tracker import OffsetState
-from shoal.kafka.partition_counts import PartitionCounts, ProcessCounts
-from shoal.kafka.partition_task import PartitionTask
-from shoal.kafka.producer import TransactionBatch
+from shoal.formats import JsonDecoder
+from shoal.kafka import transactions
+from shoal.kafka.metadata import CommittedState, decode
+from shoal.kafka.offsets import OffsetState
+from shoal.kafka.task import PartitionTask
+from shoal.kafka.transactions import PartitionCounts, ProcessCounts, TransactionBatch
 from shoal.observability import Metrics
-from shoal.records import JsonDecoder
 from support.making import SUBJECT, policy_of, quasi
 from support.messages import Message
 from support.partition_tasks import START_MS
@@ -144,7 +143,7 @@ def warnings(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
             assert words.startswith("it is not known whether a transaction was committed")
             logged.append(fields)
 
-    monkeypatch.setattr(partition_counts, "log", Log())
+    monkeypatch.setattr(transactions, "log", Log())
     return logged
 
 

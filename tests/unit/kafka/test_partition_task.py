@@ -10,17 +10,18 @@ from typing import Any
 
 import pytest
 from shoal.errors import BrokerUnavailableError, GuaranteeError, InputError
-from shoal.kafka import ClusterListener, partition_reader
-from shoal.kafka import collector as outgoing
-from shoal.kafka.offset_metadata import CommittedState, decode, encode
-from shoal.kafka.offset_tracker import LogTruncatedError, OffsetState, ReferenceRecord
-from shoal.kafka.partition_task import PartitionTask
-from shoal.kafka.producer import TransactionBatch
+from shoal.formats import JsonDecoder
+from shoal.kafka import ClusterListener
+from shoal.kafka import task as partition_reader
+from shoal.kafka import transactions as outgoing
+from shoal.kafka.metadata import CommittedState, decode, encode
+from shoal.kafka.offsets import LogTruncatedError, OffsetState, ReferenceRecord
+from shoal.kafka.task import PartitionTask
+from shoal.kafka.transactions import TransactionBatch
 from shoal.observability import Metrics
-from shoal.pipeline import DecidedCluster
 from shoal.policy import Policy
 from shoal.policy.schema import Document
-from shoal.records import JsonDecoder
+from shoal.streams import DecidedCluster
 
 pytestmark = pytest.mark.unit
 

@@ -7,16 +7,15 @@ import json
 from dataclasses import dataclass, field
 
 import pytest
-from shoal.kafka.classification import block_length
-from shoal.kafka.offset_metadata import CommittedState, decode, largest_span
-from shoal.kafka.offset_tracker import OffsetState
-from shoal.kafka.partition_task import PartitionTask
-from shoal.kafka.producer import TransactionBatch
+from shoal.formats import JsonDecoder
+from shoal.kafka.metadata import CommittedState, decode, largest_span
+from shoal.kafka.offsets import OffsetState
+from shoal.kafka.task import PartitionTask, block_length
+from shoal.kafka.transactions import TransactionBatch
 from shoal.observability import Metrics
-from shoal.pipeline import DecidedCluster
 from shoal.policy import Policy
 from shoal.policy.schema import Document
-from shoal.records import JsonDecoder
+from shoal.streams import DecidedCluster
 from support.messages import Message
 
 pytestmark = pytest.mark.unit

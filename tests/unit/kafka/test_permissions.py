@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 from aiokafka import errors as kafka_errors
 from shoal.errors import BrokerError
-from shoal.kafka.client import broker_error
-from shoal.kafka.permissions import Operation
+from shoal.kafka.client import Operation, broker_error
 from shoal.policy import KafkaSection
 
 pytestmark = pytest.mark.unit

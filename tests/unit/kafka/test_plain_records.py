@@ -10,7 +10,7 @@ from aiokafka import TopicPartition
 from aiokafka.consumer import fetcher
 from aiokafka.record import default_records, memory_records
 from aiokafka.structs import ConsumerRecord
-from shoal.kafka.plain_records import plain_record_options
+from shoal.kafka.aiokafka_compat import plain_record_options
 
 pytestmark = pytest.mark.unit
 

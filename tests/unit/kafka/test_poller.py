@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from aiokafka import TopicPartition
-from shoal.kafka.poller import Poller
+from shoal.kafka.consumer_loop import Poller
 
 pytestmark = pytest.mark.unit
 
@@ -95,7 +95,7 @@ async def test_a_poll_without_a_due_commit_lasts_50_ms() -> None:
 
 
 async def test_a_poll_ends_with_the_transaction_that_a_task_waits_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shoal.kafka.poller.POLL_S", 3600.0)
+    monkeypatch.setattr("shoal.kafka.consumer_loop.POLL_S", 3600.0)
     poller, _ = poller_of(Task(transaction=asyncio.create_task(asyncio.sleep(0.01))), Task())
     consumer: Any = Consumer()
     assert await asyncio.wait_for(poller.poll(consumer, {}), 60) == {}
@@ -165,8 +165,8 @@ async def test_the_first_message_after_a_quiet_time_is_taken_at_once() -> None:
 
 
 async def test_a_task_that_is_behind_is_read_without_a_pause(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shoal.kafka.poller.PACE_S", 20.0)
-    monkeypatch.setattr("shoal.kafka.poller.PACE_SHARE", 100.0)
+    monkeypatch.setattr("shoal.kafka.consumer_loop.PACE_S", 20.0)
+    monkeypatch.setattr("shoal.kafka.consumer_loop.PACE_SHARE", 100.0)
     first = Task(position=50)
     poller, _ = poller_of(first, Task())
     consumer: Any = Consumer(messages={FIRST: ["a"]}, log_ends={FIRST: 150, SECOND: None})
@@ -179,9 +179,9 @@ async def test_a_task_that_is_behind_is_read_without_a_pause(monkeypatch: pytest
 
 
 async def test_a_pause_ends_when_a_commit_is_due(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shoal.kafka.poller.PACE_S", 20.0)
-    monkeypatch.setattr("shoal.kafka.poller.PACE_SHARE", 100.0)
-    monkeypatch.setattr("shoal.kafka.poller.GATHER_SHARE", 0.0)
+    monkeypatch.setattr("shoal.kafka.consumer_loop.PACE_S", 20.0)
+    monkeypatch.setattr("shoal.kafka.consumer_loop.PACE_SHARE", 100.0)
+    monkeypatch.setattr("shoal.kafka.consumer_loop.GATHER_SHARE", 0.0)
     first = Task()
     poller, _ = poller_of(first, Task())
     consumer: Any = Consumer(messages={FIRST: ["a"]})

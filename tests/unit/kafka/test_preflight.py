@@ -8,9 +8,9 @@ from unittest.mock import AsyncMock
 
 import pytest
 from shoal.errors import BrokerUnavailableError
-from shoal.kafka import preflight as checks
-from shoal.kafka import topic_ids
-from shoal.kafka.broker_configs import UncheckedSettings, broker_configs, topic_configs
+from shoal.kafka import checks
+from shoal.kafka import topics as topic_ids
+from shoal.kafka.checks import UncheckedSettings, broker_configs, topic_configs
 from shoal.policy import FieldPath, KafkaSection
 from shoal.policy.schema import TopicPairSection
 from structlog.testing import capture_logs
@@ -117,7 +117,7 @@ async def test_the_settings_of_an_input_are_not_asked_for() -> None:
 )
 def test_an_output_with_too_few_partitions_is_a_fault(count: int, words: str) -> None:
     topics: dict[FieldPath, str] = {("kafka", "input"): "a", ("kafka", "output"): "b"}
-    (fault,) = checks._about_topics(topics, {"a": 4, "b": count}, {})
+    (fault,) = checks._faults_of_topics(topics, {"a": 4, "b": count}, {})
     assert fault == (("kafka", "output"), f"topic b {words}: add partitions", None)
 
 
@@ -136,9 +136,9 @@ def test_each_pair_of_topics_is_checked() -> None:
         ("kafka", "evidence"): "e",
     }
     counts = {"a": 1, "b": 1, "c": 4, "d": 3, "e": 1}
-    (fault,) = checks._about_topics(topics, counts, {"a": {"cleanup.policy": "compact"}})
+    (fault,) = checks._faults_of_topics(topics, counts, {"a": {"cleanup.policy": "compact"}})
     assert fault == (("kafka", "topics", "1", "output"), "topic d has 3 partitions, the input 4: add partitions", None)
-    (fault,) = checks._about_topics(topics, counts | {"d": 4}, {"b": {"cleanup.policy": "compact"}})
+    (fault,) = checks._faults_of_topics(topics, counts | {"d": 4}, {"b": {"cleanup.policy": "compact"}})
     assert (fault.path, fault.message[:20]) == (("kafka", "topics", "0", "output"), "topic b is compacted")
     limits = {"b": 17_384, "d": 17_383, "e": 1}
     (fault,) = checks._about_sizes(topics, limits, policy_of({"x": quasi()}), settings)
@@ -207,8 +207,8 @@ def test_the_copy_of_the_progress_must_keep_the_last_message_of_each_partition(
     topics = checks._named_topics(settings)
     assert topics["kafka", "progress_copy"] == "p"
     counts = {"a": 1, "b": 1, "c": 4, "d": 4, "p": count}
-    faults = list(checks._about_topics(topics, counts, {"p": config}))
+    faults = list(checks._faults_of_topics(topics, counts, {"p": config}))
     assert [fault.path for fault in faults] == [("kafka", "progress_copy")] * len(words)
     assert [fault.message[: len(text)] for fault, text in zip(faults, words, strict=True)] == words
-    (missing,) = checks._about_topics(topics, dict.fromkeys("abcd", 9), {})
+    (missing,) = checks._faults_of_topics(topics, dict.fromkeys("abcd", 9), {})
     assert missing.message[:36] == "topic p does not exist or may not be"

@@ -14,19 +14,18 @@ from aiokafka import errors as kafka_errors
 from aiokafka.structs import OffsetAndMetadata, TopicPartition
 from shoal.errors import BrokerError, BrokerUnavailableError, FencedError, InputError
 from shoal.kafka import client as connection
-from shoal.kafka import producer as publisher
-from shoal.kafka import producer_start
+from shoal.kafka import transactions
+from shoal.kafka import transactions as publisher
+from shoal.kafka.checks import TopicLayout
 from shoal.kafka.cipher import MetadataCipher
 from shoal.kafka.client import broker_error
-from shoal.kafka.output_rows import OutputRows
-from shoal.kafka.preflight import TopicLayout
-from shoal.kafka.producer import TransactionalProducer, TransactionBatch, UnpublishedRecord
-from shoal.kafka.producer_start import NotStartedError
+from shoal.kafka.metadata import OutputRows
 from shoal.kafka.progress_copy import ProgressCopy
+from shoal.kafka.transactions import NotStartedError, TransactionalProducer, TransactionBatch, UnpublishedRecord
 from shoal.observability import Metrics
-from shoal.pipeline import DecidedCluster
 from shoal.policy import KafkaSection, Policy
 from shoal.policy.schema import Document, TopicPairSection
+from shoal.streams import DecidedCluster
 
 pytestmark = pytest.mark.unit
 
@@ -506,7 +505,7 @@ async def test_a_coordinator_that_never_answers_ends_the_start_with_its_name(mon
             is_cancelled.set()
 
     producer.start = hang  # type: ignore[attr-defined]
-    monkeypatch.setattr(producer_start, "START_S", 0.05)
+    monkeypatch.setattr(transactions, "START_S", 0.05)
     with pytest.raises(NotStartedError, match=r"^in-5: transactional id g-in-5 could not begin in 0\.05 s") as caught:
         await made(monkeypatch, producer).open()
     assert (caught.value.waited_s, caught.value.retriable, is_cancelled.is_set()) == (0.05, True, True)

@@ -13,16 +13,14 @@ import msgspec
 import pytest
 from aiokafka.structs import OffsetAndMetadata, TopicPartition
 from shoal.errors import BrokerUnavailableError, InputError
-from shoal.kafka import newest_commit as newest
-from shoal.kafka import output_end, progress_copy, progress_report, progress_transfer
+from shoal.kafka import progress, progress_copy, start
+from shoal.kafka import start as newest
 from shoal.kafka.cipher import MetadataCipher, UnreadableError
-from shoal.kafka.newest_commit import StaleCopyError, decode_both, newest_commit
-from shoal.kafka.offset_metadata import CommittedState
-from shoal.kafka.offset_tracker import LogTruncatedError, OffsetState
-from shoal.kafka.output_end import check_no_other_writer, check_no_record_after
-from shoal.kafka.progress_copy import CopiedCommit, HiddenCopyError, ProgressCopy
-from shoal.kafka.progress_order import Order, order_of
-from shoal.kafka.topic_ids import TopicState
+from shoal.kafka.metadata import CommittedState
+from shoal.kafka.offsets import LogTruncatedError, OffsetState
+from shoal.kafka.progress_copy import CopiedCommit, HiddenCopyError, Order, ProgressCopy, order_of
+from shoal.kafka.start import StaleCopyError, check_no_other_writer, check_no_record_after, decode_both, newest_commit
+from shoal.kafka.topics import TopicState
 from shoal.policy import KafkaSection
 
 pytestmark = pytest.mark.unit
@@ -382,8 +380,8 @@ class Output:
 async def test_the_output_must_show_that_nothing_followed_the_copy(
     monkeypatch: pytest.MonkeyPatch, output: Output, words: str
 ) -> None:
-    monkeypatch.setattr(output_end, "reading", output.reading)
-    monkeypatch.setattr(output_end, "GapReader", lambda reader: reader.output)
+    monkeypatch.setattr(start, "reading", output.reading)
+    monkeypatch.setattr(start, "GapReader", lambda reader: reader.output)
     if not words:
         await check_no_record_after(SETTINGS, 3, 10)
         return
@@ -414,8 +412,8 @@ async def test_an_output_that_does_not_show_what_followed_the_copy_is_refused() 
 async def test_a_record_of_another_producer_after_the_last_commit_is_refused(
     monkeypatch: pytest.MonkeyPatch, output: Output, *, is_refused: bool
 ) -> None:
-    monkeypatch.setattr(output_end, "reading", output.reading)
-    monkeypatch.setattr(output_end, "GapReader", lambda reader: reader.output)
+    monkeypatch.setattr(start, "reading", output.reading)
+    monkeypatch.setattr(start, "GapReader", lambda reader: reader.output)
     await check_no_other_writer(SETTINGS, 3, None)
     await check_no_other_writer(SETTINGS.model_copy(update={"output": None}), 3, 10)
     if not is_refused:
@@ -494,7 +492,7 @@ def test_the_message_holds_nothing_else() -> None:
 
 async def test_the_report_says_that_an_open_transaction_hides_the_copy(monkeypatch: pytest.MonkeyPatch) -> None:
     read_in_turn(monkeypatch, [HiddenCopyError(place().tp)], [None])
-    line = await progress_report._report(cast("Any", None), cast("Any", None), SETTINGS, cipher("plain"), 3)
+    line = await progress._report(cast("Any", None), cast("Any", None), SETTINGS, cipher("plain"), 3)
     assert (line["state"], line["copy"], line["copy_watermark"]) == (
         "no progress",
         "hidden by an open transaction",
@@ -527,7 +525,7 @@ def read_in_turn(
 
     monkeypatch.setattr(ProgressCopy, "fetch", fetch_copy)
     monkeypatch.setattr(ProgressCopy, "of", made)
-    for module in (progress_report, progress_transfer):
+    for module in (progress, progress):
         for name in ("fetch_committed", "fetch_committed_again"):
             monkeypatch.setattr(module, name, fetch_group)
     return asked
@@ -556,7 +554,7 @@ async def test_a_commit_between_two_requests_is_no_difference(
 ) -> None:
     copies, commits = list(copies), list(commits)
     read_in_turn(monkeypatch, copies, commits)
-    _, _, found = await progress_report._compare(cast("Any", None), place())
+    _, _, found = await progress._compare(cast("Any", None), place())
     assert (found, copies, commits) == (word, [], [])
 
 
@@ -578,7 +576,7 @@ async def test_an_export_checks_the_output_only_if_the_group_stays_behind_its_co
     async def check(*_: object, **__: object) -> None:
         read.append("check")
 
-    monkeypatch.setattr(progress_transfer, "check_copied_end", check)
-    saved = await progress_transfer._saved_partition(cast("Any", None), SETTINGS, 3)
+    monkeypatch.setattr(progress, "check_copied_end", check)
+    saved = await progress._saved_partition(cast("Any", None), SETTINGS, 3)
     assert saved is not None
     assert (read, saved.offset) == (asked, offset)

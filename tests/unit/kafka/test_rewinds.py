@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 from aiokafka import TopicPartition
-from shoal.kafka import rewinds
-from shoal.kafka.rewinds import Rewinds
+from shoal.kafka import external_loop
+from shoal.kafka.external_loop import Rewinds
 
 pytestmark = pytest.mark.unit
 
@@ -25,7 +25,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
-    monkeypatch.setattr(rewinds, "time", clock)
+    monkeypatch.setattr(external_loop, "time", clock)
     return clock
 
 

@@ -12,10 +12,9 @@ from typing import Any, cast
 import pytest
 from aiokafka.errors import KafkaConnectionError
 from shoal.errors import BrokerError, BrokerUnavailableError, InputError, ShoalError
-from shoal.kafka.connection_refusals import TlsRefusedError
-from shoal.kafka.credentials import CredentialFileError, TokenProvider
+from shoal.kafka.client import TlsRefusedError
+from shoal.kafka.credentials import CredentialFileError, TokenProvider, UsedCredentials
 from shoal.kafka.retries import BrokerLiveness
-from shoal.kafka.rotation import UsedCredentials
 from shoal.observability import Health
 from shoal.policy import KafkaSection
 

@@ -14,7 +14,7 @@ from aiokafka.protocol.transaction import (
     EndTxnRequest,
     TxnOffsetCommitRequest,
 )
-from shoal.kafka.single_attempt import LostResponseError, send_requests_once
+from shoal.kafka.aiokafka_compat import LostResponseError, send_requests_once
 
 pytestmark = pytest.mark.unit
 

@@ -13,14 +13,21 @@ import pytest
 from aiokafka import errors as kafka_errors
 from aiokafka.structs import OffsetAndMetadata, TopicPartition
 from shoal.errors import BrokerUnavailableError, InputError
-from shoal.kafka import committed_offsets, published_records, startup
+from shoal.kafka import start as committed_offsets
+from shoal.kafka import start as published_records
+from shoal.kafka import start as startup
 from shoal.kafka.cipher import MetadataCipher
-from shoal.kafka.committed_offsets import fetch_committed
-from shoal.kafka.offset_metadata import CommittedState
-from shoal.kafka.offset_tracker import OffsetState
-from shoal.kafka.published_records import _is_about
-from shoal.kafka.startup import PartitionContext, PartitionStart, StartOptions, initialize_partition
-from shoal.kafka.unconfirmed_skips import UnconfirmedSkips
+from shoal.kafka.metadata import CommittedState
+from shoal.kafka.offsets import OffsetState
+from shoal.kafka.start import (
+    PartitionContext,
+    PartitionStart,
+    StartOptions,
+    UnconfirmedSkips,
+    _is_about,
+    fetch_committed,
+    initialize_partition,
+)
 from shoal.policy import KafkaSection
 from structlog.testing import capture_logs
 

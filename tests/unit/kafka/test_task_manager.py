@@ -11,11 +11,11 @@ from aiokafka import TopicPartition
 from aiokafka.errors import KafkaConnectionError, KafkaTimeoutError
 from shoal.errors import BrokerUnavailableError, FencedError, GuaranteeError, InputError, ShoalError
 from shoal.kafka import MetadataCipher, StartOptions, WorkerContext, not_opened, task_manager
+from shoal.kafka.checks import TopicLayout
 from shoal.kafka.not_opened import LeaderAwayError, NotOpenedError, NotYetError
-from shoal.kafka.preflight import TopicLayout
-from shoal.kafka.producer_start import NotStartedError
 from shoal.kafka.progress_copy import HiddenCopyError
 from shoal.kafka.task_manager import TaskManager
+from shoal.kafka.transactions import NotStartedError
 from shoal.observability import Health, Metrics
 from shoal.policy import KafkaSection, Scale
 from support.kafka_broker import wait_until

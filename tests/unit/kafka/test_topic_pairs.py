@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from shoal.kafka.topic_pairs import has_several_inputs, input_name, member_id, settings_by_input
+from shoal.kafka.topics import has_several_inputs, input_name, member_id, settings_by_input
 from shoal.policy import KafkaSection
 from shoal.policy.schema import TopicPairSection
 

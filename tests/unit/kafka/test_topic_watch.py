@@ -7,9 +7,8 @@ from collections.abc import Sequence
 
 import pytest
 from shoal.errors import BrokerUnavailableError
-from shoal.kafka.offset_tracker import LogTruncatedError
-from shoal.kafka.topic_ids import TopicState
-from shoal.kafka.topic_watch import watch
+from shoal.kafka.offsets import LogTruncatedError
+from shoal.kafka.topics import TopicState, watch
 
 pytestmark = pytest.mark.unit
 

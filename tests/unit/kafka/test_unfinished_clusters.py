@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from shoal.errors import GuaranteeError
-from shoal.kafka.unfinished_clusters import UnfinishedClusters
+from shoal.kafka.offsets import UnfinishedClusters
 
 pytestmark = pytest.mark.unit
 

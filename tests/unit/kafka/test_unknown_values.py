@@ -7,12 +7,12 @@ from collections import Counter
 from dataclasses import replace
 
 import pytest
-from shoal.kafka.partition_counts import PartitionCounts
+from shoal.formats import Block
+from shoal.kafka.transactions import PartitionCounts
 from shoal.observability import Metrics
-from shoal.pipeline import PartitionPipeline
 from shoal.policy import Policy, Scale, Taxonomy
-from shoal.records import Block
-from shoal.stage.message_buffer import BufferedMessage
+from shoal.stage.faust_adapter import BufferedMessage
+from shoal.streams import PartitionPipeline
 from support.partition_tasks import START_MS, RecordingSink, task_of
 from support.scales import AREAS, attribute, policy_with
 

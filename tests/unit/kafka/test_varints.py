@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from shoal.kafka.varints import VarintReader, unzigzag, varint, varints, zigzag
+from shoal.kafka.metadata import VarintReader, unzigzag, varint, varints, zigzag
 
 pytestmark = pytest.mark.unit
 

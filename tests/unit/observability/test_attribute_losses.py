@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from shoal.formats import JsonEncoder
 from shoal.observability import Metrics
-from shoal.pipeline import PartitionPipeline
-from shoal.pipeline.attribute_loss import LossTotals
-from shoal.pipeline.stats import EMPTY_STATS
 from shoal.policy import Scale
-from shoal.records import JsonEncoder
+from shoal.scales.loss import LossTotals
+from shoal.streams import PartitionPipeline
+from shoal.streams.stats import EMPTY_STATS
 from support.messages import Message
 from support.partition_tasks import START_MS, RecordingSink, task_of
 from support.scales import attribute, policy_with

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 from cryptography import x509
-from shoal.observability import Metrics, certificate_times, certificate_warning
+from shoal.observability import Metrics, certificate_warning, certificates
 from structlog.testing import capture_logs
 from support.certificates import Authority
 
@@ -23,7 +23,7 @@ DAY_S = 86_400
 def at(monkeypatch: pytest.MonkeyPatch, days: float) -> None:
     """Let the clock show a time in days from now."""
     now_s = dt.datetime.now(dt.UTC).timestamp() + days * DAY_S
-    monkeypatch.setattr(certificate_times, "time", SimpleNamespace(time=lambda: now_s))
+    monkeypatch.setattr(certificates, "time", SimpleNamespace(time=lambda: now_s))
 
 
 @pytest.mark.parametrize(

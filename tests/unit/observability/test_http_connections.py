@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from shoal.observability import Health, Metrics, http_connections
-from shoal.observability.http import serve
-from shoal.observability.http_access import HttpAccess
+from shoal.observability import Health, Metrics, http
+from shoal.observability.http import HttpAccess, serve
 from structlog.testing import capture_logs
 from support.certificates import Authority
 
@@ -60,7 +59,7 @@ def is_alive(text: bytes) -> bool:
 
 @pytest.mark.parametrize("sends", [b"", b"GET /livez HTT", REQUEST[:-2]])
 async def test_a_connection_without_a_complete_request_is_closed(sends: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http_connections, "REQUEST_S", 0.5)
+    monkeypatch.setattr(http, "REQUEST_S", 0.5)
     async with (
         serve("127.0.0.1:0", Metrics(), Health(), dict) as port,
         connected(port, 1, sends) as (slow,),
@@ -72,7 +71,7 @@ async def test_a_connection_without_a_complete_request_is_closed(sends: bytes, m
 
 
 async def test_a_connection_without_a_tls_handshake_is_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http_connections, "REQUEST_S", 0.5)
+    monkeypatch.setattr(http, "REQUEST_S", 0.5)
     authority = Authority(tmp_path)
     certificate, key = authority.issue("localhost")
     access, context = HttpAccess(str(certificate), str(key)), authority.client_context()
@@ -90,7 +89,7 @@ async def test_a_connection_without_a_tls_handshake_is_closed(tmp_path: Path, mo
 @pytest.mark.parametrize("sends", [b"", REQUEST])
 async def test_idle_connections_keep_no_probe_out(sends: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     """The oldest make room, also those that have had an answer and wait for another request."""
-    monkeypatch.setattr(http_connections, "MAX_CONNECTIONS", 4)
+    monkeypatch.setattr(http, "MAX_CONNECTIONS", 4)
     with capture_logs() as lines:
         async with serve("127.0.0.1:0", Metrics(), Health(), dict) as port, connected(port, 12, sends) as idle:
             for streams in idle if sends else []:
@@ -106,12 +105,12 @@ async def test_idle_connections_keep_no_probe_out(sends: bytes, monkeypatch: pyt
 
 
 async def test_a_connection_that_is_being_answered_is_not_closed_for_another(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http_connections, "MAX_CONNECTIONS", 1)
+    monkeypatch.setattr(http, "MAX_CONNECTIONS", 1)
     may_answer, is_asked = asyncio.Event(), asyncio.Event()
 
     class Slow(asyncio.Protocol):
         def connection_made(self, transport: asyncio.BaseTransport) -> None:
-            http_connections.mark_request(transport, is_answered=True)
+            http.mark_request(transport, is_answered=True)
             is_asked.set()
             self.answering = asyncio.get_running_loop().create_task(self.answer(transport))
 
@@ -120,7 +119,7 @@ async def test_a_connection_that_is_being_answered_is_not_closed_for_another(mon
             assert isinstance(transport, asyncio.Transport)
             transport.write(b"x")
 
-    connections = http_connections.HttpConnections(Slow, None)
+    connections = http.HttpConnections(Slow, None)
     port = await connections.listen("127.0.0.1", 0)
     try:
         async with connected(port, 1) as (first,):
@@ -144,7 +143,7 @@ async def test_an_address_that_the_machine_does_not_have_is_left_out(
         addresses = [("192.0.2.1", 0)] if is_alone else [("192.0.2.1", 0), ("127.0.0.1", 0)]
         return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", address) for address in addresses]
 
-    connections = http_connections.HttpConnections(asyncio.Protocol, None)
+    connections = http.HttpConnections(asyncio.Protocol, None)
     monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", found)
     try:
         if is_alone:

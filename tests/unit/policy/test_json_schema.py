@@ -14,10 +14,9 @@ import pytest
 from jsonschema import Draft202012Validator
 from jsonschema import ValidationError as SchemaError
 from pydantic import BaseModel, ValidationError
-from shoal.policy.json_schema import policy_schema
-from shoal.policy.loader import _parse_toml, _parse_yaml
-from shoal.policy.schema import Document
-from shoal.policy.validation import check_document
+from shoal.policy.checks import check_document
+from shoal.policy.document import _parse_toml, _parse_yaml
+from shoal.policy.schema import Document, policy_schema
 from support.commands import run_command
 from support.random_policies import Kind, random_document
 

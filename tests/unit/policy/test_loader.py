@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from shoal.errors import InputError, PolicyError
 from shoal.policy import Policy
-from shoal.policy.loader import read_document
+from shoal.policy.document import read_document
 from support.policy_files import GOOD, faults, load
 
 pytestmark = pytest.mark.unit

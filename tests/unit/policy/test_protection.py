@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from shoal.policy import Diversity, Policy, advise, explain
-from shoal.policy.protection_advice import least_records
+from shoal.policy.explanation import least_records
 from support.policy_files import faults, load
 
 pytestmark = pytest.mark.unit

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from shoal.formats import ReferenceBins
 from shoal.policy import Policy
-from shoal.records import ReferenceBins
 from support.policy_files import faults, load
 
 pytestmark = pytest.mark.unit

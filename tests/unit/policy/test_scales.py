@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from shoal.policy import MessagePart, Policy, Scale, TimeStep
-from shoal.policy.time_text import format_time, parse_time
+from shoal.policy.times import format_time, parse_time
 from support.policy_files import GOOD, faults, load
 
 pytestmark = pytest.mark.unit

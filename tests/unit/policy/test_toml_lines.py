@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from shoal.policy.toml_lines import toml_lines
+from shoal.policy.document import toml_lines
 from support.policy_files import faults
 
 pytestmark = pytest.mark.unit

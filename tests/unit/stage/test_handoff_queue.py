@@ -8,8 +8,8 @@ import json
 import pytest
 from shoal.errors import GuaranteeError, InputError
 from shoal.kafka import HandoverCancelledError
-from shoal.pipeline import DecidedCluster
 from shoal.stage.handoff_queue import HandoffQueue
+from shoal.streams import DecidedCluster
 
 CANARY = "xq7canary9z"
 

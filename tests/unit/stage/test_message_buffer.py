@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from shoal.stage.message_buffer import BufferedMessage, MessageBuffer
+from shoal.stage.faust_adapter import BufferedMessage, MessageBuffer
 
 
 async def no_rewind(_: int, __: int) -> None:

@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import pytest
 from shoal.errors import BrokerError
-from shoal.kafka.partition_counts import ProcessCounts
+from shoal.kafka.transactions import ProcessCounts
 from shoal.stage import anonymize, supervisor
 from shoal.stage.supervisor import StageSupervisor
 from support.faust_apps import FakeConsumer, adapter_of, app_in, policy_file

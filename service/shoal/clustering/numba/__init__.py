@@ -1,1 +1,0 @@
-"""Compiled code that several clustering algorithms share. Callers validate arguments; the kernels do not."""

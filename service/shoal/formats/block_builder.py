@@ -1,0 +1,257 @@
+"""`BlockBuilder`: the steps from typed columns to a block, which the JSON and the CSV decoder share."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from shoal.arrays import BoolVector, Float64Matrix, Float64Vector, Int64Vector
+from shoal.formats.block import Block, ProtectedValues, Reason
+from shoal.formats.confidential_keys import ProtectedReader
+from shoal.formats.encoder import RecordEncoder
+from shoal.formats.subjects import SubjectHash, normaliser
+from shoal.policy import MAX_CATEGORY_BYTES, Policy
+
+__all__ = ["BlockBuilder", "Column", "ParsedRecords", "reject_unless", "to_mask"]
+
+Column: TypeAlias = Sequence[Any]
+
+
+@dataclass(slots=True, repr=False)
+class ParsedRecords:
+    """n records whose fields have the declared types, as columns.
+
+    Attributes
+    ----------
+    index : ndarray of int64, shape (n,)
+        Index of each record in the messages.
+    values : ndarray of float64, shape (n, d)
+        One column per attribute of `Policy.clustered`; infinity where a value could not be read, and NaN where it is
+        missing or could not be read.
+    subjects : sequence of length n, or None
+        The subjects as read; None if every record belongs to a different person.
+    unchanged_columns : sequence of sequences
+        One column per unchanged field: str, int, float, bool or None.
+    categories : sequence of sequences of str
+        As in `Block.categories`.
+    protected : ProtectedValues or None
+        As in `Block.protected`, once `BlockBuilder` has read them.
+    """
+
+    index: Int64Vector
+    values: Float64Matrix
+    subjects: Column | None
+    unchanged_columns: Sequence[Column]
+    categories: Sequence[Sequence[str]] = ()
+    protected: ProtectedValues | None = None
+
+    def __len__(self) -> int:
+        return len(self.index)
+
+    def filter(self, mask: BoolVector) -> ParsedRecords:
+        """Return the records where the mask is true."""
+        selectors = mask.tolist()
+        return ParsedRecords(
+            index=self.index[mask],
+            values=self.values[mask],
+            subjects=None if self.subjects is None else list(itertools.compress(self.subjects, selectors)),
+            unchanged_columns=[list(itertools.compress(column, selectors)) for column in self.unchanged_columns],
+            categories=self.categories,
+            protected=None if self.protected is None else self.protected.select(mask),
+        )
+
+
+class BlockBuilder:
+    """Checks values against the policy, hashes the subjects and encodes the unchanged fields.
+
+    Parameters
+    ----------
+    policy : Policy
+    encoder : RecordEncoder
+        JsonEncoder of the output.
+    hash_key : bytes or None
+        Key of the subject hash; None uses one random key per process.
+    max_bytes : int
+        Maximum length of the encoded unchanged fields and categories of a record.
+    with_columns : bool
+        Whether blocks also contain the unchanged fields as typed columns. They always do if the distance of the stream
+        includes confidential numbers.
+    """
+
+    def __init__(
+        self, policy: Policy, encoder: RecordEncoder, hash_key: bytes | None, max_bytes: int, *, with_columns: bool
+    ) -> None:
+        self._with_columns = with_columns or bool(policy.dependence_attributes)
+        self._encoder = encoder
+        self._max_bytes = max_bytes
+        self._hash = SubjectHash(hash_key)
+        subject = policy.subject
+        self._protected = ProtectedReader(policy)
+        self._normalise = None
+        if subject is not None:
+            self._normalise = normaliser(subject.type, subject.normalize, policy.missing_values)
+        self._next_subject = 0
+        attributes = policy.clustered
+        limits = np.array([a.limits for a in attributes], dtype=np.float64).reshape(-1, 2)
+        self._low, self._high = limits.T.copy()
+        self._rejects_outside = np.array([not a.clip for a in attributes], dtype=bool)
+        self._is_integer = np.array([a.integer for a in attributes], dtype=bool)
+        self._may_be_missing = np.array([a.may_be_missing for a in attributes], dtype=bool)
+        self._has_missing = bool(self._may_be_missing.any())
+        self._json_limits = [
+            (number, a.max_bytes) for number, a in enumerate(policy.unchanged_fields) if a.type == "json"
+        ]
+        self._nominal = [number for number, attribute in enumerate(attributes) if attribute.is_nominal]
+        self._published_nominal = [number for number in self._nominal if number < len(policy.quasi_identifiers)]
+
+    def build(self, candidates: ParsedRecords, rejected: list[tuple[int, Reason]]) -> Block:
+        """Return the block. Records rejected here are added to ``rejected``, which is then sorted by index."""
+        candidates = self._reject_long_json(self._reject_invalid(candidates, rejected), rejected)
+        candidates = self._reject_long_categories(candidates, rejected)
+        candidates = self._reject_unplaced(candidates, rejected)
+        unchanged_fields = self._encoder.encode_unchanged(candidates.unchanged_columns, len(candidates))
+        is_short = self._find_short(candidates, unchanged_fields)
+        if is_short is not None:
+            candidates = reject_unless(is_short, candidates, Reason.TOO_LARGE, rejected)
+            unchanged_fields = list(itertools.compress(unchanged_fields, is_short.tolist()))
+        is_encodable = self._find_encodable(candidates, unchanged_fields)
+        if is_encodable is not None:
+            candidates = reject_unless(is_encodable, candidates, Reason.INVALID, rejected)
+            unchanged_fields = list(itertools.compress(unchanged_fields, is_encodable.tolist()))
+        clipped = self._clip(candidates.values)
+        rejected.sort(key=lambda entry: entry[0])
+        return Block(
+            values=candidates.values,
+            subjects=self._hash_subjects(candidates),
+            unchanged_fields=unchanged_fields,
+            index=candidates.index,
+            rejected=rejected,
+            clipped=clipped,
+            unchanged_columns=candidates.unchanged_columns if self._with_columns else (),
+            categories=candidates.categories,
+            protected=candidates.protected,
+        )
+
+    def _reject_invalid(self, candidates: ParsedRecords, rejected: list[tuple[int, Reason]]) -> ParsedRecords:
+        """Reject records with an invalid value or without a subject, and normalise the subjects."""
+        is_valid = self._find_valid(candidates.values)
+        if self._normalise is not None and candidates.subjects is not None:
+            candidates.subjects = self._normalise(candidates.subjects)
+            if "" in candidates.subjects:
+                is_valid &= to_mask(map(bool, candidates.subjects), len(candidates))
+        return reject_unless(is_valid, candidates, Reason.INVALID, rejected)
+
+    def _reject_unplaced(self, candidates: ParsedRecords, rejected: list[tuple[int, Reason]]) -> ParsedRecords:
+        """Read the protected attributes, and reject records with a value that cannot be compared with its reference."""
+        if not len(self._protected):
+            return candidates
+        candidates.protected, is_placed = self._protected.read(candidates.unchanged_columns, len(candidates))
+        return reject_unless(is_placed, candidates, Reason.INVALID, rejected)
+
+    def _reject_long_json(self, candidates: ParsedRecords, rejected: list[tuple[int, Reason]]) -> ParsedRecords:
+        """Reject records with a field of type json that is longer than its limit."""
+        for number, limit in self._json_limits:
+            column = candidates.unchanged_columns[number]
+            is_short = to_mask((text is None or len(text.encode()) <= limit for text in column), len(column))
+            candidates = reject_unless(is_short, candidates, Reason.TOO_LARGE, rejected)
+        return candidates
+
+    def _reject_long_categories(self, candidates: ParsedRecords, rejected: list[tuple[int, Reason]]) -> ParsedRecords:
+        """Reject records with a category that is longer than the limit, and remove these categories."""
+        for position, (column, texts) in enumerate(zip(self._nominal, candidates.categories, strict=False)):
+            is_short = to_mask((len(text.encode()) <= MAX_CATEGORY_BYTES for text in texts), len(texts))
+            if is_short.all():
+                continue
+            kept = _per_record(is_short, candidates.values[:, column], missing=1).astype(np.bool_)
+            candidates = reject_unless(kept, candidates, Reason.TOO_LARGE, rejected)
+            # The numbers of the other categories are those without the long ones.
+            is_present = ~np.isnan(candidates.values[:, column])
+            numbers = candidates.values[is_present, column].astype(np.intp)
+            candidates.values[is_present, column] = (np.cumsum(is_short) - 1)[numbers]
+            categories = list(candidates.categories)
+            categories[position] = list(itertools.compress(texts, is_short.tolist()))
+            candidates.categories = categories
+        return candidates
+
+    def _find_valid(self, values: Float64Matrix) -> BoolVector:
+        """Return which records are finite or may be missing, integers where required, and within bounds that reject."""
+        is_readable = np.isfinite(values)
+        if self._has_missing:
+            is_readable |= np.isnan(values) & self._may_be_missing
+        is_valid = np.asarray(is_readable.all(axis=1))
+        if self._is_integer.any():
+            integers = values[:, self._is_integer]
+            is_valid &= ((integers == np.rint(integers)) | np.isnan(integers)).all(axis=1)
+        if self._rejects_outside.any():
+            is_outside = (values < self._low) | (values > self._high)
+            is_valid &= ~(is_outside & self._rejects_outside).any(axis=1)
+        return is_valid
+
+    def _find_short(self, candidates: ParsedRecords, unchanged_fields: Sequence[bytes]) -> BoolVector | None:
+        """Return which records are not too large, or None if none is."""
+        lengths = {
+            number: [len(text.encode()) for text in texts] for number, texts in self._published_categories(candidates)
+        }
+        longest = max(map(len, unchanged_fields), default=0)
+        if longest + sum(max(column, default=0) for column in lengths.values()) <= self._max_bytes:
+            return None
+        total = np.fromiter(map(len, unchanged_fields), np.int64, len(unchanged_fields))
+        for number, column in lengths.items():
+            total += _per_record(column, candidates.values[:, number], missing=0)
+        return np.asarray(total <= self._max_bytes)
+
+    def _find_encodable(self, candidates: ParsedRecords, unchanged_fields: Sequence[bytes]) -> BoolVector | None:
+        """Return which records the output encoding can represent, or None if it can represent all."""
+        fields_mask = self._encoder.encodable_mask(unchanged_fields)
+        is_encodable = None if fields_mask is None else to_mask(fields_mask, len(unchanged_fields))
+        for number, texts in self._published_categories(candidates):
+            mask = self._encoder.encodable_mask([text.encode() for text in texts])
+            if mask is not None:
+                column = _per_record(mask, candidates.values[:, number], missing=1).astype(np.bool_)
+                is_encodable = column if is_encodable is None else is_encodable & column
+        return is_encodable
+
+    def _published_categories(self, candidates: ParsedRecords) -> Iterable[tuple[int, Sequence[str]]]:
+        """Return column and categories of each nominal quasi-identifier."""
+        return zip(self._published_nominal, candidates.categories, strict=False)
+
+    def _clip(self, values: Float64Matrix) -> int:
+        """Move values to their bounds in place and return how many moved. No zero is negative afterwards."""
+        clipped = int(np.count_nonzero((values < self._low) | (values > self._high)))
+        if clipped:
+            np.clip(values, self._low, self._high, out=values)
+        values += 0.0
+        return clipped
+
+    def _hash_subjects(self, candidates: ParsedRecords) -> Int64Vector:
+        if candidates.subjects is not None:
+            return self._hash(candidates.subjects)
+        first = self._next_subject
+        self._next_subject += len(candidates)
+        return np.arange(first, self._next_subject, dtype=np.int64)
+
+
+def _per_record(of_category: Iterable[int], indexes: Float64Vector, *, missing: int) -> Int64Vector:
+    """Return the number of each record's category; ``missing`` for a record without one."""
+    numbers = np.array([*of_category, missing], dtype=np.int64)
+    taken: Int64Vector = numbers[np.where(np.isnan(indexes), len(numbers) - 1, indexes).astype(np.intp)]
+    return taken
+
+
+def to_mask(answers: Iterable[bool], n: int) -> BoolVector:
+    """Convert n truth values to an array."""
+    return np.fromiter(answers, np.bool_, n)
+
+
+def reject_unless(
+    mask: BoolVector, candidates: ParsedRecords, reason: Reason, rejected: list[tuple[int, Reason]]
+) -> ParsedRecords:
+    """Return the candidates where the mask is true, and add the others to ``rejected``."""
+    if mask.all():
+        return candidates
+    rejected += [(index, reason) for index in candidates.index[~mask].tolist()]
+    return candidates.filter(mask)

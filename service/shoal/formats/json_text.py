@@ -1,0 +1,272 @@
+"""Check what the typed JSON decoder does not: repeated keys, invalid UTF-8 in dropped fields, and nesting depth.
+
+`prescreen` clears the messages of a block at once, by counting characters of their concatenation. Only a message that
+the count does not clear is checked by itself with `validate_strictly`. The result does not depend on the depth of
+Python's call stack, so that a message is accepted or rejected alike in every run.
+
+Values of type ``json``: any JSON value, published as compact text.
+
+Keys of JSON documents: two documents are one confidential value if and only if their keys are equal.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from shoal.arrays import Int64Vector
+from shoal.formats.block import Reason
+from shoal.formats.numerals import JSON_NUMBER, canonical_number
+from shoal.policy.folded_text import fold_characters
+
+__all__ = ["MAX_DEPTH", "canonical_json", "document_key", "has_repeated_key", "prescreen", "validate_strictly"]
+
+MAX_DEPTH = 64
+"""Maximum number of nested objects and arrays of a record, itself included."""
+_STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
+_QUOTE, _COLON, _SPACE = b'": '
+_KEY_ENDS = (b'":', b" :", b"\t:", b"\n:", b"\r:")
+_BRACE, _CASE_BIT = 0x7B, 0x20
+"""``[`` and ``{`` differ in this bit only."""
+_CONTAINERS = {dict, list}
+_NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
+
+_decode_members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+_decode_tree = msgspec.json.Decoder(float_hook=len).decode
+
+
+def prescreen(messages: Sequence[bytes], joined: bytes, keys: int | Int64Vector) -> Sequence[int]:
+    """Return the indexes of the messages that a count of characters does not clear.
+
+    A colon between key and value follows a quotation mark or white space. So the number of such colons is at least
+    the number of keys. Each message is known to contain ``keys`` different declared keys: if it has exactly as many
+    such colons, no key is repeated, at any depth. A message with few opening brackets cannot be nested deeply.
+
+    Parameters
+    ----------
+    messages : sequence of n bytes
+        Well-formed JSON objects.
+    joined : bytes
+        Concatenation of the messages.
+    keys : int or ndarray of int64, shape (n,)
+        Number of declared keys of each message, with the keys of objects that contain declared fields.
+
+    Returns
+    -------
+    sequence of int
+        Increasing.
+
+    Notes
+    -----
+    Cost: about 0.1 µs per message.
+    """
+    if not messages:
+        return ()
+    broken = [] if _is_utf8(joined) else [index for index, message in enumerate(messages) if not _is_utf8(message)]
+    characters = np.frombuffer(joined, dtype=np.uint8)
+    colons = np.flatnonzero(characters == _COLON)
+    before = characters[colons - 1]
+    colons = colons[(before == _QUOTE) | (before <= _SPACE)]
+    brackets = np.flatnonzero((characters | _CASE_BIT) == _BRACE)
+    total = len(messages) * keys if isinstance(keys, int) else int(keys.sum())
+    # No message has fewer colons than keys. So if the sums are equal, the numbers of each message are equal.
+    if not broken and len(colons) == total and len(brackets) < len(messages) + MAX_DEPTH:
+        return ()
+    ends = np.cumsum(np.fromiter(map(len, messages), np.int64, len(messages)))
+    unclear = (_count_per_message(colons, ends) != keys) | (_count_per_message(brackets, ends) > MAX_DEPTH)
+    unclear[broken] = True
+    indexes: list[int] = np.flatnonzero(unclear).tolist()
+    return indexes
+
+
+def validate_strictly(message: bytes, max_depth: int = MAX_DEPTH, *, checks_nested_keys: bool = False) -> Reason | None:
+    """Return why a well-formed message must be rejected, or None.
+
+    Parameters
+    ----------
+    message : bytes
+    max_depth : int
+        Maximum number of nested objects and arrays.
+    checks_nested_keys : bool
+        Whether a key must not be repeated at any depth; otherwise only those of the outermost object are compared.
+
+    Notes
+    -----
+    Cost: 1 µs to 10 µs for a message of 200 bytes.
+    """
+    if not _is_utf8(message) or _is_too_deep(message, max_depth):
+        return Reason.UNDECODABLE
+    has_repeated_key = _has_nested_repeated_key if checks_nested_keys else _has_repeated_key
+    return Reason.INVALID if has_repeated_key(message) else None
+
+
+def has_repeated_key(text: bytes, tree: object) -> bool:
+    """Return whether a key is repeated in an object at any depth of a JSON value.
+
+    Parameters
+    ----------
+    text : bytes
+        Well-formed JSON.
+    tree : object
+        The decoded value, in which only the last of equal keys is left; None if it is not known.
+    """
+    if tree is not None and _most_keys(text) == _count_keys(tree):
+        return False
+    try:
+        json.loads(text, object_pairs_hook=_require_distinct, parse_int=len, parse_float=len)
+    except (ValueError, RecursionError):
+        return True
+    return False
+
+
+def _count_per_message(positions: np.ndarray[Any, Any], ends: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Return how many of the increasing positions are in each message."""
+    return np.diff(np.searchsorted(positions, ends), prepend=0)
+
+
+def _is_utf8(text: bytes) -> bool:
+    if text.isascii():
+        return True
+    try:
+        text.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _is_too_deep(message: bytes, max_depth: int) -> bool:
+    if message.count(b"{") + message.count(b"[") <= max_depth:
+        return False
+    depth = 0
+    for bracket in _STRING.sub(b"", message).translate(None, _NO_BRACKETS):
+        depth += 1 if bracket | _CASE_BIT == _BRACE else -1
+        if depth > max_depth:
+            return True
+    return False
+
+
+def _has_repeated_key(message: bytes) -> bool:
+    """Return whether a key is repeated at the top level, or the message is not an object.
+
+    Keys are compared without their escapes. The second, slower parser converts no number, so that no number is too
+    long for it.
+    """
+    try:
+        most_keys = _most_keys(message)
+        if most_keys == len(_decode_members(message)):
+            return False
+        tree = _tree_of(message)
+        if tree is not None and most_keys == _count_keys(tree):
+            return False
+        pairs = json.loads(message, object_pairs_hook=tuple, parse_int=len, parse_float=len)
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        return True
+    return len({key for key, _ in pairs}) != len(pairs)
+
+
+def _has_nested_repeated_key(message: bytes) -> bool:
+    """Return whether a key is repeated in an object at any depth, or the message is not an object."""
+    return not message.lstrip().startswith(b"{") or has_repeated_key(message, _tree_of(message))
+
+
+def _tree_of(message: bytes) -> Any:  # noqa: ANN401 - any JSON
+    """Decode a message; None if a number is too long for this parser."""
+    try:
+        return _decode_tree(message)
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        return None
+
+
+def _most_keys(text: bytes) -> int:
+    """Return a number that the number of keys in a JSON text does not exceed, and rarely is below."""
+    ends = sum(map(text.count, _KEY_ENDS))
+    # An escaped quotation mark ends no key, unless its backslash is itself escaped.
+    return ends if b"\\\\" in text else ends - text.count(b'\\":')
+
+
+def _count_keys(tree: object) -> int:
+    """Return how many different keys the objects of a decoded message have."""
+    count, nodes = 0, [tree]
+    for node in nodes:  # the list grows
+        if type(node) is dict:
+            count += len(node)
+            nodes += [value for value in node.values() if type(value) in _CONTAINERS]
+        elif type(node) is list:
+            nodes += [value for value in node if type(value) in _CONTAINERS]
+    return count
+
+
+def _require_distinct(pairs: list[tuple[str, Any]]) -> None:
+    """Raise `ValueError` if a key of an object is repeated."""
+    if len({key for key, _ in pairs}) != len(pairs):
+        raise ValueError("a key is repeated")
+
+
+_decode = msgspec.json.Decoder().decode
+_encode = msgspec.json.Encoder().encode
+
+
+def canonical_json(text: bytes) -> str | None:
+    """Return the canonical text of a JSON value; None for null.
+
+    The text has no white space between its parts. Members stay in their order. An integer is written with all its
+    digits, any other number as the shortest decimal number of the same float64.
+
+    Raises
+    ------
+    ValueError
+        The text is not JSON, a key is repeated in an object, or a number is beyond float64. The error contains no
+        value.
+
+    Notes
+    -----
+    Cost: about 1 µs for a value of 100 bytes.
+    """
+    try:
+        value = _decode(text)
+        canonical = _encode(value).decode()
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        raise ValueError("not JSON") from None
+    if has_repeated_key(text, value):
+        raise ValueError("a key is repeated")
+    return None if value is None else canonical
+
+
+_PART = re.compile(rf'"(?:[^"\\]|\\.)*"|{JSON_NUMBER}|true|false|null|[\[\]{{}}]', re.DOTALL)
+_CLOSING = {"]": "[", "}": "{"}
+
+
+def document_key(text: str) -> str:
+    """Return the key of a JSON document.
+
+    Parameters
+    ----------
+    text : str
+        Well-formed JSON without repeated keys, as `canonical_json` returns it.
+
+    Notes
+    -----
+    Members are in the order of their names, numbers are exact values, and all texts, names too, are compared as
+    `fold_characters` returns them. Names that are equal then are kept, each with its value. The function does not
+    call itself, so that the depth of a document has no limit of its own. Cost: about 1 µs per value in the document.
+    """
+    parts: list[str] = []
+    outer: list[list[str]] = []
+    for part in _PART.findall(text):
+        if part in {"[", "{"}:
+            outer.append(parts)
+            parts = []
+        elif part in _CLOSING:
+            inner, parts = parts, outer.pop()
+            members = inner if part == "]" else sorted(map(":".join, zip(inner[::2], inner[1::2], strict=True)))
+            parts.append(f"{_CLOSING[part]}{','.join(members)}{part}")
+        elif part.startswith('"'):
+            parts.append(json.dumps(fold_characters(json.loads(part))))
+        else:
+            parts.append(canonical_number(part) or part)
+    return parts[0]

@@ -1,0 +1,531 @@
+"""Read Parquet files, and write published rows as Parquet. Needs the optional package pyarrow.
+
+Rows of a Parquet file as blocks. Columns of the declared types are read at once; all others become JSON messages.
+
+Both ways give the same blocks. A file whose values may have other types than the policy declares is read as messages,
+so that the rules for values of JSON hold for it, too.
+"""
+
+from __future__ import annotations
+
+import io
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any, BinaryIO
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from shoal.arrays import BoolVector
+from shoal.errors import InputError
+from shoal.formats.block import Block
+from shoal.formats.block_builder import ParsedRecords
+from shoal.formats.columns import ScaleColumn, is_clustered, scale_reader, stack_columns
+from shoal.formats.encoder import column_name, output_path, value_at
+from shoal.formats.fields import require_columns
+from shoal.formats.json import BATCH_SIZE, JsonDecoder
+from shoal.formats.numerals import integral_to_int
+from shoal.policy import Attribute, Policy, Role, Scale
+
+__all__ = ["ParquetReader", "ParquetRows", "encode_parquet", "has_json_type", "is_ignored", "value_type"]
+
+_ESCAPED_BYTES = 6
+"""Most bytes that JSON takes for one byte of a text."""
+_NUMBER_BYTES = 32
+"""Most bytes that JSON takes for a number or truth value, with punctuation."""
+
+_INFINITY = msgspec.Raw(b"1e999")
+
+_encode = msgspec.json.Encoder().encode
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class ParquetRows:
+    """Consecutive rows of a Parquet file.
+
+    Numbers, texts and booleans keep their type. Dates, times and decimals become texts, as Arrow formats them. NaN
+    becomes null. Infinity becomes null in an unchanged field; in a quasi-identifier or steering attribute it is
+    invalid.
+
+    Attributes
+    ----------
+    group : pyarrow.RecordBatch
+        The declared columns, in the order of the policy.
+    policy : Policy
+        Its attributes are the columns.
+    name : str
+        Name of the file in errors.
+    """
+
+    group: pa.RecordBatch
+    policy: Policy
+    name: str
+
+    def decode(self, decoder: JsonDecoder, max_bytes: int) -> Iterator[tuple[Block, Sequence[bytes]]]:
+        """Yield blocks, each with its rows as messages of at most ``max_bytes`` bytes.
+
+        Raises
+        ------
+        InputError
+            A text is not UTF-8.
+        """
+        if self._most_bytes() <= max_bytes and all(map(_has_declared_type, self.policy.attributes, self.group.columns)):
+            yield decoder.build(self._parsed()), _Messages(self)
+            return
+        for start in range(0, self.group.num_rows, BATCH_SIZE):
+            messages = self.messages(start, BATCH_SIZE)
+            yield decoder.decode(messages), messages
+
+    def messages(self, start: int, count: int) -> list[bytes]:
+        """Return consecutive rows as JSON."""
+        names, part = self.group.schema.names, self.group.slice(start, count)
+        columns = [
+            [None] * part.num_rows
+            if is_ignored(attribute)
+            else list(map(_json_scalar, self._attribute_values(attribute, column)))
+            for attribute, column in zip(self.policy.attributes, part.columns, strict=True)
+        ]
+        return [_encode(dict(zip(names, record, strict=True))) for record in zip(*columns, strict=True)]
+
+    def _most_bytes(self) -> int:
+        """Return a number of bytes that no row exceeds as JSON."""
+        names = _ESCAPED_BYTES * sum(map(len, (name.encode() for name in self.group.schema.names)))
+        return names + sum(
+            _NUMBER_BYTES + _longest_text(column)
+            for attribute, column in zip(self.policy.attributes, self.group.columns, strict=True)
+            if not is_ignored(attribute)
+        )
+
+    def _parsed(self) -> ParsedRecords:
+        """Return the rows as columns of the declared types."""
+        columns = {
+            attribute.name: (attribute, column)
+            for attribute, column in zip(self.policy.attributes, self.group.columns, strict=True)
+        }
+        clustered = [self._clustered_column(*columns[attribute.name]) for attribute in self.policy.clustered]
+        values, categories = stack_columns(clustered, self.group.num_rows)
+        subject = self.policy.subject
+        return ParsedRecords(
+            index=np.arange(self.group.num_rows, dtype=np.int64),
+            values=values,
+            subjects=None if subject is None else self._values(subject.name, columns[subject.name][1]),
+            unchanged_columns=[self._values(a.name, columns[a.name][1]) for a in self.policy.unchanged_fields],
+            categories=categories,
+        )
+
+    def _clustered_column(self, attribute: Attribute, column: pa.Array) -> ScaleColumn:
+        reader = scale_reader(attribute, self.policy)
+        if attribute.scale is not Scale.NUMERIC:
+            return reader.read(self._attribute_values(attribute, column))
+        values = np.array(_numbers(column), dtype=np.float64)
+        values[_are_null(column)] = np.nan
+        return ScaleColumn(reader.drop_missing_numbers(values))
+
+    def _attribute_values(self, attribute: Attribute, column: pa.Array) -> list[Any]:
+        """Return a column as values of JSON types.
+
+        Many programs write the integers of a column with nulls as float64: an integral category is an integer.
+        """
+        if not is_clustered(attribute):
+            return self._values(attribute.name, column)
+        values = self._values(attribute.name, column, keep_infinity=True)
+        if attribute.scale in {Scale.ORDINAL, Scale.NOMINAL}:
+            return [integral_to_int(value) if type(value) is float else value for value in values]
+        return values
+
+    def _values(self, name: str, column: pa.Array, *, keep_infinity: bool = False) -> list[Any]:
+        """Return a column as values of JSON types, and infinity as it is or as None."""
+        kind = value_type(column.type)
+        if pa.types.is_dictionary(column.type):
+            column = column.cast(kind)
+        if not has_json_type(kind):
+            column = column.cast(pa.string())
+        if not _is_array(kind):
+            return self._texts(name, column)
+        numbers = _numbers(column)
+        values: list[Any] = numbers.tolist()
+        is_none = np.isnan(numbers) if keep_infinity else ~np.isfinite(numbers)
+        for index in np.flatnonzero(_are_null(column) | is_none).tolist():
+            values[index] = None
+        return values
+
+    def _texts(self, name: str, column: pa.Array) -> list[Any]:
+        try:
+            values: list[Any] = column.to_pylist()
+        except UnicodeDecodeError:
+            raise InputError(f"{self.name}, column '{name}': a text is not UTF-8; write the file again") from None
+        return values
+
+
+class _Messages(Sequence[bytes]):
+    """The rows as messages, each made when it is asked for: only a row with a fault is."""
+
+    def __init__(self, rows: ParquetRows) -> None:
+        self._rows = rows
+
+    def __len__(self) -> int:
+        count: int = self._rows.group.num_rows
+        return count
+
+    def __getitem__(self, index: Any) -> Any:  # noqa: ANN401 - only numbers are asked for
+        return self._rows.messages(index, 1)[0]
+
+
+def _json_scalar(value: Any) -> Any:  # noqa: ANN401 - a scalar
+    """Return a scalar as the encoder takes it: infinity as a number that no float64 can hold, not as null."""
+    return _INFINITY if type(value) is float and math.isinf(value) else value
+
+
+def is_ignored(attribute: Attribute) -> bool:
+    """Return whether the values of an attribute are not read: an identifier that is not the subject."""
+    return attribute.role is Role.IDENTIFIER and not attribute.subject
+
+
+def value_type(kind: pa.DataType) -> pa.DataType:
+    """Return the type of the values of a column; that of a dictionary's entries."""
+    return kind.value_type if pa.types.is_dictionary(kind) else kind
+
+
+def has_json_type(kind: pa.DataType) -> bool:
+    """Return whether JSON has values of this type; others become texts."""
+    tests = (pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean, pa.types.is_null)
+    return any(test(kind) for test in tests) or _is_text(kind)
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+
+
+def _has_short_texts(kind: pa.DataType) -> bool:
+    """Return whether Arrow formats values of this type as texts of limited length."""
+    return bool(pa.types.is_temporal(kind) or pa.types.is_decimal(kind))
+
+
+def _is_array(kind: pa.DataType) -> bool:
+    """Return whether numpy has an array of this type."""
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind))
+
+
+def _has_declared_type(attribute: Attribute, column: pa.Array) -> bool:
+    """Return whether JSON messages with these values would have no value of another type than declared."""
+    kind = value_type(column.type)
+    is_integer, is_text = bool(pa.types.is_integer(kind)), _is_text(kind) or _has_short_texts(kind)
+    is_number = is_integer or bool(pa.types.is_floating(kind) and kind != pa.float16())
+    if is_ignored(attribute):
+        return True
+    if is_clustered(attribute):
+        return is_number if attribute.scale is Scale.NUMERIC else kind != pa.float16()
+    if attribute.subject:
+        return is_text or (is_integer and attribute.type != "string")
+    return {
+        "string": is_text,
+        "integer": is_integer,
+        "number": is_number,
+        "boolean": bool(pa.types.is_boolean(kind)),
+        "any": is_text or _is_array(kind),
+    }[attribute.type]
+
+
+def _numbers(column: pa.Array) -> Any:  # noqa: ANN401 - an array of one of several types
+    """Return numbers or truth values as an array; 0 or False for null."""
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    if column.type == pa.float16():  # Arrow has few functions for it
+        return np.array([value or 0.0 for value in column.to_pylist()], np.float64)
+    filled = column.fill_null(False if pa.types.is_boolean(column.type) else 0) if column.null_count else column
+    return filled.to_numpy(zero_copy_only=False)
+
+
+def _are_null(column: pa.Array) -> BoolVector:
+    return np.asarray(column.is_null().to_numpy(zero_copy_only=False), np.bool_)
+
+
+def _longest_text(column: pa.Array) -> int:
+    """Return a number of bytes that no text of a column exceeds as JSON, without quotation marks."""
+    kind = value_type(column.type)
+    if not _is_text(kind):
+        return _ESCAPED_BYTES * _NUMBER_BYTES
+    texts = column.dictionary if pa.types.is_dictionary(column.type) else column
+    return _ESCAPED_BYTES * (pc.max(pc.binary_length(texts)).as_py() or 0)
+
+
+ROWS_PER_GROUP = 1 << 16
+"""Rows that are read or written at once."""
+
+MAX_BITS = 64
+_TYPE_OF = {
+    "string": pa.string(),
+    "integer": pa.int64(),
+    "number": pa.float64(),
+    "boolean": pa.bool_(),
+    "json": pa.string(),
+}
+
+
+class ParquetReader:
+    """The rows of a Parquet file, in groups.
+
+    Parameters
+    ----------
+    file : binary file object
+        It is not closed.
+    policy : Policy
+        Its attributes are the columns.
+    name : str
+        Name of the file in errors.
+
+    Attributes
+    ----------
+    schema : pyarrow.Schema
+        Schema of the declared columns.
+
+    Yields
+    ------
+    ParquetRows
+        1 to 65,536 rows.
+
+    Raises
+    ------
+    InputError
+        The file is not valid Parquet, or a column is missing, is undeclared or has an unsupported type.
+    """
+
+    def __init__(self, file: BinaryIO, policy: Policy, *, name: str = "input") -> None:
+        try:
+            self._file = pq.ParquetFile(file)
+        except (pa.ArrowException, OSError):
+            raise InputError(f"{name}: not a valid Parquet file") from None
+        self._policy, self._name = policy, name
+        schema = self._file.schema_arrow
+        _check_columns(schema.names, policy, name)
+        self.schema = pa.schema([schema.field(attribute.name) for attribute in policy.attributes])
+        for attribute in policy.attributes:
+            if not is_ignored(attribute):
+                _check_type(attribute, self.schema.field(attribute.name).type, name)
+
+    def __iter__(self) -> Iterator[ParquetRows]:
+        try:
+            for group in self._file.iter_batches(ROWS_PER_GROUP, columns=self.schema.names):
+                yield ParquetRows(group, self._policy, self._name)
+        except (pa.ArrowException, OSError):
+            raise InputError(f"{self._name}: not a valid Parquet file, or truncated") from None
+
+
+def encode_parquet(rows: Sequence[bytes], policy: Policy, schema: pa.Schema | None = None) -> Iterator[bytes]:
+    """Write published rows as Parquet.
+
+    Parameters
+    ----------
+    rows : sequence of bytes
+        As `JsonEncoder` wrote them.
+    policy : Policy
+        Attributes and their types.
+    schema : pyarrow.Schema, optional
+        Schema of the input. Unchanged fields get their types from it. So do quasi-identifiers that were integers and
+        are published as integers, if their type can hold every published value. Without a schema, the types of the
+        policy are used.
+
+    Yields
+    ------
+    bytes
+        Consecutive pieces of the file.
+
+    Raises
+    ------
+    InputError
+        A field without a declared type contains values of several types.
+    """
+    attributes = {column_name(attribute): attribute for attribute in policy.published}
+    declared = {name: _published_type(attribute, schema) for name, attribute in attributes.items()}
+    inferred = _infer_types(rows, policy, {name: attributes[name] for name, kind in declared.items() if kind is None})
+    kinds = {name: kind if kind is not None else inferred[name] for name, kind in declared.items()}
+    buffer = _PieceBuffer()
+    with pq.ParquetWriter(buffer, pa.schema(list(kinds.items())), compression="zstd") as writer:
+        for records in _decode_groups(rows, policy):
+            columns = [
+                _column([record[name] for record in records], kind, attributes[name]) for name, kind in kinds.items()
+            ]
+            writer.write_table(pa.Table.from_arrays(columns, schema=writer.schema))
+            yield buffer.take()
+    yield buffer.take()
+
+
+class _PieceBuffer(io.RawIOBase):
+    """Collects the bytes of a writer until they are taken."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._pieces: list[bytes] = []
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:  # noqa: ANN401 - any buffer
+        self._pieces.append(bytes(data))
+        return len(self._pieces[-1])
+
+    def close(self) -> None:
+        """Do nothing: the last piece is taken after the writer has closed the buffer."""
+
+    def take(self) -> bytes:
+        """Return and remove the collected bytes."""
+        pieces, self._pieces = self._pieces, []
+        return b"".join(pieces)
+
+
+def _decode_groups(rows: Sequence[bytes], policy: Policy) -> Iterator[list[dict[str, Any]]]:
+    """Yield groups of records, each as a dict from column to value."""
+    decode = msgspec.json.Decoder(dict[str, Any]).decode
+    is_flat = all(len(output_path(a)) == 1 and a.type != "json" for a in policy.published)
+    for part in _split(rows, ROWS_PER_GROUP):
+        records = map(decode, part)
+        yield list(records) if is_flat else [_to_columns(record, policy) for record in records]
+
+
+def _to_columns(record: dict[str, Any], policy: Policy) -> dict[str, Any]:
+    """Return the fields of a record by the names of their columns; values of type json as texts."""
+    columns = {}
+    for attribute in policy.published:
+        value = value_at(record, output_path(attribute))
+        is_text = attribute.type == "json" and value is not None
+        columns[column_name(attribute)] = msgspec.json.encode(value).decode() if is_text else value
+    return columns
+
+
+def _infer_types(rows: Sequence[bytes], policy: Policy, attributes: Mapping[str, Attribute]) -> dict[str, pa.DataType]:
+    """Return the type of each column without a declared type, from all of its values."""
+    inferred: dict[str, pa.DataType] = dict.fromkeys(attributes, pa.null())
+    for records in _decode_groups(rows, policy) if attributes else ():
+        for name, attribute in attributes.items():
+            kinds = {inferred[name], _column([record[name] for record in records], None, attribute).type} - {pa.null()}
+            if kinds == {pa.int64(), pa.float64()}:
+                kinds = {pa.float64()}
+            if len(kinds) > 1:
+                raise _type_error(attribute)
+            inferred[name] = kinds.pop() if kinds else pa.null()
+    return inferred
+
+
+def _type_error(attribute: Attribute) -> InputError:
+    place = f"attributes.{attribute.name}"
+    if attribute.role is not Role.QUASI_IDENTIFIER:
+        remedy = f"set {place}.type to another type"
+    elif attribute.scale is Scale.ORDINAL:
+        remedy = f"write the items of {place}.order as texts only, or as integers only"
+    elif attribute.scale is Scale.NUMERIC:
+        remedy = f"set {place}.resolution to another step"
+    else:
+        remedy = "give its values one type in the input"
+    return InputError(f"{place}: its values do not fit one Parquet type; {remedy}, or write another format")
+
+
+def _split(rows: Sequence[bytes], size: int) -> Iterator[Sequence[bytes]]:
+    return (rows[start : start + size] for start in range(0, len(rows), size))
+
+
+def _check_columns(found: Sequence[str], policy: Policy, name: str) -> None:
+    declared = [attribute.name for attribute in policy.attributes]
+    require_columns(policy, name, "Parquet")
+    for column in declared:
+        if found.count(column) != 1:
+            raise InputError(f"{name}: column '{column}' is missing or occurs twice; correct the file or the policy")
+    if policy.undeclared == "quarantine" and len(found) > len(declared):
+        extra = next(column for column in found if column not in declared)
+        raise InputError(f"{name}: column '{extra}' is not declared; declare it, or set undeclared: drop")
+
+
+def _check_type(attribute: Attribute, kind: pa.DataType, name: str) -> None:
+    kind = value_type(kind)
+    if is_clustered(attribute):
+        required = _missing_type(attribute, kind)
+        if required:
+            raise InputError(f"{name}, column '{attribute.name}': {required}")
+    if pa.types.is_nested(kind) or pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
+        raise InputError(f"{name}, column '{attribute.name}': nested and binary columns are not supported; remove it")
+    if attribute.type == "json":
+        raise InputError(f"{name}, column '{attribute.name}': type json is read from CSV and JSON lines only")
+
+
+def _missing_type(attribute: Attribute, kind: pa.DataType) -> str:
+    """Return which type a quasi-identifier or steering attribute must have; empty if the column has it."""
+    is_number = pa.types.is_integer(kind) or pa.types.is_floating(kind)
+    if attribute.may_be_missing and pa.types.is_null(kind):
+        return ""
+    role = f"a {attribute.role.value}"
+    cast = f"; cast it from {kind} to float64" if pa.types.is_decimal(kind) else ""
+    if attribute.scale is Scale.NUMERIC:
+        return "" if is_number else f"{role} must be a column of numbers{cast}"
+    if attribute.scale is not Scale.TIME:
+        return ""
+    if attribute.unit is not None:
+        return (
+            ""
+            if is_number
+            else f"{role} of scale time with a unit must be a column of numbers{cast or '; remove unit'}"
+        )
+    is_text = not is_number and not pa.types.is_boolean(kind)
+    return "" if is_text else f"{role} of scale time must be a column of texts, dates or timestamps; set unit"
+
+
+def _published_type(attribute: Attribute, schema: pa.Schema | None) -> pa.DataType | None:
+    """Return the type of a column of the output, or None if it depends on the values."""
+    source = None if schema is None or attribute.name not in schema.names else schema.field(attribute.name).type
+    if attribute.role is not Role.QUASI_IDENTIFIER:
+        return source if source is not None else _TYPE_OF.get(attribute.type)
+    if attribute.scale is Scale.TIME:
+        return pa.string() if attribute.unit is None else pa.int64()
+    if attribute.scale is Scale.ORDINAL:
+        kinds = set(map(type, attribute.order))
+        return {str: pa.string(), int: pa.int64()}[kinds.pop()] if len(kinds) == 1 else None
+    if attribute.scale is Scale.NOMINAL:
+        return _category_type(source) if attribute.taxonomy is None else pa.string()
+    step = attribute.publication_step(table=True)
+    if not step or step != step.to_integral_value():
+        return pa.float64()
+    return source if source is not None and _can_hold(source, step, attribute.bounds) else pa.int64()
+
+
+def _category_type(source: pa.DataType | None) -> pa.DataType | None:
+    """Return the type of categories that were read from a column of type ``source``."""
+    if source is None or pa.types.is_null(source):
+        return None
+    kind = value_type(source)
+    if pa.types.is_floating(kind):
+        return pa.int64()
+    return source if has_json_type(kind) else pa.string()
+
+
+def _can_hold(kind: pa.DataType, step: Decimal, bounds: tuple[float, float] | None) -> bool:
+    """Return whether an integer type can hold its own extreme values after clipping and rounding to the step."""
+    if not pa.types.is_integer(kind):
+        return False
+    low = 0 if pa.types.is_unsigned_integer(kind) else -(1 << (kind.bit_width - 1))
+    high = low + (1 << kind.bit_width) - 1
+    lower, upper = bounds or (low, high)
+    ends = (Fraction(min(max(end, lower), upper)) / Fraction(step) for end in (low, high))
+    return kind.bit_width == MAX_BITS or all(low <= round(end) * Fraction(step) <= high for end in ends)
+
+
+def _column(values: Iterable[Any], kind: pa.DataType | None, attribute: Attribute) -> pa.Array:
+    try:
+        if kind is None:
+            return pa.array(values)
+        if pa.types.is_floating(kind):
+            # JSON has one form of integral numbers, and Arrow does not convert integers beyond 64 bits.
+            values = [
+                float(value) if type(value) is int and integral_to_int(float(value)) == value else value
+                for value in values
+            ]
+        if has_json_type(kind):
+            return pa.array(values, kind)
+        if pa.types.is_dictionary(kind):
+            return _column(values, kind.value_type, attribute).dictionary_encode().cast(kind)
+        return pa.array(values, pa.string()).cast(kind)
+    except (pa.ArrowException, OverflowError, TypeError):
+        raise _type_error(attribute) from None

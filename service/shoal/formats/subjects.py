@@ -1,0 +1,258 @@
+"""Normalise and hash the subjects of records.
+
+If two texts of one person counted as two subjects, a cluster could contain fewer than k people. If two people count as
+one subject, a cluster is only larger than needed. In doubt, texts are therefore treated as one subject.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Sequence
+from functools import partial
+from hashlib import blake2b
+from typing import TypeGuard
+from unicodedata import category, combining, normalize
+
+import numpy as np
+
+from shoal.arrays import Int64Vector
+from shoal.formats.numerals import NumberText, canonical_number, is_integer_text
+from shoal.policy import FieldType, NormalizeStep
+
+__all__ = ["SubjectHash", "fold", "normaliser"]
+
+_FIRST_OF_NUMBER = frozenset("+-.0123456789")
+
+
+MAX_MARKS = 30
+"""Most combining characters in succession (UAX 15, Stream-Safe Text Format). Their order takes quadratic time."""
+
+_IGNORABLE = (
+    (0x034F, 0x034F),
+    (0x115F, 0x1160),
+    (0x17B4, 0x17B5),
+    (0x180B, 0x180F),
+    (0x2065, 0x2065),
+    (0x3164, 0x3164),
+    (0xFE00, 0xFE0F),
+    (0xFFA0, 0xFFA0),
+    (0xFFF0, 0xFFF8),
+    (0xE0000, 0xE0FFF),
+)
+"""First and last code points of Unicode's Default_Ignorable_Code_Point that may have another category than Cf."""
+
+
+def normaliser(
+    kind: FieldType, steps: Collection[NormalizeStep] | None = None, missing_values: Collection[str] = ()
+) -> Callable[[Sequence[object]], list[str]]:
+    """Return the function that normalises subjects of a type.
+
+    The function maps each subject to one text, and a value that cannot be a subject to "", such as a text with more
+    than 30 combining characters in succession. Texts are converted to Unicode NFC and trimmed. For every type but
+    string, numbers and texts of numbers become `canonical_number`.
+
+    Parameters
+    ----------
+    kind : {"string", "integer", "number", "boolean", "any"}
+    steps : collection of {"nfkc", "casefold", "spaces", "invisible"}, optional
+        Further steps for texts, before NFC: see `fold`. Only for types string and any.
+    missing_values : collection of str
+        Texts that stand for a missing value. They are normalised as subjects are, and a subject that equals one of
+        them becomes "".
+
+    Notes
+    -----
+    Cost: about 0.1 µs per ASCII text without steps, 2 µs per text with all of them.
+    """
+    normalise = _normaliser_with_steps(kind, steps)
+    missing = frozenset(normalise(list(missing_values))) - {""}
+    if not missing:
+        return normalise
+
+    def normalise_present(values: Sequence[object]) -> list[str]:
+        texts = normalise(values)
+        return texts if missing.isdisjoint(texts) else ["" if text in missing else text for text in texts]
+
+    return normalise_present
+
+
+def _normaliser_with_steps(
+    kind: FieldType, steps: Collection[NormalizeStep] | None
+) -> Callable[[Sequence[object]], list[str]]:
+    """Return the function that normalises subjects, whatever stands for a missing value."""
+    if steps:
+        folded, normalise_texts = fold(steps), _normaliser_without_steps(kind, lambda value: value)
+        return lambda values: normalise_texts([folded(one) if _is_text(one) else one for one in values])
+    return _normaliser_without_steps(kind, lambda value: "" if _has_too_many_marks(value) else value)
+
+
+def _normaliser_without_steps(
+    kind: FieldType, checked: Callable[[object], object]
+) -> Callable[[Sequence[object]], list[str]]:
+    """Return the function that normalises subjects; ``checked`` is applied first to all that may not be ASCII."""
+    normalise_one = _NORMALISERS[kind]
+    has_numbers = kind != "string"
+
+    def normalise(values: Sequence[object]) -> list[str]:
+        if kind in {"string", "any"} and set(map(type, values)) <= {str}:
+            texts: list[str] = values  # type: ignore[assignment]  # all elements are str
+            if "".join(texts).isascii():  # an ASCII text is its own NFC
+                trimmed = list(map(str.strip, texts))
+                if has_numbers:
+                    return [
+                        (canonical_number(text) or text) if text[:1] in _FIRST_OF_NUMBER else text for text in trimmed
+                    ]
+                return trimmed
+        return list(map(normalise_one, map(checked, values)))
+
+    return normalise
+
+
+class SubjectHash:
+    """Computes 64-bit hashes of texts with a secret key. The texts are not stored.
+
+    Parameters
+    ----------
+    key : bytes or None
+        Key of BLAKE2b, up to 64 bytes. None uses Python's own string hash (SipHash), whose random key is specific to
+        the process, so that hashes mean nothing outside the process.
+
+    Notes
+    -----
+    A collision makes two people count as one subject: clusters become larger, and k-anonymity holds.
+    """
+
+    def __init__(self, key: bytes | None = None) -> None:
+        self._keyed = None if key is None else blake2b(digest_size=8, key=key)
+
+    def __call__(self, texts: Sequence[str]) -> Int64Vector:
+        """Return the hashes: int64, shape (n,). Cost: about 0.03 µs per text, 0.3 µs with BLAKE2b."""
+        if self._keyed is None:
+            return np.fromiter(map(hash, texts), np.int64, len(texts))
+        digests = []
+        copy_keyed = self._keyed.copy
+        for text in texts:
+            state = copy_keyed()
+            state.update(text.encode())
+            digests.append(state.digest())
+        return np.frombuffer(b"".join(digests), dtype=np.int64).copy()  # a view would be read-only
+
+
+def fold(steps: Collection[NormalizeStep]) -> Callable[[str], str]:
+    """Return the function that gives the spellings of a name one text.
+
+    The steps are applied in this order, whatever their order in the policy:
+
+    - ``invisible`` removes characters of the Unicode category Cf, those of the category Cc that are no white space, and
+      those with the property Default_Ignorable_Code_Point: zero-width characters, soft hyphens, marks of direction,
+      variation selectors, fillers.
+    - ``nfkc`` converts to Unicode NFKC: full-width letters and ligatures become plain ones, a no-break space a space.
+    - ``casefold`` converts to NFD and applies Unicode's full case folding. With ``nfkc``, NFKC, NFD and folding are
+      applied once more, because folding can yield characters that NFKC changes, and vice versa.
+    - ``spaces`` makes one space of each run of white space.
+
+    Sources: The Unicode Standard, section 3.13, definitions D145 and D146; UAX 15 (normalization forms); UAX 44
+    (Default_Ignorable_Code_Point, White_Space).
+    """
+    forms = _forms(steps)
+    keeps_invisible, keeps_case, keeps_spaces = (step not in steps for step in ("invisible", "casefold", "spaces"))
+
+    def folded(text: str) -> str:
+        if not keeps_invisible:
+            text = text.translate(_WITHOUT_INVISIBLE)
+        if text.isascii():  # an ASCII text is its own NFD and NFKC
+            text = text if keeps_case else text.lower()
+        elif _has_too_many_marks(text):
+            return ""
+        else:
+            for form in forms:
+                text = form(text)
+        return text if keeps_spaces else " ".join(text.split())
+
+    return folded
+
+
+def _forms(steps: Collection[NormalizeStep]) -> list[Callable[[str], str]]:
+    """Return the functions that ``nfkc`` and ``casefold`` apply, in order."""
+    forms: list[Callable[[str], str]] = []
+    if "nfkc" in steps:
+        forms.append(partial(normalize, "NFKC"))
+    if "casefold" in steps:
+        forms += [partial(normalize, "NFD"), str.casefold]
+    return [*forms, *forms, partial(normalize, "NFKC")] if {"nfkc", "casefold"} <= set(steps) else forms
+
+
+class _Translation(dict[int, int | None]):
+    """Maps code points of invisible characters to None and others to themselves, each when it first occurs."""
+
+    def __missing__(self, code: int) -> int | None:
+        letter = chr(code)
+        kind = category(letter)
+        is_invisible = kind == "Cf" or (kind == "Cc" and not letter.isspace())
+        is_invisible |= any(first <= code <= last for first, last in _IGNORABLE)
+        self[code] = None if is_invisible else code
+        return self[code]
+
+
+_WITHOUT_INVISIBLE = _Translation()
+
+
+def _is_text(value: object) -> TypeGuard[str]:
+    return isinstance(value, str) and not isinstance(value, NumberText)
+
+
+def _normalise_text(value: object) -> str:
+    return normalize("NFC", value).strip() if isinstance(value, str) else ""
+
+
+def _has_too_many_marks(text: object) -> bool:
+    if not isinstance(text, str) or len(text) <= MAX_MARKS:
+        return False
+    count = 0
+    for letter in text:
+        count = count + 1 if combining(letter) else 0
+        if count > MAX_MARKS:
+            return True
+    return False
+
+
+def _normalise_any(value: object) -> str:
+    if isinstance(value, bool):
+        return _normalise_boolean(value)
+    if isinstance(value, int):
+        value = str(value)
+    if isinstance(value, NumberText) and math.isinf(float(value)):
+        return ""
+    text = _normalise_text(value)
+    return canonical_number(text) or text
+
+
+def _normalise_number(value: object) -> str:
+    if isinstance(value, bool):
+        return ""
+    return canonical_number(_normalise_any(value)) or ""
+
+
+def _normalise_integer(value: object) -> str:
+    text = _normalise_number(value)
+    return text if is_integer_text(text) else ""
+
+
+def _normalise_boolean(value: object) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    text = _normalise_text(value).lower()
+    return text if text in {"true", "false"} else ""
+
+
+def _normalise_string(value: object) -> str:
+    return "" if isinstance(value, NumberText) else _normalise_text(value)
+
+
+_NORMALISERS: dict[FieldType, Callable[[object], str]] = {
+    "string": _normalise_string,
+    "integer": _normalise_integer,
+    "number": _normalise_number,
+    "boolean": _normalise_boolean,
+    "any": _normalise_any,
+}

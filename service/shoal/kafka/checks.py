@@ -1,0 +1,447 @@
+"""Checks before the first record is read: topics, their settings, the limits of the broker.
+
+What the principal may not do, found out before the first record is read.
+
+Without this check a worker without WRITE on its output would begin, and fail at its first release; one without READ
+would fail at its next start. The broker says what the principal may do with a topic (Kafka 2.3 and later). Of group and
+transactional ids it says whether they may be used at all. A broker that says neither is not asked further.
+
+Settings of topics and brokers, as far as the principal may see them; and a warning of what was not checked.
+
+A refused request gives no setting, so a check of it would pass. Reading settings takes DESCRIBE_CONFIGS, which a worker
+does not need otherwise: without it the worker starts, and says once what it did not check.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+import msgspec
+from aiokafka import errors as kafka_errors
+from aiokafka.admin import AIOKafkaAdminClient
+from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
+from aiokafka.protocol.api import Request, RequestStruct, Response
+from aiokafka.protocol.metadata import MetadataRequest_v5, MetadataResponse_v5
+from aiokafka.protocol.types import Array, Boolean, Int16, Int32, Schema, String
+
+from shoal.errors import BrokerUnavailableError, Fault, InputError, PolicyError
+from shoal.formats.numerals import fixed_texts
+from shoal.kafka.client import Operation, broker_error, describe_missing, operations_on
+from shoal.kafka.metadata import LIMIT_BYTES, span_limit
+from shoal.kafka.topics import ask_again_unless, settings_by_input
+from shoal.observability import logger
+from shoal.policy import MAX_CATEGORY_BYTES, Attribute, FieldPath, KafkaSection, Policy, Scale
+from shoal.settings import settings_error
+
+__all__ = [
+    "BATCH_BYTES",
+    "TopicLayout",
+    "UncheckedSettings",
+    "broker_configs",
+    "check_policy",
+    "find_missing_permissions",
+    "partitions_of",
+    "preflight",
+    "topic_configs",
+]
+
+_ALL, _DESCRIBE = 1 << 2, 1 << 8
+_BITS: dict[Operation, int] = {"READ": 1 << 3, "WRITE": 1 << 4}
+"""Bits of Kafka's operations on a topic."""
+_TRANSACTION = 1
+"""Type of coordinator in Kafka's protocol."""
+
+Question: TypeAlias = Callable[[], Awaitable[object]]
+
+
+async def find_missing_permissions(
+    client: AIOKafkaAdminClient, settings: KafkaSection, topics: Mapping[FieldPath, str]
+) -> list[Fault]:
+    """Return what the principal lacks of the least permissions of a worker, with what to grant.
+
+    Parameters
+    ----------
+    client : AIOKafkaAdminClient
+        Connected.
+    settings : KafkaSection
+        Names of group and inputs.
+    topics : mapping of FieldPath to str
+        Topics that exist, by their fields. The last part of a field is the role of its topic.
+
+    Returns
+    -------
+    list of Fault
+        Empty if nothing is missing, if the broker has no ACLs, or if it does not say.
+    """
+    allowed = await _allowed_operations(client, sorted(set(topics.values())))
+    faults = list(_about_topics(topics, allowed))
+    questions: list[Question] = [lambda: client.find_coordinator(str(settings.group))]
+    for topic in settings_by_input(settings):
+        first_id = f"{settings.group}-{topic}-0"
+        questions.append(lambda name=first_id: client.find_coordinator(name, _TRANSACTION))  # type: ignore[misc]
+    messages = [message for question in questions if (message := await _refusal(question, settings)) is not None]
+    return faults + [Fault(("kafka", "group"), message) for message in dict.fromkeys(messages)]
+
+
+def _about_topics(topics: Mapping[FieldPath, str], allowed: Mapping[str, int]) -> Iterator[Fault]:
+    for path, topic in topics.items():
+        operations = allowed.get(topic, 0)
+        # The principal sees the topic. An answer without DESCRIBE is no answer.
+        if not operations & _DESCRIBE or operations & _ALL:
+            continue
+        missing = [one for one in operations_on(path[-1]) if not operations & _BITS[one]]
+        if missing:
+            yield Fault(path, describe_missing(topic, missing))
+
+
+async def _allowed_operations(client: AIOKafkaAdminClient, topics: list[str]) -> dict[str, int]:
+    """Return Kafka's bits of what the principal may do with each topic; nothing if the broker does not say."""
+    network: Any = client._client  # noqa: SLF001 - the administration client has no such request
+    try:
+        answer = await network.send(network.get_random_node(), _MetadataRequest(topics))
+    except (NotImplementedError, kafka_errors.IncompatibleBrokerVersion):
+        return {}  # the broker does not know this version of the request
+    return {
+        topic["topic"]: topic["authorized_operations"]
+        for topic in answer.to_object()["topics"]
+        # Without an error. The lowest number stands for an answer that is left out.
+        if not topic["error_code"] and topic["authorized_operations"] > 0
+    }
+
+
+async def _refusal(question: Question, settings: KafkaSection) -> str | None:
+    """Return what is missing if the broker refuses to answer; another failure says nothing about permissions."""
+    try:
+        await question()
+    except (kafka_errors.GroupAuthorizationFailedError, kafka_errors.TransactionalIdAuthorizationFailed) as error:
+        return str(broker_error(error, settings))
+    except kafka_errors.KafkaError:
+        pass  # such as a coordinator that is being elected
+    return None
+
+
+class _MetadataResponseV8(Response):  # type: ignore[misc] # the client has no types
+    API_KEY = MetadataResponse_v5.API_KEY
+    API_VERSION = 8
+    SCHEMA = Schema(
+        ("throttle_time_ms", Int32),
+        (
+            "brokers",
+            Array(("node_id", Int32), ("host", String("utf-8")), ("port", Int32), ("rack", String("utf-8"))),
+        ),
+        ("cluster_id", String("utf-8")),
+        ("controller_id", Int32),
+        (
+            "topics",
+            Array(
+                ("error_code", Int16),
+                ("topic", String("utf-8")),
+                ("is_internal", Boolean),
+                (
+                    "partitions",
+                    Array(
+                        ("error_code", Int16),
+                        ("partition", Int32),
+                        ("leader", Int32),
+                        ("leader_epoch", Int32),
+                        ("replicas", Array(Int32)),
+                        ("isr", Array(Int32)),
+                        ("offline_replicas", Array(Int32)),
+                    ),
+                ),
+                ("authorized_operations", Int32),
+            ),
+        ),
+        ("cluster_authorized_operations", Int32),
+    )
+
+
+class _MetadataRequestV8(RequestStruct):  # type: ignore[misc] # the client has no types
+    API_KEY = MetadataRequest_v5.API_KEY
+    API_VERSION = 8
+    RESPONSE_TYPE = _MetadataResponseV8
+    SCHEMA = Schema(
+        ("topics", Array(String("utf-8"))),
+        ("allow_auto_topic_creation", Boolean),
+        ("include_cluster_authorized_operations", Boolean),
+        ("include_topic_authorized_operations", Boolean),
+    )
+
+
+class _MetadataRequest(Request[_MetadataRequestV8]):  # type: ignore[misc] # the client has no types
+    """Asks for topics and what the principal may do with them. It creates no topic."""
+
+    API_KEY = MetadataRequest_v5.API_KEY
+
+    def __init__(self, topics: list[str]) -> None:
+        self._topics = topics
+
+    def build(self, request_struct_class: type[_MetadataRequestV8]) -> _MetadataRequestV8:
+        return request_struct_class(self._topics, False, False, True)
+
+
+log = logger("kafka")
+
+
+async def topic_configs(client: AIOKafkaAdminClient, topics: list[str]) -> dict[str, dict[str, str]]:
+    """Return the settings of each of these topics that the principal may see; the others are missing."""
+    return await _configs(client, ConfigResourceType.TOPIC, topics)
+
+
+async def broker_configs(client: AIOKafkaAdminClient) -> dict[str, str] | None:
+    """Return the settings of one broker; None if the principal may not see them.
+
+    Raises
+    ------
+    BrokerUnavailableError
+        No broker is alive.
+    """
+    brokers = (await client.describe_cluster())["brokers"]
+    if not brokers:
+        raise BrokerUnavailableError("the cluster names no broker that is alive")
+    node = str(brokers[0]["node_id"])
+    return (await _configs(client, ConfigResourceType.BROKER, [node])).get(node)
+
+
+@dataclass(slots=True)
+class UncheckedSettings:
+    """Warns of settings that were not checked: once in a process, although each consumer loop checks again."""
+
+    _reported: set[str] = field(default_factory=set)
+
+    def warn(self, text: str, **fields: str) -> None:
+        """Log a warning, unless this process has logged one with this text."""
+        if text not in self._reported:
+            self._reported.add(text)
+            log.warning(text, **fields)
+
+
+async def _configs(
+    client: AIOKafkaAdminClient, kind: ConfigResourceType, names: list[str]
+) -> dict[str, dict[str, str]]:
+    if not names:
+        return {}
+    responses = await client.describe_configs([ConfigResource(kind, name) for name in names])
+    found: dict[str, dict[str, str]] = {}
+    for response in responses:
+        for error_code, _, _, name, entries in response.resources:
+            # With an error the list is empty, as if the resource had no settings.
+            if not error_code:
+                listed: list[Any] = entries
+                found[name] = {entry[0]: entry[1] or "" for entry in listed}
+    return found
+
+
+BATCH_BYTES = 1 << 20
+"""Largest batch, unless a topic accepts less."""
+
+OVERHEAD_BYTES = 1 << 14
+"""Allowance for what is published besides unchanged fields and categories: numbers, names, the batch header."""
+
+COPY_BYTES = 8192
+"""Room for one message of the copy of the progress: the offset metadata, names, and the batch header."""
+
+_COPY = ("kafka", "progress_copy")
+
+
+@dataclass(frozen=True, slots=True)
+class TopicLayout:
+    """Number of partitions of each topic, and the largest batch (bytes) that all of them accept."""
+
+    partitions: dict[str, int]
+    batch_bytes: int = BATCH_BYTES
+
+
+async def preflight(
+    client: AIOKafkaAdminClient, policy: Policy, settings: KafkaSection, unchecked: UncheckedSettings
+) -> TopicLayout:
+    """Check topics and limits.
+
+    Settings that the principal may not see are not checked; ``unchecked`` warns of them.
+
+    Raises
+    ------
+    PolicyError
+        Holds all faults, each with its remedy.
+    """
+    topics = _named_topics(settings)
+    found = await partitions_of(client, topics.values())
+    counts = {topic: len(found[topic]) for topic in topics.values() if topic in found}
+    written = sorted({topic for path, topic in topics.items() if path[-1] != "input" and topic in counts})
+    configs, of_broker = await topic_configs(client, written), await broker_configs(client)
+    limits = {topic: int(config.get("max.message.bytes") or BATCH_BYTES) for topic, config in configs.items()}
+    faults = [
+        *_about_policy(policy),
+        *_faults_of_topics(topics, counts, configs),
+        *_about_sizes(topics, limits, policy, settings),
+        *_about_broker(of_broker or {}, settings),
+        *await find_missing_permissions(client, settings, _existing(topics, counts)),
+    ]
+    if faults:
+        raise settings_error([(fault.path, fault.message) for fault in faults], policy)
+    _warn_of_unchecked([topic for topic in written if topic not in configs], of_broker, settings, unchecked)
+    # A message of the copy is smaller than every batch.
+    return TopicLayout(
+        counts, min([BATCH_BYTES, *(limit for topic, limit in limits.items() if topic != settings.progress_copy)])
+    )
+
+
+def check_policy(policy: Policy, source: str) -> None:
+    """Run the checks of a policy for Kafka that need no broker.
+
+    Raises
+    ------
+    PolicyError
+        Offset metadata under this policy could exceed their limit.
+    """
+    faults = [] if policy.kafka is None or policy.stream is None else list(_about_policy(policy))
+    if faults:
+        raise PolicyError(faults, source)
+
+
+async def partitions_of(client: AIOKafkaAdminClient, needed: Iterable[str]) -> dict[str, list[int]]:
+    """Return the partitions of every visible topic; a request for one by its name could create it.
+
+    If a topic that is needed is not among them, the answer after a second counts: a random broker answers, and one that
+    starts may not know all topics yet.
+    """
+    return await ask_again_unless(lambda found: found.keys() >= set(needed), lambda: _described(client))
+
+
+async def _described(client: AIOKafkaAdminClient) -> dict[str, list[int]]:
+    described = await client.describe_topics()
+    return {
+        topic["topic"]: sorted(one["partition"] for one in topic["partitions"])
+        for topic in described
+        if not topic["error_code"]
+    }
+
+
+def _warn_of_unchecked(
+    topics: list[str], of_broker: dict[str, str] | None, settings: KafkaSection, unchecked: UncheckedSettings
+) -> None:
+    """Warn of the settings that were not checked. The copy has a warning of its own: nothing fails if it is wrong."""
+    if topics:
+        unchecked.warn(
+            "settings of topics not checked: grant DESCRIBE_CONFIGS on these topics in the ACLs",
+            topics=", ".join(topics),
+            not_checked="cleanup.policy, max.message.bytes",
+        )
+    if settings.progress_copy in topics:
+        unchecked.warn(
+            "kafka.progress_copy not checked: its topic must have cleanup.policy compact, without delete",
+            topic=str(settings.progress_copy),
+        )
+    if of_broker is None:
+        unchecked.warn(
+            "settings of the broker not checked: grant DESCRIBE_CONFIGS on the cluster in the ACLs",
+            not_checked="offset.metadata.max.bytes, transaction.max.timeout.ms",
+        )
+
+
+def _about_policy(policy: Policy) -> Iterator[Fault]:
+    try:
+        span_limit(policy)
+    except InputError as error:
+        yield Fault((), str(error))
+
+
+def _named_topics(settings: KafkaSection) -> dict[FieldPath, str]:
+    """Return the topics by the fields that name them. The last part of a field is the role of its topic."""
+    roles = ("input", "output")
+    named: dict[FieldPath, str | None] = {("kafka", role): getattr(settings, role) for role in roles}
+    for number, pair in enumerate(settings.topics or []):
+        named |= {("kafka", "topics", str(number), role): getattr(pair, role) for role in roles}
+    named |= {
+        ("kafka", role): getattr(settings, role) for role in ("quarantine", "clusters", "evidence", "progress_copy")
+    }
+    return {path: topic for path, topic in named.items() if topic}
+
+
+def _existing(topics: Mapping[FieldPath, str], counts: Mapping[str, int]) -> dict[FieldPath, str]:
+    return {path: topic for path, topic in topics.items() if topic in counts}
+
+
+def _faults_of_topics(
+    topics: Mapping[FieldPath, str], counts: dict[str, int], configs: dict[str, dict[str, str]]
+) -> Iterator[Fault]:
+    for path, topic in topics.items():
+        if topic not in counts:
+            yield Fault(
+                path,
+                f"topic {topic} does not exist or may not be seen; create it, or grant "
+                f"{' and '.join(operations_on(path[-1]))} on it in the ACLs",
+            )
+        elif path == _COPY:
+            yield from _about_copy(topics, counts, configs.get(topic, {}))
+        elif path[-1] != "input" and "compact" in configs.get(topic, {}).get("cleanup.policy", ""):
+            yield Fault(path, f"topic {topic} is compacted: records without keys do not survive that; use delete")
+    for path, target in _outputs(topics):
+        source = topics[*path[:-1], "input"]
+        if source in counts and target in counts and counts[target] < counts[source]:
+            few = f"{counts[target]} partition{'s' if counts[target] > 1 else ''}"
+            yield Fault(path, f"topic {target} has {few}, the input {counts[source]}: add partitions")
+
+
+def _about_copy(topics: Mapping[FieldPath, str], counts: dict[str, int], config: dict[str, str]) -> Iterator[Fault]:
+    """Check that the copy of the progress keeps the last message of each partition, and nothing else."""
+    topic = topics[_COPY]
+    if set(config.get("cleanup.policy", "compact").replace(" ", "").split(",")) != {"compact"}:
+        yield Fault(_COPY, f"topic {topic} is not compacted only: set its cleanup.policy to compact, without delete")
+    largest = max((counts.get(name, 0) for path, name in topics.items() if path[-1] == "input"), default=0)
+    if counts[topic] < largest:
+        few = f"{counts[topic]} partition{'s' if counts[topic] > 1 else ''}"
+        yield Fault(_COPY, f"topic {topic} has {few}, an input {largest}: add partitions")
+    if int(config.get("max.message.bytes") or COPY_BYTES) < COPY_BYTES:
+        yield Fault(_COPY, f"topic {topic} takes less than {COPY_BYTES} bytes at once: raise its max.message.bytes")
+
+
+def _about_sizes(
+    topics: Mapping[FieldPath, str], limits: dict[str, int], policy: Policy, settings: KafkaSection
+) -> Iterator[Fault]:
+    """Check that the longest row fits the outputs, and the longest message about a cluster its topic.
+
+    A record is compared with the limit together with its own categories, but its row has those of its cluster.
+    """
+    of_cluster = OVERHEAD_BYTES + sum(map(_longest_category, policy.quasi_identifiers))
+    of_row = settings.max_record_bytes + of_cluster
+    for path, topic in _outputs(topics):
+        if limits.get(topic, of_row) < of_row:
+            words = (
+                f"topic {topic} accepts {limits[topic]} bytes at once, a record can have {of_row}: raise its "
+                "max.message.bytes, or lower kafka.max_record_bytes"
+            )
+            yield Fault(path, words)
+    path = ("kafka", "clusters")
+    if path in topics and limits.get(topics[path], of_cluster) < of_cluster:
+        words = (
+            f"topic {topics[path]} accepts {limits[topics[path]]} bytes at once, a message about a cluster can have "
+            f"{of_cluster}: raise its max.message.bytes"
+        )
+        yield Fault(path, words)
+
+
+def _longest_category(attribute: Attribute) -> int:
+    """Return the most bytes of a category that an attribute may be published as; 0 for a number or a time."""
+    if attribute.scale not in {Scale.ORDINAL, Scale.NOMINAL}:
+        return 0
+    is_closed = attribute.scale is Scale.ORDINAL or (attribute.taxonomy is not None and attribute.unknown != "root")
+    if not is_closed:
+        return MAX_CATEGORY_BYTES
+    return max(len(msgspec.json.encode(text)) for text in fixed_texts(attribute))
+
+
+def _outputs(topics: Mapping[FieldPath, str]) -> list[tuple[FieldPath, str]]:
+    return [(path, topic) for path, topic in topics.items() if path[-1] == "output"]
+
+
+def _about_broker(config: dict[str, str], settings: KafkaSection) -> Iterator[Fault]:
+    longest = int(config.get("transaction.max.timeout.ms") or settings.transaction_timeout_ms)
+    if longest < settings.transaction_timeout_ms:
+        words = f"{settings.transaction_timeout_ms} is above the broker's maximum, {longest}: lower it"
+        yield Fault(("kafka", "transaction_timeout_ms"), words)
+    if int(config.get("offset.metadata.max.bytes") or LIMIT_BYTES) < LIMIT_BYTES:
+        words = f"the broker's offset.metadata.max.bytes is below {LIMIT_BYTES}, in which progress is kept: raise it"
+        yield Fault(("kafka", "bootstrap_servers"), words)

@@ -1,0 +1,563 @@
+"""Which offsets of one input partition are completed and which are incomplete. It uses neither broker nor clock.
+
+An offset is in one of four states:
+
+- *unread*: at or after ``next_offset``;
+- *incomplete*: it was read, and no decision on its record is applied;
+- *clustered*: its record is in a decided cluster, and its row is not released yet. Only releases in the order of the
+  input (``stream.release: ordered``) have this state. A cluster with such an offset is *unfinished*;
+- *completed*: released, suppressed or quarantined, or no record (control records, compaction).
+
+A completed offset stays completed. An offset with a record is completed only from incomplete or clustered. So no record
+can be released twice. An unread offset without a record is completed by skipping it.
+
+The committed offset is the lowest one that is incomplete or in an unfinished cluster; without one, ``next_offset``.
+The metadata lists all incomplete offsets and the unfinished clusters. A restart reads from the committed offset, or
+earlier: from the reference record, or the start of the quota window (`PartitionTask.restore`). It decides only on
+unread and incomplete records, and builds unfinished clusters again from their members. The Parallel Consumer of
+Confluent keeps its offsets in the same way (its class PartitionState).
+
+Decided clusters whose records are released one by one (``stream.release: ordered``). No I/O and no clock.
+
+The decision on an unfinished cluster must not be made again. So it is committed: which offsets are in which
+cluster, and the offset up to which records are released. They are released in ascending order of offsets.
+
+The valid records of one input partition that were rejected for a timestamp in the future (ADR 2, point 6).
+
+A rejected record took no position in the stream, and must take none when a later process reads it again, at a time at
+which its timestamp is no longer in the future.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import repeat
+from typing import NamedTuple
+
+import numpy as np
+
+from shoal.arrays import BoolVector, Int64Vector
+from shoal.errors import GuaranteeError, InputError
+
+__all__ = [
+    "MAX_FUTURE_TIMESTAMPED",
+    "NO_LIMIT_MS",
+    "UNKNOWN",
+    "FutureTimestamps",
+    "LogTruncatedError",
+    "OffsetState",
+    "OffsetTracker",
+    "RecordTimes",
+    "ReferenceRecord",
+    "Times",
+    "UnfinishedClusters",
+]
+
+Times = tuple[int, int, int]
+"""Broker timestamp, stream time before the record, and when this process read it (all ms)."""
+
+
+@dataclass(slots=True)
+class UnfinishedClusters:
+    """The clusters of which at least one record is not released.
+
+    Guarantee: an offset is in one cluster at most, and is released once, after every lower offset in a cluster.
+    """
+
+    released_up_to: int = 0
+    """All members before this offset are released."""
+    _clusters: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    """By their first offset, the offsets ascending."""
+    _first_of: dict[int, int] = field(default_factory=dict)
+    """First offset of the cluster of each member."""
+    _times: dict[int, Times] = field(default_factory=dict)
+    _not_read_again: set[int] = field(default_factory=set)
+    """Restored members that were not read again yet."""
+
+    @classmethod
+    def restore(cls, clusters: Iterable[Sequence[int]], released_up_to: int) -> UnfinishedClusters:
+        """Continue from a commit; all members are to be read again."""
+        restored = cls(released_up_to=released_up_to)
+        for members in clusters:
+            restored._enter(members)
+        restored._not_read_again = set(restored._first_of)
+        return restored
+
+    def __len__(self) -> int:
+        """Return the number of records that are not released."""
+        return sum(offset >= self.released_up_to for offset in self._first_of)
+
+    def __contains__(self, offset: object) -> bool:
+        """Return whether an offset belongs to one of the clusters."""
+        return offset in self._first_of
+
+    @property
+    def clusters(self) -> tuple[tuple[int, ...], ...]:
+        """The clusters, by their first offset."""
+        return tuple(self._clusters[first] for first in sorted(self._clusters))
+
+    @property
+    def oldest_member(self) -> int | None:
+        """Offset from which a restart must read to make the clusters again."""
+        return min(self._clusters, default=None)
+
+    @property
+    def oldest_unreleased(self) -> int | None:
+        """The lowest offset whose record is not released."""
+        return min((offset for offset in self._first_of if offset >= self.released_up_to), default=None)
+
+    @property
+    def is_restoring(self) -> bool:
+        """Whether members are still to be read again."""
+        return bool(self._not_read_again)
+
+    def times_of(self, offset: int) -> Times:
+        """Return the times of a member that was read."""
+        return self._times[offset]
+
+    def read_again(
+        self, offsets: Sequence[int], timestamps: Sequence[int], stream_times: Sequence[int], read_ms: int
+    ) -> None:
+        """Mark the members among these records as read again; parameters as in `OffsetTracker.mark_read`."""
+        for offset, timestamp, stream_time in zip(offsets, timestamps, stream_times, strict=True):
+            if offset in self._first_of:
+                self._not_read_again.discard(offset)
+                self._times[offset] = (timestamp, stream_time, read_ms)
+
+    def has_missing_members(self, before: int) -> bool:
+        """Return whether a member below ``before`` was not read again."""
+        return any(offset < before for offset in self._not_read_again)
+
+    def add(self, members: Sequence[int], times: Iterable[Times]) -> None:
+        """Add a decided cluster: its offsets, ascending, and the times of each."""
+        self._enter(members)
+        self._times.update(zip(members, times, strict=True))
+
+    def release(self, offsets: Sequence[int]) -> list[int]:
+        """Release the records of these offsets, in this order.
+
+        Returns
+        -------
+        list of int
+            When this process read each of them (ms).
+
+        Raises
+        ------
+        GuaranteeError
+            One of them is in no cluster, was not read again, or is released already; or a later one is released.
+        """
+        read_ms = []
+        for offset in offsets:
+            first = self._first_of.get(offset)
+            if first is None or offset < self.released_up_to or offset in self._not_read_again:
+                raise GuaranteeError("a record was about to be released out of order; nothing of its block was sent")
+            self.released_up_to = offset + 1
+            read_ms.append(self._times[offset][2])
+            if offset == self._clusters[first][-1]:
+                for member in self._clusters.pop(first):
+                    del self._first_of[member], self._times[member]
+        return read_ms
+
+    def _enter(self, members: Sequence[int]) -> None:
+        if any(offset in self._first_of for offset in members):
+            raise GuaranteeError("an offset was about to be in two clusters; nothing of its block was sent")
+        self._clusters[members[0]] = tuple(members)
+        self._first_of.update(dict.fromkeys(members, members[0]))
+
+
+MAX_FUTURE_TIMESTAMPED = 64
+"""A commit lists at most this many rejected future timestamps, those with the lowest offsets.
+
+More come from a wrong clock or an attack. After a restart the task recognizes the others only if their timestamps are
+later than ``latest_accepted_ms`` of the commit. Else they take positions in the stream. None is released.
+"""
+
+MAX_REMEMBERED = 1024
+"""Limit of what is remembered for later commits: of timestamps that are no longer in the future, and of the others."""
+
+NO_LIMIT_MS = 1 << 62
+"""A time (ms) after all timestamps."""
+
+
+@dataclass(slots=True)
+class FutureTimestamps:
+    """Which offsets were rejected for their timestamps.
+
+    Attributes
+    ----------
+    restored : frozenset of int
+        What the restored commit lists. Kept after the committed offset passes them; they are read again.
+    latest_accepted_ms : int
+        Latest timestamp (ms) that was accepted before that commit.
+    """
+
+    restored: frozenset[int] = frozenset()
+    latest_accepted_ms: int = NO_LIMIT_MS
+    _timestamps: dict[int, int] = field(default_factory=dict)
+    """Timestamps (ms) by offset."""
+
+    def were_rejected(self, offsets: Int64Vector, timestamps: Int64Vector) -> BoolVector:
+        """Return which of these completed offsets, shape (n,), were rejected before a restart."""
+        listed = np.fromiter((offset in self.restored for offset in offsets.tolist()), np.bool_, len(offsets))
+        return listed | (timestamps > self.latest_accepted_ms)
+
+    def note(self, offsets: Sequence[int], timestamps: Sequence[int]) -> None:
+        """Remember them, because these timestamps are no longer in the future for a later commit."""
+        self._timestamps.update(zip(offsets, timestamps, strict=True))
+        if len(self._timestamps) > 4 * MAX_REMEMBERED and self.latest_accepted_ms != NO_LIMIT_MS:
+            # Nothing is committed while a restarted task reads again, so no commit forgets any.
+            self._forget(-1, self.latest_accepted_ms)
+
+    def to_commit(self, committed_offset: int, latest_accepted_ms: int) -> tuple[int, ...]:
+        """Return the offsets that a commit lists, ascending; forget those that no commit will list.
+
+        Those after ``latest_accepted_ms`` are not listed: `were_rejected` recognizes them by the same time.
+
+        Guarantee: afterwards at most 2 * `MAX_REMEMBERED` are remembered. Of timestamps that are no longer in the
+        future, a commit lists the lowest offsets, so these are remembered; of the others, those that come first.
+        """
+        return tuple(self._forget(committed_offset, latest_accepted_ms)[:MAX_FUTURE_TIMESTAMPED])
+
+    def _forget(self, committed_offset: int, latest_accepted_ms: int) -> list[int]:
+        """Forget those that no commit will list; return the offsets of those that are no longer in the future."""
+        stamps = self._timestamps
+        offsets = sorted(offset for offset in stamps if offset > committed_offset)
+        passed = [offset for offset in offsets if stamps[offset] <= latest_accepted_ms]
+        later = [offset for offset in offsets if stamps[offset] > latest_accepted_ms]
+        later.sort(key=stamps.__getitem__)
+        self._timestamps = {offset: stamps[offset] for offset in [*passed[:MAX_REMEMBERED], *later[:MAX_REMEMBERED]]}
+        return passed
+
+
+UNKNOWN = -1
+"""Timestamp of a record that was not read again yet."""
+
+
+class RecordTimes(NamedTuple):
+    """The times that belong to a record that is not released.
+
+    Attributes
+    ----------
+    timestamp : int
+        Broker timestamp (ms). It identifies the record without its content.
+    stream_time : int
+        Stream time (ms) just before the record; a restart computes the same deadlines from it.
+    read_ms : int
+        When this process read the record (ms, by a clock that is never set).
+    """
+
+    timestamp: int
+    stream_time: int
+    read_ms: int
+
+
+class ReferenceRecord(NamedTuple):
+    """Offset and broker timestamp (ms) of a record that must still be at this offset after a restart."""
+
+    offset: int
+    timestamp: int
+
+    def is_contradicted(self, offset: int, timestamp: int) -> bool:
+        """Return whether a record that was read shows that the log was replaced."""
+        return offset == self.offset and timestamp != self.timestamp and UNKNOWN not in (timestamp, self.timestamp)
+
+
+class LogTruncatedError(InputError):
+    """The committed offsets belong to another log: the topic was recreated, or its log was truncated."""
+
+    def __init__(self, partition_name: str, reason: str) -> None:
+        super().__init__(
+            f"{partition_name}: {reason}. The topic was recreated, or its log was truncated. Releasing from here could "
+            "publish records twice. Use another group and an empty output, or start with --skip-to-end to continue at "
+            "the end and count the skipped offsets"
+        )
+
+    @classmethod
+    def at_reference(cls, partition_name: str, reference: ReferenceRecord) -> LogTruncatedError:
+        """Return the error for a reference record that is contradicted."""
+        return cls(partition_name, f"offset {reference.offset} holds a different record than before the restart")
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetState:
+    """What one commit says.
+
+    Attributes
+    ----------
+    committed_offset : int
+        Offset committed for the group: all offsets before it are completed.
+    next_offset : int
+        First unread offset.
+    incomplete : tuple of int
+        Incomplete offsets, ascending.
+    future_timestamped : tuple of int
+        At most `MAX_FUTURE_TIMESTAMPED` offsets above the committed one of valid records that were rejected for a
+        timestamp in the future: they took no position in the stream.
+    stream_time : int
+        Stream time (ms) just before the record at the committed offset.
+    next_cluster_number : int
+        Number of the next cluster, which is the count of clusters decided so far.
+    flush_at_offset : int or None
+        The task flushes before it processes this offset; None if no flush is pending. The flush releases or suppresses
+        all incomplete records. The clock or the operator triggers it, so its decision is committed first.
+    reference : ReferenceRecord or None
+        The record at the committed offset, or the last record read if none is incomplete.
+    released_from : int
+        The group released no record before this offset; 0 if that is not known.
+    adaptive_state : bytes
+        What later decisions take from earlier ones (`pipeline.adaptive_state`); empty where the policy keeps nothing.
+    unfinished_clusters : tuple of tuple of int
+        Clusters of which at least one record is not released, by their first offset; ascending in each.
+    released_up_to : int
+        Members of unfinished clusters before this offset are released; 0 where there are none.
+    handed_over_uncommitted : bool
+        Clusters that are decided after this commit may have been handed over to a listener.
+    """
+
+    committed_offset: int
+    next_offset: int
+    incomplete: tuple[int, ...] = ()
+    future_timestamped: tuple[int, ...] = ()
+    stream_time: int = -1
+    next_cluster_number: int = 0
+    flush_at_offset: int | None = None
+    reference: ReferenceRecord | None = None
+    released_from: int = 0
+    adaptive_state: bytes = b""
+    unfinished_clusters: tuple[tuple[int, ...], ...] = ()
+    released_up_to: int = 0
+    handed_over_uncommitted: bool = False
+
+    @property
+    def waiting_count(self) -> int:
+        """Number of records that were read and are not yet published, suppressed or quarantined."""
+        unreleased = sum(offset >= self.released_up_to for members in self.unfinished_clusters for offset in members)
+        return len(self.incomplete) + unreleased
+
+    def covers(self, other: OffsetState) -> bool:
+        """Return whether this state is at least as advanced.
+
+        It is if every offset that is completed or clustered in ``other`` is so here.
+        """
+        if self.next_offset < other.committed_offset:
+            return False
+        still_open = [offset for offset in self.incomplete if offset < other.next_offset]
+        if not set(other.incomplete).issuperset([*still_open, *range(self.next_offset, other.next_offset)]):
+            return False
+        return self._keeps_decisions(other)
+
+    def _keeps_decisions(self, other: OffsetState) -> bool:
+        """Return whether unfinished clusters here are the same in the other state, or not decided there."""
+        incomplete, decided = set(other.incomplete), set(other.unfinished_clusters)
+        for members in self.unfinished_clusters:
+            if members in decided:
+                if any(self.released_up_to <= offset < other.released_up_to for offset in members):
+                    return False
+            elif not all(offset in incomplete or offset >= other.next_offset for offset in members):
+                return False
+        return True
+
+
+@dataclass(slots=True)
+class OffsetTracker:
+    """State of the offsets of one partition, from assignment to revocation. The partition task alone changes it.
+
+    Guarantee: under any interleaving of reads, completions, commits and restarts from a commit, an offset is processed
+    again after each restart until its completion is committed, and is never decided on after that.
+    """
+
+    next_offset: int
+    stream_time: int = -1
+    next_cluster_number: int = 0
+    flush_at_offset: int | None = None
+    released_from: int = 0
+    adaptive_state: bytes = b""
+    unfinished: UnfinishedClusters = field(default_factory=UnfinishedClusters)
+    _incomplete: dict[int, tuple[int, int, int]] = field(default_factory=dict)
+    """Broker timestamp, stream time and read time (ms) by offset, ascending: the first key is the lowest offset."""
+    future_timestamps: FutureTimestamps = field(default_factory=FutureTimestamps)
+    _not_read_again: dict[int, None] = field(default_factory=dict)
+    """Restored incomplete offsets that were not read again yet."""
+    _last_read: ReferenceRecord | None = None
+
+    @classmethod
+    def restore(cls, state: OffsetState, latest_accepted_ms: int = NO_LIMIT_MS) -> OffsetTracker:
+        """Continue from a commit. Where reading begins is decided by `PartitionTask.restore`.
+
+        ``latest_accepted_ms`` is the latest timestamp that was accepted before that commit.
+        """
+        return cls(
+            next_offset=state.next_offset,
+            stream_time=state.stream_time,
+            next_cluster_number=state.next_cluster_number,
+            flush_at_offset=state.flush_at_offset,
+            released_from=state.released_from,
+            adaptive_state=state.adaptive_state,
+            unfinished=UnfinishedClusters.restore(state.unfinished_clusters, state.released_up_to),
+            _incomplete=dict.fromkeys(state.incomplete, (UNKNOWN, state.stream_time, UNKNOWN)),
+            future_timestamps=FutureTimestamps(frozenset(state.future_timestamped), latest_accepted_ms),
+            _not_read_again=dict.fromkeys(state.incomplete),
+            _last_read=state.reference,
+        )
+
+    # ------------------------------------------------------------------ read the state
+
+    @property
+    def offset_to_commit(self) -> int:
+        """Offset to commit now: the oldest that a restart must read again, or the next one to read."""
+        first, first_clustered = next(iter(self._incomplete), self.next_offset), self.unfinished.oldest_member
+        return first if first_clustered is None else min(first, first_clustered)
+
+    @property
+    def waiting_count(self) -> int:
+        """Number of incomplete and clustered offsets."""
+        return len(self._incomplete) + len(self.unfinished)
+
+    @property
+    def oldest(self) -> RecordTimes | None:
+        """The times of the record at the lowest incomplete or clustered offset."""
+        candidates = (next(iter(self._incomplete), None), self.unfinished.oldest_unreleased)
+        return self._times_of(min((offset for offset in candidates if offset is not None), default=None))
+
+    @property
+    def is_restoring(self) -> bool:
+        """Whether records of incomplete offsets or unfinished clusters of the last commit must still be read again."""
+        return bool(self._not_read_again) or self.unfinished.is_restoring
+
+    @property
+    def can_commit(self) -> bool:
+        """Whether the record at the committed offset was read. Until then the stream time to commit is unknown."""
+        if self.unfinished.is_restoring:
+            return False
+        return not self._not_read_again or next(iter(self._incomplete)) not in self._not_read_again
+
+    def are_incomplete(self, offsets: Int64Vector) -> BoolVector:
+        """Return for each offset, shape (n,), whether it is incomplete."""
+        return np.fromiter((offset in self._incomplete for offset in offsets.tolist()), np.bool_, len(offsets))
+
+    def lost_to_compaction(self, before: int) -> list[int]:
+        """Return the incomplete offsets below ``before`` that were not read again. They stay incomplete."""
+        lost = []
+        for offset in self._not_read_again:
+            if offset >= before:
+                break
+            lost.append(offset)
+        return lost
+
+    # ------------------------------------------------------------------ change the state
+
+    def mark_read(
+        self, offsets: Sequence[int], timestamps: Sequence[int], stream_times: Sequence[int], read_ms: int
+    ) -> None:
+        """Mark records as incomplete. They were just read, for the first time or again.
+
+        Unread offsets below the last of these that are not in ``offsets`` hold no record. They are completed by this
+        call.
+
+        Parameters
+        ----------
+        offsets : sequence of int
+            Ascending; each one unread or incomplete.
+        timestamps, stream_times : sequence of int
+            Of each: its broker timestamp, and the stream time just before it (ms).
+        read_ms : int
+            When they were read (ms).
+
+        Raises
+        ------
+        GuaranteeError
+            One of them is completed or clustered.
+        """
+        if not offsets:
+            return
+        incomplete, first_unread_offset = self._incomplete, self.next_offset
+        has_old = offsets[0] < first_unread_offset
+        if has_old and any(offset < first_unread_offset and offset not in incomplete for offset in offsets):
+            raise GuaranteeError("an offset that was to be read again is not incomplete; nothing of its block was sent")
+        incomplete.update(zip(offsets, zip(timestamps, stream_times, repeat(read_ms)), strict=False))
+        if self._not_read_again:
+            for offset in offsets:
+                self._not_read_again.pop(offset, None)
+        last = offsets[-1]
+        self.next_offset = max(self.next_offset, last + 1)
+        if self._last_read is None or last >= self._last_read.offset:
+            self._last_read = ReferenceRecord(last, timestamps[-1])
+
+    def skip_offset_gaps(self, before: int) -> None:
+        """Complete the unread offsets below ``before``. All records before it were delivered, so these hold none.
+
+        Does nothing while restoring or while a flush is pending.
+        """
+        if not self.is_restoring and self.flush_at_offset is None:
+            self.next_offset = max(self.next_offset, before)
+
+    def complete(self, offsets: Collection[int]) -> list[int]:
+        """Complete these incomplete offsets.
+
+        Returns
+        -------
+        list of int
+            When this process read each of them (ms).
+
+        Raises
+        ------
+        GuaranteeError
+            One of them is not incomplete: it was completed before, or never read.
+        """
+        pop = self._incomplete.pop
+        completed = [pop(offset, None) for offset in offsets]
+        if None in completed:
+            raise GuaranteeError("an offset that was to be completed is not incomplete; nothing of its block was sent")
+        if self._not_read_again:
+            for offset in offsets:
+                self._not_read_again.pop(offset, None)
+        return [times[2] for times in completed if times is not None]
+
+    def add_unfinished_cluster(self, members: Sequence[int]) -> None:
+        """Mark these incomplete offsets, ascending, as clustered: the members of one cluster.
+
+        Raises as `complete`.
+        """
+        times_of_members = [self._incomplete.get(offset) for offset in members]
+        self.complete(members)
+        self.unfinished.add(members, [times for times in times_of_members if times is not None])
+
+    def release(self, offsets: Sequence[int]) -> list[int]:
+        """Complete these clustered offsets, in this order; returns and raises as `UnfinishedClusters.release`."""
+        return self.unfinished.release(offsets)
+
+    def reject_future_timestamp(self, offset: int, timestamp: int) -> None:
+        """Complete an incomplete offset that was rejected only for its timestamp (ms): it got no stream position."""
+        self.complete((offset,))
+        self.future_timestamps.note((offset,), (timestamp,))
+
+    def snapshot(self, latest_accepted_ms: int = NO_LIMIT_MS, *, handed_over_uncommitted: bool = False) -> OffsetState:
+        """Return the state to commit now, with every decision applied so far.
+
+        Rejected records after ``latest_accepted_ms`` are not listed: `restore` recognizes them by the same time.
+        """
+        committed = self.offset_to_commit
+        oldest = self._times_of(None if committed == self.next_offset else committed)
+        unfinished_clusters = self.unfinished.clusters
+        return OffsetState(
+            committed_offset=committed,
+            next_offset=self.next_offset,
+            incomplete=tuple(self._incomplete),
+            future_timestamped=self.future_timestamps.to_commit(committed, latest_accepted_ms),
+            stream_time=self.stream_time if oldest is None else oldest.stream_time,
+            next_cluster_number=self.next_cluster_number,
+            flush_at_offset=self.flush_at_offset,
+            reference=self._last_read if oldest is None else ReferenceRecord(committed, oldest.timestamp),
+            released_from=self.released_from,
+            adaptive_state=self.adaptive_state,
+            unfinished_clusters=unfinished_clusters,
+            released_up_to=self.unfinished.released_up_to if unfinished_clusters else 0,
+            handed_over_uncommitted=handed_over_uncommitted,
+        )
+
+    def _times_of(self, offset: int | None) -> RecordTimes | None:
+        if offset is None:
+            return None
+        times = self._incomplete[offset] if offset in self._incomplete else self.unfinished.times_of(offset)
+        return RecordTimes(*times)

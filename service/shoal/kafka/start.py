@@ -1,0 +1,965 @@
+"""Where a partition begins: its committed state is read after fencing, checked, and accepted or refused.
+
+No record may be released twice. If that is not certain, the start is refused. The message names the partition and the
+remedies.
+
+Compare a commit with the log of the input and with the policy, before a partition continues from it.
+
+What the group has committed: the offset and metadata of a partition, and what those of the others say about it.
+
+Where a partition of the output ends when a worker takes it over.
+
+From there on the worker is the only writer. A record that it did not send is one of another group over the same topics,
+which would publish every record a second time. Offsets show that whatever the clocks of the machines say.
+
+The commit from which a partition continues: that of the group, or its copy if the group's is missing or older.
+
+What was published before a start: it decides whether a start would publish records a second time.
+
+Skips to the end whose transaction had an unknown outcome, until the committed progress shows it.
+"""
+
+from __future__ import annotations
+
+import time
+from asyncio import sleep
+from collections.abc import Callable, Collection
+from contextlib import aclosing
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Literal
+
+import msgspec
+from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka import errors as kafka_errors
+from aiokafka.admin import AIOKafkaAdminClient
+from aiokafka.structs import OffsetAndMetadata
+
+from shoal.errors import BrokerUnavailableError, InputError
+from shoal.kafka.cipher import MetadataCipher, UnreadableError
+from shoal.kafka.client import log_bounds, reading
+from shoal.kafka.concurrency import jittered
+from shoal.kafka.logs import GapReader, read_committed_records
+from shoal.kafka.metadata import CommittedState, OutputRows
+from shoal.kafka.not_opened import NotYetError, leader_answer
+from shoal.kafka.offsets import LogTruncatedError, OffsetState
+from shoal.kafka.progress_copy import CopiedCommit, Order, ProgressCopy, order_of
+from shoal.kafka.topics import has_several_inputs
+from shoal.kafka.transactions import TransactionalProducer, TransactionBatch
+from shoal.observability import logger
+from shoal.policy import KafkaSection
+
+__all__ = [
+    "PartitionContext",
+    "PartitionStart",
+    "StaleCopyError",
+    "StartOptions",
+    "UnconfirmedSkips",
+    "check_copied_end",
+    "check_log",
+    "check_no_open_transaction",
+    "check_no_other_writer",
+    "check_no_record_after",
+    "check_output_is_empty",
+    "check_output_is_whole",
+    "check_policy",
+    "check_reference",
+    "decode_both",
+    "end_at_start",
+    "fetch_committed",
+    "fetch_committed_again",
+    "fetch_first_partition_count",
+    "initialize_partition",
+    "is_published_after",
+    "latest_published",
+    "newest_commit",
+]
+
+
+def check_log(state: OffsetState, partition_name: str, log_start: int, log_end: int) -> None:
+    """Refuse a commit of another log, or one whose records were deleted before they were published."""
+    if log_start > state.committed_offset:
+        raise InputError(
+            f"{partition_name}: the log begins at {log_start}, after the committed offset {state.committed_offset}. "
+            "Records that were never published are no longer retained. Lengthen the retention of the topic, and start "
+            "with --skip-to-end to continue at the end and count the skipped offsets"
+        )
+    if log_end < state.next_offset:
+        raise LogTruncatedError(
+            partition_name, f"the log ends at {log_end}, before offset {state.next_offset}, up to which it was read"
+        )
+
+
+async def check_reference(settings: KafkaSection, state: OffsetState, tp: TopicPartition, log_start: int) -> None:
+    """Compare the record at the offset of the reference record, if it is retained, with the one at the last commit."""
+    reference = state.reference
+    if reference is None or reference.offset < log_start:
+        return
+    async with aclosing(read_committed_records(settings, tp, reference.offset)) as records:
+        async for record in records:
+            if reference.is_contradicted(record.offset, record.timestamp):
+                raise LogTruncatedError.at_reference(f"{tp.topic}-{tp.partition}", reference)
+            return
+
+
+def check_policy(commit: CommittedState, fingerprint: str, partition_name: str, *, drain: bool) -> None:
+    """Refuse a changed policy where it could publish records in other clusters than those decided before."""
+    if commit.state.unfinished_clusters and not commit.has_policy(fingerprint):
+        raise InputError(
+            f"{partition_name}: the policy has changed while partly released clusters are still to be completed. Run "
+            "'shoal run POLICY --drain' with the old policy first"
+        )
+    if commit.state.flush_at_offset is not None and not commit.has_policy(fingerprint) and not drain:
+        raise InputError(
+            f"{partition_name}: the policy has changed while a flush that was decided is not done. Run "
+            "'shoal run POLICY --drain' first, preferably with the old policy"
+        )
+    if commit.state.handed_over_uncommitted and not commit.has_policy(fingerprint):
+        raise InputError(
+            f"{partition_name}: the policy has changed while a Faust stage may have received clusters that are not "
+            "committed (its worker was killed). The new policy could release the same records in different clusters. "
+            "Run the worker with the old policy until it has caught up, and stop it with SIGTERM; or start with "
+            "--skip-to-end to continue at the end and count the skipped offsets"
+        )
+
+
+MAX_REQUESTS = 20
+"""After more repeats than this, one answer is accepted, even if it differs from the one before."""
+POLL_S = 0.1
+COORDINATOR_TIMEOUT_S = 5.0
+RECHECK_DELAY_S = 1.0
+"""Mean pause (s) before a commit that may be an older one is read again."""
+
+
+async def fetch_committed(
+    admin: AIOKafkaAdminClient, settings: KafkaSection, partition: int
+) -> OffsetAndMetadata | None:
+    """Return the committed offset and metadata of one partition, or None if there is no commit.
+
+    The previous producer was fenced before, so its transaction has ended. A classic group coordinator may still be
+    writing the offsets of that transaction. So two answers in succession must agree.
+
+    Raises
+    ------
+    BrokerUnavailableError
+        The coordinator did not answer. That does not mean that there is no commit.
+    """
+    tp = TopicPartition(settings.input, partition)
+    found = (await _agreed_answer(admin, settings, [tp]))[tp]
+    return None if found.offset < 0 else found
+
+
+async def fetch_committed_again(
+    admin: AIOKafkaAdminClient, settings: KafkaSection, partition: int
+) -> OffsetAndMetadata | None:
+    """Return and raise as `fetch_committed`, after a pause: under load a coordinator may show a commit late."""
+    await sleep(jittered(RECHECK_DELAY_S))
+    return await fetch_committed(admin, settings, partition)
+
+
+async def _agreed_answer(
+    admin: AIOKafkaAdminClient, settings: KafkaSection, partitions: list[TopicPartition]
+) -> dict[TopicPartition, OffsetAndMetadata]:
+    """Return the committed offset and metadata of all these partitions, with offset -1 for no commit.
+
+    The request is repeated until two answers in succession agree; after more than 20 repeats one answer is accepted.
+
+    Raises
+    ------
+    BrokerUnavailableError
+        The coordinator had no answer, or none about some of the partitions, for `COORDINATOR_TIMEOUT_S`.
+    """
+    answer: dict[TopicPartition, OffsetAndMetadata] = {}
+    unanswered_since_s: float | None = None
+    repeats = 0
+    while True:
+        asked_s = time.monotonic()
+        previous, answer = answer, await _ask_coordinator(admin, settings, partitions)
+        missing = [tp for tp in partitions if tp not in answer]
+        if not missing:
+            if answer == previous or repeats > MAX_REQUESTS:
+                return answer
+            repeats += 1
+            await sleep(0.01)
+            continue
+        unanswered_since_s = asked_s if unanswered_since_s is None else unanswered_since_s
+        if time.monotonic() >= unanswered_since_s + COORDINATOR_TIMEOUT_S:
+            raise BrokerUnavailableError(
+                f"{settings.input}-{missing[0].partition}: the coordinator of group {settings.group} does not return "
+                "the committed offset; trying again"
+            )
+        await sleep(jittered(POLL_S))
+
+
+async def _ask_coordinator(
+    admin: AIOKafkaAdminClient, settings: KafkaSection, partitions: list[TopicPartition]
+) -> dict[TopicPartition, OffsetAndMetadata]:
+    """Return what the coordinator answers: no partition if it is loading or has moved, or if it has no answer."""
+    try:
+        return dict(await admin.list_consumer_group_offsets(str(settings.group), partitions=partitions))
+    except kafka_errors.KafkaError as error:
+        # The first request of a Kafka cluster creates the coordinator's topic. A coordinator may also move or load.
+        if not error.retriable:
+            raise
+        return {}
+
+
+async def fetch_first_partition_count(
+    admin: AIOKafkaAdminClient, settings: KafkaSection, partition_count: int, cipher: MetadataCipher
+) -> int | None:
+    """Return the number of partitions that the input had when the group first started.
+
+    Each commit holds this number. Where they differ, the smallest is the oldest.
+
+    Returns
+    -------
+    int or None
+        0 if the group has commits that do not say it; None if the group has no commit.
+
+    Raises
+    ------
+    BrokerUnavailableError
+        The coordinator did not answer for all partitions. That does not mean that there is no commit.
+    """
+    topic = str(settings.input)
+    offsets = await _agreed_answer(
+        admin, settings, [TopicPartition(topic, number) for number in range(partition_count)]
+    )
+    committed = {tp: found for tp, found in offsets.items() if found.offset >= 0}
+    counts = []
+    for tp, found in committed.items():
+        try:
+            commit = cipher.decode(found.metadata or "", topic, tp.partition, found.offset)
+        except InputError:
+            continue  # the task of that partition refuses it
+        if commit.first_partition_count:
+            counts.append(commit.first_partition_count)
+    return min(counts, default=0) if committed else None
+
+
+async def end_at_start(settings: KafkaSection, partition: int, state: OffsetState) -> int | None:
+    """Return the offset in the output from which on this worker is the only writer; None without an output topic.
+
+    Call it when earlier producers of the group are fenced, and before the output is checked for committed records: no
+    record is missed between the two. While the group has released nothing, an open transaction can only be another
+    group's, and its records count as after the start. Later they do not count: a transaction of the group that never
+    ends (a fault of some brokers) would be mistaken for another group's at every start.
+    """
+    has_released = state.next_cluster_number > state.released_from
+    return await _end(settings, partition, "read_uncommitted" if has_released else "read_committed")
+
+
+async def check_no_open_transaction(settings: KafkaSection, partition: int) -> None:
+    """Check that no open transaction hides records: a consumer of committed records stops at its first record.
+
+    Raises
+    ------
+    NotYetError
+        There is an open transaction, which the broker ends after its timeout; or the leader does not answer.
+    """
+    end, committed = [await _end(settings, partition, level) for level in ("read_uncommitted", "read_committed")]
+    if end is not None and committed is not None and end > committed:
+        raise NotYetError(
+            f"{settings.output}-{partition}: an open transaction hides the records from offset {committed} on; waiting "
+            "for its end"
+        )
+
+
+async def check_no_record_after(
+    settings: KafkaSection, partition: int, offset: int | None, *, has_older: bool = False
+) -> None:
+    """Check that the output got no record from an offset on, where retention may have removed records.
+
+    Parameters
+    ----------
+    settings : KafkaSection
+        Of the pair of topics.
+    partition : int
+        Of input and output.
+    offset : int or None
+        Where the next record of the group would have been, as the copy of a commit says. None if it does not say it.
+    has_older : bool
+        The group has progress that is older than the copy.
+
+    Raises
+    ------
+    InputError
+        There are records after it; or that is not known: the copy does not say the offset, there is no output, the
+        output was recreated, or retention removed what followed.
+    NotYetError
+        An open transaction hides records, or the leader of the output does not answer.
+    """
+    tp = TopicPartition(settings.output, partition)
+    if settings.output is None:
+        reason = "without an output topic nothing shows what followed the copy"
+    elif offset is None:
+        reason = f"the copy does not say where {tp.topic}-{tp.partition} ended"
+    else:
+        await check_no_open_transaction(settings, partition)
+        async with reading(settings) as reader:
+            log_start, log_end = await log_bounds(reader, tp)
+            is_known = log_start <= offset <= log_end
+            if is_known and await GapReader(reader).next_record_offset(tp, offset) is None:
+                return
+        shown = "holds records that were published after" if is_known else "no longer shows what followed"
+        reason = f"{tp.topic}-{tp.partition} {shown} the copy (offset {offset})"
+    found = (
+        "the group's progress is older than its copy" if has_older else "only the copy of the group's progress is left"
+    )
+    raise InputError(
+        f"{settings.input}-{partition}: {found}, and {reason}. Continuing could publish records twice. Import an "
+        "export that was made before the loss, and after the last commit, with 'shoal progress POLICY --import FILE', "
+        "or start with --skip-to-end to continue at the end and count the skipped offsets"
+    )
+
+
+async def check_no_other_writer(settings: KafkaSection, partition: int, offset: int | None) -> None:
+    """Check that the output holds no committed record from the offset on at which it ended after a commit.
+
+    The group and its copy hold the commit, so it should be the last one. Then such a record is one of another producer,
+    whatever its timestamp is. An output that ends before the offset, or begins after it, shows no such record.
+
+    Raises
+    ------
+    InputError
+        There is such a record.
+    """
+    if settings.output is None or offset is None:
+        return
+    tp = TopicPartition(settings.output, partition)
+    async with reading(settings) as reader:
+        log_start, log_end = await log_bounds(reader, tp)
+        if offset >= log_end:
+            return
+        if await GapReader(reader).next_record_offset(tp, max(offset, log_start)) is None:
+            return
+    raise InputError(
+        f"{settings.input}-{partition}: {tp.topic}-{tp.partition} holds records that were published after the commit "
+        f"(from offset {offset} on; a second group over the same topics? all topics restored from a backup?). "
+        "Continuing could publish them a second time. Stop the other group, import the latest export with 'shoal "
+        "progress POLICY --import FILE', or start with --skip-to-end to continue at the end and count the skipped "
+        "offsets"
+    )
+
+
+async def _end(settings: KafkaSection, partition: int, isolation_level: str) -> int | None:
+    if settings.output is None:
+        return None
+    tp = TopicPartition(settings.output, partition)
+    async with reading(settings, isolation_level=isolation_level) as consumer, leader_answer(tp):
+        return int((await consumer.end_offsets([tp]))[tp])
+
+
+log = logger("kafka")
+
+
+class StaleCopyError(InputError):
+    """The copy decides, and records may have been published after it.
+
+    Attributes
+    ----------
+    committed_offset : int
+        Of the copy.
+    """
+
+    def __init__(self, message: str, committed_offset: int) -> None:
+        super().__init__(message)
+        self.committed_offset = committed_offset
+
+
+async def newest_commit(
+    of_group: OffsetAndMetadata | None,
+    copy: ProgressCopy | None,
+    settings: KafkaSection,
+    partition: int,
+    cipher: MetadataCipher,
+    acknowledged: Callable[[int], None] | None = None,
+) -> CommittedState | None:
+    """Return the commit from which a partition continues; None if there is none.
+
+    Where group and copy agree, ``acknowledged`` is called with the offset at which the output ended, as the copy says.
+
+    Raises
+    ------
+    StaleCopyError
+        The copy is newer than the group's progress or all that is left, and the output shows, or cannot exclude, that
+        records were published after it.
+    InputError
+        The commit of the group or its copy cannot be trusted, or they contradict each other, or another producer has
+        written to the output.
+    """
+    if copy is None:
+        return None if of_group is None else _decode(of_group, settings, partition, cipher)
+    copied = await copy.fetch()
+    commit, order = decode_both(of_group, copied, copy)
+    if copied is not None:
+        await check_copied_end(copy, copied, order, has_older=of_group is not None)
+    if order is Order.SAME and copied is not None and acknowledged is not None:
+        end = _output_end(copy, copied)
+        acknowledged(0 if end is None else end)
+    if order is Order.NEWER and copied is not None:
+        event = "the group has no progress, or older progress than its copy: continuing from the copy"
+        log.warning(event, topic=settings.input, partition=partition, watermark=copied.offset)
+    elif order is Order.OLDER:
+        event = "the copy of the progress is missing or older: writing it again"
+        log.warning(event, topic=settings.input, partition=partition)
+    return commit
+
+
+async def check_copied_end(copy: ProgressCopy, copied: CopiedCommit, order: Order, *, has_older: bool) -> None:
+    """Compare where the output ended, as a copy says, with the output. A copy older than the group says nothing.
+
+    Raises
+    ------
+    StaleCopyError
+        The copy is newer, and records may have been published after it.
+    InputError
+        It agrees with the group, and another producer has written to the output.
+    """
+    settings, partition, end = copy.settings, copy.partition, _output_end(copy, copied)
+    if order is Order.SAME:
+        await check_no_other_writer(settings, partition, end)
+    elif order is Order.NEWER:
+        try:
+            await check_no_record_after(settings, partition, end, has_older=has_older)
+        except InputError as error:
+            raise StaleCopyError(str(error), copied.offset) from None
+
+
+def _output_end(copy: ProgressCopy, copied: CopiedCommit) -> int | None:
+    """Return where the output ended; None if the copy does not say it, or was written for another output."""
+    return copied.output_end if copied.output == copy.settings.output else None
+
+
+def decode_both(
+    of_group: OffsetAndMetadata | None, copied: CopiedCommit | None, copy: ProgressCopy
+) -> tuple[CommittedState | None, Order]:
+    """Return the newer of two commits, and how the copied one compares; a missing one is older.
+
+    Raises
+    ------
+    InputError
+        One of them cannot be trusted, or they contradict each other.
+    """
+    settings, partition = copy.settings, copy.partition
+    commit = None if copied is None else copy.decode(copied)
+    try:
+        known = None if of_group is None else _decode(of_group, settings, partition, copy.cipher)
+    except UnreadableError:
+        raise
+    except InputError:
+        if commit is None:
+            raise
+        raise InputError(
+            f"{settings.input}-{partition}: the committed offset carries no progress that can be read (reset by "
+            f"another tool?), but {settings.progress_copy} holds a copy. Delete the group's offset of this partition: "
+            "the next start then continues from the copy. Or import an export with 'shoal progress POLICY --import "
+            "FILE', or start with --skip-to-end"
+        ) from None
+    if commit is None or known is None:
+        is_same = commit is None and known is None
+        return commit or known, Order.SAME if is_same else Order.OLDER if commit is None else Order.NEWER
+    order = order_of(commit, known)
+    if order is Order.CONTRADICTS:
+        raise InputError(
+            f"{settings.input}-{partition}: the progress of group {settings.group} and its copy in "
+            f"{settings.progress_copy} contradict each other: each has completed offsets that the other has not. "
+            "Continuing from either could publish records twice. Import an export that is newer than both with "
+            "'shoal progress POLICY --import FILE', or start with --skip-to-end to continue at the end and count the "
+            "skipped offsets"
+        )
+    return (commit if order is Order.NEWER else known), order
+
+
+def _decode(
+    of_group: OffsetAndMetadata, settings: KafkaSection, partition: int, cipher: MetadataCipher
+) -> CommittedState:
+    return cipher.decode(of_group.metadata or "", str(settings.input), partition, of_group.offset)
+
+
+SEARCHING = "reading whether records of an input partition were published before"
+TOLD_EVERY_S = 10.0
+"""Time (s) between two lines of the log that say how far a search is."""
+
+
+APPEND_TIME = 1
+"""Timestamp type of a topic with ``message.timestamp.type=LogAppendTime``."""
+
+
+async def check_output_is_empty(producer: TransactionalProducer, settings: KafkaSection, partition: int) -> None:
+    """Refuse to begin without a commit if records of this partition were published before.
+
+    Raises
+    ------
+    InputError
+        There are committed records in the output partition, or evidence or cluster messages of this partition. (A Faust
+        stage without an output topic writes only evidence and cluster messages.)
+
+    Notes
+    -----
+    Without such a record, all that is committed is read, also of other partitions; the log says how far, every 10 s.
+    Another check with the same producer reads what has been added.
+    """
+    # With one input, messages name none. With several, messages without a name are of a time with one input, whose
+    # output tells whether it was released.
+    inputs = (settings.input,) if has_several_inputs(settings) else (settings.input, None)
+    checks: list[tuple[str | None, Callable[[bytes | None], bool]]] = [
+        (settings.output, lambda _: True),
+        (settings.evidence, partial(_is_about, inputs, partition)),
+        (settings.clusters, partial(_is_about, inputs, None)),
+    ]
+    for topic, is_own in checks:
+        # Evidence names the input partition. In other topics, records belong to it only if it is the only writer.
+        if topic is None or not (topic == settings.evidence or producer.is_only_writer(topic)):
+            continue
+        tp, told_s = producer.target(topic), time.monotonic()
+        async with aclosing(read_committed_records(settings, tp, producer.searched.get(tp, 0))) as records:
+            async for record in records:
+                if not is_own(record.value):
+                    producer.searched[tp] = record.offset + 1
+                    if time.monotonic() >= told_s + TOLD_EVERY_S:
+                        log.info(SEARCHING, topic=tp.topic, partition=tp.partition, offset=record.offset)
+                        told_s = time.monotonic()
+                    continue
+                raise InputError(
+                    f"{settings.input}-{partition}: group {settings.group} has no committed offset, but "
+                    f"{tp.topic}-{tp.partition} holds records already. Starting over would publish them a second "
+                    "time. Import the committed offsets with 'shoal progress POLICY --import FILE', or start with "
+                    "--skip-to-end to continue at the end and count the skipped offsets, or use an "
+                    "empty output, if the old one is deleted"
+                )
+
+
+async def check_output_is_whole(producer: TransactionalProducer, settings: KafkaSection, partition: int) -> None:
+    """Refuse to begin before records of the input if records of the output were deleted: they may be the same.
+
+    Retention empties the output of a group that has no workers, and its offsets expire in the same time. Without an
+    output, evidence and cluster messages count in its place.
+
+    Raises
+    ------
+    InputError
+        The log of the output partition does not begin at offset 0.
+    """
+    witnesses = [settings.output] if settings.output is not None else [settings.evidence, settings.clusters]
+    for topic in witnesses:
+        if topic is None or not (topic == settings.evidence or producer.is_only_writer(topic)):
+            continue
+        tp = producer.target(topic)
+        async with reading(settings) as reader:
+            log_start, _ = await log_bounds(reader, tp)
+        if log_start > 0:
+            raise InputError(
+                f"{settings.input}-{partition}: group {settings.group} has no committed offset, and the records of "
+                f"{tp.topic}-{tp.partition} before offset {log_start} were deleted (retention?). Starting over could "
+                "publish them a second time. Import the committed offsets with 'shoal progress POLICY --import FILE', "
+                "or start with --skip-to-end to continue at the end and count the skipped offsets, or with --from "
+                "latest if the input is new to the group, or use a new topic in its place, if the deleted records are "
+                "not of this input or no reader has kept them"
+            )
+
+
+def _is_about(inputs: Collection[str | None], partition: int | None, message: bytes | None) -> bool:
+    """Return whether a message of a side topic is about one of these inputs (None: names none) and this partition.
+
+    Without a partition, messages that are no JSON object are, too: this partition alone may write to theirs.
+    """
+    try:
+        content = msgspec.json.decode(message or b"")
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        content = None
+    if not isinstance(content, dict):
+        return partition is None
+    return content.get("topic") in inputs and partition in (None, content.get("partition"))
+
+
+async def latest_published(settings: KafkaSection, partition: int) -> int:
+    """Return the timestamp (ms) of the latest committed record in the output; -1 if there is none."""
+    tp, latest = TopicPartition(settings.output, partition), -1
+    if settings.output is None:
+        return latest
+    async with aclosing(read_committed_records(settings, tp, since_ms=time.time_ns() // 1_000_000)) as records:
+        async for record in records:
+            latest = max(latest, record.timestamp)
+    return latest
+
+
+async def is_published_after(settings: KafkaSection, partition: int, commit: CommittedState) -> bool:
+    """Return whether the output holds records that were published after a commit; False without an output.
+
+    The commit says where its own rows are in the output. If more records follow there than it has rows, some are later.
+    Commits of older versions do not say it, and then the time of the commit decides alone.
+    """
+    output, rows = settings.output, commit.output_rows
+    if output is None:
+        return False
+    if rows is not None and rows.are_in(output) and await _has_more_than(settings, partition, rows):
+        return True
+    return await _is_published_since(settings, partition, commit.at_ms)
+
+
+async def _has_more_than(settings: KafkaSection, partition: int, rows: OutputRows) -> bool:
+    """Return whether the output holds more committed records than these rows from the first of them on.
+
+    An output that ends earlier (recreated, or records lost by brokers) holds none of them.
+    """
+    tp, count = TopicPartition(settings.output, partition), 0
+    async with aclosing(read_committed_records(settings, tp, rows.first_offset)) as records:
+        async for _ in records:
+            count += 1
+            if count > rows.count:
+                return True
+    return False
+
+
+async def _is_published_since(settings: KafkaSection, partition: int, at_ms: int) -> bool:
+    """Return whether the output holds records with a later timestamp than this time of a commit (ms).
+
+    Records carry the time of their commit, floored to a multiple of the commit interval. A commit that is at least one
+    interval later is therefore found, if the clock was not set back. A later commit before the next multiple is not
+    found: its records carry the same timestamp as those of this commit, which is not after ``at_ms``. With
+    ``LogAppendTime``, records count from one transaction timeout after ``at_ms`` on.
+    """
+    tp = TopicPartition(settings.output, partition)
+    async with aclosing(read_committed_records(settings, tp, since_ms=at_ms + 1)) as records:
+        async for record in records:
+            # With LogAppendTime the records of this commit, too, have a later timestamp.
+            tolerance_ms = settings.transaction_timeout_ms if record.timestamp_type == APPEND_TIME else 0
+            if record.timestamp > at_ms + tolerance_ms:
+                return True
+    return False
+
+
+@dataclass(slots=True)
+class UnconfirmedSkips:
+    """The last skip of each partition that this process sent, and that is not counted yet.
+
+    A worker that gets no response to the end of a transaction does not know whether it was committed. Its next start
+    reads the committed progress. If that is the commit of the skip, the skip is counted then.
+
+    Notes
+    -----
+    The skip is not counted if the process ends before, or if another worker has taken over the partition and committed.
+    """
+
+    _sent: dict[TopicPartition, tuple[CommittedState, int]] = field(default_factory=dict)
+
+    def add(self, tp: TopicPartition, commit: CommittedState, skipped_count: int) -> None:
+        """Note that a transaction with this commit is about to be sent; it replaces an earlier one."""
+        self._sent[tp] = commit, skipped_count
+
+    def take(self, tp: TopicPartition, found: CommittedState) -> int | None:
+        """Return the number of offsets that the skip with the commit found has skipped; None if it is of no skip.
+
+        It is forgotten, so that it is counted once.
+        """
+        sent, skipped_count = self._sent.pop(tp, (None, None))
+        if sent is None or (sent.at_ms, sent.state.committed_offset) != (found.at_ms, found.state.committed_offset):
+            return None
+        return skipped_count
+
+    def forget(self, tp: TopicPartition) -> None:
+        """Note that the transaction was committed, or that there was none."""
+        self._sent.pop(tp, None)
+
+
+@dataclass(frozen=True, slots=True)
+class StartOptions:
+    """Options of the operator.
+
+    Attributes
+    ----------
+    reset : {"earliest", "latest"} or None
+        Where a partition without a commit begins, like Kafka's ``auto.offset.reset``. With None it is refused. A
+        partition that was created after the first start of the group begins at its start in any case.
+    skip_to_end : bool
+        A partition that would be refused begins at the end of its log.
+    drain : bool
+        Read to the end of the log, release or suppress all incomplete records, and end.
+    """
+
+    reset: Literal["earliest", "latest"] | None = None
+    skip_to_end: bool = False
+    drain: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionStart:
+    """Where a partition begins.
+
+    Attributes
+    ----------
+    commit : CommittedState
+        The commit from which to continue.
+    log_start, log_end : int
+        First offset of the log, and the end of its committed part (exclusive).
+    skipped_count : int or None
+        Number of offsets that ``--skip-to-end`` skipped: from the committed offset to the end of the log, or the whole
+        log if the committed offset does not belong to it. None without a skip.
+    is_first : bool
+        There was no commit before, and no record was published.
+    has_new_policy : bool
+        The commit that was found is of another policy.
+    """
+
+    commit: CommittedState
+    log_start: int
+    log_end: int
+    skipped_count: int | None = None
+    is_first: bool = False
+    has_new_policy: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionContext:
+    """What the start of a partition uses.
+
+    Attributes
+    ----------
+    admin, consumer, producer : AIOKafkaAdminClient, AIOKafkaConsumer, TransactionalProducer
+        Clients. The producer must be open, so that earlier owners are fenced.
+    settings : KafkaSection
+        Of the input and its output.
+    partition, partition_count : int
+        The partition, and how many the input has.
+    fingerprint : str
+        Of the policy.
+    options : StartOptions
+        Of the operator.
+    cipher : MetadataCipher
+        Encodes the offset metadata.
+    unconfirmed : UnconfirmedSkips
+        Skips of this process whose outcome is unknown.
+    """
+
+    admin: AIOKafkaAdminClient
+    consumer: AIOKafkaConsumer
+    producer: TransactionalProducer
+    settings: KafkaSection
+    partition: int
+    partition_count: int
+    fingerprint: str
+    options: StartOptions
+    cipher: MetadataCipher
+    unconfirmed: UnconfirmedSkips
+
+    @property
+    def tp(self) -> TopicPartition:
+        """Topic and partition of the input."""
+        return TopicPartition(self.settings.input, self.partition)
+
+
+async def initialize_partition(context: PartitionContext) -> PartitionStart:
+    """Return where a partition begins; commit the beginning if there is no usable commit.
+
+    It commits if there is no commit yet, if ``--skip-to-end`` replaces one that is refused, if the commit is of another
+    policy or was encrypted under another key than the first, and in any case if the producer keeps a copy. A skip whose
+    outcome was unknown is counted when its commit is found.
+
+    Raises
+    ------
+    InputError
+        The committed state cannot be trusted, or there is none and the operator did not say where to begin.
+    NotYetError
+        What is compared with it cannot be read now.
+    """
+    tp, producer, settings, partition = context.tp, context.producer, context.settings, context.partition
+    log_start, log_end = await log_bounds(context.consumer, tp)
+    of_group, known_count, commit = await fetch_committed(context.admin, settings, partition), None, None
+    try:
+        commit = await newest_commit(
+            of_group, producer.copy, settings, partition, context.cipher, producer.know_output_end
+        )
+        if commit is not None:
+            accepted = await _accept(context, of_group, commit, log_start, log_end)
+            return PartitionStart(
+                accepted,
+                log_start,
+                log_end,
+                context.unconfirmed.take(tp, commit),
+                has_new_policy=not commit.has_policy(context.fingerprint),
+            )
+        known_count = await _first_partition_count(context)
+        offset = await _first_offset(producer, settings, partition, context.options, log_start, log_end, known_count)
+        skipped_count = None
+    except InputError as refusal:
+        if await _committed_offset_changed(context.admin, settings, partition, of_group):
+            return await initialize_partition(context)
+        if not context.options.skip_to_end:
+            raise
+        copied_offset = refusal.committed_offset if isinstance(refusal, StaleCopyError) else None
+        is_known = not isinstance(refusal, LogTruncatedError)
+        first = _committed_offset(copied_offset, commit, of_group) if is_known else None
+        offset, skipped_count = log_end, log_end - (log_start if first is None or first > log_end else first)
+    commit = await _commit_beginning(context, offset, skipped_count, known_count or context.partition_count)
+    # Nothing that may fail comes between this commit and the count of skipped offsets.
+    return PartitionStart(commit, log_start, log_end, skipped_count, is_first=skipped_count is None)
+
+
+async def _accept(
+    context: PartitionContext, of_group: OffsetAndMetadata | None, commit: CommittedState, log_start: int, log_end: int
+) -> CommittedState:
+    """Return a commit from which to continue; commit it once more if the group or the copy must hold it anew."""
+    producer = context.producer
+    producer.expect_output_from(await _check_commit(context, commit, log_start, log_end))
+    commit = replace(commit, first_partition_count=commit.first_partition_count or context.partition_count)
+    # A decided flush stays under its own policy until it is done: only a drain may do it under another one.
+    has_new_policy = not commit.has_policy(context.fingerprint) and commit.state.flush_at_offset is None
+    if has_new_policy:
+        commit = commit.under_policy(context.fingerprint)
+    is_current = of_group is not None and context.cipher.is_current(of_group.metadata)
+    if producer.copy is not None or has_new_policy or not is_current:
+        await _commit_again(producer, commit, context.cipher, context.tp)
+    return commit
+
+
+async def _check_commit(context: PartitionContext, commit: CommittedState, log_start: int, log_end: int) -> int | None:
+    """Compare a commit with the log, the policy and the output; return where the output ends."""
+    settings, tp = context.settings, context.tp
+    partition_name = f"{tp.topic}-{tp.partition}"
+    check_log(commit.state, partition_name, log_start, log_end)
+    if context.options.skip_to_end:
+        # Without this option the task checks the reference record when it reads the first record.
+        await check_reference(settings, commit.state, tp, log_start)
+    check_policy(commit, context.fingerprint, partition_name, drain=context.options.drain)
+    output_end = await end_at_start(settings, tp.partition, commit.state)
+    await _check_output(settings, tp.partition, commit)
+    return output_end
+
+
+async def _first_partition_count(context: PartitionContext) -> int | None:
+    """Return the number of partitions that the input had when the group first started; None if that is not known."""
+    known_count = await fetch_first_partition_count(
+        context.admin, context.settings, context.partition_count, context.cipher
+    )
+    if known_count is None and context.producer.copy is not None:
+        return await context.producer.copy.first_partition_count()
+    return known_count
+
+
+def _committed_offset(
+    copied_offset: int | None, commit: CommittedState | None, of_group: OffsetAndMetadata | None
+) -> int | None:
+    """Return the committed offset: of a refused copy, of a commit that can be read, or as the group holds it."""
+    if copied_offset is not None:
+        return copied_offset
+    if commit is not None:
+        return commit.state.committed_offset
+    return None if of_group is None else int(of_group.offset)
+
+
+async def _commit_again(
+    producer: TransactionalProducer,
+    commit: CommittedState,
+    cipher: MetadataCipher,
+    tp: TopicPartition,
+) -> None:
+    """Commit the state of the start once more: under this policy and the first key, and to the copy.
+
+    So the group and the copy hold the same commit, also if one of them was lost, and a missing permission ends the
+    start. Without this, a partition without new records would keep a key that is to be removed, and each of its starts
+    would report a change of the policy again.
+    """
+    commit = replace(commit, output_rows=producer.output_rows_of(TransactionBatch()))
+    metadata, now_ms = cipher.encode(commit, tp.topic, tp.partition), time.time_ns() // 1_000_000
+    await producer.publish_and_commit(
+        TransactionBatch(), commit.state.committed_offset, metadata, min(commit.at_ms, now_ms)
+    )
+
+
+async def _commit_beginning(
+    context: PartitionContext, offset: int, skipped_count: int | None, first_partition_count: int
+) -> CommittedState:
+    """Commit that a partition begins at an offset, and copy it; return the commit."""
+    settings, partition, tp = context.settings, context.partition, context.tp
+    now_ms = time.time_ns() // 1_000_000
+    if skipped_count is None:
+        # Before the timestamps of this commit interval: a later start finds what another group publishes in it.
+        now_ms = now_ms // settings.commit_interval_ms * settings.commit_interval_ms - 1
+    else:
+        # Later starts compare the output with this time. A worker with a fast clock may have published later than now.
+        now_ms = max(now_ms, await latest_published(settings, partition))
+    # After a skip it is not known which records were released before.
+    first_released = offset if skipped_count is None else 0
+    # A partition has at most as many clusters as offsets. So numbering from the offset repeats no number after a skip.
+    state = OffsetState(offset, offset, released_from=first_released, next_cluster_number=offset)
+    context.producer.expect_output_from(await end_at_start(settings, partition, state))
+    output_rows = context.producer.output_rows_of(TransactionBatch())
+    commit = CommittedState(state, context.fingerprint, now_ms, first_partition_count, output_rows)
+    if skipped_count is not None:
+        context.unconfirmed.add(tp, commit, skipped_count)
+    # The transaction holds nothing else: if this commit fails, nothing was published.
+    await context.producer.publish_and_commit(
+        TransactionBatch(),
+        offset,
+        context.cipher.encode(commit, tp.topic, partition),
+        min(now_ms, time.time_ns() // 1_000_000),
+    )
+    context.unconfirmed.forget(tp)
+    return commit
+
+
+async def _committed_offset_changed(
+    admin: AIOKafkaAdminClient, settings: KafkaSection, partition: int, expected: OffsetAndMetadata | None
+) -> bool:
+    """Return whether the coordinator now returns another commit: under load its first answer may be an older one."""
+    return await fetch_committed_again(admin, settings, partition) != expected
+
+
+async def _check_output(settings: KafkaSection, partition: int, commit: CommittedState) -> None:
+    """Check that this is the last commit: from an older one, records would be released a second time."""
+    if await is_published_after(settings, partition, commit):
+        raise InputError(
+            f"{settings.input}-{partition}: {settings.output}-{partition} holds records that were published after the "
+            "commit (a second group over the same topics? committed offsets reset by another tool? an old export "
+            "imported?). Continuing would publish them a second time. Stop the other group, import the latest export "
+            "with 'shoal progress POLICY --import FILE', or start with --skip-to-end to continue at the end and count "
+            "the skipped offsets"
+        )
+
+
+async def _first_offset(
+    producer: TransactionalProducer,
+    settings: KafkaSection,
+    partition: int,
+    start: StartOptions,
+    log_start: int,
+    log_end: int,
+    known_count: int | None,
+) -> int:
+    """Return where a partition without a commit begins.
+
+    A partition that was created after the group's first start begins at its start: at its end, the records that were
+    appended before a worker noticed it would be skipped. Otherwise the operator decides.
+    """
+    await check_no_open_transaction(settings, partition)
+    await check_output_is_empty(producer, settings, partition)
+    offset = _chosen_offset(settings, partition, start, log_start, log_end, known_count)
+    if offset < log_end:
+        await check_output_is_whole(producer, settings, partition)
+    return offset
+
+
+def _chosen_offset(
+    settings: KafkaSection, partition: int, start: StartOptions, log_start: int, log_end: int, known_count: int | None
+) -> int:
+    """Return the start of the log for a partition that was created later, and for another what the operator says."""
+    if known_count and partition >= known_count:
+        created = "partition was created after the first start of the group: beginning at its start"
+        log.info(created, topic=settings.input, partition=partition, offset=log_start)
+        return log_start
+    if start.reset is None:
+        raise InputError(
+            f"{settings.input}-{partition}: group {settings.group} has no committed offset. Say where to begin with "
+            "--from earliest or --from latest (in an app: start=), or import committed offsets with "
+            "'shoal progress POLICY --import FILE', or start with --skip-to-end (skip_to_end=True)"
+        )
+    offset = log_start if start.reset == "earliest" else log_end
+    if known_count == 0:
+        log.warning(
+            "not known whether the partition was created after the first start of the group: --from decides",
+            topic=settings.input,
+            partition=partition,
+            offset=offset,
+        )
+    return offset

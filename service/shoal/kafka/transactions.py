@@ -1,0 +1,883 @@
+"""The transactional producer of one partition: rows and committed offset are written together or not at all.
+
+The start of a transactional producer, within a time limit: the client itself tries for ever, and logs nothing.
+
+The error of a broker that refuses a message itself, as a compacted topic refuses one without a key.
+
+aiokafka does not know the code of this error (INVALID_RECORD, 87) and reports an unknown error, which looks as if it
+could pass.
+
+What this process has counted of its partitions, over all their tasks: each record once, also after a failed task.
+
+Records are counted as read when a task reads them, and by what became of them when a transaction is committed. After a
+failed task two things are not known: which records were counted as read although no commit lists them, and whether the
+last transaction was committed.
+
+Collects the decisions of one partition, packs them with the offset state, and sends them to the broker in order.
+
+One transaction is sent at a time, in the order of packing. Decisions that are packed together are therefore committed
+before later decisions.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter, deque
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple, Protocol
+
+import msgspec
+from aiokafka import AIOKafkaProducer, TopicPartition
+from aiokafka import errors as kafka_errors
+from aiokafka.errors import IllegalOperation, InvalidTxnState
+from aiokafka.structs import OffsetAndMetadata
+
+from shoal.arrays import Float64Vector
+from shoal.errors import BrokerUnavailableError, FencedError, InputError, ShoalError
+from shoal.formats import DropReason, Reason
+from shoal.kafka.checks import TopicLayout
+from shoal.kafka.cipher import NO_ENCRYPTION, MetadataCipher
+from shoal.kafka.client import CLIENT_ERRORS, broker_error, producer, stop, transaction_error, transactional_id
+from shoal.kafka.logs import first_record
+from shoal.kafka.metadata import CommittedState, OutputRows
+from shoal.kafka.not_opened import NotYetError
+from shoal.kafka.progress_copy import ProgressCopy
+from shoal.kafka.topics import has_several_inputs
+from shoal.observability import ClusterFigures, Metrics, logger
+from shoal.policy import KafkaSection, Policy
+from shoal.streams import BlockDecisions, DecidedCluster, release_strategy
+
+__all__ = [
+    "InvalidRecordError",
+    "NotStartedError",
+    "PartitionCounts",
+    "ProcessCounts",
+    "RecordCollector",
+    "TransactionBatch",
+    "TransactionCounts",
+    "TransactionSink",
+    "TransactionalProducer",
+    "UnpublishedRecord",
+    "start_in_time",
+]
+
+START_S = 30.0
+"""Time limit (s). The broker aborts the transaction of an earlier producer within it, unless that cannot be ended."""
+
+
+class NotStartedError(NotYetError):
+    """A producer could not start in time, although the broker may answer other requests.
+
+    Attributes
+    ----------
+    waited_s : float
+        How long it tried (s).
+    """
+
+    def __init__(self, message: str, waited_s: float) -> None:
+        super().__init__(message)
+        self.waited_s = waited_s
+
+
+async def start_in_time(producer: AIOKafkaProducer, settings: KafkaSection, partition: int) -> None:
+    """Start the producer of an input partition; the caller stops it, also after an error.
+
+    Raises
+    ------
+    NotStartedError
+        It has not started in 30 s.
+    BrokerError
+        The broker refused, or cannot be reached.
+    """
+    limit = asyncio.timeout(START_S)
+    try:
+        async with limit:
+            await producer.start()
+    except CLIENT_ERRORS as error:
+        if not limit.expired():
+            raise broker_error(error, settings, "WRITE") from None
+        raise NotStartedError(
+            f"{settings.input}-{partition}: transactional id {transactional_id(settings, partition)} could not begin "
+            f"in {START_S:g} s: its coordinator does not answer, or an earlier transaction cannot be ended. Look "
+            "whether all partitions of __transaction_state and of the output have leaders and enough replicas in sync",
+            START_S,
+        ) from None
+
+
+_CODE = 87
+
+
+class _Error(kafka_errors.BrokerResponseError):  # type: ignore[misc] # the client has no types
+    errno = _CODE
+    message = "INVALID_RECORD"
+
+
+kafka_errors.kafka_errors.setdefault(_CODE, _Error)
+InvalidRecordError = kafka_errors.for_code(_CODE)
+"""Raised by a producer once this module is imported; the class of the client, if it has one."""
+
+
+CLOSE_S = 1.5
+ASK_S = 10.0
+REFERENCE_BYTES = 100
+"""Approximate length of a message about a record or cluster, with what the record batch adds (bytes)."""
+
+log = logger("kafka")
+
+
+@dataclass(frozen=True, slots=True)
+class UnpublishedRecord:
+    """A record that is suppressed or quarantined: its offset in the input, and the reason."""
+
+    offset: int
+    reason: str
+
+
+@dataclass(slots=True)
+class TransactionBatch:
+    """Decisions that go into one transaction.
+
+    Attributes
+    ----------
+    clusters : list of DecidedCluster
+        In the order of decision.
+    unpublished : list of UnpublishedRecord
+        Records that are suppressed or quarantined.
+    rows : list of bytes
+        Published rows, in the order in which the pipeline released them.
+    row_bytes : int
+        Total length of the rows (bytes).
+    stats : list of ClusterFigures
+        What `Metrics.observe` counts after the commit.
+    dropped : Counter of DropReason
+        Messages that are dropped. They are counted after the commit; nothing of them is sent.
+    """
+
+    clusters: list[DecidedCluster] = field(default_factory=list)
+    unpublished: list[UnpublishedRecord] = field(default_factory=list)
+    rows: list[bytes] = field(default_factory=list)
+    row_bytes: int = 0
+    stats: list[ClusterFigures] = field(default_factory=list)
+    dropped: Counter[DropReason] = field(default_factory=Counter)
+
+    @property
+    def size_bytes(self) -> int:
+        """Approximate length of all messages (bytes)."""
+        return self.row_bytes + REFERENCE_BYTES * (len(self.unpublished) + len(self.clusters))
+
+    def __bool__(self) -> bool:
+        """Return whether there is anything to send."""
+        return bool(self.clusters or self.unpublished or self.rows)
+
+
+class TransactionalProducer:
+    """The only writer of the output and the offset of one input partition.
+
+    Parameters
+    ----------
+    policy : Policy
+        Names of the quasi-identifiers, and how clusters are released.
+    settings : KafkaSection
+        Topics of the pair, group and timeouts.
+    partition : int
+        Of the input. Output goes to the partition of the same number.
+    layout : TopicLayout
+        Number of partitions of each topic (evidence, cluster messages and quarantine may have fewer), and the
+        largest record batch.
+    publishes : bool
+        Whether rows are sent to the output. Evidence, cluster messages and quarantine entries are sent in any case.
+    output_ends : dict, optional
+        Ends of output partitions that brokers have acknowledged to earlier producers of the process; kept up to date.
+    copy : ProgressCopy, optional
+        Where each transaction also writes a copy of the commit.
+    metrics : Metrics, optional
+        Counts published offsets that brokers have lost.
+
+    Notes
+    -----
+    Guarantee: `publish_and_commit` either commits the whole batch or raises. After an error this object must not be
+    used again: the state of the partition is then unknown until the committed offset is read again.
+    """
+
+    def __init__(
+        self,
+        policy: Policy,
+        settings: KafkaSection,
+        partition: int,
+        layout: TopicLayout,
+        *,
+        publishes: bool = True,
+        output_ends: dict[TopicPartition, int] | None = None,
+        copy: ProgressCopy | None = None,
+        metrics: Metrics | None = None,
+    ) -> None:
+        self._output_ends = {} if output_ends is None else output_ends
+        self._publishes, self.copy, self._metrics = publishes, copy, metrics
+        self._release = release_strategy(policy)
+        self._settings, self._partition, self._partitions = settings, partition, layout.partitions
+        self._names = [attribute.name for attribute in policy.quasi_identifiers]
+        self._source = TopicPartition(settings.input, partition)
+        self._named_input = {"topic": str(settings.input)} if has_several_inputs(settings) else {}
+        self._producer = producer(settings, partition, layout.batch_bytes)
+        self._has_failed = False
+        self._next_offset: int | None = None
+        """Offset in the output from which on all records are this producer's; one that is not shows a second writer."""
+        self._check_first: Callable[[], Awaitable[None]] | None = None
+        self.searched: dict[TopicPartition, int] = {}
+        """Offset up to which `check_output_is_empty` has found nothing, by partition; kept up to date there."""
+
+    def check_before_first(self, check: Callable[[], Awaitable[None]]) -> None:
+        """Await this check before the first rows or clusters are sent; it raises if they must not be."""
+        self._check_first = check
+
+    def expect_output_from(self, offset: int | None) -> None:
+        """Report a record of another producer in the output from this offset on; None: from its own first one on.
+
+        The output ends there now. If it has ended later before, records are lost: brokers had acknowledged them. That
+        is logged and counted.
+        """
+        self._next_offset = offset
+        if offset is None:
+            return
+        tp = self.target(str(self._settings.output))
+        lost_count = self._output_ends.get(tp, 0) - offset
+        if lost_count > 0:
+            self._output_ends[tp] = offset
+            if self._metrics is not None:
+                self._metrics.output_lost.labels(self._source.topic, self._partition).inc(lost_count)
+            log.error(
+                "the brokers have lost published records: the output ends before offsets that they had acknowledged "
+                "(unclean leader election? topic recreated?). These records are not published again",
+                topic=tp.topic,
+                partition=tp.partition,
+                end=offset,
+                lost=lost_count,
+            )
+
+    def target(self, topic: str) -> TopicPartition:
+        """Return the partition of a topic to which this producer writes."""
+        is_output = topic == self._settings.output
+        return TopicPartition(topic, self._partition if is_output else self._partition % self._partitions[topic])
+
+    def is_only_writer(self, topic: str) -> bool:
+        """Return whether this partition alone, of those of its input, writes to its partition of a topic."""
+        return topic == self._settings.output or self._partitions[topic] >= self._partitions[str(self._settings.input)]
+
+    async def open(self) -> None:
+        """Fence the previous owner of the partition; its open transaction is aborted. Raises as `start_in_time`."""
+        await start_in_time(self._producer, self._settings, self._partition)
+
+    async def publish_and_commit(
+        self, batch: TransactionBatch, committed_offset: int, metadata: str, at_ms: int
+    ) -> None:
+        """Send a batch and the committed offset in one transaction.
+
+        Parameters
+        ----------
+        batch : TransactionBatch
+            An empty one commits the offset alone.
+        committed_offset : int
+            Offset to commit for the group.
+        metadata : str
+            Offset metadata.
+        at_ms : int
+            Time of the commit (ms). Messages get it as their timestamp, floored to a multiple of the commit interval.
+
+        Raises
+        ------
+        BrokerError
+            The transaction is not committed, or its outcome is unknown.
+        InputError
+            Another producer writes to the output. The transaction is not committed.
+
+        Notes
+        -----
+        Takes at most the transaction timeout, and two seconds more if a gap in the output was read. Before the first
+        rows or clusters, what `check_before_first` was given takes its time in addition.
+        """
+        timestamp = at_ms // self._settings.commit_interval_ms * self._settings.commit_interval_ms
+        if self._has_failed:
+            raise BrokerUnavailableError("a transaction failed before: the committed offset must be read again")
+        self._has_failed = True  # until the commit has succeeded
+        try:
+            if batch.clusters or batch.rows:
+                # Before the transaction begins: it may read for longer than the timeout.
+                await self._run_first_check(OffsetAndMetadata(committed_offset, metadata))
+            # After this time the broker aborts the transaction by itself.
+            async with asyncio.timeout(self._settings.transaction_timeout_ms / 1000):
+                await self._transact(batch, OffsetAndMetadata(committed_offset, metadata), timestamp)
+        except (IllegalOperation, InvalidTxnState) as error:
+            # If the broker has refused one topic of a transaction, it refuses all its messages in this way. The client
+            # refuses what is appended after that.
+            cause = transaction_error(self._producer)
+            if cause is None and not isinstance(error, InvalidTxnState):
+                raise
+            raise broker_error(cause or error, self._settings, "WRITE") from None
+        except CLIENT_ERRORS as error:
+            raise broker_error(error, self._settings, "WRITE") from None
+        self._has_failed = False
+
+    async def _transact(self, batch: TransactionBatch, offset: OffsetAndMetadata, timestamp: int) -> None:
+        await self._producer.begin_transaction()
+        messages = list(self._messages(batch))
+        # Concurrently: aiokafka then adds all topics to the transaction with one request.
+        sent = await asyncio.gather(*(self._send(topic, values, timestamp) for topic, values in messages))
+        for (topic, _), record_batches in zip(messages, sent, strict=True):
+            if topic == self._settings.output:
+                await self._check_single_writer(record_batches)
+        if self.copy is not None:
+            await self._send_copy(self.copy, offset, timestamp)
+        await self._producer.send_offsets_to_transaction({self._source: offset}, self._settings.group)
+        await self._producer.commit_transaction()
+
+    async def _run_first_check(self, offset: OffsetAndMetadata) -> None:
+        if self._check_first is None:
+            return
+        try:
+            await self._check_first()
+        except InputError:
+            # The records found may be those of another worker of this group that owns the partition now.
+            await self._check_ownership(offset)
+            raise
+        self._check_first = None
+
+    async def _check_ownership(self, offset: OffsetAndMetadata) -> None:
+        """Raise `FencedError` if another worker owns the partition.
+
+        It starts a transaction to find out, and aborts it. If the broker does not answer, this returns, and the caller
+        raises its own error.
+        """
+        try:
+            async with asyncio.timeout(ASK_S):
+                await self._producer.begin_transaction()
+                await self._producer.send_offsets_to_transaction({self._source: offset}, self._settings.group)
+                await self._producer.abort_transaction()
+        except CLIENT_ERRORS as error:
+            if isinstance(fenced := broker_error(error), FencedError):
+                raise fenced from None
+
+    async def _check_single_writer(self, record_batches: Sequence[tuple[int, int]]) -> None:
+        """Raise if another producer writes to the output: a second group would publish every record a second time.
+
+        If offsets are missing between two record batches, there may be a second writer, or control records (transaction
+        markers; a broker that restarts in the middle of a commit may write one twice). So these offsets are read. If
+        they cannot be read, the transaction is not committed.
+
+        An offset below the expected one shows no writer: the last transaction did not end as it was said to, or the
+        output was recreated. Then `BrokerUnavailableError` is raised, and the next start checks both.
+        """
+        tp, expected = self.target(str(self._settings.output)), self._next_offset
+        for first, count in record_batches:
+            if expected is not None and first < expected:
+                raise BrokerUnavailableError(
+                    f"{tp.topic}-{tp.partition}: it ends before the end of the last transaction (was it recreated?): "
+                    "the committed offset is read again"
+                )
+            if expected not in (None, first) and await first_record(self._settings, tp, expected) != first:
+                raise InputError(
+                    f"{tp.topic}-{tp.partition}: another producer writes to it (a second group over the same topics?), "
+                    "which could publish records twice; nothing more was sent. Stop the other one: two groups over the "
+                    "same records remove the guarantee, also with two outputs"
+                )
+            expected = first + count
+        self._output_ends[tp] = sum(record_batches[-1])
+        # The control record at the end of the transaction takes one offset.
+        self._next_offset = self._output_ends[tp] + 1
+
+    def know_output_end(self, offset: int) -> None:
+        """Take over an end of the output that brokers acknowledged to an earlier process, as the copy says.
+
+        `expect_output_from` then reports the records that were lost while no process ran.
+        """
+        if self._settings.output is not None:
+            tp = self.target(self._settings.output)
+            self._output_ends[tp] = max(offset, self._output_ends.get(tp, 0))
+
+    def output_rows_of(self, batch: TransactionBatch) -> OutputRows | None:
+        """Return where the rows of a batch will be in the output if it is sent next; None if that is not known."""
+        output = self._settings.output
+        if output is None or not self._publishes or self._next_offset is None:
+            return None
+        return OutputRows.of(output, self._next_offset, len(self._release.output_rows(batch.clusters, batch.rows)))
+
+    async def close(self) -> None:
+        """Stop the producer. An open transaction is aborted when the next producer of the partition opens."""
+        await stop(self._producer, CLOSE_S)
+
+    def _messages(self, batch: TransactionBatch) -> Iterable[tuple[str, Sequence[bytes]]]:
+        """Yield each topic with its messages."""
+        settings, encode = self._settings, msgspec.json.encode
+        # Sorted, so that the order of clusters does not show which was decided first.
+        clusters = sorted(batch.clusters, key=lambda cluster: cluster.rows[0])
+        rows = self._release.output_rows(clusters, batch.rows)
+        if rows and self._publishes:
+            yield str(settings.output), rows
+        if settings.clusters and clusters:
+            yield settings.clusters, [self._cluster_message(cluster) for cluster in clusters]
+        if settings.evidence and clusters:
+            yield (
+                settings.evidence,
+                [self._evidence(cluster) for cluster in sorted(clusters, key=lambda cluster: cluster.number)],
+            )
+        if settings.quarantine and batch.unpublished:
+            topic, partition = settings.input, self._partition
+            yield (
+                settings.quarantine,
+                [
+                    encode({"topic": topic, "partition": partition, "offset": entry.offset, "reason": entry.reason})
+                    for entry in batch.unpublished
+                ],
+            )
+
+    def _evidence(self, cluster: DecidedCluster) -> bytes:
+        content = {"partition": self._partition, "cluster": cluster.number, "offsets": cluster.offsets}
+        return msgspec.json.encode(self._named_input | content | {"policy": cluster.policy})
+
+    def _cluster_message(self, cluster: DecidedCluster) -> bytes:
+        centroid = {name: msgspec.Raw(text.encode()) for name, text in zip(self._names, cluster.centroid, strict=True)}
+        content = {"centroid": centroid, "size": len(cluster.rows), "subjects": cluster.subjects}
+        return msgspec.json.encode(self._named_input | content)
+
+    async def _send_copy(self, copy: ProgressCopy, offset: OffsetAndMetadata, timestamp: int) -> None:
+        """Send a copy of the commit, when it is known where the rows of this transaction end in the output."""
+        value = copy.encode(offset.offset, offset.metadata, self._next_offset)
+        record_batch = self._producer.create_batch()
+        record_batch.append(key=copy.key, value=value, timestamp=timestamp)
+        record_batch.close()
+        await (await self._submit(record_batch, copy.tp))
+
+    async def _send(self, topic: str, values: Sequence[bytes], timestamp: int) -> list[tuple[int, int]]:
+        """Send messages; return the first offset and the number of messages of each record batch."""
+        partition = self.target(topic).partition
+        pending, counts = [], [0]
+        record_batch = self._producer.create_batch()
+        for value in values:
+            if record_batch.append(key=None, value=value, timestamp=timestamp) is None:
+                record_batch.close()
+                pending.append(await self._submit(record_batch, TopicPartition(topic, partition)))
+                record_batch = self._producer.create_batch()
+                record_batch.append(key=None, value=value, timestamp=timestamp)
+                counts.append(0)
+            counts[-1] += 1
+        record_batch.close()
+        pending.append(await self._submit(record_batch, TopicPartition(topic, partition)))
+        try:
+            sent = await asyncio.gather(*pending)
+        except InvalidRecordError:
+            raise InputError(
+                f"topic {topic} refuses the messages: it is compacted, and takes none without a key. Set its "
+                "cleanup.policy to delete. If it is not compacted, a validation on the broker refuses them: turn that "
+                "off for this topic"
+            ) from None
+        return [(int(one.offset), count) for one, count in zip(sent, counts, strict=True)]
+
+    async def _submit(self, record_batch: Any, tp: TopicPartition) -> asyncio.Future[Any]:  # noqa: ANN401 - the client has no types
+        """Submit a record batch; return what its acknowledgement is awaited by."""
+        acknowledged: asyncio.Future[Any] = await self._producer.send_batch(
+            record_batch, tp.topic, partition=tp.partition
+        )
+        # Nothing awaits it if a later batch fails first. Asyncio would then log its error, in addition to the other.
+        acknowledged.add_done_callback(lambda future: None if future.cancelled() else future.exception())
+        return acknowledged
+
+
+NOT_KNOWN = "it is not known whether a transaction was committed: what became of its records is in no count"
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionCounts:
+    """What the metrics count when a transaction is committed. It holds no row.
+
+    Attributes
+    ----------
+    released, clusters : int
+        Numbers of released records and of clusters.
+    unpublished : Counter of str
+        Suppressed and quarantined records by reason.
+    dropped : Counter of DropReason
+        Dropped messages.
+    stats : list
+        As of `TransactionBatch`.
+    """
+
+    released: int
+    clusters: int
+    unpublished: Counter[str]
+    dropped: Counter[DropReason]
+    stats: list[ClusterFigures]
+
+    @classmethod
+    def of(cls, batch: TransactionBatch) -> TransactionCounts:
+        """Return the counts of a batch."""
+        reasons = Counter(entry.reason for entry in batch.unpublished)
+        return cls(len(batch.rows), len(batch.clusters), reasons, batch.dropped, batch.stats)
+
+    @property
+    def record_count(self) -> int:
+        """Number of released, suppressed and quarantined records."""
+        return self.released + self.unpublished.total()
+
+    def add_to(self, metrics: Metrics, topic: str, partition: int) -> None:
+        """Count them."""
+
+        def count(outcome: str, reason: str, number: int) -> None:
+            metrics.records.labels(outcome, reason, topic, partition).inc(number)
+
+        count("released", "", self.released)
+        metrics.clusters.labels(topic, partition).inc(self.clusters)
+        for reason, number in self.unpublished.items():
+            count("suppressed" if reason == Reason.SUPPRESSED else "quarantined", reason, number)
+        for dropped, number in self.dropped.items():
+            count("dropped", dropped, number)
+        for figures in self.stats:
+            metrics.observe(*figures, partition=(topic, partition))
+
+
+class _SentTransaction(NamedTuple):
+    """A transaction of which it is not known whether it was committed, and the commit before it."""
+
+    before: CommittedState
+    commit: CommittedState
+    counts: TransactionCounts
+
+
+@dataclass(slots=True)
+class PartitionCounts:
+    """What this process has counted of one partition.
+
+    Attributes
+    ----------
+    topic, partition : str, int
+        Of the input.
+    read_until : int
+        What was read before this offset is counted as read.
+
+    Notes
+    -----
+    At most one transaction has an unknown outcome: after a failed one a task sends no other, and the next task is
+    opened with the commit that was found.
+    """
+
+    topic: str
+    partition: int
+    read_until: int = 0
+    _sent: _SentTransaction | None = None
+
+    @property
+    def unconfirmed_count(self) -> int:
+        """Number of records of the transaction whose outcome is not known."""
+        return 0 if self._sent is None else self._sent.counts.record_count
+
+    def send(self, before: CommittedState, commit: CommittedState, counts: TransactionCounts) -> None:
+        """Note that a transaction is about to be sent, after the commit ``before``."""
+        self._sent = _SentTransaction(before, commit, counts)
+
+    def confirm(self, metrics: Metrics) -> None:
+        """Count the transaction that was sent: it is committed."""
+        if self._sent is not None:
+            self._sent.counts.add_to(metrics, self.topic, self.partition)
+        self._sent = None
+
+    def forget(self) -> None:
+        """Note that the transaction that was sent is not committed."""
+        self._sent = None
+
+    def open(self, found: CommittedState, log_end: int, metrics: Metrics) -> None:
+        """Note that a task continues from a commit, and count the last transaction if this is its commit.
+
+        If the commit is neither its own nor the one before it, another worker has continued: its outcome stays unknown.
+        What is read from the end of the log on is counted, because the log may have been cut and written again.
+        """
+        self.read_until = min(self.read_until, log_end)
+        sent = self._sent
+        if sent is None:
+            return
+        if _is_same(sent.commit, found):
+            self.confirm(metrics)
+            return
+        if sent.counts.record_count and not _is_same(sent.before, found):
+            log.warning(NOT_KNOWN, topic=self.topic, partition=self.partition, records=sent.counts.record_count)
+        self.forget()
+
+
+@dataclass(slots=True)
+class ProcessCounts:
+    """The counts of each partition that this process has had."""
+
+    _of: dict[TopicPartition, PartitionCounts] = field(default_factory=dict)
+
+    def of(self, tp: TopicPartition) -> PartitionCounts:
+        """Return the counts of a partition, the same for all its tasks."""
+        return self._of.setdefault(tp, PartitionCounts(tp.topic, tp.partition))
+
+    def log_unconfirmed(self) -> None:
+        """Log how many records the transactions hold whose outcome this process no longer learns."""
+        records = sum(one.unconfirmed_count for one in self._of.values())
+        if records:
+            log.warning(NOT_KNOWN, records=records)
+
+
+def _is_same(one: CommittedState, other: CommittedState) -> bool:
+    """Return whether two commits are the same progress, also if one was committed again under another policy."""
+    first, second = (replace(commit.state, adaptive_state=b"") for commit in (one, other))
+    return one.at_ms == other.at_ms and first == second
+
+
+FULL_ROWS, FULL_BYTES, FULL_TRANSACTIONS = 50_000, 1 << 25, 16
+"""With so many rows and references, bytes, or transactions waiting, reading pauses."""
+FIRST_BYTES, LEAST_BYTES, LONG_TRANSACTION_S = 1 << 19, 1 << 16, 5.0
+"""Bytes of one transaction: at first, and at least if one takes longer than so many seconds.
+
+The broker aborts a transaction after its timeout. If the output is slow, as under a quota, a batch that had grown to
+`FULL_BYTES` would be aborted at every attempt.
+"""
+
+TOLERATED_AHEAD_MS = 1_800_000
+"""How far ahead of the clock messages may be dated (ms). By default, a broker refuses more than an hour."""
+
+
+class TransactionSink(Protocol):
+    """Where transactions go; the transactional producer is one."""
+
+    async def publish_and_commit(
+        self, batch: TransactionBatch, committed_offset: int, metadata: str, at_ms: int
+    ) -> None:
+        """Send the batch and the offset in one transaction."""
+
+    async def close(self) -> None:
+        """Close the producer of the partition."""
+
+
+class _PendingTransaction(NamedTuple):
+    """The contents of one transaction."""
+
+    batch: TransactionBatch
+    commit: CommittedState
+
+
+class RecordCollector:
+    """Collects the decisions and rows of one partition until they are committed.
+
+    These are decided clusters, released rows, and references of suppressed and quarantined records. It holds no input
+    records.
+
+    Parameters
+    ----------
+    topic, partition : str, int
+        Input topic and partition.
+    sink : TransactionSink
+        Where transactions go.
+    last_commit : CommittedState
+        The commit from which the task continues.
+    metrics : Metrics
+        Counts what was committed, and nothing else.
+    wall_clock : callable
+        Returns the wall-clock time (s).
+    cipher : MetadataCipher
+        Encodes the offset metadata.
+    on_committed : callable
+        Receives the clusters of each committed transaction; it must not wait.
+    output_rows_of : callable
+        Returns where the rows of a batch that is sent next will be in the output.
+    counts : PartitionCounts
+        Keeps the counts of a transaction whose outcome is not known; by default, of this collector alone.
+
+    Notes
+    -----
+    Guarantee: one transaction is sent at a time, in the order of packing; after one has failed no other is sent.
+    """
+
+    def __init__(
+        self,
+        topic: str,
+        partition: int,
+        sink: TransactionSink,
+        last_commit: CommittedState,
+        metrics: Metrics,
+        wall_clock: Callable[[], float],
+        cipher: MetadataCipher = NO_ENCRYPTION,
+        on_committed: Callable[[Sequence[DecidedCluster]], None] = lambda _: None,
+        output_rows_of: Callable[[TransactionBatch], OutputRows | None] = lambda _: None,
+        counts: PartitionCounts | None = None,
+    ) -> None:
+        self._topic, self._partition = topic, partition
+        self._sink, self._metrics, self._wall_clock, self._cipher = sink, metrics, wall_clock, cipher
+        self._on_committed, self._output_rows_of = on_committed, output_rows_of
+        self._counts = counts or PartitionCounts(topic, partition)
+        self._last_packed = self._last_committed = last_commit
+        self.committed_offset = last_commit.state.committed_offset
+        """Offset of the last commit."""
+        self.packed_at_s = wall_clock()
+        """When `start_packing` was last called (s); at first, when the collector was made."""
+        self.confirmed_at_s = 0.0
+        """When the last committed transaction was sent (s): until then no other worker owned the partition."""
+        self._batch = TransactionBatch()
+        self._pending: deque[_PendingTransaction] = deque()
+        self._sending: asyncio.Task[None] | None = None
+        self._most_bytes = FIRST_BYTES
+
+    @property
+    def has_unpacked(self) -> bool:
+        """Whether decisions are not packed yet."""
+        return bool(self._batch)
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a transaction is being sent."""
+        return self._sending is not None
+
+    @property
+    def sending(self) -> asyncio.Task[None] | None:
+        """The transactions that are being sent, for callers that wait for their end; None if there is none."""
+        return self._sending
+
+    @property
+    def is_full(self) -> bool:
+        """Whether reading should pause until a transaction ends; if none is being sent, until one is packed."""
+        batches = [self._batch, *(pending.batch for pending in self._pending)]
+        rows = sum(len(batch.rows) + len(batch.unpublished) for batch in batches)
+        size = sum(batch.size_bytes for batch in batches)
+        is_large = size >= FULL_BYTES or self._batch.size_bytes >= self._most_bytes
+        return is_large or rows >= FULL_ROWS or len(self._pending) >= FULL_TRANSACTIONS
+
+    @property
+    def may_have_handed_over(self) -> bool:
+        """Whether the state packed last says that clusters decided after it may have been handed over."""
+        return self._last_packed.state.handed_over_uncommitted
+
+    @property
+    def packed_next_offset(self) -> int:
+        """First unread offset of the state packed last."""
+        return self._last_packed.state.next_offset
+
+    def add(self, decisions: BlockDecisions, waited_s: Float64Vector) -> None:
+        """Add decided clusters and the released rows; ``waited_s`` is how long each of their records waited (s)."""
+        batch = self._batch
+        batch.clusters += decisions.clusters
+        batch.rows += decisions.rows
+        batch.row_bytes += sum(map(len, decisions.rows))
+        if decisions.stats is not None:
+            figures = decisions.stats, decisions.sst_growth, waited_s, decisions.confidential, decisions.losses
+            batch.stats.append(figures)
+
+    def add_unpublished(self, offset: int, reason: Reason) -> None:
+        """Add a record that is suppressed or quarantined."""
+        self._batch.unpublished.append(UnpublishedRecord(offset, reason.value))
+
+    def add_dropped(self, reasons: Iterable[DropReason]) -> None:
+        """Count messages that are dropped."""
+        self._batch.dropped.update(reasons)
+
+    # ------------------------------------------------------------------ transactions
+
+    def interval_left_s(self, commit_interval_s: float) -> float:
+        """Return the time until the commit interval has passed since `start_packing` was called (s)."""
+        passed_s = self._wall_clock() - self.packed_at_s
+        return max(0.0, commit_interval_s - passed_s) if passed_s >= 0 else 0.0  # negative: the clock was set back
+
+    def start_packing(self) -> int:
+        """Start to pack a transaction, and return the time of its commit (ms).
+
+        It is never before the time of an earlier commit, even if the clock was set back. A start checks that no record
+        in the output is later than the last commit.
+        """
+        self.packed_at_s = self._wall_clock()
+        return max(self._last_packed.at_ms, round(self.packed_at_s * 1000))
+
+    def pack_and_send(self, commit: CommittedState) -> None:
+        """Pack what was added with this state, and send it after all transactions that were packed before.
+
+        Raises
+        ------
+        BrokerError
+            An earlier transaction failed.
+        """
+        self.check()
+        self._last_packed = commit
+        self._pending.append(_PendingTransaction(self._batch, commit))
+        self._batch = TransactionBatch()
+        self._send_in_background()
+
+    async def recommit_as_handed_over(self) -> None:
+        """Commit the state packed last again, with ``handed_over_uncommitted``.
+
+        It fails if another worker owns the partition.
+        """
+        self.check()
+        self._last_packed = replace(
+            self._last_packed, state=replace(self._last_packed.state, handed_over_uncommitted=True)
+        )
+        self._pending.append(_PendingTransaction(TransactionBatch(), self._last_packed))
+        self._send_in_background()
+        await self.wait_until_committed()
+
+    def check(self) -> None:
+        """Raise the error of a transaction that failed in the background."""
+        if self._sending is not None and self._sending.done():
+            self._sending.result()
+            self._sending = None
+
+    async def wait_until_committed(self) -> None:
+        """Wait until everything that was packed is committed."""
+        if self._sending is not None:
+            await self._sending
+        self.check()
+
+    async def cancel(self) -> None:
+        """Send nothing more, and cancel the transaction that is being sent."""
+        self._pending.clear()
+        if self._sending is not None:
+            self._sending.cancel()
+            await asyncio.wait([self._sending])
+
+    def _send_in_background(self) -> None:
+        if self._sending is None:
+            self._sending = asyncio.create_task(self._send_all())
+
+    async def _send_all(self) -> None:
+        while self._pending:
+            await self._send(self._pending[0])
+            self._pending.popleft()
+
+    async def _send(self, pending: _PendingTransaction) -> None:
+        batch, commit = pending
+        started, committed_offset = self._wall_clock(), commit.state.committed_offset
+        try:
+            # Not earlier: all transactions before this one are committed now.
+            commit = replace(commit, output_rows=self._output_rows_of(batch))
+            metadata = self._cipher.encode(commit, self._topic, self._partition)
+            dated_ms = _message_time(commit.at_ms, round(started * 1000))
+            # Before it is sent: after an error, or if this is cancelled, the transaction may be committed all the same.
+            self._counts.send(self._last_committed, commit, TransactionCounts.of(batch))
+            await self._sink.publish_and_commit(batch, committed_offset, metadata, dated_ms)
+        except ShoalError as error:
+            self._metrics.transactions.labels("aborted").inc()
+            if isinstance(error, (InputError, NotYetError)):
+                self._counts.forget()  # raised before the commit, so nothing is committed
+            raise
+        took_s = max(0.0, self._wall_clock() - started)
+        self._last_committed = commit
+        self.committed_offset, self.confirmed_at_s = committed_offset, started
+        self._limit_next(batch.size_bytes, took_s)
+        self._metrics.transactions.labels("committed").inc()
+        self._metrics.transaction_seconds.observe([took_s])
+        self._counts.confirm(self._metrics)
+        self._on_committed(batch.clusters)
+
+    def _limit_next(self, size_bytes: int, took_s: float) -> None:
+        """Let transactions grow while they are short, and shrink to what takes `LONG_TRANSACTION_S` if they are not."""
+        if took_s > LONG_TRANSACTION_S:
+            self._most_bytes = max(LEAST_BYTES, round(size_bytes * LONG_TRANSACTION_S / took_s))
+        elif 2 * size_bytes >= self._most_bytes:
+            self._most_bytes = min(FULL_BYTES, 2 * self._most_bytes)
+
+
+def _message_time(commit_ms: int, now_ms: int) -> int:
+    """Return the timestamp of the messages of a commit (ms): never after the time of the commit.
+
+    It is the time of the commit, which never goes back, unless an earlier commit was made while the clock was far
+    ahead. A broker would refuse such messages until the clock reaches that time. The time of the commit itself must
+    stay: a restart knows by it which records were rejected as dated ahead.
+    """
+    return commit_ms if commit_ms <= now_ms + TOLERATED_AHEAD_MS else now_ms

@@ -1,0 +1,3 @@
+"""Compiled functions that tables and streams share. Callers validate arguments; the kernels do not."""
+
+__all__: list[str] = []

@@ -1,0 +1,318 @@
+"""Rules greedy and awo: the expiring record's cluster grows around its own mean, one record after another.
+
+Rule greedy adds the record that increases the squared error of the cluster least. Opportunity-cost growth (awo)
+subtracts the opportunity cost of the record: what it is expected to cost if the record stays held. That cost is low
+where similar records are held, high where the record is isolated, and it increases with the record's age. Rule greedy
+is the special case of opportunity costs of 0. Both differ from rule nearest, which measures distances from the expiring
+record and not from the mean of the cluster.
+
+Parameters that all kernels of the rules share are described in `expiry`.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from shoal.arrays import Float64Vector, Int64Vector
+from shoal.kernels.jit import njit, njit_inline
+from shoal.kernels.sorting import heapify, sift_down
+from shoal.kernels.subject_codes import count_up_to
+from shoal.streams.expiry import (
+    NEWEST_POSITION,
+    Candidates,
+    StreamConstraints,
+    Workspace,
+    add_candidate_code_distances,
+    add_member,
+    append_until_due,
+    empty_candidates,
+    limit_shares_and_reset,
+    opportunity_cost,
+    set_candidate,
+    sort_by_age,
+    squared_distances,
+    squared_distances_from,
+    write_point,
+)
+from shoal.streams.held_records import CLUSTERS, HEAD, NOT_DUE, TAIL, Buffer, DecisionBuffer, HeldRecords
+from shoal.streams.nearest import release_or_suppress, select_nearest_subjects
+from shoal.streams.partition import PartitionFlushRule
+from shoal.streams.steering import update_weight
+
+__all__ = ["GrowthRule", "decide_by_growth", "decide_due_by_growth", "grow", "select_by_growth"]
+
+CANDIDATES_PER_K = 4
+"""Nearest records, in units of k, from which awo selects. More take longer and reduce the loss by about 1 %."""
+
+
+class GrowthRule(PartitionFlushRule):
+    """The expiring record's cluster grows around its mean, greedily or by opportunity cost (awo).
+
+    Parameters
+    ----------
+    buffer, constraints
+        As of `NearestRule`.
+    opportunity_weight : float
+        Weight of opportunity costs; 0 for rule greedy.
+
+    Notes
+    -----
+    The opportunity cost of a record is half its mean squared distance from the k - 1 nearest held records, times its
+    age as a share of delta, times ``opportunity_weight``. It is computed for every decision, from the held records
+    alone.
+
+    If fewer than k records would be left for the next expiring record, the oldest held records replace young members.
+    The end of the stream is decided on as by `PartitionFlushRule`.
+
+    Cost per cluster: O(k held d) for awo, and O(held log held) more for greedy, whose candidates are all held records.
+    """
+
+    def __init__(self, buffer: Buffer, constraints: StreamConstraints, opportunity_weight: float) -> None:
+        super().__init__(buffer, constraints)
+        max_candidates = (
+            min(CANDIDATES_PER_K * constraints.k, buffer.capacity) if opportunity_weight else buffer.capacity
+        )
+        dimensions, columns = len(buffer.held.coordinates), len(buffer.held.code_distances)
+        self._candidates = empty_candidates(max_candidates, dimensions, constraints.k, opportunity_weight, columns)
+
+    def _decide_due(self, decisions: DecisionBuffer, cursor: Int64Vector) -> None:
+        decide_due_by_growth(self._buffer.held, self._workspace, self._candidates, decisions, self._constraints, cursor)
+
+
+@njit
+def decide_due_by_growth(
+    held: HeldRecords,
+    workspace: Workspace,
+    candidates: Candidates,
+    decisions: DecisionBuffer,
+    constraints: StreamConstraints,
+    cursor: Int64Vector,
+) -> None:
+    """Append staged records one by one, and decide on each expiring record."""
+    while True:
+        cause = append_until_due(held, workspace, constraints, cursor)
+        if cause == NOT_DUE:
+            return
+        decide_by_growth(held, workspace, candidates, decisions, constraints, cursor[NEWEST_POSITION], cause)
+
+
+@njit_inline
+def decide_by_growth(
+    held: HeldRecords,
+    workspace: Workspace,
+    candidates: Candidates,
+    decisions: DecisionBuffer,
+    constraints: StreamConstraints,
+    newest: int,
+    cause: int,
+) -> None:
+    """Decide on the expiring record, which is the oldest, and update the weight of the position."""
+    clusters_before = decisions.counts[CLUSTERS]
+    size = select_by_growth(held, workspace, candidates, constraints, newest)
+    release_or_suppress(held, workspace, decisions, size, newest, cause)
+    update_weight(constraints.omega_p, constraints.target, decisions, clusters_before)
+
+
+@njit_inline
+def select_by_growth(
+    held: HeldRecords, workspace: Workspace, candidates: Candidates, constraints: StreamConstraints, newest: int
+) -> int:
+    """Write the cluster that grows around the oldest record to k subjects to ``workspace.members``; return its size.
+
+    Members are written oldest first. The size is 0 if fewer than k subjects are held.
+    """
+    head, tail = held.extent[HEAD], held.extent[TAIL]
+    subjects = held.subjects[head:tail]
+    if count_up_to(workspace.numbering, subjects, constraints.k) < constraints.k:
+        return 0
+    count = _fill_candidates(held, workspace, candidates, constraints.omega_p[0])
+    if candidates.opportunity_weight[0] > 0.0:
+        _fill_opportunity_costs(held, workspace, candidates, constraints, count, newest)
+    write_point(held, 0, constraints.omega_p[0], candidates.centroid)
+    size = grow(held, workspace, candidates, constraints.k, count)
+    if workspace.numbering.size[0] < constraints.k:
+        # The candidates have fewer than k subjects. Rule nearest considers all held records.
+        limit_shares_and_reset(workspace, size, 1.0)
+        return int(select_nearest_subjects(held, workspace, constraints, constraints.k))
+    # From here on `members[:size]` contains -1 where ``max_share`` removed a member; `kept` counts the others.
+    kept = limit_shares_and_reset(workspace, size, constraints.max_share)
+    # With k members for k subjects each subject has one record: ``max_share`` removed none, and a member can be
+    # exchanged for another record of a new or of the same subject. In larger clusters an exchange could violate
+    # ``max_share``.
+    if size == constraints.k:
+        _include_old_records(held, workspace, candidates, constraints.k)
+    sort_by_age(workspace.members[:size], workspace.heap[: tail - head])
+    return int(kept)
+
+
+@njit_inline
+def _fill_candidates(held: HeldRecords, workspace: Workspace, candidates: Candidates, omega_p: float) -> int:
+    """Fill the candidates with the records nearest to the oldest one, the nearest first; return how many there are.
+
+    Of two equally near records the older one comes first.
+    """
+    head, tail = held.extent[HEAD], held.extent[TAIL]
+    distances, heap = workspace.distances[: tail - head], workspace.heap[: tail - head - 1]
+    squared_distances(held, omega_p, distances)
+    for x in range(heap.size):
+        heap[x] = x + 1
+    heapify(heap, distances)
+    count, remaining = min(candidates.records.size, heap.size), heap.size
+    for candidate in range(count):
+        record = heap[0]
+        remaining -= 1
+        heap[0] = heap[remaining]
+        sift_down(heap, remaining, 0, distances)
+        set_candidate(held, candidates, candidate, record, omega_p)
+    return count
+
+
+@njit_inline
+def _fill_opportunity_costs(
+    held: HeldRecords,
+    workspace: Workspace,
+    candidates: Candidates,
+    constraints: StreamConstraints,
+    count: int,
+    newest: int,
+) -> None:
+    """Write the opportunity cost of each candidate."""
+    head, tail = held.extent[HEAD], held.extent[TAIL]
+    distances = workspace.distances[: tail - head]
+    for candidate in range(count):
+        record = candidates.records[candidate]
+        squared_distances_from(held, constraints.omega_p[0], record, distances)
+        distances[record] = np.inf
+        _collect_smallest(distances, candidates.smallest_squared_distances)
+        candidates.opportunity_costs[candidate] = opportunity_cost(
+            candidates, constraints, newest - held.positions[head + record]
+        )
+
+
+@njit_inline
+def _collect_smallest(distances: Float64Vector, smallest: Float64Vector) -> None:
+    """Write the ``smallest.size`` smallest distances in ascending order."""
+    last = smallest.size - 1
+    smallest[:] = np.inf
+    for distance in distances:
+        if distance < smallest[last]:
+            i = last
+            while i > 0 and smallest[i - 1] > distance:
+                smallest[i] = smallest[i - 1]
+                i -= 1
+            smallest[i] = distance
+
+
+@njit_inline
+def grow(held: HeldRecords, workspace: Workspace, candidates: Candidates, k: int, count: int) -> int:
+    """Add candidates to the cluster until k subjects are members or no candidate is left; return the number of members.
+
+    In the category columns, the squared distance of a record from the mean of n members is the mean of its squared
+    distances from them, less half the mean squared distance of two members. The second part is the same for all
+    candidates of a step. It is left out: one of them joins in any case, and opportunity costs are subtracted from all
+    of them alike, so that it changes no comparison.
+
+    The caller clears what `add_member` has filled (`limit_shares_and_reset`).
+    """
+    centroid, width, columns = candidates.centroid, candidates.centroid.size, candidates.codes.shape[0]
+    subjects = held.subjects[held.extent[HEAD] : held.extent[TAIL]]
+    add_member(workspace, subjects, 0, 0)
+    add_candidate_code_distances(held, candidates, 0, count)
+    size = 1
+    while workspace.numbering.size[0] < k and size <= count:
+        # A cluster of n records grows its squared error by n / (n + 1) times the squared distance from its mean.
+        sse_factor, best, chosen = size / (size + 1.0), np.inf, -1
+        for candidate in range(count):
+            if not candidates.is_member[candidate]:
+                squared = 0.0
+                for j in range(width):
+                    step = candidates.points[candidate, j] - centroid[j]
+                    squared += step * step
+                if columns > 0:
+                    squared += candidates.code_sums[candidate] / size
+                sse_increase_minus_opportunity_cost = sse_factor * squared - candidates.opportunity_costs[candidate]
+                if sse_increase_minus_opportunity_cost < best or chosen < 0:
+                    best, chosen = sse_increase_minus_opportunity_cost, candidate
+        candidates.is_member[chosen] = True
+        add_member(workspace, subjects, candidates.records[chosen], size)
+        add_candidate_code_distances(held, candidates, candidates.records[chosen], count)
+        size += 1
+        for j in range(width):
+            centroid[j] += (candidates.points[chosen, j] - centroid[j]) / size
+    return size
+
+
+@njit_inline
+def _include_old_records(held: HeldRecords, workspace: Workspace, candidates: Candidates, k: int) -> None:
+    """Exchange young members for the oldest held records, so that the next expiring record finds k records.
+
+    After this decision ``held - k`` records are held. The oldest of them expires at the latest when as many positions
+    have passed as it is younger than the record that expires now. With an arrival at each position,
+    ``held - k + (its position - position of the current oldest)`` records are then held. If these are fewer than k, it
+    would be suppressed. It therefore replaces the younger member that is farthest from the mean, or the younger member
+    of its own subject. Members have distinct subjects before and after.
+    """
+    head, tail = held.extent[HEAD], held.extent[TAIL]
+    positions, members, is_member = held.positions[head:tail], workspace.members[:k], workspace.heap[: tail - head]
+    is_member[:] = 0
+    for record in members:
+        is_member[record] = 1
+    _sum_member_distances(held, members, workspace.totals[:k])
+    oldest = 0
+    for _ in range(k):
+        while oldest < is_member.size and is_member[oldest]:
+            oldest += 1
+        if oldest == is_member.size:
+            return  # all held records are members
+        if is_member.size - k + (positions[oldest] - positions[0]) >= k:
+            return
+        member = _replaceable_member(held, candidates, members, workspace.totals[:k], oldest)
+        if member < 0:
+            return
+        is_member[members[member]], is_member[oldest] = 0, 1
+        members[member] = oldest
+
+
+@njit_inline
+def _replaceable_member(
+    held: HeldRecords, candidates: Candidates, members: Int64Vector, code_sums: Float64Vector, record: int
+) -> int:
+    """Return the member that a record may replace, or -1: the farthest of the members that are younger than the record.
+
+    ``code_sums`` (k,) are those of `_sum_member_distances`.
+    If a member has the same subject, only that member may be replaced, whatever its distance, because members must have
+    distinct subjects: it is returned if it is younger than the record, else -1.
+    """
+    subjects = held.subjects[held.extent[HEAD] : held.extent[TAIL]]
+    farthest, chosen = -1.0, -1
+    for member in range(members.size):
+        if subjects[members[member]] == subjects[record]:
+            return member if members[member] > record else -1
+        if members[member] > record:
+            squared = _squared_distance_from_centroid(held, members[member], candidates.centroid)
+            if candidates.codes.shape[0] > 0:
+                squared += code_sums[member] / members.size
+            if squared > farthest:
+                farthest, chosen = squared, member
+    return chosen
+
+
+@njit_inline
+def _sum_member_distances(held: HeldRecords, members: Int64Vector, code_sums: Float64Vector) -> None:
+    """Write the sum of the squared distances of each member from all members in the category columns."""
+    code_sums[:] = 0.0
+    for column in range(held.code_distances.size):
+        codes, distance = held.codes[column, held.extent[HEAD] : held.extent[TAIL]], held.code_distances[column]
+        for i in range(members.size):
+            for other in members:
+                code_sums[i] += distance if codes[members[i]] != codes[other] else 0.0
+
+
+@njit_inline
+def _squared_distance_from_centroid(held: HeldRecords, record: int, centroid: Float64Vector) -> float:
+    """Return the squared distance of a record from the mean of the cluster, by its numeric coordinates."""
+    total = 0.0
+    for j in range(centroid.size - 1):
+        step = held.coordinates[j, held.extent[HEAD] + record] - centroid[j]
+        total += step * step
+    return total

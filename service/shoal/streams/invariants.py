@@ -1,0 +1,368 @@
+"""The last check inside the engine: decisions are verified against the records that arrived.
+
+If a check fails, nothing of the block is released. `InvariantChecker` keeps its own list of the records that arrived.
+It shares array layouts and constants with the rules, and no function that selects or counts. The checker takes from
+the rule at which arrival a decision was made (`NEWEST`, `CAUSE`), and does not check that. It does check that no record
+due at the newest position is still held.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from shoal.arrays import BoolVector, Float64Matrix, Int64Matrix, Int64Vector
+from shoal.errors import AnonymityViolation, DelayViolation, GuaranteeError
+from shoal.kernels.jit import njit, njit_inline
+from shoal.kernels.sorting import shell_sort
+from shoal.streams.dominance import NO_DOMINANCE, Dominance, is_dominated
+from shoal.streams.held_records import CAUSE, END, FLUSHED, NEWEST, POSITION, DecisionBuffer, empty_decision_buffer
+from shoal.streams.protection import Protection, violated_constraint
+
+__all__ = [
+    "NOT_HELD",
+    "OVERDUE",
+    "SHARE_EXCEEDED",
+    "TOO_FEW_SUBJECTS",
+    "VALID",
+    "InvariantChecker",
+    "InvariantLimits",
+    "RegisteredRecords",
+    "check_decisions",
+]
+
+VALID, NOT_HELD, TOO_FEW_SUBJECTS, SHARE_EXCEEDED, OVERDUE = range(5)
+"""Results of `check_decisions`: the decisions are valid; a record is not held; a cluster has too few subjects; a
+subject exceeds its share; a record was held too long.
+"""
+
+SHARE_TOLERANCE = 1e-9
+"""Tolerance, in records, when a count is compared with ``max_share`` x cluster size; covers rounding."""
+
+MIN_CAPACITY = 4096
+"""Smallest capacity of the registry, in records. Decided records are dropped together when it is full."""
+
+
+class InvariantLimits(NamedTuple):
+    """Smallest number of subjects ``k``, largest delay ``delta`` in positions, and largest share of a subject."""
+
+    k: int
+    delta: int
+    max_share: float
+
+
+class RegisteredRecords(NamedTuple):
+    """The registry: records in the order of their positions.
+
+    Attributes
+    ----------
+    positions, subjects : int64 (n,)
+    decided : bool (n,)
+        True for a record that is in a cluster or suppressed.
+    oldest : int64 (1,)
+        Index of the oldest held record, or n if none is held.
+    """
+
+    positions: Int64Vector
+    subjects: Int64Vector
+    decided: BoolVector
+    oldest: Int64Vector
+
+
+class InvariantChecker:
+    """Registers arriving records and verifies decisions before they are returned.
+
+    Parameters
+    ----------
+    k : int
+        Smallest number of distinct subjects in a cluster.
+    delta : int
+        Largest delay in positions.
+    max_share : float
+        Largest share of one subject in a cluster.
+    dominance : Dominance
+        The p % rule that each cluster must satisfy.
+    protection : Protection, optional
+        What the protected attributes of each cluster must satisfy.
+
+    Notes
+    -----
+    Guarantees: a verified cluster has at least k subjects, none of them above its share, and satisfies the p % rule and
+    the protection.
+    Each record is decided once. A record is due when the newest position is delta or more above its own. Each due
+    record was decided before the next arrival, as far as the rule states the arrivals correctly; after the call no held
+    record is due. If positions have no gaps, no delay exceeds delta. After a violation all further calls are rejected.
+
+    Cost: O(block + decided) per call on average, and O(log held) more per decided record if positions have gaps.
+    """
+
+    def __init__(
+        self,
+        k: int,
+        delta: int,
+        max_share: float,
+        dominance: Dominance = NO_DOMINANCE,
+        protection: Protection | None = None,
+    ) -> None:
+        self._dominance, self._protection = dominance, protection
+        self._codes = np.zeros((0, 0 if protection is None else protection.rows), np.int64)
+        self._limits = InvariantLimits(k, delta, max_share)
+        self._amounts = np.zeros((0, len(dominance.references)))
+        self._registry = _empty_registry(0)
+        self._filled = 0
+        self._arrivals = np.full(1, -1, np.int64)
+        self._violated = False
+        self.verify(empty_decision_buffer(0))  # compiles the kernels before the first records arrive
+
+    def register(
+        self,
+        positions: Int64Vector,
+        subjects: Int64Vector,
+        amounts: Float64Matrix | None = None,
+        codes: Int64Matrix | None = None,
+    ) -> None:
+        """Add arriving records to the registry.
+
+        Parameters
+        ----------
+        positions, subjects : ndarray of int64, shape (n,)
+            Positions ascend, over all calls.
+        amounts : ndarray of float64, shape (n, a), optional
+            Required if there is a p % rule.
+        codes : ndarray of int64, shape (n, rows), optional
+            Value codes and bins of the protected attributes; required if there is a protection.
+
+        Raises
+        ------
+        GuaranteeError
+            An invariant was violated before.
+        """
+        if self._violated:
+            raise GuaranteeError("an invariant was violated before; this stream accepts no more records")
+        end = self._filled + len(positions)
+        if end > len(self._registry.decided):
+            self._forget_decided(len(positions))
+            end = self._filled + len(positions)
+        self._registry.positions[self._filled : end] = positions
+        self._registry.subjects[self._filled : end] = subjects
+        if amounts is not None and amounts.shape[1]:
+            self._amounts[self._filled : end] = amounts
+        if codes is not None:
+            self._codes[self._filled : end] = codes
+        self._filled = end
+        self._arrivals = np.concatenate((self._arrivals[-1:], positions))
+
+    def verify(self, decisions: DecisionBuffer) -> Int64Matrix:
+        """Verify decisions and mark their records as decided.
+
+        Parameters
+        ----------
+        decisions : DecisionBuffer
+            All decisions since the last call.
+
+        Returns
+        -------
+        ndarray of int64, shape (2, G)
+            Row 0: number of distinct subjects of each cluster. Row 1: largest number of records of one subject.
+
+        Raises
+        ------
+        AnonymityViolation
+            A cluster has too few subjects, has a subject above ``max_share``, or violates the p % rule or the
+            protection; or a decision names a record that is not held.
+        DelayViolation
+            A record was due and not decided before the next arrival, or is due and still held.
+        """
+        self._violated = True  # until all checks have passed
+        undominated, violated = self._is_undominated(decisions), self._violated_protection(decisions)
+        positions, subjects, decided, oldest = self._registry
+        registry = RegisteredRecords(
+            positions[: self._filled], subjects[: self._filled], decided[: self._filled], oldest
+        )
+        subject_counts = np.empty((2, decisions.clusters.shape[1]), np.int64)
+        decided_subjects = np.empty(decisions.positions.size + decisions.suppressed.shape[1], np.int64)
+        result = check_decisions(registry, self._arrivals, decisions, self._limits, subject_counts, decided_subjects)
+        if result == NOT_HELD:
+            raise AnonymityViolation("a decision names a record that is not held; nothing of its block was released")
+        if result == TOO_FEW_SUBJECTS:
+            raise AnonymityViolation(
+                f"a cluster has fewer than {self._limits.k} subjects; nothing of its block was released"
+            )
+        if result == SHARE_EXCEEDED:
+            raise AnonymityViolation(
+                f"a subject has a share above {self._limits.max_share} of a cluster; nothing of its block was released"
+            )
+        if result == OVERDUE:
+            raise DelayViolation(
+                f"a record was not decided in time (delta is {self._limits.delta}); nothing of its block was released"
+            )
+        if not undominated:
+            raise AnonymityViolation("a cluster violates the p % rule; nothing of its block was released")
+        if violated:
+            raise AnonymityViolation(f"a cluster {violated}; nothing of its block was released")
+        self._violated = False
+        return subject_counts
+
+    def _forget_decided(self, arriving: int) -> None:
+        """Drop decided records, and allocate twice the capacity that the held and the arriving records need."""
+        kept = np.flatnonzero(~self._registry.decided[: self._filled])
+        registry = _empty_registry(max(2 * (len(kept) + arriving), MIN_CAPACITY))
+        amounts = np.zeros((len(registry.decided), self._amounts.shape[1]))
+        codes = np.zeros((len(registry.decided), self._codes.shape[1]), np.int64)
+        for new, old in ((registry.positions, self._registry.positions), (registry.subjects, self._registry.subjects)):
+            new[: len(kept)] = old[kept]
+        amounts[: len(kept)] = self._amounts[kept]
+        codes[: len(kept)] = self._codes[kept]
+        self._registry, self._amounts, self._codes, self._filled = registry, amounts, codes, len(kept)
+
+    def _is_undominated(self, decisions: DecisionBuffer) -> bool:
+        """Whether every cluster satisfies the p % rule. Records that are not held are left to `check_decisions`."""
+        if not self._dominance.share:
+            return True
+        for positions in np.split(decisions.positions, decisions.clusters[END, :-1]):
+            slots = np.searchsorted(self._registry.positions[: self._filled], positions)
+            slots = slots[slots < self._filled]
+            if len(slots) and is_dominated(self._dominance, self._amounts[slots], self._registry.subjects[slots]):
+                return False
+        return True
+
+    def _violated_protection(self, decisions: DecisionBuffer) -> str:
+        """Return the constraint on protected attributes that a cluster violates; empty if none does."""
+        if self._protection is None or not decisions.clusters.shape[1]:
+            return ""
+        slots = np.searchsorted(self._registry.positions[: self._filled], decisions.positions)
+        if (slots == self._filled).any():
+            return ""  # a record that is not held, which `check_decisions` finds
+        return violated_constraint(self._protection, self._codes[slots], decisions.clusters[END])
+
+
+def _empty_registry(capacity: int) -> RegisteredRecords:
+    """Allocate a registry."""
+    positions, subjects, oldest = np.zeros(capacity, np.int64), np.zeros(capacity, np.int64), np.zeros(1, np.int64)
+    return RegisteredRecords(positions, subjects, np.zeros(capacity, np.bool_), oldest)
+
+
+@njit
+def check_decisions(
+    registry: RegisteredRecords,
+    arrivals: Int64Vector,
+    decisions: DecisionBuffer,
+    limits: InvariantLimits,
+    subject_counts: Int64Matrix,
+    decided_subjects: Int64Vector,
+) -> int:
+    """Verify decisions, mark their records as decided, and return the result.
+
+    Parameters
+    ----------
+    registry : RegisteredRecords
+    arrivals : ndarray of int64, shape (n + 1,)
+        ``arrivals[0]`` is the last position of the previous block (-1 at the start); the rest are the positions of this
+        block.
+    decisions : DecisionBuffer
+    limits : InvariantLimits
+    subject_counts : ndarray of int64, shape (2, G)
+        Overwritten. Row 0: number of distinct subjects of each cluster. Row 1: largest number of records of one
+        subject.
+    decided_subjects : ndarray of int64
+        Scratch, one entry per decided record.
+
+    Returns
+    -------
+    int
+        `VALID`, `NOT_HELD`, `TOO_FEW_SUBJECTS`, `SHARE_EXCEEDED` or `OVERDUE`.
+    """
+    if not _mark_decided(registry, decisions.suppressed[POSITION], decided_subjects) or not _mark_decided(
+        registry, decisions.positions, decided_subjects
+    ):
+        return NOT_HELD
+    ends, start = decisions.clusters[END], 0
+    for cluster in range(ends.size):
+        subjects, max_per_subject = _count_subjects(decided_subjects[start : ends[cluster]])
+        subject_counts[0, cluster], subject_counts[1, cluster] = subjects, max_per_subject
+        if subjects < limits.k:
+            return TOO_FEW_SUBJECTS
+        if max_per_subject > limits.max_share * (ends[cluster] - start) + SHARE_TOLERANCE:
+            return SHARE_EXCEEDED
+        start = ends[cluster]
+    oldest = _advance_oldest(registry)
+    overdue = (
+        _is_overdue(decisions.positions, ends, decisions.clusters, arrivals, limits.delta)
+        or _is_overdue(decisions.suppressed[POSITION], ends[:0], decisions.suppressed, arrivals, limits.delta)
+        or (oldest < registry.decided.size and arrivals[arrivals.size - 1] - registry.positions[oldest] >= limits.delta)
+    )
+    return OVERDUE if overdue else VALID
+
+
+@njit_inline
+def _mark_decided(registry: RegisteredRecords, decided: Int64Vector, decided_subjects: Int64Vector) -> bool:
+    """Mark records as decided and write their subjects to ``decided_subjects``; return False if one is not held."""
+    positions, count = registry.positions, registry.positions.size
+    for i in range(decided.size):
+        # The last positions rarely have gaps, so that their index usually follows from the difference.
+        index = count - 1 - (positions[count - 1] - decided[i]) if count else -1
+        if index < 0 or index >= count or positions[index] != decided[i]:
+            index = _find(positions, decided[i])
+        if index < 0 or registry.decided[index]:
+            return False
+        registry.decided[index] = True
+        decided_subjects[i] = registry.subjects[index]
+    return True
+
+
+@njit_inline
+def _find(positions: Int64Vector, wanted: int) -> int:
+    """Return the index of a position by binary search, or -1."""
+    low, high = 0, positions.size
+    while low < high:
+        middle = (low + high) >> 1
+        if positions[middle] < wanted:
+            low = middle + 1
+        else:
+            high = middle
+    return low if low < positions.size and positions[low] == wanted else -1
+
+
+@njit_inline
+def _advance_oldest(registry: RegisteredRecords) -> int:
+    """Advance ``oldest`` over decided records and return it."""
+    oldest = registry.oldest[0]
+    while oldest < registry.decided.size and registry.decided[oldest]:
+        oldest += 1
+    registry.oldest[0] = oldest
+    return int(oldest)
+
+
+@njit_inline
+def _count_subjects(decided_subjects: Int64Vector) -> tuple[int, int]:
+    """Return the number of distinct subjects and the records of the most frequent one; sorts ``decided_subjects``."""
+    shell_sort(decided_subjects)
+    distinct, run, most = 0, 0, 0
+    for i in range(decided_subjects.size):
+        run = run + 1 if i > 0 and decided_subjects[i] == decided_subjects[i - 1] else 1
+        distinct += run == 1
+        most = max(most, run)
+    return distinct, most
+
+
+@njit_inline
+def _is_overdue(
+    positions: Int64Vector, ends: Int64Vector, decisions: Int64Matrix, arrivals: Int64Vector, delta: int
+) -> bool:
+    """Whether a record was due at an arrival earlier than the one at which it was decided.
+
+    For a flush, no record may be due at the newest position. If ``ends`` is empty, decision i concerns record i.
+    """
+    arrival, start = 0, 0
+    for decision in range(decisions.shape[1]):
+        newest = decisions[NEWEST, decision]  # in ascending order
+        while arrival + 1 < arrivals.size and arrivals[arrival + 1] < newest:
+            arrival += 1
+        seen = newest if decisions[CAUSE, decision] == FLUSHED else arrivals[arrival]
+        end = ends[decision] if ends.size else decision + 1
+        for i in range(start, end):
+            if seen - positions[i] >= delta:
+                return True
+        start = end
+    return False

@@ -1,0 +1,575 @@
+"""Validation of what `microaggregate` is given. Every fault is named with its field; no value appears in a message.
+
+The normal form of texts that stand for subjects and confidential values.
+
+Codes of the texts and values of a stream that occurred lately.
+
+Confidential values of the Python interface: parameters of their protection, value codes, and bins of a reference.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import sys
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Hashable, Mapping, Sequence
+from decimal import Context, Decimal
+from typing import TypeAlias, TypeGuard
+from unicodedata import normalize
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from shoal.arrays import LARGEST, Float64Matrix, Int64Matrix, Int64Vector
+from shoal.errors import ParameterError
+from shoal.policy.policy import DEFAULT_MAX_VALUE_SHARE
+from shoal.protection import (
+    DISTINCT,
+    ENTROPY,
+    EQUAL,
+    ORDERED,
+    RECURSIVE,
+    DiversityRule,
+    LDiversity,
+    ValueReference,
+    build_diversity_rule,
+)
+from shoal.tables.constraints import ClusterConstraints, ConfidentialAttribute
+from shoal.tables.refinement import REFINEMENTS
+
+__all__ = [
+    "NUMBER",
+    "AnyArray",
+    "ConfidentialEncoder",
+    "Diversity",
+    "ProtectedCodes",
+    "RecentCodes",
+    "Reference",
+    "argument_faults",
+    "as_array",
+    "as_objects",
+    "checked_values",
+    "confidential_attributes",
+    "constraint_faults",
+    "default_value_share",
+    "is_finite_number",
+    "is_integer",
+    "is_number",
+    "normal_form",
+    "parse_diversity",
+    "parse_references",
+    "protection_faults",
+]
+
+AnyArray: TypeAlias = NDArray[np.generic]
+"""An array of any type."""
+
+
+def checked_values(values: ArrayLike) -> Float64Matrix:
+    """Return the coordinates as the kernels take them.
+
+    Parameters
+    ----------
+    values : array_like, shape (n, d)
+        Of integers, floats or booleans.
+
+    Returns
+    -------
+    ndarray of float64, shape (n, d)
+        C-contiguous; may share memory with ``values``.
+
+    Raises
+    ------
+    ParameterError
+        Names what the values must be.
+    """
+    try:
+        given = np.asarray(values)
+    except (TypeError, ValueError):
+        raise ParameterError("values: need shape (n, d), rows must have the same length") from None
+    if given.ndim != 2 or 0 in given.shape:  # noqa: PLR2004 - records and attributes
+        raise ParameterError("values: need shape (n, d), at least one record and one attribute")
+    if given.dtype.kind not in "biuf":
+        raise ParameterError("values: need integers or floats, no text, objects or complex numbers; convert them first")
+    if np.ma.is_masked(values):
+        raise ParameterError("values: must not be masked; fill or remove what is missing")
+    with np.errstate(over="ignore"):  # a number too large for float64 becomes infinite and is refused here
+        table: Float64Matrix = np.ascontiguousarray(given, dtype=np.float64)
+        if not (np.abs(table) <= LARGEST).all():
+            raise ParameterError(
+                f"values: need finite numbers of at most {LARGEST:g}; scale them, fill or remove what is missing"
+            )
+    return table
+
+
+def argument_faults(
+    n: int, k: object, algorithm: object, refine: object, seed: object, parameters: object, budget_used: object
+) -> list[str]:
+    """Return what is wrong with the arguments of `microaggregate` for n records, as messages; empty if nothing is."""
+    faults = []
+    if not is_integer(k):
+        faults.append("k: must be a whole number")
+    elif not 2 <= k <= n:  # noqa: PLR2004 - a cluster needs two records
+        faults.append("k: needs 2 <= k <= number of records")
+    if not isinstance(algorithm, str):
+        faults.append("algorithm: must be a name")
+    if not isinstance(refine, str) or refine not in REFINEMENTS:
+        faults.append(f"refine: unknown, use one of {', '.join(REFINEMENTS)}")
+    if not is_integer(seed) or seed < 0:
+        faults.append("seed: must be a whole number, 0 or more")
+    if parameters is not None and not isinstance(parameters, Mapping):
+        faults.append("parameters: must be a mapping of names to values")
+    if budget_used is not None and not callable(budget_used):
+        faults.append("budget_used: must be a function of the number of changes")
+    return faults
+
+
+def constraint_faults(constraints: object, n: int) -> list[str]:
+    """Return what is wrong with the constraints on clusters of n records, as messages; empty if nothing is."""
+    if not isinstance(constraints, ClusterConstraints):
+        return ["constraints: must be ClusterConstraints"]
+    faults = []
+    for name, codes in (("subjects", constraints.subjects), ("buckets", constraints.buckets)):
+        if codes is not None and not _are_codes(codes, n):
+            faults.append(f"constraints: {name} must be an array of integers from 0, shape ({n},)")
+    if not is_number(constraints.max_share) or not 0 < constraints.max_share <= 1:
+        faults.append("constraints: max_share must be above 0 and at most 1")
+    confidential: object = constraints.confidential
+    if not isinstance(confidential, tuple) or not all(_is_attribute(attribute, n) for attribute in confidential):
+        faults.append(
+            f"constraints: confidential needs attributes with integers from 0 as bins and values, shape ({n},), and "
+            "bins of their reference"
+        )
+    return [*faults, *_value_faults(constraints)]
+
+
+def is_integer(value: object) -> TypeGuard[int]:
+    """Whether a value of any type is an integer; a boolean is none."""
+    return isinstance(value, int | np.integer) and not isinstance(value, bool)
+
+
+def is_number(value: object) -> TypeGuard[float]:
+    """Whether a value of any type is an integer or a float; a boolean is neither."""
+    return is_integer(value) or isinstance(value, float | np.floating)
+
+
+def is_finite_number(value: object) -> TypeGuard[float]:
+    """Whether a value of any type is a number that float64 can hold."""
+    if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
+        return False
+    return bool(-sys.float_info.max <= value <= sys.float_info.max)
+
+
+def as_array(given: ArrayLike | Sequence[object], name: str) -> AnyArray:
+    """Return any array-like as an array.
+
+    Raises
+    ------
+    ParameterError
+        Rows have unequal lengths, or a value is masked.
+    """
+    if np.ma.is_masked(given):
+        raise ParameterError(f"{name}: must not be masked; fill or remove what is missing")
+    try:
+        return np.asarray(given)
+    except ValueError:
+        raise ParameterError(f"{name}: rows must have the same length") from None
+
+
+def as_objects(given: ArrayLike | Sequence[object], name: str) -> AnyArray:
+    """Return an array as it is, and any other array-like as an array of its objects.
+
+    NumPy converts the values of a list to one common type: a number beside a text becomes a text, and an integer beside
+    a float is rounded.
+
+    Raises
+    ------
+    ParameterError
+        As `as_array`.
+    """
+    if isinstance(given, np.ndarray):
+        return as_array(given, name)
+    objects = np.asarray(given, dtype=object)
+    if any(isinstance(value, list | tuple | np.ndarray) for value in objects.flat):
+        raise ParameterError(f"{name}: rows must have the same length")
+    return objects
+
+
+def _value_faults(constraints: ClusterConstraints) -> list[str]:
+    """Return what is wrong with t, l and the largest share of a value."""
+    faults = []
+    t, share = constraints.t, constraints.max_value_share
+    if t is not None and (not is_number(t) or not t >= 0):
+        faults.append("constraints: t must be a number, 0 or more")
+    if constraints.l is not None and not _is_l_diversity(constraints.l):
+        faults.append(
+            "constraints: l must be LDiversity of 2 or more values, or more than 1 by entropy, with c above 0"
+        )
+    if share is not None and (not is_number(share) or not 0 < share <= 1):
+        faults.append("constraints: max_value_share must be above 0 and at most 1")
+    if not constraints.confidential:
+        stated = {"t": t, "l": constraints.l, "max_value_share": share}
+        faults += [
+            f"constraints: {name} needs a confidential attribute" for name, one in stated.items() if one is not None
+        ]
+    return faults
+
+
+def _is_l_diversity(given: object) -> bool:
+    """Whether a value of any type is an l-diversity that a cluster can have."""
+    if not isinstance(given, LDiversity) or not is_number(given.l) or not is_number(given.c):
+        return False
+    if given.kind == ENTROPY:
+        return 1 < given.l < math.inf
+    is_whole = float(given.l).is_integer() and given.l >= 2  # noqa: PLR2004 - one value is no diversity
+    return (given.kind == DISTINCT and is_whole) or (given.kind == RECURSIVE and is_whole and 0 < given.c < math.inf)
+
+
+def _is_attribute(attribute: object, n: int) -> bool:
+    """Whether a value of any type is a confidential attribute of n records."""
+    if not isinstance(attribute, ConfidentialAttribute) or not _are_codes(attribute.bins, n):
+        return False
+    reference: object = attribute.reference
+    if reference is not None and not (
+        isinstance(reference, ValueReference) and int(attribute.bins.max()) < len(reference.weights)
+    ):
+        return False
+    return attribute.values is None or _are_codes(attribute.values, n)
+
+
+def _are_codes(codes: object, n: int) -> TypeGuard[NDArray[np.integer]]:
+    """Whether a value of any type is an array of n integers from 0."""
+    return (
+        isinstance(codes, np.ndarray) and codes.shape == (n,) and codes.dtype.kind in "iu" and bool((codes >= 0).all())
+    )
+
+
+NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,17})?")
+"""Texts that are numbers."""
+
+
+def normal_form(name: str) -> str:
+    """Return the normal form of a string: composed, without surrounding whitespace, numbers by their value."""
+    text = normalize("NFC", name).strip()
+    if not NUMBER.fullmatch(text):
+        return text
+    sign, digits, exponent = Decimal(text).as_tuple()
+    whole = "".join(map(str, digits)).lstrip("0")
+    short = whole.rstrip("0")
+    return f"{'-' * sign}{short}e{int(exponent) + len(whole) - len(short)}" if short else "0"
+
+
+class RecentCodes:
+    """Gives each key a code, in the order of their first occurrence.
+
+    Parameters
+    ----------
+    delta : int
+        A key keeps its code for at least this many records after its last occurrence.
+
+    Notes
+    -----
+    Codes are never reused. Memory: the keys of 2 delta records and two blocks.
+    """
+
+    def __init__(self, delta: int) -> None:
+        self._delta = delta
+        self._recent: dict[Hashable, int] = {}
+        self._older: dict[Hashable, int] = {}
+        self._seen = self._next = 0
+
+    def code_of(self, key: Hashable) -> int:
+        """Return the code of a key."""
+        code = self._recent.get(key)
+        if code is None:
+            code = self._older.get(key, self._next)
+            self._next += code == self._next
+            self._recent[key] = code
+        return code
+
+    def remember(self, count: int) -> None:
+        """Count accepted records. Keys without an occurrence among the last delta records are dropped eventually."""
+        self._seen += count
+        if self._seen > self._delta:
+            self._recent, self._older, self._seen = {}, self._recent, 0
+
+
+Diversity: TypeAlias = int | Mapping[str, float | Sequence[float]]
+"""An ``l``: a number of distinct values, or a kind with its parameters."""
+
+Reference: TypeAlias = Mapping[object, float]
+"""Shares of the values of a confidential attribute."""
+
+ProtectedCodes: TypeAlias = tuple[Int64Matrix, Int64Matrix | None]
+"""Value codes (n, q), and bins (n, q) with t."""
+
+SUM_TOLERANCE = 1e-6
+"""Largest difference between 1 and the sum of the shares of a reference."""
+
+_DIFFERENCES = Context(prec=1000, traps=[])
+"""For the distances of two numbers of any size; exact in the range of float64 where both have few digits."""
+
+_KINDS = {"distinct": DISTINCT, "p_sensitive": DISTINCT, "entropy": ENTROPY}
+_FORMS = "must be a whole number of 2 or more, {'entropy': a number above 1}, or {'recursive': [c above 0, l]}"
+
+
+def parse_diversity(given: object) -> LDiversity | None:
+    """Return the l-diversity that a caller states.
+
+    Raises
+    ------
+    ParameterError
+        It is none of the forms that `StreamAggregator` documents.
+    """
+    if given is None:
+        return None
+    named = given if isinstance(given, Mapping) else {"distinct": given}
+    if len(named) != 1:
+        raise ParameterError(f"l: {_FORMS}")
+    name, value = next(iter(named.items()))
+    if name == "recursive" and isinstance(value, Sequence) and len(value) == 2:  # noqa: PLR2004 - c and l
+        c, number = value
+        if is_finite_number(c) and c > 0 and is_integer(number) and number >= 2:  # noqa: PLR2004
+            return LDiversity(RECURSIVE, float(number), float(c))
+    elif name == "entropy" and is_finite_number(value) and value > 1:
+        return LDiversity(ENTROPY, float(value))
+    elif _KINDS.get(str(name)) == DISTINCT and is_integer(value) and value >= 2:  # noqa: PLR2004
+        return LDiversity(DISTINCT, float(value))
+    raise ParameterError(f"l: {_FORMS}")
+
+
+def default_value_share(given: object, max_value_share: float | None) -> float | None:
+    """Return the largest share of one value, where a caller states ``l`` and perhaps that share."""
+    diversity = parse_diversity(given)
+    if max_value_share is None and diversity is not None and diversity.kind == DISTINCT:
+        return DEFAULT_MAX_VALUE_SHARE
+    return max_value_share
+
+
+def protection_faults(
+    given: object, max_value_share: object, t: object, reference: object, delta: int | None
+) -> list[str]:
+    """Return what is wrong with the parameters of the protection; an empty list if they are valid.
+
+    ``delta`` is that of a stream, which needs a reference with ``t``; None for a table, which does not.
+    """
+    faults = []
+    try:
+        diversity = parse_diversity(given)
+        if diversity is not None and is_integer(delta) and diversity.l > delta + 1:
+            faults.append("l: must be at most delta + 1, the number of records that are held")
+    except ParameterError as error:
+        faults.append(str(error))
+    try:
+        if not parse_references(reference) and t is not None and delta is not None:
+            faults.append("reference: required with t")
+    except ParameterError as error:
+        faults.append(str(error))
+    if max_value_share is not None and not (is_finite_number(max_value_share) and 0 < max_value_share <= 1):
+        faults.append("max_value_share: must be above 0 and at most 1")
+    if t is not None and not (is_finite_number(t) and 0 < t <= 1):
+        faults.append("t: must be above 0 and at most 1")
+    return faults
+
+
+def parse_references(given: object) -> list[dict[object, float]]:
+    """Return one reference per attribute, by the keys of the values.
+
+    Raises
+    ------
+    ParameterError
+        A reference is no mapping of two or more values to shares, or lists a value twice.
+    """
+    if given is None:
+        return []
+    found = []
+    for reference in [given] if isinstance(given, Mapping) else list(given) if isinstance(given, Sequence) else [None]:
+        if not isinstance(reference, Mapping) or len(reference) < 2:  # noqa: PLR2004 - one value has no distance
+            raise ParameterError("reference: must map two or more values to their shares, for each attribute")
+        shares = {_key(value): share for value, share in reference.items()}
+        if len(shares) < len(reference):
+            raise ParameterError("reference: lists a value twice")
+        if not all(is_finite_number(share) and share >= 0 for share in shares.values()):
+            raise ParameterError("reference: shares must be numbers, 0 or more")
+        if abs(math.fsum(shares.values()) - 1) > SUM_TOLERANCE:
+            raise ParameterError("reference: shares must sum to 1")
+        found.append(shares)
+    return found
+
+
+class ConfidentialEncoder:
+    """Encodes confidential values: a code per distinct value, and its bin in the reference.
+
+    Numbers are compared by their exact value, texts in Unicode's composed form without surrounding whitespace, and a
+    text that is a number as that number. None and NaN are one value: missing.
+
+    Parameters
+    ----------
+    delta : int
+        A value keeps its code for at least this many records after its last occurrence.
+    references : list of dict
+        As `parse_references` returns them; empty without t.
+
+    Notes
+    -----
+    If all values of a reference are numbers or missing, its distance is the ordered one. A number that is not listed
+    then counts as the nearest one, ties as the lower; missing as the lowest. Else the distance is the equal one, and
+    values that are not listed have a bin with a share of 0. Memory: the values of 2 delta records and two blocks.
+    """
+
+    def __init__(self, delta: int, references: Sequence[Mapping[object, float]]) -> None:
+        self._codes = RecentCodes(delta)
+        self._references = [_Bins(reference) for reference in references]
+
+    def diversity_rule(
+        self, attributes: int, diversity: LDiversity | None, max_value_share: float | None, t: float | None
+    ) -> DiversityRule:
+        """Return what the attributes must satisfy.
+
+        Raises
+        ------
+        ParameterError
+            With t, there is not one reference per attribute.
+        """
+        if t is not None and len(self._references) != attributes:
+            raise ParameterError(f"reference: must be one per confidential attribute, here {attributes}")
+        references = [reference.weights for reference in self._references] if t is not None else []
+        return build_diversity_rule(references, l=diversity, max_value_share=max_value_share, t=t)
+
+    def encode(self, confidential: ArrayLike | Sequence[object], count: int) -> tuple[Int64Matrix, Int64Matrix | None]:
+        """Return value codes (count, q), and bins (count, q) if there are references.
+
+        Raises
+        ------
+        ParameterError
+            The values are not one per record and attribute, or one is no number where the reference is ordered.
+        """
+        columns = _columns_of(confidential, count)
+        if self._references and len(columns) != len(self._references):
+            raise ParameterError(f"confidential: must have {len(self._references)} columns, one per reference")
+        bins = [reference.bins_of(keys) for reference, keys in zip(self._references, columns, strict=False)]
+        codes = [[self._codes.code_of((number, key)) for key in keys] for number, keys in enumerate(columns)]
+        return _stacked(codes, count), _stacked(bins, count) if bins else None
+
+    def remember(self, count: int) -> None:
+        """Count accepted records. Values without an occurrence among the last delta records are dropped eventually."""
+        self._codes.remember(count)
+
+
+def confidential_attributes(
+    confidential: ArrayLike, count: int, reference: object, *, has_bins: bool
+) -> tuple[ConfidentialAttribute, ...]:
+    """Return the confidential attributes of a table.
+
+    Parameters
+    ----------
+    confidential : array_like of str, number or None, shape (count,) or (count, q)
+        Values, as `ConfidentialEncoder.encode` takes them.
+    count : int
+        Number of records.
+    reference : mapping or sequence of mappings, optional
+        As of `parse_references`; None: the table itself.
+    has_bins : bool
+        Whether the values are compared with the reference.
+
+    Raises
+    ------
+    ParameterError
+        As `ConfidentialEncoder.encode`, or there is not one reference per attribute.
+    """
+    references = parse_references(reference) if has_bins else []
+    codes, bins = ConfidentialEncoder(count, references).encode(confidential, count)
+    if not has_bins:
+        return tuple(ConfidentialAttribute(column, ordered=False) for column in codes.T)
+    if bins is None:  # the table is the reference
+        references = [_shares_of(keys) for keys in _columns_of(confidential, count)]
+        bins = ConfidentialEncoder(count, references).encode(confidential, count)[1]
+    weights = [_Bins(shares).weights for shares in references]
+    return tuple(
+        ConfidentialAttribute(np.ascontiguousarray(own), one.distance == ORDERED, one, np.ascontiguousarray(values))
+        for own, one, values in zip(() if bins is None else bins.T, weights, codes.T, strict=True)
+    )
+
+
+def _columns_of(confidential: ArrayLike | Sequence[object], count: int) -> list[list[object]]:
+    """Return the keys of the values, one list per attribute. A key depends on its value alone."""
+    given = as_objects(confidential, "confidential")
+    if given.shape[:1] != (count,) or given.ndim not in {1, 2}:
+        raise ParameterError(f"confidential: must have shape ({count},) or ({count}, q)")
+    columns = [given] if given.ndim == 1 else given.T
+    return [[_key(value) for value in column.tolist()] for column in columns]
+
+
+def _shares_of(keys: Sequence[object]) -> dict[object, float]:
+    """Return how often each value of a table occurs; shares are not needed, as references are scaled."""
+    return {key: float(count) for key, count in Counter(keys).items()}
+
+
+class _Bins:
+    """The bins of a reference."""
+
+    def __init__(self, reference: Mapping[object, float]) -> None:
+        self._is_ordered = all(key is None or isinstance(key, int | Decimal) for key in reference)
+        listed = sorted(reference, key=_order) if self._is_ordered else list(reference)
+        self._bins = {key: number for number, key in enumerate(listed)}
+        self._numbers = [key for key in listed if isinstance(key, int | Decimal)]
+        shares = np.array([reference[key] for key in listed], np.float64)
+        self.weights = ValueReference(
+            ORDERED if self._is_ordered else EQUAL, shares if self._is_ordered else np.append(shares, 0.0)
+        )
+
+    def bins_of(self, keys: list[object]) -> list[int]:
+        """Return the bin of each value."""
+        return [self._bins[key] if key in self._bins else self._unlisted(key) for key in keys]
+
+    def _unlisted(self, key: object) -> int:
+        """Return the bin of a value that is not listed."""
+        if not self._is_ordered:
+            return len(self._bins)
+        if key is None:
+            return 0
+        if not isinstance(key, int | Decimal):
+            raise ParameterError("confidential: must be numbers or missing, as the reference is")
+        above = bisect_left(self._numbers, key)
+        near = self._numbers[max(above - 1, 0) : above + 1]
+        return self._bins[min(near, key=lambda number: (abs(_DIFFERENCES.subtract(number, key)), number))]
+
+
+def _order(key: object) -> tuple[bool, object]:
+    """Return what the values of an ordered reference are sorted by: missing first."""
+    return (key is not None, 0 if key is None else key)
+
+
+def _is_comparable(value: object) -> bool:
+    """Whether equal values can be found: values that are compared by identity would all differ."""
+    try:
+        hash(value)
+    except TypeError:
+        return False
+    return type(value).__eq__ is not object.__eq__
+
+
+def _key(value: object) -> object:
+    """Return what two equal confidential values have in common: an exact number, a text, True or False, or None."""
+    if value is None or (isinstance(value, float | np.floating) and math.isnan(value)):
+        return None
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, Decimal) and value.is_nan():
+        return None
+    if not _is_comparable(value):
+        raise ParameterError("confidential: must be texts, numbers, True, False or None")
+    if isinstance(value, bool):
+        return ("bool", value)  # True is not the number 1
+    if isinstance(value, str):
+        text = normalize("NFC", value).strip()
+        return Decimal(text) if NUMBER.fullmatch(text) else text
+    return Decimal(repr(value)) if isinstance(value, float) else value
+
+
+def _stacked(columns: list[list[int]], count: int) -> NDArray[np.int64]:
+    """Return columns as an array (count, columns)."""
+    stacked: Int64Vector = np.array(columns, np.int64).reshape(len(columns), count)
+    return np.ascontiguousarray(stacked.T)

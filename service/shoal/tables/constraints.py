@@ -1,0 +1,588 @@
+"""Constraints on clusters besides their size, and how a partition that violates them is merged until it satisfies them.
+
+`ClusterConstraints` is what a caller states. `ConstraintArrays` is the same for the kernels that change a partition.
+
+How often each confidential value occurs in each cluster, and whether the counts satisfy l-diversity.
+
+Earth mover's distance (EMD) between the confidential values of a cluster and those of the reference.
+
+References
+----------
+.. [1] N. Li, T. Li and S. Venkatasubramanian, "t-Closeness: Privacy Beyond k-Anonymity and l-Diversity", ICDE 2007.
+   doi:10.1109/ICDE.2007.367856
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import count
+from typing import NamedTuple
+
+import numpy as np
+
+from shoal.arrays import BoolVector, Float64Matrix, Float64Vector, Int32Matrix, Int32Vector, Int64Matrix, Int64Vector
+from shoal.kernels.jit import njit, njit_inline, njit_inner
+from shoal.kernels.kd_tree import neighbours_of
+from shoal.protection import (
+    DISTINCT,
+    ENTROPY,
+    ENTROPY_TOLERANCE,
+    EQUAL,
+    ORDERED,
+    SHARE_TOLERANCE,
+    T_TOLERANCE,
+    DiversityRule,
+    LDiversity,
+    ValueReference,
+    build_diversity_rule,
+    distance_of,
+    excess_of,
+    is_diverse,
+)
+from shoal.tables.centroids import centroids_of
+
+__all__ = [
+    "NONE",
+    "ClusterConstraints",
+    "ConfidentialAttribute",
+    "ConstraintArrays",
+    "ValueCounts",
+    "cluster_distances",
+    "count_values",
+    "emd_of_clusters",
+    "excess_of_constraints",
+    "is_unconstrained",
+    "merge_until_feasible",
+    "no_constraints",
+    "records_above_share",
+    "satisfies_constraints",
+    "subject_violation",
+    "violating_clusters",
+]
+
+
+class ValueCounts(NamedTuple):
+    """Counts of the values in each cluster, cluster after cluster, the most frequent value of each first.
+
+    Attributes
+    ----------
+    counts : ndarray of int64, shape (entries,)
+        Records with one value in one cluster.
+    starts : ndarray of int64, shape (clusters,)
+        Where the counts of each cluster begin.
+    sizes : ndarray of int64, shape (clusters,)
+        Records of each cluster.
+    """
+
+    counts: Int64Vector
+    starts: Int64Vector
+    sizes: Int64Vector
+
+    @property
+    def distinct(self) -> Int64Vector:
+        """Different values of each cluster."""
+        return np.diff(np.append(self.starts, len(self.counts)))
+
+    @property
+    def largest(self) -> Int64Vector:
+        """Records with the most frequent value of each cluster."""
+        return self.counts[self.starts]
+
+    @property
+    def entropies(self) -> Float64Vector:
+        """Entropy of the values of each cluster, in nats."""
+        products: Float64Vector = np.add.reduceat(self.counts * np.log(self.counts), self.starts)
+        entropies: Float64Vector = np.log(self.sizes) - products / self.sizes
+        return entropies
+
+    def beyond(self, most_frequent: int) -> Int64Vector:
+        """Return the records of each cluster without those of its ``most_frequent`` values."""
+        ranks = np.arange(len(self.counts)) - np.repeat(self.starts, self.distinct)
+        rest: Int64Vector = np.add.reduceat(np.where(ranks >= most_frequent, self.counts, 0), self.starts)
+        return rest
+
+    def satisfy(self, l: LDiversity | None, max_value_share: float | None) -> BoolVector:  # noqa: E741
+        """Return which clusters satisfy l-diversity and the largest share of a value, shape (clusters,)."""
+        fine: BoolVector = np.ones(len(self.sizes), np.bool_)
+        if max_value_share is not None:
+            fine &= self.largest <= max_value_share * self.sizes + SHARE_TOLERANCE
+        if l is None:
+            return fine
+        if l.kind == DISTINCT:
+            fine &= self.distinct >= l.l
+        elif l.kind == ENTROPY:
+            fine &= self.entropies >= np.log(l.l) - ENTROPY_TOLERANCE
+        else:
+            fine &= self.largest < l.c * self.beyond(int(l.l) - 1) - SHARE_TOLERANCE
+        return fine
+
+
+def count_values(codes: Int64Vector, labels: Int32Vector) -> ValueCounts:
+    """Count the values of each cluster. O(n log n).
+
+    Parameters
+    ----------
+    codes : ndarray of int64, shape (n,)
+        Code of the value of each record.
+    labels : ndarray of int32, shape (n,)
+        Cluster of each record, from 0; no cluster is empty.
+    """
+    order = np.lexsort((codes, labels))
+    cluster, code = labels[order], codes[order]
+    firsts = np.flatnonzero(np.append(True, (cluster[1:] != cluster[:-1]) | (code[1:] != code[:-1])))
+    counts, owners = np.diff(np.append(firsts, len(labels))), cluster[firsts]
+    by_count = np.lexsort((-counts, owners))
+    starts = np.flatnonzero(np.append(True, owners[1:] != owners[:-1]))
+    return ValueCounts(counts[by_count], starts, np.bincount(labels))
+
+
+class ConfidentialAttribute(NamedTuple):
+    """One confidential attribute of n records.
+
+    Attributes
+    ----------
+    bins : ndarray of int64, shape (n,)
+        Bin of each value in the reference, 0 to m - 1; ordered bins ascend, and equal values have equal bins.
+    ordered : bool
+        Without ``reference``: whether the values are ordered, and neighbouring values are 1 / (m - 1) apart. Otherwise
+        they are categories, and any two of them are 1 apart.
+    reference : ValueReference, optional
+        What the distribution in a cluster is compared with, and the distance of two bins. By default the distribution
+        in the table, and the distance that ``ordered`` says.
+    values : ndarray of int64, shape (n,), optional
+        Code of each value, of which only equality counts; for l-diversity and the largest share of a value. By default
+        the bins. It is needed where different values have one bin of a given reference.
+    """
+
+    bins: Int64Vector
+    ordered: bool
+    reference: ValueReference | None = None
+    values: Int64Vector | None = None
+
+    @property
+    def codes(self) -> Int64Vector:
+        """Code of each value (n,)."""
+        return self.bins if self.values is None else self.values
+
+    def compared_with(self) -> ValueReference:
+        """Return the reference; by default that of the table. O(n)."""
+        return self.reference or ValueReference(ORDERED if self.ordered else EQUAL, np.bincount(self.bins))
+
+
+def emd_of_clusters(attribute: ConfidentialAttribute, labels: Int32Vector) -> Float64Vector:
+    """Return the earth mover's distance of each cluster from the reference, for one attribute.
+
+    Parameters
+    ----------
+    attribute : ConfidentialAttribute
+        Of n records.
+    labels : ndarray of int32, shape (n,)
+        Cluster of each record, from 0; no cluster is empty.
+
+    Returns
+    -------
+    ndarray of float64, shape (clusters,)
+        Distances from 0 to 1.
+
+    Notes
+    -----
+    Ordered values: the mean, over the distinct values but the last, of the absolute difference of the two cumulative
+    shares (formula (1) of [1]_). Categories: half the sum of the absolute differences of the shares. With a taxonomy:
+    the mean of the latter over its levels.
+    Cost: O(n log n).
+
+    References
+    ----------
+    .. [1] J. Domingo-Ferrer and J. Soria-Comas, "Steered Microaggregation: A Unified Primitive for Anonymization of
+       Data Sets and Data Streams", ICDM Workshops 2017. doi:10.1109/ICDMW.2017.141
+    """
+    rule = build_diversity_rule([attribute.compared_with()], t=0.0)
+    order = np.lexsort((attribute.bins, labels))
+    cluster_bounds = np.append(0, np.cumsum(np.bincount(labels)))
+    return cluster_distances(rule, attribute.bins[order], cluster_bounds)
+
+
+@njit
+def cluster_distances(rule: DiversityRule, bins: Int64Vector, cluster_bounds: Int64Vector) -> Float64Vector:
+    """Return the distance of each cluster from the reference of the only attribute, shape (clusters,).
+
+    ``bins`` (n,) are those of the records by cluster and, within a cluster, ascending. Cluster g is
+    ``bins[cluster_bounds[g]:cluster_bounds[g + 1]]``. O(size log bins) per cluster.
+    """
+    found = np.empty(cluster_bounds.size - 1)
+    for cluster in range(found.size):
+        found[cluster] = distance_of(rule, 0, bins[cluster_bounds[cluster] : cluster_bounds[cluster + 1]])
+    return found
+
+
+NONE = -1
+"""In place of a record or a cluster: there is none."""
+LEAF_SIZE = 64
+CANDIDATES = 8
+"""Nearest clusters that a cluster may be merged with in one round."""
+SEQUENTIAL_BELOW, PAIRING_ROUNDS = 16, 20
+"""With so few violating clusters, or after so many rounds of pairing, clusters are merged one at a time."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterConstraints:
+    """What every cluster of n records must satisfy besides having k records. By default nothing.
+
+    Attributes
+    ----------
+    subjects : ndarray of int64, shape (n,), optional
+        Subject of each record, as codes from 0. A cluster must then have k different subjects.
+    max_share : float
+        Largest share of a cluster's records that one subject may own, above 0, at most 1.
+    confidential : tuple of ConfidentialAttribute
+        Protected attributes: each must satisfy ``t``, ``l`` and ``max_value_share``.
+    t : float, optional
+        Largest earth mover's distance of a cluster from the reference (t-closeness).
+    l : LDiversity, optional
+        l-diversity of each cluster.
+    max_value_share : float, optional
+        Largest share of one value among the records of a cluster, above 0, at most 1.
+    buckets : ndarray of int64, shape (n,), optional
+        Bucket of each record. Refinement may then swap two records of one bucket, and change nothing else.
+    """
+
+    subjects: Int64Vector | None = None
+    max_share: float = 1.0
+    confidential: tuple[ConfidentialAttribute, ...] = ()
+    t: float | None = None
+    buckets: Int64Vector | None = None
+    l: LDiversity | None = None  # noqa: E741 - the letter of the literature
+    max_value_share: float | None = None
+
+    @property
+    def are_none(self) -> bool:
+        """Whether every partition into clusters of k records satisfies them."""
+        return self.subjects is None and self.t is None and not self.limit_values
+
+    @property
+    def limit_values(self) -> bool:
+        """Whether l-diversity or a largest share of a value is stated."""
+        return self.l is not None or self.max_value_share is not None
+
+    def diversity_rule(self) -> DiversityRule:
+        """Return what the protected attributes must satisfy, for the kernels."""
+        references = [] if self.t is None else [attribute.compared_with() for attribute in self.confidential]
+        return build_diversity_rule(references, l=self.l, max_value_share=self.max_value_share, t=self.t)
+
+    def arrays(self, order: Int64Vector) -> ConstraintArrays:
+        """Return them for the kernels, for the records that ``order`` lists, in its order."""
+        arrays = no_constraints()
+        if self.subjects is not None:
+            counts = np.zeros(int(self.subjects.max()) + 1, np.int64)
+            arrays = arrays._replace(subjects=self.subjects[order], max_share=self.max_share, counts=counts)
+        if self.t is not None or self.limit_values:
+            arrays = arrays._replace(rule=self.diversity_rule())
+        if self.t is not None:
+            arrays = arrays._replace(bins=np.stack([attribute.bins[order] for attribute in self.confidential]))
+        if self.limit_values:
+            arrays = arrays._replace(values=np.stack([attribute.codes[order] for attribute in self.confidential]))
+        return arrays if self.buckets is None else arrays._replace(buckets=self.buckets[order])
+
+
+def violating_clusters(labels: Int32Vector, k: int, constraints: ClusterConstraints) -> BoolVector:
+    """Return which clusters have fewer than k records or violate a constraint, shape (clusters,). O(n log n)."""
+    sizes = np.bincount(labels)
+    violating = sizes < k
+    if constraints.subjects is not None:
+        order = np.lexsort((constraints.subjects, labels))
+        cluster, subject = labels[order], constraints.subjects[order]
+        starts = np.flatnonzero(np.append(True, (cluster[1:] != cluster[:-1]) | (subject[1:] != subject[:-1])))
+        distinct = np.bincount(cluster[starts], minlength=len(sizes))
+        max_per_subject = np.zeros(len(sizes), np.int64)
+        np.maximum.at(max_per_subject, cluster[starts], np.diff(np.append(starts, len(labels))))
+        violating |= (distinct < k) | (max_per_subject > constraints.max_share * sizes + SHARE_TOLERANCE)
+    if constraints.t is not None:
+        for attribute in constraints.confidential:
+            violating |= emd_of_clusters(attribute, labels) > constraints.t + T_TOLERANCE
+    if constraints.limit_values:
+        for attribute in constraints.confidential:
+            counts = count_values(attribute.codes, labels)
+            violating |= ~counts.satisfy(constraints.l, constraints.max_value_share)
+    return violating
+
+
+def merge_until_feasible(
+    values: Float64Matrix, labels: Int32Vector, k: int, constraints: ClusterConstraints
+) -> Int32Vector:
+    """Merge violating clusters with their nearest until no cluster violates a constraint, or one cluster is left.
+
+    Parameters
+    ----------
+    values : ndarray of float64, shape (n, d)
+        Coordinates; not modified.
+    labels : ndarray of int32, shape (n,)
+        A partition; not modified.
+    k : int
+        Smallest cluster, in subjects where they are given.
+    constraints : ClusterConstraints
+        What every cluster must satisfy.
+
+    Returns
+    -------
+    ndarray of int32, shape (n,)
+        A new partition.
+
+    Notes
+    -----
+    Guarantee: all clusters satisfy the constraints if the whole table, as one cluster, does. Merging two clusters never
+    raises the larger of their two shares or of their two distances from the table.
+    Each round merges pairs of clusters with near centroids, so that clusters do not grow into one chain. Refinement can
+    split again what was merged without need. The last few violating clusters are merged with as many of their nearest
+    as they need in one step: otherwise a subject that owns half of the table would take one round per neighbour.
+    Cost: O(n log n) per round, a few rounds.
+    """
+    for number in count():
+        violating = violating_clusters(labels, k, constraints)
+        if not violating.any() or len(violating) == 1:
+            break
+        if violating.sum() <= SEQUENTIAL_BELOW or number >= PAIRING_ROUNDS:
+            labels = _merge_one(values, labels, k, constraints, int(np.flatnonzero(violating)[0]))
+            continue
+        centroids = np.ascontiguousarray(centroids_of(values, labels))
+        nearest = neighbours_of(centroids, min(CANDIDATES, len(centroids) - 1), LEAF_SIZE)
+        merged = np.unique(_pair_clusters(nearest, violating), return_inverse=True)[1]
+        labels = merged.astype(np.int32)[labels]
+    return labels
+
+
+def _merge_one(
+    values: Float64Matrix, labels: Int32Vector, k: int, constraints: ClusterConstraints, cluster: int
+) -> Int32Vector:
+    """Merge one cluster with as few of those nearest to its centroid as make it feasible, at least one."""
+    centroids = centroids_of(values, labels)
+    away = ((centroids - centroids[cluster]) ** 2).sum(axis=1)
+    away[cluster] = -1.0
+    ranks = np.empty(len(away), np.int64)
+    ranks[np.argsort(away, kind="stable")] = np.arange(len(away))
+    order = ranks[labels]
+
+    def is_feasible(others: int) -> bool:
+        return not violating_clusters((order > others).astype(np.int32), k, constraints)[0]
+
+    low, high = 0, 1
+    while high < len(away) - 1 and not is_feasible(high):
+        low, high = high, min(2 * high, len(away) - 1)
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if is_feasible(middle) else (middle, high)
+    return np.maximum(order - high, 0).astype(np.int32)
+
+
+def records_above_share(subjects: Int64Vector, max_share: float, values: Float64Matrix) -> BoolVector:
+    """Return the records to suppress so that no subject owns more than its share of the whole table.
+
+    Parameters
+    ----------
+    subjects : ndarray of int64, shape (n,)
+        Subject of each record, as codes.
+    max_share : float
+        Largest share of the remaining records that one subject may own.
+    values : ndarray of float64, shape (n, d)
+        Coordinates.
+
+    Returns
+    -------
+    ndarray of bool, shape (n,)
+        As few records as possible. If every subject keeps at most c records, c is the largest number that is no more
+        than its share of what remains. Of a subject above c, the records farthest from the centroid of the table are
+        suppressed; ties go to the later records. O(n log n).
+    """
+    _, own, counts = np.unique(subjects, return_inverse=True, return_counts=True)
+    low, high = 1, int(counts.max())
+    while low < high:
+        middle = (low + high + 1) // 2
+        if middle <= max_share * np.minimum(counts, middle).sum() + SHARE_TOLERANCE:
+            low = middle
+        else:
+            high = middle - 1
+    if low == counts.max():
+        return np.zeros(len(subjects), np.bool_)
+    away = ((values - values.mean(axis=0)) ** 2).sum(axis=1)
+    order = np.lexsort((np.arange(len(subjects)), away, own))
+    ranks = np.arange(len(subjects)) - np.repeat(np.cumsum(counts) - counts, counts)
+    suppressed = np.zeros(len(subjects), np.bool_)
+    suppressed[order[ranks >= low]] = True
+    return suppressed
+
+
+@njit
+def _pair_clusters(neighbours: Int32Matrix, violating: BoolVector) -> Int64Vector:
+    """Return for each cluster the cluster it becomes part of, itself if none, shape (clusters,).
+
+    In order of their numbers, violating clusters take the nearest cluster that is in no pair yet.
+    """
+    target, paired = np.arange(violating.size), np.zeros(violating.size, np.bool_)
+    for cluster in range(violating.size):
+        if not violating[cluster] or paired[cluster]:
+            continue
+        for other in neighbours[cluster]:
+            if not paired[other]:
+                paired[cluster] = paired[other] = True
+                target[cluster] = other
+                break
+    return target
+
+
+class ConstraintArrays(NamedTuple):
+    """The constraints of n records for the kernels; an empty array states no constraint.
+
+    Without a rule, the type of this tuple is another one. So kernels are compiled without the code that checks it.
+    """
+
+    subjects: Int64Vector  # (n,): subject of each record, as codes from 0
+    max_share: float
+    rule: DiversityRule | None
+    values: Int64Matrix  # (q, n): value codes, for l-diversity and the largest share of a value
+    bins: Int64Matrix  # (q, n): bins, for t-closeness
+    buckets: Int64Vector  # (n,): only two records of one bucket may swap, and nothing else may change
+    scratch: Int64Matrix  # (3, capacity): members of the cluster that is being checked, and scratch of `is_diverse`
+    counts: Int64Vector  # (subjects,): scratch, zero between two checks
+
+
+def no_constraints() -> ConstraintArrays:
+    """Return arrays that state no constraint."""
+    codes, none = np.zeros(0, np.int64), np.zeros((0, 0), np.int64)
+    return ConstraintArrays(codes, 1.0, None, none, none, codes, np.zeros((3, 0), np.int64), codes)
+
+
+@njit
+def is_unconstrained(constraints: ConstraintArrays) -> bool:
+    """Whether no constraint is stated."""
+    return (
+        constraints.subjects.size == 0
+        and constraints.values.shape[0] == 0
+        and constraints.bins.shape[0] == 0
+        and constraints.buckets.size == 0
+    )
+
+
+@njit_inline
+def satisfies_constraints(
+    constraints: ConstraintArrays, members: Int64Vector, leaving: int, joining: int, k: int
+) -> bool:
+    """Whether a cluster satisfies the constraints without one member and with another record; -1 stands for neither.
+
+    An empty cluster does. Buckets are not looked at. O(s) for the subjects of s members; for l-diversity and closeness
+    as `diversity.is_diverse`.
+    """
+    count = _collect(constraints, members, leaving, joining)
+    if count == 0:
+        return True
+    if constraints.subjects.size > 0 and not _has_subjects(constraints, count, k):
+        return False
+    own, scratch = constraints.scratch[0, :count], constraints.scratch[1:]
+    return bool(_satisfies_rule(constraints.rule, constraints.values, constraints.bins, own, scratch))
+
+
+@njit_inner
+def excess_of_constraints(
+    constraints: ConstraintArrays, members: Int64Vector, leaving: int, joining: int, k: int
+) -> float:
+    """Return by how much a cluster violates the constraints, 0 if it does not; arguments as of `satisfies_constraints`.
+
+    That is `diversity.excess_of`, and 1 in addition if it violates a constraint on subjects. There must be a rule.
+    """
+    count, excess = _collect(constraints, members, leaving, joining), 0.0
+    if constraints.subjects.size > 0 and not _has_subjects(constraints, count, k):
+        excess += 1.0
+    if constraints.rule is not None:
+        own, scratch = constraints.scratch[0, :count], constraints.scratch[1:]
+        excess += excess_of(constraints.rule, constraints.values, constraints.bins, own, scratch, np.inf)
+    return excess
+
+
+@njit_inline
+def _collect(constraints: ConstraintArrays, members: Int64Vector, leaving: int, joining: int) -> int:
+    """Write members without one and with another record to the scratch and return their number."""
+    kept, count = constraints.scratch[0], 0
+    for x in range(members.size):
+        if members[x] != leaving:
+            kept[count] = members[x]
+            count += 1
+    if joining != NONE:
+        kept[count] = joining
+        count += 1
+    return count
+
+
+@njit_inner
+def _satisfies_rule(
+    rule: DiversityRule | None, values: Int64Matrix, bins: Int64Matrix, members: Int64Vector, scratch: Int64Matrix
+) -> bool:
+    """Whether a cluster satisfies a rule, if there is one: the rest is not compiled for a rule that is None."""
+    if rule is None:
+        return True
+    return bool(is_diverse(rule, values, bins, members, scratch))
+
+
+@njit_inline
+def _has_subjects(constraints: ConstraintArrays, count: int, k: int) -> bool:
+    """Whether the records in the scratch have k different subjects, none with more than its share."""
+    records = constraints.scratch[0, :count]
+    _, distinct, most = _count_subjects(constraints.subjects, constraints.counts, records, NONE, NONE)
+    return bool(distinct >= k and most <= constraints.max_share * count + SHARE_TOLERANCE)
+
+
+@njit_inline
+def subject_violation(
+    subjects: Int64Vector,
+    tally: Int64Vector,
+    members: Int64Vector,
+    leaving: int,
+    joining: int,
+    max_share: float,
+    k: int,
+) -> int:
+    """Return how many subjects a cluster lacks, and how many records of one subject are above its share.
+
+    Parameters
+    ----------
+    subjects : ndarray of int64, shape (n,)
+        Subject of each record, from 0.
+    tally : ndarray of int64, shape (n,)
+        Scratch; zero before and after.
+    members : ndarray of int64, shape (m,)
+        Records of the cluster.
+    leaving, joining : int
+        Member that leaves and record that joins; -1 for none.
+    max_share : float
+        Largest share of one subject.
+    k : int
+        Smallest number of subjects.
+
+    Returns
+    -------
+    int
+        0 if the cluster satisfies both. O(m).
+    """
+    size, distinct, most = _count_subjects(subjects, tally, members, leaving, joining)
+    above = float(most) - max_share * size - SHARE_TOLERANCE
+    return max(0, k - distinct) + (int(np.ceil(above)) if above > 0.0 else 0)
+
+
+@njit_inline
+def _count_subjects(
+    subjects: Int64Vector, tally: Int64Vector, members: Int64Vector, leaving: int, joining: int
+) -> tuple[int, int, int]:
+    """Return the number of records of a changed cluster, of their subjects, and the records of the most frequent one.
+
+    ``tally`` has one number per subject; it is zero before and after.
+    """
+    size, distinct, most = 0, 0, 0
+    for x in range(members.size + 1):
+        record = joining if x == members.size else members[x]
+        if record != NONE and record != leaving:  # noqa: PLR1714 - a tuple would not be inlined
+            tally[subjects[record]] += 1
+            distinct += tally[subjects[record]] == 1
+            most = max(most, tally[subjects[record]])
+            size += 1
+    for x in range(members.size + 1):
+        record = joining if x == members.size else members[x]
+        if record != NONE:
+            tally[subjects[record]] = 0
+    return size, distinct, most

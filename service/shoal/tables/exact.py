@@ -1,0 +1,524 @@
+"""A partition close to the optimum and a proven lower bound on the loss of any partition, by column generation.
+
+The pricing problem of column generation: all clusters of k to 2k - 1 records with a small reduced cost.
+
+Each record has a dual price. The reduced cost of a cluster is its loss minus the prices of its members. Clusters are
+small (k of 2 or 3, so at most five records), and the search is exhaustive: bounds exclude most sets unseen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import combinations
+from typing import NamedTuple
+
+import numpy as np
+
+from shoal.arrays import Float64Matrix, Float64Vector, Int32Matrix, Int32Vector, Int64Vector
+from shoal.errors import ParameterError
+from shoal.kernels.jit import njit, njit_inline, njit_inner
+from shoal.kernels.kd_tree import neighbours_of
+from shoal.tables.centroids import loss_of
+from shoal.tables.hilbert import best_runs, label_runs
+from shoal.tables.solver import SetPartitioning, require_solver
+
+__all__ = [
+    "LARGEST",
+    "STORED",
+    "BoundedPartition",
+    "PricingResult",
+    "check_exact",
+    "choose_clusters",
+    "clusters_below",
+    "empty_pricing_result",
+    "optimal_of_line",
+    "price_clusters",
+    "squared_distances",
+]
+
+LARGEST = 5
+"""Records of a cluster at most: 2k - 1 for k = 3."""
+STORED, LEFT, BUDGET = 0, 1, 2
+"""Entries of `PricingResult.state`."""
+MAX_SETS = 2_000_000_000
+"""Sets that a search looks at before it gives up: with many equal records, bounds exclude nothing."""
+MAX_SETS_BELOW = 1_000_000_000
+"""The same, of a search for all clusters below a reduced cost."""
+
+
+class PricingResult(NamedTuple):
+    """What a search among n records found."""
+
+    floors: Float64Vector  # (n,): least reduced cost per member of any cluster with this record; at most 0
+    best: Int32Matrix  # (n, 5): the cluster that has it, padded with -1
+    clusters: Int32Matrix  # (capacity, 5): more clusters with a negative reduced cost
+    state: Int64Vector  # (3,): clusters stored, how many more the current record may store, sets that may be looked at
+
+
+class PricingCandidates(NamedTuple):
+    """The records that can be in a cluster with one record, the nearest first."""
+
+    record: int
+    price: float
+    squares: Float64Vector  # squared distances to the record
+    prices: Float64Vector
+    records: Int64Vector
+    highest_price: float  # among the candidates, at least 0
+
+
+@njit
+def price_clusters(
+    squares: Float64Matrix, prices: Float64Vector, k: int, min_reduction: float, quota: int, result: PricingResult
+) -> bool:
+    """Search all clusters of k to 2k - 1 records with a negative reduced cost.
+
+    Parameters
+    ----------
+    squares : ndarray of float64, shape (n, n)
+        Squared distances.
+    prices : ndarray of float64, shape (n,)
+        Dual price of each record.
+    k : int
+        Smallest cluster, 2 or 3.
+    min_reduction : float
+        Clusters are stored only if their reduced cost is below minus this.
+    quota : int
+        Clusters stored at most per record that has the highest price in them.
+    result : PricingResult
+        Overwritten.
+
+    Returns
+    -------
+    bool
+        True: ``result.floors`` is exact for every record. False: there were too many sets to look at.
+    """
+    result.state[BUDGET] = MAX_SETS
+    return _search(squares, prices, k, 0.0, -min_reduction, quota, result)
+
+
+@njit
+def clusters_below(squares: Float64Matrix, prices: Float64Vector, k: int, limit: float, result: PricingResult) -> bool:
+    """Find all clusters of k to 2k - 1 records with a reduced cost below a limit.
+
+    Parameters
+    ----------
+    squares, prices, k
+        As in `price_clusters`.
+    limit : float
+        Clusters are stored if their reduced cost is below this; 0 or more.
+    result : PricingResult
+        Overwritten.
+
+    Returns
+    -------
+    bool
+        True: ``result.clusters`` has all of them. False: there were too many to store, or too many sets to look at.
+    """
+    result.state[BUDGET] = MAX_SETS_BELOW
+    return _search(squares, prices, k, limit, limit, result.clusters.shape[0] + 1, result)
+
+
+@njit
+def squared_distances(rows: Float64Matrix) -> Float64Matrix:
+    """Return the squared distances (n, n) between all rows (n, d). O(n² d)."""
+    n, d = rows.shape
+    squares = np.zeros((n, n))
+    for i in range(n):
+        for j in range(i):
+            total = 0.0
+            for c in range(d):
+                step = rows[i, c] - rows[j, c]
+                total += step * step
+            squares[i, j] = squares[j, i] = total
+    return squares
+
+
+@njit
+def empty_pricing_result(n: int, capacity: int) -> PricingResult:
+    """Return an empty result for n records, with room for ``capacity`` clusters besides the best of each record."""
+    return PricingResult(
+        np.zeros(n),
+        np.full((n, LARGEST), -1, np.int32),
+        np.full((capacity, LARGEST), -1, np.int32),
+        np.zeros(3, np.int64),
+    )
+
+
+@njit_inner
+def _search(
+    squares: Float64Matrix,
+    prices: Float64Vector,
+    k: int,
+    limit: float,
+    stored_below: float,
+    quota: int,
+    result: PricingResult,
+) -> bool:
+    """Visit all clusters with a reduced cost below ``limit``; return whether the search was completed.
+
+    Those below ``stored_below``, at most ``limit``, are stored, up to ``quota`` per record.
+    """
+    result.floors[:] = 0.0
+    result.best[:] = -1
+    result.state[STORED] = 0
+    order = np.argsort(-prices, kind="mergesort")
+    for x in range(order.size):
+        if k * prices[order[x]] + limit <= 0.0 or result.state[BUDGET] < 0:  # no loss is below zero
+            break
+        result.state[LEFT] = quota
+        _enumerate(squares, _candidates_of(squares, prices, order, x, k, limit), k, limit, stored_below, result)
+    return bool(result.state[BUDGET] >= 0)
+
+
+@njit_inner
+def _candidates_of(
+    squares: Float64Matrix, prices: Float64Vector, order: Int64Vector, x: int, k: int, limit: float
+) -> PricingCandidates:
+    """Return the candidates for clusters in which record ``order[x]`` has the highest price."""
+    record, largest = order[x], 2 * k - 1
+    others_worth = (largest - 1) * max(prices[record], 0.0) + limit
+    chosen = np.empty(order.size, np.int64)
+    away = np.empty(order.size)
+    # Not below 0: the bounds of `_enumerate` multiply it by the most records that can still join. Fewer may join.
+    count, highest = 0, 0.0
+    for y in range(x + 1, order.size):
+        other = order[y]
+        # The loss of a cluster is at least half the squared distance of any two members.
+        if squares[record, other] * 0.5 < others_worth + prices[other]:
+            chosen[count], away[count] = other, squares[record, other]
+            count += 1
+            highest = max(highest, prices[other])
+    near = np.argsort(away[:count], kind="mergesort")
+    records = chosen[:count][near]
+    return PricingCandidates(record, prices[record], away[:count][near], prices[records], records, highest)
+
+
+@njit_inner
+def _enumerate(
+    squares: Float64Matrix,
+    candidates: PricingCandidates,
+    k: int,
+    limit: float,
+    stored_below: float,
+    result: PricingResult,
+) -> None:
+    """Try all sets of candidates, depth first, the nearest first: a later candidate is never nearer."""
+    largest = 2 * k - 1
+    group, following = np.full(LARGEST, -1, np.int64), np.zeros(LARGEST + 1, np.int64)
+    sums, worths = np.zeros(LARGEST + 1), np.zeros(LARGEST + 1)  # of squared distances and of prices, by size
+    group[0], worths[1], size = candidates.record, candidates.price, 1
+    while size > 0:
+        y = following[size]
+        if y == candidates.squares.size or not _can_be_below(
+            sums[size], worths[size] + limit, candidates.squares[y], candidates.highest_price, size, k
+        ):
+            size -= 1
+            continue
+        result.state[BUDGET] -= 1
+        if result.state[BUDGET] < 0:
+            break
+        following[size] = y + 1
+        squared, worth = sums[size] + candidates.squares[y], worths[size] + candidates.prices[y]
+        for z in range(1, size):
+            squared += squares[group[z], candidates.records[y]]
+        group[size] = candidates.records[y]
+        reduced = squared / (size + 1) - worth
+        if size + 1 >= k and reduced < limit:
+            _store_cluster(reduced, group, size + 1, stored_below, result)
+        if size + 1 < largest and reduced < (largest - size - 1) * candidates.highest_price + limit:  # loss never falls
+            size += 1
+            sums[size], worths[size], following[size] = squared, worth, y + 1
+
+
+@njit_inline
+def _can_be_below(squared: float, worth: float, away: float, highest: float, size: int, k: int) -> bool:
+    """Whether a set can cost less than ``worth`` and the prices of one or more candidates at least ``away`` far."""
+    for final in range(max(k, size + 1), 2 * k):
+        more = final - size
+        if (squared + more * away) / final < worth + more * highest:
+            return True
+    return False
+
+
+@njit_inline
+def _store_cluster(reduced: float, group: Int64Vector, size: int, stored_below: float, result: PricingResult) -> None:
+    """Update the floors of the members of a cluster, and store the cluster if its reduced cost is low enough.
+
+    If there is no room, the search ends; the quotas of `price_clusters` do not exceed the room.
+    """
+    for x in range(size):
+        if reduced / size < result.floors[group[x]]:
+            result.floors[group[x]] = reduced / size
+            if reduced < stored_below:
+                _write_members(result.best, group[x], group, size)
+    stored = result.state[STORED]
+    if reduced < stored_below and result.state[LEFT] > 0:
+        if stored == result.clusters.shape[0]:
+            result.state[BUDGET] = -1
+            return
+        _write_members(result.clusters, stored, group, size)
+        result.state[STORED] += 1
+        result.state[LEFT] -= 1
+
+
+@njit_inline
+def _write_members(clusters: Int32Matrix, row: int, group: Int64Vector, size: int) -> None:
+    """Write a cluster into one row, padded with -1."""
+    for y in range(LARGEST):
+        clusters[row, y] = group[y] if y < size else -1
+
+
+MAX_K = 3
+MAX_RECORDS = 6_000
+"""All squared distances are kept: 288 MB for 6,000 records."""
+LEAF_SIZE = 64
+NEIGHBOURS = 6
+"""Nearest records that form the first clusters of the pool with each record."""
+QUOTA = 6
+"""Clusters that one pricing round stores per record, besides the best."""
+MIN_REDUCTION = 1e-7
+"""Relative to the mean loss of a record: reduced cost below which a cluster is worth adding."""
+MIN_GAP = 1e-6
+"""Relative gap between relaxation and bound that ends column generation."""
+ROUNDS = 200
+ROUNDING = 1e-9
+"""Relative: subtracted from the bound for the rounding of its sums."""
+SOLVER_ROUNDING = 1e-7
+"""Relative: subtracted from a bound of the solver, which accepts reduced costs of -1e-7 per cluster as not negative."""
+MAX_BETTER = 100_000
+"""Clusters that a partition better than the best one can have: with more of them, the gap is left open."""
+MAX_LINE_STEPS = 10_000_000_000
+"""Records times k with one attribute: about half a minute."""
+
+
+class BoundedPartition(NamedTuple):
+    """A partition and a lower bound on the loss of any partition."""
+
+    labels: Int32Vector  # (n,)
+    bound: float
+
+
+class _DualBound(NamedTuple):
+    """Prices for which no cluster has a negative reduced cost, up to rounding, and their sum."""
+
+    prices: Float64Vector  # (n,)
+    bound: float
+
+
+def choose_clusters(
+    values: Float64Matrix, starts: list[Int32Vector], k: int, is_over: Callable[[], bool]
+) -> BoundedPartition:
+    """Choose the best partition from many thousand promising clusters, and bound the loss of any partition.
+
+    If few clusters could be part of a better partition, all of them are tried: the partition is then optimal.
+
+    Parameters
+    ----------
+    values : ndarray of float64, shape (n, d), C-contiguous
+        Coordinates; finite; not modified.
+    starts : list of ndarray of int32, shape (n,)
+        Partitions into clusters of k to 2k - 1, the best first; their clusters are in the pool. Partitions with larger
+        clusters are left out.
+    k : int
+        Smallest cluster, 2 or 3.
+    is_over : callable
+        Called now and then; once it returns true, the best partition so far is returned. A round of pricing and a step
+        of the solver, seconds for thousands of records, are not interrupted.
+
+    Returns
+    -------
+    BoundedPartition
+        Labels, and a bound that holds for every partition into clusters of k or more.
+
+    Notes
+    -----
+    Guarantee: `pricing.price_clusters` looks at every cluster that could have a negative reduced cost, so the sum of
+    prices and floors is a lower bound on the loss of all partitions (Lagrange), whatever the solver computed. Clusters
+    above 2k - 1 can be split without loss.
+    With floors added to the prices, no reduced cost is negative, and those of a partition add up to the distance of its
+    loss from the bound. A better partition has therefore no cluster with a reduced cost above the gap. All clusters
+    below it are found by `pricing.clusters_below`; if they are at most `MAX_BETTER`, the solver chooses among them, and
+    its bound holds for all partitions, within its tolerances.
+    The same input gives the same result, unless ``is_over`` reads a clock: the solver runs on one thread.
+    Cost: n² distances; seconds to a minute for a thousand records, most of it for the choices.
+
+    References
+    ----------
+    .. [1] D. Aloise, P. Hansen, C. Rocha and É. Santi, "Column generation bounds for numerical microaggregation",
+       Journal of Global Optimization 60, 2014. doi:10.1007/s10898-014-0149-3
+    """
+    usable = [labels for labels in starts if np.bincount(labels).max() <= 2 * k - 1] or [_any_partition(len(values), k)]
+    best = usable[0]
+    with np.errstate(over="ignore"):
+        unit = loss_of(values, best) / len(values)
+    if not 0.0 < unit < np.inf:
+        return BoundedPartition(best, 0.0)  # no loss at all, or an overflow
+    squares = squared_distances(values / np.sqrt(unit))  # the solver's tolerances are absolute
+    pool = _ClusterPool(squares)
+    pool.add(_clusters_of_neighbours(values, k))
+    for labels in usable:
+        pool.add(_members_of(labels))
+    dual = _generate_columns(pool, squares, k, is_over)
+    bound = dual.bound
+    if not is_over():
+        best = pool.choose(best, is_over).labels
+        complete = None if is_over() else _pool_of_better_clusters(squares, best, k, dual)
+        if complete is not None:
+            best, solved = complete.choose(best, is_over)
+            bound = max(bound, min(solved, pool.loss_of(best)))
+    return BoundedPartition(best, bound * unit)
+
+
+def optimal_of_line(values: Float64Matrix, k: int) -> Int32Vector:
+    """Return the optimal partition (n,) of one attribute (n, 1).
+
+    Unlike `hansen_mukherjee.optimal` it subtracts no large sums, so that the loss is the least possible up to the
+    rounding of the losses of single clusters. O(n k).
+    """
+    order = np.argsort(values[:, 0], kind="stable")
+    return label_runs(best_runs(values[order], k), order)
+
+
+def check_exact(n: int, d: int, k: int, *, is_unconstrained: bool) -> None:
+    """Check that the exact refinement can handle n records, d attributes, k and the constraints.
+
+    With several attributes the solver must be installed.
+
+    Raises
+    ------
+    ParameterError
+        If not; the message says what is needed and what to use instead.
+    """
+    faults = []
+    if d > 1 and k > MAX_K:
+        faults.append(f"k of at most {MAX_K}")
+    if d > 1 and n > MAX_RECORDS:
+        faults.append(f"at most {MAX_RECORDS:,} records")
+    if d == 1 and n * k > MAX_LINE_STEPS:
+        faults.append(f"records times k of at most {MAX_LINE_STEPS:,}")
+    if not is_unconstrained:
+        faults.append("no constraint on clusters besides k")
+    if faults:
+        raise ParameterError(f"refine 'exact' needs {' and '.join(faults)}; use 'anneal'")
+    if d > 1:
+        require_solver()
+
+
+class _ClusterPool:
+    """The clusters to choose from, each once; ``squares`` (n, n) are squared distances."""
+
+    def __init__(self, squares: Float64Matrix) -> None:
+        self._squares = squares
+        self._numbers: dict[bytes, int] = {}
+        self._members: list[Int32Matrix] = []
+        self.problem = SetPartitioning(len(squares))
+
+    def add(self, clusters: Int32Matrix) -> int:
+        """Add clusters (m, 5), padded with -1; return how many are new."""
+        ordered = np.ascontiguousarray(np.unique(-np.sort(-clusters, axis=1), axis=0), np.int32)
+        is_new = np.array([row.tobytes() not in self._numbers for row in ordered], bool)
+        if is_new.any():
+            new = ordered[is_new]
+            for row in new:
+                self._numbers[row.tobytes()] = len(self._numbers)
+            self._members.append(new)
+            self.problem.add(new, self._costs(new))
+        return int(is_new.sum())
+
+    def numbers_of(self, labels: Int32Vector) -> Int64Vector:
+        """Return the numbers of the clusters of a partition, after adding those that are missing."""
+        clusters = _members_of(labels)
+        self.add(clusters)
+        ordered = np.ascontiguousarray(-np.sort(-clusters, axis=1), np.int32)
+        return np.array([self._numbers[row.tobytes()] for row in ordered])
+
+    def loss_of(self, labels: Int32Vector) -> float:
+        """Return the loss of a partition, in the unit of ``squares``."""
+        return float(self._costs(_members_of(labels)).sum())
+
+    def choose(self, start: Int32Vector, is_over: Callable[[], bool]) -> BoundedPartition:
+        """Return the best partition of the pool, and the solver's bound on the loss of the partitions of the pool."""
+        choice = self.problem.choose(self.numbers_of(start), is_over)
+        labels = self.labels_of(choice.numbers)
+        return BoundedPartition(start if labels is None else labels, choice.bound * (1.0 - SOLVER_ROUNDING))
+
+    def labels_of(self, numbers: Int64Vector) -> Int32Vector | None:
+        """Return the partition into these clusters; None if they are none, because the solver was stopped too early."""
+        labels = np.full(len(self._squares), -1, np.int32)
+        clusters = np.concatenate(self._members)[numbers]
+        for label, members in enumerate(clusters):
+            labels[members[members >= 0]] = label
+        is_partition = (labels >= 0).all() and (clusters >= 0).sum() == len(labels)
+        return labels if is_partition else None
+
+    def _costs(self, clusters: Int32Matrix) -> Float64Vector:
+        """Return the loss of each cluster, from the distances between its members."""
+        total: Float64Vector = np.zeros(len(clusters))
+        for a, b in combinations(range(clusters.shape[1]), 2):
+            both = clusters[:, b] >= 0  # members are sorted, the padding last: member a is then present as well
+            total[both] += self._squares[clusters[both, a], clusters[both, b]]
+        total /= (clusters >= 0).sum(axis=1)
+        return total
+
+
+def _pool_of_better_clusters(
+    squares: Float64Matrix, best: Int32Vector, k: int, dual: _DualBound
+) -> _ClusterPool | None:
+    """Return all clusters that a better partition than ``best`` can have; None if they are too many."""
+    pool = _ClusterPool(squares)
+    loss = pool.loss_of(best)
+    found = empty_pricing_result(len(squares), MAX_BETTER)
+    if not clusters_below(squares, dual.prices, k, loss - dual.bound + ROUNDING * loss, found):
+        return None
+    pool.add(found.clusters[: found.state[STORED]])
+    return pool
+
+
+def _generate_columns(pool: _ClusterPool, squares: Float64Matrix, k: int, is_over: Callable[[], bool]) -> _DualBound:
+    """Add clusters with a negative reduced cost until there are none; return the lower bound."""
+    result = empty_pricing_result(len(squares), QUOTA * len(squares))
+    bound, stable, feasible = 0.0, None, np.zeros(len(squares))
+    for _ in range(ROUNDS):
+        relaxed = pool.problem.relax()
+        prices = relaxed.prices if stable is None else 0.5 * (stable + relaxed.prices)  # smoothed: prices oscillate
+        is_smoothed = stable is not None
+        is_exact = price_clusters(squares, prices, k, MIN_REDUCTION * relaxed.loss / len(squares), QUOTA, result)
+        lower = float(prices.sum() + result.floors.sum())
+        if is_exact and lower > bound:
+            bound, stable, feasible = lower, prices, prices + result.floors
+        if relaxed.loss - bound <= MIN_GAP * relaxed.loss or is_over():
+            break
+        candidates = np.concatenate((result.best, result.clusters[: result.state[STORED]]))
+        if not pool.add(candidates[candidates[:, 0] >= 0]):
+            if not is_smoothed:
+                break  # nothing has a negative reduced cost: the relaxation is optimal
+            stable = None
+    return _DualBound(feasible, bound * (1.0 - ROUNDING))
+
+
+def _clusters_of_neighbours(values: Float64Matrix, k: int) -> Int32Matrix:
+    """Return clusters of each record with any k - 1 and any k of its nearest, padded with -1."""
+    n = len(values)
+    near = neighbours_of(values, min(NEIGHBOURS, n - 1), LEAF_SIZE)
+    own = np.arange(n, dtype=np.int32)[:, None]
+    made = []
+    for others in (k - 1, k):
+        for chosen in combinations(range(near.shape[1]), others):
+            padding = np.full((n, LARGEST - 1 - others), -1, np.int32)
+            made.append(np.concatenate((own, near[:, chosen], padding), axis=1))
+    return np.concatenate(made)
+
+
+def _members_of(labels: Int32Vector) -> Int32Matrix:
+    """Return the members of each cluster, shape (clusters, 5), padded with -1."""
+    order = np.argsort(labels, kind="stable")
+    sizes = np.bincount(labels)
+    positions = np.arange(len(labels)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    clusters = np.full((len(sizes), LARGEST), -1, np.int32)
+    clusters[labels[order], positions] = order
+    return clusters
+
+
+def _any_partition(n: int, k: int) -> Int32Vector:
+    """Return a partition into clusters of k to 2k - 1, in the order of the table."""
+    return np.minimum(np.arange(n) // k, n // k - 1).astype(np.int32)

@@ -1,0 +1,3 @@
+"""Algorithms of the literature that `--algorithm` reaches; each is beaten by a default."""
+
+__all__: list[str] = []

@@ -1,0 +1,397 @@
+"""MDAV: a cluster around the record farthest from the centroid of what is left, and one on the opposite side.
+
+An index of the record farthest from a centre that moves slowly while records are removed.
+
+Records are listed by their distance to a reference point, a former centre, the farthest first. No distance to the
+current centre differs from that by more than the centre has moved, so only the first records of the list can be the
+farthest. The list is sorted again when the walks along it have cost more than a sort. (A k-d tree does not help here:
+the farthest records lie on a sphere around the centre, and all boxes on the sphere have nearly the same largest
+distance.)
+
+MDAV with all squared distances in memory; it needs distances only, and no coordinates.
+
+The squared distance of a record from the centroid of m records is 1/m times the sum of its squared distances from them,
+less a term that is equal for all records. The record farthest from the centroid is therefore the one with the largest
+sum, and the sums are updated whenever records leave.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from shoal.arrays import BoolVector, Float64Matrix, Float64Vector, Int32Vector, Int64Vector
+from shoal.kernels.distances import squared_distance
+from shoal.kernels.jit import njit, njit_inline, njit_inner
+from shoal.kernels.kd_tree import build, empty_neighbour_search, farthest, nearest, remove
+from shoal.kernels.sums import centroid, subtract, sum_all
+
+__all__ = [
+    "SCAN_UP_TO",
+    "FarthestPointIndex",
+    "NearestMembers",
+    "empty_farthest_point_index",
+    "farthest_point",
+    "insert_nearest",
+    "label_members",
+    "mdav",
+    "mdav_by_scan",
+    "mdav_by_tree",
+    "mdav_dense",
+    "take_nearest",
+]
+
+HEAD, END, STEPS = 0, 1, 2
+MAX_STEPS = 4
+"""Steps along the list, per record left, before it is sorted again."""
+RADIX_BITS = 11
+"""Bits that one pass of the radix sort looks at."""
+SAFETY = 1.0 - 1e-6
+"""Factor on a distance that covers the error of the approximate order and of a sum of two square roots."""
+
+
+class FarthestPointIndex(NamedTuple):
+    """Records by falling distance to a reference point."""
+
+    rows: Float64Matrix  # (n, d): coordinates in the order of the list
+    records: Int64Vector  # (n,)
+    distances: Float64Vector  # (n,): to the reference point, not squared, falling
+    reference: Float64Vector  # (d,)
+    state: Int64Vector  # (3,): first entry of the list, its end, steps along it since it was sorted
+
+
+@njit_inner
+def empty_farthest_point_index(n: int, d: int) -> FarthestPointIndex:
+    """Return an empty index for n records of d attributes; the first call of `farthest_point` fills it."""
+    return FarthestPointIndex(np.zeros((n, d)), np.zeros(n, np.int64), np.zeros(n), np.zeros(d), np.zeros(3, np.int64))
+
+
+@njit_inner
+def farthest_point(
+    index: FarthestPointIndex, values: Float64Matrix, free: BoolVector, left: int, centre: Float64Vector
+) -> int:
+    """Return the free record that is farthest from a centre; ties go to the lowest record.
+
+    Parameters
+    ----------
+    index : FarthestPointIndex
+        Of the same records in all calls; changed in place.
+    values : ndarray of float64, shape (n, d)
+        Coordinates.
+    free : ndarray of bool, shape (n,)
+        The records to choose from; a record that was not free in an earlier call must not be free again.
+    left : int
+        How many records are free, at least 1.
+    centre : ndarray of float64, shape (d,)
+        The point to measure from.
+    """
+    if index.state[END] == 0 or index.state[STEPS] > MAX_STEPS * left:
+        _rebuild(index, values, free, centre)
+    while not free[index.records[index.state[HEAD]]]:
+        index.state[HEAD] += 1
+    drift = 0.0
+    for j in range(centre.size):
+        away = centre[j] - index.reference[j]
+        drift += away * away
+    drift = np.sqrt(drift)
+    best, root, farthest = -1.0, -1.0, -1
+    start, end = index.state[HEAD], index.state[END]
+    x = start
+    while x < end and index.distances[x] + drift >= root * SAFETY:
+        record = index.records[x]
+        if free[record]:
+            distance = squared_distance(index.rows, x, centre)
+            if distance > best or (distance == best and record < farthest):
+                best, root, farthest = distance, np.sqrt(distance), record
+        x += 1
+    index.state[STEPS] += x - start
+    return int(farthest)
+
+
+@njit_inner
+def _rebuild(index: FarthestPointIndex, values: Float64Matrix, free: BoolVector, centre: Float64Vector) -> None:
+    """List the free records by their distance to a new reference point."""
+    size = 0
+    for record in range(free.size):
+        if free[record]:
+            index.records[size] = record
+            index.distances[size] = np.sqrt(squared_distance(values, record, centre))
+            size += 1
+    _sort_descending(index.records[:size], index.distances[:size])
+    for x in range(size):
+        for j in range(centre.size):
+            index.rows[x, j] = values[index.records[x], j]
+    for j in range(centre.size):
+        index.reference[j] = centre[j]
+    index.state[HEAD], index.state[END], index.state[STEPS] = 0, size, 0
+
+
+@njit_inner
+def _sort_descending(records: Int64Vector, distances: Float64Vector) -> None:
+    """Sort records by falling distance, as far as the leading 33 bits show it (one part in two million).
+
+    Positive floats are ordered as their bits are, and a radix sort of the bits is faster than comparisons.
+    """
+    other_records, other_distances = np.empty_like(records), np.empty_like(distances)
+    counts = np.zeros((1 << RADIX_BITS) + 1, np.int64)
+    for shift in (64 - 3 * RADIX_BITS + 1, 64 - 2 * RADIX_BITS + 1, 64 - RADIX_BITS + 1):
+        bits = distances.view(np.int64)
+        counts.fill(0)
+        for x in range(bits.size):
+            counts[_digit(bits[x], shift) + 1] += 1
+        for digit in range(1 << RADIX_BITS):
+            counts[digit + 1] += counts[digit]
+        for x in range(bits.size):
+            digit = _digit(bits[x], shift)
+            other_records[counts[digit]], other_distances[counts[digit]] = records[x], distances[x]
+            counts[digit] += 1
+        for x in range(bits.size):
+            records[x], distances[x] = other_records[x], other_distances[x]
+
+
+@njit_inline
+def _digit(bits: int, shift: int) -> int:
+    """Return one digit of a number, inverted, so that larger numbers come first."""
+    return (1 << RADIX_BITS) - 1 - ((bits >> shift) & ((1 << RADIX_BITS) - 1))
+
+
+SCAN_UP_TO = 400
+"""Records up to which a scan of all of them is as fast as a tree."""
+LEAF_SIZE = 64
+
+
+def mdav(values: Float64Matrix, k: int) -> Int32Vector:
+    """Partition records into clusters of k to 2k - 1 by maximum distance to the average vector.
+
+    Parameters
+    ----------
+    values : ndarray of float64, shape (n, d), C-contiguous
+        Coordinates; finite; not modified.
+    k : int
+        Records of a cluster, 2 <= k <= n.
+
+    Returns
+    -------
+    ndarray of int32, shape (n,)
+        Cluster of each record, numbered in order of creation.
+
+    Notes
+    -----
+    Guarantee: every cluster has k records except the last, which has k to 2k - 1. Ties go to the lowest record, and
+    centroids are exact to the last bit, so the result does not depend on how it is computed.
+    The end follows MDAV-generic [2]_: while 3k records are left, two clusters are formed; while 2k are left, one; the
+    rest is one cluster. The survey [1]_ forms clusters while 2k are left and lets fewer than k join a cluster, which is
+    the same partition whenever they join the last cluster.
+    Cost: O(n² d / k) up to 400 records. Above, a k-d tree from which records are removed and a list sorted by the
+    distance to a former centroid give nearly O(n log n) for few attributes, and never more than O(n² d / k).
+    O(n d) memory.
+
+    References
+    ----------
+    .. [1] J. Domingo-Ferrer, A. Solanas and A. Martínez-Ballesté, "Privacy in Statistical Databases: k-Anonymity
+       Through Microaggregation", IEEE GrC 2006, section IV.
+    .. [2] J. Domingo-Ferrer and V. Torra, "Ordinal, Continuous and Heterogeneous k-Anonymity Through
+       Microaggregation", Data Mining and Knowledge Discovery 11(2), 2005, MDAV-generic. doi:10.1007/s10618-005-0007-5
+    """
+    return mdav_by_scan(values, k) if len(values) <= SCAN_UP_TO else mdav_by_tree(values, k, LEAF_SIZE)
+
+
+@njit
+def mdav_by_scan(values: Float64Matrix, k: int) -> Int32Vector:
+    """Return the labels of MDAV; every cluster scans all records that are left. O(n² d / k)."""
+    n, d = values.shape
+    labels, rest = np.full(n, -1, np.int32), np.arange(n)
+    sums, centre = sum_all(values), np.zeros(d)
+    found = NearestMembers(np.zeros(k), np.zeros(k, np.int64))
+    left, label, opposite = n, 0, -1
+    while left >= 2 * k:
+        if opposite < 0:
+            centroid(sums, left, centre)
+            seed = _farthest_record(values, rest[:left], centre)
+        else:
+            seed = _farthest_record(values, rest[:left], values[opposite])
+        take_nearest(values, rest[:left], seed, labels, label, found)
+        for record in found.members:
+            subtract(sums, values[record])
+        left -= k
+        opposite = seed if opposite < 0 else -1
+        label += 1
+    for x in range(left):
+        labels[rest[x]] = label
+    return labels
+
+
+class NearestMembers(NamedTuple):
+    """The members of a cluster, the seed first, then from near to far."""
+
+    distances: Float64Vector  # (k,): squared distances to the seed
+    members: Int64Vector  # (k,)
+
+
+@njit_inner
+def take_nearest(
+    values: Float64Matrix, rest: Int64Vector, seed: int, labels: Int32Vector, label: int, found: NearestMembers
+) -> None:
+    """Form a cluster of a seed and the k - 1 records nearest to it, and label them.
+
+    ``rest`` holds the records that are left, ascending; the remaining ones are moved to its front, in their order.
+    ``found`` has room for k members and is overwritten.
+    """
+    distances, members = found
+    distances[:] = np.inf
+    distances[0] = -1.0
+    members[0] = seed
+    for x in range(rest.size):
+        record = rest[x]
+        distance = squared_distance(values, record, values[seed])
+        if record != seed:
+            insert_nearest(distances, members, distance, record)
+    label_members(rest, members, labels, label)
+
+
+@njit_inline
+def insert_nearest(distances: Float64Vector, members: Int64Vector, distance: float, record: int) -> None:
+    """Insert a record into lists ordered by distance if it is nearer than the last; the first entry never moves."""
+    i = members.size - 1
+    if distance < distances[i]:
+        while distances[i - 1] > distance:
+            distances[i] = distances[i - 1]
+            members[i] = members[i - 1]
+            i -= 1
+        distances[i] = distance
+        members[i] = record
+
+
+@njit_inline
+def label_members(rest: Int64Vector, members: Int64Vector, labels: Int32Vector, label: int) -> None:
+    """Label the members of a cluster, and move the remaining records to the front of ``rest``, in their order."""
+    for record in members:
+        labels[record] = label
+    remaining = 0
+    for x in range(rest.size):
+        rest[remaining] = rest[x]
+        remaining += labels[rest[x]] < 0
+
+
+@njit_inner
+def _farthest_record(values: Float64Matrix, rest: Int64Vector, centre: Float64Vector) -> int:
+    """Return the first record of ``rest`` that is farthest from ``centre``."""
+    best, record = -1.0, -1
+    for x in range(rest.size):
+        distance = squared_distance(values, rest[x], centre)
+        if distance > best:
+            best, record = distance, rest[x]
+    return int(record)
+
+
+@njit
+def mdav_by_tree(values: Float64Matrix, k: int, leaf_size: int) -> Int32Vector:
+    """Return the labels of MDAV, found through a k-d tree with leaves of at most ``leaf_size`` records."""
+    n, d = values.shape
+    labels = np.full(n, -1, np.int32)
+    tree, search = build(values, leaf_size), empty_neighbour_search(k - 1, leaf_size)
+    index, free = empty_farthest_point_index(n, d), np.ones(n, np.bool_)
+    sums, centre = sum_all(values), np.zeros(d)
+    left, label, opposite = n, 0, -1
+    while left >= 2 * k:
+        if opposite < 0:
+            centroid(sums, left, centre)
+            seed = farthest_point(index, values, free, left, centre)
+        else:
+            seed = farthest(tree, values[opposite], search)
+        remove(tree, seed)
+        nearest(tree, values[seed], tree.leaves[seed], search)
+        _assign(labels, free, seed, label)
+        subtract(sums, values[seed])
+        for record in search.records:
+            remove(tree, record)
+            _assign(labels, free, record, label)
+            subtract(sums, values[record])
+        left -= k
+        opposite = seed if opposite < 0 else -1
+        label += 1
+    for record in range(n):
+        if labels[record] < 0:
+            labels[record] = label
+    return labels
+
+
+@njit_inline
+def _assign(labels: Int32Vector, free: BoolVector, record: int, label: int) -> None:
+    labels[record] = label
+    free[record] = False
+
+
+@njit_inner
+def mdav_dense(squares: Float64Matrix, k: int) -> Int32Vector:
+    """Partition records into clusters of k to 2k - 1, as `mdav.mdav` does.
+
+    Parameters
+    ----------
+    squares : ndarray of float64, shape (n, n)
+        Squared Euclidean distances; symmetric; not modified.
+    k : int
+        Records of a cluster, 2 <= k <= n.
+
+    Returns
+    -------
+    ndarray of int32, shape (n,)
+        Cluster of each record, numbered in order of creation.
+
+    Notes
+    -----
+    Guarantee: cluster sizes as of `mdav.mdav`. Equal records are ties, and ties go to the lowest record. The sums are
+    floats: of different records whose distances from a centroid differ by rounding only, either may be chosen.
+    Cost: O(n²) time; O(n) memory.
+    """
+    n = squares.shape[0]
+    labels, rest, sums = np.full(n, -1, np.int32), np.arange(n), np.zeros(n)
+    for i in range(n):
+        _add(sums, squares[i], 1.0)
+    found = NearestMembers(np.zeros(k), np.zeros(k, np.int64))
+    left, label, opposite = n, 0, -1
+    while left >= 2 * k:
+        seed = _largest(sums if opposite < 0 else squares[opposite], rest[:left])
+        _take_nearest(squares[seed], rest[:left], seed, labels, label, found)
+        for record in found.members:
+            _add(sums, squares[record], -1.0)
+        left -= k
+        opposite = seed if opposite < 0 else -1
+        label += 1
+    for x in range(left):
+        labels[rest[x]] = label
+    return labels
+
+
+@njit_inline
+def _add(sums: Float64Vector, away: Float64Vector, factor: float) -> None:
+    """Add ``factor``, 1 or -1, times the distances from one record (n,) to the sums of all records."""
+    for x in range(sums.size):
+        sums[x] += factor * away[x]
+
+
+@njit_inline
+def _largest(values: Float64Vector, rest: Int64Vector) -> int:
+    """Return the first record of ``rest`` with the largest value."""
+    best, record = -np.inf, rest[0]
+    for x in range(rest.size):
+        if values[rest[x]] > best:
+            best, record = values[rest[x]], rest[x]
+    return int(record)
+
+
+@njit_inline
+def _take_nearest(
+    away: Float64Vector, rest: Int64Vector, seed: int, labels: Int32Vector, label: int, found: NearestMembers
+) -> None:
+    """Form a cluster of a seed and the k - 1 records with the smallest ``away``, as `mdav.take_nearest` does."""
+    distances, members = found
+    distances[:] = np.inf
+    distances[0] = -np.inf
+    members[0] = seed
+    for x in range(rest.size):
+        record = rest[x]
+        if record != seed:
+            insert_nearest(distances, members, away[record], record)
+    label_members(rest, members, labels, label)

@@ -1,0 +1,438 @@
+"""`microaggregate`: partition a table by any algorithm, refine the partition, and check its guarantee.
+
+The partitions that ``algorithm="auto"`` chooses from.
+
+The algorithms by name and the parameters of each; a new algorithm is one module and one entry here.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from shoal.arrays import LARGEST, Float64Matrix, Int32Vector
+from shoal.errors import AnonymityViolation, ParameterError
+from shoal.tables.arguments import (
+    Diversity,
+    Reference,
+    argument_faults,
+    checked_values,
+    confidential_attributes,
+    constraint_faults,
+    default_value_share,
+    parse_diversity,
+    protection_faults,
+)
+from shoal.tables.centroids import loss_of
+from shoal.tables.constraints import ClusterConstraints, merge_until_feasible, violating_clusters
+from shoal.tables.exact import check_exact
+from shoal.tables.hilbert import hilbert, optimal
+from shoal.tables.literature.approximate import approximate
+from shoal.tables.literature.genetic import genetic
+from shoal.tables.literature.md import md
+from shoal.tables.mdav import mdav
+from shoal.tables.refinement import NO_CONSTRAINTS, BudgetUsed, RefinedPartition, refine
+from shoal.tables.refinement import refine as refine_partitions
+from shoal.tables.repair import NEAR_CLUSTERS, repair_by_swaps
+from shoal.tables.t_closeness import TClosePartition, steered, strict
+from shoal.tables.vmdav import vmdav
+
+__all__ = [
+    "ALGORITHMS",
+    "LARGEST",
+    "PARAMETER_RANGES",
+    "T_CLOSE_ALGORITHMS",
+    "Parameter",
+    "candidate_partitions",
+    "check_parameters",
+    "feasible_partitions",
+    "microaggregate",
+    "parameters_of",
+    "partition",
+    "refined",
+    "t_close_algorithm",
+    "t_close_partitions",
+]
+
+SEVERAL_UP_TO = 20_000
+"""Records up to which several partitions are made, of which the best is kept."""
+
+
+def candidate_partitions(
+    values: Float64Matrix, k: int, constraints: ClusterConstraints, *, refined: bool
+) -> list[Int32Vector]:
+    """Return the partitions of which ``auto`` keeps the one that loses least after refinement.
+
+    Parameters
+    ----------
+    values : ndarray of float64, shape (n, d), C-contiguous
+        Coordinates; finite; not modified.
+    k : int
+        Smallest cluster, 2 <= k <= n.
+    constraints : ClusterConstraints
+        What every cluster must satisfy.
+    refined : bool
+        Whether the partitions will be refined. Runs along a Hilbert curve lose most without refinement; with it, and
+        many records, they are the best and fastest start.
+
+    Returns
+    -------
+    list of ndarray of int32, shape (n,)
+        One or several partitions; all satisfy the constraints if the table as one cluster does.
+
+    Notes
+    -----
+    One attribute: the optimal partition. Up to 20,000 records: MDAV, V-MDAV and, if refined, the Hilbert curve. More:
+    the Hilbert curve if refined, else MDAV. Clusters that violate a constraint are merged; with l-diversity or a
+    largest share of a value, they first exchange records with near clusters.
+    With t-closeness also `strict` partitions, one per confidential attribute (above 20,000 records only the best of
+    them), refined by swaps within their buckets: the smaller t, the better they are as a start.
+    """
+    found = _candidates(values, k, constraints, refined=refined)
+    found = [one for labels in found for one in feasible_partitions(values, labels, k, constraints, refined=refined)]
+    if constraints.t is None:
+        return found
+    t_close = t_close_partitions(values, k, strict, constraints)
+    how = "descent" if refined else "none"
+    for labels, buckets in t_close if len(values) <= SEVERAL_UP_TO else t_close[:1]:
+        found.append(refine(values, [labels], k, how, constraints=replace(constraints, buckets=buckets)).labels)
+    return found
+
+
+def feasible_partitions(
+    values: Float64Matrix, labels: Int32Vector, k: int, constraints: ClusterConstraints, *, refined: bool = False
+) -> list[Int32Vector]:
+    """Return partitions of which every cluster satisfies the constraints, if the table as one cluster does.
+
+    Clusters that violate a constraint are merged. For l-diversity and shares of values there are two further ways: they
+    first exchange records with the nearest clusters, or also with more. The partition that loses least is returned, or
+    all if they will be refined: exchange loses less before refinement, merging often less after it.
+    """
+    if constraints.are_none:
+        return [labels]
+    starts = [labels]
+    if constraints.limit_values:
+        starts += [repair_by_swaps(values, labels, k, constraints, near) for near in (NEAR_CLUSTERS[:1], NEAR_CLUSTERS)]
+    merged = [merge_until_feasible(values, start, k, constraints) for start in starts]
+    return merged if refined else [min(merged, key=lambda labels: loss_of(values, labels))]
+
+
+def t_close_partitions(
+    values: Float64Matrix, k: int, algorithm: Callable[..., TClosePartition], constraints: ClusterConstraints
+) -> list[TClosePartition]:
+    """Return the partition by an algorithm for each confidential attribute, merged until feasible, least loss first."""
+    found = []
+    for attribute in constraints.confidential:
+        made = algorithm(values, k, attribute, constraints.t)
+        labels = feasible_partitions(values, made.labels, k, constraints)[0]
+        found.append(made._replace(labels=labels))
+    return sorted(found, key=lambda made: loss_of(values, made.labels))
+
+
+def _candidates(values: Float64Matrix, k: int, constraints: ClusterConstraints, *, refined: bool) -> list[Int32Vector]:
+    """Return the candidates before constraints are taken into account."""
+    best = [optimal(values, k)] if values.shape[1] == 1 else []
+    if best and constraints.t is None and not constraints.limit_values:
+        return best
+    if len(values) <= SEVERAL_UP_TO:
+        return [*best, mdav(values, k), vmdav(values, k), *([hilbert(values, k)] if refined else [])]
+    return [*best, hilbert(values, k) if refined else mdav(values, k)]
+
+
+Parameter: TypeAlias = float | str
+Algorithm: TypeAlias = Callable[..., Int32Vector]
+"""Takes values, k and its own parameters as keywords (among them ``seed`` if it draws), and returns labels."""
+
+ALGORITHMS: dict[str, Algorithm] = {
+    "md": md,
+    "mdav": mdav,
+    "vmdav": vmdav,
+    "hilbert": hilbert,
+    "optimal": optimal,
+    "genetic": genetic,
+    "approximate": approximate,
+}
+
+T_CLOSE_ALGORITHMS: dict[str, Callable[..., TClosePartition]] = {"steered": steered, "strict": strict}
+"""Take values, k, one confidential attribute, t and their own parameters as keywords."""
+
+PARAMETER_RANGES: dict[str, dict[str, tuple[float, float]]] = {
+    "vmdav": {"gamma": (0, 1e9)},
+    "genetic": {"macro": (2, 10**6), "steps": (1, 2), "generations": (0, 10**9)},
+    "approximate": {"bins": (2, 10**6)},
+    "steered": {"weight": (0, 1e9)},
+}
+"""Smallest and largest value of each numeric parameter; the default is always valid."""
+
+
+def parameters_of(name: str) -> dict[str, Parameter]:
+    """Return the parameters of an algorithm with their defaults, without the seed.
+
+    Raises
+    ------
+    ParameterError
+        If there is no such algorithm.
+    """
+    own = inspect.signature(_algorithm(name)).parameters.values()
+    return {p.name: p.default for p in own if p.kind is p.KEYWORD_ONLY and p.name != "seed"}
+
+
+def check_parameters(name: str, given: Mapping[str, Parameter]) -> None:
+    """Check the parameters of an algorithm.
+
+    Raises
+    ------
+    ParameterError
+        With all faults: an unknown name, a wrong type, a value outside its range; or if there is no such algorithm.
+    """
+    known, ranges = parameters_of(name), PARAMETER_RANGES.get(name, {})
+    faults = [_fault(key, value, known, ranges.get(key)) for key, value in given.items()]
+    if any(faults):
+        raise ParameterError(f"algorithm '{name}': " + "; ".join(filter(None, faults)))
+
+
+def partition(
+    values: Float64Matrix, k: int, name: str, seed: int = 0, parameters: Mapping[str, Parameter] | None = None
+) -> Int32Vector:
+    """Return the labels (n,) that an algorithm gives to checked values (n, d).
+
+    Raises
+    ------
+    ParameterError
+        As `check_parameters`, or if the algorithm needs a confidential attribute and t.
+    """
+    if name in T_CLOSE_ALGORITHMS:
+        raise ParameterError(f"algorithm '{name}': needs privacy.t")
+    keywords = _checked_parameters(name, parameters)
+    if "seed" in inspect.signature(ALGORITHMS[name]).parameters:
+        keywords["seed"] = seed
+    return ALGORITHMS[name](values, k, **keywords)
+
+
+def t_close_algorithm(name: str, parameters: Mapping[str, Parameter] | None = None) -> Callable[..., TClosePartition]:
+    """Return an algorithm of `T_CLOSE_ALGORITHMS` with its parameters set; raises as `check_parameters`."""
+    return partial(T_CLOSE_ALGORITHMS[name], **_checked_parameters(name, parameters))
+
+
+def _algorithm(name: str) -> Callable[..., object]:
+    found = ALGORITHMS.get(name) or T_CLOSE_ALGORITHMS.get(name)
+    if found is None:
+        raise ParameterError(f"algorithm: unknown, use one of auto, {', '.join([*ALGORITHMS, *T_CLOSE_ALGORITHMS])}")
+    return found
+
+
+def _checked_parameters(name: str, parameters: Mapping[str, Parameter] | None) -> dict[str, Parameter]:
+    given = dict(parameters or {})
+    check_parameters(name, given)
+    return given
+
+
+def _fault(key: str, value: Parameter, known: Mapping[str, Parameter], limits: tuple[float, float] | None) -> str:
+    """Return what is wrong with one parameter; empty if nothing is."""
+    if key not in known:
+        return f"no parameter '{key}', there is {', '.join(known) or 'none'}"
+    wanted = type(known[key])
+    if not isinstance(value, (int, float) if wanted is float else wanted) or isinstance(value, bool):
+        return f"{key}: needs a value of type {wanted.__name__}"
+    if limits is None or isinstance(value, str) or value == known[key] or limits[0] <= value <= limits[1]:
+        return ""
+    return f"{key}: must be from {limits[0]:.10g} to {limits[1]:.10g}; the default is {_default_text(known[key])}"
+
+
+def _default_text(default: Parameter) -> str:
+    return "as large as needed" if default == math.inf else str(default)
+
+
+AUTO = "auto"
+LARGEST_EXPONENT = 400
+"""Squares are computed without underflow or overflow if the widest range lies between two to minus this and to this."""
+
+
+def microaggregate(
+    values: ArrayLike,
+    k: int = 10,
+    algorithm: str = "mdav",
+    refine: str = "none",
+    seed: int = 0,
+    *,
+    parameters: Mapping[str, Parameter] | None = None,
+    budget_used: BudgetUsed | None = None,
+    constraints: ClusterConstraints = NO_CONSTRAINTS,
+    confidential: ArrayLike | None = None,
+    l: Diversity | None = None,  # noqa: E741 - the letter of the literature
+    max_value_share: float | None = None,
+    t: float | None = None,
+    reference: Reference | Sequence[Reference] | None = None,
+) -> Int32Vector:
+    """Partition a table into clusters of at least k records that lie close together.
+
+    Parameters
+    ----------
+    values : array_like of float64, shape (n, d)
+        Coordinates, scaled by the caller: integers or floats, finite, at most 1e150 in absolute value; not modified.
+    k : int
+        Smallest cluster, 2 <= k <= n.
+    algorithm : str
+        ``auto``, or a name of `shoal.tables.ALGORITHMS`. With t-closeness also ``strict`` or ``steered``:
+        they are run once per confidential attribute, and the partition that loses least is kept.
+    refine : str
+        How the partition is changed to lose less: ``none``, ``descent``, ``anneal`` or ``exact``. The last needs the
+        extra ``exact``, k of 2 or 3 and at most 6,000 records; with one attribute it needs none of these.
+    seed : int
+        Seed of all random choices, 0 or more; the same seed gives the same labels.
+    parameters : mapping of str to number or str, optional
+        Parameters of the algorithm (`parameters_of`).
+    budget_used : callable, optional
+        Share of its budget that ``anneal`` or ``exact`` has used, given the number of changes tried so far; 1 ends it.
+        It may count changes, read a clock, or show progress. By default the budget is 10,000 changes per record.
+    constraints : ClusterConstraints
+        What every cluster must satisfy besides its size. By default nothing: k counts records.
+    confidential : array_like of str, number or None, shape (n,) or (n, q), optional
+        Values of the q confidential attributes that ``l``, ``max_value_share`` and ``t`` apply to; required with one of
+        these. Numbers are compared by value, texts without surrounding whitespace, and a text that is a number as that
+        number. None and NaN are one value: missing.
+    l : int or mapping, optional
+        l-diversity of each cluster: a number of different values, ``{"entropy": l}`` or ``{"recursive": [c, l]}``.
+    max_value_share : float, optional
+        Largest share of one value among the records of a cluster. By default 0.5 with a number of different values,
+        else no limit.
+    t : float, optional
+        Largest earth mover's distance of a cluster from the reference (t-closeness).
+    reference : mapping or sequence of mappings, optional
+        Share of each value, for each attribute; by default the table. If all its values are numbers or missing, the
+        distance is the ordered one, else the equal one.
+
+    Returns
+    -------
+    ndarray of int32, shape (n,)
+        Cluster of each record, from 0.
+
+    Raises
+    ------
+    ParameterError
+        If an argument is outside its domain or of another type; the message names it.
+    AnonymityViolation
+        If a cluster is smaller than k or violates a constraint, as when the whole table violates it. Nothing is
+        returned then.
+
+    Notes
+    -----
+    Guarantee: every label occurs at least k times and every cluster satisfies the constraints; both are checked on the
+    result. Clusters of an algorithm that violate a constraint are merged with their nearest, and refinement makes no
+    change that violates one.
+    The loss is the sum of squared distances to the centroids of the clusters; `refined` returns it as well.
+    """
+    protection = l, max_value_share, t, reference
+    if confidential is not None or any(one is not None for one in protection):
+        constraints = _with_confidential(constraints, values, confidential, *protection)
+    return refined(
+        values, k, algorithm, refine, seed, parameters=parameters, budget_used=budget_used, constraints=constraints
+    ).labels
+
+
+def _with_confidential(
+    constraints: object,
+    values: ArrayLike,
+    confidential: ArrayLike | None,
+    l: Diversity | None,  # noqa: E741 - the letter of the literature
+    max_value_share: float | None,
+    t: float | None,
+    reference: Reference | Sequence[Reference] | None,
+) -> ClusterConstraints:
+    """Return constraints with confidential attributes, and what these must satisfy; raise ParameterError for faults."""
+    faults = protection_faults(l, max_value_share, t, reference, None)
+    if confidential is None:
+        faults.append("confidential: missing, l, max_value_share, t and reference apply to it")
+    if not isinstance(constraints, ClusterConstraints):
+        faults.append("constraints: must be ClusterConstraints")
+    if faults or confidential is None or not isinstance(constraints, ClusterConstraints):
+        raise ParameterError("; ".join(faults))
+    return replace(
+        constraints,
+        confidential=confidential_attributes(
+            confidential, len(checked_values(values)), reference, has_bins=t is not None
+        ),
+        t=t,
+        l=parse_diversity(l),
+        max_value_share=default_value_share(l, max_value_share),
+    )
+
+
+def refined(
+    values: ArrayLike,
+    k: int = 10,
+    algorithm: str = "mdav",
+    refine: str = "none",
+    seed: int = 0,
+    *,
+    parameters: Mapping[str, Parameter] | None = None,
+    budget_used: BudgetUsed | None = None,
+    constraints: ClusterConstraints = NO_CONSTRAINTS,
+) -> RefinedPartition:
+    """Partition a table as `microaggregate` does, and return the loss and the proven bound beside the labels."""
+    table = checked_values(values)
+    faults = argument_faults(len(table), k, algorithm, refine, seed, parameters, budget_used)
+    faults += constraint_faults(constraints, len(table))
+    if faults:
+        raise ParameterError("; ".join(faults))
+    k, seed = int(k), int(seed)
+    if refine == "exact":
+        check_exact(len(table), table.shape[1], k, is_unconstrained=constraints.are_none)
+    exponent = _exponent_of(table)
+    if exponent:
+        table = np.ldexp(table - table.min(axis=0), -exponent)
+    found = _refined(table, k, algorithm, refine, seed, parameters, budget_used, constraints)
+    if violating_clusters(found.labels, k, constraints).any():
+        raise AnonymityViolation("a cluster is smaller than k or violates a constraint; nothing is released")
+    return _scaled(found, exponent) if exponent else found
+
+
+def _refined(
+    table: Float64Matrix,
+    k: int,
+    algorithm: str,
+    refine: str,
+    seed: int,
+    parameters: Mapping[str, Parameter] | None,
+    budget_used: BudgetUsed | None,
+    constraints: ClusterConstraints,
+) -> RefinedPartition:
+    """Return the refined partition of checked values (n, d)."""
+    if constraints.t is not None and algorithm in T_CLOSE_ALGORITHMS:
+        best = t_close_partitions(table, k, t_close_algorithm(algorithm, parameters), constraints)[0]
+        partitions, constraints = [best.labels], replace(constraints, buckets=best.buckets)
+    elif algorithm == AUTO and not parameters:
+        partitions = candidate_partitions(table, k, constraints, refined=refine != "none")
+    else:
+        labels = partition(table, k, algorithm, seed, parameters)
+        partitions = feasible_partitions(table, labels, k, constraints, refined=refine != "none")
+    return refine_partitions(table, partitions, k, refine, seed, budget_used, constraints)
+
+
+def _exponent_of(table: Float64Matrix) -> int:
+    """Return the power of two that scales the widest range of an attribute to 0.5 to 1; 0 where none is needed."""
+    widest = float(np.ptp(table, axis=0).max())
+    exponent = math.frexp(widest)[1]
+    return exponent if abs(exponent) > LARGEST_EXPONENT else 0
+
+
+def _scaled(found: RefinedPartition, exponent: int) -> RefinedPartition:
+    """Return the result with loss and bound in the unit of the values, of a table divided by two to the exponent.
+
+    A loss above 0 stays above 0: what is below the smallest float becomes that float, and the bound 0.
+    """
+    try:
+        loss, bound = math.ldexp(found.loss, 2 * exponent), math.ldexp(found.bound, 2 * exponent)
+    except OverflowError:
+        raise ParameterError("values: their squares exceed float64; scale them") from None
+    if loss == 0.0 < found.loss:
+        loss = math.ulp(0.0)
+        bound = loss if found.bound == found.loss else 0.0
+    return found._replace(loss=loss, bound=bound)

@@ -1,0 +1,127 @@
+"""CSV dialects: what is read, what is refused and what is written."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import pytest
+from shoal.errors import ConfigError, InputError
+from shoal.formats import CsvDecoder, CsvEncoder, CsvReader, Reason
+from shoal.policy import Policy
+from support.making import KEY, policy_of, quasi, unchanged_field
+
+pytestmark = pytest.mark.unit
+
+FIELDS = {
+    "who": {"role": "identifier", "subject": True},
+    "x": quasi(),
+    "n": unchanged_field("number"),
+    "t": unchanged_field("string"),
+}
+
+
+def policy(**csv: Any) -> Policy:
+    return policy_of(FIELDS, csv=csv)
+
+
+def read(policy: Policy, text: bytes) -> list[list[str] | None]:
+    return [record for part in CsvReader(io.BytesIO(text), policy) for record in part]
+
+
+def block_of(policy: Policy, text: bytes) -> Any:
+    reader = CsvReader(io.BytesIO(text), policy)
+    return CsvDecoder(policy, reader.columns, hash_key=KEY).decode([record for part in reader for record in part])
+
+
+def test_a_dialect_has_one_decimal_sign() -> None:
+    text = b"who;x;n;t\na;1,5;-,25;1,5\nb;1.5;1;t\nc;1;1.5;t\nd;1.000,5;1;t\ne;;1;t\nf;1;;t\n"
+    block = block_of(policy(delimiter=";", decimal=","), text)
+    assert block.values.ravel().tolist() == [1.5, 1]
+    assert block.rejected == [(1, Reason.INVALID), (2, Reason.INVALID), (3, Reason.INVALID), (4, Reason.INVALID)]
+    encoder = CsvEncoder(policy(delimiter=";", decimal=","))
+    assert encoder.encode_clusters([["1.5"], ["1"]], block.unchanged_fields, [0, 1, 2]) == [b"1,5;-0,25;1,5", b"1;;t"]
+    assert block_of(policy(delimiter=";"), text).values.ravel().tolist() == [1.5, 1, 1]
+
+
+def test_a_subject_is_the_same_with_comma_and_with_point() -> None:
+    commas = block_of(policy(delimiter=";", decimal=","), b"who;x;n;t\n1,50;1;;\n1.5;1;;\n1,5 ;1;;\na,b;1;;\n").subjects
+    points = block_of(policy(), b'who,x,n,t\n1.5,1,,\n"a,b",1,,\n').subjects
+    assert commas.tolist() == [points[0]] * 3 + [points[1]]
+
+
+@pytest.mark.parametrize(
+    ("csv", "cell", "text"),
+    [
+        ({}, b'"a,""b"', 'a,"b'),
+        ({"quote": "'"}, b"'a,''b\"'", "a,'b\""),
+        ({"escape": "backslash"}, b'"a,\\"b\\\\"', 'a,"b\\'),
+        ({"escape": "backslash"}, b'"\\\\"', "\\"),
+        ({"delimiter": "tab"}, b'"a\tb"', "a\tb"),
+        ({"delimiter": "|"}, b"a,b;c", "a,b;c"),
+        ({"line_end": "cr"}, b'"a\rb\nc"', "a\rb\nc"),
+        ({"line_end": "crlf"}, b'"a\r\nb"', "a\r\nb"),
+    ],
+)
+def test_a_text_is_written_in_one_way_and_read_back(csv: dict[str, str], cell: bytes, text: str) -> None:
+    dialect_policy = policy(**csv)
+    encoder = CsvEncoder(dialect_policy)
+    (fields,) = encoder.encode_unchanged([[None], [text]], 1)
+    written = encoder.encode_lines([encoder.header()]) + encoder.encode_lines(
+        encoder.encode_clusters([["1"]], [fields], [0, 1])
+    )
+    assert (
+        written.split(dialect_policy.csv.delimiter.encode(), 4)[-1].removesuffix(dialect_policy.csv.line_end.encode())
+        == cell
+    )
+    source = written.replace(b"x", dialect_policy.csv.delimiter.join(["who", "x"]).encode(), 1)
+    end = dialect_policy.csv.line_end.encode()
+    source = source.replace(end, end + b"p" + dialect_policy.csv.delimiter.encode(), 1)
+    assert read(dialect_policy, source) == [["p", "1", "", text]]
+
+
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "latin-1", "cp1252", "cp1250"])
+def test_encodings_are_read_and_written(encoding: str) -> None:
+    dialect_policy = policy(encoding=encoding)
+    assert read(dialect_policy, "who,x,n,t\né,1,2,ü\n".encode(encoding)) == [["é", "1", "2", "ü"]]
+    encoder = CsvEncoder(dialect_policy)
+    written = (
+        encoder.encode_lines([encoder.header()])
+        + encoder.encode_lines(["1,2,ü".encode()])
+        + encoder.encode_lines([b"3,,"])
+    )
+    assert written.decode(encoding) == "x,n,t\n1,2,ü\n3,,\n"
+
+
+@pytest.mark.parametrize(
+    ("encoding", "bad"),
+    [("utf-8", b"\xff"), ("cp1252", b"\x81"), ("utf-16-le", b"\x00\xd8"), ("utf-16-be", b"\xdc\x00")],
+)
+def test_invalid_bytes_affect_their_own_record_only(encoding: str, bad: bytes) -> None:
+    dialect_policy, good = policy(encoding=encoding), "who,x,n,t\na,1,2,t\n".encode(encoding)
+    text = good + "b,1,2,".encode(encoding) + bad + "\nc,1,2,t\n".encode(encoding)
+    assert read(dialect_policy, text) == [["a", "1", "2", "t"], None, ["c", "1", "2", "t"]]
+
+
+def test_a_record_that_the_output_encoding_cannot_represent_is_rejected() -> None:
+    dialect_policy = policy(output={"encoding": "cp1252"})
+    block = block_of(dialect_policy, "who,x,n,t\na,1,2,é\nb,1,2,日\nc,1,2,€\n".encode())
+    assert block.rejected == [(1, Reason.INVALID)]
+    assert len(block.unchanged_fields) == 2
+    with pytest.raises(ConfigError, match=r"csv\.encoding: cp1252 cannot represent .* attributes\.日; .*csv\.output"):
+        CsvEncoder(policy_of({**FIELDS, "日": unchanged_field()}, csv={"encoding": "cp1252"}))
+
+
+@pytest.mark.parametrize(
+    ("csv", "text", "words"),
+    [
+        ({}, b"who;x;n;t\n", "give the csv.delimiter"),
+        ({}, "who,x,n,t\n".encode("utf-16"), "no text in utf-8: .*csv.encoding"),
+        ({"encoding": "utf-16"}, b"\xff\xfew", "line 1: "),
+        ({"delimiter": ";"}, b"who;x;n\n", "column 't' is missing"),
+        ({"delimiter": ";"}, b"who;x;n;t;t\n", "column 't' occurs twice"),
+    ],
+)
+def test_a_header_in_another_dialect_is_refused_with_a_remedy(csv: dict[str, str], text: bytes, words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        CsvReader(io.BytesIO(text), policy(**csv), name="visits.csv")

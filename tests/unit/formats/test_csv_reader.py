@@ -1,0 +1,138 @@
+"""Records of a CSV file."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import pytest
+from shoal.errors import InputError
+from shoal.formats import CsvDecoder, CsvReader
+from support.making import policy_of, quasi, unchanged_field
+from support.pipes import PiecewisePipe
+
+pytestmark = pytest.mark.unit
+
+
+def policy() -> Any:
+    return policy_of({"x": quasi(), "y": unchanged_field()})
+
+
+def cells(text: bytes) -> list[list[str] | None]:
+    return [record for part in CsvReader(io.BytesIO(text), policy()) for record in part]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (b"x,y\n", []),
+        (b"x,y", []),
+        (b"x,y\n1,a\n2,b", [["1", "a"], ["2", "b"]]),
+        (b"x,y\r\n1,a\r\n\r\n2,b\r\n\r\n", [["1", "a"], [], ["2", "b"]]),
+        (b"\xef\xbb\xbfx,y\n1,a\n", [["1", "a"]]),
+        (b'\xef\xbb\xbf"x","y"\n"1","a"\n', [["1", "a"]]),
+        (b'x,y\n1,"two\nlines, ""quoted"""\n2,b\n', [["1", 'two\nlines, "quoted"'], ["2", "b"]]),
+        (b"x,y\n1\n1,2,3\n", [["1"], ["1", "2", "3"]]),
+        (b'x,y\n1,"a"b\n2,b\n', [None, ["2", "b"]]),
+        (b'x,y\n1,a"b\n2,b\n', [["1", 'a"b'], ["2", "b"]]),
+        (b'x,y\n1,a\n2,"never closed\n3,c\n', [["1", "a"], None]),
+        (b"x,y\n1,\xff\n2,b\n3,\xc3\n", [None, ["2", "b"], None]),
+        (b"x,y\n1,a\rb\n2,b\n", [None, ["2", "b"]]),
+        (b"x,y\n1,\x00\n", [["1", "\x00"]]),
+        (b"x,y\n1,a\xe2\x80\xa8b\n", [["1", "a\u2028b"]]),
+        (b"x,y\n1," + b"z" * 200_000 + b"\n2,b\n", [None, ["2", "b"]]),
+    ],
+)
+def test_records_of_a_csv_file(text: bytes, expected: list[list[str] | None]) -> None:
+    assert cells(text) == expected
+
+
+def test_the_header_is_kept_in_the_order_of_the_file() -> None:
+    reader = CsvReader(
+        io.BytesIO(b"y,more,x\nkept,?,5\n"), policy_of({"x": quasi(), "y": unchanged_field()}, undeclared="drop")
+    )
+    assert reader.columns == ("y", "more", "x")
+
+
+@pytest.mark.parametrize(
+    ("header", "message"),
+    [
+        (b"", "the file is empty; give at least a header"),
+        (b"\n1,2\n", "no header"),
+        (b"\xff,y\n", "no header"),
+        (b'"x,y', "no header"),
+        (b"x\n1\n", "column 'y' is missing; add it, or remove it from the policy"),
+        (b"X,Y\n", "columns 'x', 'y' are missing; the header has 'x', 'y' in another spelling (upper or lower case"),
+        (b"X,z\n", "columns 'x', 'y' are missing; the header has 'x' in another spelling"),
+        (b"x,\xef\xbc\xb9\n", "column 'y' is missing; the header has 'y' in another spelling"),
+        (b"x, y,y\t\n", "column 'y' occurs twice"),
+        (b"x,y, y\n", "column 'y' occurs twice"),
+        (b"x,y,x\n", "column 'x' occurs twice; rename or remove one of them"),
+        (b"x,y,z\n", "column 'z' is not declared; declare it, or set undeclared: drop"),
+        (b"z,x,y,a\n", "columns 'z', 'a' are not declared; declare them, or set undeclared: drop"),
+        (b"x;y\n", "if the file has them, give the csv.delimiter that separates the columns"),
+        (
+            "x,y\n".encode("utf-16"),
+            "no text in utf-8: the file is compressed, binary or in another encoding; uncompress it, or set",
+        ),
+    ],
+)
+def test_a_header_that_does_not_fit_is_refused(header: bytes, message: str) -> None:
+    with pytest.raises(InputError) as caught:
+        CsvReader(io.BytesIO(header), policy(), name="visits.csv")
+    assert str(caught.value).startswith("visits.csv, line 1: ")
+    assert message in str(caught.value)
+    assert caught.value.__cause__ is None
+    assert caught.value.__suppress_context__ or caught.value.__context__ is None
+
+
+def test_blanks_around_declared_names_are_ignored() -> None:
+    lenient = policy_of({"x": quasi(), " y": unchanged_field()}, undeclared="drop")
+    assert CsvReader(io.BytesIO(b" x\t, y, z ,z\n"), lenient).columns == ("x", " y", " z ", "z")
+
+
+def test_a_name_in_another_unicode_form_is_a_near_miss() -> None:
+    with pytest.raises(InputError, match="the header has 'gr\u00f6\u00dfe' in another spelling"):
+        CsvReader(
+            io.BytesIO("gro\u0308\u00dfe,x\n".encode()), policy_of({"x": quasi(), "gr\u00f6\u00dfe": unchanged_field()})
+        )
+
+
+def test_the_error_of_a_missing_header_contains_no_value() -> None:
+    with pytest.raises(InputError) as caught:
+        CsvReader(io.BytesIO(b"canary1,canary2\n1,2\n"), policy())
+    assert "canary" not in str(caught.value)
+
+
+def test_undeclared_columns_can_be_dropped_but_not_repeated() -> None:
+    lenient = policy_of({"x": quasi(), "y": unchanged_field()}, undeclared="drop")
+    assert CsvReader(io.BytesIO(b"z,y,x"), lenient).columns == ("z", "y", "x")
+    with pytest.raises(InputError, match="'z' occurs twice"):
+        CsvReader(io.BytesIO(b"z,y,x,z"), lenient)
+
+
+def test_large_files_are_read_in_batches() -> None:
+    n = 30_000
+    text = b"x,y\n" + b"".join(b'%d,"a\n%d"\n' % (number % 100, number) for number in range(n))
+    reader = CsvReader(io.BytesIO(text), policy())
+    decoder = CsvDecoder(policy(), reader.columns)
+    parts = list(reader)
+    assert sum(map(len, parts)) == n
+    assert max(map(len, parts)) <= 512
+    assert [tail for part in parts for tail in decoder.decode(part).unchanged_fields] == [
+        b'"a\n%d"' % number for number in range(n)
+    ]
+
+
+def test_records_are_passed_on_as_they_arrive() -> None:
+    pipe = PiecewisePipe([b"x,y\n1,a\n2,", b'"b\n', b'"\n3,c\n', b"4"])
+    reader = CsvReader(pipe, policy())  # type: ignore[arg-type]
+    seen = iter(reader)
+    assert (next(seen), pipe.reads) == ([["1", "a"]], 1)
+    assert (next(seen), pipe.reads) == ([["2", "b\n"], ["3", "c"]], 3)
+    assert list(seen) == [[["4"]]]
+
+
+def test_invalid_bytes_do_not_affect_later_batches() -> None:
+    pipe = PiecewisePipe([b"x,y\n1,\xff\n2,b\n", b"3,c\n"])
+    assert list(CsvReader(pipe, policy())) == [[None, ["2", "b"]], [["3", "c"]]]  # type: ignore[arg-type]

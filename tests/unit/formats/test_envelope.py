@@ -1,0 +1,163 @@
+"""Attributes from keys, headers and timestamps: read like text cells, rejected if missing or repeated."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+from shoal.errors import InputError, ParameterError
+from shoal.formats import CsvEncoder, CsvReader, JsonDecoder, JsonEncoder, Reason
+from support.making import KEY, policy_of, quasi, unchanged_field
+
+pytestmark = pytest.mark.unit
+
+T = 1_700_000_000_000
+SUBJECT = {"role": "identifier", "subject": True, "from": "key"}
+
+
+@dataclass(frozen=True)
+class Message:
+    key: bytes | None = b"p1"
+    headers: tuple[tuple[str, bytes | None], ...] = (("age", b"42"), ("ward", b"north"))
+    timestamp: int = T
+
+
+POLICY = policy_of(
+    {
+        "patient": SUBJECT,
+        "age": quasi(0, 110, integer=True) | {"from": "header:age"},
+        "income": quasi(0, 1000),
+        "ward": unchanged_field("string") | {"from": "header:ward"},
+        "at": {"role": "other", "publish_unchanged": True, "from": "timestamp"},
+    }
+)
+VALUE = b'{"income":7.5}'
+
+
+def decode(policy: Any = POLICY, value: bytes | None = VALUE, *messages: Message, **more: Any) -> Any:
+    return JsonDecoder(policy, hash_key=KEY, **more).decode([value] * len(messages), messages)
+
+
+def test_a_record_is_read_from_all_parts_of_a_message() -> None:
+    block = decode(POLICY, VALUE, Message(), Message(key=b"p2", timestamp=T + 5))
+    assert block.rejected == []
+    assert block.values.tolist() == [[42, 7.5], [42, 7.5]]
+    assert len(set(block.subjects.tolist())) == 2
+    rows = JsonEncoder(POLICY).encode_clusters([["42", "7.5"]], block.unchanged_fields, [0, 2])
+    assert [json.loads(row) for row in rows] == [
+        {"age": 42, "income": 7.5, "ward": "north", "at": T},
+        {"age": 42, "income": 7.5, "ward": "north", "at": T + 5},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("message", "reason"),
+    [
+        (Message(key=None), Reason.INVALID),
+        (Message(key=b""), Reason.INVALID),
+        (Message(key=b"  "), Reason.INVALID),
+        (Message(key=b"\xff"), Reason.UNDECODABLE),
+        (Message(key=b"\xed\xa0\x80"), Reason.UNDECODABLE),
+        (Message(key=b"x" * 1001), Reason.TOO_LARGE),
+        (Message(headers=(("age", b"42"),)), Reason.INVALID),
+        (Message(headers=(("Age", b"42"), ("ward", b""))), Reason.INVALID),
+        (Message(headers=(("age", b"42"), ("ward", b""), ("age", b"42"))), Reason.INVALID),
+        (Message(headers=(("age", None), ("ward", b""))), Reason.INVALID),
+        (Message(headers=(("age", b"old"), ("ward", b""))), Reason.INVALID),
+        (Message(headers=(("age", b"42.5"), ("ward", b""))), Reason.INVALID),
+        (Message(headers=(("age", b"1e999"), ("ward", b""))), Reason.INVALID),
+        (Message(headers=(("age", b"42"), ("ward", b"\xc3"))), Reason.UNDECODABLE),
+        (Message(timestamp=-1), Reason.INVALID),
+    ],
+)
+def test_missing_repeated_and_invalid_parts_are_rejected(message: Message, reason: Reason) -> None:
+    block = decode(POLICY, VALUE, Message(), message, Message(), max_bytes=1000)
+    assert block.rejected == [(1, reason)]
+    assert block.index.tolist() == [0, 2]
+    assert len(block.unchanged_fields) == 2
+
+
+def test_undeclared_headers_are_ignored() -> None:
+    more = (("age", b"42"), ("ward", b"north"), ("trace", b"\xff"), ("trace", None), ("", b""))
+    assert decode(POLICY, VALUE, Message(), Message(headers=more)).rejected == []
+
+
+@pytest.mark.parametrize("undeclared", ["quarantine", "drop"])
+def test_a_field_of_the_value_with_the_name_of_a_key_is_undeclared(undeclared: str) -> None:
+    policy = policy_of({"patient": SUBJECT, "income": quasi(0, 1000)}, undeclared=undeclared)
+    block = decode(policy, b'{"income":7.5,"patient":"another person"}', Message(), Message())
+    if undeclared == "quarantine":
+        assert block.rejected == [(0, Reason.INVALID), (1, Reason.INVALID)]
+    else:
+        assert block.subjects.tolist() == decode(policy, b'{"income":7.5}', Message(), Message()).subjects.tolist()
+
+
+@pytest.mark.parametrize(
+    ("kind", "one", "same", "other"),
+    [
+        ("any", b"7", b" 007.0 ", b"8"),
+        ("any", "Zo\u00eb".encode(), "Zoe\u0308".encode(), b"Zoe"),
+        ("integer", b"70", b"7e1", b"71"),
+        ("number", b"0.5", b"+.50", b"-0.5"),
+        ("boolean", b"true", b"TRUE", b"false"),
+        ("string", b"7", b" 7\n", b"007"),
+    ],
+)
+def test_a_subject_in_the_key_equals_the_subject_in_the_value(kind: str, one: bytes, same: bytes, other: bytes) -> None:
+    subject = {"role": "identifier", "subject": True, "type": kind}
+    by_key = policy_of({"patient": subject | {"from": "key"}, "income": quasi(0, 1000)})
+    by_value = policy_of({"patient": subject, "income": quasi(0, 1000)})
+    hashes = decode(by_key, VALUE, *(Message(key=text) for text in (one, same, other))).subjects
+    assert hashes[0] == hashes[1] != hashes[2]
+    value = json.dumps({"patient": one.decode(), "income": 7.5}).encode()
+    assert JsonDecoder(by_value, hash_key=KEY).decode([value]).subjects[0] == hashes[0]
+
+
+def test_a_timestamp_is_a_number_of_milliseconds() -> None:
+    policy = policy_of({"patient": SUBJECT, "at": quasi(T, T + 1000) | {"from": "timestamp"}})
+    block = decode(policy, b"{}", *(Message(timestamp=T + step) for step in (-5, 0, 7, 2000)))
+    assert block.values.ravel().tolist() == [T, T, T + 7, T + 1000]
+    assert block.clipped == 2
+
+
+def test_passthrough_fields_from_headers_are_parsed_like_cells() -> None:
+    policy = policy_of(
+        {"patient": SUBJECT, "x": quasi()}
+        | {kind: unchanged_field(kind) | {"from": f"header:{kind}"} for kind in ("integer", "number", "boolean", "any")}
+    )
+    good = (("integer", b" 7 "), ("number", b"7.50"), ("boolean", b"True"), ("any", b"007"))
+    empty = (("integer", b""), ("number", b""), ("boolean", b""), ("any", b""))
+    block = decode(policy, b'{"x":1}', Message(headers=good), Message(headers=empty))
+    rows = JsonEncoder(policy).encode_clusters([["1"], ["1"]], block.unchanged_fields, [0, 1, 2])
+    assert rows == [
+        b'{"x":1,"integer":7,"number":7.5,"boolean":true,"any":"007"}',
+        b'{"x":1,"integer":null,"number":null,"boolean":null,"any":""}',
+    ]
+    bad = (("integer", b"7.5"), *good[1:])
+    assert decode(policy, b'{"x":1}', Message(headers=bad)).rejected == [(0, Reason.INVALID)]
+    assert len(decode(policy, b'{"x":1}', Message(headers=good), encoder=CsvEncoder(policy)).unchanged_fields) == 1
+
+
+def test_long_input_keeps_values_and_envelopes_together() -> None:
+    messages = [Message(key=b"p%d" % (i % 7), timestamp=T + i) for i in range(1300)]
+    messages[1100] = Message(key=None)
+    block = decode(POLICY, VALUE, *messages)
+    assert block.rejected == [(1100, Reason.INVALID)]
+    assert len(np.unique(block.subjects)) == 7
+    assert block.subjects[700] == block.subjects[0]
+
+
+def test_a_policy_that_reads_envelopes_requires_them() -> None:
+    with pytest.raises(ParameterError, match="pass envelopes with the values"):
+        JsonDecoder(POLICY).decode([VALUE])
+    assert not JsonDecoder(policy_of({"x": quasi()})).has_envelope_attributes
+
+
+def test_csv_with_envelope_attributes_is_refused() -> None:
+    import io
+
+    with pytest.raises(InputError, match=r": attributes\.patient is read from key.*or remove 'from' from the policy"):
+        CsvReader(io.BytesIO(b"patient,age\n"), POLICY)

@@ -1,0 +1,479 @@
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+from shoal.formats import Block, CsvEncoder, JsonDecoder, JsonEncoder, Reason
+from shoal.policy import Policy
+from support.making import KEY, SUBJECT, encoded, message, policy_of, quasi, unchanged_field, usual_policy
+
+pytestmark = pytest.mark.unit
+
+UNDECODABLE, INVALID, TOO_LARGE = Reason.UNDECODABLE, Reason.INVALID, Reason.TOO_LARGE
+
+
+def decode(*records: dict[str, Any], policy: Policy | None = None) -> Block:
+    return JsonDecoder(policy or usual_policy(), hash_key=KEY).decode(encoded(*records))
+
+
+def reason(text: bytes | None, policy: Policy | None = None) -> Reason | None:
+    """Return why a message is rejected among good ones, which must stay accepted."""
+    good = encoded(message())[0]
+    decoder = JsonDecoder(policy or usual_policy(), hash_key=KEY, max_bytes=3000)
+    if policy is None:
+        block = decoder.decode([good, text, good, good, text])
+        assert [index for index, _ in block.rejected] in ([], [1, 4])
+        assert block.index.tolist() == [index for index in range(5) if index not in dict(block.rejected)]
+        return dict(block.rejected).get(1)
+    return dict(decoder.decode([text]).rejected).get(0)
+
+
+def changed(name: str, value: str) -> bytes:
+    """Return the usual message with the text of one value replaced."""
+    text = json.dumps(message(**{name: "@@"}))
+    return text.replace('"@@"', value, 1).encode(errors="surrogatepass")
+
+
+# ---------------------------------------------------------------- the shape of a block
+
+
+def test_a_block_contains_arrays() -> None:
+    block = decode(message(age=1, income=2.5), message(age=3.0, income=4, patient="p2"))
+    assert block.values.dtype == np.float64
+    assert block.values.flags.c_contiguous
+    assert block.values.tolist() == [[1.0, 2.5], [3.0, 4.0]]
+    assert block.subjects.dtype == block.index.dtype == np.int64
+    assert block.index.tolist() == [0, 1]
+    assert len(set(block.subjects.tolist())) == 2
+    assert block.unchanged_fields == [b'"diagnosis":"flu","ward":7'] * 2
+    assert block.rejected == []
+    assert block.clipped == 0
+    assert len(block) == 2
+
+
+@pytest.mark.parametrize("messages", [[], [None], [b"", None, b"{}"]])
+def test_a_block_without_records_keeps_its_shape(messages: list[bytes | None]) -> None:
+    block = JsonDecoder(usual_policy()).decode(messages)
+    assert block.values.shape == (0, 2)
+    assert block.subjects.shape == block.index.shape == (0,)
+    assert block.unchanged_fields == []
+    assert [index for index, _ in block.rejected] == list(range(len(messages)))
+
+
+def test_one_quasi_identifier_is_enough() -> None:
+    block = decode({"x": 1}, {"x": 2.5}, policy=policy_of({"x": quasi()}))
+    assert block.values.tolist() == [[1.0], [2.5]]
+    assert block.unchanged_fields == [b"", b""]
+
+
+def test_long_input_is_decoded_in_one_call() -> None:
+    records = [message(age=number % 100, patient=f"p{number % 700}") for number in range(1300)]
+    messages = encoded(*records)
+    messages[600], messages[1299], messages[0] = None, b"x", messages[0]
+    decoder = JsonDecoder(usual_policy(), hash_key=KEY)
+    whole = decoder.decode(messages)
+    parts = [decoder.decode([text]) for text in messages]
+    assert whole.values.tolist() == [part.values[0].tolist() for part in parts if len(part)]
+    assert whole.subjects.tolist() == [part.subjects[0] for part in parts if len(part)]
+    assert whole.index.tolist() == [n for n in range(1300) if n not in {600, 1299}]
+    assert whole.rejected == [(600, UNDECODABLE), (1299, UNDECODABLE)]
+    assert whole.unchanged_fields == [fields for part in parts for fields in part.unchanged_fields]
+
+
+def test_repr_of_a_block_contains_counts_only() -> None:
+    block = decode(message(patient="canary", diagnosis="canary", age=200))
+    assert repr(block) == "Block(records=1, rejected=0, clipped=1)"
+
+
+# ---------------------------------------------------------------- rejected messages
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        None,
+        b"",
+        b" ",
+        b"{",
+        b"no",
+        json.dumps(message()).encode()[:-2],
+        json.dumps(message()).encode() * 2,
+        json.dumps(message()).encode() + b"\n" + json.dumps(message()).encode(),
+        b"\xef\xbb\xbf" + json.dumps(message()).encode(),
+        json.dumps(message()).encode() + b"\x00",
+        changed("age", "NaN"),
+        changed("income", "-Infinity"),
+        changed("age", "042"),
+        changed("age", "4."),
+        changed("age", "+4"),
+        changed("age", ".4"),
+        changed("diagnosis", '"\x01"'),
+        changed("diagnosis", '"\\x41"'),
+        changed("diagnosis", '"\ud800"'),
+        changed("diagnosis", '"\\ud800"'),
+        changed("ticket", '"\\udc00\\ud800"'),
+        changed("patient", '"\\ud800 "'),
+        changed("diagnosis", '"@"').replace(b"@", b"\xff"),
+        changed("ticket", '"@"').replace(b"@", b"\xc3"),
+        changed("patient", '"@"').replace(b"@", b"\xed\xa0\x80"),
+        changed("diagnosis", "[" * 1000 + "]" * 1000),
+        changed("ticket", "[" * 1000 + "]" * 1000),
+        changed("ticket", '{"a":' * 65 + "1" + "}" * 65),
+        changed("age", "[" * 1000),
+    ],
+)
+def test_undecodable_messages(text: bytes | None) -> None:
+    assert reason(text) is UNDECODABLE
+
+
+@pytest.mark.parametrize("text", [b"null", b"[]", b"[1,2]", b"7", b'"x"', b"true", b"{}", b'[{"age":1}]'])
+def test_json_that_is_not_a_record_is_invalid(text: bytes) -> None:
+    assert reason(text) is INVALID
+
+
+@pytest.mark.parametrize("name", list(message()))
+def test_every_declared_field_is_required(name: str) -> None:
+    record = message()
+    del record[name]
+    assert reason(encoded(record)[0]) is INVALID
+
+
+@pytest.mark.parametrize("name", ["age", "income"])
+@pytest.mark.parametrize(
+    "value", ["null", "true", '"12"', '""', "[]", "[1]", "{}", "1e400", "-1e400", "1" * 400, '"NaN"', "1" * 2000]
+)
+def test_a_quasi_identifier_is_a_finite_number(name: str, value: str) -> None:
+    assert reason(changed(name, value)) is INVALID
+
+
+@pytest.mark.parametrize("value", ["42.5", "1e-3", "-0.5", "1e-300"])
+def test_an_integer_must_be_integral(value: str) -> None:
+    assert reason(changed("age", value)) is INVALID
+
+
+@pytest.mark.parametrize(("value", "number"), [("42.0", 42), ("4.2e1", 42), ("-0", 0), ("-0.0", 0), ("1e-400", 0)])
+def test_an_integer_can_be_written_in_any_way(value: str, number: float) -> None:
+    block = JsonDecoder(usual_policy()).decode([changed("age", value)])
+    assert block.values[0, 0] == number
+    assert not np.signbit(block.values).any()
+
+
+@pytest.mark.parametrize("value", ["null", '""', '"  "', '"\\u2003"', "[]", "{}", '{"a":1}', "1e400"])
+def test_a_subject_is_required(value: str) -> None:
+    assert reason(changed("patient", value)) is INVALID
+
+
+@pytest.mark.parametrize("value", ["[]", "{}", '["x"]', '{"a":{"b":1}}'])
+@pytest.mark.parametrize("name", ["diagnosis", "ward"])
+def test_passthrough_fields_are_not_nested(name: str, value: str) -> None:
+    assert reason(changed(name, value)) is INVALID
+
+
+@pytest.mark.parametrize("value", ["null", "[]", '{"a":[1,{"b":null}]}', "1e400", "true", '""', "9" * 500])
+def test_an_identifier_may_be_anything(value: str) -> None:
+    assert reason(changed("ticket", value)) is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b'{"age":1,' + json.dumps(message()).encode()[1:],
+        json.dumps(message()).encode()[:-1] + b',"age":42}',
+        json.dumps(message()).encode()[:-1] + b',"\\u0061ge":42}',
+        json.dumps(message()).encode()[:-1] + b',"age" :42}',
+        json.dumps(message()).replace('": ', '" : ').encode()[:-1] + b',"ward":"\\":"}',
+        json.dumps(message()).encode()[:-1] + b',"ticket":{"x":1}}',
+    ],
+)
+def test_a_repeated_key_is_invalid(text: bytes) -> None:
+    assert reason(text) is INVALID
+
+
+def test_undeclared_fields_are_rejected_or_dropped() -> None:
+    strict, lenient = usual_policy(), usual_policy(undeclared="drop")
+    extra = encoded(message(more="x"))[0]
+    assert reason(extra, strict) is INVALID
+    assert reason(extra, lenient) is None
+    assert reason(encoded(message(more={"age": 1, "x": [1]}))[0], lenient) is None
+    assert reason(encoded(message())[0][:-1] + b',"x":1,"x":1}', lenient) is INVALID  # type: ignore[index]
+    assert reason(encoded(message())[0][:-1] + b',"x":"\xff"}', lenient) is UNDECODABLE  # type: ignore[index]
+    assert reason(encoded(message(age=None, more=1))[0], lenient) is INVALID
+
+
+def test_the_model_field_of_faust_is_dropped() -> None:
+    plain, odd = usual_policy(), policy_of({'q"': quasi(), "n": unchanged_field("integer")})
+    signed = encoded(message())[0][:-1] + b',"__faust":{"ns":"app.Visit"}}'  # type: ignore[index]
+    assert reason(signed, plain) is None
+    assert b"__faust" not in decode(json.loads(signed), policy=plain).unchanged_fields[0]
+    assert reason(signed[:-1] + b',"__faust":null}', plain) is INVALID
+    assert reason(signed[:-1] + b',"more":null}', plain) is INVALID
+    assert decode({'q"': 1, "n": 2, "__faust": {}}, {'q"': 1, "n": 2, "__other": {}}, policy=odd).rejected == [
+        (1, INVALID)
+    ]
+    declared = policy_of({"q": quasi(), "__faust": unchanged_field("string")})
+    assert decode({"q": 1, "__faust": "x"}, {"q": 1}, policy=declared).rejected == [(1, INVALID)]
+
+
+def test_messages_above_max_bytes_are_too_large() -> None:
+    policy = usual_policy()
+    fitting = encoded(message(ticket=""))[0]
+    assert fitting is not None
+    decoder = JsonDecoder(policy, max_bytes=len(fitting))
+    block = decoder.decode([fitting, fitting + b" ", fitting])
+    assert block.rejected == [(1, TOO_LARGE)]
+    assert block.index.tolist() == [0, 2]
+    assert JsonDecoder(policy, max_bytes=3000).decode([b"x" * 3001]).rejected == [(0, TOO_LARGE)]
+
+
+def test_passthrough_fields_above_max_bytes_are_too_large() -> None:
+    policy = policy_of({"x": quasi(), "y": unchanged_field()})
+    block = JsonDecoder(policy, max_bytes=100).decode([b'{"x":1,"y":1e300}', b'{"x":1,"y":1e30}'])
+    assert block.rejected == [(0, TOO_LARGE)]
+    assert block.unchanged_fields == [b'"y":' + b"1" + b"0" * 30]
+
+
+def test_the_list_of_reasons_is_closed() -> None:
+    assert [str(reason) for reason in Reason] == ["undecodable", "invalid", "suppressed", "too_large"]
+
+
+# ---------------------------------------------------------------- bounds
+
+
+def test_values_outside_their_bounds_are_clipped_and_counted() -> None:
+    block = decode(message(age=111, income=-1), message(age=110, income=0), message(age=-5, income=2e300))
+    assert block.values.tolist() == [[110.0, 0.0], [110.0, 0.0], [0.0, 1e6]]
+    assert block.clipped == 4
+
+
+def test_values_outside_their_bounds_are_rejected_with_quarantine() -> None:
+    policy = policy_of({"a": quasi(0, 10, out_of_bounds="quarantine"), "b": quasi(0, 10)})
+    block = decode({"a": 11, "b": 1}, {"a": 10, "b": 11}, {"a": -1, "b": 99}, {"a": 0, "b": 10}, policy=policy)
+    assert block.rejected == [(0, INVALID), (2, INVALID)]
+    assert block.values.tolist() == [[10.0, 10.0], [0.0, 10.0]]
+    assert block.clipped == 1
+
+
+def test_without_bounds_nothing_is_clipped() -> None:
+    policy = policy_of({"a": quasi(None, None), "b": quasi(0, 1)})
+    block = decode({"a": -1e308, "b": 2}, {"a": 1e308, "b": 1}, policy=policy)
+    assert block.values[:, 0].tolist() == [-1e308, 1e308]
+    assert block.clipped == 1
+
+
+# ---------------------------------------------------------------- unchanged fields
+
+
+@pytest.mark.parametrize(
+    ("kind", "good", "bad"),
+    [
+        ("string", ['""', '"x"', "null"], ["1", "true", "1.5", "[]"]),
+        ("integer", ["1", "-5", "42.0", "1e3", "9" * 30, "null"], ["1.5", '"1"', "true", "{}", "1e-1", "1e400"]),
+        ("number", ["1", "1.5", "-1e-7", "9" * 30, "null"], ['"1"', "false", "[1]", "1e400"]),
+        ("boolean", ["true", "false", "null"], ["0", "1", '"true"', "[]"]),
+        ("any", ["1", "1.5", '"x"', "true", "null", "9" * 30], ["[]", "{}", "1e400"]),
+    ],
+)
+def test_passthrough_fields_have_their_type(kind: str, good: list[str], bad: list[str]) -> None:
+    policy = policy_of({"x": quasi(), "y": unchanged_field(kind), "z": unchanged_field(kind)})
+    messages = [b'{"x":1,"y":null,"z":%b}' % text.encode() for text in good + bad]
+    block = JsonDecoder(policy).decode(messages)
+    assert block.index.tolist() == list(range(len(good)))
+    assert block.rejected == [(index, INVALID) for index in range(len(good), len(good) + len(bad))]
+
+
+@pytest.mark.parametrize(
+    ("text", "published"),
+    [
+        ("100", "100"),
+        ("100.0", "100"),
+        ("1e2", "100"),
+        ("-0.0", "0"),
+        ("-0", "0"),
+        ("0.1", "0.1"),
+        ("1.50", "1.5"),
+        ("9007199254740993", "9007199254740993"),
+        ("123456789012345678901234567890", "123456789012345678901234567890"),
+        ("1e22", "1" + "0" * 22),
+        ('"\\/\\u00e9\\u0041"', '"/éA"'),
+        ('"a\\"b\\\\\\n\\u0000"', '"a\\"b\\\\\\n\\u0000"'),
+        ('"\\ud83d\\ude00"', '"😀"'),
+        ("true", "true"),
+        ("null", "null"),
+        ('"1"', '"1"'),
+    ],
+)
+def test_passthrough_values_are_published_in_one_form(text: str, published: str) -> None:
+    policy = policy_of({"x": quasi(), "y": unchanged_field()})
+    block = JsonDecoder(policy).decode([b'{"x":1,"y":%b}' % text.encode()])
+    assert block.unchanged_fields == [f'"y":{published}'.encode()]
+
+
+def test_passthrough_fields_are_encoded_for_the_output() -> None:
+    policy = policy_of({"y": unchanged_field(), "x": quasi(), "z": unchanged_field()})
+    records = encoded({"y": 'a,"b', "x": 1, "z": None}, {"y": 1e2, "x": 2, "z": True})
+    assert JsonDecoder(policy, encoder=CsvEncoder(policy)).decode(records).unchanged_fields == [
+        b'"a,""b"\xff',
+        b"100\xfftrue",
+    ]
+    assert (
+        JsonDecoder(policy, encoder=JsonEncoder(policy)).decode(records).unchanged_fields
+        == JsonDecoder(policy).decode(records).unchanged_fields
+    )
+
+
+# ---------------------------------------------------------------- names
+
+
+NAMES = [
+    "a.b",
+    "two words",
+    "größe",
+    "名前",
+    'quo"te',
+    "back\\slash",
+    "new\nline",
+    "__class__",
+    "class",
+    "f0",
+    "f1",
+    "",
+    "%b",
+    "%",
+    "{}",
+    '":',
+    "a,b",
+    "\x7f",
+    "😀",
+    "self",
+]
+
+
+@pytest.mark.parametrize("odd", [NAMES, NAMES[:3] + NAMES[7:10] + NAMES[11:14]], ids=["escaped", "plain"])
+@pytest.mark.parametrize("ascii_only", [True, False])
+def test_any_name_is_supported(odd: list[str], ascii_only: bool) -> None:  # noqa: FBT001
+    attributes = {name: unchanged_field() if number % 2 else quasi() for number, name in enumerate(odd)}
+    policy = policy_of({**attributes, "who.is": SUBJECT})
+    record = {name: number for number, name in enumerate(odd)}
+    text = json.dumps({"who.is": "p", **record}, ensure_ascii=ascii_only).encode()
+    block = JsonDecoder(policy).decode([text, text[:-1] + b',"more":1}', text[:-1] + b',"":"y"}'])
+    assert block.rejected == [(1, INVALID), (2, INVALID)]
+    assert block.values[0].tolist() == [float(n) for n in range(len(odd)) if n % 2 == 0]
+    encoder = JsonEncoder(policy)
+    row = encoder.encode_clusters([[str(n) for n in range(len(odd)) if n % 2 == 0]], block.unchanged_fields, [0, 1])[0]
+    assert json.loads(row) == record
+    assert list(json.loads(row)) == odd
+
+
+def test_names_with_escapes_reject_undeclared_fields_too() -> None:
+    attributes = {'q"': quasi(), "n\\": unchanged_field("integer")}
+    strict, lenient = policy_of(attributes), policy_of(attributes, undeclared="drop")
+    good, more = {'q"': 1, "n\\": 2}, {'q"': 1, "n\\": 2, "f1": 3}
+    assert decode(good, more, policy=strict).rejected == [(1, INVALID)]
+    assert decode(good, more, {'q"': "1", "n\\": 2}, {'q"': 1}, policy=lenient).rejected == [(2, INVALID), (3, INVALID)]
+    assert JsonDecoder(strict).decode([b"[]", b"{", b'{"q\\"":1,"q\\"":1,"n\\\\":2}']).rejected == [
+        (0, INVALID),
+        (1, UNDECODABLE),
+        (2, INVALID),
+    ]
+
+
+# ---------------------------------------------------------------- subjects
+
+
+def test_all_texts_of_a_number_count_as_one_subject() -> None:
+    records = [message(patient=patient) for patient in (7, 7.0, "7", "7 ", "007", "\u00a07")]
+    assert len(set(decode(*records).subjects.tolist())) == 1
+    assert len(set(decode(message(patient=7), message(patient=8)).subjects.tolist())) == 2
+
+
+def test_a_subject_of_type_string_is_a_text() -> None:
+    policy = policy_of({"who": {**SUBJECT, "type": "string"}, "x": quasi()})
+    block = decode(*({"who": who, "x": 1} for who in ("007", "7", " 7", 7, None, True, "")), policy=policy)
+    assert block.index.tolist() == [0, 1, 2]
+    assert len(set(block.subjects.tolist())) == 2
+
+
+@pytest.mark.parametrize(("kind", "accepted"), [("integer", 3), ("number", 4), ("boolean", 1), ("any", 6)])
+def test_subjects_of_other_types(kind: str, accepted: int) -> None:
+    policy = policy_of({"who": {**SUBJECT, "type": kind}, "x": quasi()})
+    values = [7, 7.0, "7", 7.5, True, "x", None, [7], {"a": 7.0}]
+    assert len(decode(*({"who": value, "x": 1} for value in values), policy=policy)) == accepted
+
+
+def test_every_record_can_be_a_subject_of_its_own() -> None:
+    policy = policy_of({"x": quasi()})
+    decoder = JsonDecoder(policy)
+    blocks = [decoder.decode(encoded(*[{"x": 1}] * n)) for n in (3, 600, 1)]
+    assert len({number for block in blocks for number in block.subjects.tolist()}) == 604
+
+
+def test_the_hash_depends_on_the_key() -> None:
+    messages = encoded(message())
+    first, again, other = (JsonDecoder(usual_policy(), hash_key=key).decode(messages) for key in (b"a", b"a", b"b"))
+    assert first.subjects == again.subjects != other.subjects
+
+
+# ---------------------------------------------------------------- a header that was read as a record
+
+TEXTS: dict[str, dict[str, Any]] = {
+    "ticket": {"role": "identifier"},
+    "id": {"role": "identifier", "subject": True},
+    "sex": {"role": "quasi_identifier", "scale": "nominal"},
+    "ill": unchanged_field("string"),
+    "notes": unchanged_field("json"),
+}
+HEADER = {name: name for name in TEXTS}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        json.dumps(HEADER),
+        json.dumps(dict(reversed(HEADER.items()))),
+        json.dumps(HEADER | {"__faust": {"ns": "x"}}),
+        json.dumps(HEADER).replace('"id"', '"\\u0069d"').replace('"ticket"', ' "\\u0074icket"'),
+    ],
+)
+def test_a_record_with_the_name_of_each_field_as_its_value_is_invalid(text: str) -> None:
+    other = json.dumps(HEADER | {"id": "p"})
+    block = JsonDecoder(policy_of(TEXTS)).decode([other.encode(), text.encode(), other.encode()])
+    assert block.rejected == [(1, INVALID)]
+
+
+@pytest.mark.parametrize(
+    "changes", [{name: "x"} for name in TEXTS] + [{"ill": None}, {"notes": ["notes"]}, {"id": "ID"}]
+)
+def test_a_record_with_another_value_than_the_names_of_its_fields_is_accepted(changes: dict[str, Any]) -> None:
+    assert decode(HEADER | changes, policy=policy_of(TEXTS)).rejected == []
+
+
+@pytest.mark.parametrize("value", ["1e999", "[1e999]", "-0", "true", "null", '"\\u0000"'])
+def test_any_value_of_a_dropped_identifier_can_be_compared_with_its_name(value: str) -> None:
+    text = json.dumps(HEADER).replace('"ticket": "ticket"', f'"ticket":\t{value}')
+    assert JsonDecoder(policy_of(TEXTS)).decode([text.encode()]).rejected == []
+
+
+def test_only_declared_fields_are_compared_with_their_names() -> None:
+    policy = policy_of(TEXTS, undeclared="drop")
+    assert decode(HEADER | {"more": "x"}, HEADER | {"sex": "f", "more": "more"}, policy=policy).rejected == [
+        (0, INVALID)
+    ]
+
+
+def test_a_field_inside_an_object_is_compared_with_its_own_name() -> None:
+    paths = {name: fields | {"from": f"value.row.{name}"} for name, fields in TEXTS.items()}
+    assert decode({"row": HEADER}, {"row": HEADER | {"id": "p"}}, policy=policy_of(paths)).rejected == [(0, INVALID)]
+
+
+def test_one_field_and_numbers_are_not_compared_with_names() -> None:
+    one = {"sex": {"role": "quasi_identifier", "scale": "nominal"}}
+    assert decode({"sex": "sex"}, policy=policy_of(one)).rejected == []
+    numbers = {"1": {"role": "quasi_identifier", "scale": "nominal"}, "1.5": unchanged_field()}
+    assert decode({"1": 1, "1.5": 1.5}, {"1": "1", "1.5": "1.5"}, policy=policy_of(numbers)).rejected == [(1, INVALID)]
+
+
+def test_rows_of_parquet_are_not_compared_with_names() -> None:
+    decoder = JsonDecoder(policy_of(TEXTS), refuses_headers=False)
+    assert decoder.decode(encoded(HEADER)).rejected == []

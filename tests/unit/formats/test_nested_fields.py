@@ -1,0 +1,193 @@
+"""Fields inside the objects of a message."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+from msgspec import UNSET
+from shoal.formats import Block, JsonDecoder, Reason
+from shoal.policy import Policy
+from support.making import KEY, SUBJECT, policy_of, quasi, unchanged_field
+from support.paths import with_paths
+
+pytestmark = pytest.mark.unit
+
+INVALID = Reason.INVALID
+
+
+def nested_policy(**more: Any) -> Policy:
+    return with_paths(
+        policy_of(
+            {
+                "who": SUBJECT,
+                "age": quasi(0, 110),
+                "weight": quasi(0, 300),
+                "ill": unchanged_field("string"),
+                "at": unchanged_field("integer"),
+            },
+            **more,
+        ),
+        who="patient.id",
+        age="patient.born.age",
+        weight="vitals.weight",
+        ill="patient.ill",
+    )
+
+
+def record(**patient: Any) -> dict[str, Any]:
+    return {
+        "at": 7,
+        "vitals": {"weight": 81.5},
+        "patient": {"id": "p1", "born": {"age": 42}, "ill": "flu", **patient},
+    }
+
+
+def decode(policy: Policy, *messages: dict[str, Any] | bytes) -> Block:
+    texts = [text if isinstance(text, bytes) else json.dumps(text).encode() for text in messages]
+    return JsonDecoder(policy, hash_key=KEY).decode(texts)
+
+
+def test_fields_are_read_inside_objects() -> None:
+    block = decode(nested_policy(), record(), record(id="p2", born={"age": 7}), record())
+    assert block.rejected == []
+    assert block.values.tolist() == [[42.0, 81.5], [7.0, 81.5], [42.0, 81.5]]
+    assert block.unchanged_fields == [b'"ill":"flu","at":7'] * 3
+    assert block.subjects[0] == block.subjects[2] != block.subjects[1]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"vitals": {"weight": 81.5}, "at": 7},
+        {**record(), "patient": None},
+        {**record(), "patient": 5},
+        {**record(), "patient": [record()["patient"]]},
+        {**record(), "patient": {}},
+        record(born=None),
+        record(born={}),
+        record(born={"age": None}),
+        record(born={"age": {"years": 42}}),
+        {**record(), "vitals.weight": 81.5, "vitals": {}},
+    ],
+)
+def test_a_record_without_a_declared_field_is_invalid(wrong: dict[str, Any]) -> None:
+    for undeclared in ("quarantine", "drop"):
+        assert decode(nested_policy(undeclared=undeclared), record(), wrong).rejected == [(1, INVALID)]
+
+
+@pytest.mark.parametrize(
+    "extra",
+    [
+        {**record(), "more": 1},
+        {**record(), "more": {"deep": {"deeper": 1}}},
+        {**record(), "more": {}},
+        {**record(), "patient.ill": 1},
+        {**record(), "vitals": {"weight": 81.5, "height": 1.8}},
+        record(name="x"),
+        record(born={"age": 42, "in": {"town": "y"}}),
+        record(__faust=1),
+    ],
+)
+def test_an_undeclared_field_at_any_depth_is_rejected_or_dropped(extra: dict[str, Any]) -> None:
+    assert decode(nested_policy(), extra).rejected == [(0, INVALID)]
+    lenient = decode(nested_policy(undeclared="drop"), extra, record())
+    assert lenient.rejected == []
+    assert lenient.unchanged_fields == [b'"ill":"flu","at":7'] * 2
+
+
+def test_the_model_field_of_faust_is_dropped() -> None:
+    assert decode(nested_policy(), {**record(), "__faust": {"ns": "app.Visit"}}).rejected == []
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (b'"at": 7', b'"at": 7, "at": 7'),
+        (b'"ill": "flu"', b'"ill": "flu", "ill": "flu"'),
+        (b'"ill": "flu"', b'"ill": "flu", "\\u0069ll": "flu"'),
+        (b'"age": 42', b'"age": 42, "age": 43'),
+        (b'"vitals": {"weight": 81.5}', b'"vitals": {"weight": 81.5}, "vitals": {"weight": 81.5}'),
+        (b'"at": 7', b'"at": 7, "more": {"x": [{"y": 1, "y": 2}]}'),
+        (b'"at": 7', b'"at": 7, "more": {"x": 1, "x": 1}, "n": ' + b"9" * 5000),
+    ],
+)
+def test_a_repeated_key_is_invalid_at_any_depth(old: bytes, new: bytes) -> None:
+    good = json.dumps(record()).encode()
+    assert old in good
+    for undeclared in ("quarantine", "drop"):
+        assert decode(nested_policy(undeclared=undeclared), good, good.replace(old, new)).rejected == [(1, INVALID)]
+
+
+def test_a_key_may_occur_once_in_each_of_several_objects() -> None:
+    policy = nested_policy(undeclared="drop")
+    twice = {**record(), "more": [{"x": 1}, {"x": 2}], "other": {"x": '":', "at": 1}}
+    assert decode(policy, twice).rejected == []
+    assert decode(policy, json.dumps(twice).replace('": ', '" : ').encode()).rejected == []
+    assert decode(policy, json.dumps(twice).encode()[:-1] + b',"n":' + b"9" * 5000 + b"}").rejected == []
+
+
+def test_absent_fields_are_missing_where_they_may_be() -> None:
+    policy = with_paths(
+        policy_of({"who": SUBJECT, "a": quasi(), "b": quasi(), "c": quasi(), "d": quasi()}),
+        missing={"b", "c", "d"},
+        b="x.b",
+        c="x.y.c",
+        d="x.y.d",
+    )
+    whole = {"who": "p", "a": 1, "x": {"b": 2, "y": {"c": 3, "d": 4}}}
+    partial: list[dict[str, Any]] = [
+        {"who": "p", "a": 1},
+        {"who": "p", "a": 1, "x": None},
+        {"who": "p", "a": 1, "x": {}},
+        {"who": "p", "a": 1, "x": {"b": 2}},
+        {"who": "p", "a": 1, "x": {"b": 2, "y": None}},
+        {"who": "p", "a": 1, "x": {"y": {"d": 4}}},
+    ]
+    struct = JsonDecoder(policy)._struct
+    records = [struct.decode(json.dumps(one).encode()) for one in (whole, *partial)]
+    values = [[get(one) for get in struct.getters[1:]] for one in records]
+    assert values == [
+        [1, 2, 3, 4],
+        [1, UNSET, UNSET, UNSET],
+        [1, UNSET, UNSET, UNSET],
+        [1, UNSET, UNSET, UNSET],
+        [1, 2, UNSET, UNSET],
+        [1, 2, UNSET, UNSET],
+        [1, UNSET, UNSET, 4],
+    ]
+    assert np.isnan(JsonDecoder(policy).decode([json.dumps(partial[-1]).encode()]).values).tolist() == [
+        [False, True, True, False]
+    ]
+    counts = struct.count_keys(records)
+    assert not isinstance(counts, int)
+    assert counts.tolist() == [7, 2, 3, 3, 4, 5, 5]
+
+
+def test_a_repeated_key_is_found_in_a_record_with_absent_fields() -> None:
+    policy = with_paths(policy_of({"who": SUBJECT, "a": quasi(), "b": quasi()}), missing={"b"}, b="x.b")
+    decoder = JsonDecoder(policy)
+    # As many keys as a record with every field.
+    records = [b'{"who":"p","a":1,"a":1,"who":"p"}', b'{"who":"p","a":1,"x":{}}']
+    rejected: list[tuple[int, Reason]] = []
+    indexes, _ = decoder._decode_records(records, rejected, [])
+    assert (indexes, rejected) == ([1], [(0, INVALID)])
+
+
+ODD = ['quo"te', "back\\slash", "new\nline", "größe", "", "%b", "f0"]
+
+
+@pytest.mark.parametrize("name", ODD)
+@pytest.mark.parametrize("undeclared", ["quarantine", "drop"])
+def test_names_of_objects_may_contain_any_character(name: str, undeclared: str) -> None:
+    policy = with_paths(
+        policy_of({"who": SUBJECT, "a": quasi(), "b": quasi()}, undeclared=undeclared), who=("id", name)
+    )
+    policy = with_paths(policy, a=(name, "x"), b=(name, name))
+    good = {"id": {name: "p"}, name: {"x": 1, name: 2}}
+    more = {"id": {name: "p", "y": 1}, name: {"x": 1, name: 2}}
+    block = decode(policy, good, more, {"id": {name: "p"}, name: None}, {"id": {name: "p"}, name: {"x": 1}})
+    assert block.rejected == [(1, INVALID), (2, INVALID), (3, INVALID)][undeclared == "drop" :]
+    assert block.values[0].tolist() == [1.0, 2.0]

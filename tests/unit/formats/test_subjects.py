@@ -1,0 +1,180 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+import unicodedata
+
+import numpy as np
+import pytest
+from shoal.formats.numerals import NumberText
+from shoal.formats.subjects import SubjectHash, normaliser
+from shoal.policy import FieldType, NormalizeStep
+
+pytestmark = pytest.mark.unit
+
+KINDS: list[FieldType] = ["string", "integer", "number", "boolean", "any"]
+
+
+def subjects_of(kind: FieldType, *values: object) -> list[str]:
+    """Normalise values one by one and together; the code paths differ."""
+    normalised = normaliser(kind)
+    alone = [normalised([value])[0] for value in values]
+    assert normalised(values) == alone
+    return alone
+
+
+@pytest.mark.parametrize("kind", ["any", "integer", "number"])
+def test_all_texts_of_a_number_are_one_subject(kind: FieldType) -> None:
+    spellings = [7, "7", "7 ", "\u00a07\u3000", NumberText("7.0"), NumberText("70e-1"), "007", "+7", "7.0"]
+    assert set(subjects_of(kind, *spellings)) == {"7"}
+
+
+def test_type_string_keeps_texts_of_numbers_apart() -> None:
+    assert subjects_of("string", "7", "7 ", "007", "7.0") == ["7", "7", "007", "7.0"]
+
+
+@pytest.mark.parametrize("kind", ["any", "string"])
+def test_composed_and_decomposed_letters_are_one_subject(kind: FieldType) -> None:
+    name = "Zoë Ångström"
+    assert len(set(subjects_of(kind, name, unicodedata.normalize("NFD", name), f"\t{name}\u2028"))) == 1
+    assert len(set(subjects_of(kind, "\u212b", "\u00c5", "A\u030a"))) == 1
+
+
+def test_different_subjects_stay_different() -> None:
+    names = ["a", "A", "b", "7", "70", "7.5", "-7", "0", "p7", "7p", "a b", "ab", "true", "1e400", "1e401", "x" * 1000]
+    assert len(set(subjects_of("any", *names))) == len(names)
+    assert subjects_of("any", 9007199254740993, 9007199254740992) == ["9007199254740993", "9007199254740992"]
+
+
+def test_long_numbers_are_compared_exactly() -> None:
+    long = "123456789012345678901234567890"
+    assert set(subjects_of("any", int(long), long, NumberText(long + ".0"), "00" + long)) == {long}
+
+
+def test_all_texts_of_a_boolean_are_one_subject() -> None:
+    assert subjects_of("any", True, "true", False) == ["true", "true", "false"]
+    assert subjects_of("boolean", True, "TRUE ", "false", False) == ["true", "true", "false", "false"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_empty_values_are_not_subjects(kind: FieldType) -> None:
+    assert set(subjects_of(kind, None, "", "   ", "\u2003\n", [], {}, ["a"])) == {""}
+
+
+def test_values_of_another_type_are_not_subjects() -> None:
+    assert set(subjects_of("integer", "abc", "7.5", NumberText("7.5"), True, "nan", "７")) == {""}
+    assert set(subjects_of("number", "abc", True, "inf", NumberText("1e400"))) == {""}
+    assert set(subjects_of("boolean", 1, "yes", NumberText("1.0"))) == {""}
+    assert set(subjects_of("string", 7, True, NumberText("7.0"))) == {""}
+    assert subjects_of("any", NumberText("-1e400")) == [""]
+
+
+def test_equal_texts_have_equal_hashes_with_one_key_only() -> None:
+    first, again, other = (SubjectHash(key)(["a", "b", "a", "é"]) for key in (b"k", b"k", b"l"))
+    assert first.dtype == np.int64
+    assert first.shape == (4,)
+    assert first.flags.writeable
+    np.testing.assert_array_equal(first, again)
+    assert first[0] == first[2]
+    assert len(set(first.tolist())) == 3
+    assert not set(first.tolist()) & set(other.tolist())
+    assert SubjectHash(b"k")([]).shape == (0,)
+
+
+def test_the_default_key_is_specific_to_the_process() -> None:
+    here = SubjectHash()(["a"])[0]
+    assert here == SubjectHash()(["a"])[0]
+    code = "from shoal.formats.subjects import SubjectHash; print(SubjectHash()(['a'])[0])"
+    there = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert int(there) != here
+
+
+def test_the_hash_stores_no_text() -> None:
+    canary = "canary-9f3a"
+    hashing = SubjectHash()
+    hashing([canary])
+    assert canary not in repr(vars(hashing))
+
+
+ALL_STEPS: list[NormalizeStep] = ["nfkc", "casefold", "spaces", "invisible"]
+ONE_PERSON = [
+    "Zo\u00eb Weiss",
+    "zo\u00eb WEISS",
+    "Zo\u00eb  Weiss",
+    "Zo\u00eb\u00a0Weiss",
+    "Zo\u00eb We\u200biss",
+    "Zo\u00eb Wei\u00adss",
+    "\uff3a\uff4f\u00eb \uff37\uff45\uff49\uff53\uff53",
+    "\u2066Zoe\u0308 Wei\u00df\u2069",
+]
+"""One name: case, two blanks, a no-break space, zero width, soft hyphen, full width, directions and a sharp s."""
+
+
+@pytest.mark.parametrize("kind", ["any", "string"])
+def test_eight_spellings_are_one_person_with_every_step_and_eight_by_default(kind: FieldType) -> None:
+    assert len(set(normaliser(kind)(ONE_PERSON))) == 8
+    assert len(set(normaliser(kind, [])(ONE_PERSON))) == 8
+    assert set(normaliser(kind, ALL_STEPS)(ONE_PERSON)) == {"zo\u00eb weiss"}
+
+
+@pytest.mark.parametrize(
+    ("step", "spellings", "expected"),
+    [
+        ("casefold", ["STRASSE", "Stra\u00dfe"], {"strasse"}),
+        ("casefold", ["A  b", "a\u00a0b"], {"a  b", "a\u00a0b"}),
+        ("spaces", [" A \t\u00a0\u3000b\n", "A b"], {"A b"}),
+        ("spaces", ["A\u200bb", "a b"], {"A\u200bb", "a b"}),
+        ("nfkc", ["\uff21\u00a0b", "A b", "A\u2009b"], {"A b"}),
+        ("nfkc", ["\ufb01", "FI"], {"fi", "FI"}),
+        ("invisible", ["a\u200bb", "a\u00adb", "\ufeffab", "a\u2060b\ufe0f", "a\x00b", "\u202eab"], {"ab"}),
+        ("invisible", ["a b", "a\tb"], {"a b", "a\tb"}),
+    ],
+)
+def test_each_step_changes_what_it_is_for_and_no_more(
+    step: NormalizeStep, spellings: list[str], expected: set[str]
+) -> None:
+    assert set(normaliser("string", [step])(spellings)) == expected
+
+
+def test_a_subject_of_invisible_characters_only_is_none_with_the_step_and_numbers_stay_numbers() -> None:
+    assert normaliser("string", ["invisible"])(["\u200b\u00ad"]) == [""]
+    assert normaliser("string")(["\u200b"]) == ["\u200b"]
+    assert set(normaliser("any", ["nfkc"])([7, "\uff17", "7.0", NumberText("7.0")])) == {"7"}
+    assert normaliser("any", ALL_STEPS)([True, None, 7]) == ["true", "", "7"]
+    assert normaliser("string", ALL_STEPS)([7, NumberText("7.0")]) == ["", ""]
+
+
+@pytest.mark.parametrize("steps", [None, ["nfkc"], ["nfkc", "casefold", "spaces", "invisible"]])
+def test_a_subject_with_more_than_30_marks_in_succession_is_none(steps: list[NormalizeStep] | None) -> None:
+    # Sorting them takes quadratic time: a message of 230 kB would keep a worker busy for longer than its session.
+    marks = "\u0301\u0327" * 16
+    normalise = normaliser("string", steps)
+    began_s = time.process_time()
+    texts = normalise(["a" + marks[:30], "a" + marks[:31], "a" + marks[:30] + "b" + marks[:30], "a" + marks * 10_000])
+    assert [text != "" for text in texts] == [True, False, True, False]
+    assert time.process_time() - began_s < 2
+
+
+def test_invisible_characters_do_not_divide_marks_that_follow_each_other() -> None:
+    hidden = "a" + ("\u0301" * 20 + "\u200b") * 2
+    assert normaliser("string", ["nfkc"])([hidden]) != [""]
+    assert normaliser("string", ["invisible"])([hidden]) == [""]
+
+
+@pytest.mark.parametrize(
+    ("kind", "steps", "present", "missing"),
+    [
+        ("any", None, ["a", 7, True, "Unknown"], ["unknown", " unknown ", "-1", -1, NumberText("-1.0"), "", None]),
+        ("string", None, ["a", "-1.0", "Unknown"], ["unknown", "-1"]),
+        ("string", ALL_STEPS, ["a"], ["unknown", "UN\u200bKNOWN", "\uff35nknown"]),
+        ("integer", None, [1, "0"], ["-1", -1, "unknown"]),
+    ],
+)
+def test_a_missing_value_is_no_subject(
+    kind: FieldType, steps: list[NormalizeStep] | None, present: list[object], missing: list[object]
+) -> None:
+    normalise = normaliser(kind, steps, ["", "unknown", "-1"])
+    assert "" not in normalise(present)
+    assert set(normalise(missing)) == {""}
+    assert normalise([]) == []

@@ -1,0 +1,197 @@
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from shoal.kernels.sorting import shell_sort
+from shoal.protection import (
+    DISTINCT,
+    ENTROPY,
+    EQUAL,
+    HIERARCHICAL,
+    NO_DIVERSITY,
+    ORDERED,
+    RECURSIVE,
+    DiversityRule,
+    LDiversity,
+    ValueReference,
+    build_diversity_rule,
+    distance_of,
+    diversity,
+    empty_diversity_scratch,
+    is_diverse,
+)
+
+pytestmark = pytest.mark.unit
+
+
+def keeps(rule: DiversityRule, *columns: list[int]) -> bool:
+    codes = np.array(columns, np.int64)
+    members = np.arange(codes.shape[1])
+    return bool(is_diverse(rule, codes, codes, members, empty_diversity_scratch(codes.shape[1])))
+
+
+def distance(reference: ValueReference, bins: list[int]) -> float:
+    return float(distance_of(build_diversity_rule([reference], t=0.5), 0, np.array(bins, np.int64)))
+
+
+def test_without_constraints_every_cluster_is_diverse() -> None:
+    assert keeps(NO_DIVERSITY, [7, 7, 7])
+    members = np.arange(3)
+    assert is_diverse(
+        NO_DIVERSITY, np.zeros((0, 3), np.int64), np.zeros((0, 3), np.int64), members, empty_diversity_scratch(3)
+    )
+
+
+def test_an_empty_cluster_is_diverse() -> None:
+    rule = build_diversity_rule(l=LDiversity(DISTINCT, 3))
+    codes, nothing = np.zeros((1, 4), np.int64), np.zeros(0, np.int64)
+    assert is_diverse(rule, codes, codes, nothing, empty_diversity_scratch(1))
+
+
+def test_distinct_values_are_counted_in_each_attribute() -> None:
+    rule = build_diversity_rule(l=LDiversity(DISTINCT, 3))
+    assert keeps(rule, [1, 2, 3, 1])
+    assert not keeps(rule, [1, 2, 2, 1])
+    assert keeps(rule, [1, 2, 3, 1], [9, 8, -7, 8])
+    assert not keeps(rule, [1, 2, 3, 1], [9, 8, 9, 8])
+
+
+def test_the_entropy_of_equally_frequent_values_is_just_enough() -> None:
+    rule = build_diversity_rule(l=LDiversity(ENTROPY, 3))
+    assert keeps(rule, [1, 2, 3])
+    assert keeps(rule, [3, 1, 2, 2, 1, 3, 3, 2, 1])
+    assert not keeps(rule, [1, 1, 2, 3])  # 1.0397 < 1.0986 nats
+    assert keeps(build_diversity_rule(l=LDiversity(ENTROPY, 2.8)), [1, 1, 2, 3])  # log 2.8 = 1.0296
+    assert keeps(build_diversity_rule(l=LDiversity(ENTROPY, math.sqrt(8))), [1, 1, 2, 3])  # exp of 1.0397
+    assert not keeps(build_diversity_rule(l=LDiversity(ENTROPY, math.sqrt(8) + 1e-9)), [1, 1, 2, 3])
+
+
+def test_recursive_diversity_compares_the_most_frequent_with_the_rarer_values() -> None:
+    counts = [1, 1, 1, 1, 2, 2, 2, 3, 4, 4]  # 4, 3, 2, 1
+    assert keeps(build_diversity_rule(l=LDiversity(RECURSIVE, 3, 2)), counts)  # 4 < 2 (2 + 1)
+    assert not keeps(build_diversity_rule(l=LDiversity(RECURSIVE, 3, 1)), counts)  # 4 < 3
+    assert not keeps(build_diversity_rule(l=LDiversity(RECURSIVE, 2, 1)), [1, 1, 1, 2, 2, 3])  # 3 < 3 is not below
+    assert keeps(build_diversity_rule(l=LDiversity(RECURSIVE, 2, 1.01)), [1, 1, 1, 2, 2, 3])
+    assert not keeps(build_diversity_rule(l=LDiversity(RECURSIVE, 3, 100)), [1, 2, 1, 2])
+    # 3 = 0.1 * 30, which float64 rounds up
+    assert not keeps(build_diversity_rule(l=LDiversity(RECURSIVE, 2, 0.1)), [0, 0, 0, *range(1, 31)])
+
+
+def test_the_largest_share_of_a_value_may_be_reached() -> None:
+    rule = build_diversity_rule(max_value_share=0.3)
+    assert keeps(rule, [1, 1, 1, 2, 3, 4, 5, 6, 7, 8])
+    assert not keeps(rule, [1, 1, 1, 2, 3, 4, 5, 6, 7])
+    both = build_diversity_rule(l=LDiversity(DISTINCT, 2), max_value_share=0.5)
+    assert keeps(both, [1, 2, 1, 2])
+    assert not keeps(both, [1, 1, 1, 2])
+
+
+def test_codes_are_compared_for_equality_only() -> None:
+    huge = 1 << 62
+    assert keeps(build_diversity_rule(l=LDiversity(DISTINCT, 3)), [-huge, 0, huge])
+
+
+SALARIES = ValueReference(ORDERED, np.ones(9, np.int64))  # 3k to 11k, each once
+GASTRIC_ULCER, GASTRITIS, STOMACH_CANCER, COLITIS, FLU, BRONCHITIS, PNEUMONIA, EMBOLISM = range(8)
+STOMACH, COLON, INFECTION, VASCULAR = range(4)
+DIGESTIVE, RESPIRATORY = range(2)
+DISEASES = ValueReference(
+    HIERARCHICAL,
+    np.array([1, 2, 2, 0, 1, 2, 1, 0]),
+    np.array(
+        [
+            [GASTRIC_ULCER, STOMACH, DIGESTIVE],
+            [GASTRITIS, STOMACH, DIGESTIVE],
+            [STOMACH_CANCER, STOMACH, DIGESTIVE],
+            [COLITIS, COLON, DIGESTIVE],
+            [FLU, INFECTION, RESPIRATORY],
+            [BRONCHITIS, INFECTION, RESPIRATORY],
+            [PNEUMONIA, INFECTION, RESPIRATORY],
+            [EMBOLISM, VASCULAR, RESPIRATORY],
+        ]
+    ),
+)
+"""Nine patients: shares of the leaves in ninths 1, 2, 2, 0, 1, 2, 1, 0; of stomach and digestive diseases 5/9."""
+
+
+def test_ordered_distances_of_the_salaries_of_the_paper() -> None:
+    """N. Li, T. Li and S. Venkatasubramanian, ICDE 2007, section 4.2."""
+    assert distance(SALARIES, [0, 1, 2]) == pytest.approx(0.375)
+    assert distance(SALARIES, [3, 5, 8]) == pytest.approx(1 / 6)
+    # steps of 1/3 at 3k, 5k and 9k: |3 - 1| + |3 - 2| + |6 - 3| + ... ninths over the first eight salaries
+    assert distance(SALARIES, [0, 2, 6]) == pytest.approx((2 + 1 + 3 + 2 + 1 + 0 + 2 + 1) / 9 / 8)
+
+
+def test_hierarchical_distances_by_hand() -> None:
+    # half the sums of differences of the shares: leaves 5/9, stomach against infection 1/9, digestive 1/9
+    assert distance(DISEASES, [GASTRIC_ULCER, STOMACH_CANCER, PNEUMONIA]) == pytest.approx((5 + 1 + 1) / 27)
+    assert distance(DISEASES, [GASTRITIS, FLU, BRONCHITIS]) == pytest.approx((4 + 2 + 2) / 27)
+    assert distance(DISEASES, [EMBOLISM]) == pytest.approx((9 + 9 + 5) / 27)
+
+
+@pytest.mark.parametrize(("other", "expected"), [(FLU, 0), (BRONCHITIS, 1 / 3), (EMBOLISM, 2 / 3), (STOMACH_CANCER, 1)])
+def test_the_distance_of_two_values_is_the_height_of_their_lowest_common_ancestor(other: int, expected: float) -> None:
+    only_flu = ValueReference(HIERARCHICAL, np.eye(8)[FLU], DISEASES.paths)
+    assert distance(only_flu, [other]) == pytest.approx(expected)
+
+
+def test_equal_distances_by_hand() -> None:
+    reference = ValueReference(EQUAL, np.array([0.5, 0.3, 0.2, 0.0]))
+    assert distance(reference, [0, 0, 1]) == pytest.approx((1 / 6 + 1 / 30 + 1 / 5) / 2)
+    assert distance(reference, [3, 3]) == pytest.approx(1.0)
+    assert distance(reference, [0, 0, 0, 0, 0, 1, 1, 1, 2, 2]) == pytest.approx(0.0)
+
+
+@pytest.mark.parametrize("kind", [ORDERED, EQUAL])
+def test_the_only_value_of_a_reference_is_at_no_distance(kind: int) -> None:
+    assert distance(ValueReference(kind, np.array([4])), [0, 0]) == 0.0
+
+
+def test_t_may_be_reached_in_each_attribute() -> None:
+    references = [ValueReference(EQUAL, np.array([0.5, 0.5])), SALARIES]
+    bins = np.array([[0, 0, 0, 1], [0, 3, 5, 8]])
+    first, second = 0.25, distance(SALARIES, [0, 3, 5, 8])
+    members, scratch = np.arange(4), empty_diversity_scratch(4)
+    assert second < first
+    assert is_diverse(build_diversity_rule(references, t=first), bins, bins, members, scratch)
+    assert not is_diverse(build_diversity_rule(references, t=first - 1e-9), bins, bins, members, scratch)
+    assert is_diverse(build_diversity_rule(references[1:], t=second), bins[1:], bins[1:], members, scratch)
+    assert not is_diverse(build_diversity_rule(references[1:], t=second - 1e-9), bins[1:], bins[1:], members, scratch)
+
+
+def test_the_excess_says_how_far_a_cluster_is_from_a_rule() -> None:
+    rule = build_diversity_rule(
+        [ValueReference(EQUAL, np.array([0.5, 0.5]))], l=LDiversity(DISTINCT, 2), max_value_share=0.6, t=0.1
+    )
+    members, scratch = np.arange(4), empty_diversity_scratch(4)
+
+    def excess(codes: list[int], enough: float = 1e9) -> float:
+        columns = np.array([codes])
+        return float(diversity.excess_of(rule, columns, columns, members, scratch, enough))
+
+    assert excess([0, 1, 0, 1]) == 0.0
+    assert excess([0, 0, 0, 1]) == pytest.approx(0.15 + 0.15)  # share 0.75, distance 0.25
+    assert excess([0, 0, 0, 0]) == pytest.approx(0.4 + 0.5 + 0.4)
+    assert excess([0, 0, 0, 0], 0.1) == pytest.approx(0.4 + 0.5)
+
+
+@pytest.mark.parametrize("m", [0, 1, 2, 3, 13, 14, 400])
+def test_codes_are_sorted(m: int) -> None:
+    codes = np.random.default_rng(m).integers(-5, m + 1, m)
+    expected = sorted(codes.tolist())
+    shell_sort(codes)
+    assert codes.tolist() == expected
+
+
+def test_faults_of_references() -> None:
+    with pytest.raises(ValueError, match="reference of each"):
+        build_diversity_rule(t=0.3)
+    with pytest.raises(ValueError, match="weight above 0"):
+        build_diversity_rule([ValueReference(EQUAL, np.zeros(2))], t=0.3)
+    with pytest.raises(ValueError, match="path of each bin"):
+        build_diversity_rule([ValueReference(HIERARCHICAL, np.ones(2))], t=0.3)
+    mixed = np.array([[0, 0], [1, 1], [2, 0]])
+    with pytest.raises(ValueError, match="order of their tree"):
+        build_diversity_rule([ValueReference(HIERARCHICAL, np.ones(3), mixed)], t=0.3)

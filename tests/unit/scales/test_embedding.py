@@ -1,0 +1,123 @@
+"""Coordinates and published values."""
+
+from __future__ import annotations
+
+import json
+from decimal import Decimal
+
+import numpy as np
+import pytest
+from shoal.errors import ParameterError
+from shoal.policy.policy import Policy
+from shoal.policy.schema import Document
+from shoal.scales import Embedding, PublicationGrid, exact_means, publication
+
+pytestmark = pytest.mark.unit
+
+
+def policy(bounds: list[float] | None, **settings: object) -> Policy:
+    attribute = {"role": "quasi_identifier", **({} if bounds is None else {"bounds": bounds}), **settings}
+    content = {
+        "attributes": {"a": attribute, "b": {"role": "quasi_identifier", "bounds": [0.0, 4.0], "weight": 3.0}},
+        "subject": "every_record",
+        "privacy": {"k": 2},
+    }
+    if bounds is not None:
+        content["stream"] = {"delta": 5}
+    return Policy.from_document(Document.model_validate(content))
+
+
+def test_coordinates_are_scaled_by_the_bounds_and_weighted() -> None:
+    embedded = Embedding.of(policy([-1.0, 1.0]))
+    values = np.array([[-1.0, 0.0], [0.0, 1.0], [1.0, 4.0]])
+    assert embedded.coordinates(values).tolist() == [[0.0, 0.0], [0.5, 0.75], [1.0, 3.0]]
+
+
+def test_published_values_lie_on_the_grid_of_the_policy() -> None:
+    embedded = Embedding.of(policy([0.0, 100.0], integer=True))
+    texts, values = embedded.published(np.array([[1.0, 1.0], [2.0, 1.0]]), np.array([0, 2]))
+    assert texts == [["2", "1.00"]]
+    assert values.tolist() == [[2.0, 1.0]]
+
+
+def test_without_bounds_a_stream_cannot_be_embedded() -> None:
+    with pytest.raises(ParameterError, match="bounds: missing for a"):
+        Embedding.of(policy(None))
+
+
+@pytest.mark.parametrize(
+    ("resolution", "members", "text"),
+    [
+        ("0.05", [1.6], "1.60"),
+        ("500", [41400.0, 41500.0], "41500"),
+        ("1", [42.0], "42"),
+        ("1", [0.5], "0"),
+        ("1", [1.5], "2"),
+        ("1", [2.5], "2"),
+        ("1", [-0.5], "0"),
+        ("1", [-2.5], "-2"),
+        ("0.1", [-0.04], "0.0"),
+        ("0.1", [0.15], "0.1"),  # the floats 0.15 and 0.35 are below the tie
+        ("0.1", [0.35], "0.3"),
+        ("0.1", [0.45], "0.5"),  # the floats 0.45 and 1.05 are above it
+        ("0.1", [1.05], "1.1"),
+        ("0.25", [-0.3], "-0.25"),
+        ("1E+3", [1499.0], "1000"),
+        ("0.50", [1.2], "1.00"),
+        ("1", [1e300, -1e300, 3.0], "1"),
+        ("1", [2.0**53, 1.0, 1.0], "3002399751580331"),
+        ("1", [1e22], "10000000000000000000000"),
+        ("0", [42.5], "42.5"),
+        ("0", [1e22], "1e+22"),
+        ("0", [-0.0], "0.0"),
+        ("0", [0.1, 0.2, 0.3], "0.2"),
+        ("0", [0.1, 0.1, 0.1], "0.1"),
+        ("0", [5e-324, 5e-324, 0.0], "5e-324"),
+        ("0", [5e-324, 0.0, 0.0], "0.0"),
+        ("0", [1e300, 1.0, 1e-300, -1e300], "0.25"),
+        ("0", [1.7e308, 1.7e308], "1.7e+308"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:overflow", "ignore:invalid value")
+def test_how_a_mean_is_written(resolution: str, members: list[float], text: str) -> None:
+    texts, values = PublicationGrid([Decimal(resolution)]).published(
+        np.array(members).reshape(-1, 1), np.array([0, len(members)])
+    )
+    assert texts == [[text]]
+    assert values.tolist() == [[json.loads(text)]]
+
+
+def test_a_mean_near_a_tie_is_computed_exactly() -> None:
+    # The mean of the floats 0.05 and 0.15 is slightly below 0.1, so that 0.1 / 0.2 is not a tie.
+    low, high = 0.05, 0.15
+    texts, _ = PublicationGrid([Decimal("0.2")]).published(np.array([[low], [high]]), np.array([0, 2]))
+    assert texts == [["0.0"]]
+
+
+def test_an_empty_list_of_clusters() -> None:
+    texts, values = PublicationGrid([Decimal(1), Decimal(0)]).published(np.zeros((0, 2)), np.zeros(1, np.int64))
+    assert texts == []
+    assert values.shape == exact_means(np.zeros((0, 2)), np.zeros(1, np.int64)).shape == (0, 2)
+
+
+def test_values_of_any_memory_layout_are_read_and_not_modified() -> None:
+    values = np.asfortranarray(np.arange(8.0).reshape(4, 2))
+    values.setflags(write=False)
+    assert exact_means(values, np.array([0, 2, 4])).tolist() == [[1.0, 2.0], [5.0, 6.0]]
+
+
+@pytest.mark.parametrize("resolution", ["-1", "1e-301", "1e301", "Infinity"])
+def test_a_resolution_outside_the_range_of_floats_is_rejected(resolution: str) -> None:
+    with pytest.raises(ParameterError, match="resolution"):
+        PublicationGrid([Decimal(resolution)])
+
+
+def test_the_cache_of_texts_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(publication, "CACHED_TEXTS", 3)
+    grid = PublicationGrid([Decimal("0.5")])
+    for start in range(0, 40, 2):
+        texts, _ = grid.published(np.array([[start], [start + 1.0]]), np.array([0, 1, 2]))
+        assert texts == [[f"{start}.0"], [f"{start + 1}.0"]]
+    (step,) = grid._steps
+    assert step is not None
+    assert len(step._written) <= 3 + 2

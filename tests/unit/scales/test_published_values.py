@@ -1,0 +1,151 @@
+"""What clusters publish: medians, modes, ancestors, tree medians, times, and missing values."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from shoal.policy import Attribute, Scale, TimeStep
+from shoal.scales import Embedding
+from shoal.scales.coordinates import CategoryIndex
+from support.scales import AREAS, attribute, block_of, policy_with
+
+pytestmark = pytest.mark.unit
+
+ORDER = ("low", "middle", "high", 4)
+
+
+def published(one: Attribute, *clusters: list[Any], is_table: bool = False) -> list[str]:
+    """Return the texts that clusters of values of one attribute publish."""
+    policy = policy_with(one, delta=None if is_table else 5)
+    index = CategoryIndex(policy)
+    values = index.encode(block_of(policy, [[value] for cluster in clusters for value in cluster])).values
+    embedding = (
+        Embedding.of_table(policy, values, index.trees, index.texts)
+        if is_table
+        else Embedding.of(policy, None, index.trees, index.texts)
+    )
+    bounds = np.cumsum([0, *map(len, clusters)])
+    texts = [row[0] for row in embedding.published(values, bounds).texts]
+    order = np.concatenate(
+        [start + np.arange(size)[::-1] for start, size in zip(bounds, np.diff(bounds), strict=False)]
+    )
+    assert [row[0] for row in embedding.published(values[order], bounds).texts] == texts, "depends on the order"
+    return texts
+
+
+def time(text: str) -> float:
+    return float(np.datetime64(text, "ms").astype(np.int64))
+
+
+def test_an_ordinal_attribute_publishes_the_lower_median() -> None:
+    grade = attribute("grade", Scale.ORDINAL, order=ORDER)
+    assert published(grade, [0, 1], [2, 1, 0], [3, 3, 0, 2], [3]) == ['"low"', '"middle"', '"high"', "4"]
+
+
+def test_equally_frequent_categories_of_a_stream_publish_the_smaller_text() -> None:
+    sex = attribute("sex", Scale.NOMINAL)
+    clusters = [['"M"', '"M"', '"F"'], ['"M"', '"F"'], ["true", '"true"', "1"], ['"é"', '"z"'], ['"a b"', '"a"']]
+    assert published(sex, *clusters) == ['"M"', '"F"', '"true"', '"z"', '"a b"']
+
+
+def test_equally_frequent_categories_of_a_table_publish_the_one_that_is_more_frequent_in_it() -> None:
+    sex = attribute("sex", Scale.NOMINAL)
+    assert published(sex, ['"M"', '"F"'], ['"M"', '"M"'], ['"N"', '"F"'], is_table=True) == ['"M"', '"M"', '"F"']
+
+
+@pytest.mark.parametrize(
+    ("members", "ancestor", "median", "mode"),
+    [
+        (["AK"], "AK", "AK", "AK"),
+        (["AK", "CA"], "West", "West", "AK"),
+        (["AK", "CA", "NY"], "US", "West", "AK"),
+        (["AK", "NY"], "US", "US", "AK"),
+        (["NY", "NY", "NY", "MA", "AK"], "US", "NY", "NY"),
+        (["NY", "MA", "ME", "ME"], "East", "East", "ME"),
+        (["XX", "XX"], "XX", "XX", "XX"),
+        (["XX", "XX", "NY"], "US", "XX", "XX"),
+        (["XX", "YY"], "US", "US", "XX"),
+        (["XX", "NY", "ME"], "US", "East", "ME"),
+    ],
+)
+def test_what_a_taxonomy_publishes(members: list[str], ancestor: str, median: str, mode: str) -> None:
+    texts = [f'"{name}"' for name in members]
+    for publish, name in (("ancestor", ancestor), ("median", median), ("mode", mode)):
+        area = attribute("area", Scale.NOMINAL, taxonomy=AREAS, publish=publish)
+        # Other clusters before and after it change nothing.
+        assert published(area, ['"CA"'], texts, ['"NY"', '"ME"', '"NY"'])[1] == f'"{name}"'
+
+
+@pytest.mark.parametrize(
+    ("step", "members", "text"),
+    [
+        (TimeStep(1, "day"), ["2024-01-01", "2024-01-03"], "2024-01-02"),
+        (TimeStep(1, "day"), ["2024-01-02", "2024-01-03"], "2024-01-02"),  # 19724.5 days since 1970
+        (TimeStep(1, "day"), ["2024-01-03", "2024-01-04"], "2024-01-04"),
+        (TimeStep(7, "day"), ["1970-01-01", "1970-01-08"], "1970-01-01"),
+        (TimeStep(15, "min"), ["2024-01-01T10:07:29", "2024-01-01T10:07:30"], "2024-01-01T10:00:00Z"),
+        (TimeStep(15, "min"), ["2024-01-01T10:07:30.001"], "2024-01-01T10:15:00Z"),
+        (TimeStep(1, "s"), ["1969-12-31T23:59:59.500"], "1970-01-01T00:00:00Z"),
+        (TimeStep(1, "s"), ["1969-12-31T23:59:58.500"], "1969-12-31T23:59:58Z"),
+        (TimeStep(1, "month"), ["2024-02-15T12:00"], "2024-03-01"),  # the middle of month 649 since 1970
+        (TimeStep(1, "month"), ["2023-01-16T12:00"], "2023-01-01"),
+        (TimeStep(1, "month"), ["2023-01-16T12:00", "2023-01-16T12:00:00.001"], "2023-02-01"),
+        (TimeStep(1, "year"), ["2023-07-02T12:00"], "2024-01-01"),
+        (TimeStep(1, "year"), ["0001-01-01", "0001-01-02"], "0001-01-01"),
+    ],
+)
+def test_a_time_is_the_mean_rounded_to_its_step(step: TimeStep, members: list[str], text: str) -> None:
+    when = attribute("when", Scale.TIME, time_step=step, bounds=(0.0, 1.0))
+    assert published(when, [time(member) for member in members]) == [f'"{text}"']
+
+
+def test_a_time_in_epoch_units_is_a_number() -> None:
+    members = [time("2024-01-01"), time("2024-01-02T10:00")]
+    for unit, text in (
+        ("s", "1704153600"),
+        ("ms", "1704153600000"),
+        ("us", "1704153600000000"),
+        ("days", "19724"),
+    ):
+        when = attribute("when", Scale.TIME, unit=unit, time_step=TimeStep(1, "day"), bounds=(0.0, 1.0))
+        assert published(when, members) == [text]
+
+
+def test_the_mean_of_many_times_is_exact() -> None:
+    last = time("9999-12-31T23:59:59.999")
+    when = attribute("when", Scale.TIME, unit="ms", time_step=TimeStep(1, "s"), bounds=(0.0, 1.0))
+    assert published(when, [last] * 100_000) == ["253402300799000"]
+
+
+@pytest.mark.parametrize(
+    ("step", "member", "text"),
+    [
+        ("s", "9999-12-31T23:59:59.999", "9999-12-31T23:59:59Z"),
+        ("day", "9999-12-31T23:59:59.999", "9999-12-31"),
+        ("month", "9999-12-31T23:59:59.999", "9999-12-01"),
+        ("year", "9999-12-31", "9999-01-01"),
+        ("7day", "0001-01-01", "0001-01-04"),
+        ("999999day", "9999-12-31", "7445-10-23"),
+    ],
+)
+def test_a_published_time_stays_in_the_years_1_to_9999(step: str, member: str, text: str) -> None:
+    when = attribute("when", Scale.TIME, time_step=TimeStep.parse(step), bounds=(0.0, 1.0))
+    assert published(when, [time(member)] * 2) == [f'"{text}"']
+
+
+@pytest.mark.parametrize("missing", ["group", "mean"])
+def test_a_number_is_published_only_if_more_than_half_of_the_members_have_one(missing: str) -> None:
+    number = attribute("number", Scale.NUMERIC, bounds=(0.0, 10.0), integer=True, missing=missing)
+    clusters = [5, None], [7, None, None], [2, 4], [None, None], [8, None, 9], [6, 6, None, None]
+    assert published(number, *clusters) == ["null", "null", "3", "null", "8", "null"]
+
+
+def test_a_category_or_rank_is_published_only_if_more_than_half_of_the_members_have_one() -> None:
+    sex = attribute("sex", Scale.NOMINAL, missing="group")
+    clusters = ['"F"', None], [None, None, '"F"'], ['"M"'], ['"F"', None, '"F"']
+    assert published(sex, *clusters) == ["null", "null", '"M"', '"F"']
+    assert published(sex, [None], [None]) == ["null", "null"]
+    grade = attribute("grade", Scale.ORDINAL, order=ORDER, missing="mean")
+    assert published(grade, [None, 2, None], [None], [None, 2], [2, None, 2]) == ["null", "null", "null", '"high"']

@@ -1,0 +1,374 @@
+"""Streams under l-diversity and t-closeness: what is refused, what the last check finds, and cases at the edges."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+from shoal import StreamAggregator
+from shoal.errors import AnonymityViolation, ParameterError
+from shoal.protection import (
+    DISTINCT,
+    ENTROPY,
+    EQUAL,
+    HIERARCHICAL,
+    ORDERED,
+    RECURSIVE,
+    DiversityRule,
+    LDiversity,
+    ValueReference,
+    build_diversity_rule,
+)
+from shoal.streams import StreamClusterer
+from shoal.streams.dominance import Dominance
+from shoal.streams.protection import Protection, violated_constraint
+
+pytestmark = pytest.mark.unit
+
+RULES = ["nearest", "greedy", "awo", "block"]
+THREE_VALUES = build_diversity_rule(l=LDiversity(DISTINCT, 3))
+CLOSE = build_diversity_rule([ValueReference(EQUAL, np.array([0.5, 0.5]))], t=0.1)
+PATHS = np.array([[0, 0], [1, 0], [2, 1], [3, 1]])
+
+
+@pytest.mark.parametrize(
+    ("parameters", "fault"),
+    [
+        ({"l": 1}, "l: must be a whole number of 2 or more"),
+        ({"l": 2.0}, "l: must be"),
+        ({"l": {"entropy": 1}}, "l: must be"),
+        ({"l": {"recursive": [0, 2]}}, "l: must be"),
+        ({"l": {"recursive": 2}}, "l: must be"),
+        ({"l": {"distinct": 2, "entropy": 2}}, "l: must be"),
+        ({"l": {"other": 2}}, "l: must be"),
+        ({"l": 12}, r"l: must be at most delta \+ 1"),
+        ({"max_value_share": 0}, "max_value_share: must be above 0"),
+        ({"max_value_share": 1.5}, "max_value_share: must be above 0"),
+        ({"t": 0.2}, "reference: required with t"),
+        ({"t": 0, "reference": {"a": 0.5, "b": 0.5}}, "t: must be above 0"),
+        ({"t": 0.2, "reference": {"a": 1.0}}, "reference: must map two or more values"),
+        ({"t": 0.2, "reference": {"a": 0.5, "b": 0.4}}, "reference: shares must sum to 1"),
+        ({"t": 0.2, "reference": {"a": 1.5, "b": -0.5}}, "reference: shares must be numbers"),
+        ({"t": 0.2, "reference": {"a": 0.5, " a": 0.5}}, "reference: lists a value twice"),
+        ({"t": 0.2, "reference": {1: 0.5, "1.0": 0.5}}, "reference: lists a value twice"),
+        ({"t": 0.2, "reference": 5}, "reference: must map"),
+    ],
+)
+def test_a_protection_outside_its_domain_is_named(parameters: dict[str, Any], fault: str) -> None:
+    with pytest.raises(ParameterError, match=fault):
+        StreamAggregator(2, 10, **parameters)
+
+
+def test_confidential_values_are_required_and_have_one_row_per_record() -> None:
+    stream = StreamAggregator(2, 10, l=2)
+    for given, fault in (
+        (None, "confidential: missing"),
+        (["a"], r"confidential: must have shape \(2,\)"),
+        (np.zeros((2, 1, 1)), "confidential: must have shape"),
+    ):
+        with pytest.raises(ParameterError, match=fault):
+            stream.push(np.zeros((2, 1)), confidential=given)
+    with pytest.raises(ParameterError, match="confidential: must have 1 columns"):
+        StreamAggregator(2, 10, t=0.5, reference={"a": 0.5, "b": 0.5}).push([[0.0]], confidential=[["a", "b"]])
+    with pytest.raises(ParameterError, match="confidential: must be numbers"):
+        StreamAggregator(2, 10, t=0.5, reference={1: 0.5, 2: 0.5}).push([[0.0]], confidential=["a"])
+
+
+@pytest.mark.parametrize(
+    ("values", "sizes"),
+    [
+        (["1", "01", "1.0", " 1e0", "2", "b"], [6]),
+        (["x", "x ", "x", "x", "x", "x"], []),
+        ([None, float("nan"), None, "", "", ""], [6]),
+        ([True, 1, True, 1, True, 1], [6]),
+        ([0.1, "0.1", "0.10", 0.1, 0.1, 0.1], []),
+        (["007", "+7", "7.", 7, "7.0", "70e-1"], []),
+        ([True, "true", True, "true", True, "true"], [6]),
+    ],
+)
+def test_values_are_equal_by_number_or_text(values: list[object], sizes: list[int]) -> None:
+    """A cluster of all six records has two values, or it has one and nothing is released."""
+    stream = StreamAggregator(4, 10, l=2, max_value_share=1.0)
+    stream.push(np.zeros((6, 1)), confidential=np.array(values, object))
+    assert np.diff(stream.flush().offsets).tolist() == sizes
+
+
+@pytest.mark.parametrize("value", [float("nan"), True, 2**60 + 1, 0.1, "7", None, np.float32(0.1), np.str_("a")])
+@pytest.mark.parametrize("other", ["flu", 0.5, 3, True, None])
+def test_a_value_in_a_list_does_not_depend_on_the_others(value: object, other: object) -> None:
+    """With two values in three records, the first two are one value unless the third has been one before."""
+    stream = StreamAggregator(2, 1, l=2)
+    stream.push(np.zeros((1, 1)), confidential=[value])
+    released = stream.push(np.zeros((2, 1)), confidential=[value, other])
+    assert 0 not in released.positions
+
+
+@pytest.mark.parametrize("values", [[[1], [1, 2]], [(1,), (1, 2)], [np.zeros(1), np.zeros(2)]])
+def test_rows_of_confidential_values_have_one_length(values: list[object]) -> None:
+    with pytest.raises(ParameterError, match="confidential: rows must have the same length"):
+        StreamAggregator(2, 10, l=2).push(np.zeros((2, 1)), confidential=values)
+
+
+def test_numbers_without_a_bin_count_as_the_nearest_one() -> None:
+    stream = StreamAggregator(2, 10, rule="nearest", t=0.01, reference={None: 0.25, 0: 0.25, 10: 0.5})
+    stream.push(np.zeros((4, 1)), confidential=[None, 5, 5.1, 99])
+    assert np.diff(stream.flush().offsets).tolist() == [4]
+    stream = StreamAggregator(2, 10, rule="nearest", t=0.01, reference={0: 0.5, 10: 0.5})
+    stream.push(np.zeros((2, 1)), confidential=[None, 99])
+    assert np.diff(stream.flush().offsets).tolist() == [2]
+
+
+@pytest.mark.parametrize(
+    ("value", "sizes"),
+    [
+        *((value, [2]) for value in (10**400, "1e400", "12e99999999999999999", float("inf"), Decimal("1e400"))),
+        *((value, []) for value in (-(10**400), "-1e400", float("-inf"), None, Decimal("NaN"))),
+        ((2**53 + 1) * 10**300, [2]),
+    ],
+)
+def test_a_number_of_any_size_counts_as_the_nearest_one(value: object, sizes: list[int]) -> None:
+    stream = StreamAggregator(2, 10, rule="nearest", t=0.01, reference={0: 0.5, 10: 0.5})
+    stream.push(np.zeros((2, 1)), confidential=[0, value])
+    assert np.diff(stream.flush().offsets).tolist() == sizes
+
+
+def test_a_block_can_have_no_records() -> None:
+    blocks: tuple[Any, ...] = ([], np.zeros((0, 1)), np.zeros(0))
+    for empty in blocks:
+        stream = StreamAggregator(2, 10, l=2)
+        assert len(stream.push(np.zeros((0, 1)), confidential=empty).positions) == 0
+        stream.push(np.zeros((2, 1)), confidential=["a", "b"])
+        assert sorted(stream.flush().positions.tolist()) == [0, 1]
+
+
+@pytest.mark.parametrize("value", [{"a": 1}, object(), [1]], ids=["mapping", "object", "list"])
+def test_a_value_that_cannot_be_compared_is_refused(value: object) -> None:
+    values = np.empty(1, object)
+    values[0] = value
+    with pytest.raises(ParameterError, match="confidential: must be texts, numbers"):
+        StreamAggregator(2, 10, l=2).push([[0.0]], confidential=values)
+
+
+def test_texts_without_a_bin_have_a_share_of_0() -> None:
+    stream = StreamAggregator(2, 10, rule="nearest", t=0.4, reference={"a": 0.5, "b": 0.5})
+    stream.push(np.zeros((4, 1)), confidential=["a", "b", "c", "d"])
+    assert stream.flush().suppressed.tolist() == [2, 3]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "fault"),
+    [
+        ({"diversity": 3}, "diversity: must be a DiversityRule"),
+        ({"diversity": THREE_VALUES, "protected": 0}, "protected: must be a whole number from 1"),
+        ({"diversity": build_diversity_rule(l=LDiversity(DISTINCT, 1))}, "diversity: l must be above 1"),
+        ({"diversity": build_diversity_rule(max_value_share=0)}, "diversity: t and max_value_share"),
+        ({"diversity": CLOSE, "protected": 2}, "diversity: t needs a reference"),
+    ],
+)
+def test_a_rule_that_does_not_fit_is_refused(arguments: dict[str, Any], fault: str) -> None:
+    with pytest.raises(ParameterError, match=fault):
+        StreamClusterer(2, 4, 1, **arguments)
+
+
+@pytest.mark.parametrize(
+    ("values", "bins", "fault"),
+    [
+        (None, None, "values: must be an array of int64"),
+        ([[0]], [[0]], "values"),
+        ([[0], [0]], None, "bins: must be an array of int64"),
+        ([[0], [0]], [[0], [2]], "bins: must be indices"),
+        ([[0], [0]], [[0], [-1]], "bins: must be indices"),
+    ],
+)
+def test_codes_and_bins_that_do_not_fit_are_refused(values: Any, bins: Any, fault: str) -> None:
+    stream = StreamClusterer(2, 4, 1, diversity=CLOSE)
+    with pytest.raises(ParameterError, match=fault):
+        stream.push(
+            np.zeros((2, 1)),
+            values=None if values is None else np.array(values),
+            bins=None if bins is None else np.array(bins),
+        )
+    assert stream.held == 0
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_the_oldest_record_takes_a_farther_one_with_another_value(rule: str) -> None:
+    stream = StreamClusterer(3, 6, 1, rule=rule, diversity=build_diversity_rule(l=LDiversity(DISTINCT, 2)))
+    decided = stream.push(
+        np.array([[0.0], [0.1], [0.2], [5.0], [5.1], [9.0], [9.1]]), values=np.array([[0, 0, 0, 1, 0, 1, 1]]).T
+    )
+    clusters = [decided.positions[a:b].tolist() for a, b in pairwise(decided.cluster_bounds.tolist())]
+    assert 0 in clusters[0]
+    assert {3, 5, 6} & set(clusters[0])
+    assert decided.suppressed.tolist() == []
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_a_record_without_a_cluster_is_suppressed(rule: str) -> None:
+    stream = StreamClusterer(2, 4, 1, rule=rule, diversity=THREE_VALUES)
+    decided = stream.push(np.zeros((6, 1)), values=np.array([[0, 0, 0, 0, 0, 1]]).T)
+    assert (decided.positions.tolist(), decided.suppressed.tolist()) == ([], [0, 1])
+    assert stream.flush().suppressed.tolist() == [2, 3, 4, 5]
+
+
+def test_opportunity_costs_of_an_earlier_decision_do_not_count() -> None:
+    stream = StreamClusterer(2, 4, 1, rule="awo", diversity=THREE_VALUES)
+    costs = vars(vars(stream)["_rule"])["_state"].opportunity_costs
+    costs[:] = 1.0
+    stream.push(np.zeros((5, 1)), np.zeros(5, np.int64), values=np.arange(5)[:, None])
+    assert costs[:4].tolist() == [0.0] * 4
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_a_minimum_population_holds_at_the_end(rule: str) -> None:
+    for population, released in ((5, [0, 1, 2, 3]), (6, [])):
+        stream = StreamClusterer(
+            2, 9, 1, rule=rule, min_population=population - 1, diversity=build_diversity_rule(l=LDiversity(DISTINCT, 2))
+        )
+        stream.push(np.zeros((4, 1)), values=np.array([[0, 0, 1, 1]]).T)
+        assert sorted(stream.flush().positions.tolist()) == released
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_a_minimum_population_changes_nothing_before_the_end(rule: str) -> None:
+    random = np.random.default_rng(5)
+    points, subjects, bins = random.random((60, 2)), np.arange(60) // 2, random.integers(0, 2, (60, 1))
+    found = []
+    for population in (0, 12):
+        reference = ValueReference(EQUAL, np.array([0.5, 0.5]))
+        protection = build_diversity_rule([reference], t=0.3)
+        stream = StreamClusterer(2, 19, 2, rule=rule, min_population=population, diversity=protection)
+        decided = stream.push(points, subjects, values=bins, bins=bins)
+        found.append((decided.positions.tolist(), decided.cluster_bounds.tolist(), decided.suppressed.tolist()))
+    assert found[0] == found[1]
+    assert len(found[0][1]) > 8
+
+
+def test_a_cluster_also_satisfies_the_p_percent_rule() -> None:
+    rule = Dominance(0.5, np.array([[0.0]]))
+    amounts = np.array([[100.0], [1.0], [1.0], [90.0], [80.0], [70.0], [1.0]])
+    stream = StreamClusterer(
+        2, 6, 1, rule="nearest", dominance=rule, diversity=build_diversity_rule(l=LDiversity(DISTINCT, 2))
+    )
+    values = np.array([[0, 1, 1, 0, 1, 0, 0]]).T
+    decided = stream.push(np.arange(7.0)[:, None], amounts=amounts, values=values)
+    cluster = decided.positions.tolist()
+    assert 0 in cluster
+    contributions = sorted(amounts[cluster, 0], reverse=True)
+    assert sum(contributions[2:]) >= 0.5 * contributions[0]
+    assert len(set(values[cluster, 0])) == 2
+
+
+def test_the_last_clusters_satisfy_the_p_percent_rule_too() -> None:
+    rule = Dominance(0.5, np.array([[0.0]]))
+    # In order of their coordinates, each two or three of these records have one that dominates the others.
+    amounts = np.array([[100.0], [1.0], [1.0], [90.0], [1.0], [1.0], [80.0], [1.0]])
+    stream = StreamClusterer(
+        2, 20, 1, rule="nearest", dominance=rule, diversity=build_diversity_rule(l=LDiversity(DISTINCT, 2))
+    )
+    stream.push(np.arange(8.0)[:, None], amounts=amounts, values=np.arange(8)[:, None] % 2)
+    decided = stream.flush()
+    for first, last in pairwise(decided.cluster_bounds.tolist()):
+        contributions = sorted(amounts[decided.positions[first:last], 0], reverse=True)
+        assert sum(contributions[2:]) >= 0.5 * contributions[0]
+    assert len(decided.positions) + len(decided.suppressed) == 8
+    assert len(decided.positions) >= 3
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_a_share_of_1_limits_nothing(rule: str) -> None:
+    stream = StreamClusterer(2, 20, 1, rule=rule, diversity=build_diversity_rule(max_value_share=1.0))
+    stream.push(np.arange(8.0)[:, None], values=np.zeros((8, 1), np.int64))
+    decided = stream.flush()
+    assert (len(decided.positions), len(decided.suppressed)) == (8, 0)
+
+
+def test_each_size_is_tried_until_the_share_of_a_value_fits() -> None:
+    stream = StreamClusterer(2, 8, 1, rule="nearest", diversity=build_diversity_rule(max_value_share=0.25))
+    values = np.array([[0, 0, 1, 1, 2, 2, 3, 3, 3]]).T
+    decided = stream.push(np.arange(9.0)[:, None], values=values)
+    assert decided.positions.tolist() == [0, 2, 4, 6]
+
+
+def test_a_cluster_may_be_larger_than_4k_if_t_needs_it() -> None:
+    shares = np.full(20, 0.05)
+    rule = build_diversity_rule([ValueReference(EQUAL, shares)], t=0.06)
+    values = np.arange(40)[:, None] % 20
+    stream = StreamClusterer(2, 39, 1, rule="nearest", diversity=rule)
+    decided = stream.push(np.arange(40.0)[:, None], values=values, bins=values)
+    assert np.diff(decided.cluster_bounds).tolist() == [19]
+
+
+def cluster_of(columns: list[list[int]], rule: DiversityRule) -> str:
+    codes = np.array(columns).T
+    protection = Protection(rule, 1)
+    return violated_constraint(protection, codes, np.array([len(codes)]))
+
+
+@pytest.mark.parametrize(
+    ("rule", "kept", "violated", "message"),
+    [
+        (THREE_VALUES, [[5, 5, 7, 9]], [[5, 5, 7, 7]], "has no distinct 3-diversity"),
+        (build_diversity_rule(max_value_share=0.5), [[1, 1, 2, 3]], [[1, 1, 1, 3]], "a share above 0.5"),
+        (build_diversity_rule(l=LDiversity(ENTROPY, 2)), [[1, 1, 2, 2]], [[1, 1, 1, 2]], "no entropy 2-diversity"),
+        (
+            build_diversity_rule(l=LDiversity(RECURSIVE, 2, 2.0)),
+            [[1, 1, 1, 2, 3]],
+            [[1, 1, 1, 1, 2, 3]],
+            "no recursive 2-diversity",
+        ),
+        (CLOSE, [[1, 1, 2, 2], [0, 0, 1, 1]], [[1, 1, 2], [0, 0, 1]], "farther than 0.1"),
+        (
+            build_diversity_rule([ValueReference(ORDERED, np.full(3, 1 / 3))], t=1 / 3),
+            [[1, 1, 2], [0, 0, 2]],
+            [[1, 1, 1], [0, 0, 0]],
+            "farther than 0.333",
+        ),
+        (
+            build_diversity_rule([ValueReference(HIERARCHICAL, np.full(4, 0.25), PATHS)], t=0.25),
+            [[1, 2], [0, 2]],
+            [[1, 2], [0, 1]],
+            "farther than 0.25",
+        ),
+    ],
+)
+def test_the_last_check_finds_a_cluster_that_violates_the_rule(
+    rule: DiversityRule, kept: list[list[int]], violated: list[list[int]], message: str
+) -> None:
+    assert not cluster_of(kept, rule)
+    assert message in cluster_of(violated, rule)
+
+
+def test_a_violation_closes_the_stream(monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = StreamClusterer(2, 4, 1, rule="nearest", diversity=THREE_VALUES)
+    loose = stream._rule._state._replace(rule=build_diversity_rule(l=LDiversity(DISTINCT, 1)))  # type: ignore[attr-defined]
+    monkeypatch.setattr(stream._rule, "_state", loose)
+    with pytest.raises(AnonymityViolation, match="has no distinct 3-diversity; nothing of its block was released"):
+        stream.push(np.zeros((5, 1)), values=np.zeros((5, 1), np.int64))
+    with pytest.raises(Exception, match="no more records"):
+        stream.flush()
+
+
+def test_auto_is_block_under_a_protection_because_it_suppresses_the_fewest_records() -> None:
+    """A quarter of 900 people has the rare value: with k = 3, rules that form one cluster at a time run out of it."""
+    random = np.random.default_rng(3)
+    rare = random.random(900) < 0.24
+    points = np.column_stack([rare + random.normal(0, 0.3, 900), random.random(900)])
+    suppressed = {}
+    for rule in ("awo", "auto"):
+        stream = StreamAggregator(k=3, delta=30, rule=rule, l=2, max_value_share=1.0)
+        out = [stream.push(points, confidential=rare.astype(np.int64)), stream.flush()]
+        suppressed[rule] = sum(len(one.suppressed) for one in out)
+    assert suppressed["awo"] > 100
+    assert suppressed["auto"] < 20
+
+
+@pytest.mark.parametrize("rule", ["nearest", "awo"])
+def test_an_odd_k_grows_by_one_if_no_value_may_have_more_than_half(rule: str) -> None:
+    """Five records with two values break a share of 0.5, and six do not."""
+    stream = StreamAggregator(k=5, delta=40, rule=rule, max_value_share=0.5)
+    out = stream.push(np.arange(300.0)[:, None] % 17, confidential=np.arange(300) % 2)
+    assert set(np.diff(out.offsets).tolist()) == {6}

@@ -1,0 +1,198 @@
+"""The invariant checker: each violated invariant raises, and closes the stream."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from shoal.errors import AnonymityViolation, DelayViolation, GuaranteeError
+from shoal.streams import StreamClusterer, invariants
+from shoal.streams.dominance import Dominance
+from shoal.streams.held_records import BY_POSITION, FLUSHED, DecisionBuffer, empty_decision_buffer
+from shoal.streams.invariants import InvariantChecker, InvariantLimits, RegisteredRecords, check_decisions
+
+pytestmark = pytest.mark.unit
+
+
+def duplicated(decisions: DecisionBuffer) -> DecisionBuffer:
+    decisions.positions[1] = decisions.positions[0]
+    return decisions
+
+
+def unknown(decisions: DecisionBuffer) -> DecisionBuffer:
+    decisions.positions[0] = 10**6
+    return decisions
+
+
+def single(decisions: DecisionBuffer) -> DecisionBuffer:
+    ends = np.concatenate(([1], decisions.clusters[0]))
+    return decisions._replace(
+        clusters=np.array([ends, np.zeros_like(ends), np.full_like(ends, decisions.clusters[2, 0])])
+    )
+
+
+def above_share(decisions: DecisionBuffer) -> DecisionBuffer:
+    whole = np.array([[4], *decisions.clusters[1:, :1].tolist()])
+    return decisions._replace(positions=np.array([0, 1, 2, 4]), clusters=whole)  # three of the four are subject 0
+
+
+def delayed(decisions: DecisionBuffer) -> DecisionBuffer:
+    decisions.clusters[2] += 1
+    return decisions
+
+
+def omitted(decisions: DecisionBuffer) -> DecisionBuffer:
+    return decisions._replace(positions=decisions.positions[:0], clusters=decisions.clusters[:, :0])
+
+
+@pytest.mark.parametrize(
+    ("tampered", "violation", "message"),
+    [
+        (duplicated, AnonymityViolation, "not held"),
+        (unknown, AnonymityViolation, "not held"),
+        (single, AnonymityViolation, "fewer than 2 subjects"),
+        (above_share, AnonymityViolation, "a share above 0.5"),
+        (delayed, DelayViolation, "delta is 4"),
+        (omitted, DelayViolation, "delta is 4"),
+    ],
+)
+def test_a_rule_that_violates_an_invariant_closes_the_stream(
+    monkeypatch: pytest.MonkeyPatch,
+    tampered: Callable[[DecisionBuffer], DecisionBuffer],
+    violation: type[GuaranteeError],
+    message: str,
+) -> None:
+    stream = StreamClusterer(2, 4, 1, max_share=0.5)
+    subjects = np.array([0, 0, 0, 1, 2, 3])
+    coordinates = np.array([[0.0], [0.0], [0.0], [0.0], [9.0], [9.0]])
+    push = stream._rule.push
+    monkeypatch.setattr(stream._rule, "push", lambda block: tampered(push(block)))
+    with pytest.raises(violation, match=message) as raised:
+        stream.push(coordinates, subjects)
+    assert raised.value.exit_code == 1
+    with pytest.raises(GuaranteeError, match="no more records"):
+        stream.push(coordinates, subjects)
+    with pytest.raises(GuaranteeError, match="no more records"):
+        stream.flush()
+
+
+@pytest.mark.parametrize(
+    ("incomes", "is_rejected"),
+    [
+        ([0.0] * 8 + [249_999, 250_000], True),  # published as 0 on a grid of 100,000
+        ([0.0] * 9 + [1], True),
+        ([0.0] * 10, False),
+        ([0.0] * 7 + [25_000, 249_999, 250_000], False),
+        ([0.0] * 7 + [24_999, 249_999, 250_000], True),
+    ],
+)
+def test_a_cluster_that_violates_the_p_percent_rule_is_rejected(
+    incomes: list[float],
+    is_rejected: bool,  # noqa: FBT001
+) -> None:
+    rule = Dominance(0.1, np.array([[0.0]]))
+    checker = InvariantChecker(3, 20, 1.0, rule)
+    subjects = np.arange(len(incomes))
+    checker.register(subjects, subjects, np.array(incomes)[:, None])
+    whole = empty_decision_buffer(0)._replace(positions=subjects, clusters=np.array([[10], [FLUSHED], [9]]))
+    if is_rejected:
+        with pytest.raises(AnonymityViolation, match="p % rule"):
+            checker.verify(whole)
+    else:
+        assert checker.verify(whole).tolist() == [[10], [1]]
+
+
+def decisions_of(
+    clusters: list[list[int]],
+    suppressed: list[int],
+    newest: int = 6,
+    cause: int = BY_POSITION,
+) -> DecisionBuffer:
+    ends = np.cumsum([len(members) for members in clusters], dtype=np.int64)
+    return DecisionBuffer(
+        np.array([position for members in clusters for position in members], np.int64),
+        np.array([ends, np.full(len(ends), cause), np.full(len(ends), newest)]),
+        np.array([[position, cause, newest, 0] for position in suppressed], np.int64).reshape(-1, 4).T.copy(),
+        np.zeros(3, np.int64),
+    )
+
+
+def result_of(
+    decided: DecisionBuffer,
+    subjects: list[int],
+    positions: list[int] | None = None,
+    delta: int = 6,
+    max_share: float = 0.5,
+) -> int:
+    held = np.array(positions if positions is not None else range(len(subjects)), np.int64)
+    registry = RegisteredRecords(
+        held, np.array(subjects, np.int64), np.zeros(len(held), np.bool_), np.zeros(1, np.int64)
+    )
+    subject_counts, decided_subjects = np.zeros((2, decided.clusters.shape[1]), np.int64), np.zeros(50, np.int64)
+    arrivals = np.arange(-1, 7)
+    return check_decisions(
+        registry, arrivals, decided, InvariantLimits(2, delta, max_share), subject_counts, decided_subjects
+    )
+
+
+def test_valid_decisions() -> None:
+    assert result_of(decisions_of([[0, 2], [1, 3, 5, 6]], [4]), [1, 1, 2, 2, 3, 3, 4]) == invariants.VALID
+
+
+def test_positions_with_gaps_are_found() -> None:
+    decided = decisions_of([[1, 5]], [3])
+    assert result_of(decided, [1, 2, 3, 4], [1, 3, 5, 6]) == invariants.VALID
+
+
+@pytest.mark.parametrize("clusters", [[[0, 9]], [[0, 7]], [[0, -1]], [[0, 0]], [[0, 1], [1, 2]]])
+def test_a_record_that_is_not_held_or_released_twice(clusters: list[list[int]]) -> None:
+    assert result_of(decisions_of(clusters, []), [1, 2, 3]) == invariants.NOT_HELD
+
+
+def test_a_record_that_is_released_and_suppressed() -> None:
+    assert result_of(decisions_of([[0, 1]], [1]), [1, 2, 3]) == invariants.NOT_HELD
+
+
+def test_no_record_is_held() -> None:
+    assert result_of(decisions_of([], [0]), []) == invariants.NOT_HELD
+
+
+def test_a_cluster_of_one_subject() -> None:
+    assert result_of(decisions_of([[0, 1]], []), [7, 7, 8]) == invariants.TOO_FEW_SUBJECTS
+
+
+def test_a_subject_above_its_share() -> None:
+    assert result_of(decisions_of([[0, 1, 2]], []), [7, 7, 8]) == invariants.SHARE_EXCEEDED
+    assert result_of(decisions_of([[0, 1, 2]], []), [7, 7, 8], max_share=2 / 3) == invariants.VALID
+
+
+@pytest.mark.parametrize(("delta", "kept"), [(6, True), (5, False)])
+def test_a_record_that_was_due_at_an_earlier_arrival(delta: int, kept: bool) -> None:  # noqa: FBT001
+    subjects = [1, 2, 3, 4, 5, 6, 7]
+    for decided in (decisions_of([[0, 1, 2, 3, 4, 5, 6]], []), decisions_of([], list(range(7)))):
+        assert (result_of(decided, subjects, delta=delta) == invariants.VALID) == kept
+
+
+def test_a_record_that_is_overdue_and_still_held() -> None:
+    assert result_of(decisions_of([[1, 2]], []), [1, 2, 3, 4, 5, 6, 7], delta=7) == invariants.VALID
+    assert result_of(decisions_of([[1, 2]], []), [1, 2, 3, 4, 5, 6, 7], delta=6) == invariants.OVERDUE
+
+
+def test_at_the_end_of_the_stream_no_record_may_be_due() -> None:
+    decided = decisions_of([[0, 1, 2, 3, 4, 5, 6]], [], cause=FLUSHED)
+    assert result_of(decided, [1, 2, 3, 4, 5, 6, 7], delta=7) == invariants.VALID
+    assert result_of(decided, [1, 2, 3, 4, 5, 6, 7], delta=6) == invariants.OVERDUE
+
+
+def test_a_large_cluster_is_counted_like_a_small_one() -> None:
+    random = np.random.default_rng(3)
+    subjects = random.integers(0, 9, 40)
+    times = [times for times in np.bincount(subjects).tolist() if times]
+    registry = RegisteredRecords(np.arange(40), subjects, np.zeros(40, np.bool_), np.zeros(1, np.int64))
+    subject_counts = np.zeros((2, 1), np.int64)
+    decided = decisions_of([list(range(40))], [])
+    check_decisions(
+        registry, np.arange(-1, 7), decided, InvariantLimits(2, 100, 1.0), subject_counts, np.zeros(40, np.int64)
+    )
+    assert subject_counts[:, 0].tolist() == [len(times), max(times)]

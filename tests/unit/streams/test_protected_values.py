@@ -1,0 +1,252 @@
+"""l, t and the largest share of a value in the pipeline of a partition: from messages to clusters and figures."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from shoal.errors import GuaranteeError, ParameterError
+from shoal.formats import Block, CsvDecoder, JsonDecoder, JsonEncoder, ProtectedValues, Reason, find_json_faults
+from shoal.policy import Policy
+from shoal.protection.value_codes import ValueIndex
+from shoal.streams import BlockDecisions, PartitionPipeline, precompile
+from shoal.tables.table import ProtectedColumns
+from support.policy_files import load
+
+pytestmark = pytest.mark.unit
+
+POLICY = """\
+attributes:
+  who: {{role: identifier, subject: true}}
+  age: {{role: quasi_identifier, bounds: [0, 100], integer: true}}
+  ward: {{role: confidential, type: string{ward}}}
+  pay: {{role: confidential{pay}}}
+  note: {{role: confidential, type: string}}
+privacy: {{k: 4, {privacy}}}
+stream: {{delta: 40, rule: {rule}}}
+"""
+WARDS = "value,share\neye,0.5\near,0.25\nnose,0.25\n"
+PAYS = "value,share\n10,0.25\n20,0.25\n30,0.25\n,0.25\n"
+SHARES = {"eye": 0.5, "ear": 0.25, "nose": 0.25}
+
+
+def policy_of(folder: Path, privacy: str, rule: str = "awo", ward: str = "", pay: str = "") -> Policy:
+    (folder / "wards.csv").write_text(WARDS)
+    (folder / "pays.csv").write_text(PAYS)
+    return load(POLICY.format(privacy=privacy, rule=rule, ward=ward, pay=pay), folder)
+
+
+def records(count: int = 300) -> list[dict[str, Any]]:
+    random = np.random.default_rng(2)
+    return [
+        {
+            "who": number,
+            "age": int(random.integers(0, 101)),
+            "ward": str(random.choice(["eye", "ear", "nose"], p=[0.6, 0.3, 0.1])),
+            "pay": [10, 20, 30, None][int(random.integers(4))],
+            "note": f"{number:04}",
+        }
+        for number in range(count)
+    ]
+
+
+def decoded(policy: Policy, data: list[dict[str, Any]]) -> Block:
+    return JsonDecoder(policy).decode([json.dumps(record).encode() for record in data])
+
+
+def run(policy: Policy, data: list[dict[str, Any]], cut: int = 1000) -> tuple[list[BlockDecisions], PartitionPipeline]:
+    pipeline, decoder = PartitionPipeline(policy, JsonEncoder(policy)), JsonDecoder(policy)
+    parts = []
+    for start in range(0, len(data), cut):
+        block = decoder.decode([json.dumps(record).encode() for record in data[start : start + cut]])
+        offsets = block.index + start
+        parts.append(pipeline.push(block, np.column_stack([0 * offsets, offsets])))
+    return [*parts, pipeline.flush()], pipeline
+
+
+def clusters_of(parts: list[BlockDecisions]) -> list[list[dict[str, Any]]]:
+    return [[json.loads(row) for row in cluster.rows] for part in parts for cluster in part.clusters]
+
+
+def equal_distance(cluster: list[dict[str, Any]]) -> float:
+    counts = Counter(row["ward"] for row in cluster)
+    return sum(abs(counts[ward] / len(cluster) - share) for ward, share in SHARES.items()) / 2
+
+
+def ordered_distance(cluster: list[dict[str, Any]]) -> float:
+    counts = Counter(row["pay"] for row in cluster)
+    shares = [counts[pay] / len(cluster) - 0.25 for pay in (None, 10, 20, 30)]
+    return sum(abs(sum(shares[:end])) for end in (1, 2, 3)) / 3
+
+
+@pytest.mark.parametrize("rule", ["nearest", "greedy", "awo", "block"])
+def test_every_cluster_keeps_l_and_the_largest_share(rule: str, tmp_path: Path) -> None:
+    policy = policy_of(tmp_path, "l: 3, max_value_share: 0.6", rule, ward=", protect: true")
+    parts, pipeline = run(policy, records())
+    clusters = clusters_of(parts)
+    counts = [Counter(row["ward"] for row in cluster) for cluster in clusters]
+    assert len(clusters) > 10
+    assert min(map(len, counts)) == 3
+    shares = [max(count.values()) / sum(count.values()) for count in counts]
+    assert max(shares) <= 0.6
+    summary = pipeline.summary.as_dict(pipeline.waiting_count, 1.0)
+    assert summary["l"] == {"min": 3}
+    assert summary["value_share"]["max"] == pytest.approx(max(shares))
+    assert "emd" not in summary
+    assert summary["released"] + summary["suppressed"].get("suppressed", 0) == 300
+
+
+@pytest.mark.parametrize("rule", ["nearest", "greedy", "awo", "block"])
+def test_every_cluster_keeps_t_in_both_attributes(rule: str, tmp_path: Path) -> None:
+    marks = {"ward": ", protect: true, reference: wards.csv", "pay": ", protect: true, reference: pays.csv"}
+    parts, pipeline = run(policy_of(tmp_path, "t: 0.3", rule, **marks), records())
+    clusters = clusters_of(parts)
+    assert len(clusters) > 10
+    found = [[equal_distance(cluster) for cluster in clusters], [ordered_distance(cluster) for cluster in clusters]]
+    assert max(map(max, found)) <= 0.3 + 1e-9
+    emd = pipeline.summary.as_dict(pipeline.waiting_count, 1.0)["emd"]
+    assert list(emd) == ["ward", "pay"]
+    for distances, figures in zip(found, emd.values(), strict=True):
+        assert figures["max"] == pytest.approx(max(distances))
+        assert figures["mean"] == pytest.approx(np.mean(distances))
+
+
+@pytest.mark.parametrize("privacy", ["l: 3", "l: {entropy: 1.8}", "l: {recursive: [3, 2]}", "t: 0.35"])
+def test_the_size_of_blocks_and_the_codes_of_values_change_no_decision(privacy: str, tmp_path: Path) -> None:
+    reference = ", reference: wards.csv" if privacy.startswith("t") else ""
+    policy = policy_of(tmp_path, privacy, ward=f", protect: true{reference}")
+    expected = run(policy, records())
+    for cut in (1, 7, 90):
+        found, pipeline = run(policy, records(), cut)
+        assert [c for part in found for c in part.clusters] == [c for part in expected[0] for c in part.clusters]
+        assert [o for part in found for o in part.suppressed] == [o for part in expected[0] for o in part.suppressed]
+        figures = [one.summary.as_dict(0, 1.0)["value_share"] for one in (pipeline, expected[1])]
+        assert figures[0] == figures[1]
+
+
+def test_spellings_of_one_value_are_one_value(tmp_path: Path) -> None:
+    policy = policy_of(tmp_path, "l: 2, max_value_share: 1", pay=", protect: true")
+    data = records(60)
+    for number, record in enumerate(data):
+        record["pay"] = [1, 1.0, "1", " 1 ", "10e-1"][number % 5]
+    parts, _ = run(policy, data)
+    assert clusters_of(parts) == []
+    assert sum(len(part.suppressed) for part in parts) == 60
+
+
+def test_a_missing_value_is_a_value_of_its_own(tmp_path: Path) -> None:
+    policy = policy_of(tmp_path, "l: 2", pay=", protect: true")
+    data = records(80)
+    for number, record in enumerate(data):
+        record["pay"] = 5 if number % 2 else None
+    parts, pipeline = run(policy, data)
+    clusters = clusters_of(parts)
+    assert len(clusters) > 5
+    assert {len({row["pay"] for row in cluster}) for cluster in clusters} == {2}
+    assert pipeline.summary.as_dict(0, 1.0)["value_share"] == {"max": 0.5}
+
+
+@pytest.mark.parametrize(
+    ("mark", "values", "reason"),
+    [
+        (", reference: pays.csv", ["10", "ten", None, True], "not a number, as the values of its reference are"),
+        (", scale: ordinal, order: [10, 20, 30], reference: pays.csv", [10, 15, None, "x"], "not in its order"),
+    ],
+)
+def test_a_value_that_the_reference_cannot_place_is_invalid(
+    mark: str, values: list[Any], reason: str, tmp_path: Path
+) -> None:
+    policy = policy_of(tmp_path, "t: 0.5", pay=f", protect: true{mark}")
+    data = records(4)
+    for record, value in zip(data, values, strict=True):
+        record["pay"] = value
+    block = decoded(policy, data)
+    assert block.index.tolist() == [0, 2]
+    assert block.rejected == [(1, Reason.INVALID), (3, Reason.INVALID)]
+    (fault,) = find_json_faults(policy, json.dumps(data[1]).encode())
+    assert fault == (reason, "pay", 0, "")
+
+
+def test_cells_of_csv_files_have_the_same_values_as_messages(tmp_path: Path) -> None:
+    policy = policy_of(
+        tmp_path, "t: 0.5", ward=", protect: true, reference: wards.csv", pay=", reference: pays.csv, protect: true"
+    )
+    cells = [["1", "30", "eye", "1e1", "a"], ["2", "40", " ear", "", "b"], ["3", "50", "eye", "10", "c"]]
+    block = CsvDecoder(policy).decode(cells)
+    assert block.protected is not None
+    assert block.protected.keys == [["eye", "ear"], ["10", None]]
+    assert block.protected.numbers.tolist() == [[0, 0], [1, 1], [0, 0]]
+
+
+def test_codes_that_no_held_record_has_are_dropped(tmp_path: Path) -> None:
+    policy = policy_of(tmp_path, "l: 2", ward=", protect: true")
+    index = ValueIndex(policy)
+    block = decoded(policy, records(1))
+    numbers = np.arange(600)[:, None]
+    many = Block(
+        np.zeros((600, 1)),
+        np.arange(600),
+        [b""] * 600,
+        np.arange(600),
+        [],
+        0,
+        protected=ProtectedValues(numbers, [[str(number) for number in range(600)]]),
+    )
+    held = index.encode(many)[-3:]
+    large = [index.is_large]
+    index.drop_unused(held)
+    assert [*large, index.is_large] == [True, False]
+    assert index.encode(many)[-3:].tolist() == held.tolist()
+    assert index.encode(block).tolist() == [[1197, 0]]
+
+
+def test_a_block_without_the_protected_values_is_refused(tmp_path: Path) -> None:
+    policy = policy_of(tmp_path, "l: 2", ward=", protect: true")
+    block = replace(decoded(policy, records(3)), protected=None)
+    with pytest.raises(GuaranteeError, match="lacks the values of the protected attributes"):
+        ValueIndex(policy).encode(block)
+    with pytest.raises(GuaranteeError, match="lacks the values of the protected attributes"):
+        ProtectedColumns(policy).add(block)
+
+
+def test_a_record_that_its_reference_cannot_place_is_refused(tmp_path: Path) -> None:
+    policy = policy_of(tmp_path, "t: 0.3", pay=", type: any, protect: true, reference: pays.csv")
+    block = replace(decoded(policy, records(3)), protected=ProtectedValues(np.zeros((3, 1), np.int64), [["high"]]))
+    assert ValueIndex(policy).encode(block)[:, 1].tolist() == [-1, -1, -1]
+    with pytest.raises(ParameterError, match="bins: must be indices"):
+        PartitionPipeline(policy, JsonEncoder(policy)).push(block, np.arange(6).reshape(3, 2))
+    columns = ProtectedColumns(policy)
+    columns.add(block)
+    with pytest.raises(GuaranteeError, match="its reference cannot place"):
+        columns.attributes(np.ones(3, np.bool_))
+
+
+def test_a_policy_without_protection_reads_no_values(tmp_path: Path) -> None:
+    policy = policy_of(tmp_path, "max_share: 0.5")
+    assert decoded(policy, records(3)).protected is None
+    summary = run(policy, records(100))[1].summary.as_dict(0, 1.0)
+    assert not {"l", "emd", "value_share", "d_x", "d_y"} & set(summary)
+
+
+@pytest.mark.parametrize("rule", ["nearest", "greedy", "awo", "block"])
+@pytest.mark.parametrize("privacy", ["l: 5", "t: 0.01, l: {entropy: 2}"])
+def test_policies_that_protect_values_can_be_precompiled(privacy: str, rule: str, tmp_path: Path) -> None:
+    precompile(
+        policy_of(tmp_path, privacy, rule, ward=", protect: true, reference: wards.csv" if "t:" in privacy else "")
+    )
+
+
+def test_the_stats_of_a_block_are_those_of_its_clusters(tmp_path: Path) -> None:
+    policy = policy_of(tmp_path, "t: 0.4", ward=", protect: true, reference: wards.csv")
+    parts, _ = run(policy, records(), cut=50)
+    assert len(parts) == 7
+    for part in parts:
+        clusters = clusters_of([part])
+        if clusters:
+            assert part.confidential.distance == pytest.approx(max(map(equal_distance, clusters)))
+            assert part.confidential.fewest_values == min(len({row["ward"] for row in one}) for one in clusters)

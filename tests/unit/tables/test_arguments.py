@@ -1,0 +1,150 @@
+"""Arguments of `microaggregate`: each that is invalid is named with its remedy, and no value is shown."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pytest
+from shoal import microaggregate
+from shoal.errors import ParameterError
+from shoal.protection import DISTINCT, ENTROPY, EQUAL, RECURSIVE, LDiversity, ValueReference
+from shoal.tables import ClusterConstraints, ConfidentialAttribute
+
+pytestmark = pytest.mark.unit
+
+VALUES = np.arange(12.0).reshape(6, 2)
+NAN, INFINITY = float("nan"), float("inf")
+BINS = ConfidentialAttribute(np.arange(6), ordered=True)
+
+WHOLE, AT_LEAST_2 = "k: must be a whole number", "k: needs 2 <= k <= number of records"
+SEED = "seed: must be a whole number, 0 or more"
+NUMBERS = "values: need integers or floats, no text, objects or complex numbers"
+FINITE = r"values: need finite numbers of at most 1e\+150; scale them, fill or remove"
+SHAPE = r"values: need shape \(n, d\)"
+
+
+FUNCTION = "budget_used: must be a function"
+MAPPING = "parameters: must be a mapping"
+NOT_NAMES: tuple[Any, ...] = (None, [], 3, np.array(["md", "mdav"]))
+NOT_MAPPINGS: tuple[Any, ...] = (3, "gamma", [("gamma", 1.0)])
+
+
+@pytest.mark.parametrize(
+    ("argument", "message"),
+    [
+        *(({"k": k}, WHOLE) for k in (3.0, "3", True, None, NAN, [3], np.float64(3), Decimal(3), 3j)),
+        *(({"k": k}, AT_LEAST_2) for k in (1, 0, -3, 7, 10**30)),
+        *(({"seed": seed}, SEED) for seed in (-1, 1.0, "1", True, None, [1], np.int64(-1))),
+        *(({"algorithm": name}, "algorithm: must be a name") for name in NOT_NAMES),
+        *(({"refine": name}, "refine: unknown, use one of none, descent") for name in (*NOT_NAMES, "best")),
+        *(({"parameters": given}, MAPPING) for given in NOT_MAPPINGS),
+        ({"budget_used": 3}, FUNCTION),
+        ({"budget_used": "1"}, FUNCTION),
+        ({"constraints": None}, "constraints: must be ClusterConstraints"),
+        ({"constraints": {}}, "constraints: must be ClusterConstraints"),
+    ],
+)
+def test_an_argument_of_another_type_or_outside_its_domain_is_named(argument: dict[str, Any], message: str) -> None:
+    with pytest.raises(ParameterError, match=f"^{message}"):
+        microaggregate(VALUES, **{"k": 3, **argument})
+
+
+def test_all_faults_are_in_one_message() -> None:
+    with pytest.raises(ParameterError, match=r"^k: .*; refine: .*; seed: .*; constraints: max_share "):
+        microaggregate(VALUES, 1, refine="best", seed=-1, constraints=ClusterConstraints(max_share=0.0))
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ([["a", "b"], ["c", "d"]], NUMBERS),
+        ([["1", "2"], ["3", "4"]], NUMBERS),
+        (np.array([[1, 2], [3, 4]], object), NUMBERS),
+        ([[1, None], [3, 4]], NUMBERS),
+        ([[Decimal(1), Decimal(2)], [Decimal(3), Decimal(4)]], NUMBERS),
+        ([[b"a"], [b"b"]], NUMBERS),
+        ([[1 + 0j, 2], [3, 4]], NUMBERS),
+        ([[10**400, 1], [1, 2]], NUMBERS),
+        (np.array([["2020-01-01"], ["2020-01-02"]], "M8[D]"), NUMBERS),
+        ([[NAN, 1], [1, 2]], FINITE),
+        ([[INFINITY, 1], [1, 2]], FINITE),
+        ([[1e300, 1], [1, 2]], FINITE),
+        ([[-1.1e150, 1], [1, 2]], FINITE),
+        ([1.0, 2.0], SHAPE),
+        ([[[1.0]]], SHAPE),
+        ([], SHAPE),
+        ([[]], SHAPE),
+        ([[1.0], [2.0, 3.0]], SHAPE),
+        (5, SHAPE),
+        (None, SHAPE),
+        ("ab", SHAPE),
+        ({1: 2}, SHAPE),
+        (np.ma.array([[1.0], [2.0]], mask=[[False], [True]]), "values: must not be masked; fill or remove"),
+    ],
+)
+def test_values_that_are_no_table_of_finite_numbers_are_refused(values: Any, message: str) -> None:
+    with pytest.raises(ParameterError, match=f"^{message}") as raised:
+        microaggregate(values, 2)
+    assert "300" not in str(raised.value)
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.uint64, np.float16, np.float32, np.longdouble, bool])
+def test_every_type_of_number_is_accepted(dtype: Any) -> None:
+    k: Any = np.int32(2)
+    assert microaggregate(np.array([[0], [1], [0], [1]], dtype), k).tolist() in ([0, 1, 0, 1], [1, 0, 1, 0])
+
+
+@pytest.mark.parametrize(
+    ("constraints", "message"),
+    [
+        (ClusterConstraints(subjects=np.arange(5)), r"subjects must be an array of integers from 0, shape \(6,\)"),
+        (ClusterConstraints(subjects=np.arange(6.0)), "subjects must be"),  # type: ignore[arg-type]
+        (ClusterConstraints(subjects=-np.arange(6)), "subjects must be"),
+        (ClusterConstraints(subjects=[0, 1, 2, 3, 4, 5]), "subjects must be"),  # type: ignore[arg-type]
+        (ClusterConstraints(buckets=np.arange(7)), "buckets must be"),
+        (ClusterConstraints(max_share=NAN), "max_share must be above 0 and at most 1"),
+        (ClusterConstraints(max_share=1.5), "max_share"),
+        (ClusterConstraints(max_share=True), "max_share"),
+        (ClusterConstraints(t=0.5), "t needs a confidential attribute"),
+        (ClusterConstraints(t=NAN, confidential=(BINS,)), "t must be a number, 0 or more"),
+        (ClusterConstraints(t=-0.1, confidential=(BINS,)), "t must be"),
+        (ClusterConstraints(t="0.5", confidential=(BINS,)), "t must be"),  # type: ignore[arg-type]
+        (ClusterConstraints(t=0.5, confidential=3), "confidential needs attributes"),  # type: ignore[arg-type]
+        (
+            ClusterConstraints(t=0.5, confidential=(ConfidentialAttribute(np.arange(5), ordered=True),)),
+            r"confidential needs attributes with integers from 0 as bins and values, shape \(6,\)",
+        ),
+        (ClusterConstraints(l=LDiversity(DISTINCT, 3)), "l needs a confidential attribute"),
+        (ClusterConstraints(max_value_share=0.5), "max_value_share needs a confidential attribute"),
+        *(
+            (ClusterConstraints(l=l, confidential=(BINS,)), "l must be LDiversity")  # type: ignore[arg-type]
+            for l in (  # noqa: E741 - the letter of the literature
+                3,
+                LDiversity(DISTINCT, 1),
+                LDiversity(DISTINCT, 2.5),
+                LDiversity(ENTROPY, 1.0),
+                LDiversity(ENTROPY, NAN),
+                LDiversity(RECURSIVE, 2),
+                LDiversity(RECURSIVE, 2, INFINITY),
+                LDiversity(7, 2),
+            )
+        ),
+        *(
+            (ClusterConstraints(max_value_share=share, confidential=(BINS,)), "max_value_share must be above 0")
+            for share in (0.0, 1.5, NAN, True)
+        ),
+        (
+            ClusterConstraints(t=0.5, confidential=(BINS._replace(reference=ValueReference(EQUAL, np.ones(5))),)),
+            "confidential needs attributes with integers from 0 as bins and values, .*and bins of their reference",
+        ),
+        (
+            ClusterConstraints(max_value_share=0.5, confidential=(BINS._replace(values=np.arange(5)),)),
+            "confidential needs attributes with integers from 0 as bins and values",
+        ),
+    ],
+)
+def test_constraints_of_another_type_or_shape_are_named(constraints: ClusterConstraints, message: str) -> None:
+    with pytest.raises(ParameterError, match=f"constraints: {message}"):
+        microaggregate(VALUES, 3, constraints=constraints)

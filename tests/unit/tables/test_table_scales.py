@@ -1,0 +1,233 @@
+"""Tables of numbers, ranks, categories and times: variances, distances, blocks, steering, missing values."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+import pytest
+from shoal.errors import ConfigError, ParameterError
+from shoal.formats import JsonEncoder
+from shoal.policy import Attribute, Policy, Role, Scale, TimeStep
+from shoal.scales import Embedding
+from shoal.scales.coordinates import CategoryIndex
+from shoal.streams import precompile_table
+from shoal.tables import AlgorithmSpec, TablePipeline, TableRelease
+from support.scales import AREAS, attribute, block_of, policy_with
+
+pytestmark = pytest.mark.unit
+
+DAY = 86_400_000.0
+POLICY = policy_with(
+    attribute("age", Scale.NUMERIC, missing="group", weight=2.0),
+    attribute("sex", Scale.NOMINAL, missing="group", weight=3.0),
+    attribute("area", Scale.NOMINAL, taxonomy=AREAS, publish="ancestor"),
+    attribute("grade", Scale.ORDINAL, order=("low", "middle", "high"), missing="mean"),
+    attribute("day", Scale.TIME, time_step=TimeStep(1, "day")),
+    k=3,
+    delta=None,
+)
+
+
+def rows_of(count: int) -> list[list[Any]]:
+    draw = np.random.default_rng(7)
+    return [
+        [
+            None if draw.random() < 0.3 else float(draw.integers(90)),
+            [None, '"F"', '"M"'][draw.integers(3)],
+            ['"AK"', '"NY"', '"MA"', '"XX"'][draw.integers(4)],
+            None if draw.random() < 0.2 else int(draw.integers(3)),
+            float(draw.integers(900)) * DAY,
+        ]
+        for _ in range(count)
+    ]
+
+
+def embedded(policy: Policy, rows: list[list[Any]]) -> tuple[np.ndarray, Embedding]:
+    index = CategoryIndex(policy)
+    values = index.encode(block_of(policy, rows)).values
+    return values, Embedding.of_table(policy, values, index.trees, index.texts)
+
+
+def release(policy: Policy, rows: list[list[Any]], **spec: Any) -> TableRelease:
+    table = TablePipeline(policy, JsonEncoder(policy))
+    table.add(block_of(policy, rows[:25]), 0)
+    table.add(block_of(policy, rows[25:], 25), 25)
+    return table.release(AlgorithmSpec(**spec))
+
+
+def test_numbers_have_variance_1_and_categories_are_two_variances_apart_times_the_squared_weight() -> None:
+    rows = rows_of(200)
+    values, embedding = embedded(POLICY, rows)
+    points = embedding.dense(values)
+    # Columns: age, grade, day; then whether age is missing (2), sex (3), area on two levels (4 and 3).
+    age = values[:, 0]
+    assert points.shape[1] == 3 + 2 + 3 + 4 + 3
+    assert points[~np.isnan(age), 0].var() == pytest.approx(4)
+    assert (points[np.isnan(age), 0] == 0).all()
+    assert points[:, 2].var() == pytest.approx(1)
+    parts = {"missing age": slice(3, 5), "sex": slice(5, 8), "area": slice(8, None)}
+    regions = {'"AK"': "West", '"NY"': "East", '"MA"': "East", '"XX"': "no region"}
+    for one, other in combinations(range(60), 2):
+        squares = {name: ((points[one, part] - points[other, part]) ** 2).sum() for name, part in parts.items()}
+        area, other_area = rows[one][2], rows[other][2]
+        assert squares["missing age"] == pytest.approx(2 * ((rows[one][0] is None) != (rows[other][0] is None)))
+        assert squares["sex"] == pytest.approx(18 * (rows[one][1] != rows[other][1]))
+        assert squares["area"] == pytest.approx((area != other_area) + (regions[area] != regions[other_area]))
+
+
+def test_a_missing_number_is_at_the_mean_and_half_a_variance_away() -> None:
+    policy = policy_with(attribute("age", Scale.NUMERIC, missing="group"), k=2, delta=None)
+    rows = [[float(number)] for number in range(20)]
+    values, embedding = embedded(policy, [*rows, [None], [None]])
+    points = embedding.dense(values)
+    scores = (np.arange(20.0) - 9.5) / np.arange(20.0).std()
+    for i in range(20):
+        assert ((points[i] - points[20]) ** 2).sum() == pytest.approx(0.5 + scores[i] ** 2)
+    assert points[20].tolist() == points[21].tolist()
+    # Two numbers drawn at random are two variances apart.
+    pairs = [((points[i] - points[j]) ** 2).sum() for i, j in combinations(range(20), 2)]
+    assert np.mean(pairs) * 19 / 20 == pytest.approx(2)
+
+
+def test_the_mean_rule_adds_no_distance() -> None:
+    policy = policy_with(attribute("age", Scale.NUMERIC, missing="mean"), k=2, delta=None)
+    values, embedding = embedded(policy, [[1.0], [3.0], [None], [2.0]])
+    assert embedding.codes(values).shape == (4, 0)
+    assert embedding.dense(values)[2].tolist() == embedding.dense(values)[3].tolist() == [0.0]
+
+
+def test_rows_and_losses_of_a_table() -> None:
+    rows = rows_of(60)
+    released = release(POLICY, rows)
+    summary = released.summary
+    published = [json.loads(row) for row in released.rows]
+    assert len(published) == summary["released"] == 60
+    clusters = list(released.clusters())
+    assert min(map(len, clusters)) >= 3
+    expected = []
+    nodes = {"AK": ("AK", "West"), "NY": ("NY", "East"), "MA": ("MA", "East"), "XX": ("XX", "XX")}
+    for members in clusters:
+        own = [rows[i] for i in members]
+        ages, sexes = [r[0] for r in own if r[0] is not None], [r[1] for r in own if r[1] is not None]
+        names = [r[2].strip('"') for r in own]
+        grades = sorted(r[3] for r in own if r[3] is not None)
+        common = next((nodes[names[0]][h] for h in (0, 1) if len({nodes[name][h] for name in names}) == 1), "US")
+        days = np.mean([r[4] for r in own]) / DAY
+        expected += [
+            {
+                "age": float(np.mean(ages)) if 2 * len(ages) > len(own) else None,
+                "sex": json.loads(min(sexes, key=lambda s: (-sexes.count(s), -total(rows, s), s)))
+                if 2 * len(sexes) > len(own)
+                else None,
+                "area": common,
+                "grade": ("low", "middle", "high")[int(grades[(len(grades) - 1) // 2])]
+                if 2 * len(grades) > len(own)
+                else None,
+                "day": str(np.datetime64(0, "D") + int(np.rint(days))),
+            }
+        ] * len(own)
+    for row in [*published, *expected]:
+        row["age"] = None if row["age"] is None else round(row["age"], 9)
+    assert sorted(map(json.dumps, published)) == sorted(map(json.dumps, expected))
+    assert list(summary["loss"]) == ["age", "sex", "area", "grade", "day"]
+    assert all(0 <= loss < 1 for loss in summary["loss"].values())
+    assert summary["sst"] < 120  # numbers and times; ages that are missing do not count
+
+
+def test_losses_of_numbers_equal_their_definitions() -> None:
+    policy = policy_with(
+        attribute("a", Scale.NUMERIC, bounds=(0.0, 2.0)),
+        attribute("b", Scale.NUMERIC, missing="mean"),
+        attribute("c", Scale.NUMERIC),
+        k=3,
+        delta=None,
+    )
+    draw = np.random.default_rng(5)
+    # The computed mean of numbers 0.1 differs from them in the last bit.
+    rows = [[draw.random(), None if draw.random() < 0.2 else draw.random(), 0.1] for _ in range(50)]
+    summary = (released := release(policy, rows)).summary
+    values = np.array(rows, float)
+    published = np.empty((50, 3))
+    for members in released.clusters():
+        is_known = 2 * np.count_nonzero(~np.isnan(values[members]), axis=0) > len(members)
+        published[members] = np.where(is_known, np.nanmean(values[members], axis=0), np.nan)
+    known = ~np.isnan(values - published)
+    errors = np.where(known, values - published, 0.0)
+    variances = [values[known[:, i], i].var() for i in (0, 1)]
+    sse = float(sum((errors[:, i] ** 2).sum() / variances[i] for i in (0, 1)))
+    sst = known[:, :2].sum()
+    assert (summary["sst"], summary["sse"], summary["d_x"]) == pytest.approx((sst, sse, sse / sst))
+    assert summary["information_loss"] == pytest.approx(100 * sse / sst)
+    spans = np.array([2.0, np.nanmax(values[:, 1]) - np.nanmin(values[:, 1]), 1.0])
+    squares = ((errors / spans) ** 2).sum(axis=1) + (np.isnan(values) != np.isnan(published)).sum(axis=1)
+    assert (summary["mse"], summary["mae"]) == pytest.approx((squares.mean(), np.sqrt(squares).mean()))
+    assert summary["loss"]["c"] is None
+
+
+def total(rows: list[list[Any]], sex: str) -> int:
+    return sum(row[1] == sex for row in rows)
+
+
+def test_blocks_of_attributes_and_steering_attributes() -> None:
+    ward = attribute("ward", Scale.NOMINAL, role=Role.STEERING, weight=50.0)
+    policy = replace(POLICY, attributes=(*POLICY.attributes, ward))
+    rows = [[*row, f'"{number % 2}"'] for number, row in enumerate(rows_of(60))]
+    whole = release(policy, rows)
+    assert all(len({number % 2 for number in cluster}) == 1 for cluster in whole.clusters())
+    assert all("ward" not in row for row in map(json.loads, whole.rows))
+    blocks = release(policy, rows, blocks=2)
+    assert len(blocks.rows) == 60
+    assert list(blocks.summary["loss"]) == ["age", "sex", "area", "grade", "day"]
+
+
+def test_a_table_without_an_order_has_no_sum_of_squares_and_no_linkage() -> None:
+    policy = policy_with(attribute("sex", Scale.NOMINAL), k=2, delta=None)
+    summary = release(policy, [['"F"'], ['"M"']] * 20).summary
+    assert [summary[name] for name in ("sse", "sst", "information_loss", "d_x", "dld")] == [None] * 5
+    assert (summary["mse"], summary["loss"]) == (0.0, {"sex": 0.0})
+
+
+@pytest.mark.parametrize("algorithm", ["mdav", "vmdav", "hilbert", "genetic", "approximate", "md"])
+def test_every_algorithm_reads_categories(algorithm: str) -> None:
+    refine = "none" if algorithm == "approximate" else "descent"
+    released = release(POLICY, rows_of(40), algorithm=algorithm, refine=refine)
+    assert released.summary["released"] == 40
+    assert released.summary["cluster_size"]["min"] >= 3
+
+
+def test_of_a_subject_above_its_share_the_records_with_rare_categories_are_suppressed() -> None:
+    who = Attribute("who", Role.IDENTIFIER, subject=True)
+    policy = policy_with(attribute("sex", Scale.NOMINAL), who, k=2, delta=None)
+    block = block_of(policy, [['"F"']] * 8 + [['"M"']] * 2)
+    table = TablePipeline(policy, JsonEncoder(policy))
+    table.add(replace(block, subjects=np.array([0, 1, 2, 3, 0, 0, 0, 0, 0, 0])))
+    # Of 7 records of one subject 3 can stay beside the 3 others.
+    assert table.release(AlgorithmSpec()).suppressed.tolist() == [6, 7, 8, 9]
+
+
+def test_kernels_of_a_table_with_categories_are_compiled_ahead() -> None:
+    precompile_table(POLICY)
+
+
+def test_algorithm_approximate_selects_attributes_and_not_coordinates() -> None:
+    # The copies of a category say all about each other, and have the highest degrees of the dependency tree.
+    draw = np.random.default_rng(3)
+    policy = policy_with(
+        *(attribute(name, Scale.NOMINAL) for name in ("one", "two", "three")),
+        attribute("age", Scale.NUMERIC),
+        k=3,
+        delta=None,
+    )
+    letters = [f'"{"abcdefgh"[draw.integers(8)]}"' for _ in range(60)]
+    rows = [[letter, letter, letter, float(draw.integers(90))] for letter in letters]
+    found = release(policy, rows, algorithm="approximate", refine="none")
+    assert found.summary["clusters"] == 20
+    assert found.summary["loss"]["one"] < 0.2 < found.summary["loss"]["age"]
+    with pytest.raises(ConfigError, match="--refine"):
+        release(policy, rows, algorithm="approximate", refine="descent")
+    with pytest.raises(ParameterError, match="bins"):
+        release(policy, rows, algorithm="approximate", refine="none", parameters={"bins": 1})
