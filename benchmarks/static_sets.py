@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from reference_data import data_folder, read_rows
 from shoal import microaggregate
 from shoal.tables import refined
-from shoal.tables.centroids import loss_of
 from shoal.tables.mdav import mdav_by_scan
+from shoal.tables.measures import loss_of
 from table_peers import about_peers
 
 __all__ = ["FASTER", "LESS", "StaticSets", "about_static_sets", "static_sets"]

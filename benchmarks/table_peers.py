@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from papers.common import standardised
 from reference_data import data_folder
 from shoal.tables import RefinedPartition, refined
-from shoal.tables.centroids import loss_of
+from shoal.tables.measures import loss_of
 
 __all__ = ["about_peers", "line_rows", "table_rows"]
 

@@ -13,8 +13,8 @@ from reference_data import read_rows
 from shoal import microaggregate
 from shoal.kernels.categories import dense_coordinates
 from shoal.tables import refined
-from shoal.tables.centroids import loss_of
 from shoal.tables.literature.approximate import dependency_tree
+from shoal.tables.measures import loss_of
 
 from papers.common import Table, columns_of, grid, progress, zscores
 

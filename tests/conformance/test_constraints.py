@@ -17,9 +17,9 @@ from shoal.tables import (
     microaggregate,
     records_above_share,
 )
-from shoal.tables.centroids import loss_of
 from shoal.tables.constraints import no_constraints
-from shoal.tables.partition_state import build_partition_state
+from shoal.tables.descent import build_partition_state
+from shoal.tables.measures import loss_of
 from shoal.tables.refinement import refine
 from support.constrained_tables import BATCH, clusters_of, small_budget
 from support.input_size import sized

@@ -11,9 +11,9 @@ from shoal.arrays import Float64Matrix, Int64Vector
 from shoal.errors import AnonymityViolation
 from shoal.protection import DISTINCT, ENTROPY, EQUAL, HIERARCHICAL, RECURSIVE, LDiversity, ValueReference
 from shoal.tables import ClusterConstraints, ConfidentialAttribute, emd_of_clusters, microaggregate
-from shoal.tables.centroids import loss_of
 from shoal.tables.constraints import merge_until_feasible, violating_clusters
 from shoal.tables.mdav import mdav
+from shoal.tables.measures import loss_of
 from shoal.tables.repair import repair_by_swaps
 from shoal.tables.t_closeness import strict
 from support.constrained_tables import BATCH, clusters_of, small_budget

@@ -12,8 +12,8 @@ from oracle import partitions as plain
 from shoal.arrays import Float64Matrix, Float64Vector, Int64Vector
 from shoal.errors import ParameterError
 from shoal.tables import ClusterConstraints, RefinedPartition, exact, microaggregate, refined
-from shoal.tables.centroids import loss_of
-from shoal.tables.solver import Choice, SetPartitioning
+from shoal.tables.exact import Choice, SetPartitioning
+from shoal.tables.measures import loss_of
 from support.input_size import sized
 
 pytestmark = pytest.mark.conformance

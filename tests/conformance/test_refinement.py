@@ -8,11 +8,9 @@ from oracle import partitions as plain
 from shoal.arrays import Float64Matrix, Int32Vector
 from shoal.errors import ParameterError
 from shoal.kernels.kd_tree import neighbours_of
-from shoal.tables import ALGORITHMS, annealing, descent, microaggregate
-from shoal.tables import descent as exchange
-from shoal.tables import partition_state as states
-from shoal.tables.centroids import loss_of
+from shoal.tables import ALGORITHMS, descent, microaggregate
 from shoal.tables.constraints import no_constraints
+from shoal.tables.measures import loss_of
 from shoal.tables.refinement import refine
 from support.input_size import sized
 from support.pairs import all_pairs
@@ -108,21 +106,21 @@ def test_after_descent_no_relocation_or_swap_lowers_the_loss() -> None:
                         assert plain.loss(values.tolist(), kept) >= lowest * (1 - 1e-9)
 
 
-def partition_of(seed: int) -> tuple[states.PartitionState, Float64Matrix]:
+def partition_of(seed: int) -> tuple[descent.PartitionState, Float64Matrix]:
     """Thirty records in seven clusters of four or five; k = 3."""
     random = np.random.default_rng(seed)
     rows = random.standard_normal((30, 2))
-    return states.build_partition_state(
+    return descent.build_partition_state(
         rows, random.permutation(np.arange(30) % 7).astype(np.int32), 3, no_constraints()
     ), rows
 
 
-def plain_loss(partition: states.PartitionState) -> float:
+def plain_loss(partition: descent.PartitionState) -> float:
     kept = [cluster for cluster in clusters_of(partition.labels.astype(np.int32)) if cluster]
     return plain.loss(partition.rows.tolist(), kept)
 
 
-def is_consistent(partition: states.PartitionState) -> bool:
+def is_consistent(partition: descent.PartitionState) -> bool:
     """Whether members, positions, labels, sizes, centroids and empty clusters agree with each other."""
     for cluster, size in enumerate(partition.sizes.tolist()):
         first = partition.starts[cluster]
@@ -131,7 +129,7 @@ def is_consistent(partition: states.PartitionState) -> bool:
             return False
         if size and not np.allclose(partition.centroids[cluster], partition.rows[members].mean(axis=0), atol=1e-9):
             return False
-    empty = partition.empty[: partition.counters[states.EMPTY_CLUSTERS]].tolist()
+    empty = partition.empty[: partition.counters[descent.EMPTY_CLUSTERS]].tolist()
     return sorted(empty) == np.flatnonzero(partition.sizes == 0).tolist() and partition.sizes.sum() == 30
 
 
@@ -141,20 +139,20 @@ def test_costs_are_differences_of_the_loss(seed: int) -> None:
     i, other = 0, int(np.flatnonzero(partition.labels != partition.labels[0])[seed])
     own, target = int(partition.labels[i]), int(partition.labels[other])
     before = plain_loss(partition)
-    swap = states.cost_to_swap(partition, i, other)
-    relocate = states.cost_to_join(partition, i, target) - states.gain_of_leaving(partition, i)
-    states.move(partition, i, target)
+    swap = descent.cost_to_swap(partition, i, other)
+    relocate = descent.cost_to_join(partition, i, target) - descent.gain_of_leaving(partition, i)
+    descent.move(partition, i, target)
     assert plain_loss(partition) - before == pytest.approx(relocate)
-    states.move(partition, other, own)
+    descent.move(partition, other, own)
     assert plain_loss(partition) - before == pytest.approx(swap)
-    assert states.loss(partition) == pytest.approx(plain_loss(partition))
+    assert descent.loss(partition) == pytest.approx(plain_loss(partition))
     assert is_consistent(partition)
 
 
 @pytest.mark.parametrize("seed", range(8))
 def test_dissolve_and_create_return_their_change_and_can_be_rolled_back(seed: int) -> None:
     partition, rows = partition_of(seed)
-    neighbours, log = neighbours_of(rows, 20, 4), states.empty_undo_log(30)
+    neighbours, log = neighbours_of(rows, 20, 4), descent.empty_undo_log(30)
     before, labels = plain_loss(partition), partition.labels.tolist()
     for attempt in range(8):
         change = (
@@ -166,7 +164,7 @@ def test_dissolve_and_create_return_their_change_and_can_be_rolled_back(seed: in
             assert plain_loss(partition) - before == pytest.approx(change)
             assert partition.sizes[partition.sizes > 0].min() >= 3
             assert partition.sizes.max() <= 5
-        states.rollback(partition, log)
+        descent.rollback(partition, log)
         assert partition.labels.tolist() == labels
         assert is_consistent(partition)
 
@@ -174,7 +172,7 @@ def test_dissolve_and_create_return_their_change_and_can_be_rolled_back(seed: in
 def test_annealing_at_any_temperature_keeps_the_state_consistent() -> None:
     for seed, temperature in enumerate((1e-3, 1.0, 1e3)):
         partition, rows = partition_of(seed)
-        annealing.anneal(partition, neighbours_of(rows, 20, 4), 2_000, temperature, np.random.default_rng(seed))
+        descent.anneal(partition, neighbours_of(rows, 20, 4), 2_000, temperature, np.random.default_rng(seed))
         assert is_consistent(partition)
         sizes = partition.sizes[partition.sizes > 0]
         assert sizes.min() >= 3
@@ -196,18 +194,18 @@ def test_an_unknown_refinement_is_refused() -> None:
 def test_a_cyclic_exchange_lowers_the_loss_and_keeps_all_sizes(seed: int) -> None:
     random = np.random.default_rng(seed)
     rows = random.standard_normal((30, 2))
-    partition = states.build_partition_state(
+    partition = descent.build_partition_state(
         rows, random.permutation(np.arange(30) % 10).astype(np.int32), 3, no_constraints()
     )
     neighbours, log, visited_for = (
         neighbours_of(rows, 20, 4),
-        states.empty_undo_log(30),
+        descent.empty_undo_log(30),
         np.full(partition.sizes.size, -1),
     )
-    before, exchanged, costs = plain_loss(partition), 0, exchange.empty_exchange_costs(30, partition.sizes.size)
+    before, exchanged, costs = plain_loss(partition), 0, descent.empty_exchange_costs(30, partition.sizes.size)
     for i in range(30):
-        exchange.reset_exchange_costs(partition, costs)
-        if exchange.cyclic_exchange(partition, neighbours, i, visited_for, log, costs, 1e-9):
+        descent.reset_exchange_costs(partition, costs)
+        if descent.cyclic_exchange(partition, neighbours, i, visited_for, log, costs, 1e-9):
             exchanged += 1
             assert plain_loss(partition) < before
             assert int(log.size[0]) == 3
@@ -221,11 +219,11 @@ def test_a_cyclic_exchange_lowers_the_loss_and_keeps_all_sizes(seed: int) -> Non
 def test_an_exchange_without_its_last_move_shrinks_a_large_cluster_and_grows_a_small_one() -> None:
     line = np.array([[0.0], [1.0], [2.0], [8.0], [7.5], [8.5], [9.0], [9.5], [13.0], [14.0], [15.0], [16.0]])
     labels = np.array([0, 0, 0, 0, 1, 1, 1, 1, 1, 2, 2, 2], np.int32)
-    partition = states.build_partition_state(line, labels, 3, no_constraints())
-    neighbours, log = neighbours_of(line, 11, 4), states.empty_undo_log(12)
-    before, costs = plain_loss(partition), exchange.empty_exchange_costs(12, partition.sizes.size)
-    exchange.reset_exchange_costs(partition, costs)
-    assert exchange.cyclic_exchange(partition, neighbours, 3, np.full(partition.sizes.size, -1), log, costs, 1e-9)
+    partition = descent.build_partition_state(line, labels, 3, no_constraints())
+    neighbours, log = neighbours_of(line, 11, 4), descent.empty_undo_log(12)
+    before, costs = plain_loss(partition), descent.empty_exchange_costs(12, partition.sizes.size)
+    descent.reset_exchange_costs(partition, costs)
+    assert descent.cyclic_exchange(partition, neighbours, 3, np.full(partition.sizes.size, -1), log, costs, 1e-9)
     assert log.records[:2].tolist() == [3, 8]
     assert plain_loss(partition) < before
     assert np.bincount(partition.labels).tolist() == [3, 5, 4]

@@ -18,8 +18,8 @@ import numpy as np
 import pytest
 from oracle import partitions as plain
 from shoal import microaggregate
-from shoal.tables.centroids import loss_of
 from shoal.tables.literature.approximate import dependency_tree, discretized
+from shoal.tables.measures import loss_of
 from support.golden_tables import standardised
 
 pytestmark = pytest.mark.golden

@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from shoal.tables import refined
-from shoal.tables.solver import Choice, SetPartitioning
+from shoal.tables.exact import Choice, SetPartitioning
 from support.golden_tables import standardised
 
 pytestmark = pytest.mark.golden

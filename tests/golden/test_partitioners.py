@@ -22,7 +22,7 @@ import numpy as np
 import pytest
 from shoal import microaggregate
 from shoal.tables import refined
-from shoal.tables.centroids import loss_of
+from shoal.tables.measures import loss_of
 from support.by_night import at_night
 from support.golden_tables import standardised
 

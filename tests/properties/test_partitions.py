@@ -10,9 +10,9 @@ from hypothesis.extra.numpy import arrays
 from oracle import partitions as plain
 from shoal.arrays import Float64Matrix
 from shoal.tables import microaggregate, refined
-from shoal.tables.centroids import loss_of
 from shoal.tables.hilbert import best_runs, best_runs_of_line, label_runs
 from shoal.tables.mdav import mdav_by_scan, mdav_by_tree
+from shoal.tables.measures import loss_of
 from support.by_night import by_day
 
 LATTICE = st.integers(-3, 3).map(float)

@@ -16,8 +16,7 @@ from shoal.scales.coordinates import CategoryIndex
 from shoal.streams.pipeline import PartitionPipeline
 from shoal.streams.spreads import Spreads
 from shoal.tables.repair import precompile_repair
-from shoal.tables.table import TablePipeline
-from shoal.tables.table_partition import AlgorithmSpec
+from shoal.tables.table import AlgorithmSpec, TablePipeline
 
 __all__ = ["precompile", "precompile_table"]
 

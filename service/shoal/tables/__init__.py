@@ -13,8 +13,7 @@ from shoal.tables.microaggregation import (
 )
 from shoal.tables.reference_sample import UNITS, ReferenceSample, SmoothedReference
 from shoal.tables.refinement import REFINEMENTS, BudgetUsed, RefinedPartition, default_budget
-from shoal.tables.table import TablePipeline, TableRelease
-from shoal.tables.table_partition import AlgorithmSpec
+from shoal.tables.table import AlgorithmSpec, TablePipeline, TableRelease
 
 __all__ = [
     "ALGORITHMS",

@@ -1,10 +1,6 @@
-"""Constraints on clusters besides their size, and how a partition that violates them is merged until it satisfies them.
+"""What every cluster must satisfy besides its size, and how a partition is merged until its clusters do.
 
 `ClusterConstraints` is what a caller states. `ConstraintArrays` is the same for the kernels that change a partition.
-
-How often each confidential value occurs in each cluster, and whether the counts satisfy l-diversity.
-
-Earth mover's distance (EMD) between the confidential values of a cluster and those of the reference.
 
 References
 ----------
@@ -39,7 +35,7 @@ from shoal.protection import (
     excess_of,
     is_diverse,
 )
-from shoal.tables.centroids import centroids_of
+from shoal.tables.measures import centroids_of
 
 __all__ = [
     "NONE",
@@ -62,17 +58,7 @@ __all__ = [
 
 
 class ValueCounts(NamedTuple):
-    """Counts of the values in each cluster, cluster after cluster, the most frequent value of each first.
-
-    Attributes
-    ----------
-    counts : ndarray of int64, shape (entries,)
-        Records with one value in one cluster.
-    starts : ndarray of int64, shape (clusters,)
-        Where the counts of each cluster begin.
-    sizes : ndarray of int64, shape (clusters,)
-        Records of each cluster.
-    """
+    """How often each value occurs in each cluster, cluster after cluster, the most frequent value of each first."""
 
     counts: Int64Vector
     starts: Int64Vector
@@ -118,15 +104,7 @@ class ValueCounts(NamedTuple):
 
 
 def count_values(codes: Int64Vector, labels: Int32Vector) -> ValueCounts:
-    """Count the values of each cluster. O(n log n).
-
-    Parameters
-    ----------
-    codes : ndarray of int64, shape (n,)
-        Code of the value of each record.
-    labels : ndarray of int32, shape (n,)
-        Cluster of each record, from 0; no cluster is empty.
-    """
+    """Count the values of each cluster; ``codes`` (n,) are those of the records. No cluster is empty. O(n log n)."""
     order = np.lexsort((codes, labels))
     cluster, code = labels[order], codes[order]
     firsts = np.flatnonzero(np.append(True, (cluster[1:] != cluster[:-1]) | (code[1:] != code[:-1])))
@@ -206,8 +184,7 @@ def emd_of_clusters(attribute: ConfidentialAttribute, labels: Int32Vector) -> Fl
 def cluster_distances(rule: DiversityRule, bins: Int64Vector, cluster_bounds: Int64Vector) -> Float64Vector:
     """Return the distance of each cluster from the reference of the only attribute, shape (clusters,).
 
-    ``bins`` (n,) are those of the records by cluster and, within a cluster, ascending. Cluster g is
-    ``bins[cluster_bounds[g]:cluster_bounds[g + 1]]``. O(size log bins) per cluster.
+    ``bins`` (n,) are listed by cluster and ascend within each cluster. O(size log bins) per cluster.
     """
     found = np.empty(cluster_bounds.size - 1)
     for cluster in range(found.size):
@@ -311,26 +288,9 @@ def merge_until_feasible(
 ) -> Int32Vector:
     """Merge violating clusters with their nearest until no cluster violates a constraint, or one cluster is left.
 
-    Parameters
-    ----------
-    values : ndarray of float64, shape (n, d)
-        Coordinates; not modified.
-    labels : ndarray of int32, shape (n,)
-        A partition; not modified.
-    k : int
-        Smallest cluster, in subjects where they are given.
-    constraints : ClusterConstraints
-        What every cluster must satisfy.
-
-    Returns
-    -------
-    ndarray of int32, shape (n,)
-        A new partition.
-
-    Notes
-    -----
     Guarantee: all clusters satisfy the constraints if the whole table, as one cluster, does. Merging two clusters never
     raises the larger of their two shares or of their two distances from the table.
+
     Each round merges pairs of clusters with near centroids, so that clusters do not grow into one chain. Refinement can
     split again what was merged without need. The last few violating clusters are merged with as many of their nearest
     as they need in one step: otherwise a subject that owns half of the table would take one round per neighbour.
@@ -467,8 +427,7 @@ def satisfies_constraints(
 ) -> bool:
     """Whether a cluster satisfies the constraints without one member and with another record; -1 stands for neither.
 
-    An empty cluster does. Buckets are not looked at. O(s) for the subjects of s members; for l-diversity and closeness
-    as `diversity.is_diverse`.
+    An empty cluster does. Buckets are not looked at. O(s) for the subjects of s members; else as `is_diverse`.
     """
     count = _collect(constraints, members, leaving, joining)
     if count == 0:
@@ -485,7 +444,7 @@ def excess_of_constraints(
 ) -> float:
     """Return by how much a cluster violates the constraints, 0 if it does not; arguments as of `satisfies_constraints`.
 
-    That is `diversity.excess_of`, and 1 in addition if it violates a constraint on subjects. There must be a rule.
+    That is `excess_of` of the rule, which must exist, and 1 more if the cluster violates a constraint on subjects.
     """
     count, excess = _collect(constraints, members, leaving, joining), 0.0
     if constraints.subjects.size > 0 and not _has_subjects(constraints, count, k):
@@ -538,27 +497,10 @@ def subject_violation(
     max_share: float,
     k: int,
 ) -> int:
-    """Return how many subjects a cluster lacks, and how many records of one subject are above its share.
+    """Return how many subjects a cluster lacks, plus the records of one subject above its share; 0 if none. O(m).
 
-    Parameters
-    ----------
-    subjects : ndarray of int64, shape (n,)
-        Subject of each record, from 0.
-    tally : ndarray of int64, shape (n,)
-        Scratch; zero before and after.
-    members : ndarray of int64, shape (m,)
-        Records of the cluster.
-    leaving, joining : int
-        Member that leaves and record that joins; -1 for none.
-    max_share : float
-        Largest share of one subject.
-    k : int
-        Smallest number of subjects.
-
-    Returns
-    -------
-    int
-        0 if the cluster satisfies both. O(m).
+    ``leaving`` and ``joining`` are a member and a record that takes part instead; -1 for none. ``tally`` has one zero
+    per subject, before and after.
     """
     size, distinct, most = _count_subjects(subjects, tally, members, leaving, joining)
     above = float(most) - max_share * size - SHARE_TOLERANCE
@@ -569,10 +511,7 @@ def subject_violation(
 def _count_subjects(
     subjects: Int64Vector, tally: Int64Vector, members: Int64Vector, leaving: int, joining: int
 ) -> tuple[int, int, int]:
-    """Return the number of records of a changed cluster, of their subjects, and the records of the most frequent one.
-
-    ``tally`` has one number per subject; it is zero before and after.
-    """
+    """Return the numbers of records and of subjects of a changed cluster, and the records of the most frequent one."""
     size, distinct, most = 0, 0, 0
     for x in range(members.size + 1):
         record = joining if x == members.size else members[x]

@@ -1,21 +1,25 @@
-"""Descent: change a partition among near neighbours until no change that is tried lowers the loss.
+"""Descent and annealing: change a partition among near neighbours, to lower its loss.
 
-The changes are: one record relocates, two records swap, a cluster is dissolved into its neighbours, a cluster is
-created around a record, and three clusters exchange records in a cycle.
+The changes: one record relocates, two records swap, a cluster is dissolved into its neighbours, a cluster is created
+around a record, and three clusters exchange records in a cycle. Descent ends when no change that it tries lowers the
+loss. Annealing draws changes at random; those that raise the loss become rarer.
 
-Cyclic exchange: a record moves to a second cluster, one of that to a third, and one of the third to the first.
-
+In a *cyclic exchange* a record moves to a second cluster, one of that to a third, and one of the third to the first.
 All sizes stay as they are, so an exchange remains possible where k and 2k - 1 forbid a relocation. Where both sizes
 allow it, the last move is left out. If a cycle has a gain, it can be started at a record from which every partial sum
 is a gain; so only partial cycles with a gain are extended.
 
-Descent with all squared distances in memory: each change is evaluated in a few operations.
+*Annealing* judges a rise of the loss relative to the variance of the clusters that a change touches and to that of
+all. With one temperature for all, dense regions would be shuffled while sparse regions hardly change.
 
-Let S(i, c) be the sum of the squared distances of record i from the members of cluster c, and W(c) the sum of S(i, c)
-over these members. The loss of c is W(c) / (2 size). The change of the loss by a relocation or a swap follows from S, W
-and one distance; carrying a change out costs O(n). For a few hundred records this is several times faster than
-`descent`. It ends in the same kind of local optimum: no relocation, swap or new cluster lowers the loss, and neither
-does a dissolved cluster whose members join others one by one. Cyclic exchanges are not tried.
+Costs of changes are differences of distances to centroids, not of sums of squares, so nothing cancels far from the
+origin.
+
+*Dense descent* keeps all squared distances in memory. Let S(i, c) be the sum of the squared distances of record i from
+the members of cluster c, and W(c) the sum of S(i, c) over these members. The loss of c is W(c) / (2 size). The change
+of the loss by a relocation or a swap follows from S, W and one distance; carrying a change out costs O(n). For a few
+hundred records this is several times faster than `descend`. It ends in the same kind of local optimum, without cyclic
+exchanges, and a cluster is dissolved only if that gains when its members join others one by one.
 
 Most swaps need not be evaluated. A swap of i in cluster a with o in cluster c (sizes |a|, |c|) changes the loss by
 
@@ -43,46 +47,316 @@ from shoal.arrays import (
     Int64Vector,
 )
 from shoal.kernels.jit import njit, njit_inline, njit_inner
-from shoal.tables.constraints import NONE, subject_violation
-from shoal.tables.partition_state import (
-    EMPTY_CLUSTERS,
-    MAX_SIZE,
-    MIN_SIZE,
-    PartitionState,
-    UndoLog,
-    are_allowed,
-    cost_to_join,
-    empty_undo_log,
-    gain_of_leaving,
-    loss,
-    max_moves,
-    may_relocate,
-    may_swap,
-    member,
-    move,
-    move_logged,
-    recompute_centroids,
-    rollback,
-    satisfies,
-    squared_distance_to_centroid,
-)
+from shoal.tables.constraints import NONE, ConstraintArrays, is_unconstrained, satisfies_constraints, subject_violation
 
 __all__ = [
     "DENSE_UP_TO",
+    "EMPTY_CLUSTERS",
+    "MAX_SIZE",
     "MIN_RELATIVE_GAIN",
+    "MIN_SIZE",
     "NO_SUBJECTS",
     "ROUNDS",
     "ExchangeCosts",
+    "PartitionState",
+    "UndoLog",
+    "anneal",
+    "are_allowed",
+    "build_partition_state",
+    "cost_to_join",
+    "cost_to_swap",
     "create",
     "cyclic_exchange",
     "descend",
     "descend_dense",
     "dissolve",
     "empty_exchange_costs",
+    "empty_undo_log",
+    "gain_of_leaving",
+    "loss",
+    "max_moves",
+    "may_relocate",
+    "may_swap",
+    "member",
+    "move",
+    "move_logged",
     "pair_squares",
+    "recompute_centroids",
     "reset_exchange_costs",
+    "rollback",
+    "satisfies",
+    "squared_distance_to_centroid",
     "update_leaving_gains",
 ]
+
+
+MIN_SIZE, MAX_SIZE, EMPTY_CLUSTERS = 0, 1, 2
+"""Entries of `PartitionState.counters`."""
+SWAP_MOVES = 2
+
+
+class PartitionState(NamedTuple):
+    """A partition of n records: members, sizes and centroids of its clusters, some of which may be empty."""
+
+    rows: Float64Matrix  # (n, d): coordinates, relative to the mean of the table
+    labels: Int64Vector  # (n,): cluster of each record
+    positions: Int64Vector  # (n,): index of each record among the members of its cluster
+    members: Int64Vector  # (capacity,): records by cluster, with unused room behind those of each cluster
+    columns: Float64Matrix  # (d, capacity): their coordinates, contiguous for the vector unit
+    starts: Int64Vector  # (clusters + 1,): where the members of each cluster begin
+    sizes: Int64Vector  # (clusters,)
+    centroids: Float64Matrix  # (clusters, d)
+    empty: Int64Vector  # (clusters,): a stack of the numbers of empty clusters
+    counters: Int64Vector  # (3,): k, the size up to which clusters may grow, the number of empty clusters
+    constraints: ConstraintArrays  # what clusters must satisfy besides their size
+
+
+@njit
+def build_partition_state(
+    rows: Float64Matrix, labels: Int32Vector, k: int, constraints: ConstraintArrays
+) -> PartitionState:
+    """Return the state for the partition ``labels`` (n,) of ``rows`` (n, d).
+
+    Clusters may grow to 2k - 1 records. Clusters that are larger from the start may only shrink.
+    """
+    n, d = rows.shape
+    clusters = 0
+    for label in labels:
+        clusters = max(clusters, label + 1)
+    sizes = np.zeros(max(clusters, n // k) + 1, np.int64)
+    for label in labels:
+        sizes[label] += 1
+    starts = np.zeros(sizes.size + 1, np.int64)
+    largest = 0
+    for cluster in range(sizes.size):  # one more than its size: a swap adds the new member before it removes the old
+        room = max(2 * k, sizes[cluster] + 1)
+        starts[cluster + 1] = starts[cluster] + room
+        largest = max(largest, room)
+    partition = PartitionState(
+        rows,
+        np.zeros(n, np.int64),
+        np.zeros(n, np.int64),
+        np.zeros(starts[-1], np.int64),
+        np.zeros((d, starts[-1])),
+        starts,
+        np.zeros(sizes.size, np.int64),
+        np.zeros((sizes.size, d)),
+        np.zeros(sizes.size, np.int64),
+        np.zeros(3, np.int64),
+        ConstraintArrays(
+            constraints.subjects,
+            constraints.max_share,
+            constraints.rule,
+            constraints.values,
+            constraints.bins,
+            constraints.buckets,
+            np.zeros((3, largest + 1), np.int64),
+            constraints.counts,
+        ),
+    )
+    partition.counters[MIN_SIZE], partition.counters[MAX_SIZE] = k, 2 * k - 1
+    for i in range(n):
+        label = labels[i]
+        partition.labels[i], partition.positions[i] = label, partition.sizes[label]
+        partition.members[starts[label] + partition.sizes[label]] = i
+        partition.columns[:, starts[label] + partition.sizes[label]] = rows[i]
+        partition.sizes[label] += 1
+    for cluster in range(sizes.size - 1, -1, -1):
+        if sizes[cluster] == 0:
+            partition.empty[partition.counters[EMPTY_CLUSTERS]] = cluster
+            partition.counters[EMPTY_CLUSTERS] += 1
+    recompute_centroids(partition)
+    return partition
+
+
+@njit_inline
+def member(partition: PartitionState, cluster: int, x: int) -> int:
+    """Return the x-th member of a cluster."""
+    return int(partition.members[partition.starts[cluster] + x])
+
+
+@njit_inline
+def max_moves(partition: PartitionState) -> int:
+    """Return an upper bound on the moves of one change: the size of the largest cluster plus one."""
+    return int(partition.constraints.scratch.shape[1])
+
+
+@njit
+def recompute_centroids(partition: PartitionState) -> None:
+    """Compute all centroids from the members; each move adds a little rounding to them. O(n d)."""
+    for cluster in range(partition.sizes.size):
+        size = partition.sizes[cluster]
+        for j in range(partition.rows.shape[1]):
+            total = 0.0
+            for x in range(size):
+                total += partition.rows[member(partition, cluster, x), j]
+            partition.centroids[cluster, j] = total / max(size, 1)
+
+
+@njit
+def loss(partition: PartitionState) -> float:
+    """Return the sum of squared distances to the centroids. O(n d)."""
+    total = 0.0
+    for i in range(partition.labels.size):
+        total += squared_distance_to_centroid(partition, i, partition.labels[i])
+    return total
+
+
+@njit_inline
+def squared_distance_to_centroid(partition: PartitionState, i: int, cluster: int) -> float:
+    """Return the squared distance of a record from the centroid of a cluster."""
+    rows, centroids, total = partition.rows, partition.centroids, 0.0
+    for j in range(rows.shape[1]):
+        away = rows[i, j] - centroids[cluster, j]
+        total += away * away
+    return total
+
+
+@njit_inline
+def move(partition: PartitionState, i: int, cluster: int) -> None:
+    """Move a record to another cluster and update both centroids. O(d)."""
+    own, position = partition.labels[i], partition.positions[i]
+    size = partition.sizes[own] - 1
+    start, end = partition.starts[own] + position, partition.starts[own] + size
+    last = partition.members[end]
+    partition.members[start] = last
+    partition.positions[last] = position
+    partition.sizes[own] = size
+    other_size = partition.sizes[cluster] + 1
+    new = partition.starts[cluster] + other_size - 1
+    partition.members[new] = i
+    partition.positions[i] = other_size - 1
+    partition.labels[i] = cluster
+    partition.sizes[cluster] = other_size
+    shrink, grow = 1.0 / max(size, 1), 1.0 / other_size
+    for j in range(partition.rows.shape[1]):
+        value = partition.rows[i, j]
+        partition.columns[j, start] = partition.columns[j, end]
+        partition.columns[j, new] = value
+        partition.centroids[own, j] -= (value - partition.centroids[own, j]) * shrink
+        partition.centroids[cluster, j] += (value - partition.centroids[cluster, j]) * grow
+
+
+@njit_inline
+def gain_of_leaving(partition: PartitionState, i: int) -> float:
+    """Return by how much the loss falls when a record leaves its cluster."""
+    own = partition.labels[i]
+    size = partition.sizes[own]
+    return float(squared_distance_to_centroid(partition, i, own) * (size / max(size - 1, 1)))
+
+
+@njit_inline
+def cost_to_join(partition: PartitionState, i: int, cluster: int) -> float:
+    """Return by how much the loss rises when a record joins another cluster."""
+    size = partition.sizes[cluster]
+    return float(squared_distance_to_centroid(partition, i, cluster) * (size / (size + 1)))
+
+
+@njit_inline
+def cost_to_swap(partition: PartitionState, one: int, other: int) -> float:
+    """Return by how much the loss rises when two records of different clusters are swapped."""
+    own, target = partition.labels[one], partition.labels[other]
+    weight = 1.0 / partition.sizes[own] + 1.0 / partition.sizes[target]
+    total = 0.0
+    for j in range(partition.rows.shape[1]):
+        step = partition.rows[other, j] - partition.rows[one, j]
+        total += step * (2.0 * (partition.centroids[target, j] - partition.centroids[own, j]) - weight * step)
+    return total
+
+
+@njit_inline
+def satisfies(partition: PartitionState, cluster: int, leaving: int, joining: int) -> bool:
+    """Whether a cluster satisfies the constraints without one member and with another record; -1: neither."""
+    first = partition.starts[cluster]
+    members = partition.members[first : first + partition.sizes[cluster]]
+    return satisfies_constraints(partition.constraints, members, leaving, joining, partition.counters[MIN_SIZE])
+
+
+@njit_inline
+def may_relocate(partition: PartitionState, i: int, cluster: int) -> bool:
+    """Whether the constraints allow a record to move to another cluster."""
+    if is_unconstrained(partition.constraints):
+        return True
+    return (
+        partition.constraints.buckets.size == 0
+        and satisfies(partition, partition.labels[i], i, NONE)
+        and satisfies(partition, cluster, NONE, i)
+    )
+
+
+@njit_inline
+def may_swap(partition: PartitionState, one: int, other: int) -> bool:
+    """Whether the constraints allow two records of different clusters to be swapped."""
+    if is_unconstrained(partition.constraints):
+        return True
+    buckets = partition.constraints.buckets
+    return (
+        (buckets.size == 0 or buckets[one] == buckets[other])
+        and satisfies(partition, partition.labels[one], one, other)
+        and satisfies(partition, partition.labels[other], other, one)
+    )
+
+
+class UndoLog(NamedTuple):
+    """The moves of one change, oldest first."""
+
+    records: Int64Vector  # (capacity,): the record of each move
+    origins: Int64Vector  # (capacity,): the cluster that it was moved from
+    size: Int64Vector  # (1,): number of moves
+
+
+@njit_inner
+def empty_undo_log(capacity: int) -> UndoLog:
+    """Return an empty log with room for ``capacity`` moves."""
+    return UndoLog(np.zeros(capacity, np.int64), np.zeros(capacity, np.int64), np.zeros(1, np.int64))
+
+
+@njit_inline
+def move_logged(partition: PartitionState, log: UndoLog, i: int, cluster: int) -> None:
+    """Move a record and log the move."""
+    x = log.size[0]
+    log.records[x], log.origins[x] = i, partition.labels[i]
+    log.size[0] = x + 1
+    move(partition, i, cluster)
+
+
+@njit_inner
+def rollback(partition: PartitionState, log: UndoLog) -> None:
+    """Undo all moves of a log, the last one first, and empty the log."""
+    while log.size[0] > 0:
+        log.size[0] -= 1
+        x = log.size[0]
+        own = partition.labels[log.records[x]]
+        if partition.sizes[own] == 1:  # the change created this cluster
+            partition.empty[partition.counters[EMPTY_CLUSTERS]] = own
+            partition.counters[EMPTY_CLUSTERS] += 1
+        if partition.sizes[log.origins[x]] == 0:  # the change emptied that cluster
+            partition.counters[EMPTY_CLUSTERS] -= 1
+        move(partition, log.records[x], log.origins[x])
+
+
+@njit_inner
+def are_allowed(partition: PartitionState, log: UndoLog) -> bool:
+    """Whether the constraints allow the logged moves.
+
+    All clusters that were changed must satisfy them; with buckets, the moves must be a swap within one bucket.
+    """
+    if is_unconstrained(partition.constraints):
+        return True
+    buckets = partition.constraints.buckets
+    if buckets.size > 0:
+        one, other = log.records[0], log.records[1]
+        if log.size[0] != SWAP_MOVES or buckets[one] != buckets[other]:
+            return False
+        if log.origins[0] != partition.labels[other] or log.origins[1] != partition.labels[one]:
+            return False
+    for x in range(log.size[0]):
+        if not satisfies(partition, log.origins[x], NONE, NONE):
+            return False
+        if not satisfies(partition, partition.labels[log.records[x]], NONE, NONE):
+            return False
+    return True
+
 
 THIRD_NEIGHBOURS = 5
 """Nearest neighbours of the second record whose clusters may be the third."""
@@ -119,29 +393,9 @@ def cyclic_exchange(
 ) -> bool:
     """Carry out the best cycle that starts with a record, if the loss falls by more than ``min_gain``.
 
-    The three moves are chosen as if each were alone; their joint change is computed while they are carried out.
-
-    Parameters
-    ----------
-    partition : PartitionState
-        Changed in place.
-    neighbours : ndarray of int32, shape (n, m)
-        Nearest neighbours of each record, the nearest first.
-    i : int
-        The first record of the cycle.
-    visited_for : ndarray of int64, shape (clusters,)
-        Scratch: the last record for which a cluster was tried as the second one.
-    log : UndoLog
-        Empty; holds the moves afterwards if the result is true.
-    costs : ExchangeCosts
-        Up to date for this partition.
-    min_gain : float
-        Smallest gain that counts.
-
-    Returns
-    -------
-    bool
-        Whether a cycle was carried out.
+    Returns whether it did. The three moves are chosen as if each were alone; their joint change is computed while they
+    are carried out. The log is empty before, and holds the moves if there is a cycle. ``visited_for`` (clusters,) is
+    scratch.
     """
     own = partition.labels[i]
     gain = costs.leaving_gains[i]
@@ -267,17 +521,8 @@ class Worklist(NamedTuple):
 def descend(partition: PartitionState, neighbours: Int32Matrix, rounds: int) -> None:
     """Change a partition in place until no change that is tried lowers the loss, or for ``rounds`` rounds.
 
-    Parameters
-    ----------
-    partition : PartitionState
-        It satisfies its constraints, and does so afterwards.
-    neighbours : ndarray of int32, shape (n, m)
-        Nearest neighbours of each record, the nearest first; only their clusters are tried.
-    rounds : int
-        Rounds at most.
-
-    Notes
-    -----
+    The partition satisfies its constraints before and after. Only the clusters of the ``neighbours`` (n, m) of a
+    record, the nearest first, are tried.
     Cost: O(m d) to try a relocation, O(m k d) to try the swaps of a record, per round only for records whose clusters
     have changed.
     """
@@ -344,8 +589,7 @@ def _best_swap(
 ) -> tuple[float, int]:
     """Return the change of the best swap with a member of another cluster, and that member.
 
-    Without a swap below ``limit``, return the limit and -1. Costs are those of `cost_to_swap`, computed for all members
-    at once.
+    Without a swap below ``limit``, the limit and -1. Costs are those of `cost_to_swap`, for all members at once.
     """
     best, partner, own, size = limit, NONE, partition.labels[i], partition.sizes[cluster]
     first, weight, changes = partition.starts[cluster], 1.0 / partition.sizes[own] + 1.0 / size, swap_costs[:size]
@@ -436,11 +680,11 @@ def _update_moved_gains(partition: PartitionState, work: Worklist) -> None:
 def dissolve(
     partition: PartitionState, neighbours: Int32Matrix, cluster: int, log: UndoLog, limit: float = np.inf
 ) -> float:
-    """Move each member of a cluster to the cheapest cluster among those of its neighbours.
+    """Move each member of a cluster to the cheapest cluster of its neighbours; return the change of the loss.
 
-    Return the change of the loss; infinity if a member finds no cluster, or as soon as the change cannot be below
-    ``limit``. That is known early because joining never has a negative cost, and the members' leaving gains no more
-    than the loss of the cluster. The moves are logged, in all cases.
+    It is infinite if a member finds no cluster, or as soon as the change cannot be below ``limit``. That is known early
+    because joining never has a negative cost, and the members' leaving gains no more than the loss of the cluster. The
+    moves are logged in all cases.
     """
     total, left = 0.0, limit
     for x in range(partition.sizes[cluster]):
@@ -481,9 +725,9 @@ def _may_create(partition: PartitionState, neighbours: Int32Matrix, i: int) -> b
 
 @njit_inner
 def create(partition: PartitionState, neighbours: Int32Matrix, i: int, log: UndoLog) -> float:
-    """Create a cluster of a record and its k - 1 nearest neighbours from clusters above k.
+    """Create a cluster of a record and its k - 1 nearest from clusters above k; return the change of the loss.
 
-    Return the change of the loss; infinity if there are too few such neighbours. The moves are logged, in both cases.
+    It is infinite if there are too few such neighbours. The moves are logged in both cases.
     """
     k = partition.counters[MIN_SIZE]
     if partition.counters[EMPTY_CLUSTERS] == 0 or partition.sizes[partition.labels[i]] <= k:
@@ -555,32 +799,11 @@ def descend_dense(
 ) -> Int32Vector:
     """Return a partition whose loss no change that is tried lowers, or the one reached after ``rounds`` rounds.
 
-    Parameters
-    ----------
-    squares : ndarray of float64, shape (n, n)
-        Squared distances between the records, as of `pair_squares`; not modified.
-    labels : ndarray of int32, shape (n,)
-        The partition to start from: clusters of k or more, numbered from 0; not modified.
-    k : int
-        Smallest cluster; no cluster grows beyond 2k - 1.
-    rounds : int
-        Rounds at most.
-    subjects : ndarray of int64, shape (n,)
-        Subject of each record, from 0. Clusters of the start must then have k subjects, none with more than
-        ``max_share`` of the records. `NO_SUBJECTS` if each record has a subject of its own.
-    max_share : float
-        Largest share of one subject in a cluster.
-
-    Returns
-    -------
-    ndarray of int32, shape (n,)
-        Cluster of each record; numbers may be left unused.
-
-    Notes
-    -----
-    Guarantee: clusters of k or more records and, where subjects are given, of k subjects, none above its share; and no
-    loss above that of the start, up to rounding. With subjects no cluster is dissolved or created.
-    Cost: O(n²) to start, O(n) per change; O(n²) memory.
+    ``squares`` (n, n) are squared distances. ``labels`` (n,) is the start: clusters of k or more; they must have k
+    subjects, none above ``max_share``, unless ``subjects`` is `NO_SUBJECTS`. Neither is modified. Numbers of clusters
+    may be left unused in the result. Guarantee: clusters of k or more records and, where subjects are given, of k
+    subjects, none above its share; and no loss above that of the start, up to rounding. No cluster grows beyond 2k - 1.
+    With subjects no cluster is dissolved or created. Cost: O(n²) to start, O(n) per change; O(n²) memory.
     """
     state = _build_state(squares, labels, k, subjects, max_share)
     loss = 0.0
@@ -606,7 +829,7 @@ def descend_dense(
 def _build_state(
     squares: Float64Matrix, labels: Int32Vector, k: int, subjects: Int64Vector, max_share: float
 ) -> DenseDescentState:
-    """Return the state for a partition ``labels`` (n,) of records with the squared distances ``squares`` (n, n)."""
+    """Return the state for a partition."""
     n, clusters = squares.shape[0], squares.shape[0] // k
     for label in labels:
         clusters = max(clusters, label + 1)
@@ -647,10 +870,7 @@ def _build_state(
 
 @njit_inner
 def _fill_squares(columns: Float64Matrix, squares: Float64Matrix) -> None:
-    """Write the squared distances (n, n) between the records of ``columns`` (d, n).
-
-    Two attributes per pass halve the memory traffic.
-    """
+    """Write the squared distances of the records of ``columns`` (d, n); two attributes per pass halve the traffic."""
     d, n = columns.shape
     if d == 0:
         squares.fill(0.0)
@@ -780,7 +1000,7 @@ def _relocate_or_swap_dense(state: DenseDescentState, i: int, k: int, min_gain: 
 def _best_change(state: DenseDescentState, i: int, cluster: int, k: int, limit: float) -> tuple[float, int]:
     """Return the change of the best relocation or swap of a record into another cluster, and the partner of the swap.
 
-    The partner is -1 for a relocation. Without a change below ``limit``, the change returned is the limit.
+    The partner is -1 for a relocation. Without a change below ``limit``, the change is the limit.
     """
     own, best, partner = state.labels[i], limit, NONE
     if state.sizes[own] > k and state.sizes[cluster] < 2 * k - 1:
@@ -906,3 +1126,146 @@ def _rollback(state: DenseDescentState) -> None:
     for x in range(state.labels.size):
         if state.labels[x] != state.saved_labels[x]:
             _move(state, x, state.saved_labels[x])
+
+
+DISSOLVE_BELOW, CREATE_BELOW, RELOCATE_BELOW, SWAP_BELOW = 0.02, 0.06, 0.3, 0.92
+"""Upper ends of the ranges of a random number from 0 to 1 that select each kind of change; above: a cyclic exchange."""
+
+
+@njit
+def anneal(
+    partition: PartitionState,
+    neighbours: Int32Matrix,
+    tries: int,
+    temperature: float,
+    random: np.random.Generator,
+) -> None:
+    """Try ``tries`` random changes at one temperature (Metropolis). The partition satisfies its constraints throughout.
+
+    Nearer ones of the ``neighbours`` (n, m) are drawn more often. A rise of the loss by ``temperature`` is accepted
+    with probability 1 / e; the unit is the geometric mean of the variance within all clusters and within the two
+    touched.
+    """
+    recompute_centroids(partition)
+    mean = loss(partition) / partition.labels.size
+    if mean == 0.0:
+        return
+    variances, log = np.zeros(partition.sizes.size), empty_undo_log(max_moves(partition))
+    for cluster in range(variances.size):
+        _update_variance(partition, cluster, variances)
+    for _ in range(tries):
+        i = int(random.random() * partition.labels.size)
+        kind, nearness = random.random(), random.random()
+        own = partition.labels[i]
+        target = partition.labels[neighbours[i, int(neighbours.shape[1] * nearness * nearness)]]
+        unit = np.sqrt(mean) * np.sqrt(0.5 * (variances[own] + variances[target]))  # one root could overflow
+        limit = -np.log(1.0 - random.random()) * temperature * unit
+        if kind < DISSOLVE_BELOW:
+            change = dissolve(partition, neighbours, own, log)
+        elif kind < CREATE_BELOW:
+            change = create(partition, neighbours, i, log)
+        elif own != target:
+            change = _exchange(partition, neighbours, i, target, kind, limit, log, random)
+        else:
+            continue
+        if change <= limit and are_allowed(partition, log):
+            _accept(partition, log, variances)
+        else:
+            rollback(partition, log)
+
+
+@njit_inline
+def _exchange(
+    partition: PartitionState,
+    neighbours: Int32Matrix,
+    i: int,
+    target: int,
+    kind: float,
+    limit: float,
+    log: UndoLog,
+    random: np.random.Generator,
+) -> float:
+    """Try one kind of change between a record and another cluster; return the change of the loss."""
+    if kind < RELOCATE_BELOW:
+        return _relocate(partition, i, target, limit, log)
+    if kind < SWAP_BELOW:
+        return _swap(partition, i, target, limit, log, random)
+    return _exchange_cycle(partition, neighbours, i, target, log, random)
+
+
+@njit_inline
+def _update_variance(partition: PartitionState, cluster: int, variances: Float64Vector) -> None:
+    """Store the mean squared distance of the members of a cluster to its centroid."""
+    total = 0.0
+    for x in range(partition.sizes[cluster]):
+        for j in range(partition.rows.shape[1]):
+            away = partition.rows[member(partition, cluster, x), j] - partition.centroids[cluster, j]
+            total += away * away
+    variances[cluster] = total / max(partition.sizes[cluster], 1)
+
+
+@njit_inner
+def _accept(partition: PartitionState, log: UndoLog, variances: Float64Vector) -> None:
+    """Update the variances of all clusters that the logged moves changed, and empty the log."""
+    for x in range(log.size[0]):
+        _update_variance(partition, log.origins[x], variances)
+        _update_variance(partition, partition.labels[log.records[x]], variances)
+    log.size[0] = 0
+
+
+@njit_inline
+def _relocate(partition: PartitionState, i: int, target: int, limit: float, log: UndoLog) -> float:
+    """Move a record if sizes and the limit allow it; return the change of the loss."""
+    own = partition.labels[i]
+    if partition.sizes[own] <= partition.counters[MIN_SIZE] or partition.sizes[target] >= partition.counters[MAX_SIZE]:
+        return np.inf
+    change = cost_to_join(partition, i, target) - gain_of_leaving(partition, i)
+    if change <= limit:
+        move_logged(partition, log, i, target)
+    return change
+
+
+@njit_inline
+def _swap(
+    partition: PartitionState, i: int, target: int, limit: float, log: UndoLog, random: np.random.Generator
+) -> float:
+    """Swap a record with a random member of another cluster if the limit allows it; return the change of the loss."""
+    own = partition.labels[i]
+    other = member(partition, target, int(random.random() * partition.sizes[target]))
+    change = cost_to_swap(partition, i, other)
+    if change <= limit:
+        move_logged(partition, log, i, target)
+        move_logged(partition, log, other, own)
+    return change
+
+
+@njit_inner
+def _exchange_cycle(
+    partition: PartitionState,
+    neighbours: Int32Matrix,
+    i: int,
+    target: int,
+    log: UndoLog,
+    random: np.random.Generator,
+) -> float:
+    """Move a record to another cluster, a member of that to a third, and a member of the third to the first.
+
+    The last move is left out where the sizes allow it. Returns the change of the loss.
+    """
+    own = partition.labels[i]
+    second = member(partition, target, int(random.random() * partition.sizes[target]))
+    third = partition.labels[neighbours[second, int(random.random() * neighbours.shape[1])]]
+    if third in (own, target):
+        return np.inf
+    last = member(partition, third, int(random.random() * partition.sizes[third]))
+    is_closed = (
+        partition.sizes[own] <= partition.counters[MIN_SIZE] or partition.sizes[third] >= partition.counters[MAX_SIZE]
+    )
+    change = cost_to_join(partition, i, target) - gain_of_leaving(partition, i)
+    move_logged(partition, log, i, target)
+    change += cost_to_join(partition, second, third) - gain_of_leaving(partition, second)
+    move_logged(partition, log, second, third)
+    if is_closed:
+        change += cost_to_join(partition, last, own) - gain_of_leaving(partition, last)
+        move_logged(partition, log, last, own)
+    return change

@@ -1,9 +1,8 @@
 """A partition close to the optimum and a proven lower bound on the loss of any partition, by column generation.
 
-The pricing problem of column generation: all clusters of k to 2k - 1 records with a small reduced cost.
-
-Each record has a dual price. The reduced cost of a cluster is its loss minus the prices of its members. Clusters are
-small (k of 2 or 3, so at most five records), and the search is exhaustive: bounds exclude most sets unseen.
+Pricing finds all clusters of k to 2k - 1 records with a small reduced cost: the loss of a cluster minus the dual prices
+of its members. Clusters are small (k of 2 or 3, so at most five records), and the search is exhaustive: bounds exclude
+most sets unseen. The solver HiGHS then chooses clusters so that each record is in exactly one.
 """
 
 from __future__ import annotations
@@ -18,23 +17,27 @@ from shoal.arrays import Float64Matrix, Float64Vector, Int32Matrix, Int32Vector,
 from shoal.errors import ParameterError
 from shoal.kernels.jit import njit, njit_inline, njit_inner
 from shoal.kernels.kd_tree import neighbours_of
-from shoal.tables.centroids import loss_of
 from shoal.tables.hilbert import best_runs, label_runs
-from shoal.tables.solver import SetPartitioning, require_solver
+from shoal.tables.measures import loss_of
 
 __all__ = [
     "LARGEST",
     "STORED",
     "BoundedPartition",
+    "Choice",
+    "LinearRelaxation",
     "PricingResult",
+    "SetPartitioning",
     "check_exact",
     "choose_clusters",
     "clusters_below",
     "empty_pricing_result",
     "optimal_of_line",
     "price_clusters",
+    "require_solver",
     "squared_distances",
 ]
+
 
 LARGEST = 5
 """Records of a cluster at most: 2k - 1 for k = 3."""
@@ -70,27 +73,10 @@ class PricingCandidates(NamedTuple):
 def price_clusters(
     squares: Float64Matrix, prices: Float64Vector, k: int, min_reduction: float, quota: int, result: PricingResult
 ) -> bool:
-    """Search all clusters of k to 2k - 1 records with a negative reduced cost.
+    """Search all clusters of k to 2k - 1 records with a negative reduced cost; k is 2 or 3.
 
-    Parameters
-    ----------
-    squares : ndarray of float64, shape (n, n)
-        Squared distances.
-    prices : ndarray of float64, shape (n,)
-        Dual price of each record.
-    k : int
-        Smallest cluster, 2 or 3.
-    min_reduction : float
-        Clusters are stored only if their reduced cost is below minus this.
-    quota : int
-        Clusters stored at most per record that has the highest price in them.
-    result : PricingResult
-        Overwritten.
-
-    Returns
-    -------
-    bool
-        True: ``result.floors`` is exact for every record. False: there were too many sets to look at.
+    Clusters with a reduced cost below minus ``min_reduction`` are stored, ``quota`` at most per record that has the
+    highest price in them. True: ``result.floors`` is exact for every record. False: there were too many sets.
     """
     result.state[BUDGET] = MAX_SETS
     return _search(squares, prices, k, 0.0, -min_reduction, quota, result)
@@ -98,21 +84,9 @@ def price_clusters(
 
 @njit
 def clusters_below(squares: Float64Matrix, prices: Float64Vector, k: int, limit: float, result: PricingResult) -> bool:
-    """Find all clusters of k to 2k - 1 records with a reduced cost below a limit.
+    """Find all clusters of k to 2k - 1 records with a reduced cost below ``limit``, which is 0 or more.
 
-    Parameters
-    ----------
-    squares, prices, k
-        As in `price_clusters`.
-    limit : float
-        Clusters are stored if their reduced cost is below this; 0 or more.
-    result : PricingResult
-        Overwritten.
-
-    Returns
-    -------
-    bool
-        True: ``result.clusters`` has all of them. False: there were too many to store, or too many sets to look at.
+    True: ``result.clusters`` has all of them. False: there were too many to store, or too many sets to look at.
     """
     result.state[BUDGET] = MAX_SETS_BELOW
     return _search(squares, prices, k, limit, limit, result.clusters.shape[0] + 1, result)
@@ -308,37 +282,19 @@ class _DualBound(NamedTuple):
 def choose_clusters(
     values: Float64Matrix, starts: list[Int32Vector], k: int, is_over: Callable[[], bool]
 ) -> BoundedPartition:
-    """Choose the best partition from many thousand promising clusters, and bound the loss of any partition.
+    """Choose the best partition from many thousand promising clusters, and bound the loss of any; k is 2 or 3.
 
-    If few clusters could be part of a better partition, all of them are tried: the partition is then optimal.
+    ``starts`` are partitions, the best first; their clusters are in the pool, unless they exceed 2k - 1 records.
+    ``is_over`` is called now and then; once it returns true, the best partition so far is returned. A round of pricing
+    and a step of the solver, seconds for thousands of records, are not interrupted.
 
-    Parameters
-    ----------
-    values : ndarray of float64, shape (n, d), C-contiguous
-        Coordinates; finite; not modified.
-    starts : list of ndarray of int32, shape (n,)
-        Partitions into clusters of k to 2k - 1, the best first; their clusters are in the pool. Partitions with larger
-        clusters are left out.
-    k : int
-        Smallest cluster, 2 or 3.
-    is_over : callable
-        Called now and then; once it returns true, the best partition so far is returned. A round of pricing and a step
-        of the solver, seconds for thousands of records, are not interrupted.
-
-    Returns
-    -------
-    BoundedPartition
-        Labels, and a bound that holds for every partition into clusters of k or more.
-
-    Notes
-    -----
-    Guarantee: `pricing.price_clusters` looks at every cluster that could have a negative reduced cost, so the sum of
-    prices and floors is a lower bound on the loss of all partitions (Lagrange), whatever the solver computed. Clusters
-    above 2k - 1 can be split without loss.
+    Guarantee: `price_clusters` looks at every cluster that could have a negative reduced cost, so the sum of prices and
+    floors is a lower bound on the loss of all partitions into clusters of k or more (Lagrange), whatever the solver
+    computed. Clusters above 2k - 1 can be split without loss.
     With floors added to the prices, no reduced cost is negative, and those of a partition add up to the distance of its
     loss from the bound. A better partition has therefore no cluster with a reduced cost above the gap. All clusters
-    below it are found by `pricing.clusters_below`; if they are at most `MAX_BETTER`, the solver chooses among them, and
-    its bound holds for all partitions, within its tolerances.
+    below it are found by `clusters_below`; if they are at most `MAX_BETTER`, the solver chooses among them, its bound
+    holds for all partitions within its tolerances, and the partition is optimal.
     The same input gives the same result, unless ``is_over`` reads a clock: the solver runs on one thread.
     Cost: n² distances; seconds to a minute for a thousand records, most of it for the choices.
 
@@ -370,25 +326,17 @@ def choose_clusters(
 
 
 def optimal_of_line(values: Float64Matrix, k: int) -> Int32Vector:
-    """Return the optimal partition (n,) of one attribute (n, 1).
+    """Return the optimal partition (n,) of one attribute (n, 1). O(n k).
 
-    Unlike `hansen_mukherjee.optimal` it subtracts no large sums, so that the loss is the least possible up to the
-    rounding of the losses of single clusters. O(n k).
+    Unlike `hilbert.optimal` it subtracts no large sums, so that the loss is the least possible up to the rounding of
+    the losses of single clusters.
     """
     order = np.argsort(values[:, 0], kind="stable")
     return label_runs(best_runs(values[order], k), order)
 
 
 def check_exact(n: int, d: int, k: int, *, is_unconstrained: bool) -> None:
-    """Check that the exact refinement can handle n records, d attributes, k and the constraints.
-
-    With several attributes the solver must be installed.
-
-    Raises
-    ------
-    ParameterError
-        If not; the message says what is needed and what to use instead.
-    """
+    """Raise ParameterError unless `refine="exact"` can handle n records, d attributes, k and the constraints."""
     faults = []
     if d > 1 and k > MAX_K:
         faults.append(f"k of at most {MAX_K}")
@@ -522,3 +470,91 @@ def _members_of(labels: Int32Vector) -> Int32Matrix:
 def _any_partition(n: int, k: int) -> Int32Vector:
     """Return a partition into clusters of k to 2k - 1, in the order of the table."""
     return np.minimum(np.arange(n) // k, n // k - 1).astype(np.int32)
+
+
+RELATIVE_GAP = 1e-7
+"""Relative gap at which a choice counts as the optimum of the pool."""
+HALF = 0.5
+
+
+class LinearRelaxation(NamedTuple):
+    """The optimum where clusters may be chosen in part."""
+
+    loss: float
+    prices: Float64Vector  # (n,): dual price of each record
+
+
+class Choice(NamedTuple):
+    """Clusters that are chosen, and a lower bound on the loss of any choice from the same pool."""
+
+    numbers: Int64Vector
+    bound: float
+    """Within the tolerances of the solver; 0 if it found none."""
+
+
+def require_solver() -> None:
+    """Raise ParameterError, with how to install it, if HiGHS is missing."""
+    try:
+        import highspy  # noqa: F401, PLC0415 - an optional dependency
+    except ImportError:
+        raise ParameterError("refine 'exact' needs the solver HiGHS: pip install 'shoal[exact]'") from None
+
+
+class SetPartitioning:
+    """A pool of clusters of n records that grows between solutions; each solution starts from the one before.
+
+    HiGHS runs on one thread, so the same calls give the same results.
+    """
+
+    def __init__(self, n: int) -> None:
+        import highspy  # noqa: PLC0415 - as in require_solver
+
+        self._solver = highspy.Highs()  # type: ignore[no-untyped-call]
+        self._infinity = highspy.kHighsInf
+        self._integer = highspy.HighsVarType.kInteger
+        for option, value in (("output_flag", False), ("threads", 1), ("mip_rel_gap", RELATIVE_GAP)):
+            self._solver.setOptionValue(option, value)
+        self._solver.addRows(n, np.ones(n), np.ones(n), 0, np.zeros(n, np.int32), np.empty(0, np.int32), np.empty(0))
+        self.count = 0
+
+    def add(self, clusters: Int32Matrix, costs: Float64Vector) -> None:
+        """Add clusters (m, largest), padded with -1, and their losses (m,)."""
+        present = clusters >= 0
+        ends = np.cumsum(present.sum(axis=1))
+        members = clusters[present].astype(np.int32)
+        starts = np.concatenate(([0], ends[:-1])).astype(np.int32)
+        lower, upper = np.zeros(len(clusters)), np.full(len(clusters), self._infinity)
+        self._solver.addCols(len(clusters), costs, lower, upper, len(members), starts, members, np.ones(len(members)))
+        self.count += len(clusters)
+
+    def relax(self) -> LinearRelaxation:
+        """Solve the linear relaxation."""
+        self._solver.run()
+        loss = self._solver.getInfo().objective_function_value
+        return LinearRelaxation(loss, np.array(self._solver.getSolution().row_dual))
+
+    def choose(self, start: Int64Vector, is_over: Callable[[], bool]) -> Choice:
+        """Return the clusters to choose, and the proven bound; ``start`` are the clusters of a partition.
+
+        ``is_over`` is called between the steps of the solver; once it returns true, the best choice so far is returned.
+        It may be no partition if the solver was stopped before it took the start over.
+        """
+        import highspy  # noqa: PLC0415 - as in require_solver
+
+        columns = np.arange(self.count, dtype=np.int32)
+        self._solver.changeColsIntegrality(self.count, columns, np.full(self.count, self._integer.value, np.uint8))
+        first = highspy.HighsSolution()
+        first.col_value = np.isin(columns, start).astype(float).tolist()
+        self._solver.setSolution(first)
+
+        def interrupt_if_over(event: highspy.HighsCallbackEvent) -> None:
+            if is_over():
+                event.interrupt()
+
+        self._solver.cbMipInterrupt.subscribe(interrupt_if_over)
+        self._solver.run()
+        self._solver.cbMipInterrupt.unsubscribe(interrupt_if_over)
+        numbers = np.flatnonzero(np.array(self._solver.getSolution().col_value) > HALF)
+        statuses, bound = highspy.HighsModelStatus, self._solver.getInfo().mip_dual_bound
+        is_valid = self._solver.getModelStatus() in {statuses.kOptimal, statuses.kInterrupt} and 0.0 < bound < np.inf
+        return Choice(numbers, float(bound) if is_valid else 0.0)

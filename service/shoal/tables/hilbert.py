@@ -1,7 +1,4 @@
-"""Records in the order of a Hilbert curve, and the best partition along it.
-
-The optimal partition of ordered records into runs (Hansen and Mukherjee): of one attribute, or along a path.
-"""
+"""Optimal partitions of ordered records into runs (Hansen and Mukherjee): of one attribute, or along a curve."""
 
 from __future__ import annotations
 
@@ -24,29 +21,10 @@ __all__ = [
 
 
 def optimal(values: Float64Matrix, k: int) -> Int32Vector:
-    """Partition the records of one attribute with the least possible sum of squared errors.
+    """Partition the records of one attribute with the least possible sum of squared errors; clusters ascend.
 
-    Parameters
-    ----------
-    values : ndarray of float64, shape (n, 1), C-contiguous
-        Coordinates; finite; not modified.
-    k : int
-        Smallest cluster, 2 <= k <= n.
-
-    Returns
-    -------
-    ndarray of int32, shape (n,)
-        Cluster of each record, numbered from the lowest value to the highest.
-
-    Raises
-    ------
-    ParameterError
-        With more than one attribute: finding the optimum is then NP-hard.
-
-    Notes
-    -----
     Guarantee: no partition into clusters of k or more has a lower loss, up to rounding. Clusters have k to 2k - 1
-    records.
+    records. More than one attribute raises ParameterError: finding the optimum is then NP-hard.
     Cost: O(n log n) to sort and O(n log k) for the partition, instead of the O(n k) of [1]_: on a line, the best start
     of a cluster never moves back while its end moves forward.
 
@@ -127,10 +105,7 @@ def best_runs_of_line(line: Float64Vector, k: int) -> Int64Vector:
 
 @njit
 def label_runs(starts: Int64Vector, order: Int64Vector) -> Int32Vector:
-    """Return the labels (n,) of the records listed in ``order``; run 0 is the first of the order.
-
-    ``starts`` (n + 1,) is a result of `best_runs`.
-    """
+    """Return the labels (n,) of the records listed in ``order``, given a result of `best_runs`; run 0 comes first."""
     labels = np.zeros(order.size, np.int32)
     clusters, end = 0, order.size
     while end > 0:
@@ -152,26 +127,11 @@ WORD_BITS = 62
 
 
 def hilbert(values: Float64Matrix, k: int) -> Int32Vector:
-    """Partition records into runs of k to 2k - 1 along a Hilbert curve.
+    """Partition records into runs of k to 2k - 1 along a Hilbert curve; clusters are numbered along the curve.
 
-    Parameters
-    ----------
-    values : ndarray of float64, shape (n, d), C-contiguous
-        Coordinates; finite; not modified.
-    k : int
-        Smallest cluster, 2 <= k <= n.
-
-    Returns
-    -------
-    ndarray of int32, shape (n,)
-        Cluster of each record, numbered along the curve.
-
-    Notes
-    -----
     Each attribute is cut into up to 2³¹ cells over its range; records are ordered by their cell on the curve [2]_, and
     the partition is the optimal one along that order [1]_. It is a start for refinement: alone, it loses more than
-    MDAV.
-    Cost: O(n (log n + k d)).
+    MDAV. Cost: O(n (log n + k d)).
 
     References
     ----------
@@ -197,8 +157,7 @@ def order_along_curve(values: Float64Matrix) -> Int64Vector:
 def curve_keys(values: Float64Matrix, bits: int) -> Int64Matrix:
     """Return the position of each record (n, d) on the curve, as (2, n) words, the high word first.
 
-    The curve fills a grid of ``2**bits`` cells per attribute, each attribute cut over its own range; d * bits may be
-    ``2 * WORD_BITS`` at most.
+    The curve fills a grid of ``2**bits`` cells per attribute, each cut over its own range; d * bits is at most 124.
     """
     n, d = values.shape
     low, scale = np.zeros(d), np.zeros(d)
@@ -225,8 +184,7 @@ def curve_keys(values: Float64Matrix, bits: int) -> Int64Matrix:
 def _axes_to_transpose(cell: Int64Vector, bits: int) -> None:
     """Replace the coordinates of a cell by the bits of its position on the curve (Skilling's transform).
 
-    The bits of the position, highest first, are then bit ``bits - 1`` of each coordinate, bit ``bits - 2`` of each,
-    and so on.
+    The bits of the position, highest first, are then bit ``bits - 1`` of each coordinate, bit ``bits - 2`` of each, ...
     """
     d = cell.size
     for level in range(bits - 1, 0, -1):

@@ -1,8 +1,6 @@
 """`microaggregate`: partition a table by any algorithm, refine the partition, and check its guarantee.
 
-The partitions that ``algorithm="auto"`` chooses from.
-
-The algorithms by name and the parameters of each; a new algorithm is one module and one entry here.
+`ALGORITHMS` has the algorithms by name; a new algorithm is one module and one entry.
 """
 
 from __future__ import annotations
@@ -30,19 +28,18 @@ from shoal.tables.arguments import (
     parse_diversity,
     protection_faults,
 )
-from shoal.tables.centroids import loss_of
 from shoal.tables.constraints import ClusterConstraints, merge_until_feasible, violating_clusters
 from shoal.tables.exact import check_exact
 from shoal.tables.hilbert import hilbert, optimal
 from shoal.tables.literature.approximate import approximate
 from shoal.tables.literature.genetic import genetic
 from shoal.tables.literature.md import md
-from shoal.tables.mdav import mdav
+from shoal.tables.mdav import mdav, vmdav
+from shoal.tables.measures import loss_of
 from shoal.tables.refinement import NO_CONSTRAINTS, BudgetUsed, RefinedPartition, refine
 from shoal.tables.refinement import refine as refine_partitions
 from shoal.tables.repair import NEAR_CLUSTERS, repair_by_swaps
 from shoal.tables.t_closeness import TClosePartition, steered, strict
-from shoal.tables.vmdav import vmdav
 
 __all__ = [
     "ALGORITHMS",
@@ -70,30 +67,13 @@ def candidate_partitions(
 ) -> list[Int32Vector]:
     """Return the partitions of which ``auto`` keeps the one that loses least after refinement.
 
-    Parameters
-    ----------
-    values : ndarray of float64, shape (n, d), C-contiguous
-        Coordinates; finite; not modified.
-    k : int
-        Smallest cluster, 2 <= k <= n.
-    constraints : ClusterConstraints
-        What every cluster must satisfy.
-    refined : bool
-        Whether the partitions will be refined. Runs along a Hilbert curve lose most without refinement; with it, and
-        many records, they are the best and fastest start.
-
-    Returns
-    -------
-    list of ndarray of int32, shape (n,)
-        One or several partitions; all satisfy the constraints if the table as one cluster does.
-
-    Notes
-    -----
     One attribute: the optimal partition. Up to 20,000 records: MDAV, V-MDAV and, if refined, the Hilbert curve. More:
-    the Hilbert curve if refined, else MDAV. Clusters that violate a constraint are merged; with l-diversity or a
-    largest share of a value, they first exchange records with near clusters.
-    With t-closeness also `strict` partitions, one per confidential attribute (above 20,000 records only the best of
-    them), refined by swaps within their buckets: the smaller t, the better they are as a start.
+    the Hilbert curve if refined, else MDAV. (Runs along the curve lose most without refinement; with it, and many
+    records, they are the best and fastest start.) Clusters that violate a constraint are merged; with l-diversity or a
+    largest share of a value, they first exchange records with near clusters. With t-closeness also `strict` partitions,
+    one per confidential attribute (above 20,000 records only the best of them), refined by swaps within their buckets:
+    the smaller t, the better they are as a start. Guarantee: all satisfy the constraints if the table as one cluster
+    does.
     """
     found = _candidates(values, k, constraints, refined=refined)
     found = [one for labels in found for one in feasible_partitions(values, labels, k, constraints, refined=refined)]
@@ -112,7 +92,7 @@ def feasible_partitions(
     """Return partitions of which every cluster satisfies the constraints, if the table as one cluster does.
 
     Clusters that violate a constraint are merged. For l-diversity and shares of values there are two further ways: they
-    first exchange records with the nearest clusters, or also with more. The partition that loses least is returned, or
+    first exchange records with the nearest clusters, or with more. The partition that loses least is returned, or
     all if they will be refined: exchange loses less before refinement, merging often less after it.
     """
     if constraints.are_none:
@@ -201,13 +181,7 @@ def check_parameters(name: str, given: Mapping[str, Parameter]) -> None:
 def partition(
     values: Float64Matrix, k: int, name: str, seed: int = 0, parameters: Mapping[str, Parameter] | None = None
 ) -> Int32Vector:
-    """Return the labels (n,) that an algorithm gives to checked values (n, d).
-
-    Raises
-    ------
-    ParameterError
-        As `check_parameters`, or if the algorithm needs a confidential attribute and t.
-    """
+    """Return the labels (n,) that an algorithm gives to checked values; ParameterError as of `check_parameters`."""
     if name in T_CLOSE_ALGORITHMS:
         raise ParameterError(f"algorithm '{name}': needs privacy.t")
     keywords = _checked_parameters(name, parameters)
@@ -424,7 +398,7 @@ def _exponent_of(table: Float64Matrix) -> int:
 
 
 def _scaled(found: RefinedPartition, exponent: int) -> RefinedPartition:
-    """Return the result with loss and bound in the unit of the values, of a table divided by two to the exponent.
+    """Return the result in the unit of the values, of a table that was divided by two to the exponent.
 
     A loss above 0 stays above 0: what is below the smallest float becomes that float, and the bound 0.
     """

@@ -10,14 +10,23 @@ import numpy as np
 
 from shoal.arrays import Float64Matrix, Int32Matrix, Int32Vector, Int64Vector
 from shoal.kernels.kd_tree import neighbours_of
-from shoal.tables.annealing import anneal
-from shoal.tables.centroids import loss_of
 from shoal.tables.constraints import ClusterConstraints, no_constraints
-from shoal.tables.descent import DENSE_UP_TO, NO_SUBJECTS, ROUNDS, descend, descend_dense, pair_squares
+from shoal.tables.descent import (
+    DENSE_UP_TO,
+    NO_SUBJECTS,
+    ROUNDS,
+    PartitionState,
+    anneal,
+    build_partition_state,
+    descend,
+    descend_dense,
+    pair_squares,
+    recompute_centroids,
+)
 from shoal.tables.exact import choose_clusters, optimal_of_line
 from shoal.tables.hilbert import order_along_curve
 from shoal.tables.mdav import SCAN_UP_TO, mdav
-from shoal.tables.partition_state import PartitionState, build_partition_state, recompute_centroids
+from shoal.tables.measures import loss_of
 
 __all__ = [
     "NO_CONSTRAINTS",
@@ -87,46 +96,18 @@ def refine(
     budget_used: BudgetUsed | None = None,
     constraints: ClusterConstraints = NO_CONSTRAINTS,
 ) -> RefinedPartition:
-    """Refine several partitions and return the best result.
+    """Refine several partitions by one of `REFINEMENTS` and return the best result.
 
-    Parameters
-    ----------
-    values : ndarray of float64, shape (n, d), C-contiguous
-        Coordinates; finite; not modified.
-    starts : list of ndarray of int32, shape (n,)
-        Partitions into clusters of k or more that satisfy the constraints.
-    k : int
-        Smallest cluster, 2 <= k <= n.
-    how : str
-        One of `REFINEMENTS`.
-    seed : int
-        Seed of annealing; descent draws nothing.
-    budget_used : callable, optional
-        Share of the budget that annealing and the exact choice have used, given the number of changes tried. By default
-        `default_budget`.
-    constraints : ClusterConstraints
-        What every cluster must satisfy besides its size; no change is made that violates it.
+    Guarantee: its loss is not above the least loss of the starts, which satisfy the constraints, and no change is made
+    that violates one. Clusters have k to 2k - 1 records, except those that were larger in the start.
 
-    Returns
-    -------
-    RefinedPartition
-        Guarantee: its loss is not above the least loss of the starts. Clusters have k to 2k - 1 records, except those
-        that were larger in the start.
-
-    Raises
-    ------
-    ParameterError
-        If ``exact`` is asked for without its solver.
-
-    Notes
-    -----
     Descent tries for each record the clusters of its nearest neighbours: first relocation and swap, then dissolving and
     creating clusters, then cyclic exchanges, until nothing lowers the loss. For up to 256 records without constraints
     it tries all clusters, and no cyclic exchanges.
     Annealing starts from the best partition after descent, tries the same changes at random, and accepts a rise of the
     loss with a probability that falls with the temperature (Metropolis, geometric cooling [1]_). Descent follows.
-    ``exact`` anneals several times, then chooses among all clusters seen and many more (`exact.choose_clusters`). One
-    attribute has an optimum that needs neither (`exact.optimal_of_line`).
+    ``exact`` anneals several times, then chooses among all clusters seen and many more (`choose_clusters`). One
+    attribute has an optimum that needs neither (`optimal_of_line`). Without the solver it raises ParameterError.
     Cost: descent is dominated by the nearest neighbours, O(n log n) for few attributes and O(n² d) for many.
 
     References

@@ -1,15 +1,14 @@
-"""Exchange of records between near clusters, so that clusters get the confidential values that they lack.
+"""Exchanges of records between the clusters of a partition: for protected values, for people, and for categories.
 
-Exchanges of records between the clusters of a partition: for people first, then for categories.
-
-A partition by distances knows neither. Records of one person lie close together, so that a cluster of k records often
-has fewer than k people. Such a record is exchanged with one of another cluster, at the least cost.
+A partition by distances knows none of them. `repair_by_swaps` gives clusters the confidential values that they lack.
+Records of one person lie close together, so that a cluster of k records often has fewer than k people: such a record is
+exchanged with one of another cluster, at the least cost (`repair_subjects`).
 
 Squared distances stand for the loss of a number exactly, and for that of a category only in part. A cluster publishes
 the most frequent category: ten records with nine equal categories lose one of ten, and with two equal ones eight of
 ten. The sum of squared distances counts nearly the same for one more equal pair in a mixed cluster as for none. So
 records whose category their cluster does not publish are exchanged with records of clusters that publish it, if that
-lowers the sum of both losses.
+lowers the sum of both losses (`exchange_categories`).
 """
 
 from __future__ import annotations
@@ -22,7 +21,6 @@ from shoal.arrays import BoolVector, Float64Matrix, Float64Vector, Int32Matrix, 
 from shoal.kernels.jit import njit, njit_inline, njit_inner
 from shoal.kernels.kd_tree import neighbours_of
 from shoal.protection import DISTINCT, LDiversity
-from shoal.tables.centroids import centroids_of
 from shoal.tables.constraints import (
     NONE,
     ClusterConstraints,
@@ -31,7 +29,7 @@ from shoal.tables.constraints import (
     subject_violation,
     violating_clusters,
 )
-from shoal.tables.partition_state import (
+from shoal.tables.descent import (
     MIN_SIZE,
     PartitionState,
     build_partition_state,
@@ -40,6 +38,7 @@ from shoal.tables.partition_state import (
     move,
     recompute_centroids,
 )
+from shoal.tables.measures import centroids_of
 
 __all__ = [
     "NEAR_CLUSTERS",
@@ -62,28 +61,9 @@ def repair_by_swaps(
     constraints: ClusterConstraints,
     near: tuple[int, ...] = NEAR_CLUSTERS,
 ) -> Int32Vector:
-    """Exchange records of clusters that violate a constraint with records of near clusters.
+    """Exchange records of clusters that violate a constraint with records of near clusters; all sizes stay.
 
-    Parameters
-    ----------
-    values : ndarray of float64, shape (n, d), C-contiguous
-        Coordinates; finite; not modified.
-    labels : ndarray of int32, shape (n,)
-        A partition into clusters of k or more; not modified.
-    k : int
-        Smallest cluster, in subjects where they are given.
-    constraints : ClusterConstraints
-        What every cluster must satisfy; with l-diversity, a largest share of a value, or t.
-    near : tuple of int
-        Nearest clusters that are tried, round by round.
-
-    Returns
-    -------
-    ndarray of int32, shape (n,)
-        A new partition into clusters of the same sizes.
-
-    Notes
-    -----
+    ``near`` are the numbers of nearest clusters that are tried, round by round.
     Guarantee: a cluster that satisfied the constraints does so afterwards. Clusters that still violate them have to be
     merged (`merge_until_feasible`).
     Of all exchanges of one member with one record of a near cluster, the one is made that leaves the cluster nearest to
@@ -117,10 +97,7 @@ def precompile_repair() -> None:
 
 @njit
 def _exchange(partition: PartitionState, near: Int32Matrix, violating: Int64Vector) -> None:
-    """Exchange records of the clusters ``violating`` (v,) with ``near`` ones; the partition is changed in place.
-
-    ``near`` (clusters, m) lists the nearest clusters of each cluster.
-    """
+    """Exchange records of clusters that violate a constraint with the ``near`` (clusters, m) of each, in place."""
     excesses = np.zeros(partition.sizes.size)
     for cluster in violating:
         excesses[cluster] = _excess(partition, cluster, NONE, NONE)
@@ -214,20 +191,7 @@ single exchange would gain anything while several members differ."""
 
 
 class CodedRecords(NamedTuple):
-    """Records with numbers and categories, and what a cluster loses of the categories. Nothing is modified.
-
-    Attributes
-    ----------
-    rows : ndarray of float64, shape (n, d)
-        Coordinates.
-    codes : ndarray of int64, shape (c, n), C-contiguous
-        Code of each record in each category column, numbered from 0 over all columns.
-    costs : ndarray of float64, shape (c,)
-        Loss of a record whose code in the column is not the most frequent one of its cluster, in squared units of the
-        coordinates.
-    agree : ndarray of bool, shape (c,)
-        Columns in which a cluster publishes a code only if all members have it, as with a common ancestor.
-    """
+    """Records with numbers and categories, and what a cluster loses of the categories. Nothing is modified."""
 
     rows: Float64Matrix
     codes: Int64Matrix
@@ -260,29 +224,11 @@ class ExchangeState(NamedTuple):
 
 @njit
 def repair_subjects(records: CodedRecords, subjects: Int64Vector, max_share: float, labels: Int32Vector, k: int) -> int:
-    """Swap records between clusters until each cluster has enough subjects, none above its share.
+    """Swap records between clusters until each has k subjects, none above its share; return the swaps, or -1 in vain.
 
-    Parameters
-    ----------
-    records : CodedRecords
-        n records.
-    subjects : ndarray of int64, shape (n,)
-        Subject of each record, from 0; empty if every record has its own, and then nothing changes.
-    max_share : float
-        Largest share of one subject in a cluster.
-    labels : ndarray of int32, shape (n,)
-        Cluster of each record, from 0; clusters of k records or more. Changed in place.
-    k : int
-        Smallest number of subjects in a cluster.
-
-    Returns
-    -------
-    int
-        Number of swaps; -1 if some cluster still violates a constraint.
-
-    Notes
-    -----
-    Each swap is the one that costs least. Cost: O(n k (d + c k)) for each subject that a cluster lacks.
+    ``labels`` (n,) are clusters of k records or more, from 0, and change in place. Without ``subjects``, every record
+    has its own and nothing changes. Each swap is the one that costs least. O(n k (d + c k)) for each subject that is
+    lacking.
     """
     if subjects.size == 0:
         return 0
@@ -295,11 +241,7 @@ def exchange_categories(
 ) -> None:
     """Exchange records whose categories their cluster does not publish, where it lowers the loss.
 
-    Parameters are those of `repair_subjects`; ``subjects`` is empty if each record has its own. No cluster grows beyond
-    2k - 1 records.
-
-    Notes
-    -----
+    Arguments are those of `repair_subjects`. No cluster grows beyond 2k - 1 records.
     Guarantee: a cluster that has k subjects, and none above its share, has so afterwards.
     Each record is tried once; a second time would gain a thousandth of the loss. Cost: O(n k (d + c k)).
     """
@@ -492,7 +434,7 @@ def _is_near(state: ExchangeState, i: int, cluster: int, reach: float) -> bool:
 def _best_change(state: ExchangeState, i: int, cluster: int, k: int, limit: float) -> tuple[float, int]:
     """Return the change of the best relocation or swap of a record into another cluster, and the partner of the swap.
 
-    The partner is -1 for a relocation. Without a change below ``limit``, the change returned is the limit.
+    The partner is -1 for a relocation. Without a change below ``limit``, the change is the limit.
     """
     best, partner = limit, NONE
     if state.sizes[state.labels[i]] > k and state.sizes[cluster] < 2 * k - 1:
@@ -552,10 +494,9 @@ def _relocation_change(state: ExchangeState, i: int, cluster: int) -> float:
 
 @njit_inline
 def _swap_change(state: ExchangeState, i: int, other: int, limit: float) -> float:
-    """Return the change of the loss if two records of different clusters are swapped.
+    """Return the change of the loss if two records are swapped, after `_write_directions` for their clusters.
 
-    `_write_directions` must have been called for their clusters. A value of at least ``limit`` may be returned as soon
-    as the change cannot be below it.
+    A value of at least ``limit`` may be returned as soon as the change cannot be below it.
     """
     own, cluster = state.labels[i], state.labels[other]
     change, both = 0.0, state.inverse_sizes[own] + state.inverse_sizes[cluster]

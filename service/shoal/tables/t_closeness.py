@@ -11,9 +11,9 @@ from shoal.arrays import Float64Matrix, Int32Vector, Int64Vector
 from shoal.kernels.jit import njit
 from shoal.kernels.kd_tree import LOWEST, build, empty_neighbour_search, nearest, remove
 from shoal.protection import ORDERED, T_TOLERANCE, build_diversity_rule
-from shoal.tables.centroids import centroids_of
 from shoal.tables.constraints import ConfidentialAttribute, cluster_distances, emd_of_clusters
 from shoal.tables.mdav import mdav
+from shoal.tables.measures import centroids_of
 
 __all__ = ["TClosePartition", "fewest_buckets", "steered", "strict"]
 
@@ -43,27 +43,10 @@ def steered(
 ) -> TClosePartition:
     """Partition by MDAV on the values and an artificial attribute that separates the records of one bucket.
 
-    Parameters
-    ----------
-    values : ndarray of float64, shape (n, d), C-contiguous
-        Coordinates; finite; not modified.
-    k : int
-        Smallest cluster, 2 <= k <= n.
-    confidential : ConfidentialAttribute
-        The attribute whose distribution in each cluster should be close to its reference.
-    t : float
-        Largest earth mover's distance aimed at.
-    weight : float
-        Weight of the artificial attribute (ω_c), in ranges of the widest attribute. By default a little more than
-        (|B1| - 1) sqrt(d): every cluster then takes one record of each bucket, if the number of buckets divides n.
+    ``weight`` (ω_c) is that of the artificial attribute, in ranges of the widest attribute. By default it is a little
+    more than (|B1| - 1) sqrt(d): every cluster then takes one record of each bucket, if the number of buckets divides
+    n. The result need not be t-close: a smaller weight loses less and leaves clusters farther from the table.
 
-    Returns
-    -------
-    TClosePartition
-        Not necessarily t-close: a smaller weight loses less and leaves clusters farther from the table.
-
-    Notes
-    -----
     The records are sorted by their confidential value, ties by their order, and cut into b buckets, larger ones first.
     Each record passes its value of the artificial attribute on to the nearest record of the next bucket that has none.
     Buckets are visited in the order of the table, which the paper leaves open. The printed bound of Proposition 1 lacks
@@ -90,19 +73,10 @@ def steered(
 def strict(values: Float64Matrix, k: int, confidential: ConfidentialAttribute, t: float) -> TClosePartition:
     """Partition into clusters of one record of each bucket, with as many buckets as t-closeness needs.
 
-    Parameters
-    ----------
-    values, k, confidential, t
-        As of `steered`.
+    Guarantee: checked to be t-close. Only if 33 numbers of buckets were tried in vain, which needs values that many
+    records share, or a reference that differs from the table, it is the last one tried, and its clusters must be
+    merged.
 
-    Returns
-    -------
-    TClosePartition
-        Checked to be t-close. Only if 33 numbers of buckets were tried in vain, which needs values that many records
-        share, or a reference that differs from the table, it is the last one tried, and its clusters must be merged.
-
-    Notes
-    -----
     With b buckets of M = floor(n / b) records, the clusters are chains through all buckets. The n - Mb records in the
     middle of the order are left over; each joins the nearest cluster that stays t-close. If a cluster is too far from
     the reference, b is raised: by one for ordered values, else by an eighth. For categories, the order is that of the
@@ -185,9 +159,9 @@ def _bucket_of(parts: list[Int64Vector], n: int) -> Int64Vector:
 def _bucket_chains(values: Float64Matrix, order: Int64Vector, bucket_bounds: Int64Vector) -> Int64Vector:
     """Return the chain (n,) of each record, from 0; 0 for a record in no bucket.
 
-    Bucket x is ``order[bucket_bounds[x]:bucket_bounds[x + 1]]``, no larger than the one before. The records of the
-    first bucket start the chains. Each record of a later bucket, in this order, continues the chain of the nearest
-    record of the bucket before that no other record has continued; ties go to the first.
+    Buckets begin at ``bucket_bounds`` in ``order``, none larger than the one before. The records of the first bucket
+    start the chains. Each record of a later bucket, in this order, continues the chain of the nearest record of the
+    bucket before that no other record has continued; ties go to the first.
     """
     chain = np.zeros(values.shape[0], np.int64)
     before = order[bucket_bounds[0] : bucket_bounds[1]]

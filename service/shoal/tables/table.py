@@ -1,16 +1,10 @@
-"""The pipeline of a finished table: decoded records in, published rows and a summary out.
-
-The check before a table is partitioned: whether the table as one cluster satisfies the policy.
-
-Confidential attributes of a table as numbers or categories, collected block by block.
-
-The protected attributes of a table: value codes, and bins in the reference of the policy or in the table itself.
-"""
+"""A finished table: decoded records in, published rows and a summary out."""
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -18,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from shoal.arrays import LARGEST, BoolVector, Float64Matrix, Float64Vector, Int64Vector
+from shoal.arrays import LARGEST, BoolVector, Float64Matrix, Float64Vector, Int32Vector, Int64Matrix, Int64Vector
 from shoal.errors import AnonymityViolation, ConfigError, GuaranteeError, InputError
 from shoal.formats import (
     FIRST_INEXACT,
@@ -31,16 +25,39 @@ from shoal.formats import (
     to_exact_number,
     to_number,
 )
-from shoal.policy import Attribute, Policy, Role
+from shoal.policy import Attribute, Diversity, Policy, Role
 from shoal.protection.quota import SubjectQuota
 from shoal.protection.value_codes import l_diversity_of, value_reference_of
 from shoal.scales import Embedding
 from shoal.scales.coordinates import CategoryIndex
-from shoal.tables.constraints import ClusterConstraints, ConfidentialAttribute, records_above_share, violating_clusters
-from shoal.tables.measures import mdav_baseline, summarize
-from shoal.tables.table_partition import AlgorithmSpec, TableData, TablePartition
+from shoal.scales.loss import AttributeDistances, LossTotals, mean_loss, present_means
+from shoal.tables.constraints import (
+    ClusterConstraints,
+    ConfidentialAttribute,
+    count_values,
+    emd_of_clusters,
+    records_above_share,
+    violating_clusters,
+)
+from shoal.tables.literature.approximate import dependency_tree, discretized
+from shoal.tables.measures import confidential_loss, distinct_categories, linkage_share
+from shoal.tables.microaggregation import check_parameters, parameters_of, refined
+from shoal.tables.refinement import BudgetUsed
 
-__all__ = ["ConfidentialColumn", "ProtectedColumns", "TablePipeline", "TableRelease", "require_feasible", "z_scores"]
+__all__ = [
+    "AlgorithmSpec",
+    "ConfidentialColumn",
+    "ProtectedColumns",
+    "TableData",
+    "TablePartition",
+    "TablePipeline",
+    "TableRelease",
+    "require_feasible",
+    "verify_subjects",
+    "verify_values",
+    "z_scores",
+]
+
 
 _REMEDIES = {
     "privacy.l": "lower privacy.l",
@@ -50,18 +67,9 @@ _REMEDIES = {
 
 
 def require_feasible(policy: Policy, protected: tuple[ConfidentialAttribute, ...]) -> None:
-    """Require that the values of the whole table satisfy the policy: otherwise those of some cluster do not, either.
+    """Raise AnonymityViolation, with settings and attributes, unless the whole table satisfies the policy.
 
-    Parameters
-    ----------
-    policy : Policy
-    protected : tuple of ConfidentialAttribute
-        The values of n records, in the order of ``policy.protected``.
-
-    Raises
-    ------
-    AnonymityViolation
-        The message names the settings and the attributes that the table violates.
+    Otherwise the values of some cluster do not satisfy it, either.
     """
     stated = {
         "privacy.l": ClusterConstraints(l=l_diversity_of(policy)),
@@ -85,7 +93,7 @@ def require_feasible(policy: Policy, protected: tuple[ConfidentialAttribute, ...
 
 @dataclass(slots=True)
 class ConfidentialColumn:
-    """One confidential attribute.
+    """One confidential attribute of a table as numbers or categories, collected block by block.
 
     An attribute is numeric if its type is ``integer`` or ``number``, or ``any`` and every value is a number. Otherwise
     its values are categories. A missing value (null, a value of ``missing_values``, or an empty cell of a numeric
@@ -166,12 +174,6 @@ def z_scores(columns: Sequence[Float64Vector], n: int) -> Float64Matrix:
 class ProtectedColumns:
     """Collects the values of the protected attributes of a table, block by block.
 
-    Parameters
-    ----------
-    policy : Policy
-
-    Notes
-    -----
     Memory: one number per record and attribute; each distinct value is stored once.
     """
 
@@ -179,13 +181,7 @@ class ProtectedColumns:
         self._columns = [_ColumnOfTable(attribute, policy) for attribute in policy.protected]
 
     def add(self, block: Block) -> None:
-        """Add the values of the next records.
-
-        Raises
-        ------
-        GuaranteeError
-            The block does not have the values of the protected attributes.
-        """
+        """Add the values of the next records; GuaranteeError if the block does not have them."""
         if not self._columns or not len(block):
             return
         if block.protected is None:
@@ -197,12 +193,8 @@ class ProtectedColumns:
     def attributes(self, chosen: BoolVector) -> dict[str, ConfidentialAttribute]:
         """Return the attributes by name, for the chosen records.
 
-        The reference of an attribute is that of the policy; without one, the distribution of the chosen records.
-
-        Raises
-        ------
-        GuaranteeError
-            A reference cannot place a value of a chosen record, which decoders refuse.
+        The reference of an attribute is that of the policy; without one, the distribution of the chosen records. A
+        value that it cannot place, which decoders refuse, raises GuaranteeError.
         """
         return {column.attribute.name: column.of(chosen) for column in self._columns}
 
@@ -328,10 +320,7 @@ class TablePipeline:
         return len(self._unchanged_fields)
 
     def find_oversized(self, block: Block) -> Iterator[tuple[int, str]]:
-        """Find numbers whose squares exceed float64; yield the index in the block and a message with field and remedy.
-
-        The message contains no value.
-        """
+        """Yield the index in the block of numbers whose squares exceed float64, and what to do, without the value."""
         for index, column in np.argwhere(np.abs(block.values) > LARGEST).tolist():
             name = self._policy.clustered[column].name
             yield index, f"field {name}: a number beyond {LARGEST:g}; give {name} in another unit"
@@ -478,3 +467,391 @@ class TablePipeline:
         if not keep_order:
             rows.sort()
         return rows
+
+
+TOLERANCE = 1e-9
+"""Rounding allowance for counts and distances."""
+
+
+def verify_subjects(policy: Policy, subjects: Int64Vector, order: Int64Vector, bounds: Int64Vector) -> Int64Matrix:
+    """Verify that each record is in one cluster, and k and the largest share of each; AnonymityViolation if not.
+
+    ``order`` (n,) lists the records, cluster after cluster; clusters begin at ``bounds``. Returns int64 (2, clusters):
+    the number of distinct subjects of each cluster, and the largest number of records of one subject.
+    """
+    count, sizes = len(subjects), np.diff(bounds)
+    if len(order) != count or (np.bincount(order, minlength=count) != 1).any() or sizes.sum() != count:
+        raise AnonymityViolation("a record is not in exactly one cluster; nothing was written")
+    owners = np.repeat(np.arange(len(sizes)), sizes)
+    codes = np.unique(subjects, return_inverse=True)[1]
+    pairs, records = np.unique(owners * count + codes[order], return_counts=True)
+    found = np.bincount(pairs // count, minlength=len(sizes))
+    largest = np.zeros(len(sizes), np.int64)
+    np.maximum.at(largest, pairs // count, records)
+    if (found < policy.k).any():
+        raise AnonymityViolation(f"a cluster has fewer than {policy.k} subjects; nothing was written")
+    if (largest > policy.max_share * sizes + TOLERANCE).any():
+        raise AnonymityViolation(f"a subject has a share above {policy.max_share} of a cluster; nothing was written")
+    return np.stack([found, largest])
+
+
+def verify_values(policy: Policy, protected: tuple[ConfidentialAttribute, ...], labels: Int32Vector) -> None:
+    """Verify l, t and the largest share of a value in each cluster; AnonymityViolation if violated."""
+    sizes = np.bincount(labels)
+    for attribute in protected:
+        counts = _Counts(attribute.codes, labels)
+        share = policy.max_value_share
+        if share is not None and (counts.largest > share * sizes + TOLERANCE).any():
+            raise AnonymityViolation("a cluster exceeds privacy.max_value_share; nothing was written")
+        if policy.diversity is not None and not counts.satisfy(policy.diversity, sizes).all():
+            raise AnonymityViolation("a cluster violates privacy.l; nothing was written")
+        if policy.t is not None and not (_distances(attribute, labels) <= policy.t + TOLERANCE).all():
+            raise AnonymityViolation("a cluster is farther from the reference than privacy.t; nothing was written")
+
+
+class _Counts:
+    """How often each value occurs in each cluster: one entry per pair that occurs, rarest first in each cluster."""
+
+    def __init__(self, codes: Int64Vector, labels: Int32Vector) -> None:
+        pairs, counts = np.unique(np.stack([labels.astype(np.int64), codes]), axis=1, return_counts=True)
+        order = np.lexsort((counts, pairs[0]))
+        self._owners, self._counts = pairs[0][order], counts[order]
+        self._clusters = int(labels.max()) + 1
+        self._ends = np.cumsum(np.bincount(self._owners))
+
+    @property
+    def largest(self) -> Int64Vector:
+        """Records with the most frequent value of each cluster."""
+        return self._counts[self._ends - 1]
+
+    def satisfy(self, diversity: Diversity, sizes: Int64Vector) -> BoolVector:
+        """Return which clusters are diverse."""
+        if diversity.kind == "distinct":
+            return np.asarray(np.bincount(self._owners) >= diversity.l, np.bool_)
+        if diversity.kind == "entropy":
+            shares = self._counts / sizes[self._owners]
+            entropies = np.bincount(self._owners, shares * np.log(1 / shares))
+            return np.asarray(entropies >= math.log(diversity.l) - TOLERANCE, np.bool_)
+        ranks_from_last = self._ends[self._owners] - np.arange(len(self._owners))  # 1 for the most frequent value
+        rest = np.bincount(self._owners, self._counts * (ranks_from_last >= diversity.l), self._clusters)
+        return np.asarray(self.largest < (diversity.c or 0.0) * rest - TOLERANCE, np.bool_)
+
+
+def _distances(attribute: ConfidentialAttribute, labels: Int32Vector) -> Float64Vector:
+    """Return the earth mover's distance of each cluster from its reference, shape (clusters,)."""
+    reference = attribute.compared_with()
+    shares = reference.weights / reference.weights.sum()
+    if attribute.ordered:
+        return _ordered_distances(attribute.bins, labels, shares)
+    paths = reference.paths
+    if paths is None or not paths.shape[1]:
+        return _differences(attribute.bins, labels, shares)
+    total: Float64Vector = np.zeros(int(labels.max()) + 1)
+    for nodes in paths.T:
+        owners = np.unique(nodes, return_inverse=True)[1]
+        total += _differences(owners[attribute.bins], labels, np.asarray(np.bincount(owners, shares), np.float64))
+    total /= paths.shape[1]
+    return total
+
+
+def _differences(bins: Int64Vector, labels: Int32Vector, shares: Float64Vector) -> Float64Vector:
+    """Return half the sum of |share in the cluster - share in the reference| over all bins, shape (clusters,)."""
+    pairs, counts = np.unique(np.stack([labels.astype(np.int64), bins]), axis=1, return_counts=True)
+    own = counts / np.bincount(labels)[pairs[0]]
+    other = shares[pairs[1]]
+    differences = np.bincount(pairs[0], np.abs(own - other))
+    absent = shares.sum() - np.bincount(pairs[0], other)  # bins that do not occur in the cluster
+    return np.asarray((differences + absent) / 2, np.float64)
+
+
+def _ordered_distances(bins: Int64Vector, labels: Int32Vector, shares: Float64Vector) -> Float64Vector:
+    """Return the mean of |cumulative share in the cluster - in the reference| over all bins but the last.
+
+    The records of a cluster, in the order of their bins, cut the bins into parts. In part j the cumulative share of the
+    cluster is j over its size; that of the reference passes it at one bin, which is searched.
+    """
+    m = len(shares)
+    if m == 1:
+        return np.zeros(int(labels.max()) + 1)
+    cumulative = np.cumsum(shares)[:-1]
+    sums = np.append(0.0, np.cumsum(cumulative))
+    sizes = np.bincount(labels)
+    edges = np.minimum(bins[np.lexsort((bins, labels))], m - 1)
+    firsts = np.cumsum(sizes) - sizes
+    low, high = np.insert(edges, firsts, 0), np.insert(edges, firsts + sizes, m - 1)
+    parts = sizes + 1
+    owners = np.repeat(np.arange(len(sizes)), parts)
+    steps = np.arange(len(owners)) - np.repeat(np.cumsum(parts) - parts, parts)
+    heights = steps / sizes[owners]
+    crossings = np.clip(np.searchsorted(cumulative, heights, side="right"), low, high)
+    above = heights * (crossings - low) - (sums[crossings] - sums[low])
+    below = (sums[high] - sums[crossings]) - heights * (high - crossings)
+    return np.asarray(np.bincount(owners, above + below) / (m - 1), np.float64)
+
+
+@dataclass(frozen=True, slots=True)
+class AlgorithmSpec:
+    """Algorithm and refinement of a table, with their parameters.
+
+    Attributes
+    ----------
+    algorithm, refine : str
+        Names.
+    seed : int
+        Seed of all random choices.
+    parameters : mapping
+        Parameters of the algorithm by name.
+    budget_for : callable, optional
+        Returns the budget of the refinement of one block, given the number of records and of blocks.
+    blocks : int
+        Number of quasi-identifiers that are partitioned together; 0 means all. With fewer than all, the records of a
+        cluster of one block are in different clusters of another, and **the joint record is not k-anonymous**.
+    """
+
+    algorithm: str = "auto"
+    refine: str = "descent"
+    seed: int = 0
+    parameters: Mapping[str, float | str] = field(default_factory=dict)
+    budget_for: Callable[[int, int], BudgetUsed] | None = None
+    blocks: int = 0
+
+
+class TablePartition(NamedTuple):
+    """A partition of n records, and what it publishes of some quasi-identifiers."""
+
+    columns: Int64Vector
+    labels: Int32Vector
+    order: Int64Vector
+    bounds: Int64Vector
+    texts: list[list[str]]
+    published: Float64Matrix
+    counts: Int64Matrix
+    bound: float | None = None
+    gap: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TableData:
+    """The n records of a table that can be released."""
+
+    policy: Policy
+    values: Float64Matrix
+    categories: CategoryIndex
+    subjects: Int64Vector
+    scores: Float64Matrix
+    confidential: tuple[ConfidentialAttribute, ...]
+    confidential_names: tuple[str, ...]
+    protected: tuple[ConfidentialAttribute, ...] = ()
+
+    def partition(self, spec: AlgorithmSpec) -> list[TablePartition]:
+        """Partition the records once for each block of quasi-identifiers.
+
+        Raises ConfigError or ParameterError if the algorithm does not support these parameters or this policy, and
+        GuaranteeError if a cluster violates an invariant.
+        """
+        d = len(self.policy.quasi_identifiers)
+        # With dependence 1 quasi-identifiers have no weight: all blocks would have the same partition.
+        width = d if self.policy.dependence == 1 else spec.blocks or d
+        if width < d and self.policy.protects_values:
+            raise ConfigError("--param blocks: cannot be combined with privacy.l, t or max_value_share; remove blocks")
+        blocks = [np.arange(first, min(first + width, d)) for first in range(0, d, width)]
+        embedding = Embedding.of_table(self.policy, self.values, self.categories.trees, self.categories.texts)
+        return [self._partition_block(spec, embedding, columns, len(blocks)) for columns in blocks]
+
+    def _partition_block(
+        self, spec: AlgorithmSpec, embedding: Embedding, columns: Int64Vector, blocks: int
+    ) -> TablePartition:
+        embedding = embedding.select(columns)
+        compared, algorithm, parameters = embedding, spec.algorithm, spec.parameters
+        if algorithm == "approximate" and len(embedding.code_distances):
+            compared, algorithm, parameters = embedding.select(self._key_attributes(spec, columns)), "mdav", {}
+        found = refined(
+            self._coordinates(compared, columns),
+            self.policy.k,
+            algorithm,
+            spec.refine,
+            spec.seed,
+            parameters=parameters,
+            budget_used=spec.budget_for(len(self.values), blocks) if spec.budget_for is not None else None,
+            constraints=self._constraints(),
+        )
+        labels = found.labels
+        order = np.argsort(labels, kind="stable")
+        bounds = np.append(0, np.cumsum(np.bincount(labels)))
+        counts = verify_subjects(self.policy, self.subjects, order, bounds)
+        verify_values(self.policy, self.protected, labels)
+        proven = (found.bound, found.gap) if spec.refine == "exact" else (None, None)
+        texts, published = embedding.published(self.values[order], bounds)
+        return TablePartition(columns, labels, order, bounds, texts, published, counts, *proven)
+
+    def _key_attributes(self, spec: AlgorithmSpec, columns: Int64Vector) -> Int64Vector:
+        """Return the key attributes among quasi-identifiers; a category is one value, not a coordinate per code.
+
+        A refinement raises ConfigError: it would compare the key attributes only.
+        """
+        check_parameters(spec.algorithm, spec.parameters)
+        if spec.refine != "none":
+            raise ConfigError("--refine: cannot follow algorithm approximate on a table with categories; remove it")
+        given = parameters_of(spec.algorithm) | dict(spec.parameters)
+        codes = []
+        for column in columns.tolist():
+            values = np.nan_to_num(self.values[:, column], nan=-np.inf)
+            bins = len(values) if self.policy.quasi_identifiers[column].is_nominal else int(given["bins"])
+            codes.append(discretized(values, bins))
+        return columns[dependency_tree(np.stack(codes, axis=1), str(given["measure"])).keys]
+
+    def _coordinates(self, embedding: Embedding, columns: Int64Vector) -> Float64Matrix:
+        """Return the coordinates of quasi-identifiers, and of confidential numbers if dependence is preserved.
+
+        Every quasi-identifier has about the same variance, whatever its scale, and counts as one in the dependence
+        [1]_.
+
+        References
+        ----------
+        .. [1] D. Rebollo-Monedero, J. Forné, M. Soriano and J. Puiggalí Allepuz, "k-Anonymous Microaggregation with
+           Preservation of Statistical Dependence", Information Sciences 342, 2016, section 4.
+        """
+        share = self.policy.dependence
+        if share and not self.scores.shape[1]:
+            raise ConfigError(
+                "steering.dependence: no confidential attribute is numeric; give one type: number, or set it to 0"
+            )
+        if share == 1:
+            return np.nan_to_num(self.scores, nan=0.0)
+        with np.errstate(over="ignore", invalid="ignore"):  # an overflow is refused as a coordinate
+            coordinates = embedding.dense(self.values)
+        if not share:
+            return coordinates
+        beta = math.sqrt(share / (1 - share) * len(columns) / self.scores.shape[1])
+        return np.column_stack([coordinates, beta * np.nan_to_num(self.scores, nan=0.0)])
+
+    def _constraints(self) -> ClusterConstraints:
+        shared = self.policy.subject is not None and len(np.unique(self.subjects)) < len(self.subjects)
+        return ClusterConstraints(
+            self.subjects if shared else None,
+            self.policy.max_share,
+            self.protected,
+            self.policy.t,
+            l=l_diversity_of(self.policy),
+            max_value_share=self.policy.max_value_share,
+        )
+
+
+NO_CLOSENESS: dict[str, Any] = {"emd": {"mean": None, "max": None}, "emd_of": {}}
+"""Measures of t-closeness where there are no clusters of whole records."""
+
+
+def summarize(data: TableData, partitions: list[TablePartition]) -> dict[str, Any]:
+    """Return the measures of a release; with several partitions those of clusters of whole records are null."""
+    sizes = np.concatenate([np.diff(partition.bounds) for partition in partitions])
+    counts = np.concatenate([partition.counts for partition in partitions], axis=1)
+    published = np.column_stack([partition.published[partition.labels] for partition in partitions])
+    first, is_one = partitions[0], len(partitions) == 1
+    closeness = NO_CLOSENESS
+    if is_one:
+        closeness = measure_closeness(first.labels, data.confidential, data.confidential_names)
+    return {
+        "clusters": len(sizes),
+        "cluster_size": {"min": int(sizes.min()), "mean": float(sizes.mean()), "max": int(sizes.max())},
+        "subjects": {"min": int(counts[0].min())},
+        "share": {"max": float((counts[1] / sizes).max())},
+        **_losses(data, published),
+        "d_y": confidential_loss(first.labels, data.scores) if is_one else None,
+        **closeness,
+        **(measure_diversity(data.protected, first.labels) if is_one and data.protected else {}),
+        "dld": _linkage(data, published, first if is_one else None),
+        "l_avg": distinct_categories(first.labels, data.scores) if is_one else None,
+        "bound": first.bound if is_one else None,
+        "gap": first.gap if is_one else None,
+    }
+
+
+def mdav_baseline(data: TableData, spec: AlgorithmSpec) -> dict[str, Any] | None:
+    """Return the loss of MDAV on the same records, as a baseline for ``approximate``; None for other algorithms."""
+    if spec.algorithm != "approximate" or spec.blocks:
+        return None
+    partition = data.partition(replace(spec, algorithm="mdav", parameters={}))[0]
+    losses = _losses(data, partition.published[partition.labels])
+    return {"sse": losses["sse"], "information_loss": losses["information_loss"]}
+
+
+def _losses(data: TableData, published: Float64Matrix) -> dict[str, Any]:
+    """Return the measures of loss; ``loss`` is that of each attribute in its own measure.
+
+    ``sse``, ``sst``, ``information_loss`` and ``d_x`` = sse / sst are those of numeric and time attributes as z-scores;
+    None if there are none. ``mse`` and ``mae`` are the mean squared and mean Euclidean distance of all attributes.
+    """
+    attributes = data.policy.quasi_identifiers
+    values, span = data.values[:, : len(attributes)], _span(data)
+    distances = AttributeDistances(attributes, data.categories.trees).measure(
+        values, published, np.where(span > 0, span, 1.0)
+    )
+    totals = LossTotals.of(attributes, values, published, distances.each)
+    sse, sst, by_attribute = totals.sse, totals.sst, totals.by_attribute()
+    losses = {
+        "sse": sse,
+        "sst": sst,
+        "information_loss": 100 * sse / sst if sst else None,
+        "mse": float(distances.squared.mean()),
+        "mae": float(np.sqrt(distances.squared).mean()),
+        "d_x": sse / sst if sst else None,
+        "loss": by_attribute,
+        "mean_loss": mean_loss(by_attribute),
+    }
+    return losses if totals.has_numbers else losses | dict.fromkeys(("sse", "sst", "information_loss", "d_x"))
+
+
+def _span(data: TableData) -> Float64Vector:
+    """Return the unit of ``mse`` and ``mae`` for each attribute: width of the bounds, or range of the table."""
+    attributes = data.policy.quasi_identifiers
+    values = data.values[:, : len(attributes)]
+    ranges = np.nan_to_num(np.fmax.reduce(values, axis=0) - np.fmin.reduce(values, axis=0), nan=0.0)
+    bounds = [attribute.bounds for attribute in attributes]
+    return np.array([ranges[i] if bound is None else bound[1] - bound[0] for i, bound in enumerate(bounds)])
+
+
+def _linkage(data: TableData, published: Float64Matrix, partition: TablePartition | None) -> float | None:
+    """Return ``dld`` of the attributes with an order; None if there are none. A missing value counts as the mean."""
+    attributes = data.policy.quasi_identifiers
+    columns = [i for i, attribute in enumerate(attributes) if not attribute.is_nominal]
+    if not columns:
+        return None
+    is_all = len(columns) == data.values.shape[1]
+    values = _filled(data.values if is_all else data.values[:, columns])
+    if partition is not None:
+        rows = _filled(partition.published if is_all else partition.published[:, columns])
+        return linkage_share(values, rows, partition.labels, partition.bounds)
+    rows, inverse = np.unique(_filled(published[:, columns]), axis=0, return_inverse=True)
+    bounds = np.append(0, np.cumsum(np.bincount(inverse)))
+    return linkage_share(values, rows, inverse.astype(np.int32), bounds)
+
+
+def _filled(values: Float64Matrix) -> Float64Matrix:
+    """Return the values with the mean of their column for missing ones."""
+    absent = np.isnan(values)
+    return np.where(absent, present_means(values, ~absent)[1], values) if absent.any() else values
+
+
+def measure_closeness(
+    labels: Int32Vector, confidential: tuple[ConfidentialAttribute, ...], names: Sequence[str]
+) -> dict[str, Any]:
+    """Return the earth mover's distances of clusters from the table.
+
+    ``emd_of`` has mean and maximum over the clusters for each attribute; ``emd`` is that of the attribute with the
+    largest maximum.
+    """
+    emd_of: dict[str, Any] = {}
+    for attribute, name in zip(confidential, names, strict=True):
+        distances = emd_of_clusters(attribute, labels)
+        emd_of[name] = {"mean": float(distances.mean()), "max": float(distances.max())}
+    worst = max(emd_of.values(), key=lambda distance: distance["max"], default={"mean": None, "max": None})
+    return {"emd": dict(worst), "emd_of": emd_of}
+
+
+def measure_diversity(protected: tuple[ConfidentialAttribute, ...], labels: Int32Vector) -> dict[str, Any]:
+    """Return the smallest number of values and the largest share of one, over all clusters and protected attributes."""
+    counts = [count_values(attribute.codes, labels) for attribute in protected]
+    return {
+        "l": {"min": min(int(own.distinct.min()) for own in counts)},
+        "value_share": {"max": max(float((own.largest / own.sizes).max()) for own in counts)},
+    }

@@ -185,7 +185,7 @@ def test_a_partition_that_violates_t_is_not_written(
     def without_t(values: Any, k: int, *_: Any, **__: Any) -> RefinedPartition:
         return RefinedPartition(np.maximum(np.argsort(np.argsort(values[:, 0])) // k - 1, 0).astype(np.int32), 1.0)
 
-    monkeypatch.setattr("shoal.tables.table_partition.refined", without_t)
+    monkeypatch.setattr("shoal.tables.table.refined", without_t)
     source, out = write(tmp_path / "in.csv", records(60)), tmp_path / "out.csv"
     policy = policy_of(tmp_path, privacy={"k": 3, "t": 0.05})
     assert main(["batch", str(policy), "-i", str(source), "-o", str(out)]) == 1

@@ -224,7 +224,7 @@ def test_a_partition_that_violates_a_constraint_is_not_written(
         found: Any = refined(*given, **more | {"constraints": ClusterConstraints()})
         return found  # type: ignore[no-any-return]
 
-    monkeypatch.setattr("shoal.tables.table_partition.refined", without_constraints)
+    monkeypatch.setattr("shoal.tables.table.refined", without_constraints)
     document = {
         "attributes": {"age": {"role": "quasi_identifier"}, **ILLNESS},
         "privacy": {"k": 4, **privacy},

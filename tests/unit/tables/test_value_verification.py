@@ -8,7 +8,7 @@ from shoal.errors import AnonymityViolation
 from shoal.policy import Policy
 from shoal.policy.schema import Document
 from shoal.tables import ConfidentialAttribute
-from shoal.tables.table_partition import verify_subjects, verify_values
+from shoal.tables.table import verify_subjects, verify_values
 
 pytestmark = pytest.mark.unit
 

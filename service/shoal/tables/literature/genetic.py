@@ -12,8 +12,8 @@ import numpy as np
 from shoal.arrays import Float64Matrix, Float64Vector, Int32Vector, Int64Matrix, Int64Vector
 from shoal.kernels.distances import squared_distance
 from shoal.kernels.jit import njit, njit_inner
-from shoal.tables.centroids import centroids_of
 from shoal.tables.mdav import mdav
+from shoal.tables.measures import centroids_of
 
 __all__ = ["genetic"]
 
@@ -39,28 +39,9 @@ def genetic(
 ) -> Int32Vector:
     """Partition records by MDAV into macrogroups, and each of these by a genetic algorithm.
 
-    Parameters
-    ----------
-    values : ndarray of float64, shape (n, d), C-contiguous
-        Coordinates; finite; not modified.
-    k : int
-        Smallest cluster, 2 <= k <= n.
-    macro : int
-        Size of a macrogroup in clusters of k (K / k in the paper), at least 2.
-    steps : int
-        2: MDAV forms clusters of k, then macrogroups of their centroids. 1: MDAV forms macrogroups of records.
-    generations : int
-        Generations per macrogroup.
-    seed : int
-        Seed of all random choices.
+    A macrogroup has ``macro`` clusters of k (K / k in the paper), at least 2. With 2 ``steps`` MDAV forms clusters of
+    k, then macrogroups of their centroids; with 1 it forms macrogroups of records. Clusters are numbered by macrogroup.
 
-    Returns
-    -------
-    ndarray of int32, shape (n,)
-        Cluster of each record, numbered by macrogroup.
-
-    Notes
-    -----
     Guarantee: clusters of k to 2k - 1 records; with two steps no more loss than MDAV (Lemma 1 of [1]_), whose clusters
     are the first chromosome of each macrogroup. The best chromosome so far replaces the worst of every generation;
     without that, the lemma would not hold.
@@ -115,11 +96,10 @@ def _evolve(
     settings: GeneticParameters,
     random: np.random.Generator,
 ) -> Int64Vector:
-    """Return the best chromosome (m,) of all generations.
+    """Return the best chromosome (m,) of all generations, for values of mean 0 and m >= 2k.
 
-    ``values`` (m, d) have mean 0, m >= 2k. ``start`` (m,) is the first chromosome of the population and the others are
-    random; if its first entry is -1, it is random as well. The best chromosome so far replaces the worst of each
-    generation.
+    ``start`` (m,) is the first chromosome of the population and the others are random; if its first entry is -1, it is
+    random as well. The best chromosome so far replaces the worst of each generation.
     """
     m, d = values.shape
     clusters = m // k

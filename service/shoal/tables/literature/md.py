@@ -8,8 +8,7 @@ from shoal.arrays import Float64Matrix, Float64Vector, Int32Vector, Int64Vector
 from shoal.kernels.distances import squared_distance
 from shoal.kernels.jit import njit, njit_inner
 from shoal.kernels.kd_tree import NeighbourSearch, Tree, build, contains, empty_neighbour_search, farthest, remove
-from shoal.tables.centroids import join_as_block
-from shoal.tables.mdav import NearestMembers, take_nearest
+from shoal.tables.mdav import NearestMembers, join_as_block, take_nearest
 
 __all__ = ["md"]
 
@@ -17,22 +16,8 @@ LEAF_SIZE = 64
 
 
 def md(values: Float64Matrix, k: int) -> Int32Vector:
-    """Partition records into clusters of k to 2k - 1 by maximum distance.
+    """Partition records into clusters of k to 2k - 1 by maximum distance, in order of creation.
 
-    Parameters
-    ----------
-    values : ndarray of float64, shape (n, d), C-contiguous
-        Coordinates; finite; not modified.
-    k : int
-        Records of a cluster, 2 <= k <= n.
-
-    Returns
-    -------
-    ndarray of int32, shape (n,)
-        Cluster of each record, numbered in order of creation.
-
-    Notes
-    -----
     While 2k records are left, two clusters are formed: of k records around each record of the farthest pair. If k to
     2k - 1 records are left over, they are a cluster; fewer join, as a block, the cluster with the centroid nearest to
     theirs. Ties go to the first pair and to the lowest record.
