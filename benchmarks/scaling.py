@@ -16,7 +16,7 @@ from part import Part
 from shoal.arrays import Float64Matrix, Float64Vector, Int64Vector
 from shoal.formats import JsonDecoder, JsonEncoder
 from shoal.policy import Policy
-from shoal.scales import Scaling, coordinates
+from shoal.scales import Scaling, embedding
 from shoal.streams import pipeline, spreads
 from shoal.streams.spreads import Spreads
 
@@ -121,11 +121,11 @@ CANDIDATES = (
     _Candidate("always the spreads of held records", kind=_own(_AlwaysHeld)),
     _Candidate("weights that follow the losses of clusters", kind=_own(_ByLosses)),
     *(
-        _Candidate(f"two categories {apart:g} variances apart", {(coordinates, "VARIANCES_APART"): apart})
+        _Candidate(f"two categories {apart:g} variances apart", {(embedding, "VARIANCES_APART"): apart})
         for apart in (0.5, 1.0, 4.0)
     ),
     *(
-        _Candidate(f"a missing number {apart:g} variances away", {(coordinates, "MISSING_APART"): apart})
+        _Candidate(f"a missing number {apart:g} variances away", {(embedding, "MISSING_APART"): apart})
         for apart in (0.25, 2.0)
     ),
     *(_Candidate(f"a clock counts {weight:g}", {(spreads, "CLOCK_WEIGHT"): weight}) for weight in (0.01, 0.25, 1.0)),

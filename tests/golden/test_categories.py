@@ -24,8 +24,7 @@ import pytest
 from shoal import microaggregate
 from shoal.arrays import Float64Matrix, Int32Vector
 from shoal.policy import Policy, Scale, Taxonomy
-from shoal.scales import Embedding
-from shoal.scales.coordinates import CategoryIndex
+from shoal.scales import CategoryIndex, Embedding
 from support.published_data import read_rows
 from support.scales import attribute, block_of, policy_with
 

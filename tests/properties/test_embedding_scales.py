@@ -13,8 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from shoal.audit.scales import TaxonomyTree
 from shoal.policy import Scale, Taxonomy
-from shoal.scales import Embedding
-from shoal.scales.coordinates import CategoryIndex
+from shoal.scales import CategoryIndex, Embedding
 from support.scales import attribute, block_of, policy_with
 
 pytestmark = pytest.mark.property

@@ -10,7 +10,7 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 from shoal.audit.scales import TimeGrid
 from shoal.policy import EpochUnit, TimeStep
-from shoal.scales.publication import TimePublisher
+from shoal.scales.time import TimePublisher
 
 pytestmark = pytest.mark.property
 

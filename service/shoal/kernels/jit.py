@@ -1,16 +1,14 @@
-"""The folder of compiled kernels: where it is, when it is outdated, and what happens if it cannot be read or written.
-
-numba keeps compiled kernels in files. This module chooses their folder, lets numba read a folder that is not writable,
-and removes folders of other versions. It depends on internals of numba's cache.
-
-Typed decorators that compile functions with numba.
+"""Typed decorators that compile functions with numba, and the folder of compiled kernels.
 
 Kernels release the interpreter's lock and keep the order of every sum (no fastmath): restarts and published tables need
 the same bits on every run.
 
-Compiling takes seconds. A kernel (`njit`) is compiled together with the inner functions that it calls (`njit_inner`,
-`njit_inline`). Inner functions get no machine code of their own. They depend on internals of numba's compiler: its
+Compiling takes seconds. A kernel (`njit`) is compiled together with the inner functions that it calls (`njit_inline`,
+`njit_inner`). Inner functions get no machine code of their own. They depend on internals of numba's compiler: its
 lowering pass and its code library.
+
+numba keeps compiled kernels in files. This module chooses their folder, lets numba read a folder that is not writable,
+and removes folders of other versions. It depends on internals of numba's cache.
 """
 
 from __future__ import annotations

@@ -7,8 +7,6 @@ vector instructions. Where boxes exclude nothing (many attributes), a search bec
 All bounds are computed with the operations of the distances themselves, which round monotonically. No bound is
 therefore on the wrong side, and ties stay ties. Of equally distant records the one with the lowest number wins.
 
-The nearest neighbours of every record.
-
 References
 ----------
 .. [1] J. H. Friedman, J. L. Bentley, R. A. Finkel, "An Algorithm for Finding Best Matches in Logarithmic Expected
@@ -309,18 +307,10 @@ def _insert(found: NeighbourSearch, distance: float, record: int, last: int) -> 
 
 @njit_inner
 def nearest(tree: Tree, point: Float64Vector, leaf: int, found: NeighbourSearch, ties: int = LOWEST) -> None:
-    """Find the ``found.records.size`` records nearest to a point.
+    """Find the ``found.records.size`` records nearest to a point; if fewer remain, the rest is `NO_RECORD`.
 
-    Parameters
-    ----------
-    tree : Tree
-    point : ndarray of float64, shape (d,)
-    leaf : int
-        Leaf at which the search starts. The leaf that contains the point is the fastest; the result is the same.
-    found : NeighbourSearch
-        Overwritten with the result. If fewer records remain, the rest is `NO_RECORD`.
-    ties : int
-        `LOWEST` or `ANY`.
+    The search starts at ``leaf``; the leaf that contains the point is the fastest, and the result is the same. ``ties``
+    is `LOWEST` or `ANY`.
     """
     found.distances.fill(np.inf)
     found.records.fill(NO_RECORD)
@@ -389,23 +379,8 @@ def farthest(tree: Tree, point: Float64Vector, found: NeighbourSearch) -> int:
 
 @njit
 def neighbours_of(rows: Float64Matrix, count: int, width: int) -> Int32Matrix:
-    """Return the nearest neighbours of each record, the nearest first.
+    """Return the ``count`` < n nearest neighbours of each row, the nearest first; ``width`` limits leaves.
 
-    Parameters
-    ----------
-    rows : ndarray of float64, shape (n, d)
-        Coordinates; n > ``count``.
-    count : int
-        Neighbours per record.
-    width : int
-        Largest number of records in a leaf of the tree.
-
-    Returns
-    -------
-    ndarray of int32, shape (n, count)
-
-    Notes
-    -----
     Ties are resolved by the tree and not by the record number. With the lowest numbers, all records of a group of equal
     records would have the same neighbours.
     """

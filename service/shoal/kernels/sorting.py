@@ -1,6 +1,6 @@
 """Sorting in kernels: few instructions, which the compiler inlines, and no memory.
 
-A binary heap of records with the nearest on top. Of two equally distant records the older is the nearer.
+The heap has the nearest record on top. Of two equally distant records the older is the nearer.
 """
 
 from __future__ import annotations

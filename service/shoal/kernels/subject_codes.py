@@ -13,24 +13,12 @@ __all__ = ["Numbering", "clear", "count_up_to", "empty_numbering", "number"]
 
 
 class Numbering(NamedTuple):
-    """A hash table with open addressing and linear probing.
+    """A hash table with open addressing and linear probing."""
 
-    Attributes
-    ----------
-    slots : int64 (s,)
-        Number of a subject plus 1, or 0 for a free slot; s is a power of two and above the number of subjects.
-    codes : int64 (capacity,)
-        Subject code of each number.
-    used_slots : int64 (capacity,)
-        Slot of each number.
-    size : int64 (1,)
-        Numbers given so far.
-    """
-
-    slots: Int64Vector
-    codes: Int64Vector
-    used_slots: Int64Vector
-    size: Int64Vector
+    slots: Int64Vector  # (s,): number of a subject plus 1, or 0; s is a power of two above the number of subjects
+    codes: Int64Vector  # (capacity,): subject code of each number
+    used_slots: Int64Vector  # (capacity,): slot of each number
+    size: Int64Vector  # (1,): numbers given so far
 
 
 def empty_numbering(capacity: int) -> Numbering:

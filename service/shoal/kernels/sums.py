@@ -1,10 +1,9 @@
-"""Sums and means that report whether they are exact. A centroid must not depend on the order of its members.
+"""Exact sums and means: a centroid must not depend on the order of its members.
 
-The centroid of the remaining records, from sums that are carried as two numbers.
-
-An algorithm that removes records group by group subtracts them from the sum. In one float rounding errors would
-accumulate, and two implementations of the algorithm would resolve ties differently. Here the sum and its rounding error
-are both kept (Knuth's two-sum), so that the result does not depend on the order of the operations.
+`sum_clusters` and `divide_sums` report where they are exact. `sum_all`, `subtract` and `centroid` keep the centroid of
+the remaining records for algorithms that remove records group by group. In one float rounding errors would accumulate,
+and two implementations of an algorithm would resolve ties differently. Here the sum and its rounding error are both
+kept (Knuth's two-sum), so that the result does not depend on the order of the operations.
 """
 
 from __future__ import annotations
@@ -37,25 +36,11 @@ def sum_clusters(
     residuals: Float64Matrix,
     exact: BoolMatrix,
 ) -> None:
-    """Sum the members of each cluster and report whether the sum is exact.
+    """Sum the members of each cluster, and write where the sum is exact: as ``totals`` + ``residuals``, all (G, d).
 
-    Parameters
-    ----------
-    values : ndarray of float64, shape (E, d)
-        Members, cluster after cluster.
-    cluster_bounds : ndarray of int64, shape (G + 1,)
-        Cluster g is ``values[cluster_bounds[g]:cluster_bounds[g + 1]]``.
-    totals : ndarray of float64, shape (G, d)
-        Overwritten with the sums, rounded once.
-    residuals : ndarray of float64, shape (G, d)
-        Overwritten with the difference between the exact sums and ``totals``.
-    exact : ndarray of bool, shape (G, d)
-        Overwritten with False where a sum overflowed or needs more than two floats; the sum must then be computed
-        otherwise.
-
-    Notes
-    -----
-    The sum is carried as two floats without loss, by Knuth's two-sum applied twice.
+    Cluster g is ``values[cluster_bounds[g]:cluster_bounds[g + 1]]``. Where ``exact`` is False, a sum overflowed or
+    needs more than two floats; it must then be computed otherwise. The sum is carried as two floats without loss, by
+    Knuth's two-sum applied twice.
     """
     for cluster in range(totals.shape[0]):
         for column in range(totals.shape[1]):
@@ -87,24 +72,10 @@ def divide_sums(
     means: Float64Matrix,
     certain: BoolMatrix,
 ) -> None:
-    """Divide the sums of clusters by their sizes, rounding each mean once, and report where that is proven.
+    """Divide the sums of `sum_clusters` by the sizes of clusters, rounding each mean once; write where that is proven.
 
-    Parameters
-    ----------
-    totals, residuals : ndarray of float64, shape (G, d)
-        As `sum_clusters` writes them: the sum is ``total + residual``.
-    exact : ndarray of bool, shape (G, d)
-        Whether the sum is exact.
-    cluster_bounds : ndarray of int64, shape (G + 1,)
-        Cluster g has ``cluster_bounds[g + 1] - cluster_bounds[g]`` members, at least one.
-    means : ndarray of float64, shape (G, d)
-        Overwritten with the means; zero has no sign.
-    certain : ndarray of bool, shape (G, d)
-        Overwritten with True where the mean is the float64 nearest to the exact mean, ties to even. The others must be
-        computed otherwise.
-
-    Notes
-    -----
+    ``certain`` (G, d) is True where the mean is the float64 nearest to the exact mean, ties to even. The others must be
+    computed otherwise. Zero has no sign.
     The quotient of the total is corrected by the remainder of the division, which is exact (Dekker 1971, Numerische
     Mathematik 18, DOI 10.1007/BF01397083), plus the residual. The result is certain if the correction is exact, or if
     both ends of an interval around it lead to the same float64.
@@ -155,17 +126,7 @@ def _add(sums: Float64Matrix, column: int, value: float) -> None:
 
 @njit_inner
 def sum_all(values: Float64Matrix) -> Float64Matrix:
-    """Return the sums of the columns.
-
-    Parameters
-    ----------
-    values : ndarray of float64, shape (n, d)
-
-    Returns
-    -------
-    ndarray of float64, shape (2, d)
-        The rounded sums, and their rounding errors.
-    """
+    """Return the sums of the columns of values (n, d), and their rounding errors, as (2, d)."""
     sums = np.zeros((2, values.shape[1]))
     for i in range(values.shape[0]):
         for j in range(values.shape[1]):

@@ -1,16 +1,33 @@
-"""Values of records to coordinates and codes, members of a cluster to published values, and what that loses."""
+"""Scales: values of records to coordinates and codes, members of a cluster to published values, and what that loses.
 
-from shoal.scales.categories import CategoryTree
-from shoal.scales.coordinates import Embedding, Scaling, category_trees
-from shoal.scales.publication import CategoryTexts, PublicationGrid, Published, exact_means
+A new scale is one module with a subclass of `AttributeScale`, and its import here.
+"""
+
+from shoal.scales.categories import CategoryTree, HeldCodes
+from shoal.scales.embedding import Embedding, Scaling
+from shoal.scales.nominal import CategoryIndex, NominalScale
+from shoal.scales.numeric import NumericScale, PublicationGrid, Published, exact_means
+from shoal.scales.ordinal import OrdinalScale
+from shoal.scales.scale import SCALES, AttributeScale, CategoryTexts, ScaleFault, remedies, scale_of
+from shoal.scales.time import TimeScale
 
 __all__ = [
+    "SCALES",
+    "AttributeScale",
+    "CategoryIndex",
     "CategoryTexts",
     "CategoryTree",
     "Embedding",
+    "HeldCodes",
+    "NominalScale",
+    "NumericScale",
+    "OrdinalScale",
     "PublicationGrid",
     "Published",
+    "ScaleFault",
     "Scaling",
-    "category_trees",
+    "TimeScale",
     "exact_means",
+    "remedies",
+    "scale_of",
 ]

@@ -1,4 +1,4 @@
-"""The categories of a nominal attribute as arrays: the nodes of a taxonomy, or categories without one.
+"""The categories of nominal attributes as numbers: the nodes of a taxonomy, and one code for each held text.
 
 A node is a number. A category has its code: 0 or more. Codes below the number of leaves are the leaves of the taxonomy,
 in its order; a category with a greater code is a leaf of its own directly below the root. The root is -1, and all other
@@ -9,13 +9,16 @@ A flat list of categories is a taxonomy of one level, in which no leaf is known 
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable
+
 import msgspec
 import numpy as np
 
 from shoal.arrays import BoolVector, Float64Vector, Int64Matrix, Int64Vector
 from shoal.policy import Taxonomy
 
-__all__ = ["ROOT_NODE", "CategoryTree"]
+__all__ = ["ROOT_NODE", "CategoryTree", "HeldCodes"]
+
 
 ROOT_NODE = -1
 """Number of the root."""
@@ -25,15 +28,8 @@ _MISSING, _BELOW_NODE = -1, -2
 
 
 class CategoryTree:
-    """The taxonomy of one nominal attribute, or none.
+    """The taxonomy of one nominal attribute; without one, categories are equally far from each other.
 
-    Parameters
-    ----------
-    taxonomy : Taxonomy or None
-        None for categories that are equally far from each other.
-
-    Notes
-    -----
     The path of a node has one entry per level, from the leaves up to the children of the root. Two categories have
     equal entries from the level of their lowest common ancestor on. So the number of different entries is the height of
     that ancestor, and the root's height is the number of levels.
@@ -63,18 +59,10 @@ class CategoryTree:
         return len(self.leaf_texts)
 
     def paths(self, nodes: Float64Vector) -> Int64Matrix:
-        """Return the paths of nodes.
+        """Return the paths of nodes (n, levels), from the leaves up. Entries have a meaning within their column only.
 
-        Parameters
-        ----------
-        nodes : ndarray of float64, shape (n,)
-            Numbers of nodes; NaN for a missing value.
-
-        Returns
-        -------
-        ndarray of int64, shape (n, levels)
-            From the leaves up. Entries have a meaning within their column only. A missing value differs from all nodes
-            on all levels. An inner node differs from all categories on the levels below it.
+        A missing value (NaN) differs from all nodes on all levels, and an inner node from all categories on the levels
+        below it.
         """
         missing = np.isnan(nodes)
         if not self.leaf_texts:
@@ -97,10 +85,7 @@ class CategoryTree:
         return is_inner
 
     def node_at(self, level: int, entries: Int64Vector) -> Float64Vector:
-        """Return the nodes of entries of paths at one level, shape (n,).
-
-        At a level above 0 the entries must be those of inner nodes (`is_inner`).
-        """
+        """Return the nodes of entries of paths at one level; above level 0 they must be those of inner nodes."""
         nodes: Int64Vector
         if level == 0:
             nodes = np.where(entries < self.leaf_count, entries, entries - len(self._rows))
@@ -111,6 +96,49 @@ class CategoryTree:
     def inner_text(self, node: int) -> str:
         """Return the name of an inner node, as a JSON string."""
         return self._root_text if node == ROOT_NODE else self._inner_texts[ROOT_NODE - 1 - node]
+
+
+FEWEST_TO_DROP = 512
+"""Texts of an attribute from which codes without a held record are dropped."""
+
+
+class HeldCodes:
+    """Gives each text a code for as long as a record with it is held. No code is given twice.
+
+    The ``fixed`` texts have the codes 0, 1, ... and keep them. Memory: if `drop_unused` is called for each block, about
+    `FEWEST_TO_DROP` more, or as many as records are held.
+    """
+
+    def __init__(self, fixed: Iterable[str] = ()) -> None:
+        self.texts = dict(enumerate(fixed))
+        """Text of each code."""
+        self._codes = {text: code for code, text in self.texts.items()}
+        self._fixed = self._next = len(self.texts)
+        self._limit = self._fixed + FEWEST_TO_DROP
+
+    @property
+    def is_large(self) -> bool:
+        """Whether `drop_unused` should be called."""
+        return len(self._codes) > self._limit
+
+    def is_fixed(self, text: str) -> bool:
+        """Return whether a text is one of the fixed ones."""
+        return self._codes.get(text, self._fixed) < self._fixed
+
+    def code_of(self, text: str) -> int:
+        """Return the code of a text."""
+        code = self._codes.get(text)
+        if code is None:
+            code, self._next = self._next, self._next + 1
+            self._codes[text], self.texts[code] = code, text
+        return code
+
+    def drop_unused(self, used: Collection[int]) -> None:
+        """Drop codes that no held record has. The number that stays is at most half of the next limit."""
+        for text, code in [(text, code) for text, code in self._codes.items() if code >= self._fixed]:
+            if code not in used:
+                del self._codes[text], self.texts[code]
+        self._limit = max(self._fixed + FEWEST_TO_DROP, 2 * len(self._codes))
 
 
 def _json_string(name: str) -> str:

@@ -5,9 +5,7 @@ ranks over that of the first and the last. That of a category is the height of t
 nodes over the number of levels; without a taxonomy it is 0 or 1. A missing value is at distance 1 from any other.
 
 In a stream, most of the variation of a time may be its trend, which each reader of the output knows without the
-record. Such a *clock* is measured against the variation within windows of offsets.
-
-What is left of the variation of columns after their trend: squared deviations from the means of windows.
+record. Such a *clock* is measured against the variation within windows of offsets: what is left after the trend.
 """
 
 from __future__ import annotations
@@ -18,8 +16,9 @@ from typing import NamedTuple, Self
 import numpy as np
 
 from shoal.arrays import BoolMatrix, BoolVector, Float64Matrix, Float64Vector, Int64Matrix, Int64Vector
-from shoal.policy import Attribute, Scale
+from shoal.policy import Attribute
 from shoal.scales.categories import CategoryTree
+from shoal.scales.scale import SCALES, scale_of
 
 __all__ = [
     "MOST_CATEGORIES",
@@ -33,19 +32,11 @@ __all__ = [
 
 
 class WindowSums:
-    """Sums of each window of offsets, over blocks of records.
+    """Sums of each window of offsets for c columns, over blocks of records.
 
-    Parameters
-    ----------
-    columns : int
-        Number of columns c.
-
-    Notes
-    -----
     Each window has count, mean and sum of squared deviations, to which blocks are added without a second pass (Chan et
     al. 1983). A mean is kept as the difference from a value of its window, because a difference of times is exact. So
-    the sum of squares of equal values is 0.
-    Memory: four numbers for each column of a window that is not closed.
+    the sum of squares of equal values is 0. Memory: four numbers for each column of a window that is not closed.
     """
 
     def __init__(self, columns: int) -> None:
@@ -60,15 +51,7 @@ class WindowSums:
 
     @classmethod
     def of(cls, windows: Int64Vector, values: Float64Matrix) -> Self:
-        """Return the sums of one block.
-
-        Parameters
-        ----------
-        windows : ndarray of int64, shape (E,)
-            Window of each record; E >= 1.
-        values : ndarray of float64, shape (E, c)
-            NaN where a value is missing.
-        """
+        """Return the sums of one block of E >= 1 records: windows (E,) and values (E, c), NaN where missing."""
         found = cls(values.shape[1])
         order = np.argsort(windows, kind="stable")
         found._windows, starts, sizes = np.unique(windows[order], return_index=True, return_counts=True)
@@ -129,48 +112,27 @@ MOST_CATEGORIES = 500
 
 
 class RecordDistances(NamedTuple):
-    """Distances of E records from their published values.
+    """Distances of E records from their published values."""
 
-    Attributes
-    ----------
-    each : ndarray of float64, shape (E, q)
-        Distance in each attribute, or its negative.
-    squared : ndarray of float64, shape (E,)
-        Sum of the squares of all attributes.
-    numeric_squared : ndarray of float64, shape (E,)
-        Sum of the squares of numeric and time attributes, where value and published value are present.
-    """
-
-    each: Float64Matrix
-    squared: Float64Vector
-    numeric_squared: Float64Vector
+    each: Float64Matrix  # (E, q): distance in each attribute, or its negative
+    squared: Float64Vector  # (E,): sum of the squares of all attributes
+    numeric_squared: Float64Vector  # (E,): of numeric and time attributes whose value and published value are present
 
 
 class AttributeDistances:
-    """Measures distances of records from their published values.
-
-    Parameters
-    ----------
-    attributes : sequence of Attribute
-        The q quasi-identifiers.
-    trees : mapping of str to CategoryTree
-        Taxonomy of each nominal attribute, by name.
-    """
+    """Measures distances of records from their published values; ``trees`` are the taxonomies of nominal attributes."""
 
     def __init__(self, attributes: Sequence[Attribute], trees: Mapping[str, CategoryTree]) -> None:
-        self._numeric = np.array([attribute.has_moments for attribute in attributes], np.bool_)
+        self._numeric = np.array([SCALES[attribute.scale].has_moments for attribute in attributes], np.bool_)
         self._is_plain = bool(self._numeric.all()) and not any(a.may_be_missing for a in attributes)
-        self._trees = {i: trees[a.name] for i, a in enumerate(attributes) if a.is_nominal}
+        self._coded = [
+            (i, scale_of(a, trees.get(a.name))) for i, a in enumerate(attributes) if SCALES[a.scale].is_coded
+        ]
 
     def measure(self, values: Float64Matrix, published: Float64Matrix, unit: Float64Vector) -> RecordDistances:
-        """Return the distances.
+        """Return the distances of values, as read and clipped, from published ones, both (E, q) with NaN where missing.
 
-        Parameters
-        ----------
-        values, published : ndarray of float64, shape (E, q)
-            Quasi-identifiers as read (clipped) and as published; NaN where missing.
-        unit : ndarray of float64, shape (q,)
-            Width of the range of each attribute in its own units, above 0; ignored for nominal ones.
+        ``unit`` (q,) is the width of the range of each attribute, above 0; it is ignored for nominal ones.
         """
         if self._is_plain:
             scaled = (values - published) / unit
@@ -181,41 +143,33 @@ class AttributeDistances:
         each[absent[0] | absent[1]] = 0.0
         numeric = each[:, self._numeric]
         each[absent[0] != absent[1]] = 1.0
-        for column, tree in self._trees.items():
-            different = tree.paths(values[:, column]) != tree.paths(published[:, column])
-            each[:, column] = different.mean(axis=1)
+        for column, scale in self._coded:
+            each[:, column] = scale.distances(values[:, column], published[:, column])
         return RecordDistances(each, np.einsum("ij,ij->i", each, each), np.einsum("ij,ij->i", numeric, numeric))
 
 
 class LossTotals:
-    """Sums for the loss of each attribute, over blocks of records.
+    """Sums for the loss of each of q quasi-identifiers, over blocks of records.
 
-    Parameters
-    ----------
-    attributes : sequence of Attribute
-        The q quasi-identifiers.
+    A numeric or time attribute has sums of squares of the records of which value and published value are present. All
+    other attributes have sums of distances.
 
     Attributes
     ----------
     windows : WindowSums or None
         What is left of the times after their trend; None of a table, and before the first record.
-
-    Notes
-    -----
-    A numeric or time attribute has sums of squares of the records of which value and published value are present. All
-    other attributes have sums of distances.
     """
 
     def __init__(self, attributes: Sequence[Attribute]) -> None:
         self._attributes = tuple(attributes)
-        self._numeric = np.array([attribute.has_moments for attribute in attributes], np.bool_)
-        self._times = [i for i, attribute in enumerate(attributes) if attribute.scale is Scale.TIME]
+        self._numeric = np.array([SCALES[attribute.scale].has_moments for attribute in attributes], np.bool_)
+        self._times = [i for i, attribute in enumerate(attributes) if SCALES[attribute.scale].has_trend]
         count = len(attributes)
         self._counts = np.zeros(count, np.int64)
         self._records = 0
         self._distances, self._squared_error, self._mean, self._centred_squares = (np.zeros(count) for _ in range(4))
         self._lowest, self._highest = np.full(count, np.inf), np.full(count, -np.inf)
-        self._codes: dict[int, set[int]] = {i: set() for i, one in enumerate(attributes) if one.is_nominal}
+        self._codes: dict[int, set[int]] = {i: set() for i, one in enumerate(attributes) if SCALES[one.scale].is_coded}
         self.windows: WindowSums | None = None
 
     @classmethod
@@ -227,16 +181,9 @@ class LossTotals:
         distances: Float64Matrix,
         windows: Int64Vector | None = None,
     ) -> Self:
-        """Return the sums of one block.
+        """Return the sums of one block of E >= 1 records: values, published values and their distances, each (E, q).
 
-        Parameters
-        ----------
-        attributes : sequence of Attribute
-            The q quasi-identifiers.
-        values, published, distances : ndarray of float64, shape (E, q)
-            As in `AttributeDistances.measure`, and what it returned for each attribute; E >= 1.
-        windows : ndarray of int64, shape (E,), optional
-            Window of offsets of each record of a stream. Without them no trend is removed.
+        ``windows`` (E,) are the windows of offsets of the records of a stream; without them no trend is removed.
         """
         found = cls(attributes)
         found._records = len(values)

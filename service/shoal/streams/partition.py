@@ -11,8 +11,7 @@ from collections.abc import Callable
 import numpy as np
 
 from shoal.arrays import LARGEST, Float64Matrix, Float64Vector, Int32Vector, Int64Matrix, Int64Vector
-from shoal.kernels.categories import dense_coordinates
-from shoal.kernels.distances import add_code_distances
+from shoal.kernels.distances import add_code_distances, dense_coordinates
 from shoal.kernels.jit import njit, njit_inline, njit_inner
 from shoal.kernels.subject_codes import clear, count_up_to, number
 from shoal.streams.expiry import SHARE_TOLERANCE, StreamConstraints, Workspace

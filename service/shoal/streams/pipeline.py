@@ -14,8 +14,7 @@ from shoal.formats import Block, RecordEncoder
 from shoal.policy import Policy, Scale
 from shoal.protection.quota import SubjectQuota
 from shoal.protection.value_codes import ValueIndex
-from shoal.scales import Embedding, Scaling
-from shoal.scales.coordinates import CategoryIndex
+from shoal.scales import CategoryIndex, Embedding, Scaling
 from shoal.scales.loss import AttributeDistances
 from shoal.streams.clusterer import Decisions, StreamClusterer
 from shoal.streams.confidential_numbers import ConfidentialNumbers, DistanceSpace

@@ -11,8 +11,7 @@ from shoal.arrays import Float64Vector
 from shoal.formats import Block, JsonEncoder, ProtectedValues
 from shoal.kernels.jit import stopping_compilation
 from shoal.policy import Attribute, Policy
-from shoal.scales import Embedding
-from shoal.scales.coordinates import CategoryIndex
+from shoal.scales import CategoryIndex, Embedding
 from shoal.streams.pipeline import PartitionPipeline
 from shoal.streams.spreads import Spreads
 from shoal.tables.repair import precompile_repair

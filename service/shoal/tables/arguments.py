@@ -1,10 +1,6 @@
-"""Validation of what `microaggregate` is given. Every fault is named with its field; no value appears in a message.
+"""Arguments of the Python interface: numbers, arrays, texts of subjects, and confidential values with their reference.
 
-The normal form of texts that stand for subjects and confidential values.
-
-Codes of the texts and values of a stream that occurred lately.
-
-Confidential values of the Python interface: parameters of their protection, value codes, and bins of a reference.
+Every fault is named with its field; no value appears in a message.
 """
 
 from __future__ import annotations
@@ -22,7 +18,7 @@ from unicodedata import normalize
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from shoal.arrays import LARGEST, Float64Matrix, Int64Matrix, Int64Vector
+from shoal.arrays import Int64Matrix, Int64Vector
 from shoal.errors import ParameterError
 from shoal.policy.policy import DEFAULT_MAX_VALUE_SHARE
 from shoal.protection import (
@@ -36,8 +32,7 @@ from shoal.protection import (
     ValueReference,
     build_diversity_rule,
 )
-from shoal.tables.constraints import ClusterConstraints, ConfidentialAttribute
-from shoal.tables.refinement import REFINEMENTS
+from shoal.tables.constraints import ConfidentialAttribute
 
 __all__ = [
     "NUMBER",
@@ -47,12 +42,9 @@ __all__ = [
     "ProtectedCodes",
     "RecentCodes",
     "Reference",
-    "argument_faults",
     "as_array",
     "as_objects",
-    "checked_values",
     "confidential_attributes",
-    "constraint_faults",
     "default_value_share",
     "is_finite_number",
     "is_integer",
@@ -63,86 +55,9 @@ __all__ = [
     "protection_faults",
 ]
 
+
 AnyArray: TypeAlias = NDArray[np.generic]
 """An array of any type."""
-
-
-def checked_values(values: ArrayLike) -> Float64Matrix:
-    """Return the coordinates as the kernels take them.
-
-    Parameters
-    ----------
-    values : array_like, shape (n, d)
-        Of integers, floats or booleans.
-
-    Returns
-    -------
-    ndarray of float64, shape (n, d)
-        C-contiguous; may share memory with ``values``.
-
-    Raises
-    ------
-    ParameterError
-        Names what the values must be.
-    """
-    try:
-        given = np.asarray(values)
-    except (TypeError, ValueError):
-        raise ParameterError("values: need shape (n, d), rows must have the same length") from None
-    if given.ndim != 2 or 0 in given.shape:  # noqa: PLR2004 - records and attributes
-        raise ParameterError("values: need shape (n, d), at least one record and one attribute")
-    if given.dtype.kind not in "biuf":
-        raise ParameterError("values: need integers or floats, no text, objects or complex numbers; convert them first")
-    if np.ma.is_masked(values):
-        raise ParameterError("values: must not be masked; fill or remove what is missing")
-    with np.errstate(over="ignore"):  # a number too large for float64 becomes infinite and is refused here
-        table: Float64Matrix = np.ascontiguousarray(given, dtype=np.float64)
-        if not (np.abs(table) <= LARGEST).all():
-            raise ParameterError(
-                f"values: need finite numbers of at most {LARGEST:g}; scale them, fill or remove what is missing"
-            )
-    return table
-
-
-def argument_faults(
-    n: int, k: object, algorithm: object, refine: object, seed: object, parameters: object, budget_used: object
-) -> list[str]:
-    """Return what is wrong with the arguments of `microaggregate` for n records, as messages; empty if nothing is."""
-    faults = []
-    if not is_integer(k):
-        faults.append("k: must be a whole number")
-    elif not 2 <= k <= n:  # noqa: PLR2004 - a cluster needs two records
-        faults.append("k: needs 2 <= k <= number of records")
-    if not isinstance(algorithm, str):
-        faults.append("algorithm: must be a name")
-    if not isinstance(refine, str) or refine not in REFINEMENTS:
-        faults.append(f"refine: unknown, use one of {', '.join(REFINEMENTS)}")
-    if not is_integer(seed) or seed < 0:
-        faults.append("seed: must be a whole number, 0 or more")
-    if parameters is not None and not isinstance(parameters, Mapping):
-        faults.append("parameters: must be a mapping of names to values")
-    if budget_used is not None and not callable(budget_used):
-        faults.append("budget_used: must be a function of the number of changes")
-    return faults
-
-
-def constraint_faults(constraints: object, n: int) -> list[str]:
-    """Return what is wrong with the constraints on clusters of n records, as messages; empty if nothing is."""
-    if not isinstance(constraints, ClusterConstraints):
-        return ["constraints: must be ClusterConstraints"]
-    faults = []
-    for name, codes in (("subjects", constraints.subjects), ("buckets", constraints.buckets)):
-        if codes is not None and not _are_codes(codes, n):
-            faults.append(f"constraints: {name} must be an array of integers from 0, shape ({n},)")
-    if not is_number(constraints.max_share) or not 0 < constraints.max_share <= 1:
-        faults.append("constraints: max_share must be above 0 and at most 1")
-    confidential: object = constraints.confidential
-    if not isinstance(confidential, tuple) or not all(_is_attribute(attribute, n) for attribute in confidential):
-        faults.append(
-            f"constraints: confidential needs attributes with integers from 0 as bins and values, shape ({n},), and "
-            "bins of their reference"
-        )
-    return [*faults, *_value_faults(constraints)]
 
 
 def is_integer(value: object) -> TypeGuard[int]:
@@ -163,13 +78,7 @@ def is_finite_number(value: object) -> TypeGuard[float]:
 
 
 def as_array(given: ArrayLike | Sequence[object], name: str) -> AnyArray:
-    """Return any array-like as an array.
-
-    Raises
-    ------
-    ParameterError
-        Rows have unequal lengths, or a value is masked.
-    """
+    """Return any array-like as an array; ParameterError if rows have unequal lengths, or a value is masked."""
     if np.ma.is_masked(given):
         raise ParameterError(f"{name}: must not be masked; fill or remove what is missing")
     try:
@@ -179,15 +88,10 @@ def as_array(given: ArrayLike | Sequence[object], name: str) -> AnyArray:
 
 
 def as_objects(given: ArrayLike | Sequence[object], name: str) -> AnyArray:
-    """Return an array as it is, and any other array-like as an array of its objects.
+    """Return an array as it is, and any other array-like as an array of its objects; errors as of `as_array`.
 
     NumPy converts the values of a list to one common type: a number beside a text becomes a text, and an integer beside
     a float is rounded.
-
-    Raises
-    ------
-    ParameterError
-        As `as_array`.
     """
     if isinstance(given, np.ndarray):
         return as_array(given, name)
@@ -195,55 +99,6 @@ def as_objects(given: ArrayLike | Sequence[object], name: str) -> AnyArray:
     if any(isinstance(value, list | tuple | np.ndarray) for value in objects.flat):
         raise ParameterError(f"{name}: rows must have the same length")
     return objects
-
-
-def _value_faults(constraints: ClusterConstraints) -> list[str]:
-    """Return what is wrong with t, l and the largest share of a value."""
-    faults = []
-    t, share = constraints.t, constraints.max_value_share
-    if t is not None and (not is_number(t) or not t >= 0):
-        faults.append("constraints: t must be a number, 0 or more")
-    if constraints.l is not None and not _is_l_diversity(constraints.l):
-        faults.append(
-            "constraints: l must be LDiversity of 2 or more values, or more than 1 by entropy, with c above 0"
-        )
-    if share is not None and (not is_number(share) or not 0 < share <= 1):
-        faults.append("constraints: max_value_share must be above 0 and at most 1")
-    if not constraints.confidential:
-        stated = {"t": t, "l": constraints.l, "max_value_share": share}
-        faults += [
-            f"constraints: {name} needs a confidential attribute" for name, one in stated.items() if one is not None
-        ]
-    return faults
-
-
-def _is_l_diversity(given: object) -> bool:
-    """Whether a value of any type is an l-diversity that a cluster can have."""
-    if not isinstance(given, LDiversity) or not is_number(given.l) or not is_number(given.c):
-        return False
-    if given.kind == ENTROPY:
-        return 1 < given.l < math.inf
-    is_whole = float(given.l).is_integer() and given.l >= 2  # noqa: PLR2004 - one value is no diversity
-    return (given.kind == DISTINCT and is_whole) or (given.kind == RECURSIVE and is_whole and 0 < given.c < math.inf)
-
-
-def _is_attribute(attribute: object, n: int) -> bool:
-    """Whether a value of any type is a confidential attribute of n records."""
-    if not isinstance(attribute, ConfidentialAttribute) or not _are_codes(attribute.bins, n):
-        return False
-    reference: object = attribute.reference
-    if reference is not None and not (
-        isinstance(reference, ValueReference) and int(attribute.bins.max()) < len(reference.weights)
-    ):
-        return False
-    return attribute.values is None or _are_codes(attribute.values, n)
-
-
-def _are_codes(codes: object, n: int) -> TypeGuard[NDArray[np.integer]]:
-    """Whether a value of any type is an array of n integers from 0."""
-    return (
-        isinstance(codes, np.ndarray) and codes.shape == (n,) and codes.dtype.kind in "iu" and bool((codes >= 0).all())
-    )
 
 
 NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,17})?")
@@ -262,16 +117,10 @@ def normal_form(name: str) -> str:
 
 
 class RecentCodes:
-    """Gives each key a code, in the order of their first occurrence.
+    """Gives each key a code, in the order of their first occurrence. Codes are never reused.
 
-    Parameters
-    ----------
-    delta : int
-        A key keeps its code for at least this many records after its last occurrence.
-
-    Notes
-    -----
-    Codes are never reused. Memory: the keys of 2 delta records and two blocks.
+    A key keeps its code for at least ``delta`` records after its last occurrence. Memory: the keys of 2 delta records
+    and two blocks.
     """
 
     def __init__(self, delta: int) -> None:
@@ -316,13 +165,7 @@ _FORMS = "must be a whole number of 2 or more, {'entropy': a number above 1}, or
 
 
 def parse_diversity(given: object) -> LDiversity | None:
-    """Return the l-diversity that a caller states.
-
-    Raises
-    ------
-    ParameterError
-        It is none of the forms that `StreamAggregator` documents.
-    """
+    """Return the l-diversity that a caller states; ParameterError if it has none of the documented forms."""
     if given is None:
         return None
     named = given if isinstance(given, Mapping) else {"distinct": given}
@@ -377,10 +220,7 @@ def protection_faults(
 def parse_references(given: object) -> list[dict[object, float]]:
     """Return one reference per attribute, by the keys of the values.
 
-    Raises
-    ------
-    ParameterError
-        A reference is no mapping of two or more values to shares, or lists a value twice.
+    ParameterError if a reference does not map two or more values to shares, or lists a value twice.
     """
     if given is None:
         return []
@@ -403,20 +243,10 @@ class ConfidentialEncoder:
     """Encodes confidential values: a code per distinct value, and its bin in the reference.
 
     Numbers are compared by their exact value, texts in Unicode's composed form without surrounding whitespace, and a
-    text that is a number as that number. None and NaN are one value: missing.
-
-    Parameters
-    ----------
-    delta : int
-        A value keeps its code for at least this many records after its last occurrence.
-    references : list of dict
-        As `parse_references` returns them; empty without t.
-
-    Notes
-    -----
-    If all values of a reference are numbers or missing, its distance is the ordered one. A number that is not listed
-    then counts as the nearest one, ties as the lower; missing as the lowest. Else the distance is the equal one, and
-    values that are not listed have a bin with a share of 0. Memory: the values of 2 delta records and two blocks.
+    text that is a number as that number. None and NaN are one value: missing. If all values of a reference (as of
+    `parse_references`; none without t) are numbers or missing, its distance is the ordered one. A number that is not
+    listed then counts as the nearest one, ties as the lower; missing as the lowest. Else the distance is the equal one,
+    and values that are not listed have a bin with a share of 0. Memory: the values of 2 delta records and two blocks.
     """
 
     def __init__(self, delta: int, references: Sequence[Mapping[object, float]]) -> None:
@@ -426,13 +256,7 @@ class ConfidentialEncoder:
     def diversity_rule(
         self, attributes: int, diversity: LDiversity | None, max_value_share: float | None, t: float | None
     ) -> DiversityRule:
-        """Return what the attributes must satisfy.
-
-        Raises
-        ------
-        ParameterError
-            With t, there is not one reference per attribute.
-        """
+        """Return what the attributes must satisfy; with t, ParameterError unless each has a reference."""
         if t is not None and len(self._references) != attributes:
             raise ParameterError(f"reference: must be one per confidential attribute, here {attributes}")
         references = [reference.weights for reference in self._references] if t is not None else []
@@ -441,10 +265,8 @@ class ConfidentialEncoder:
     def encode(self, confidential: ArrayLike | Sequence[object], count: int) -> tuple[Int64Matrix, Int64Matrix | None]:
         """Return value codes (count, q), and bins (count, q) if there are references.
 
-        Raises
-        ------
-        ParameterError
-            The values are not one per record and attribute, or one is no number where the reference is ordered.
+        ParameterError if the values are not one per record and attribute, or one is no number where the reference is
+        ordered.
         """
         columns = _columns_of(confidential, count)
         if self._references and len(columns) != len(self._references):
@@ -461,23 +283,9 @@ class ConfidentialEncoder:
 def confidential_attributes(
     confidential: ArrayLike, count: int, reference: object, *, has_bins: bool
 ) -> tuple[ConfidentialAttribute, ...]:
-    """Return the confidential attributes of a table.
+    """Return the confidential attributes of a table; without ``has_bins`` they are not compared with a reference.
 
-    Parameters
-    ----------
-    confidential : array_like of str, number or None, shape (count,) or (count, q)
-        Values, as `ConfidentialEncoder.encode` takes them.
-    count : int
-        Number of records.
-    reference : mapping or sequence of mappings, optional
-        As of `parse_references`; None: the table itself.
-    has_bins : bool
-        Whether the values are compared with the reference.
-
-    Raises
-    ------
-    ParameterError
-        As `ConfidentialEncoder.encode`, or there is not one reference per attribute.
+    The values are as of `ConfidentialEncoder.encode`; without ``reference`` the table itself is the reference.
     """
     references = parse_references(reference) if has_bins else []
     codes, bins = ConfidentialEncoder(count, references).encode(confidential, count)

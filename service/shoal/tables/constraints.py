@@ -60,9 +60,9 @@ __all__ = [
 class ValueCounts(NamedTuple):
     """How often each value occurs in each cluster, cluster after cluster, the most frequent value of each first."""
 
-    counts: Int64Vector
-    starts: Int64Vector
-    sizes: Int64Vector
+    counts: Int64Vector  # (entries,): records with one value in one cluster
+    starts: Int64Vector  # (clusters,): where the counts of each cluster begin
+    sizes: Int64Vector  # (clusters,): records of each cluster
 
     @property
     def distinct(self) -> Int64Vector:

@@ -790,12 +790,7 @@ NO_SUBJECTS = np.zeros(0, np.int64)
 
 @njit
 def descend_dense(
-    squares: Float64Matrix,
-    labels: Int32Vector,
-    k: int,
-    rounds: int,
-    subjects: Int64Vector,
-    max_share: float,
+    squares: Float64Matrix, labels: Int32Vector, k: int, rounds: int, subjects: Int64Vector, max_share: float
 ) -> Int32Vector:
     """Return a partition whose loss no change that is tried lowers, or the one reached after ``rounds`` rounds.
 
@@ -1134,11 +1129,7 @@ DISSOLVE_BELOW, CREATE_BELOW, RELOCATE_BELOW, SWAP_BELOW = 0.02, 0.06, 0.3, 0.92
 
 @njit
 def anneal(
-    partition: PartitionState,
-    neighbours: Int32Matrix,
-    tries: int,
-    temperature: float,
-    random: np.random.Generator,
+    partition: PartitionState, neighbours: Int32Matrix, tries: int, temperature: float, random: np.random.Generator
 ) -> None:
     """Try ``tries`` random changes at one temperature (Metropolis). The partition satisfies its constraints throughout.
 
@@ -1241,12 +1232,7 @@ def _swap(
 
 @njit_inner
 def _exchange_cycle(
-    partition: PartitionState,
-    neighbours: Int32Matrix,
-    i: int,
-    target: int,
-    log: UndoLog,
-    random: np.random.Generator,
+    partition: PartitionState, neighbours: Int32Matrix, i: int, target: int, log: UndoLog, random: np.random.Generator
 ) -> float:
     """Move a record to another cluster, a member of that to a third, and a member of the third to the first.
 

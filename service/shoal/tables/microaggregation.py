@@ -10,25 +10,25 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TypeAlias
+from typing import TypeAlias, TypeGuard
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from shoal.arrays import LARGEST, Float64Matrix, Int32Vector
 from shoal.errors import AnonymityViolation, ParameterError
+from shoal.protection import DISTINCT, ENTROPY, RECURSIVE, LDiversity, ValueReference
 from shoal.tables.arguments import (
     Diversity,
     Reference,
-    argument_faults,
-    checked_values,
     confidential_attributes,
-    constraint_faults,
     default_value_share,
+    is_integer,
+    is_number,
     parse_diversity,
     protection_faults,
 )
-from shoal.tables.constraints import ClusterConstraints, merge_until_feasible, violating_clusters
+from shoal.tables.constraints import ClusterConstraints, ConfidentialAttribute, merge_until_feasible, violating_clusters
 from shoal.tables.exact import check_exact
 from shoal.tables.hilbert import hilbert, optimal
 from shoal.tables.literature.approximate import approximate
@@ -36,97 +36,25 @@ from shoal.tables.literature.genetic import genetic
 from shoal.tables.literature.md import md
 from shoal.tables.mdav import mdav, vmdav
 from shoal.tables.measures import loss_of
-from shoal.tables.refinement import NO_CONSTRAINTS, BudgetUsed, RefinedPartition, refine
+from shoal.tables.refinement import NO_CONSTRAINTS, REFINEMENTS, BudgetUsed, RefinedPartition
 from shoal.tables.refinement import refine as refine_partitions
 from shoal.tables.repair import NEAR_CLUSTERS, repair_by_swaps
 from shoal.tables.t_closeness import TClosePartition, steered, strict
 
 __all__ = [
     "ALGORITHMS",
-    "LARGEST",
     "PARAMETER_RANGES",
     "T_CLOSE_ALGORITHMS",
     "Parameter",
-    "candidate_partitions",
     "check_parameters",
-    "feasible_partitions",
     "microaggregate",
     "parameters_of",
-    "partition",
     "refined",
-    "t_close_algorithm",
-    "t_close_partitions",
 ]
-
-SEVERAL_UP_TO = 20_000
-"""Records up to which several partitions are made, of which the best is kept."""
-
-
-def candidate_partitions(
-    values: Float64Matrix, k: int, constraints: ClusterConstraints, *, refined: bool
-) -> list[Int32Vector]:
-    """Return the partitions of which ``auto`` keeps the one that loses least after refinement.
-
-    One attribute: the optimal partition. Up to 20,000 records: MDAV, V-MDAV and, if refined, the Hilbert curve. More:
-    the Hilbert curve if refined, else MDAV. (Runs along the curve lose most without refinement; with it, and many
-    records, they are the best and fastest start.) Clusters that violate a constraint are merged; with l-diversity or a
-    largest share of a value, they first exchange records with near clusters. With t-closeness also `strict` partitions,
-    one per confidential attribute (above 20,000 records only the best of them), refined by swaps within their buckets:
-    the smaller t, the better they are as a start. Guarantee: all satisfy the constraints if the table as one cluster
-    does.
-    """
-    found = _candidates(values, k, constraints, refined=refined)
-    found = [one for labels in found for one in feasible_partitions(values, labels, k, constraints, refined=refined)]
-    if constraints.t is None:
-        return found
-    t_close = t_close_partitions(values, k, strict, constraints)
-    how = "descent" if refined else "none"
-    for labels, buckets in t_close if len(values) <= SEVERAL_UP_TO else t_close[:1]:
-        found.append(refine(values, [labels], k, how, constraints=replace(constraints, buckets=buckets)).labels)
-    return found
-
-
-def feasible_partitions(
-    values: Float64Matrix, labels: Int32Vector, k: int, constraints: ClusterConstraints, *, refined: bool = False
-) -> list[Int32Vector]:
-    """Return partitions of which every cluster satisfies the constraints, if the table as one cluster does.
-
-    Clusters that violate a constraint are merged. For l-diversity and shares of values there are two further ways: they
-    first exchange records with the nearest clusters, or with more. The partition that loses least is returned, or
-    all if they will be refined: exchange loses less before refinement, merging often less after it.
-    """
-    if constraints.are_none:
-        return [labels]
-    starts = [labels]
-    if constraints.limit_values:
-        starts += [repair_by_swaps(values, labels, k, constraints, near) for near in (NEAR_CLUSTERS[:1], NEAR_CLUSTERS)]
-    merged = [merge_until_feasible(values, start, k, constraints) for start in starts]
-    return merged if refined else [min(merged, key=lambda labels: loss_of(values, labels))]
-
-
-def t_close_partitions(
-    values: Float64Matrix, k: int, algorithm: Callable[..., TClosePartition], constraints: ClusterConstraints
-) -> list[TClosePartition]:
-    """Return the partition by an algorithm for each confidential attribute, merged until feasible, least loss first."""
-    found = []
-    for attribute in constraints.confidential:
-        made = algorithm(values, k, attribute, constraints.t)
-        labels = feasible_partitions(values, made.labels, k, constraints)[0]
-        found.append(made._replace(labels=labels))
-    return sorted(found, key=lambda made: loss_of(values, made.labels))
-
-
-def _candidates(values: Float64Matrix, k: int, constraints: ClusterConstraints, *, refined: bool) -> list[Int32Vector]:
-    """Return the candidates before constraints are taken into account."""
-    best = [optimal(values, k)] if values.shape[1] == 1 else []
-    if best and constraints.t is None and not constraints.limit_values:
-        return best
-    if len(values) <= SEVERAL_UP_TO:
-        return [*best, mdav(values, k), vmdav(values, k), *([hilbert(values, k)] if refined else [])]
-    return [*best, hilbert(values, k) if refined else mdav(values, k)]
 
 
 Parameter: TypeAlias = float | str
+
 Algorithm: TypeAlias = Callable[..., Int32Vector]
 """Takes values, k and its own parameters as keywords (among them ``seed`` if it draws), and returns labels."""
 
@@ -176,57 +104,6 @@ def check_parameters(name: str, given: Mapping[str, Parameter]) -> None:
     faults = [_fault(key, value, known, ranges.get(key)) for key, value in given.items()]
     if any(faults):
         raise ParameterError(f"algorithm '{name}': " + "; ".join(filter(None, faults)))
-
-
-def partition(
-    values: Float64Matrix, k: int, name: str, seed: int = 0, parameters: Mapping[str, Parameter] | None = None
-) -> Int32Vector:
-    """Return the labels (n,) that an algorithm gives to checked values; ParameterError as of `check_parameters`."""
-    if name in T_CLOSE_ALGORITHMS:
-        raise ParameterError(f"algorithm '{name}': needs privacy.t")
-    keywords = _checked_parameters(name, parameters)
-    if "seed" in inspect.signature(ALGORITHMS[name]).parameters:
-        keywords["seed"] = seed
-    return ALGORITHMS[name](values, k, **keywords)
-
-
-def t_close_algorithm(name: str, parameters: Mapping[str, Parameter] | None = None) -> Callable[..., TClosePartition]:
-    """Return an algorithm of `T_CLOSE_ALGORITHMS` with its parameters set; raises as `check_parameters`."""
-    return partial(T_CLOSE_ALGORITHMS[name], **_checked_parameters(name, parameters))
-
-
-def _algorithm(name: str) -> Callable[..., object]:
-    found = ALGORITHMS.get(name) or T_CLOSE_ALGORITHMS.get(name)
-    if found is None:
-        raise ParameterError(f"algorithm: unknown, use one of auto, {', '.join([*ALGORITHMS, *T_CLOSE_ALGORITHMS])}")
-    return found
-
-
-def _checked_parameters(name: str, parameters: Mapping[str, Parameter] | None) -> dict[str, Parameter]:
-    given = dict(parameters or {})
-    check_parameters(name, given)
-    return given
-
-
-def _fault(key: str, value: Parameter, known: Mapping[str, Parameter], limits: tuple[float, float] | None) -> str:
-    """Return what is wrong with one parameter; empty if nothing is."""
-    if key not in known:
-        return f"no parameter '{key}', there is {', '.join(known) or 'none'}"
-    wanted = type(known[key])
-    if not isinstance(value, (int, float) if wanted is float else wanted) or isinstance(value, bool):
-        return f"{key}: needs a value of type {wanted.__name__}"
-    if limits is None or isinstance(value, str) or value == known[key] or limits[0] <= value <= limits[1]:
-        return ""
-    return f"{key}: must be from {limits[0]:.10g} to {limits[1]:.10g}; the default is {_default_text(known[key])}"
-
-
-def _default_text(default: Parameter) -> str:
-    return "as large as needed" if default == math.inf else str(default)
-
-
-AUTO = "auto"
-LARGEST_EXPONENT = 400
-"""Squares are computed without underflow or overflow if the widest range lies between two to minus this and to this."""
 
 
 def microaggregate(
@@ -303,40 +180,25 @@ def microaggregate(
     change that violates one.
     The loss is the sum of squared distances to the centroids of the clusters; `refined` returns it as well.
     """
-    protection = l, max_value_share, t, reference
-    if confidential is not None or any(one is not None for one in protection):
-        constraints = _with_confidential(constraints, values, confidential, *protection)
-    return refined(
-        values, k, algorithm, refine, seed, parameters=parameters, budget_used=budget_used, constraints=constraints
-    ).labels
-
-
-def _with_confidential(
-    constraints: object,
-    values: ArrayLike,
-    confidential: ArrayLike | None,
-    l: Diversity | None,  # noqa: E741 - the letter of the literature
-    max_value_share: float | None,
-    t: float | None,
-    reference: Reference | Sequence[Reference] | None,
-) -> ClusterConstraints:
-    """Return constraints with confidential attributes, and what these must satisfy; raise ParameterError for faults."""
-    faults = protection_faults(l, max_value_share, t, reference, None)
-    if confidential is None:
+    table = _checked_values(values)
+    faults = _argument_faults(len(table), k, algorithm, refine, seed, parameters, budget_used)
+    faults += _constraint_faults(constraints, len(table))
+    is_protected = any(one is not None for one in (l, max_value_share, t, reference))
+    if is_protected or confidential is not None:
+        faults += protection_faults(l, max_value_share, t, reference, None)
+    if is_protected and confidential is None:
         faults.append("confidential: missing, l, max_value_share, t and reference apply to it")
-    if not isinstance(constraints, ClusterConstraints):
-        faults.append("constraints: must be ClusterConstraints")
-    if faults or confidential is None or not isinstance(constraints, ClusterConstraints):
+    if faults:
         raise ParameterError("; ".join(faults))
-    return replace(
-        constraints,
-        confidential=confidential_attributes(
-            confidential, len(checked_values(values)), reference, has_bins=t is not None
-        ),
-        t=t,
-        l=parse_diversity(l),
-        max_value_share=default_value_share(l, max_value_share),
-    )
+    if confidential is not None:
+        constraints = replace(
+            constraints,
+            confidential=confidential_attributes(confidential, len(table), reference, has_bins=t is not None),
+            t=t,
+            l=parse_diversity(l),
+            max_value_share=default_value_share(l, max_value_share),
+        )
+    return _refined(table, int(k), algorithm, refine, int(seed), parameters, budget_used, constraints).labels
 
 
 def refined(
@@ -351,21 +213,124 @@ def refined(
     constraints: ClusterConstraints = NO_CONSTRAINTS,
 ) -> RefinedPartition:
     """Partition a table as `microaggregate` does, and return the loss and the proven bound beside the labels."""
-    table = checked_values(values)
-    faults = argument_faults(len(table), k, algorithm, refine, seed, parameters, budget_used)
-    faults += constraint_faults(constraints, len(table))
-    if faults:
+    table = _checked_values(values)
+    faults = _argument_faults(len(table), k, algorithm, refine, seed, parameters, budget_used)
+    if faults := faults + _constraint_faults(constraints, len(table)):
         raise ParameterError("; ".join(faults))
-    k, seed = int(k), int(seed)
-    if refine == "exact":
-        check_exact(len(table), table.shape[1], k, is_unconstrained=constraints.are_none)
-    exponent = _exponent_of(table)
-    if exponent:
-        table = np.ldexp(table - table.min(axis=0), -exponent)
-    found = _refined(table, k, algorithm, refine, seed, parameters, budget_used, constraints)
-    if violating_clusters(found.labels, k, constraints).any():
-        raise AnonymityViolation("a cluster is smaller than k or violates a constraint; nothing is released")
-    return _scaled(found, exponent) if exponent else found
+    return _refined(table, int(k), algorithm, refine, int(seed), parameters, budget_used, constraints)
+
+
+SEVERAL_UP_TO = 20_000
+"""Records up to which several partitions are made, of which the best is kept."""
+
+
+def _candidate_partitions(
+    values: Float64Matrix, k: int, constraints: ClusterConstraints, *, is_refined: bool
+) -> list[Int32Vector]:
+    """Return the partitions of which ``auto`` keeps the one that loses least after refinement.
+
+    One attribute: the optimal partition. Up to 20,000 records: MDAV, V-MDAV and, if refined, the Hilbert curve. More:
+    the Hilbert curve if refined, else MDAV. (Runs along the curve lose most without refinement; with it, and many
+    records, they are the best and fastest start.) Clusters that violate a constraint are merged; with l-diversity or a
+    largest share of a value, they first exchange records with near clusters. With t-closeness also `strict` partitions,
+    one per confidential attribute (above 20,000 records only the best of them), refined by swaps within their buckets:
+    the smaller t, the better they are as a start. Guarantee: all satisfy the constraints if the table as one cluster
+    does.
+    """
+    made = [optimal(values, k)] if values.shape[1] == 1 else []
+    if made and constraints.t is None and not constraints.limit_values:
+        pass  # no partition loses less
+    elif len(values) <= SEVERAL_UP_TO:
+        made += [mdav(values, k), vmdav(values, k), *([hilbert(values, k)] if is_refined else [])]
+    else:
+        made.append(hilbert(values, k) if is_refined else mdav(values, k))
+    found = []
+    for labels in made:
+        found += _feasible_partitions(values, labels, k, constraints, is_refined=is_refined)
+    if constraints.t is None:
+        return found
+    t_close = _t_close_partitions(values, k, strict, constraints)
+    how = "descent" if is_refined else "none"
+    for labels, buckets in t_close if len(values) <= SEVERAL_UP_TO else t_close[:1]:
+        within = replace(constraints, buckets=buckets)
+        found.append(refine_partitions(values, [labels], k, how, constraints=within).labels)
+    return found
+
+
+def _feasible_partitions(
+    values: Float64Matrix, labels: Int32Vector, k: int, constraints: ClusterConstraints, *, is_refined: bool = False
+) -> list[Int32Vector]:
+    """Return partitions of which every cluster satisfies the constraints, if the table as one cluster does.
+
+    Clusters that violate a constraint are merged. For l-diversity and shares of values there are two further ways: they
+    first exchange records with the nearest clusters, or with more. The partition that loses least is returned, or
+    all if they will be refined: exchange loses less before refinement, merging often less after it.
+    """
+    if constraints.are_none:
+        return [labels]
+    starts = [labels]
+    if constraints.limit_values:
+        starts += [repair_by_swaps(values, labels, k, constraints, near) for near in (NEAR_CLUSTERS[:1], NEAR_CLUSTERS)]
+    merged = [merge_until_feasible(values, start, k, constraints) for start in starts]
+    return merged if is_refined else [min(merged, key=lambda labels: loss_of(values, labels))]
+
+
+def _t_close_partitions(
+    values: Float64Matrix, k: int, algorithm: Callable[..., TClosePartition], constraints: ClusterConstraints
+) -> list[TClosePartition]:
+    """Return the partition by an algorithm for each confidential attribute, merged until feasible, least loss first."""
+    found = []
+    for attribute in constraints.confidential:
+        made = algorithm(values, k, attribute, constraints.t)
+        labels = _feasible_partitions(values, made.labels, k, constraints)[0]
+        found.append(made._replace(labels=labels))
+    return sorted(found, key=lambda made: loss_of(values, made.labels))
+
+
+def _partition(
+    values: Float64Matrix, k: int, name: str, seed: int = 0, parameters: Mapping[str, Parameter] | None = None
+) -> Int32Vector:
+    """Return the labels (n,) that an algorithm gives to checked values; ParameterError as of `check_parameters`."""
+    if name in T_CLOSE_ALGORITHMS:
+        raise ParameterError(f"algorithm '{name}': needs privacy.t")
+    keywords = _checked_parameters(name, parameters)
+    if "seed" in inspect.signature(ALGORITHMS[name]).parameters:
+        keywords["seed"] = seed
+    return ALGORITHMS[name](values, k, **keywords)
+
+
+def _algorithm(name: str) -> Callable[..., object]:
+    found = ALGORITHMS.get(name) or T_CLOSE_ALGORITHMS.get(name)
+    if found is None:
+        raise ParameterError(f"algorithm: unknown, use one of auto, {', '.join([*ALGORITHMS, *T_CLOSE_ALGORITHMS])}")
+    return found
+
+
+def _checked_parameters(name: str, parameters: Mapping[str, Parameter] | None) -> dict[str, Parameter]:
+    given = dict(parameters or {})
+    check_parameters(name, given)
+    return given
+
+
+def _fault(key: str, value: Parameter, known: Mapping[str, Parameter], limits: tuple[float, float] | None) -> str:
+    """Return what is wrong with one parameter; empty if nothing is."""
+    if key not in known:
+        return f"no parameter '{key}', there is {', '.join(known) or 'none'}"
+    wanted = type(known[key])
+    if not isinstance(value, (int, float) if wanted is float else wanted) or isinstance(value, bool):
+        return f"{key}: needs a value of type {wanted.__name__}"
+    if limits is None or isinstance(value, str) or value == known[key] or limits[0] <= value <= limits[1]:
+        return ""
+    return f"{key}: must be from {limits[0]:.10g} to {limits[1]:.10g}; the default is {_default_text(known[key])}"
+
+
+def _default_text(default: Parameter) -> str:
+    return "as large as needed" if default == math.inf else str(default)
+
+
+AUTO = "auto"
+LARGEST_EXPONENT = 400
+"""Squares are computed without underflow or overflow if the widest range lies between two to minus this and to this."""
 
 
 def _refined(
@@ -378,16 +343,26 @@ def _refined(
     budget_used: BudgetUsed | None,
     constraints: ClusterConstraints,
 ) -> RefinedPartition:
-    """Return the refined partition of checked values (n, d)."""
+    """Return the refined partition of checked values (n, d), after its last check."""
+    if refine == "exact":
+        check_exact(len(table), table.shape[1], k, is_unconstrained=constraints.are_none)
+    exponent = _exponent_of(table)
+    if exponent:
+        table = np.ldexp(table - table.min(axis=0), -exponent)
+    is_refined, refining = refine != "none", constraints
     if constraints.t is not None and algorithm in T_CLOSE_ALGORITHMS:
-        best = t_close_partitions(table, k, t_close_algorithm(algorithm, parameters), constraints)[0]
-        partitions, constraints = [best.labels], replace(constraints, buckets=best.buckets)
+        run = partial(T_CLOSE_ALGORITHMS[algorithm], **_checked_parameters(algorithm, parameters))
+        best = _t_close_partitions(table, k, run, constraints)[0]
+        partitions, refining = [best.labels], replace(constraints, buckets=best.buckets)
     elif algorithm == AUTO and not parameters:
-        partitions = candidate_partitions(table, k, constraints, refined=refine != "none")
+        partitions = _candidate_partitions(table, k, constraints, is_refined=is_refined)
     else:
-        labels = partition(table, k, algorithm, seed, parameters)
-        partitions = feasible_partitions(table, labels, k, constraints, refined=refine != "none")
-    return refine_partitions(table, partitions, k, refine, seed, budget_used, constraints)
+        labels = _partition(table, k, algorithm, seed, parameters)
+        partitions = _feasible_partitions(table, labels, k, constraints, is_refined=is_refined)
+    found = refine_partitions(table, partitions, k, refine, seed, budget_used, refining)
+    if violating_clusters(found.labels, k, constraints).any():
+        raise AnonymityViolation("a cluster is smaller than k or violates a constraint; nothing is released")
+    return _scaled(found, exponent) if exponent else found
 
 
 def _exponent_of(table: Float64Matrix) -> int:
@@ -410,3 +385,114 @@ def _scaled(found: RefinedPartition, exponent: int) -> RefinedPartition:
         loss = math.ulp(0.0)
         bound = loss if found.bound == found.loss else 0.0
     return found._replace(loss=loss, bound=bound)
+
+
+def _checked_values(values: ArrayLike) -> Float64Matrix:
+    """Return the coordinates (n, d) as the kernels take them: C-contiguous; they may share memory with ``values``."""
+    try:
+        given = np.asarray(values)
+    except (TypeError, ValueError):
+        raise ParameterError("values: need shape (n, d), rows must have the same length") from None
+    if given.ndim != 2 or 0 in given.shape:  # noqa: PLR2004 - records and attributes
+        raise ParameterError("values: need shape (n, d), at least one record and one attribute")
+    if given.dtype.kind not in "biuf":
+        raise ParameterError("values: need integers or floats, no text, objects or complex numbers; convert them first")
+    if np.ma.is_masked(values):
+        raise ParameterError("values: must not be masked; fill or remove what is missing")
+    with np.errstate(over="ignore"):  # a number too large for float64 becomes infinite and is refused here
+        table: Float64Matrix = np.ascontiguousarray(given, dtype=np.float64)
+        if not (np.abs(table) <= LARGEST).all():
+            raise ParameterError(
+                f"values: need finite numbers of at most {LARGEST:g}; scale them, fill or remove what is missing"
+            )
+    return table
+
+
+def _argument_faults(
+    n: int, k: object, algorithm: object, refine: object, seed: object, parameters: object, budget_used: object
+) -> list[str]:
+    """Return what is wrong with the arguments of `microaggregate` for n records, as messages; empty if nothing is."""
+    faults = []
+    if not is_integer(k):
+        faults.append("k: must be a whole number")
+    elif not 2 <= k <= n:  # noqa: PLR2004 - a cluster needs two records
+        faults.append("k: needs 2 <= k <= number of records")
+    if not isinstance(algorithm, str):
+        faults.append("algorithm: must be a name")
+    if not isinstance(refine, str) or refine not in REFINEMENTS:
+        faults.append(f"refine: unknown, use one of {', '.join(REFINEMENTS)}")
+    if not is_integer(seed) or seed < 0:
+        faults.append("seed: must be a whole number, 0 or more")
+    if parameters is not None and not isinstance(parameters, Mapping):
+        faults.append("parameters: must be a mapping of names to values")
+    if budget_used is not None and not callable(budget_used):
+        faults.append("budget_used: must be a function of the number of changes")
+    return faults
+
+
+def _constraint_faults(constraints: object, n: int) -> list[str]:
+    """Return what is wrong with the constraints on clusters of n records, as messages; empty if nothing is."""
+    if not isinstance(constraints, ClusterConstraints):
+        return ["constraints: must be ClusterConstraints"]
+    faults = []
+    for name, codes in (("subjects", constraints.subjects), ("buckets", constraints.buckets)):
+        if codes is not None and not _are_codes(codes, n):
+            faults.append(f"constraints: {name} must be an array of integers from 0, shape ({n},)")
+    if not is_number(constraints.max_share) or not 0 < constraints.max_share <= 1:
+        faults.append("constraints: max_share must be above 0 and at most 1")
+    confidential: object = constraints.confidential
+    if not isinstance(confidential, tuple) or not all(_is_attribute(attribute, n) for attribute in confidential):
+        faults.append(
+            f"constraints: confidential needs attributes with integers from 0 as bins and values, shape ({n},), and "
+            "bins of their reference"
+        )
+    return [*faults, *_value_faults(constraints)]
+
+
+def _value_faults(constraints: ClusterConstraints) -> list[str]:
+    """Return what is wrong with t, l and the largest share of a value."""
+    faults = []
+    t, share = constraints.t, constraints.max_value_share
+    if t is not None and (not is_number(t) or not t >= 0):
+        faults.append("constraints: t must be a number, 0 or more")
+    if constraints.l is not None and not _is_l_diversity(constraints.l):
+        faults.append(
+            "constraints: l must be LDiversity of 2 or more values, or more than 1 by entropy, with c above 0"
+        )
+    if share is not None and (not is_number(share) or not 0 < share <= 1):
+        faults.append("constraints: max_value_share must be above 0 and at most 1")
+    if not constraints.confidential:
+        stated = {"t": t, "l": constraints.l, "max_value_share": share}
+        faults += [
+            f"constraints: {name} needs a confidential attribute" for name, one in stated.items() if one is not None
+        ]
+    return faults
+
+
+def _is_l_diversity(given: object) -> bool:
+    """Whether a value of any type is an l-diversity that a cluster can have."""
+    if not isinstance(given, LDiversity) or not is_number(given.l) or not is_number(given.c):
+        return False
+    if given.kind == ENTROPY:
+        return 1 < given.l < math.inf
+    is_whole = float(given.l).is_integer() and given.l >= 2  # noqa: PLR2004 - one value is no diversity
+    return (given.kind == DISTINCT and is_whole) or (given.kind == RECURSIVE and is_whole and 0 < given.c < math.inf)
+
+
+def _is_attribute(attribute: object, n: int) -> bool:
+    """Whether a value of any type is a confidential attribute of n records."""
+    if not isinstance(attribute, ConfidentialAttribute) or not _are_codes(attribute.bins, n):
+        return False
+    reference: object = attribute.reference
+    if reference is not None and not (
+        isinstance(reference, ValueReference) and int(attribute.bins.max()) < len(reference.weights)
+    ):
+        return False
+    return attribute.values is None or _are_codes(attribute.values, n)
+
+
+def _are_codes(codes: object, n: int) -> TypeGuard[NDArray[np.integer]]:
+    """Whether a value of any type is an array of n integers from 0."""
+    return (
+        isinstance(codes, np.ndarray) and codes.shape == (n,) and codes.dtype.kind in "iu" and bool((codes >= 0).all())
+    )

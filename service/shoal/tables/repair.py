@@ -193,10 +193,10 @@ single exchange would gain anything while several members differ."""
 class CodedRecords(NamedTuple):
     """Records with numbers and categories, and what a cluster loses of the categories. Nothing is modified."""
 
-    rows: Float64Matrix
-    codes: Int64Matrix
-    costs: Float64Vector
-    agree: BoolVector
+    rows: Float64Matrix  # (n, d): coordinates
+    codes: Int64Matrix  # (c, n), C-contiguous: code in each category column, numbered from 0 over all columns
+    costs: Float64Vector  # (c,): loss of a record whose code is not the most frequent of its cluster, in squared units
+    agree: BoolVector  # (c,): columns in which a cluster publishes a code only if all members have it
 
 
 class ExchangeState(NamedTuple):

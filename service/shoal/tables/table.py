@@ -28,8 +28,7 @@ from shoal.formats import (
 from shoal.policy import Attribute, Diversity, Policy, Role
 from shoal.protection.quota import SubjectQuota
 from shoal.protection.value_codes import l_diversity_of, value_reference_of
-from shoal.scales import Embedding
-from shoal.scales.coordinates import CategoryIndex
+from shoal.scales import CategoryIndex, Embedding
 from shoal.scales.loss import AttributeDistances, LossTotals, mean_loss, present_means
 from shoal.tables.constraints import (
     ClusterConstraints,
@@ -280,7 +279,7 @@ class TablePipeline:
     policy : Policy
         Attributes and constraints.
     encoder : RecordEncoder
-        JsonEncoder of the output format.
+        Encoder of the output format.
 
     Raises
     ------
@@ -289,9 +288,9 @@ class TablePipeline:
 
     Notes
     -----
-    Guarantees: every released record is in one cluster, and `clustering.stream.invariants` has verified that the
-    cluster has k distinct subjects and no subject above ``max_share``. Only two kinds of records are suppressed: those
-    above ``privacy.per_subject``, and those by which a subject has more than ``max_share`` of the whole table.
+    Guarantees: every released record is in one cluster, and `verify_subjects` has verified that the cluster has k
+    distinct subjects and no subject above ``max_share``. Only two kinds of records are suppressed: those above
+    ``privacy.per_subject``, and those by which a subject has more than ``max_share`` of the whole table.
     Memory: values, one number per confidential attribute, and unchanged fields as bytes.
     """
 
@@ -619,15 +618,15 @@ class AlgorithmSpec:
 class TablePartition(NamedTuple):
     """A partition of n records, and what it publishes of some quasi-identifiers."""
 
-    columns: Int64Vector
-    labels: Int32Vector
-    order: Int64Vector
-    bounds: Int64Vector
-    texts: list[list[str]]
-    published: Float64Matrix
-    counts: Int64Matrix
-    bound: float | None = None
-    gap: float | None = None
+    columns: Int64Vector  # (c,): indices of these quasi-identifiers
+    labels: Int32Vector  # (n,): cluster of each record
+    order: Int64Vector  # (n,): records, cluster after cluster
+    bounds: Int64Vector  # (G + 1,): cluster g is ``order[bounds[g]:bounds[g + 1]]``
+    texts: list[list[str]]  # published JSON scalars of each cluster
+    published: Float64Matrix  # (G, c): the same as values of the scales; NaN for null
+    counts: Int64Matrix  # (2, G): distinct subjects, and records of the subject with most records
+    bound: float | None = None  # lower bound of the loss, proven by the exact refinement
+    gap: float | None = None  # relative distance from it
 
 
 @dataclass(frozen=True, slots=True)
@@ -635,13 +634,15 @@ class TableData:
     """The n records of a table that can be released."""
 
     policy: Policy
-    values: Float64Matrix
+    values: Float64Matrix  # (n, d): clustered attributes as in `Block`, with the codes of ``categories``
     categories: CategoryIndex
-    subjects: Int64Vector
-    scores: Float64Matrix
+    subjects: Int64Vector  # (n,): subject codes, from 0
+    scores: Float64Matrix  # (n, m): numeric confidential attributes as z-scores; NaN for a missing value
     confidential: tuple[ConfidentialAttribute, ...]
+    """The protected confidential attributes as bins, or all of them if the policy protects none."""
     confidential_names: tuple[str, ...]
     protected: tuple[ConfidentialAttribute, ...] = ()
+    """The attributes that l, t and the largest share of a value apply to."""
 
     def partition(self, spec: AlgorithmSpec) -> list[TablePartition]:
         """Partition the records once for each block of quasi-identifiers.

@@ -42,12 +42,7 @@ print(json.dumps(printed))
 """
 
 LIMITS = {
-    "nearest": {
-        "check_decisions": 1_500,
-        "decide_all_by_distance": 29_000,
-        "divide_sums": 1_000,
-        "sum_clusters": 500,
-    },
+    "nearest": {"check_decisions": 1_500, "decide_all_by_distance": 29_000, "divide_sums": 1_000, "sum_clusters": 500},
     "greedy": {
         "decide_due_by_growth": 34_000,
         "held_as_table": 2_200,

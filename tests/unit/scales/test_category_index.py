@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from shoal.formats import JsonEncoder
 from shoal.policy import Scale, Taxonomy
-from shoal.scales.coordinates import CategoryIndex
+from shoal.scales import CategoryIndex
 from shoal.streams import PartitionPipeline
 from support.scales import AREAS, attribute, block_of, policy_with
 

@@ -10,7 +10,7 @@ import pytest
 from shoal.errors import ParameterError
 from shoal.policy.policy import Policy
 from shoal.policy.schema import Document
-from shoal.scales import Embedding, PublicationGrid, exact_means, publication
+from shoal.scales import Embedding, PublicationGrid, exact_means, numeric
 
 pytestmark = pytest.mark.unit
 
@@ -113,7 +113,7 @@ def test_a_resolution_outside_the_range_of_floats_is_rejected(resolution: str) -
 
 
 def test_the_cache_of_texts_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(publication, "CACHED_TEXTS", 3)
+    monkeypatch.setattr(numeric, "CACHED_TEXTS", 3)
     grid = PublicationGrid([Decimal("0.5")])
     for start in range(0, 40, 2):
         texts, _ = grid.published(np.array([[start], [start + 1.0]]), np.array([0, 1, 2]))

@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from shoal.policy import Attribute, Scale, TimeStep
-from shoal.scales import Embedding
-from shoal.scales.coordinates import CategoryIndex
+from shoal.scales import CategoryIndex, Embedding
 from support.scales import AREAS, attribute, block_of, policy_with
 
 pytestmark = pytest.mark.unit
@@ -103,12 +102,7 @@ def test_a_time_is_the_mean_rounded_to_its_step(step: TimeStep, members: list[st
 
 def test_a_time_in_epoch_units_is_a_number() -> None:
     members = [time("2024-01-01"), time("2024-01-02T10:00")]
-    for unit, text in (
-        ("s", "1704153600"),
-        ("ms", "1704153600000"),
-        ("us", "1704153600000000"),
-        ("days", "19724"),
-    ):
+    for unit, text in (("s", "1704153600"), ("ms", "1704153600000"), ("us", "1704153600000000"), ("days", "19724")):
         when = attribute("when", Scale.TIME, unit=unit, time_step=TimeStep(1, "day"), bounds=(0.0, 1.0))
         assert published(when, members) == [text]
 

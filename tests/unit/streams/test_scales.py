@@ -12,8 +12,7 @@ import pytest
 from shoal.errors import ParameterError
 from shoal.formats import Block, JsonEncoder
 from shoal.policy import Policy, Role, Scale, TimeStep
-from shoal.scales import Embedding, Scaling
-from shoal.scales.coordinates import CategoryIndex
+from shoal.scales import CategoryIndex, Embedding, Scaling
 from shoal.streams import AdaptiveState, BlockDecisions, ClusterRestorer, PartitionPipeline, precompile
 from support.scales import AREAS, attribute, block_of, policy_with
 

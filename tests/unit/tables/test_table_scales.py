@@ -12,8 +12,7 @@ import pytest
 from shoal.errors import ConfigError, ParameterError
 from shoal.formats import JsonEncoder
 from shoal.policy import Attribute, Policy, Role, Scale, TimeStep
-from shoal.scales import Embedding
-from shoal.scales.coordinates import CategoryIndex
+from shoal.scales import CategoryIndex, Embedding
 from shoal.streams import precompile_table
 from shoal.tables import AlgorithmSpec, TablePipeline, TableRelease
 from support.scales import AREAS, attribute, block_of, policy_with

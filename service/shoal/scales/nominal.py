@@ -1,0 +1,237 @@
+"""Scale ``nominal``: categories without an order. A value is the code of its category, or of a node of its taxonomy."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, Protocol, TypeVar, cast
+
+import numpy as np
+
+from shoal.arrays import BoolVector, Float64Matrix, Float64Vector, Int64Matrix, Int64Vector
+from shoal.policy import Policy, Scale
+from shoal.scales.categories import ROOT_NODE, CategoryTree, HeldCodes
+from shoal.scales.numeric import INTEGER
+from shoal.scales.scale import SCALES, AttributeScale, CategoryTexts, Publisher, ScaleFault, cluster_of_each
+
+__all__ = ["CategoryIndex", "NominalScale"]
+
+
+NOT_CATEGORY = ScaleFault("not a text, truth value or whole number", "write categories as texts, or set scale: numeric")
+NOT_IN_TAXONOMY = ScaleFault("not in the taxonomy", "add the category to the taxonomy, or set unknown: root")
+_STRING = r'"(?:[^"\\\x00-\x1f\ud800-\udfff]|\\(?:["\\/bfnrt]|u00[01][0-9a-fA-F]))*+"'
+"""The form that the encoder of categories writes: only control characters have an escape with a code."""
+
+
+class NominalScale(AttributeScale, scale=Scale.NOMINAL):
+    """Codes of one column per level of the taxonomy; a cluster publishes a mode, an ancestor or a tree median."""
+
+    is_coded = True
+    has_categories = True
+    faults = (NOT_CATEGORY, NOT_IN_TAXONOMY)
+
+    @property
+    def tree(self) -> CategoryTree:
+        """The taxonomy."""
+        if self._tree is None:
+            self._tree = CategoryTree(self.attribute.taxonomy)
+        return self._tree
+
+    @property
+    def must_agree(self) -> bool:
+        """Whether a common ancestor is published."""
+        return self.attribute.publish == "ancestor"
+
+    def code_distances(self, apart: float, missing: float) -> Float64Vector:  # noqa: ARG002 - a missing one is apart
+        """Return equal parts, so that distances are those of a tree with equal edges."""
+        return np.full(self.tree.levels, apart / self.tree.levels)
+
+    def codes(self, values: Float64Vector) -> Int64Matrix:
+        """Return the path of each category. A missing category differs from all others on all levels."""
+        return self.tree.paths(values)
+
+    @property
+    def pattern(self) -> str:
+        """A text, truth value or integer; with a taxonomy a text."""
+        return f"{_STRING}|true|false|{INTEGER}" if self.attribute.taxonomy is None else _STRING
+
+    @property
+    def off_scale(self) -> ScaleFault:
+        """The value is no category, or the taxonomy must have it and does not."""
+        is_closed = self.attribute.taxonomy is not None and self.attribute.unknown == "quarantine"
+        return NOT_IN_TAXONOMY if is_closed else NOT_CATEGORY
+
+    def publisher(self, *, is_exact: bool, is_table: bool) -> Publisher:  # noqa: ARG002
+        """Return what computes modes, ancestors or tree medians."""
+        return _Categories(self.attribute.publish, self.tree, self._texts, is_table=is_table)
+
+    def distances(self, values: Float64Vector, published: Float64Vector) -> Float64Vector:
+        """Return the height of the lowest common ancestor over the number of levels; without a taxonomy 0 or 1."""
+        found: Float64Vector = (self.tree.paths(values) != self.tree.paths(published)).mean(axis=1)
+        return found
+
+
+class _Categories(Publisher):
+    """The mode, the lowest common ancestor, or the tree median of categories.
+
+    In a table, of equally frequent categories of a cluster that one is published which is most frequent in the table.
+    Remaining ties, and all ties in a stream, go to the category whose text has the smaller UTF-8 bytes.
+
+    References
+    ----------
+    .. [1] J. Domingo-Ferrer and V. Torra, "Ordinal, Continuous and Heterogeneous k-Anonymity Through
+       Microaggregation", Data Mining and Knowledge Discovery 11(2), 2005. doi:10.1007/s10618-005-0007-5
+    """
+
+    def __init__(self, publish: str, tree: CategoryTree, texts: CategoryTexts, *, is_table: bool) -> None:
+        self._publish = publish
+        self._tree, self._texts, self._is_table = tree, texts, is_table
+        self._table: tuple[Int64Vector, Int64Vector] | None = None
+
+    def publish(self, values: Float64Vector, bounds: Int64Vector) -> tuple[list[str], Float64Vector]:
+        """Return the published categories or inner nodes; the numbers are nodes of `CategoryTree`."""
+        if self._publish == "mode":
+            nodes = self._modes(values, bounds)
+        elif self._publish == "ancestor":
+            nodes = self._lowest_nodes(values, bounds, _is_one_node)
+        else:
+            nodes = self._lowest_nodes(values, bounds, _is_majority)
+        tree, texts = self._tree, self._texts
+        return [texts[node] if node >= 0 else tree.inner_text(node) for node in nodes.astype(np.int64).tolist()], nodes
+
+    def _modes(self, values: Float64Vector, bounds: Int64Vector) -> Float64Vector:
+        """Return the most frequent category of each cluster. Cost: O(E log E), and a sort of the distinct texts."""
+        codes, inverse = np.unique(values.astype(np.int64), return_inverse=True)
+        # str compares code points, which have the order of their UTF-8 bytes.
+        by_text = sorted(range(len(codes)), key=[self._texts[code] for code in codes.tolist()].__getitem__)
+        ranks = np.empty(len(codes), np.int64)
+        ranks[by_text] = np.arange(len(codes))
+        own = ranks[inverse]
+        keys, counts = np.unique(cluster_of_each(bounds) * len(codes) + own, return_counts=True)
+        clusters, found = np.divmod(keys, len(codes))
+        frequency = self._frequency(codes)[by_text]
+        order = np.lexsort((found, -frequency[found], -counts, clusters))
+        first = order[np.searchsorted(clusters, np.arange(len(bounds) - 1))]
+        modes: Float64Vector = codes[np.array(by_text)[found[first]]].astype(np.float64)
+        return modes
+
+    def count(self, values: Float64Vector) -> None:
+        """Count the categories of a table, also those of clusters that publish none; ignored in a stream."""
+        if self._is_table:
+            self._table = np.unique(values.astype(np.int64), return_counts=True)
+
+    def _frequency(self, codes: Int64Vector) -> Int64Vector:
+        """Return how frequent categories are in the table that was counted; 0 in a stream."""
+        if self._table is None:
+            return np.zeros(len(codes), np.int64)
+        known, counts = self._table
+        return np.asarray(counts[np.searchsorted(known, codes)], np.int64)
+
+    def _lowest_nodes(self, values: Float64Vector, bounds: Int64Vector, holds: _Holds) -> Float64Vector:
+        """Return the lowest node of each cluster that holds enough of its members, else the root."""
+        paths = self._tree.paths(values)
+        nodes = np.full(len(bounds) - 1, float(ROOT_NODE))
+        for level in range(self._tree.levels - 1, -1, -1):
+            entries, found = holds(paths[:, level], bounds)
+            # A category that the taxonomy lacks has no inner node above it; it is found again on level 0.
+            inner = found & (self._tree.is_inner(entries) if level else found)
+            nodes[inner] = self._tree.node_at(level, entries[inner])
+        return nodes
+
+
+class _Holds(Protocol):
+    """Returns for each cluster a node of one level, and whether it holds enough members."""
+
+    def __call__(self, entries: Int64Vector, bounds: Int64Vector) -> tuple[Int64Vector, BoolVector]: ...
+
+
+def _is_one_node(entries: Int64Vector, bounds: Int64Vector) -> tuple[Int64Vector, BoolVector]:
+    """Return the first node of each cluster, and whether it holds all members."""
+    first = entries[bounds[:-1]]
+    return first, np.logical_and.reduceat(entries == first.repeat(np.diff(bounds)), bounds[:-1])
+
+
+def _is_majority(entries: Int64Vector, bounds: Int64Vector) -> tuple[Int64Vector, BoolVector]:
+    """Return the middle node of each cluster in sorted order, and whether it holds more than half of the members."""
+    sizes = np.diff(bounds)
+    ordered = entries[np.lexsort((entries, cluster_of_each(bounds)))]
+    middle = ordered[bounds[:-1] + sizes // 2]
+    counts = np.add.reduceat((entries == middle.repeat(sizes)).astype(np.int64), bounds[:-1])
+    return middle, 2 * counts > sizes
+
+
+class _Coded(Protocol):
+    """A block of records whose categories are numbered within the block."""
+
+    @property
+    def values(self) -> Float64Matrix: ...
+
+    @property
+    def categories(self) -> Sequence[Sequence[str]]: ...
+
+
+AnyBlock = TypeVar("AnyBlock", bound=_Coded)
+
+
+class CategoryIndex:
+    """Gives each category of the attributes of a policy that have codes a code, and keeps its text.
+
+    A block numbers its categories by itself (`Block.categories`). Records of different blocks meet in one cluster. The
+    leaves of a taxonomy have the first codes, in its order. Other categories are numbered in the order in which they
+    are read, so codes differ after a restart. Memory: see `HeldCodes`.
+
+    Attributes
+    ----------
+    trees : dict of str to CategoryTree
+        Taxonomy of each such attribute, by name.
+    texts : dict of str to dict
+        Text of each category by its code, for each such attribute by name. It is updated with each block.
+    """
+
+    def __init__(self, policy: Policy) -> None:
+        coded = [(i, a) for i, a in enumerate(policy.clustered) if SCALES[a.scale].is_coded]
+        self.trees = {attribute.name: CategoryTree(attribute.taxonomy) for _, attribute in coded}
+        self._columns = [(i, a.name, HeldCodes(self.trees[a.name].leaf_texts)) for i, a in coded]
+        self.texts: dict[str, CategoryTexts] = {name: codes.texts for _, name, codes in self._columns}
+
+    def encode(self, block: AnyBlock) -> AnyBlock:
+        """Return the block with codes instead of its own numbers of categories, and without ``categories``."""
+        if not self._columns:
+            return block
+        values = block.values.copy()
+        for (column, _, codes), categories in zip(self._columns, block.categories, strict=True):
+            if len(categories):
+                known = np.array([codes.code_of(text) for text in categories], np.float64)
+                missing = np.isnan(values[:, column])
+                indices: Int64Vector = np.where(missing, 0, values[:, column]).astype(np.int64)
+                values[:, column] = np.where(missing, np.nan, known[indices])
+        return cast("AnyBlock", replace(cast("Any", block), values=values, categories=()))
+
+    def count_unknown(self, block: _Coded) -> Counter[str]:
+        """Count the values of a block that the taxonomy of their attribute lacks, for each attribute that has one.
+
+        The records of a block are valid, so ``unknown: root`` accepts these values.
+        """
+        found: Counter[str] = Counter()
+        for (column, name, codes), categories in zip(self._columns, block.categories, strict=False):
+            if self.trees[name].leaf_count:
+                unknown = [i for i, text in enumerate(categories) if not codes.is_fixed(text)]
+                if count := int(np.isin(block.values[:, column], unknown).sum()) if unknown else 0:
+                    found[name] = count
+        return found
+
+    @property
+    def is_large(self) -> bool:
+        """Whether `drop_unused` would drop codes."""
+        return any(codes.is_large for _, _, codes in self._columns)
+
+    def drop_unused(self, held: Float64Matrix) -> None:
+        """Drop codes that no held record has, of attributes with many codes.
+
+        ``held`` (n, d) are the values, with codes, of all records whose published values are not computed yet.
+        """
+        for column, _, codes in self._columns:
+            if codes.is_large:
+                own = held[:, column]
+                codes.drop_unused(set(own[~np.isnan(own)].astype(np.int64).tolist()))

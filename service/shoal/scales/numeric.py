@@ -1,0 +1,250 @@
+"""Scale ``numeric``: means of clusters on a grid.
+
+Means do not depend on the order of the members: sums are exact and are rounded once.
+"""
+
+from __future__ import annotations
+
+import math
+from decimal import Decimal
+from fractions import Fraction
+from typing import NamedTuple
+
+import numpy as np
+
+from shoal.arrays import BoolMatrix, Float64Matrix, Float64Vector, Int64Matrix, Int64Vector
+from shoal.errors import ParameterError
+from shoal.kernels.sums import divide_sums, sum_clusters
+from shoal.policy import JSON_NUMBER, Scale
+from shoal.scales.scale import AttributeScale, Publisher, ScaleFault
+
+__all__ = ["INTEGER", "MemberSums", "NumericScale", "PublicationGrid", "Published", "exact_means"]
+
+INTEGER = r"-?(?:0|[1-9][0-9]*)"
+"""Regular expression of a JSON integer, without groups."""
+
+NOT_FINITE = ScaleFault(
+    "not a finite number",
+    "a quasi-identifier must be a number; if the field is a category or a time, set its scale: nominal, ordinal or "
+    "time; if it is another text, give it another role: confidential and other publish it as it is, identifier leaves "
+    "it out; if it is a number, correct the values, or set csv.decimal",
+)
+NOT_WHOLE = ScaleFault("not a whole number", "set integer: false, or correct the values")
+
+
+class NumericScale(AttributeScale, scale=Scale.NUMERIC):
+    """Numbers are coordinates; a cluster publishes the mean, on the grid of the resolution."""
+
+    has_moments = True
+    is_amount = True
+    faults = (NOT_FINITE, NOT_WHOLE)
+
+    def grid_step(self, *, is_exact: bool) -> Decimal | None:
+        """Return the resolution; None if a value may be missing, as each attribute then has other members."""
+        return None if self.attribute.may_be_missing else self.attribute.publication_step(table=is_exact)
+
+    @property
+    def smallest_step(self) -> float:
+        """The resolution of a stream."""
+        return float(self.attribute.publication_step())
+
+    @property
+    def pattern(self) -> str:
+        """Any JSON number."""
+        return JSON_NUMBER.pattern
+
+    @property
+    def off_scale(self) -> ScaleFault:
+        """The value is no number, or infinite."""
+        return NOT_FINITE
+
+    def explain(self, value: float) -> ScaleFault | None:
+        """Return what is wrong with a number."""
+        if math.isfinite(value) and self.attribute.integer and not value.is_integer():
+            return NOT_WHOLE
+        return super().explain(value)
+
+    def publisher(self, *, is_exact: bool, is_table: bool) -> Publisher:  # noqa: ARG002
+        """Return what computes means."""
+        return _Means(self.attribute.publication_step(table=is_exact))
+
+
+class _Means(Publisher):
+    """The mean, on the grid of one resolution."""
+
+    def __init__(self, resolution: Decimal) -> None:
+        self._grid = PublicationGrid([resolution])
+
+    def publish(self, values: Float64Vector, bounds: Int64Vector) -> tuple[list[str], Float64Vector]:
+        """Return the means; see `PublicationGrid.published`."""
+        texts, means = self._grid.published(values[:, None], bounds)
+        return [row[0] for row in texts], means[:, 0]
+
+
+def exact_means(values: Float64Matrix, cluster_bounds: Int64Vector) -> Float64Matrix:
+    """Return the means (G, d) of clusters: the floats nearest to the exact means, independent of the order of members.
+
+    The members (E, d) are finite and are not modified; cluster g is ``values[cluster_bounds[g]:cluster_bounds[g +
+    1]]``, not empty. Ties go to the even float, and zero has no sign.
+    """
+    return MemberSums(values, cluster_bounds).means()
+
+
+class MemberSums:
+    """Sums of clusters: ``totals`` plus residuals, float64 (G, d), where ``exact``; elsewhere not representable."""
+
+    def __init__(self, values: Float64Matrix, cluster_bounds: Int64Vector) -> None:
+        self._values = np.require(values, np.float64, ["C", "W"])  # as kernels need them
+        self._bounds = cluster_bounds
+        self.totals = np.empty((len(cluster_bounds) - 1, values.shape[1]))
+        self._residuals = np.empty_like(self.totals)
+        self.exact: BoolMatrix = np.empty(self.totals.shape, np.bool_)
+        sum_clusters(self._values, cluster_bounds, self.totals, self._residuals, self.exact)
+
+    def means(self) -> Float64Matrix:
+        """Return the means, each rounded once."""
+        means, certain = np.empty_like(self.totals), np.empty_like(self.exact)
+        divide_sums(self.totals, self._residuals, self.exact, self._bounds, means, certain)
+        for cluster, column in np.argwhere(~certain).tolist():
+            total, size = self.exact_total(cluster, column)
+            means[cluster, column] = float(Fraction(total) / size) + 0.0
+        return means
+
+    def exact_total(self, cluster: int, column: int) -> tuple[float | Fraction, int]:
+        """Return the exact sum of one attribute of a cluster, and the size of the cluster."""
+        first, last = self._bounds[cluster : cluster + 2].tolist()
+        if not self.exact[cluster, column]:
+            return sum(map(Fraction, self._values[first:last, column].tolist()), Fraction()), last - first
+        total, rest = float(self.totals[cluster, column]), float(self._residuals[cluster, column])
+        return Fraction(total) + Fraction(rest) if rest else total, last - first
+
+
+SMALLEST, LARGEST = Decimal("1e-300"), Decimal("1e300")
+"""Smallest and largest resolution; floats can be divided by it, and no unit of measure needs more."""
+
+
+MANY_STEPS = 1e13
+"""Multiple of the resolution from which a float cannot show on which side of a tie a mean is."""
+
+
+CACHED_TEXTS = 1 << 14
+"""Texts cached per attribute; far more than the multiples of a resolution between usual bounds."""
+
+
+class Published(NamedTuple):
+    """Published values of G clusters."""
+
+    texts: list[list[str]]
+    """For each cluster its d values, as JSON scalars."""
+    values: Float64Matrix
+    """The same as values of the scale, shape (G, d)."""
+
+
+class PublicationGrid:
+    """The grid of published values: multiples of one resolution per attribute.
+
+    Parameters
+    ----------
+    resolutions : list of Decimal
+        One per attribute, in its units, 0 or more. With 0 the exact mean is published.
+
+    Raises
+    ------
+    ParameterError
+        A resolution is negative, or too small or too large for floats.
+    """
+
+    def __init__(self, resolutions: list[Decimal]) -> None:
+        if any(resolution and not SMALLEST <= resolution <= LARGEST for resolution in resolutions):
+            raise ParameterError(f"resolution: must be 0 or within {SMALLEST} and {LARGEST}")
+        self.resolutions = resolutions
+        self._steps = [_Step(resolution) if resolution else None for resolution in resolutions]
+        self._per_unit = np.array([0.0 if step is None else step.per_unit for step in self._steps])
+
+    def published(self, values: Float64Matrix, cluster_bounds: Int64Vector) -> Published:
+        """Return the published values of clusters.
+
+        Parameters
+        ----------
+        values : ndarray of float64, shape (E, d)
+            Raw values of the members, cluster after cluster; finite; not modified.
+        cluster_bounds : ndarray of int64, shape (G + 1,)
+            Cluster g is ``values[cluster_bounds[g]:cluster_bounds[g + 1]]``, and not empty.
+
+        Returns
+        -------
+        Published
+            Texts of JSON numbers and the floats nearest to them.
+
+        Notes
+        -----
+        Definition: with a resolution r, the exact rational mean of the members' floats is divided by r, rounded to an
+        integer with ties to even, multiplied by r and written with the decimals of r; zero has no sign. With r = 0 it
+        is rounded to the nearest float, ties to even, and written by ``repr``: it is never outside the range of the
+        members. Neither depends on the order of the members.
+
+        Cost: 2 ns per value and 0.2 µs per number; some µs more where the mean is too close to a tie for floats.
+        """
+        sums = MemberSums(values, cluster_bounds)
+        totals = sums.totals
+        multiples, certain = self._multiples(totals, sums.exact, np.diff(cluster_bounds)[:, None])
+        published = sums.means() if None in self._steps else np.empty_like(totals)
+        columns = []
+        for column, step in enumerate(self._steps):
+            if step is None:
+                columns.append([repr(mean) for mean in published[:, column].tolist()])
+                continue
+            steps: list[int] = multiples[:, column].tolist()
+            for cluster in np.flatnonzero(~certain[:, column]).tolist():
+                steps[cluster] = step.nearest(*sums.exact_total(cluster, column))
+            columns.append(step.texts(steps))
+            published[:, column] = [number * step.whole / step.unit for number in steps]
+        return Published([list(row) for row in zip(*columns, strict=True)], published)
+
+    def _multiples(
+        self, totals: Float64Matrix, exact: BoolMatrix, sizes: Int64Matrix
+    ) -> tuple[Int64Matrix, BoolMatrix]:
+        """Divide means by their resolution in floats and round half to even; return also where that is certain."""
+        with np.errstate(over="ignore", invalid="ignore"):  # a quotient that overflows is not certain
+            quotients = totals / sizes * self._per_unit
+            nearest = np.rint(quotients)
+            steps = np.abs(quotients)
+            # Four roundings change the quotient by less than 1e-15 of it; the margins are far wider.
+            from_tie = 0.5 - np.abs(quotients - nearest)
+            certain = exact & (steps < MANY_STEPS) & (from_tie > 1e-6 + 1e-14 * steps)
+        return np.where(certain, nearest, 0.0).astype(np.int64), certain
+
+
+class _Step:
+    """A resolution above 0, as the fraction ``whole`` / ``unit``; ``per_unit`` is its reciprocal."""
+
+    def __init__(self, resolution: Decimal) -> None:
+        above, below = resolution.as_integer_ratio()
+        self._decimals = max(0, -int(resolution.as_tuple().exponent))
+        self._written: dict[int, str] = {}
+        self.unit: int = 10**self._decimals
+        self.whole: int = above * self.unit // below
+        self.per_unit = self.unit / self.whole
+
+    def nearest(self, total: float | Fraction, size: int) -> int:
+        """Return the multiple nearest to ``total`` / ``size``, computed exactly; ties to even."""
+        above, below = total.as_integer_ratio()
+        whole = below * size * self.whole
+        number, rest = divmod(above * self.unit, whole)
+        is_up = 2 * rest > whole or (2 * rest == whole and number % 2 == 1)
+        return number + 1 if is_up else number
+
+    def texts(self, multiples: list[int]) -> list[str]:
+        """Write multiples of the resolution with its decimals."""
+        if len(self._written) > CACHED_TEXTS:
+            self._written.clear()
+        return [self._written.get(multiple) or self._write(multiple) for multiple in multiples]
+
+    def _write(self, multiple: int) -> str:
+        number = multiple * self.whole
+        text = str(abs(number)).zfill(self._decimals + 1)
+        if self._decimals:
+            text = f"{text[: -self._decimals]}.{text[-self._decimals :]}"
+        text = f"-{text}" if number < 0 else text
+        self._written[multiple] = text
+        return text
