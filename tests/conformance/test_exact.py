@@ -12,6 +12,7 @@ from oracle import partitions as plain
 from shoal.arrays import Float64Matrix, Float64Vector, Int64Vector
 from shoal.errors import ParameterError
 from shoal.tables import ClusterConstraints, RefinedPartition, exact, microaggregate, refined
+from shoal.tables.descent import pair_squares
 from shoal.tables.exact import Choice, SetPartitioning
 from shoal.tables.measures import loss_of
 from support.input_size import sized
@@ -124,15 +125,15 @@ def test_all_clusters_below_a_reduced_cost_are_found(seed: int, k: int) -> None:
     prices = random.normal(0.3, 0.5, 9)
     limit = 2.5 + 1e-6
     found = exact.empty_pricing_result(9, 400)
-    assert exact.clusters_below(exact.squared_distances(rows), prices, k, limit, found)
+    assert exact.clusters_below(pair_squares(rows), prices, k, limit, found)
     expected = {cluster for cluster, cost in reduced_costs(rows, prices, k).items() if cost < limit}
     assert found.state[exact.STORED] == len(expected) > 5
     assert stored_clusters(found) == expected
     assert not exact.clusters_below(
-        exact.squared_distances(rows), prices, k, limit, exact.empty_pricing_result(9, len(expected) - 1)
+        pair_squares(rows), prices, k, limit, exact.empty_pricing_result(9, len(expected) - 1)
     )
     full = exact.empty_pricing_result(9, len(expected))
-    assert exact.clusters_below(exact.squared_distances(rows), prices, k, limit, full)
+    assert exact.clusters_below(pair_squares(rows), prices, k, limit, full)
 
 
 @pytest.mark.parametrize("k", [2, 3])
@@ -142,11 +143,11 @@ def test_at_a_gap_of_zero_the_clusters_with_a_negative_reduced_cost_are_found(se
     rows = random.integers(0, 3, (9, 2)).astype(np.float64) if seed % 2 else random.standard_normal((9, 2))
     prices = random.normal(0.8, 0.7, 9)
     found = exact.empty_pricing_result(9, 400)
-    assert exact.clusters_below(exact.squared_distances(rows), prices, k, 0.0, found)
+    assert exact.clusters_below(pair_squares(rows), prices, k, 0.0, found)
     expected = {cluster for cluster, cost in reduced_costs(rows, prices, k).items() if cost < 0.0}
     assert found.state[exact.STORED] == len(expected) > 0
     assert stored_clusters(found) == expected
-    assert exact.clusters_below(exact.squared_distances(rows), np.zeros(9), k, 0.0, found)
+    assert exact.clusters_below(pair_squares(rows), np.zeros(9), k, 0.0, found)
     assert found.state[exact.STORED] == 0
 
 
@@ -227,7 +228,7 @@ def test_pricing_finds_the_least_reduced_cost_of_every_record(seed: int, k: int)
     rows = random.integers(0, 4, (10, 2)).astype(np.float64) if seed % 2 else random.standard_normal((10, 2))
     prices = random.normal(0.8, 0.5, 10)
     found = exact.empty_pricing_result(10, 50)
-    assert exact.price_clusters(exact.squared_distances(rows), prices, k, 1e-9, 5, found)
+    assert exact.price_clusters(pair_squares(rows), prices, k, 1e-9, 5, found)
     floors = np.zeros(10)
     for cluster, reduced in reduced_costs(rows, prices, k).items():
         floors[list(cluster)] = np.minimum(floors[list(cluster)], reduced / len(cluster))

@@ -19,6 +19,7 @@ from shoal.tables import (
 )
 from shoal.tables.hilbert import WORD_BITS, curve_keys, order_along_curve
 from shoal.tables.mdav import mdav_by_scan, mdav_by_tree
+from support.constrained_tables import clusters_of
 from support.input_size import sized
 
 pytestmark = pytest.mark.conformance
@@ -48,10 +49,6 @@ def shapes(size: int = 61) -> dict[str, Float64Matrix]:
 
 def run(name: str, table: Float64Matrix, k: int, seed: int = 0) -> Int32Vector:
     return microaggregate(table, k, name, seed=seed, parameters=QUICK.get(name))
-
-
-def clusters_of(labels: Int32Vector) -> list[list[int]]:
-    return [sorted(np.flatnonzero(labels == label).tolist()) for label in range(int(labels.max()) + 1)]
 
 
 def loss_of(table: Float64Matrix, labels: Int32Vector) -> float:
@@ -213,20 +210,3 @@ def test_every_numeric_parameter_has_a_range_that_contains_its_default(name: str
         for value in (least - 1, most * 2):
             with pytest.raises(ParameterError, match=f"{key}: must be from"):
                 check_parameters(name, {key: type(default)(value)})
-
-
-@pytest.mark.parametrize(
-    ("values", "k", "field"),
-    [
-        (np.zeros((5, 2)), 1, "k:"),
-        (np.zeros((5, 2)), 6, "k:"),
-        (np.zeros(5), 2, "values:"),
-        (np.zeros((5, 0)), 2, "values:"),
-        (np.full((5, 1), np.nan), 2, "values:"),
-        (np.full((5, 1), np.inf), 2, "values:"),
-        (np.full((5, 1), 1e200), 2, "values:"),
-    ],
-)
-def test_values_and_k_outside_their_domain_are_refused(values: Float64Matrix, k: int, field: str) -> None:
-    with pytest.raises(ParameterError, match=field):
-        microaggregate(values, k)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from oracle import partitions as plain
-from shoal.arrays import Float64Matrix, Int32Vector
-from shoal.errors import ParameterError
+from shoal.arrays import Float64Matrix
 from shoal.kernels.kd_tree import neighbours_of
 from shoal.tables import ALGORITHMS, descent, microaggregate
 from shoal.tables.constraints import no_constraints
 from shoal.tables.measures import loss_of
 from shoal.tables.refinement import refine
+from support.constrained_tables import clusters_of
 from support.input_size import sized
 from support.pairs import all_pairs
 
@@ -48,10 +48,6 @@ def tables() -> dict[str, Float64Matrix]:
 @pytest.fixture(params=sorted(tables()))
 def table(request: pytest.FixtureRequest) -> Float64Matrix:
     return tables()[str(request.param)]
-
-
-def clusters_of(labels: Int32Vector) -> list[list[int]]:
-    return [np.flatnonzero(labels == label).tolist() for label in range(int(labels.max()) + 1)]
 
 
 @pytest.mark.parametrize(
@@ -183,11 +179,6 @@ def test_a_budget_used_up_at_once_gives_the_result_of_descent() -> None:
     values = tables()["uniform"]
     at_once = microaggregate(values, 3, "mdav", "anneal", budget_used=lambda _: 1.0)
     assert loss_of(values, at_once) <= loss_of(values, microaggregate(values, 3, "mdav", "descent"))
-
-
-def test_an_unknown_refinement_is_refused() -> None:
-    with pytest.raises(ParameterError, match="none, descent, anneal"):
-        microaggregate(tables()["uniform"], 3, refine="polish")
 
 
 @pytest.mark.parametrize("seed", range(20))

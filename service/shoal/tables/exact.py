@@ -17,6 +17,7 @@ from shoal.arrays import Float64Matrix, Float64Vector, Int32Matrix, Int32Vector,
 from shoal.errors import ParameterError
 from shoal.kernels.jit import njit, njit_inline, njit_inner
 from shoal.kernels.kd_tree import neighbours_of
+from shoal.tables.descent import pair_squares
 from shoal.tables.hilbert import best_runs, label_runs
 from shoal.tables.measures import loss_of
 
@@ -35,7 +36,6 @@ __all__ = [
     "optimal_of_line",
     "price_clusters",
     "require_solver",
-    "squared_distances",
 ]
 
 
@@ -90,21 +90,6 @@ def clusters_below(squares: Float64Matrix, prices: Float64Vector, k: int, limit:
     """
     result.state[BUDGET] = MAX_SETS_BELOW
     return _search(squares, prices, k, limit, limit, result.clusters.shape[0] + 1, result)
-
-
-@njit
-def squared_distances(rows: Float64Matrix) -> Float64Matrix:
-    """Return the squared distances (n, n) between all rows (n, d). O(n² d)."""
-    n, d = rows.shape
-    squares = np.zeros((n, n))
-    for i in range(n):
-        for j in range(i):
-            total = 0.0
-            for c in range(d):
-                step = rows[i, c] - rows[j, c]
-                total += step * step
-            squares[i, j] = squares[j, i] = total
-    return squares
 
 
 @njit
@@ -309,7 +294,7 @@ def choose_clusters(
         unit = loss_of(values, best) / len(values)
     if not 0.0 < unit < np.inf:
         return BoundedPartition(best, 0.0)  # no loss at all, or an overflow
-    squares = squared_distances(values / np.sqrt(unit))  # the solver's tolerances are absolute
+    squares = pair_squares(values / np.sqrt(unit))  # the solver's tolerances are absolute
     pool = _ClusterPool(squares)
     pool.add(_clusters_of_neighbours(values, k))
     for labels in usable:

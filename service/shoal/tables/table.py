@@ -1,4 +1,9 @@
-"""A finished table: decoded records in, published rows and a summary out."""
+"""A finished table: decoded records in, published rows and a summary out.
+
+The last check of a table (`verify_subjects`, `verify_values`) counts and measures from the definitions, in numpy, and
+shares no arithmetic with what forms clusters. It does share their input: the codes and bins of the records, and the
+weights and paths of a reference. So it does not find a wrong code or bin; the judge reads those anew.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +33,7 @@ from shoal.formats import (
 from shoal.policy import Attribute, Diversity, Policy, Role
 from shoal.protection.quota import SubjectQuota
 from shoal.protection.value_codes import l_diversity_of, value_reference_of
-from shoal.scales import CategoryIndex, Embedding
+from shoal.scales import SCALES, CategoryIndex, Embedding
 from shoal.scales.loss import AttributeDistances, LossTotals, mean_loss, present_means
 from shoal.tables.constraints import (
     ClusterConstraints,
@@ -56,6 +61,390 @@ __all__ = [
     "verify_values",
     "z_scores",
 ]
+
+
+@dataclass(frozen=True, slots=True)
+class AlgorithmSpec:
+    """Algorithm and refinement of a table, with their parameters.
+
+    Attributes
+    ----------
+    algorithm, refine : str
+        Names.
+    seed : int
+        Seed of all random choices.
+    parameters : mapping
+        Parameters of the algorithm by name.
+    budget_for : callable, optional
+        Returns the budget of the refinement of one block, given the number of records and of blocks.
+    blocks : int
+        Number of quasi-identifiers that are partitioned together; 0 means all. With fewer than all, the records of a
+        cluster of one block are in different clusters of another, and **the joint record is not k-anonymous**.
+    """
+
+    algorithm: str = "auto"
+    refine: str = "descent"
+    seed: int = 0
+    parameters: Mapping[str, float | str] = field(default_factory=dict)
+    budget_for: Callable[[int, int], BudgetUsed] | None = None
+    blocks: int = 0
+
+
+class TableRelease(NamedTuple):
+    """The release of a table.
+
+    Attributes
+    ----------
+    rows : list of bytes
+        Published bytes, in the order in which they are written.
+    offsets : ndarray of int64, shape (E,)
+        Numbers of the released records in the input, from 0; cluster after cluster, ascending within a cluster.
+    bounds : ndarray of int64, shape (G + 1,)
+        Cluster g is ``offsets[bounds[g]:bounds[g + 1]]``.
+    suppressed, quarantined : ndarray of int64, shapes (S,) and (Q,)
+        Numbers of the suppressed and of the quarantined records, ascending.
+    summary : dict
+        Contents of the summary file.
+    categories : dict of str to int
+        Number of categories of the released records, by nominal attribute.
+    """
+
+    rows: list[bytes]
+    offsets: Int64Vector
+    bounds: Int64Vector
+    suppressed: Int64Vector
+    quarantined: Int64Vector
+    summary: dict[str, Any]
+    categories: dict[str, int]
+
+    def clusters(self) -> Iterator[list[int]]:
+        """Yield the record numbers of each cluster."""
+        for start, end in pairwise(self.bounds.tolist()):
+            yield self.offsets[start:end].tolist()
+
+
+class TablePipeline:
+    """Collects the records of a table and releases them.
+
+    The caller adds decoded blocks. `release` then performs these steps: suppress records that no cluster can contain,
+    embed, partition, check, centroid, encode, measure.
+
+    Parameters
+    ----------
+    policy : Policy
+        Attributes and constraints.
+    encoder : RecordEncoder
+        Encoder of the output format.
+
+    Raises
+    ------
+    ConfigError
+        The policy has ``privacy.dominance``, which exists for streams only.
+
+    Notes
+    -----
+    Guarantees: every released record is in one cluster, and `verify_subjects` has verified that the cluster has k
+    distinct subjects and no subject above ``max_share``. Only two kinds of records are suppressed: those above
+    ``privacy.per_subject``, and those by which a subject has more than ``max_share`` of the whole table.
+    Memory: values, one number per confidential attribute, and unchanged fields as bytes.
+    """
+
+    def __init__(self, policy: Policy, encoder: RecordEncoder) -> None:
+        if policy.dominance is not None:
+            raise ConfigError(
+                "privacy.dominance: is not available for tables; remove it, or add a stream section and use shoal pipe"
+            )
+        self._policy, self._encoder = policy, encoder
+        self._categories = CategoryIndex(policy)
+        self._values: list[Float64Matrix] = []
+        self._subjects: list[Int64Vector] = []
+        self._record_numbers: list[Int64Vector] = []
+        self._quarantined: list[int] = []
+        self._unchanged_fields: list[bytes] = []
+        self._confidential = [
+            (number, ConfidentialColumn.of(a, policy.missing_values))
+            for number, a in enumerate(policy.unchanged_fields)
+            if a.role is Role.CONFIDENTIAL
+        ]
+        self._protected = ProtectedColumns(policy)
+        self.clipped = 0
+        self._unknown: Counter[str] = Counter()
+
+    def __len__(self) -> int:
+        return len(self._unchanged_fields)
+
+    def find_oversized(self, block: Block) -> Iterator[tuple[int, str]]:
+        """Yield the index in the block of numbers whose squares exceed float64, and what to do, without the value."""
+        for index, column in np.argwhere(np.abs(block.values) > LARGEST).tolist():
+            name = self._policy.clustered[column].name
+            yield index, f"field {name}: a number beyond {LARGEST:g}; give {name} in another unit"
+
+    def add(self, block: Block, first_record: int | None = None) -> None:
+        """Add the next records, decoded with their unchanged columns; `find_oversized` must find none.
+
+        Parameters
+        ----------
+        block : Block
+            Decoded records.
+        first_record : int, optional
+            Number in the input, from 0, of the first message of the block. If omitted, the block follows the accepted
+            records of all blocks before it.
+        """
+        self._unknown.update(self._categories.count_unknown(block))
+        block = self._categories.encode(block)
+        self._record_numbers.append(block.index + (len(self) if first_record is None else first_record))
+        self._values.append(block.values)
+        self._subjects.append(block.subjects)
+        self._unchanged_fields += block.unchanged_fields
+        for number, column in self._confidential:
+            column.add(block.unchanged_columns[number])
+        self._protected.add(block)
+        self.clipped += block.clipped
+
+    def quarantine(self, record: int) -> None:
+        """Count a record that is left out, given by its number in the input; numbers must ascend."""
+        self._quarantined.append(record)
+
+    def release(self, spec: AlgorithmSpec, *, keep_order: bool = False) -> TableRelease:
+        """Partition the table and encode its rows. Call once.
+
+        Parameters
+        ----------
+        spec : AlgorithmSpec
+            Algorithm and refinement.
+        keep_order : bool
+            Whether rows keep the order of the input. By default they are sorted by their bytes.
+
+        Raises
+        ------
+        InputError
+            The table has too few subjects.
+        ConfigError, ParameterError
+            The algorithm is unknown, or does not support these parameters or this policy.
+        GuaranteeError
+            A cluster violates an invariant, or the table as a whole violates the policy; nothing is returned.
+        """
+        values, subjects, records = self._collect()
+        can_stay = self._find_releasable(values, subjects, records)
+        chosen = np.flatnonzero(can_stay)
+        data = self._table_data(values[chosen], subjects[chosen], can_stay)
+        require_feasible(self._policy, data.protected)
+        partitions = data.partition(spec)
+        rows = self._encode(partitions, chosen, keep_order=keep_order)
+        summary = summarize(data, partitions) | {
+            "records": len(can_stay) + len(self._quarantined),
+            "released": len(chosen),
+            "suppressed": len(can_stay) - len(chosen),
+            **({"quarantined": len(self._quarantined)} if self._quarantined else {}),
+            "clipped": self.clipped,
+            **({"unknown": dict(self._unknown)} if self._unknown else {}),
+            "keep_order": keep_order,
+            "algorithm": spec.algorithm,
+            "refine": spec.refine,
+        }
+        if (mdav := mdav_baseline(data, spec)) is not None:
+            summary["mdav"] = mdav
+        if len(partitions) > 1:
+            summary |= {"blocks": spec.blocks, "jointly_k_anonymous": False}
+        first = partitions[0]
+        quarantined = np.array(self._quarantined, np.int64)
+        categories = {
+            attribute.name: len(np.unique(column[~np.isnan(column)]))
+            for attribute, column in zip(self._policy.quasi_identifiers, data.values.T, strict=False)
+            if SCALES[attribute.scale].is_coded
+        }
+        offsets = records[chosen[first.order]]
+        return TableRelease(rows, offsets, first.bounds, records[~can_stay], quarantined, summary, categories)
+
+    def _collect(self) -> tuple[Float64Matrix, Int64Vector, Int64Vector]:
+        """Return all values, subject codes from 0 without gaps, and record numbers; the blocks are freed."""
+        if not self._values:
+            raise InputError("the input has no records")
+        values, subjects = np.concatenate(self._values), np.concatenate(self._subjects)
+        self._values.clear()
+        self._subjects.clear()
+        return values, np.unique(subjects, return_inverse=True)[1], np.concatenate(self._record_numbers)
+
+    def _find_releasable(self, values: Float64Matrix, subjects: Int64Vector, records: Int64Vector) -> BoolVector:
+        """Return which records can be in a cluster (n,)."""
+        can_stay = np.ones(len(subjects), np.bool_)
+        if self._policy.per_subject is not None:
+            can_stay = ~SubjectQuota(self._policy.per_subject).exceeds_quota(subjects, records)
+        fewest = max(self._policy.k, self._policy.min_population or 0)
+        if len(np.unique(subjects[can_stay])) < fewest:
+            raise InputError(f"fewer than {fewest} different subjects: no record can be released")
+        if self._policy.subject is not None:
+            trees, texts = self._categories.trees, self._categories.texts
+            stays = values[can_stay]
+            coordinates = Embedding.of_table(self._policy, stays, trees, texts).dense(stays)
+            above = records_above_share(subjects[can_stay], self._policy.max_share, coordinates)
+            can_stay[np.flatnonzero(can_stay)[above]] = False
+        return can_stay
+
+    def _table_data(self, values: Float64Matrix, subjects: Int64Vector, can_stay: BoolVector) -> TableData:
+        columns = [column for _, column in self._confidential]
+        numbers = [found for column in columns if (found := column.numbers()) is not None]
+        protected = self._protected.attributes(can_stay)
+        for column in columns if self._policy.t is not None else ():
+            attribute = column.attribute
+            if attribute.name in protected and attribute.distance is None and attribute.reference is None:
+                # The policy leaves the distance open: texts such as 007 are numbers then, too.
+                own, codes = column.bins(can_stay), protected[attribute.name].codes
+                protected[attribute.name] = own._replace(values=codes) if own.ordered else protected[attribute.name]
+        with_bins = protected if self._policy.t is not None else {}
+        measured = [column for column in columns if not protected or column.attribute.name in protected]
+        return TableData(
+            policy=self._policy,
+            values=values,
+            categories=self._categories,
+            subjects=subjects,
+            scores=z_scores([column[can_stay] for column in numbers], len(values)),
+            confidential=tuple(with_bins.get(column.attribute.name) or column.bins(can_stay) for column in measured),
+            confidential_names=tuple(column.attribute.name for column in measured),
+            protected=tuple(protected.values()),
+        )
+
+    def _encode(self, partitions: list[TablePartition], chosen: Int64Vector, *, keep_order: bool) -> list[bytes]:
+        """Return the rows of the chosen records, in the order of the input or sorted by their bytes."""
+        first = partitions[0]
+        if keep_order or len(partitions) > 1:
+            labels_of_each = zip(*(partition.labels.tolist() for partition in partitions), strict=True)
+            texts = [
+                [text for partition, label in zip(partitions, labels, strict=True) for text in partition.texts[label]]
+                for labels in labels_of_each
+            ]
+            unchanged_fields = [self._unchanged_fields[i] for i in chosen.tolist()]
+            rows = self._encoder.encode_clusters(texts, unchanged_fields, range(len(chosen) + 1))
+        else:
+            unchanged_fields = [self._unchanged_fields[i] for i in chosen[first.order].tolist()]
+            rows = self._encoder.encode_clusters(first.texts, unchanged_fields, first.bounds)
+        if not keep_order:
+            rows.sort()
+        return rows
+
+
+class TablePartition(NamedTuple):
+    """A partition of n records, and what it publishes of some quasi-identifiers."""
+
+    columns: Int64Vector  # (c,): indices of these quasi-identifiers
+    labels: Int32Vector  # (n,): cluster of each record
+    order: Int64Vector  # (n,): records, cluster after cluster
+    bounds: Int64Vector  # (G + 1,): cluster g is ``order[bounds[g]:bounds[g + 1]]``
+    texts: list[list[str]]  # published JSON scalars of each cluster
+    published: Float64Matrix  # (G, c): the same as values of the scales; NaN for null
+    counts: Int64Matrix  # (2, G): distinct subjects, and records of the subject with most records
+    bound: float | None = None  # lower bound of the loss, proven by the exact refinement
+    gap: float | None = None  # relative distance from it
+
+
+@dataclass(frozen=True, slots=True)
+class TableData:
+    """The n records of a table that can be released."""
+
+    policy: Policy
+    values: Float64Matrix  # (n, d): clustered attributes as in `Block`, with the codes of ``categories``
+    categories: CategoryIndex
+    subjects: Int64Vector  # (n,): subject codes, from 0
+    scores: Float64Matrix  # (n, m): numeric confidential attributes as z-scores; NaN for a missing value
+    confidential: tuple[ConfidentialAttribute, ...]
+    """The protected confidential attributes as bins, or all of them if the policy protects none."""
+    confidential_names: tuple[str, ...]
+    protected: tuple[ConfidentialAttribute, ...] = ()
+    """The attributes that l, t and the largest share of a value apply to."""
+
+    def partition(self, spec: AlgorithmSpec) -> list[TablePartition]:
+        """Partition the records once for each block of quasi-identifiers.
+
+        Raises ConfigError or ParameterError if the algorithm does not support these parameters or this policy, and
+        GuaranteeError if a cluster violates an invariant.
+        """
+        d = len(self.policy.quasi_identifiers)
+        # With dependence 1 quasi-identifiers have no weight: all blocks would have the same partition.
+        width = d if self.policy.dependence == 1 else spec.blocks or d
+        if width < d and self.policy.protects_values:
+            raise ConfigError("--param blocks: cannot be combined with privacy.l, t or max_value_share; remove blocks")
+        blocks = [np.arange(first, min(first + width, d)) for first in range(0, d, width)]
+        embedding = Embedding.of_table(self.policy, self.values, self.categories.trees, self.categories.texts)
+        return [self._partition_block(spec, embedding, columns, len(blocks)) for columns in blocks]
+
+    def _partition_block(
+        self, spec: AlgorithmSpec, embedding: Embedding, columns: Int64Vector, blocks: int
+    ) -> TablePartition:
+        embedding = embedding.select(columns)
+        compared, algorithm, parameters = embedding, spec.algorithm, spec.parameters
+        if algorithm == "approximate" and len(embedding.code_distances):
+            compared, algorithm, parameters = embedding.select(self._key_attributes(spec, columns)), "mdav", {}
+        found = refined(
+            self._coordinates(compared, columns),
+            self.policy.k,
+            algorithm,
+            spec.refine,
+            spec.seed,
+            parameters=parameters,
+            budget_used=spec.budget_for(len(self.values), blocks) if spec.budget_for is not None else None,
+            constraints=self._constraints(),
+        )
+        labels = found.labels
+        order = np.argsort(labels, kind="stable")
+        bounds = np.append(0, np.cumsum(np.bincount(labels)))
+        counts = verify_subjects(self.policy, self.subjects, order, bounds)
+        verify_values(self.policy, self.protected, labels)
+        proven = (found.bound, found.gap) if spec.refine == "exact" else (None, None)
+        texts, published = embedding.published(self.values[order], bounds)
+        return TablePartition(columns, labels, order, bounds, texts, published, counts, *proven)
+
+    def _key_attributes(self, spec: AlgorithmSpec, columns: Int64Vector) -> Int64Vector:
+        """Return the key attributes among quasi-identifiers; a category is one value, not a coordinate per code.
+
+        A refinement raises ConfigError: it would compare the key attributes only.
+        """
+        check_parameters(spec.algorithm, spec.parameters)
+        if spec.refine != "none":
+            raise ConfigError("--refine: cannot follow algorithm approximate on a table with categories; remove it")
+        given = parameters_of(spec.algorithm) | dict(spec.parameters)
+        codes = []
+        for column in columns.tolist():
+            values = np.nan_to_num(self.values[:, column], nan=-np.inf)
+            is_coded = SCALES[self.policy.quasi_identifiers[column].scale].is_coded
+            bins = len(values) if is_coded else int(given["bins"])
+            codes.append(discretized(values, bins))
+        return columns[dependency_tree(np.stack(codes, axis=1), str(given["measure"])).keys]
+
+    def _coordinates(self, embedding: Embedding, columns: Int64Vector) -> Float64Matrix:
+        """Return the coordinates of quasi-identifiers, and of confidential numbers if dependence is preserved.
+
+        Every quasi-identifier has about the same variance, whatever its scale, and counts as one in the dependence
+        [1]_.
+
+        References
+        ----------
+        .. [1] D. Rebollo-Monedero, J. Forné, M. Soriano and J. Puiggalí Allepuz, "k-Anonymous Microaggregation with
+           Preservation of Statistical Dependence", Information Sciences 342, 2016, section 4.
+        """
+        share = self.policy.dependence
+        if share and not self.scores.shape[1]:
+            raise ConfigError(
+                "steering.dependence: no confidential attribute is numeric; give one type: number, or set it to 0"
+            )
+        if share == 1:
+            return np.nan_to_num(self.scores, nan=0.0)
+        with np.errstate(over="ignore", invalid="ignore"):  # an overflow is refused as a coordinate
+            coordinates = embedding.dense(self.values)
+        if not share:
+            return coordinates
+        beta = math.sqrt(share / (1 - share) * len(columns) / self.scores.shape[1])
+        return np.column_stack([coordinates, beta * np.nan_to_num(self.scores, nan=0.0)])
+
+    def _constraints(self) -> ClusterConstraints:
+        shared = self.policy.subject is not None and len(np.unique(self.subjects)) < len(self.subjects)
+        return ClusterConstraints(
+            self.subjects if shared else None,
+            self.policy.max_share,
+            self.protected,
+            self.policy.t,
+            l=l_diversity_of(self.policy),
+            max_value_share=self.policy.max_value_share,
+        )
 
 
 _REMEDIES = {
@@ -235,239 +624,6 @@ class _ColumnOfTable:
         return ConfidentialAttribute(bins[codes], is_ordered, value_reference_of(reference), codes)
 
 
-class TableRelease(NamedTuple):
-    """The release of a table.
-
-    Attributes
-    ----------
-    rows : list of bytes
-        Published bytes, in the order in which they are written.
-    offsets : ndarray of int64, shape (E,)
-        Numbers of the released records in the input, from 0; cluster after cluster, ascending within a cluster.
-    bounds : ndarray of int64, shape (G + 1,)
-        Cluster g is ``offsets[bounds[g]:bounds[g + 1]]``.
-    suppressed, quarantined : ndarray of int64, shapes (S,) and (Q,)
-        Numbers of the suppressed and of the quarantined records, ascending.
-    summary : dict
-        Contents of the summary file.
-    categories : dict of str to int
-        Number of categories of the released records, by nominal attribute.
-    """
-
-    rows: list[bytes]
-    offsets: Int64Vector
-    bounds: Int64Vector
-    suppressed: Int64Vector
-    quarantined: Int64Vector
-    summary: dict[str, Any]
-    categories: dict[str, int]
-
-    def clusters(self) -> Iterator[list[int]]:
-        """Yield the record numbers of each cluster."""
-        for start, end in pairwise(self.bounds.tolist()):
-            yield self.offsets[start:end].tolist()
-
-
-class TablePipeline:
-    """Collects the records of a table and releases them.
-
-    The caller adds decoded blocks. `release` then performs these steps: suppress records that no cluster can contain,
-    embed, partition, check, centroid, encode, measure.
-
-    Parameters
-    ----------
-    policy : Policy
-        Attributes and constraints.
-    encoder : RecordEncoder
-        Encoder of the output format.
-
-    Raises
-    ------
-    ConfigError
-        The policy has ``privacy.dominance``, which exists for streams only.
-
-    Notes
-    -----
-    Guarantees: every released record is in one cluster, and `verify_subjects` has verified that the cluster has k
-    distinct subjects and no subject above ``max_share``. Only two kinds of records are suppressed: those above
-    ``privacy.per_subject``, and those by which a subject has more than ``max_share`` of the whole table.
-    Memory: values, one number per confidential attribute, and unchanged fields as bytes.
-    """
-
-    def __init__(self, policy: Policy, encoder: RecordEncoder) -> None:
-        if policy.dominance is not None:
-            raise ConfigError(
-                "privacy.dominance: is not available for tables; remove it, or add a stream section and use shoal pipe"
-            )
-        self._policy, self._encoder = policy, encoder
-        self._categories = CategoryIndex(policy)
-        self._values: list[Float64Matrix] = []
-        self._subjects: list[Int64Vector] = []
-        self._record_numbers: list[Int64Vector] = []
-        self._quarantined: list[int] = []
-        self._unchanged_fields: list[bytes] = []
-        self._confidential = [
-            (number, ConfidentialColumn.of(a, policy.missing_values))
-            for number, a in enumerate(policy.unchanged_fields)
-            if a.role is Role.CONFIDENTIAL
-        ]
-        self._protected = ProtectedColumns(policy)
-        self.clipped = 0
-        self._unknown: Counter[str] = Counter()
-
-    def __len__(self) -> int:
-        return len(self._unchanged_fields)
-
-    def find_oversized(self, block: Block) -> Iterator[tuple[int, str]]:
-        """Yield the index in the block of numbers whose squares exceed float64, and what to do, without the value."""
-        for index, column in np.argwhere(np.abs(block.values) > LARGEST).tolist():
-            name = self._policy.clustered[column].name
-            yield index, f"field {name}: a number beyond {LARGEST:g}; give {name} in another unit"
-
-    def add(self, block: Block, first_record: int | None = None) -> None:
-        """Add the next records, decoded with their unchanged columns; `find_oversized` must find none.
-
-        Parameters
-        ----------
-        block : Block
-            Decoded records.
-        first_record : int, optional
-            Number in the input, from 0, of the first message of the block. If omitted, the block follows the accepted
-            records of all blocks before it.
-        """
-        self._unknown.update(self._categories.count_unknown(block))
-        block = self._categories.encode(block)
-        self._record_numbers.append(block.index + (len(self) if first_record is None else first_record))
-        self._values.append(block.values)
-        self._subjects.append(block.subjects)
-        self._unchanged_fields += block.unchanged_fields
-        for number, column in self._confidential:
-            column.add(block.unchanged_columns[number])
-        self._protected.add(block)
-        self.clipped += block.clipped
-
-    def quarantine(self, record: int) -> None:
-        """Count a record that is left out, given by its number in the input; numbers must ascend."""
-        self._quarantined.append(record)
-
-    def release(self, spec: AlgorithmSpec, *, keep_order: bool = False) -> TableRelease:
-        """Partition the table and encode its rows. Call once.
-
-        Parameters
-        ----------
-        spec : AlgorithmSpec
-            Algorithm and refinement.
-        keep_order : bool
-            Whether rows keep the order of the input. By default they are sorted by their bytes.
-
-        Raises
-        ------
-        InputError
-            The table has too few subjects.
-        ConfigError, ParameterError
-            The algorithm is unknown, or does not support these parameters or this policy.
-        GuaranteeError
-            A cluster violates an invariant, or the table as a whole violates the policy; nothing is returned.
-        """
-        values, subjects, records = self._collect()
-        can_stay = self._find_releasable(values, subjects, records)
-        chosen = np.flatnonzero(can_stay)
-        data = self._table_data(values[chosen], subjects[chosen], can_stay)
-        require_feasible(self._policy, data.protected)
-        partitions = data.partition(spec)
-        rows = self._encode(partitions, chosen, keep_order=keep_order)
-        summary = summarize(data, partitions) | {
-            "records": len(can_stay) + len(self._quarantined),
-            "released": len(chosen),
-            "suppressed": len(can_stay) - len(chosen),
-            **({"quarantined": len(self._quarantined)} if self._quarantined else {}),
-            "clipped": self.clipped,
-            **({"unknown": dict(self._unknown)} if self._unknown else {}),
-            "keep_order": keep_order,
-            "algorithm": spec.algorithm,
-            "refine": spec.refine,
-        }
-        if (mdav := mdav_baseline(data, spec)) is not None:
-            summary["mdav"] = mdav
-        if len(partitions) > 1:
-            summary |= {"blocks": spec.blocks, "jointly_k_anonymous": False}
-        first = partitions[0]
-        quarantined = np.array(self._quarantined, np.int64)
-        categories = {
-            attribute.name: len(np.unique(column[~np.isnan(column)]))
-            for attribute, column in zip(self._policy.quasi_identifiers, data.values.T, strict=False)
-            if attribute.is_nominal
-        }
-        offsets = records[chosen[first.order]]
-        return TableRelease(rows, offsets, first.bounds, records[~can_stay], quarantined, summary, categories)
-
-    def _collect(self) -> tuple[Float64Matrix, Int64Vector, Int64Vector]:
-        """Return all values, subject codes from 0 without gaps, and record numbers; the blocks are freed."""
-        if not self._values:
-            raise InputError("the input has no records")
-        values, subjects = np.concatenate(self._values), np.concatenate(self._subjects)
-        self._values.clear()
-        self._subjects.clear()
-        return values, np.unique(subjects, return_inverse=True)[1], np.concatenate(self._record_numbers)
-
-    def _find_releasable(self, values: Float64Matrix, subjects: Int64Vector, records: Int64Vector) -> BoolVector:
-        """Return which records can be in a cluster (n,)."""
-        can_stay = np.ones(len(subjects), np.bool_)
-        if self._policy.per_subject is not None:
-            can_stay = ~SubjectQuota(self._policy.per_subject).exceeds_quota(subjects, records)
-        fewest = max(self._policy.k, self._policy.min_population or 0)
-        if len(np.unique(subjects[can_stay])) < fewest:
-            raise InputError(f"fewer than {fewest} different subjects: no record can be released")
-        if self._policy.subject is not None:
-            trees, texts = self._categories.trees, self._categories.texts
-            stays = values[can_stay]
-            coordinates = Embedding.of_table(self._policy, stays, trees, texts).dense(stays)
-            above = records_above_share(subjects[can_stay], self._policy.max_share, coordinates)
-            can_stay[np.flatnonzero(can_stay)[above]] = False
-        return can_stay
-
-    def _table_data(self, values: Float64Matrix, subjects: Int64Vector, can_stay: BoolVector) -> TableData:
-        columns = [column for _, column in self._confidential]
-        numbers = [found for column in columns if (found := column.numbers()) is not None]
-        protected = self._protected.attributes(can_stay)
-        for column in columns if self._policy.t is not None else ():
-            attribute = column.attribute
-            if attribute.name in protected and attribute.distance is None and attribute.reference is None:
-                # The policy leaves the distance open: texts such as 007 are numbers then, too.
-                own, codes = column.bins(can_stay), protected[attribute.name].codes
-                protected[attribute.name] = own._replace(values=codes) if own.ordered else protected[attribute.name]
-        with_bins = protected if self._policy.t is not None else {}
-        measured = [column for column in columns if not protected or column.attribute.name in protected]
-        return TableData(
-            policy=self._policy,
-            values=values,
-            categories=self._categories,
-            subjects=subjects,
-            scores=z_scores([column[can_stay] for column in numbers], len(values)),
-            confidential=tuple(with_bins.get(column.attribute.name) or column.bins(can_stay) for column in measured),
-            confidential_names=tuple(column.attribute.name for column in measured),
-            protected=tuple(protected.values()),
-        )
-
-    def _encode(self, partitions: list[TablePartition], chosen: Int64Vector, *, keep_order: bool) -> list[bytes]:
-        """Return the rows of the chosen records, in the order of the input or sorted by their bytes."""
-        first = partitions[0]
-        if keep_order or len(partitions) > 1:
-            labels_of_each = zip(*(partition.labels.tolist() for partition in partitions), strict=True)
-            texts = [
-                [text for partition, label in zip(partitions, labels, strict=True) for text in partition.texts[label]]
-                for labels in labels_of_each
-            ]
-            unchanged_fields = [self._unchanged_fields[i] for i in chosen.tolist()]
-            rows = self._encoder.encode_clusters(texts, unchanged_fields, range(len(chosen) + 1))
-        else:
-            unchanged_fields = [self._unchanged_fields[i] for i in chosen[first.order].tolist()]
-            rows = self._encoder.encode_clusters(first.texts, unchanged_fields, first.bounds)
-        if not keep_order:
-            rows.sort()
-        return rows
-
-
 TOLERANCE = 1e-9
 """Rounding allowance for counts and distances."""
 
@@ -588,156 +744,6 @@ def _ordered_distances(bins: Int64Vector, labels: Int32Vector, shares: Float64Ve
     return np.asarray(np.bincount(owners, above + below) / (m - 1), np.float64)
 
 
-@dataclass(frozen=True, slots=True)
-class AlgorithmSpec:
-    """Algorithm and refinement of a table, with their parameters.
-
-    Attributes
-    ----------
-    algorithm, refine : str
-        Names.
-    seed : int
-        Seed of all random choices.
-    parameters : mapping
-        Parameters of the algorithm by name.
-    budget_for : callable, optional
-        Returns the budget of the refinement of one block, given the number of records and of blocks.
-    blocks : int
-        Number of quasi-identifiers that are partitioned together; 0 means all. With fewer than all, the records of a
-        cluster of one block are in different clusters of another, and **the joint record is not k-anonymous**.
-    """
-
-    algorithm: str = "auto"
-    refine: str = "descent"
-    seed: int = 0
-    parameters: Mapping[str, float | str] = field(default_factory=dict)
-    budget_for: Callable[[int, int], BudgetUsed] | None = None
-    blocks: int = 0
-
-
-class TablePartition(NamedTuple):
-    """A partition of n records, and what it publishes of some quasi-identifiers."""
-
-    columns: Int64Vector  # (c,): indices of these quasi-identifiers
-    labels: Int32Vector  # (n,): cluster of each record
-    order: Int64Vector  # (n,): records, cluster after cluster
-    bounds: Int64Vector  # (G + 1,): cluster g is ``order[bounds[g]:bounds[g + 1]]``
-    texts: list[list[str]]  # published JSON scalars of each cluster
-    published: Float64Matrix  # (G, c): the same as values of the scales; NaN for null
-    counts: Int64Matrix  # (2, G): distinct subjects, and records of the subject with most records
-    bound: float | None = None  # lower bound of the loss, proven by the exact refinement
-    gap: float | None = None  # relative distance from it
-
-
-@dataclass(frozen=True, slots=True)
-class TableData:
-    """The n records of a table that can be released."""
-
-    policy: Policy
-    values: Float64Matrix  # (n, d): clustered attributes as in `Block`, with the codes of ``categories``
-    categories: CategoryIndex
-    subjects: Int64Vector  # (n,): subject codes, from 0
-    scores: Float64Matrix  # (n, m): numeric confidential attributes as z-scores; NaN for a missing value
-    confidential: tuple[ConfidentialAttribute, ...]
-    """The protected confidential attributes as bins, or all of them if the policy protects none."""
-    confidential_names: tuple[str, ...]
-    protected: tuple[ConfidentialAttribute, ...] = ()
-    """The attributes that l, t and the largest share of a value apply to."""
-
-    def partition(self, spec: AlgorithmSpec) -> list[TablePartition]:
-        """Partition the records once for each block of quasi-identifiers.
-
-        Raises ConfigError or ParameterError if the algorithm does not support these parameters or this policy, and
-        GuaranteeError if a cluster violates an invariant.
-        """
-        d = len(self.policy.quasi_identifiers)
-        # With dependence 1 quasi-identifiers have no weight: all blocks would have the same partition.
-        width = d if self.policy.dependence == 1 else spec.blocks or d
-        if width < d and self.policy.protects_values:
-            raise ConfigError("--param blocks: cannot be combined with privacy.l, t or max_value_share; remove blocks")
-        blocks = [np.arange(first, min(first + width, d)) for first in range(0, d, width)]
-        embedding = Embedding.of_table(self.policy, self.values, self.categories.trees, self.categories.texts)
-        return [self._partition_block(spec, embedding, columns, len(blocks)) for columns in blocks]
-
-    def _partition_block(
-        self, spec: AlgorithmSpec, embedding: Embedding, columns: Int64Vector, blocks: int
-    ) -> TablePartition:
-        embedding = embedding.select(columns)
-        compared, algorithm, parameters = embedding, spec.algorithm, spec.parameters
-        if algorithm == "approximate" and len(embedding.code_distances):
-            compared, algorithm, parameters = embedding.select(self._key_attributes(spec, columns)), "mdav", {}
-        found = refined(
-            self._coordinates(compared, columns),
-            self.policy.k,
-            algorithm,
-            spec.refine,
-            spec.seed,
-            parameters=parameters,
-            budget_used=spec.budget_for(len(self.values), blocks) if spec.budget_for is not None else None,
-            constraints=self._constraints(),
-        )
-        labels = found.labels
-        order = np.argsort(labels, kind="stable")
-        bounds = np.append(0, np.cumsum(np.bincount(labels)))
-        counts = verify_subjects(self.policy, self.subjects, order, bounds)
-        verify_values(self.policy, self.protected, labels)
-        proven = (found.bound, found.gap) if spec.refine == "exact" else (None, None)
-        texts, published = embedding.published(self.values[order], bounds)
-        return TablePartition(columns, labels, order, bounds, texts, published, counts, *proven)
-
-    def _key_attributes(self, spec: AlgorithmSpec, columns: Int64Vector) -> Int64Vector:
-        """Return the key attributes among quasi-identifiers; a category is one value, not a coordinate per code.
-
-        A refinement raises ConfigError: it would compare the key attributes only.
-        """
-        check_parameters(spec.algorithm, spec.parameters)
-        if spec.refine != "none":
-            raise ConfigError("--refine: cannot follow algorithm approximate on a table with categories; remove it")
-        given = parameters_of(spec.algorithm) | dict(spec.parameters)
-        codes = []
-        for column in columns.tolist():
-            values = np.nan_to_num(self.values[:, column], nan=-np.inf)
-            bins = len(values) if self.policy.quasi_identifiers[column].is_nominal else int(given["bins"])
-            codes.append(discretized(values, bins))
-        return columns[dependency_tree(np.stack(codes, axis=1), str(given["measure"])).keys]
-
-    def _coordinates(self, embedding: Embedding, columns: Int64Vector) -> Float64Matrix:
-        """Return the coordinates of quasi-identifiers, and of confidential numbers if dependence is preserved.
-
-        Every quasi-identifier has about the same variance, whatever its scale, and counts as one in the dependence
-        [1]_.
-
-        References
-        ----------
-        .. [1] D. Rebollo-Monedero, J. Forné, M. Soriano and J. Puiggalí Allepuz, "k-Anonymous Microaggregation with
-           Preservation of Statistical Dependence", Information Sciences 342, 2016, section 4.
-        """
-        share = self.policy.dependence
-        if share and not self.scores.shape[1]:
-            raise ConfigError(
-                "steering.dependence: no confidential attribute is numeric; give one type: number, or set it to 0"
-            )
-        if share == 1:
-            return np.nan_to_num(self.scores, nan=0.0)
-        with np.errstate(over="ignore", invalid="ignore"):  # an overflow is refused as a coordinate
-            coordinates = embedding.dense(self.values)
-        if not share:
-            return coordinates
-        beta = math.sqrt(share / (1 - share) * len(columns) / self.scores.shape[1])
-        return np.column_stack([coordinates, beta * np.nan_to_num(self.scores, nan=0.0)])
-
-    def _constraints(self) -> ClusterConstraints:
-        shared = self.policy.subject is not None and len(np.unique(self.subjects)) < len(self.subjects)
-        return ClusterConstraints(
-            self.subjects if shared else None,
-            self.policy.max_share,
-            self.protected,
-            self.policy.t,
-            l=l_diversity_of(self.policy),
-            max_value_share=self.policy.max_value_share,
-        )
-
-
 NO_CLOSENESS: dict[str, Any] = {"emd": {"mean": None, "max": None}, "emd_of": {}}
 """Measures of t-closeness where there are no clusters of whole records."""
 
@@ -814,7 +820,7 @@ def _span(data: TableData) -> Float64Vector:
 def _linkage(data: TableData, published: Float64Matrix, partition: TablePartition | None) -> float | None:
     """Return ``dld`` of the attributes with an order; None if there are none. A missing value counts as the mean."""
     attributes = data.policy.quasi_identifiers
-    columns = [i for i, attribute in enumerate(attributes) if not attribute.is_nominal]
+    columns = [i for i, attribute in enumerate(attributes) if not SCALES[attribute.scale].is_coded]
     if not columns:
         return None
     is_all = len(columns) == data.values.shape[1]
