@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shoal.arrays import LARGEST, BoolVector, Float64Matrix, Float64Vector, Int64Vector
-from shoal.errors import AnonymityViolation, ConfigError, GuaranteeError, InputError
+from shoal.errors import AnonymityViolation, GuaranteeError, InputError
 from shoal.formats import (
     FIRST_INEXACT,
     NO_BIN,
@@ -290,11 +290,6 @@ class TablePipeline:
     encoder : RecordEncoder
         JsonEncoder of the output format.
 
-    Raises
-    ------
-    ConfigError
-        The policy has ``privacy.dominance``, which exists for streams only.
-
     Notes
     -----
     Guarantees: every released record is in one cluster, and `clustering.stream.invariants` has verified that the
@@ -304,10 +299,6 @@ class TablePipeline:
     """
 
     def __init__(self, policy: Policy, encoder: RecordEncoder) -> None:
-        if policy.dominance is not None:
-            raise ConfigError(
-                "privacy.dominance: is not available for tables; remove it, or add a stream section and use shoal pipe"
-            )
         self._policy, self._encoder = policy, encoder
         self._categories = CategoryIndex(policy)
         self._values: list[Float64Matrix] = []
