@@ -2,8 +2,6 @@
 
 The normal form of texts that stand for subjects and confidential values.
 
-Codes of the texts and values of a stream that occurred lately.
-
 Confidential values of the Python interface: parameters of their protection, value codes, and bins of a reference.
 """
 
@@ -14,7 +12,7 @@ import re
 import sys
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from decimal import Context, Decimal
 from typing import TypeAlias, TypeGuard
 from unicodedata import normalize
@@ -36,6 +34,7 @@ from shoal.protection import (
     ValueReference,
     build_diversity_rule,
 )
+from shoal.protection.value_codes import RecentCodes
 from shoal.tables.constraints import ClusterConstraints, ConfidentialAttribute
 from shoal.tables.refinement import REFINEMENTS
 
@@ -45,7 +44,6 @@ __all__ = [
     "ConfidentialEncoder",
     "Diversity",
     "ProtectedCodes",
-    "RecentCodes",
     "Reference",
     "argument_faults",
     "as_array",
@@ -259,41 +257,6 @@ def normal_form(name: str) -> str:
     whole = "".join(map(str, digits)).lstrip("0")
     short = whole.rstrip("0")
     return f"{'-' * sign}{short}e{int(exponent) + len(whole) - len(short)}" if short else "0"
-
-
-class RecentCodes:
-    """Gives each key a code, in the order of their first occurrence.
-
-    Parameters
-    ----------
-    delta : int
-        A key keeps its code for at least this many records after its last occurrence.
-
-    Notes
-    -----
-    Codes are never reused. Memory: the keys of 2 delta records and two blocks.
-    """
-
-    def __init__(self, delta: int) -> None:
-        self._delta = delta
-        self._recent: dict[Hashable, int] = {}
-        self._older: dict[Hashable, int] = {}
-        self._seen = self._next = 0
-
-    def code_of(self, key: Hashable) -> int:
-        """Return the code of a key."""
-        code = self._recent.get(key)
-        if code is None:
-            code = self._older.get(key, self._next)
-            self._next += code == self._next
-            self._recent[key] = code
-        return code
-
-    def remember(self, count: int) -> None:
-        """Count accepted records. Keys without an occurrence among the last delta records are dropped eventually."""
-        self._seen += count
-        if self._seen > self._delta:
-            self._recent, self._older, self._seen = {}, self._recent, 0
 
 
 Diversity: TypeAlias = int | Mapping[str, float | Sequence[float]]

@@ -150,10 +150,9 @@ print(doubled(np.ones(2)))
 
 LIMIT_PROGRAM = """
 import numpy as np
-from shoal.streams.expiry import StreamConstraints, empty_workspace
+from shoal.streams.expiry import NO_TARGET, StreamConstraints, empty_workspace
 from shoal.streams.held_records import empty_held
 from shoal.streams.partition import held_as_table
-from shoal.streams.steering import NO_TARGET
 held = empty_held(8, 1, 0)
 held.extent[:] = 0, 2
 held.subjects[:2] = 1, 2

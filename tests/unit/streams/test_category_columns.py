@@ -101,7 +101,7 @@ def test_the_weight_that_follows_a_target_starts_from_all_distances() -> None:
 def test_the_index_for_many_records_is_not_used_with_categories() -> None:
     random = np.random.default_rng(0)
     codes = random.integers(0, 3, (4_210, 1))
-    stream = StreamClusterer(2, 4_200, 1, rule="nearest", code_distances=np.array([1e6]))
+    stream = StreamClusterer(2, 4_200, 1, rule="awo", code_distances=np.array([1e6]))
     decided = stream.push(random.random((4_210, 1)), codes=codes)
     assert len(decided.positions) == 20
     pairs = codes[decided.positions].reshape(-1, 2)

@@ -92,6 +92,6 @@ def test_a_gap_in_positions_is_not_a_delay() -> None:
 
 
 def test_a_rule_without_a_class_is_an_error_and_not_another_rule(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shoal.streams.rules.RULES", ("nearest", "greedy", "awo", "block", "novel"))
+    monkeypatch.setattr("shoal.streams.clusterer.RULES", ("nearest", "greedy", "awo", "block", "novel"))
     with pytest.raises(ParameterError, match="rule"):
         StreamClusterer(3, 10, 1, rule="novel")

@@ -19,11 +19,12 @@ from shoal.protection import (
     RECURSIVE,
     DiversityRule,
     LDiversity,
+    Protection,
     ValueReference,
     build_diversity_rule,
 )
 from shoal.streams import StreamClusterer
-from shoal.streams.protection import Protection, violated_constraint
+from shoal.streams.invariants import violated_constraint
 
 pytestmark = pytest.mark.unit
 

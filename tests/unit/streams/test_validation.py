@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from shoal.errors import ParameterError
-from shoal.streams.arguments import InputValidator
+from shoal.streams.clusterer import InputValidator
 from shoal.streams.held_records import Buffer
 
 pytestmark = pytest.mark.unit
