@@ -16,7 +16,7 @@ from typing import NamedTuple
 SERVICE = Path(__file__).resolve().parents[2] / "service" / "shoal"
 SEED = 20260
 GROUPS = {
-    "rules": [f"streams/{name}.py" for name in ("nearest", "growth", "block", "indexed", "partition", "membership")],
+    "rules": [f"streams/{name}.py" for name in ("nearest", "growth", "indexed", "partition", "expiry")],
     "invariants": ["streams/invariants.py"],
     "offsets": ["kafka/offsets.py", "kafka/offsets.py", "kafka/task.py"],
     "encoder": [

@@ -32,6 +32,7 @@ class Setting:
     omega_p: float
     max_share: float
     expiry_limits: list[int]
+    population: int
     coordinates: Float64Matrix
     subjects: Int64Vector
     positions: Int64Vector
@@ -47,6 +48,7 @@ class Setting:
             position=self.omega_p,
             max_share=self.max_share,
             expiry_limits=self.expiry_limits,
+            min_population=self.population,
         )
 
     def push(self, stream: StreamClusterer, start: int, end: int) -> Decisions:
@@ -59,7 +61,9 @@ class Setting:
         return [*calls, stream.flush()]
 
     def naive(self) -> NaiveStream:
-        return self.feed(NaiveStream(self.k, self.delta, self.omega_p, self.max_share, self.expiry_limits))
+        return self.feed(
+            NaiveStream(self.k, self.delta, self.omega_p, self.max_share, self.expiry_limits, self.population)
+        )
 
     def feed(self, naive: NaiveStream) -> NaiveStream:
         for x, subject, position, expiry_keys in zip(
@@ -74,7 +78,9 @@ class Setting:
 
 
 @st.composite
-def settings(draw: st.DrawFn, *, gaps: bool = True, largest: int = 80, rules: Sequence[str] = RULES) -> Setting:
+def settings(
+    draw: st.DrawFn, *, gaps: bool = True, largest: int = 80, rules: Sequence[str] = RULES, populous: bool = False
+) -> Setting:
     """Streams with ties, constants, tiny and huge values, frequent subjects, and expiry keys that jump."""
     k = draw(st.integers(2, 6))
     d = draw(st.integers(1, 3))
@@ -98,6 +104,7 @@ def settings(draw: st.DrawFn, *, gaps: bool = True, largest: int = 80, rules: Se
         omega_p=draw(st.sampled_from([0.0, 0.01, 1.0])),
         max_share=draw(st.sampled_from(shares)),
         expiry_limits=draw(st.lists(st.integers(0, 40), min_size=columns, max_size=columns)),
+        population=draw(st.sampled_from([0, k, 2 * k])) if populous else 0,
         coordinates=np.array(table(value, d), np.float64).reshape(n, d) * scale,
         subjects=np.array(draw(st.lists(subject, min_size=n, max_size=n)), np.int64)
         * draw(st.sampled_from([1, -(2**40)])),
@@ -107,7 +114,7 @@ def settings(draw: st.DrawFn, *, gaps: bool = True, largest: int = 80, rules: Se
     )
 
 
-@given(settings(rules=["nearest"]))
+@given(settings(rules=["nearest"], populous=True))
 def test_rule_nearest_decides_as_plain_python_for_any_blocks(setting: Setting) -> None:
     naive = setting.naive()
     naive.flush()
@@ -115,7 +122,7 @@ def test_rule_nearest_decides_as_plain_python_for_any_blocks(setting: Setting) -
     assert log_of(setting.run(list(range(len(setting.positions))))) == naive.decisions.log
 
 
-@given(settings(rules=["nearest"]))
+@given(settings(rules=["nearest"], populous=True))
 def test_held_records_between_blocks_are_those_of_plain_python(setting: Setting) -> None:
     stream = setting.clusterer()
     setting.push(stream, 0, len(setting.positions))
@@ -185,6 +192,37 @@ def test_a_restart_with_the_held_records_decides_alike(setting: Setting, data: s
     assert log_of([replayed]) == []
     expected = [setting.push(before, stop, n), before.flush()]
     assert log_of([setting.push(after, stop, n), after.flush()]) == log_of(expected)
+
+
+@given(settings(gaps=False, rules=["nearest"], populous=True), st.data())
+def test_a_restart_counts_the_same_population(setting: Setting, data: st.DataObject) -> None:
+    n = len(setting.positions)
+    stop = data.draw(st.integers(0, max(0, n - 1)))  # a flush depends on the last record
+    before, after = setting.clusterer(), setting.clusterer()
+    setting.push(before, 0, stop)
+    held = np.isin(setting.positions, before.held_positions())
+    replayed = after.push(
+        setting.coordinates[held], setting.subjects[held], setting.positions[held], setting.expiry_keys[held]
+    )
+    assert log_of([replayed]) == []
+    assert after.population == before.population
+    expected = [setting.push(before, stop, n), before.flush()]
+    assert log_of([setting.push(after, stop, n), after.flush()]) == log_of(expected)
+
+
+@given(settings(rules=["nearest"], populous=True))
+def test_no_clock_and_no_flush_releases_records_below_the_minimum_population(setting: Setting) -> None:
+    subject_of = dict(zip(setting.positions.tolist(), setting.subjects.tolist(), strict=True))
+    left: set[int] = set()
+    ended = False
+    for kind, members, cause, newest in log_of(setting.run(setting.cuts)):
+        held = {subject for position, subject in subject_of.items() if position <= newest and position not in left}
+        if cause == 1:
+            assert len(held) >= setting.population
+        if cause == -1 and not ended:
+            ended = True
+            assert kind == "suppressed" or len(held) >= setting.population
+        left.update(members)
 
 
 @given(

@@ -1,4 +1,4 @@
-"""Rules that use a cell index decide as rules that scan all held records."""
+"""Rule awo decides through its cell index as by scans of all held records."""
 
 from __future__ import annotations
 
@@ -12,10 +12,9 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from oracle.naive import Entry, log_of
 from shoal.arrays import Float64Matrix, Int64Matrix, Int64Vector
-from shoal.streams import StreamClusterer, indexed, rules
+from shoal.streams import StreamClusterer, indexed
 from shoal.streams.held_records import Buffer
 from shoal.streams.indexed import SCAN_COST
-from shoal.streams.steering import TargetSpan
 from support.by_night import at_night
 
 pytestmark = pytest.mark.property
@@ -26,10 +25,10 @@ NEVER_INDEXED = 1 << 40
 @pytest.fixture(autouse=True)
 def retried_at_once() -> Iterator[None]:
     """Try the index again with every block, although it does not pay for so few records."""
-    before = rules.INDEXED_FROM, indexed.RETRY_AFTER
+    before = indexed.INDEXED_FROM, indexed.RETRY_AFTER
     indexed.RETRY_AFTER = 1
     yield
-    rules.INDEXED_FROM, indexed.RETRY_AFTER = before
+    indexed.INDEXED_FROM, indexed.RETRY_AFTER = before
 
 
 def decided(
@@ -39,21 +38,18 @@ def decided(
     values: Float64Matrix,
     subjects: Int64Vector | None = None,
     *,
-    rule: str = "nearest",
     cuts: tuple[int, ...] = (),
-    position: float | TargetSpan = 0.0,
     max_share: float = 0.5,
     positions: Int64Vector | None = None,
     expiry_keys: Int64Matrix | None = None,
     population: int = 0,
 ) -> list[Entry]:
-    rules.INDEXED_FROM = dict.fromkeys(rules.INDEXED_FROM, min_held)
+    indexed.INDEXED_FROM = min_held
     stream = StreamClusterer(
         k,
         delta,
         values.shape[1],
-        rule=rule,
-        position=position,
+        rule="awo",
         max_share=max_share,
         expiry_limits=() if expiry_keys is None else (delta // 2,) * expiry_keys.shape[1],
         min_population=population,
@@ -99,16 +95,13 @@ def streams(draw: st.DrawFn) -> dict[str, Any]:
     subjects = np.where(random.random(n) < 0.5, 0, random.integers(0, subject_count, n)) if subject_count else None
     gaps = draw(st.booleans())
     cuts = np.cumsum(random.integers(1, draw(st.sampled_from([3, 30, 300])), n))
-    weight = draw(st.sampled_from([0.0, 1e-300, 1e-4, 0.01, 1.0, 1e200, TargetSpan(5.0)]))
     clock = draw(st.booleans())
     return {
-        "rule": draw(st.sampled_from(["nearest", "awo"])),
         "k": k,
         "delta": delta,
         "values": values,
         "subjects": subjects,
         "cuts": tuple(cuts[cuts < n].tolist()),
-        "position": weight,
         "max_share": draw(st.sampled_from([0.5, 1.0, 1.0 / k])),
         "positions": np.cumsum(random.integers(1, 9, n)) if gaps else None,
         "expiry_keys": np.cumsum(random.integers(0, 4, (n, 1)), axis=0) if clock else None,
@@ -127,8 +120,8 @@ def test_an_index_does_not_change_decisions(stream: dict[str, Any]) -> None:
 def test_an_index_is_rebuilt_when_coordinates_are_replaced(stream: dict[str, Any], scale: float) -> None:
     values, half, logs = np.clip(stream["values"], -1e100, 1e100), len(stream["values"]) // 2, []
     for min_held in (stream["k"], NEVER_INDEXED):
-        rules.INDEXED_FROM = dict.fromkeys(rules.INDEXED_FROM, min_held)
-        clusterer = StreamClusterer(stream["k"], stream["delta"], values.shape[1], rule=stream["rule"])
+        indexed.INDEXED_FROM = min_held
+        clusterer = StreamClusterer(stream["k"], stream["delta"], values.shape[1], rule="awo")
         calls = [clusterer.push(values[:half])]
         clusterer.replace_coordinates(scale * values[clusterer.held_positions()][:, ::-1])
         calls += [clusterer.push(scale * values[half:, ::-1]), clusterer.flush()]
@@ -136,37 +129,31 @@ def test_an_index_is_rebuilt_when_coordinates_are_replaced(stream: dict[str, Any
     assert logs[0] == logs[1]
 
 
-@pytest.mark.parametrize("position", [0.003, *at_night(0.0, 1e-4, TargetSpan(500.0))])
 @pytest.mark.parametrize("d", [2, *at_night(1, 6)])
-@pytest.mark.parametrize(("rule", "k"), [("nearest", 10), ("awo", 4)])
-def test_an_index_does_not_change_decisions_among_thousands_of_records(
-    rule: str, k: int, d: int, position: float | TargetSpan
-) -> None:
+def test_an_index_does_not_change_decisions_among_thousands_of_records(d: int) -> None:
     values = np.random.default_rng(d).random((16_000, d))
     values[::7] = values[3]  # many equal records
-    through = decided(1000, k, 6000, values, rule=rule, cuts=(1, 5000, 12_345), position=position)
-    assert through == decided(NEVER_INDEXED, k, 6000, values, rule=rule, position=position)
+    through = decided(1000, 4, 6000, values, cuts=(1, 5000, 12_345))
+    assert through == decided(NEVER_INDEXED, 4, 6000, values)
 
 
-@pytest.mark.parametrize(("rule", "k"), [("nearest", 10), ("awo", 4)])
-def test_an_index_that_pays_is_used_before_and_after_a_mass_expiry(rule: str, k: int) -> None:
-    rules.INDEXED_FROM, indexed.RETRY_AFTER = dict.fromkeys(rules.INDEXED_FROM, 1000), 1 << 16
+def test_an_index_that_pays_is_used_before_and_after_a_mass_expiry() -> None:
+    indexed.INDEXED_FROM, indexed.RETRY_AFTER = 1000, 1 << 16
     values, times = np.random.default_rng(1).random((50_000, 2)), np.repeat([0, 100], 25_000)
-    stream = StreamClusterer(k, 6000, 2, rule=rule, expiry_limits=(10,))
+    stream = StreamClusterer(4, 6000, 2, rule="awo", expiry_limits=(10,))
     held, saved = [], []
     for part in np.split(np.arange(50_000), 50):
         stream.push(values[part], expiry_keys=times[part, None])
         held.append(len(stream.held_positions()))
         indexed_rule: Any = stream._rule
-        saved.append(indexed_rule._indexed._index.state[SCAN_COST])
+        saved.append(indexed_rule._index.state[SCAN_COST])
     assert held[24] > 2000
     assert held[25] < 1100, "the clock has released all older records"
     assert saved[24] > 0
     assert saved[-1] > 0
 
 
-@pytest.mark.parametrize("rule", ["nearest", "awo"])
-def test_an_index_that_does_not_pay_causes_no_compaction(rule: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_index_that_does_not_pay_causes_no_compaction(monkeypatch: pytest.MonkeyPatch) -> None:
     calls, compact = [], Buffer.compact
 
     def counted(buffer: Buffer, arriving: int = 0) -> None:
@@ -175,31 +162,43 @@ def test_an_index_that_does_not_pay_causes_no_compaction(rule: str, monkeypatch:
 
     monkeypatch.setattr(Buffer, "compact", counted)
     values = np.ones((10_000, 2))
-    rules.INDEXED_FROM = dict.fromkeys(rules.INDEXED_FROM, 200)
+    indexed.INDEXED_FROM = 200
     indexed.RETRY_AFTER = 1 << 16
-    stream = StreamClusterer(6, 500, 2, rule=rule)
+    stream = StreamClusterer(6, 500, 2, rule="awo")
     for start in range(0, 10_000, 8):
         stream.push(values[start : start + 8])
     assert len(calls) <= 10_000 // 1024 + 3
 
 
-@pytest.mark.parametrize(("rule", "k"), [("nearest", 10), ("awo", 4)])
-def test_an_index_does_not_change_decisions_if_one_subject_has_most_records(rule: str, k: int) -> None:
+def test_an_index_does_not_change_decisions_if_one_subject_has_most_records() -> None:
     random = np.random.default_rng(1)
     values = random.random((20_000, 2))
     subjects: NDArray[np.int64] = np.where(random.random(20_000) < 0.97, 0, random.integers(1, 5000, 20_000))
-    through = decided(500, k, 4000, values, subjects, rule=rule)
-    assert through == decided(NEVER_INDEXED, k, 4000, values, subjects, rule=rule)
+    through = decided(500, 4, 4000, values, subjects)
+    assert through == decided(NEVER_INDEXED, 4, 4000, values, subjects)
 
 
-@pytest.mark.parametrize("rule", ["nearest", "awo"])
-def test_a_restart_with_the_held_records_decides_alike(rule: str) -> None:
+def test_a_restart_with_the_held_records_decides_alike() -> None:
     values = np.random.default_rng(4).random((30_000, 2))
-    rules.INDEXED_FROM = dict.fromkeys(rules.INDEXED_FROM, 1000)
-    whole = StreamClusterer(10, 6000, 2, rule=rule)
+    indexed.INDEXED_FROM = 1000
+    whole = StreamClusterer(4, 6000, 2, rule="awo")
     whole.push(values[:15_000])
     held = whole.held_positions()
-    again = StreamClusterer(10, 6000, 2, rule=rule)
+    again = StreamClusterer(4, 6000, 2, rule="awo")
     again.push(values[held], positions=held)
     rest = np.arange(15_000, 30_000)
     assert log_of([again.push(values[rest], positions=rest)]) == log_of([whole.push(values[rest], positions=rest)])
+
+
+def test_gaps_do_not_count_towards_the_minimum_population(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Without this, a compiled rule gives the index up after one decision in so small a buffer.
+    monkeypatch.setattr(indexed, "LOOKUP_COST", 0)
+    indexed.INDEXED_FROM = 2
+    stream = StreamClusterer(2, 1000, 1, rule="awo", expiry_limits=(10,), min_population=14)
+    near = np.array([0.0, 10.0, 20.0, 30.0, 40.0, 50.0, 60.0, 70.0])
+    values = np.concatenate([near, near + 0.1, [99.0]])[:, None]
+    stream.push(values[:16], np.arange(16), expiry_keys=np.zeros((16, 1), np.int64))
+    out = stream.push(values[16:], np.array([16]), expiry_keys=np.array([[100]]))
+    # With 17, 15 and then 13 subjects held, the clock releases no further cluster.
+    assert len(out.cluster_bounds) - 1 == 2
+    assert stream.population == 13

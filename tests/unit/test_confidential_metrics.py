@@ -13,8 +13,7 @@ from shoal.observability import Metrics
 from shoal.policy import Policy
 from shoal.policy.schema import Document
 from shoal.streams import PartitionPipeline
-from shoal.streams.confidential_numbers import ConfidentialStats
-from shoal.streams.stats import EMPTY_STATS
+from shoal.streams.stats import EMPTY_STATS, ConfidentialStats
 
 pytestmark = pytest.mark.unit
 

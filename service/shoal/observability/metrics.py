@@ -38,8 +38,7 @@ from shoal.observability.certificates import CertificateExpiry
 from shoal.policy import Policy
 from shoal.scales.loss import LossTotals
 from shoal.streams import PartitionPipeline
-from shoal.streams.confidential_numbers import NO_CONFIDENTIAL_STATS, ConfidentialStats
-from shoal.streams.stats import ReleaseStats
+from shoal.streams.stats import NO_CONFIDENTIAL_STATS, ConfidentialStats, ReleaseStats
 
 __all__ = [
     "STEP_CLUSTERS",
@@ -350,7 +349,7 @@ class Metrics:
         self.add_counters(topic, partition, pipeline.policy)
         self.set_position_weight(topic, partition, pipeline.position_weight)
         measures = pipeline.summary.confidential
-        if self.confidential is None and measures.has_figures:
+        if self.confidential is None and measures is not None:
             self.confidential = ConfidentialMetrics(self.registry)
             self.confidential.protects_values.set(measures.has_protection)
 

@@ -1,6 +1,4 @@
-"""What clusters must satisfy in their protected attributes, as arrays for the kernels.
-
-Kernels that check whether a cluster satisfies a `DiversityRule`.
+"""What clusters must satisfy in their protected attributes, as arrays for the kernels, and the kernels that check it.
 
 References
 ----------
@@ -39,6 +37,7 @@ __all__ = [
     "T_TOLERANCE",
     "DiversityRule",
     "LDiversity",
+    "Protection",
     "ValueReference",
     "build_diversity_rule",
     "distance_of",
@@ -100,6 +99,28 @@ class DiversityRule(NamedTuple):
     paths: Int64Matrix  # (bins, most levels): node of each bin at each level, leaves first; -1 beyond its levels
     node_shares: Float64Vector  # (nodes,): share of the reference below each node
     levels: Int64Vector  # (q,): levels below the root; 0 unless hierarchical
+
+
+class Protection(NamedTuple):
+    """A rule on q protected attributes."""
+
+    rule: DiversityRule
+    attributes: int  # q, 1 or more
+
+    @property
+    def has_bins(self) -> bool:
+        """Whether records need bins."""
+        return self.rule.t < 1.0
+
+    @property
+    def limits_values(self) -> bool:
+        """Whether there is l-diversity or a largest share of one value."""
+        return self.rule.l_kind != NO_L or self.rule.max_value_share < 1.0
+
+    @property
+    def rows(self) -> int:
+        """Codes that a held record needs: a value code per attribute, and with t a bin."""
+        return self.attributes * (2 if self.has_bins else 1)
 
 
 def build_diversity_rule(

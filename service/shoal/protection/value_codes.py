@@ -7,13 +7,13 @@ reference of the policy.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 
 import numpy as np
 
-from shoal.arrays import Int64Matrix, Int64Vector
+from shoal.arrays import Int64Matrix
 from shoal.errors import GuaranteeError
-from shoal.formats import Block, Key, ReferenceBins
+from shoal.formats import Block, ReferenceBins
 from shoal.policy import Policy
 from shoal.protection.diversity import (
     DISTINCT,
@@ -28,10 +28,7 @@ from shoal.protection.diversity import (
     build_diversity_rule,
 )
 
-__all__ = ["ValueIndex", "l_diversity_of", "value_reference_of"]
-
-FEWEST_TO_DROP = 512
-"""Values of an attribute from which codes without a held record are dropped."""
+__all__ = ["RecentCodes", "ValueIndex", "l_diversity_of", "value_reference_of"]
 
 _KINDS = {"distinct": DISTINCT, "entropy": ENTROPY, "recursive": RECURSIVE}
 _DISTANCES = {"ordered": ORDERED, "equal": EQUAL, "hierarchical": HIERARCHICAL}
@@ -40,110 +37,73 @@ _DISTANCES = {"ordered": ORDERED, "equal": EQUAL, "hierarchical": HIERARCHICAL}
 class ValueIndex:
     """Gives each value of the q protected attributes of a stream a code and a bin.
 
-    Parameters
-    ----------
-    policy : Policy
-
-    Attributes
-    ----------
-    rule : DiversityRule or None
-        What each cluster must satisfy; None if the policy protects no values.
-    has_bins : bool
-        Whether clusters are compared with references.
+    ``rule`` is what each cluster must satisfy.
 
     Notes
     -----
-    Values are numbered in the order in which they are read, so codes differ after a restart; bins do not. No code is
-    given twice. Memory: if `drop_unused` is called for each block, about `FEWEST_TO_DROP` values of each attribute, or
-    as many as records are held.
+    Values are numbered in the order in which they are read, so codes differ after a restart; bins do not. A value keeps
+    its code while a record with it is held: at most delta records arrive in that time (`RecentCodes`).
     """
 
     def __init__(self, policy: Policy) -> None:
-        self.has_bins = policy.t is not None
-        references = [ReferenceBins(a, policy.missing_values) for a in policy.protected] if self.has_bins else []
-        self.rule = _rule_of(policy, references) if policy.protects_values else None
-        self._columns = [_ValueCodes(references[i] if self.has_bins else None) for i in range(len(policy.protected))]
-
-    def __len__(self) -> int:
-        return len(self._columns)
+        self._has_bins = policy.t is not None
+        self._references = [ReferenceBins(a, policy.missing_values) for a in policy.protected] if self._has_bins else []
+        self.rule = _rule_of(policy, self._references)
+        self._codes = [RecentCodes(policy.require_stream().delta) for _ in policy.protected]
 
     def encode(self, block: Block) -> Int64Matrix:
-        """Return codes, and behind them bins, of the records of a block: shape (n, 2 q).
+        """Return codes, and behind them bins, of the next records: shape (n, 2 q).
 
         Bins are 0 where there are no references, and `NO_BIN` for a value that the reference cannot place: decoders
-        refuse its record, and so does the clusterer.
-
-        Raises
-        ------
-        GuaranteeError
-            The block does not have the values of the protected attributes.
+        refuse its record, and so does the clusterer. Raises `GuaranteeError` if the block lacks the values.
         """
-        encoded = np.zeros((len(block), 2 * len(self)), np.int64)
-        if not encoded.size:
-            return encoded
         if block.protected is None:
             raise GuaranteeError("a block lacks the values of the protected attributes")
+        encoded = np.zeros((len(block), 2 * len(self._codes)), np.int64)
         numbers, keys = block.protected
-        for column, codes in enumerate(self._columns):
-            found = codes.encode(keys[column])
-            encoded[:, [column, len(self) + column]] = found[numbers[:, column]]
+        for column, codes in enumerate(self._codes):
+            own = np.array([codes.code_of(key) for key in keys[column]], np.int64)
+            encoded[:, column] = own[numbers[:, column]]
+            if self._has_bins:
+                # Decoders have refused the records with values that have no bin; a block keeps their keys.
+                bins = np.array([self._references[column].bin_of(key) for key in keys[column]], np.int64)
+                encoded[:, len(self._codes) + column] = bins[numbers[:, column]]
+            codes.remember(len(block))
         return encoded
 
-    def split(self, encoded: Int64Matrix) -> tuple[Int64Matrix | None, Int64Matrix | None]:
-        """Return codes (n, q) and bins (n, q) as the clusterer takes them; None for what it does not need."""
-        if self.rule is None:
-            return None, None
-        return encoded[:, : len(self)], encoded[:, len(self) :] if self.has_bins else None
-
-    @property
-    def is_large(self) -> bool:
-        """Whether `drop_unused` would drop codes."""
-        return any(column.is_large for column in self._columns)
-
-    def drop_unused(self, held: Int64Matrix) -> None:
-        """Drop codes that no held record has, of attributes with many codes.
-
-        Parameters
-        ----------
-        held : ndarray of int64, shape (n, 2 q)
-            As `encode` returned them, of all records that are not decided.
-        """
-        for number, column in enumerate(self._columns):
-            if column.is_large:
-                column.drop_unused(held[:, number])
+    def split(self, encoded: Int64Matrix) -> tuple[Int64Matrix, Int64Matrix | None]:
+        """Return codes (n, q) and bins (n, q) as the clusterer takes them; no bins without references."""
+        count = len(self._codes)
+        return encoded[:, :count], encoded[:, count:] if self._has_bins else None
 
 
-class _ValueCodes:
-    """The values of one attribute."""
+class RecentCodes:
+    """Gives each key a code, in the order of their first occurrence.
 
-    def __init__(self, bins: ReferenceBins | None) -> None:
-        self._bins = bins
-        self._codes: dict[Key, tuple[int, int]] = {}
-        self._next = 0
-        self._limit = FEWEST_TO_DROP
+    A key keeps its code for at least ``delta`` records after its last occurrence. Codes are never reused. Memory: the
+    keys of 2 delta records and two blocks.
+    """
 
-    @property
-    def is_large(self) -> bool:
-        return len(self._codes) > self._limit
+    def __init__(self, delta: int) -> None:
+        self._delta = delta
+        self._recent: dict[Hashable, int] = {}
+        self._older: dict[Hashable, int] = {}
+        self._seen = self._next = 0
 
-    def encode(self, keys: Sequence[Key]) -> Int64Matrix:
-        """Return code and bin of each key, shape (m, 2)."""
-        return np.array([self._code_of(key) for key in keys], np.int64).reshape(-1, 2)
+    def code_of(self, key: Hashable) -> int:
+        """Return the code of a key."""
+        code = self._recent.get(key)
+        if code is None:
+            code = self._older.get(key, self._next)
+            self._next += code == self._next
+            self._recent[key] = code
+        return code
 
-    def _code_of(self, key: Key) -> tuple[int, int]:
-        found = self._codes.get(key)
-        if found is None:
-            # Decoders have refused the records with values that have no bin; a block keeps their keys.
-            number = 0 if self._bins is None else self._bins.bin_of(key)
-            found, self._next = (self._next, number), self._next + 1
-            self._codes[key] = found
-        return found
-
-    def drop_unused(self, held: Int64Vector) -> None:
-        """Drop codes that no held record has. The number that stays is at most half of the next limit."""
-        used = set(held.tolist())
-        self._codes = {key: found for key, found in self._codes.items() if found[0] in used}
-        self._limit = max(FEWEST_TO_DROP, 2 * len(self._codes))
+    def remember(self, count: int) -> None:
+        """Count accepted records. Keys without an occurrence among the last delta records are dropped eventually."""
+        self._seen += count
+        if self._seen > self._delta:
+            self._recent, self._older, self._seen = {}, self._recent, 0
 
 
 def l_diversity_of(policy: Policy) -> LDiversity | None:

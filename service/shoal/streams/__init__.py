@@ -1,10 +1,23 @@
 """Stream microaggregation with bounded delay: blocks of records in, clusters of published rows out."""
 
 from shoal.streams.aggregator import Released, StreamAggregator
-from shoal.streams.clusterer import Decisions, StreamClusterer
-from shoal.streams.pipeline import BLOCK_RECORDS, LARGE_BLOCK_RECORDS, BlockDecisions, DecidedCluster, PartitionPipeline
-from shoal.streams.precompilation import precompile, precompile_table
-from shoal.streams.release import ClusterRestorer, PendingRow, ReleaseStrategy, release_strategy
+from shoal.streams.clusterer import StreamClusterer
+from shoal.streams.held_records import Decisions
+from shoal.streams.pipeline import (
+    BLOCK_RECORDS,
+    LARGE_BLOCK_RECORDS,
+    PartitionPipeline,
+    precompile,
+    precompile_table,
+)
+from shoal.streams.release import (
+    BlockDecisions,
+    ClusterRestorer,
+    DecidedCluster,
+    PendingRow,
+    ReleaseStrategy,
+    release_strategy,
+)
 from shoal.streams.spreads import AdaptiveState
 from shoal.streams.stats import RunSummary
 

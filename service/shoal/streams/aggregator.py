@@ -12,15 +12,15 @@ from numpy.typing import ArrayLike
 
 from shoal.arrays import LARGEST, Float64Matrix, Float64Vector, Int64Matrix, Int64Vector
 from shoal.errors import ParameterError
+from shoal.protection.value_codes import RecentCodes
 from shoal.scales import exact_means
-from shoal.streams.arguments import parameter_faults
-from shoal.streams.clusterer import Decisions, StreamClusterer, code_distance_faults
+from shoal.streams.clusterer import StreamClusterer, code_distance_faults, parameter_faults
+from shoal.streams.held_records import Decisions
 from shoal.streams.steering import are_weights, parse_position
 from shoal.tables.arguments import (
     ConfidentialEncoder,
     Diversity,
     ProtectedCodes,
-    RecentCodes,
     Reference,
     as_array,
     default_value_share,
@@ -286,17 +286,8 @@ class SubjectEncoder:
     """Encodes subjects as integers: integers as themselves, strings in the order of their first occurrence.
 
     Strings are compared without surrounding whitespace, in Unicode's composed form (NFC), and numbers by their value:
-    "7", "07" and "7.0 " are the same subject.
-
-    Parameters
-    ----------
-    delta : int
-        A string keeps its code for at least this many records after its last occurrence.
-
-    Notes
-    -----
-    A stream has either integers or strings. Codes are never reused. Memory: the strings of 2 delta records and two
-    blocks.
+    "7", "07" and "7.0 " are the same subject. A stream has either integers or strings. A string keeps its code for at
+    least ``delta`` records after its last occurrence (`RecentCodes`).
     """
 
     def __init__(self, delta: int) -> None:
@@ -306,10 +297,8 @@ class SubjectEncoder:
     def encode(self, subjects: ArrayLike, count: int) -> Int64Vector:
         """Return one code per subject. Call `remember` once the records have been accepted.
 
-        Raises
-        ------
-        ParameterError
-            The subjects are not ``count`` integers or strings, or are strings after integers or integers after strings.
+        Raises `ParameterError` if the subjects are not ``count`` integers or strings, or strings follow integers or
+        integers strings.
         """
         given = as_array(subjects, "subjects")
         if given.dtype == object and all(isinstance(name, str) for name in given.ravel()):

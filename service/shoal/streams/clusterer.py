@@ -1,102 +1,56 @@
-"""The stream clusterer: blocks of records in, decisions on clusters out."""
+"""The stream clusterer: blocks of records in, verified decisions on clusters out; and the choice of its rule."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import Protocol, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
-from shoal.arrays import LARGEST, BoolVector, Float64Matrix, Float64Vector, Int8Vector, Int64Matrix, Int64Vector
+from shoal.arrays import LARGEST, BoolVector, Float64Matrix, Float64Vector, Int64Matrix, Int64Vector
 from shoal.errors import ParameterError
-from shoal.protection import NO_L, DiversityRule
-from shoal.streams.arguments import InputValidator, are_expiry_limits, is_integer, parameter_faults
-from shoal.streams.dominance import NO_DOMINANCE, Dominance
-from shoal.streams.expiry import StreamConstraints
-from shoal.streams.held_records import BY_POSITION, FLUSHED, Buffer, DecisionBuffer
+from shoal.policy import MAX_DELTA, RULES, resolve_rule
+from shoal.protection import NO_L, DiversityRule, Protection
+from shoal.streams.diverse import DiverseBlockRule, DiverseRule
+from shoal.streams.expiry import NO_TARGET, StreamConstraints
+from shoal.streams.growth import BlockRule, GrowthRule
+from shoal.streams.held_records import Buffer, CoordinateBlock, DecisionBuffer, Decisions
+from shoal.streams.indexed import IndexedGrowthRule, is_indexable
 from shoal.streams.invariants import InvariantChecker
-from shoal.streams.protection import Protection
-from shoal.streams.rules import make_rule
-from shoal.streams.steering import NO_TARGET, TargetSpan
+from shoal.streams.nearest import NearestRule
+from shoal.streams.steering import TargetSpan, position_faults
+from shoal.tables.arguments import AnyArray, is_finite_number, is_integer
 
-__all__ = ["BY_POSITION", "FLUSHED", "Decisions", "StreamClusterer", "code_distance_faults"]
+__all__ = [
+    "InputValidator",
+    "Rule",
+    "StreamClusterer",
+    "code_distance_faults",
+    "parameter_faults",
+]
 
 MAX_DIMENSIONS = 10_000
 """Largest number of coordinates. Memory is allocated for all of them at once, and more are probably a mistake."""
-
+MAX_POSITION = 1 << 62
+"""Positions and expiry keys must lie within +-2^62, so that their differences fit 64 bits."""
+AnyNumber = TypeVar("AnyNumber", np.float64, np.int64)
 _ZERO = np.zeros(1, np.int64)
-
-
-@dataclass(frozen=True, slots=True)
-class Decisions:
-    """Decisions of one call. All arrays are new and belong to the caller.
-
-    Attributes
-    ----------
-    positions : int64 (E,)
-        Members of the clusters, cluster after cluster in the order of decision; ascending inside a cluster.
-    cluster_bounds : int64 (G + 1,)
-        Cluster g is ``positions[cluster_bounds[g]:cluster_bounds[g + 1]]``.
-    subjects, max_per_subject : int64 (G,)
-        Distinct subjects of each cluster, at least k, and the records of the subject that has the most.
-    causes : int8 (G,)
-        Why each decision was taken: `BY_POSITION` (delta), `FLUSHED` (end of the stream), or c + 1 for expiry key c.
-    newest : int64 (G,)
-        Newest position at each decision: ``newest - position`` is the delay of a record.
-    suppressed : int64 (S,)
-        Suppressed records.
-    suppressed_newest, suppressed_causes : int64 (S,), int8 (S,)
-        As ``newest`` and ``causes``.
-    suppressed_before : int64 (S,)
-        Clusters of this call that were decided before each suppression; ascending.
-    """
-
-    positions: Int64Vector
-    cluster_bounds: Int64Vector
-    subjects: Int64Vector
-    max_per_subject: Int64Vector
-    causes: Int8Vector
-    newest: Int64Vector
-    suppressed: Int64Vector
-    suppressed_newest: Int64Vector
-    suppressed_causes: Int8Vector
-    suppressed_before: Int64Vector
 
 
 class StreamClusterer:
     """Stream microaggregation with a delay of at most delta: decides which records form a cluster, and when.
 
-    Parameters
-    ----------
-    k : int
-        Distinct subjects in a cluster, 2 or more.
-    delta : int
-        Largest delay in positions, k - 1 or more. Memory is reserved for this many records.
-    d : int
-        Numeric coordinates of a record, 1 or more; 0 if there are ``code_distances``.
-    rule : str
-        ``nearest``, ``greedy``, ``awo`` (opportunity-cost growth), ``block``, or ``auto``: ``block`` for k of 7 or
-        more, else ``awo``; with ``dominance``, ``nearest``.
-    position : float or TargetSpan
-        Weight omega_p of the position, in units of the coordinates per position, or the target that the weight follows.
-    max_share : float
-        Largest share of one subject in a cluster, from 1/k to 1.
-    expiry_limits : sequence of int
-        One per expiry key: a record expires as soon as the key of an arriving record exceeds its own by more.
-    min_population : int
-        While fewer distinct subjects are held, no record expires by the first expiry key, which is a clock.
-    dominance : Dominance, optional
-        The p % rule that each cluster must satisfy; see `clustering.stream.dominance`.
-    code_distances : ndarray of float64, shape (c,), optional
-        One per category column: the squared distance of two records whose codes differ there, from 0 to 1e150, in
-        squared units of the coordinates.
-    codes_must_agree : ndarray of bool, shape (c,), optional
-        Whether a cluster publishes a code of a category column only if all members have it, as with a common ancestor;
-        by default it publishes the most frequent one. Rule block takes it into account.
-    diversity : DiversityRule, optional
-        l-diversity, largest share of one value and t-closeness that each cluster must satisfy (`clustering.diversity`).
-    protected : int
-        Number of protected attributes q that ``diversity`` applies to, 1 or more.
+    ``k``, ``delta``, ``rule`` (as for a stream without protected values), ``max_share`` and ``code_distances`` (from 0
+    to 1e150) are those of `StreamAggregator`. ``d`` is the number of numeric coordinates of a record, 1 or more; 0 if
+    there are ``code_distances``. ``position`` is the weight omega_p of the position, or the target that it follows.
+    ``expiry_limits`` has one limit per expiry key: a record expires as soon as the key of an arriving record exceeds
+    its own by more. While fewer than ``min_population`` distinct subjects are held, no record expires by the first
+    expiry key, which is a clock. ``codes_must_agree`` (c,) says whether a cluster publishes a code of a category column
+    only if all members have it, as with a common ancestor; by default it publishes the most frequent one. Rule block
+    takes it into account. ``diversity`` is what each cluster must satisfy in the ``protected`` (q, 1 or more) protected
+    attributes.
 
     Raises
     ------
@@ -106,10 +60,10 @@ class StreamClusterer:
     Notes
     -----
     Guarantees: each record is in exactly one cluster, or suppressed, or held. A cluster has at least k distinct
-    subjects, none with more than ``max_share`` of its records. A record is decided at the latest with the first
-    arrival that is delta or more positions after it. It is suppressed only if fewer than k subjects are held then, with
-    ``dominance`` also if no cluster satisfies the p % rule, and at the end also if fewer than ``min_population`` are
-    held.
+    subjects, none with more than ``max_share`` of its records, and satisfies ``diversity``. A record is decided at the
+    latest with the first arrival that is delta or more positions after it. It is suppressed only if fewer than k
+    subjects are held then, or no cluster satisfies ``diversity``, and at the end also if fewer than ``min_population``
+    are held.
 
     The squared distance of two records is that of their numeric coordinates plus the ``code_distances`` of the columns
     in which their codes differ. Of codes only equality counts.
@@ -141,13 +95,12 @@ class StreamClusterer:
         max_share: float = 0.5,
         expiry_limits: Sequence[int] = (),
         min_population: int = 0,
-        dominance: Dominance | None = None,
         code_distances: Float64Vector | None = None,
         codes_must_agree: BoolVector | None = None,
         diversity: DiversityRule | None = None,
         protected: int = 1,
     ) -> None:
-        faults = parameter_faults(k, delta, rule, position, max_share, has_dominance=dominance is not None)
+        faults = parameter_faults(k, delta, rule, position, max_share)
         distances = np.zeros(0) if code_distances is None else code_distances
         faults += code_distance_faults(distances)
         if codes_must_agree is not None and np.shape(codes_must_agree) != np.shape(distances):
@@ -155,29 +108,25 @@ class StreamClusterer:
         fewest = 0 if np.size(distances) else 1
         if not is_integer(d) or not fewest <= d <= MAX_DIMENSIONS:
             faults.append(f"d: must be a whole number from {fewest} to {MAX_DIMENSIONS}")
-        if not are_expiry_limits(expiry_limits):
+        if not _are_expiry_limits(expiry_limits):
             faults.append("expiry_limits: must be whole numbers, 0 or more")
-        faults += protection_faults(diversity, protected)
+        faults += _protection_faults(diversity, protected)
         if faults:
             raise ParameterError("; ".join(faults))
         protection = None if diversity is None else Protection(diversity, int(protected))
         rows = 0 if protection is None else protection.rows
-        dominance_rule = NO_DOMINANCE if dominance is None else dominance
-        amounts = len(dominance_rule.references)
-        buffer = Buffer(int(delta), int(d), len(expiry_limits), amounts, distances, rows, codes_must_agree)
+        buffer = Buffer(int(delta), int(d), len(expiry_limits), distances, rows, codes_must_agree)
         limits = np.asarray(expiry_limits, np.int64)
         weight, target = (
             position.initial(int(k), d, distances) if isinstance(position, TargetSpan) else (position, NO_TARGET)
         )
         self._weight = np.full(1, float(weight))
-        population = int(min_population)
-        constraints = StreamConstraints(
-            int(k), int(delta), self._weight, float(max_share), limits, population, dominance_rule, target
-        )
+        population, largest = int(min_population), float(max_share)
+        constraints = StreamConstraints(int(k), int(delta), self._weight, largest, limits, population, target)
         self._buffer = buffer
-        self._validator = InputValidator(d, len(expiry_limits), amounts, len(distances), protection)
-        self._rule = make_rule(rule, buffer, constraints, protection)
-        self._invariants = InvariantChecker(int(k), int(delta), float(max_share), dominance_rule, protection)
+        self._validator = InputValidator(d, len(expiry_limits), len(distances), protection)
+        self._rule: Rule = _make_rule(rule, buffer, constraints, protection)
+        self._invariants = InvariantChecker(int(k), int(delta), largest, protection)
         self._columns, self._delta, self._limits = len(distances), int(delta), limits
 
     @property
@@ -205,17 +154,10 @@ class StreamClusterer:
         return self._buffer.positions()
 
     def count_before_due(self, positions: Int64Vector, expiry_keys: Int64Matrix) -> int:
-        """Return how many of the next records can surely be pushed before a decision is due.
+        """Return how many of the next n records, 1 or more, can surely be pushed before a decision is due.
 
-        Parameters
-        ----------
-        positions : ndarray of int64, shape (n,)
-            As in `push`; n of 1 or more.
-        expiry_keys : ndarray of int64, shape (n, C)
-
-        Notes
-        -----
-        A clock that does not count yet, because too few subjects are held, counts here.
+        ``positions`` (n,) and ``expiry_keys`` (n, C) are those of `push`. A clock that does not count yet, because too
+        few subjects are held, counts here.
         """
         oldest, oldest_keys = self._buffer.oldest() if len(self._buffer) else (int(positions[0]), expiry_keys[0])
         is_due = positions - oldest >= self._delta
@@ -223,17 +165,9 @@ class StreamClusterer:
         return int(is_due.argmax()) if is_due.any() else len(is_due)
 
     def replace_coordinates(self, coordinates: Float64Matrix) -> None:
-        """Replace the coordinates of the held records; their codes stay.
+        """Replace the coordinates of the held records by finite ones (held, d), in the order of `held_positions`.
 
-        Parameters
-        ----------
-        coordinates : ndarray of float64, shape (held, d)
-            In the order of `held_positions`; finite.
-
-        Raises
-        ------
-        ParameterError
-            The coordinates are not valid; nothing has changed.
+        Codes stay. Raises `ParameterError` if the coordinates are not valid; nothing has changed.
         """
         self._buffer.replace_coordinates(self._validator.validate_coordinates(coordinates, len(self._buffer)))
 
@@ -243,38 +177,19 @@ class StreamClusterer:
         subjects: Int64Vector | None = None,
         positions: Int64Vector | None = None,
         expiry_keys: Int64Matrix | None = None,
-        amounts: Float64Matrix | None = None,
         codes: Int64Matrix | None = None,
         values: Int64Matrix | None = None,
         bins: Int64Matrix | None = None,
     ) -> Decisions:
-        """Add a block of records and return the decisions on the records that expire.
+        """Add a block of n records, 0 or more, and return the decisions on the records that expire, in their order.
 
-        Parameters
-        ----------
-        coordinates : ndarray of float64, shape (n, d)
-            Scaled and weighted quasi-identifiers; finite; not modified. n may be 0.
-        subjects : ndarray of int64, shape (n,), optional
-            Subject code of each record. If omitted (then in all calls), each record is a subject of its own.
-        positions : ndarray of int64, shape (n,), optional
-            Arrival ranks, strictly ascending over all calls; gaps are allowed. If omitted, numbered after the last
-            position.
-        expiry_keys : ndarray of int64, shape (n, C), optional
-            One column per expiry limit, never decreasing: a time in ms, a log offset.
-        amounts : ndarray of float64, shape (n, a), optional
-            Values that ``dominance`` is applied to, in the units of its references.
-        codes : ndarray of int64, shape (n, c), optional
-            Code of each record in each category column. A category must keep its code while a record with it is held.
-        values : ndarray of int64, shape (n, q), optional
-            Value code of each record in each protected attribute; required if there is a ``diversity``. Only equality
-            counts; a value must keep its code while a record with it is held.
-        bins : ndarray of int64, shape (n, q), optional
-            Index of each value in the reference of its attribute; required if ``diversity`` has a t.
-
-        Returns
-        -------
-        Decisions
-            Decisions in the order in which they were taken.
+        No array is modified. ``coordinates`` (n, d) are scaled and weighted quasi-identifiers, finite. If ``subjects``
+        (n,) are omitted (then in all calls), each record is a subject of its own. ``positions`` (n,) are arrival ranks,
+        strictly ascending over all calls; gaps are allowed; if omitted, they are numbered after the last one.
+        ``expiry_keys`` (n, C) have one column per expiry limit and never decrease: a time in ms, a log offset.
+        ``codes`` (n, c) are those of the category columns, ``values`` (n, q) those of protected attributes; a category
+        or value must keep its code while a record with it is held. ``bins`` (n, q) are indices into the reference of
+        each attribute, needed if ``diversity`` has a t.
 
         Raises
         ------
@@ -283,8 +198,8 @@ class StreamClusterer:
         GuaranteeError
             A decision violates an invariant. This call and all later ones raise.
         """
-        block = self._validator.validate(coordinates, subjects, positions, expiry_keys, amounts, codes, values, bins)
-        self._invariants.register(block.positions, block.subjects, block.amounts, block.codes[:, self._columns :])
+        block = self._validator.validate(coordinates, subjects, positions, expiry_keys, codes, values, bins)
+        self._invariants.register(block.positions, block.subjects, block.codes[:, self._columns :])
         self._validator.remember(block, by_subject=subjects is not None)
         return self._verified(self._rule.push(block))
 
@@ -296,20 +211,10 @@ class StreamClusterer:
         even a single cluster of all records violates them, the oldest record is decided as usual while 2k distinct
         subjects are held. Fewer than 2k form one cluster around the oldest record, and records above
         ``max_share`` are decided on in turn. Fewer than k are suppressed, oldest first. If fewer than
-        ``min_population`` subjects are held, all records are suppressed.
-
-        Returns
-        -------
-        Decisions
-            Decisions in the order in which they were taken.
-
-        Raises
-        ------
-        GuaranteeError
-            As `push`.
+        ``min_population`` subjects are held, all records are suppressed. Raises `GuaranteeError` as `push` does.
         """
         nothing = np.zeros(0, np.int64)
-        self._invariants.register(nothing, nothing, None)
+        self._invariants.register(nothing, nothing)
         return self._verified(self._rule.flush(self._validator.last))
 
     def _verified(self, decisions: DecisionBuffer) -> Decisions:
@@ -330,7 +235,190 @@ class StreamClusterer:
         )
 
 
-def protection_faults(diversity: object, protected: object) -> list[str]:
+class InputValidator:
+    """Validates blocks against the parameters of the stream and against the last block.
+
+    ``dimensions``, ``columns`` and ``codes`` are numbers of coordinates, expiry keys and category columns of a record.
+    ``last`` is the position of the last record; -1 before the first.
+    """
+
+    def __init__(self, dimensions: int, columns: int, codes: int = 0, protection: Protection | None = None) -> None:
+        self._protection = protection
+        self._codes = codes
+        self._dimensions = dimensions
+        self._columns = columns
+        self._last_keys = np.full(columns, -MAX_POSITION, np.int64)
+        self._by_subject: bool | None = None
+        self.last = -1
+
+    def validate(
+        self,
+        coordinates: AnyArray,
+        subjects: AnyArray | None,
+        positions: AnyArray | None,
+        expiry_keys: AnyArray | None,
+        codes: AnyArray | None = None,
+        values: AnyArray | None = None,
+        bins: AnyArray | None = None,
+    ) -> CoordinateBlock:
+        """Return the arrays of `StreamClusterer.push` as a block, with positions and subjects filled in.
+
+        The validator does not change. `ParameterError` names the array and what it must be, never a value.
+        """
+        count = len(_expect(coordinates, "coordinates", np.float64, (None, self._dimensions)))
+        if self._by_subject is not None and self._by_subject != (subjects is not None):
+            raise ParameterError("subjects: given in some blocks only; give them in all blocks or in none")
+        numbered = np.arange(self.last + 1, self.last + 1 + count) if positions is None else positions
+        block = CoordinateBlock(
+            _expect(coordinates, "coordinates", np.float64, (count, self._dimensions)),
+            _expect(numbered if subjects is None else subjects, "subjects", np.int64, (count,)),
+            _expect(numbered, "positions", np.int64, (count,)),
+            _expect(self._keys_or_empty(expiry_keys, count), "expiry_keys", np.int64, (count, self._columns)),
+            self._with_protected(self._codes_or_empty(codes, count), values, bins),
+        )
+        if count:
+            self._check_content(block, numbered=positions is None)
+        return block
+
+    def _keys_or_empty(self, expiry_keys: AnyArray | None, count: int) -> AnyArray:
+        if expiry_keys is None and self._columns:
+            raise ParameterError(f"expiry_keys: missing, expiry_limits requires {self._columns} columns")
+        return np.zeros((count, 0), np.int64) if expiry_keys is None else expiry_keys
+
+    def _codes_or_empty(self, codes: AnyArray | None, count: int) -> Int64Matrix:
+        if codes is None and self._codes:
+            raise ParameterError(f"codes: missing, code_distances requires {self._codes} columns")
+        if codes is None:
+            return np.zeros((count, 0), np.int64)
+        return _expect(codes, "codes", np.int64, (count, self._codes))
+
+    def _with_protected(self, codes: Int64Matrix, values: AnyArray | None, bins: AnyArray | None) -> Int64Matrix:
+        """Return the codes of category columns with those of protected attributes, and with their bins, behind them."""
+        protection = self._protection
+        if protection is None:
+            return codes
+        shape = (len(codes), protection.attributes)
+        columns = [codes, _expect(values, "values", np.int64, shape)]
+        if protection.has_bins:
+            given = _expect(bins, "bins", np.int64, shape)
+            if ((given < 0) | (given >= np.diff(protection.rule.bin_bounds))).any():
+                raise ParameterError("bins: must be indices into the reference of their attribute")
+            columns.append(given)
+        return np.concatenate(columns, axis=1)
+
+    def _check_content(self, block: CoordinateBlock, *, numbered: bool) -> None:
+        if not np.isfinite(block.coordinates).all():
+            raise ParameterError("coordinates: must be finite")
+        if block.positions[-1] >= MAX_POSITION or not (numbered or self._ascends(block.positions)):
+            raise ParameterError("positions: must ascend strictly, also between blocks, and be below 2^62")
+        if self._columns:
+            decreasing = (block.expiry_keys[0] < self._last_keys).any() or (
+                block.expiry_keys[1:] < block.expiry_keys[:-1]
+            ).any()
+            if decreasing or (block.expiry_keys[-1] >= MAX_POSITION).any():
+                raise ParameterError("expiry_keys: must not decrease, also between blocks, and be within +-2^62")
+
+    def _ascends(self, positions: Int64Vector) -> bool:
+        return bool(positions[0] > self.last and (positions[1:] > positions[:-1]).all())
+
+    def validate_coordinates(self, coordinates: AnyArray, count: int) -> Float64Matrix:
+        """Return new coordinates (count, d) of records that were validated before; raises as `validate`."""
+        checked = _expect(coordinates, "coordinates", np.float64, (count, self._dimensions))
+        if not np.isfinite(checked).all():
+            raise ParameterError("coordinates: must be finite")
+        return checked
+
+    def remember(self, block: CoordinateBlock, *, by_subject: bool) -> None:
+        """Make a validated block the one that the next block is compared with."""
+        if len(block.positions):
+            self._by_subject = by_subject
+            self.last = int(block.positions[-1])
+            self._last_keys = block.expiry_keys[-1].copy()
+
+
+class Rule(Protocol):
+    """Decides which held records form a cluster."""
+
+    def precompile(self) -> None:
+        """Compile all kernels, so that no record waits for the compiler later."""
+
+    def push(self, block: CoordinateBlock) -> DecisionBuffer:
+        """Append the records of a validated block one by one, and decide on each record that is due for decision."""
+
+    def flush(self, newest: int) -> DecisionBuffer:
+        """Decide on all held records; ``newest`` is the position of the last record that arrived."""
+
+
+def parameter_faults(k: int, delta: int, rule: str, position: object, max_share: float) -> list[str]:
+    """Return everything that is wrong with the parameters of a stream, as messages; an empty list if all are valid."""
+    faults = [
+        f"{name}: must be a whole number" for name, value in (("k", k), ("delta", delta)) if not is_integer(value)
+    ]
+    if faults:
+        return [*faults, *position_faults(position), *_rule_faults(rule)]
+    if k < 2:  # noqa: PLR2004 - a cluster needs two subjects
+        faults.append("k: must be at least 2")
+    if max(k, delta) > MAX_DELTA:
+        faults.append(f"k, delta: must be at most {MAX_DELTA}")
+    if delta < max(k - 1, 1):
+        faults.append("delta: must be at least k - 1, or no cluster could be filled")
+    if not is_finite_number(max_share) or not 0 < max_share <= 1:
+        faults.append("max_share: must be above 0 and at most 1")
+    elif k >= 2 and max_share * min(k, MAX_DELTA) < 1 - 1e-9:  # noqa: PLR2004
+        faults.append("max_share: must be at least 1/k, or k subjects could not share a cluster")
+    return [*faults, *position_faults(position), *_rule_faults(rule)]
+
+
+def code_distance_faults(code_distances: object) -> list[str]:
+    """Return what is wrong with the squared distances of category columns; an empty list if they are valid."""
+    if (
+        not isinstance(code_distances, np.ndarray)
+        or code_distances.dtype != np.float64
+        or code_distances.ndim != 1
+        or len(code_distances) > MAX_DIMENSIONS
+    ):
+        return [f"code_distances: must be an array of float64, shape (c,), with c up to {MAX_DIMENSIONS}"]
+    if not ((code_distances >= 0) & (code_distances <= LARGEST)).all():
+        return [f"code_distances: must be from 0 to {LARGEST:g}"]
+    return []
+
+
+def _make_rule(name: str, buffer: Buffer, constraints: StreamConstraints, protection: Protection | None) -> Rule:
+    """Return the rule of a name, with all of its kernels compiled; `ParameterError` if no rule has it."""
+    rule = _create(name, buffer, constraints, protection)
+    rule.precompile()
+    return rule
+
+
+def _create(name: str, buffer: Buffer, constraints: StreamConstraints, protection: Protection | None) -> Rule:
+    k = constraints.k
+    chosen = resolve_rule(name, k, protects_values=protection is not None)
+    if chosen not in {"nearest", "greedy", "awo", "block"}:
+        raise ParameterError("rule: no class implements it")
+    # Opportunity costs count more with a larger k, because larger clusters cost the other records more.
+    weight = 0.0 if chosen == "greedy" else min(max(0.6 * math.log2(k), 1.0), 2.5)  # greedy is awo without such costs
+    if protection is not None:
+        made = DiverseBlockRule if chosen == "block" else DiverseRule
+        return made(buffer, constraints, None if chosen == "nearest" else weight, protection)
+    if chosen == "nearest":
+        return NearestRule(buffer, constraints)
+    if chosen == "block":
+        return BlockRule(buffer, constraints, weight)
+    if chosen == "awo" and is_indexable(buffer, constraints):
+        return IndexedGrowthRule(buffer, constraints, weight)
+    return GrowthRule(buffer, constraints, weight)
+
+
+def _rule_faults(name: object) -> list[str]:
+    """Return what is wrong with the name of a rule, as messages; an empty list if it is valid."""
+    if not isinstance(name, str):
+        return ["rule: must be a name"]
+    if name not in {"auto", *RULES}:
+        return [f"rule: unknown, use one of auto, {', '.join(RULES)}"]
+    return []
+
+
+def _protection_faults(diversity: object, protected: object) -> list[str]:
     """Return what is wrong with a rule on protected attributes; an empty list if it is valid."""
     if diversity is None:
         return []
@@ -348,15 +436,20 @@ def protection_faults(diversity: object, protected: object) -> list[str]:
     return faults
 
 
-def code_distance_faults(code_distances: object) -> list[str]:
-    """Return what is wrong with the squared distances of category columns; an empty list if they are valid."""
+def _are_expiry_limits(expiry_limits: object) -> bool:
+    """Whether a value of any type is a sequence of integers from 0 to 2^62 - 1."""
+    if not isinstance(expiry_limits, Sequence) or isinstance(expiry_limits, bytes):
+        return False
+    return all(is_integer(limit) and 0 <= limit < 1 << 62 for limit in expiry_limits)
+
+
+def _expect(array: object, name: str, dtype: type[AnyNumber], shape: tuple[int | None, ...]) -> NDArray[AnyNumber]:
+    fits = isinstance(array, np.ndarray) and array.dtype == dtype and array.ndim == len(shape)
     if (
-        not isinstance(code_distances, np.ndarray)
-        or code_distances.dtype != np.float64
-        or code_distances.ndim != 1
-        or len(code_distances) > MAX_DIMENSIONS
+        isinstance(array, np.ndarray)
+        and fits
+        and all(size is None or size == found for size, found in zip(shape, array.shape, strict=True))
     ):
-        return [f"code_distances: must be an array of float64, shape (c,), with c up to {MAX_DIMENSIONS}"]
-    if not ((code_distances >= 0) & (code_distances <= LARGEST)).all():
-        return [f"code_distances: must be from 0 to {LARGEST:g}"]
-    return []
+        return array
+    wanted = f"({', '.join('n' if size is None else str(size) for size in shape)}{',' if len(shape) == 1 else ''})"
+    raise ParameterError(f"{name}: must be an array of {dtype.__name__}, shape {wanted}")

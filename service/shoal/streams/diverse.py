@@ -1,46 +1,31 @@
 """The stream rules under l-diversity, t-closeness and a largest share of one value.
 
-Each rule decides as it does without them if its cluster satisfies them. Otherwise the cluster of the oldest record
-grows under the constraints (`diverse_growth`); if none is found, that record is suppressed.
-
-Parameters that all kernels of the rules share are described in `expiry`.
-
-Which bins a growing cluster may take, so that it can still be t-close when it has n records.
-
-A cluster of n records is t-close if its counts are at most n t away from those of the reference. A record of a bin is
-permitted if a lower bound on the distance of the finished cluster stays within n t. All quantities are in records: n
-times a distance.
-
-Equal distance: the excess of the members over the reference, plus the least excess that the open entries must add with
-the records that are held. The bound is exact. Hierarchical distance: the excess at each level of the tree, divided by
-the levels. Ordered distance: the cumulative count of the finished cluster lies between that of the members and the same
-plus the open entries. The last two bounds are not exact, so clusters are tried with smaller budgets, too: a *reserve* r
-from 0 to 1 lets the members use the share 1 - r + r size / n of the budget. The hierarchical distance is at most the
-equal one, whose exact bound takes the place of its own at reserve 1.
-
-Growth under constraints: a cluster of the oldest record that is k-anonymous, l-diverse and t-close, if one is found.
-
-The rule's own cluster may have too few values, or one value too often. A new cluster then grows around the oldest
-record to a given number of members n. A record is permitted only if the cluster can still be completed with it: the
-values and subjects that are missing fit into the open entries, no value or subject exceeds its share of n records, and
-the distance from the reference can stay within t (`bin_budgets`). Of the permitted records the one that the rule
-prefers joins: the nearest to the oldest record, or the one that increases the squared error least.
+Each rule decides as it does without them if its cluster satisfies them. Otherwise a new cluster grows around the oldest
+record to a given number of members n; if none is found, that record is suppressed. A record is permitted only if the
+cluster can still be completed with it: the values and subjects that are missing fit into the open entries, no value or
+subject exceeds its share of n records, and the distance from the reference can stay within t. Of the permitted records
+the one that the rule prefers joins: the nearest to the oldest record, or the one that increases the squared error
+least. Where a bound is not exact, clusters are tried from loose to strict. Then n is raised. The finished cluster is
+checked exactly. Which codes stand for subjects and values does not matter: only equality, bins and the order of arrival
+do.
 
 This is steering ([1]_, section IV) as a hard constraint: where a bucket attribute makes records of one bucket distant
 from each other, a record of a used bucket is not permitted at all. A weight cannot guarantee anything, because records
 near enough always outweigh it.
 
-Where a bound is not exact, clusters are tried from loose to strict. Then n is raised. The finished cluster is checked
-exactly. Which codes stand for subjects and values does not matter: only equality, bins and the order of arrival do.
-
-Parameters that all kernels of the rules share are described in `expiry`.
+A cluster of n records is t-close if its counts are at most n t away from those of the reference. A record of a bin is
+permitted if a lower bound on the distance of the finished cluster stays within n t. All quantities are in records: n
+times a distance. Equal distance: the excess of the members over the reference, plus the least excess that the open
+entries must add with the records that are held. The bound is exact. Hierarchical distance: the excess at each level of
+the tree, divided by the levels. Ordered distance: the cumulative count of the finished cluster lies between that of the
+members and the same plus the open entries. The last two bounds are not exact, so clusters are tried with smaller
+budgets as well: a *reserve* r from 0 to 1 lets the members use the share 1 - r + r size / n of the budget. The
+hierarchical distance is at most the equal one, whose exact bound takes the place of its own at reserve 1.
 
 References
 ----------
 .. [1] J. Domingo-Ferrer and J. Soria-Comas, "Steered Microaggregation: A Unified Primitive for Anonymization of Data
    Sets and Data Streams", ICDMW 2017, section IV. doi:10.1109/ICDMW.2017.141
-
-The held records of a stream as a table whose clusters must satisfy a protection.
 """
 
 from __future__ import annotations
@@ -66,23 +51,26 @@ from shoal.protection import (
     SHARE_TOLERANCE,
     DiversityRule,
     LDiversity,
+    Protection,
     ValueReference,
     build_diversity_rule,
     empty_diversity_scratch,
     is_diverse,
 )
-from shoal.streams.dominance import NO_DOMINANCE, dominating_subject
 from shoal.streams.expiry import (
     NEWEST_POSITION,
+    NO_TARGET,
     Candidates,
     StreamConstraints,
     Workspace,
     append_until_due,
     has_min_population,
+    release_or_suppress,
     sort_by_age,
     squared_distances_from,
+    update_weight,
 )
-from shoal.streams.growth import GrowthRule, select_by_growth
+from shoal.streams.growth import candidates_of, select_by_growth
 from shoal.streams.held_records import (
     CLUSTERS,
     END,
@@ -97,59 +85,280 @@ from shoal.streams.held_records import (
     empty_held,
     trim,
 )
-from shoal.streams.nearest import release_or_suppress, select_by_distance, select_undominated
+from shoal.streams.nearest import select_by_distance
 from shoal.streams.partition import PartitionFlushRule, held_as_table, release_partition
-from shoal.streams.protection import Protection
-from shoal.streams.steering import NO_TARGET, update_weight
 from shoal.tables.constraints import ClusterConstraints, ConfidentialAttribute, merge_until_feasible, violating_clusters
 from shoal.tables.microaggregation import refined
 from shoal.tables.refinement import refine
 from shoal.tables.repair import repair_by_swaps
 
 __all__ = [
-    "BinBudgets",
     "DiverseBlockRule",
-    "DiverseGrowthRule",
-    "DiverseNearestRule",
-    "DiversityState",
-    "HeldTable",
-    "add_to_bin",
-    "empty_bin_budgets",
-    "empty_diversity_state",
-    "grow_diverse",
-    "is_cluster_diverse",
-    "permit_bins",
-    "precompile_table",
-    "reset_bins",
+    "DiverseRule",
 ]
 
 TOLERANCE = 1e-9
 """Rounding allowance in records. The finished cluster is checked exactly."""
+STRICTNESS_LEVELS = 4
+"""Clusters of one size that are tried where no bound is exact, from loose to strict."""
+LARGEST_CLUSTER = 4
+"""Largest cluster in units of k, unless t needs more."""
+ARTIFICIAL_RECORDS = 64
+"""Records that are partitioned to compile all kernels, at least: enough clusters to be merged in pairs."""
+ALL = -1
+"""Decide on all records."""
 
 
 class BinBudgets(NamedTuple):
-    """Counts of a growing cluster by bin, and scratch. All bins of all protected attributes, as in `DiversityRule`.
+    """Counts of a growing cluster by bin, and scratch. All bins of all protected attributes, as in `DiversityRule`."""
 
-    Attributes
-    ----------
-    counts, available : int64 (bins,)
-        Members in each bin, and held records in it that are not members.
-    node_counts : int64 (nodes,)
-        Members below each node of the trees.
-    is_permitted : bool (bins,)
-        Whether a record of the bin may join.
-    costs : float64 (bins,)
-        Scratch.
+    counts: Int64Vector  # (bins,): members in each bin
+    available: Int64Vector  # (bins,): held records in it that are not members
+    node_counts: Int64Vector  # (nodes,): members below each node of the trees
+    is_permitted: BoolVector  # (bins,): whether a record of the bin may join
+    costs: Float64Vector  # (bins,): scratch
+
+
+class DiversityState(NamedTuple):
+    """What clusters must satisfy in q protected attributes, and scratch arrays of one decision."""
+
+    rule: DiversityRule
+    attributes: Int64Vector  # (1,): q
+    missing: Int64Vector  # (q + 1,): values that the growing cluster still lacks; in the last entry subjects
+    largest: Int64Vector  # (q + 1,): members that one value or subject may have
+    numbers: Int64Matrix  # (q + 1, capacity): number of the value of each held record by age; last row: of its subject
+    counts: Int64Matrix  # (q + 1, capacity): members by number
+    budgets: BinBudgets
+    costs: Float64Vector  # (capacity,): sum of the squared distances of each held record from the members
+    distances: Float64Vector  # (capacity,): scratch
+    opportunity_costs: Float64Vector  # (capacity,): what the rule subtracts from the costs
+    is_member: BoolVector  # (capacity,)
+    scratch: Int64Matrix  # (2, capacity): that of `is_diverse`
+
+
+class DiverseRule(PartitionFlushRule):
+    """Rules nearest, greedy and awo; a cluster that is not diverse is replaced by one that grows under the constraints.
+
+    ``opportunity_weight`` is None for rule nearest, else that of `GrowthRule`.
+
+    Notes
+    -----
+    At the end of the stream the held records are partitioned under the same constraints: with t as by
+    ``microaggregate(algorithm="auto", refine="descent")``, else as with ``algorithm="mdav"``. If even a single cluster
+    of all records violates the constraints, the oldest record is decided on until none is held.
+
+    Cost per cluster: that of the rule, and O(n held (d + q)) for each size n that is tried.
     """
 
-    counts: Int64Vector
-    available: Int64Vector
-    node_counts: Int64Vector
-    is_permitted: BoolVector
-    costs: Float64Vector
+    def __init__(
+        self, buffer: Buffer, constraints: StreamConstraints, opportunity_weight: float | None, protection: Protection
+    ) -> None:
+        super().__init__(buffer, constraints)
+        self._candidates = None
+        if opportunity_weight is not None:
+            self._candidates = candidates_of(buffer, constraints, opportunity_weight)
+        self._protection = protection
+        self._state = empty_diversity_state(protection.rule, protection.attributes, buffer.capacity)
+
+    def precompile(self) -> None:
+        """Compile all kernels by deciding on no records and on a few artificial ones."""
+        self._decide_due(empty_decision_buffer(0), np.array([0, -1]))
+        self._decide(empty_decision_buffer(0), np.zeros(2, np.int64), FLUSHED, ALL)
+        self._run_on_zeros(self._release_artificial)
+        _precompile_held_table(has_t=self._protection.has_bins, limits_values=self._protection.limits_values)
+
+    def _release_artificial(self, decisions: DecisionBuffer, newest: int) -> None:
+        """Release artificial records as at the end of the stream, whatever the protection."""
+        held, constraints = self._buffer.held, self._constraints
+        are_held_diverse(held, self._state)
+        labels = np.zeros(len(held_as_table(held, self._workspace, constraints)), np.int32)
+        release_partition(held, decisions, constraints, labels, newest, FLUSHED)
+
+    def _decide_due(self, decisions: DecisionBuffer, cursor: Int64Vector) -> None:
+        self._decide(decisions, cursor, NOT_DUE, ALL)
+
+    def _flush(self, decisions: DecisionBuffer, newest: int) -> None:
+        if self._has_min_population():
+            table = self._table()
+            labels = None if table is None else table.partition()
+            if labels is not None:
+                release_partition(self._buffer.held, decisions, self._constraints, labels, newest, FLUSHED)
+        self._decide(decisions, np.array([0, newest]), FLUSHED, ALL)
+
+    def _table(self) -> HeldTable | None:
+        """Return the held records as a table; None if they cannot be one cluster."""
+        held = self._buffer.held
+        if not are_held_diverse(held, self._state):
+            return None
+        rows = held_as_table(held, self._workspace, self._constraints)
+        return HeldTable(held, self._points(rows), self._constraints, self._protection) if len(rows) else None
+
+    def _decide(self, decisions: DecisionBuffer, cursor: Int64Vector, cause: int, most: int) -> None:
+        """Decide on up to ``most`` records that are due for the given cause, or on each that expires (`NOT_DUE`)."""
+        self._decide_on(self._buffer.held, decisions, self._constraints, cursor, cause, most)
+
+    def _decide_on(
+        self,
+        held: HeldRecords,
+        decisions: DecisionBuffer,
+        constraints: StreamConstraints,
+        cursor: Int64Vector,
+        cause: int,
+        most: int,
+    ) -> None:
+        workspace, candidates, state = self._workspace, self._candidates, self._state
+        if candidates is None:
+            decide_diversely_by_distance(held, workspace, decisions, constraints, state, cursor, cause, most)
+        else:
+            decide_diversely_by_growth(held, workspace, candidates, decisions, constraints, state, cursor, cause, most)
 
 
-def empty_bin_budgets(rule: DiversityRule) -> BinBudgets:
+class DiverseBlockRule(DiverseRule):
+    """When a record expires, all held records are released in the clusters of a partition under the constraints.
+
+    Notes
+    -----
+    Without t, the partition is that of `BlockRule`. With t, it is made
+    of clusters that grow around the oldest record in turn. Clusters that violate a constraint are merged with near
+    ones, and descent without a violation follows. If even a single cluster of all held records violates the
+    constraints, only the oldest record is decided on, as by `DiverseRule`.
+    """
+
+    def _release_artificial(self, decisions: DecisionBuffer, newest: int) -> None:
+        if not self._protection.has_bins:
+            self._partition()
+        super()._release_artificial(decisions, newest)
+
+    def _decide_due(self, decisions: DecisionBuffer, cursor: Int64Vector) -> None:
+        held, workspace, constraints = self._buffer.held, self._workspace, self._constraints
+        while (cause := next_due(held, workspace, constraints, cursor)) != NOT_DUE:
+            newest = int(cursor[NEWEST_POSITION])
+            labels = self._block_labels(newest)
+            if labels is None:
+                self._decide(decisions, cursor, cause, 1)
+            else:
+                release_partition(held, decisions, constraints, labels, newest, cause)
+
+    def _block_labels(self, newest: int) -> Int32Vector | None:
+        """Return the cluster of each held record; None if one cluster of all violates the constraints."""
+        table = self._table()
+        if table is None:
+            return None
+        return table.repaired(self._grown(newest) if self._protection.has_bins else self._partition()[1])
+
+    def _grown(self, newest: int) -> Int32Vector:
+        """Return clusters that grow around the oldest record in turn; records of none are a cluster of their own."""
+        held = HeldRecords._make(array.copy() for array in self._buffer.held)
+        head, tail = held.extent.tolist()
+        decisions = empty_decision_buffer(tail - head)
+        # The records are not those at the end of the stream, the only ones that wait for a minimum population.
+        constraints = self._constraints._replace(
+            omega_p=self._constraints.omega_p.copy(), target=NO_TARGET, population=0
+        )
+        self._decide_on(held, decisions, constraints, np.array([0, newest]), FLUSHED, ALL)
+        found = trim(decisions)
+        labels = np.full(tail - head, found.clusters.shape[1], np.int32)
+        sizes = np.diff(found.clusters[END], prepend=0)
+        slots = np.searchsorted(self._buffer.positions(), found.positions)
+        labels[slots] = np.repeat(np.arange(len(sizes)), sizes)
+        return labels
+
+
+class HeldTable:
+    """The held records as a table under constraints.
+
+    ``points`` (n, d) are their coordinates, also for categories and the weighted position.
+    """
+
+    def __init__(
+        self, held: HeldRecords, points: Float64Matrix, constraints: StreamConstraints, protection: Protection
+    ) -> None:
+        head, tail = held.extent.tolist()
+        codes, subjects = held.codes[len(held.code_distances) :, head:tail], held.subjects[head:tail]
+        self._points, self._k, self._has_t = np.ascontiguousarray(points), constraints.k, protection.has_bins
+        self._constraints = _cluster_constraints(
+            protection, codes.astype(np.int64), np.unique(subjects, return_inverse=True)[1], constraints.max_share
+        )
+
+    def partition(self) -> Int32Vector | None:
+        """Return the clusters of the table (n,); None if no partition satisfies the constraints."""
+        algorithm = "auto" if self._has_t else "mdav"
+        try:
+            return refined(self._points, self._k, algorithm, "descent", constraints=self._constraints).labels
+        except AnonymityViolation:
+            return None
+
+    def exchange(self, labels: Int32Vector) -> Int32Vector:
+        """Return a partition (n,) whose violating clusters exchanged records with near ones."""
+        return repair_by_swaps(self._points, labels, self._k, self._constraints)
+
+    def repaired(self, labels: Int32Vector) -> Int32Vector | None:
+        """Return a partition whose violating clusters exchanged records or were merged; None if in vain.
+
+        With t they are merged at once, and descent follows: it splits what has been merged without need.
+        """
+        labels = np.unique(labels, return_inverse=True)[1].astype(np.int32)
+        if self._constraints.limit_values and not self._has_t:
+            labels = self.exchange(labels)
+        labels = merge_until_feasible(self._points, labels, self._k, self._constraints)
+        if violating_clusters(labels, self._k, self._constraints).any():
+            return None
+        if self._has_t:
+            labels = refine(self._points, [labels], self._k, "descent", constraints=self._constraints).labels
+        return labels
+
+
+@cache
+def _precompile_held_table(*, has_t: bool, limits_values: bool) -> None:
+    """Compile the kernels of `HeldTable`, once, by partitioning artificial records."""
+    count, k = ARTIFICIAL_RECORDS, 4
+    rule = build_diversity_rule(
+        [ValueReference(EQUAL, np.array([1.0, 0.0]))],
+        l=LDiversity(DISTINCT, 2.0) if limits_values else None,
+        t=np.nextafter(1.0, 0.0) if has_t else None,
+    )
+    protection = Protection(rule, 1)
+    held = empty_held(count, 1, 0, protected=protection.rows)
+    held.extent[:], held.subjects[:] = (0, count), np.arange(count)
+    held.codes[0] = np.arange(count) % 2
+    constraints = StreamConstraints(k, count, np.zeros(1), 1.0, np.zeros(0, np.int64), 0, NO_TARGET)
+    points = np.stack([np.arange(count) % 7, np.arange(count) % 11], axis=1).astype(np.float64)
+    table = HeldTable(held, points, constraints, protection)
+    table.partition()
+    table.repaired(np.arange(count, dtype=np.int32))
+    if limits_values:
+        table.exchange(np.arange(count, dtype=np.int32))
+
+
+def _cluster_constraints(
+    protection: Protection, codes: Int64Matrix, subjects: Int64Vector, max_share: float
+) -> ClusterConstraints:
+    """Return what the clusters of a table must satisfy."""
+    rule, q = protection.rule, protection.attributes
+    attributes = []
+    for attribute in range(q):
+        values = np.unique(codes[attribute], return_inverse=True)[1]
+        bins = codes[q + attribute] if protection.has_bins else values
+        reference = _reference(rule, attribute) if protection.has_bins else None
+        attributes.append(ConfidentialAttribute(bins, ordered=False, reference=reference, values=values))
+    return ClusterConstraints(
+        subjects=subjects if len(subjects) and subjects.max() + 1 < len(subjects) else None,
+        max_share=max_share,
+        confidential=tuple(attributes),
+        t=rule.t if protection.has_bins else None,
+        l=None if rule.l_kind == NO_L else LDiversity(rule.l_kind, rule.l, rule.c),
+        max_value_share=rule.max_value_share if rule.max_value_share < 1.0 else None,
+    )
+
+
+def _reference(rule: DiversityRule, attribute: int) -> ValueReference:
+    """Return the reference of an attribute."""
+    part, levels = slice(rule.bin_bounds[attribute], rule.bin_bounds[attribute + 1]), int(rule.levels[attribute])
+    paths = rule.paths[part, :levels] if levels else None
+    return ValueReference(int(rule.distances[attribute]), rule.shares[part], paths)
+
+
+def _empty_bin_budgets(rule: DiversityRule) -> BinBudgets:
     """Allocate the arrays for a rule."""
     bins, nodes = rule.shares.size, rule.node_shares.size
     return BinBudgets(
@@ -159,165 +368,6 @@ def empty_bin_budgets(rule: DiversityRule) -> BinBudgets:
         np.zeros(bins, np.bool_),
         np.zeros(bins),
     )
-
-
-@njit_inline
-def reset_bins(budgets: BinBudgets) -> None:
-    """Forget members and held records."""
-    budgets.counts[:] = 0
-    budgets.available[:] = 0
-    budgets.node_counts[:] = 0
-
-
-@njit_inline
-def add_to_bin(rule: DiversityRule, budgets: BinBudgets, attribute: int, own: int) -> None:
-    """Count a new member, which was a held record of the bin ``own`` of an attribute."""
-    entry = rule.bin_bounds[attribute] + own
-    budgets.counts[entry] += 1
-    budgets.available[entry] -= 1
-    for level in range(rule.levels[attribute]):
-        budgets.node_counts[rule.paths[entry, level]] += 1
-
-
-@njit_inline
-def permit_bins(rule: DiversityRule, budgets: BinBudgets, attribute: int, n: int, size: int, reserve: float) -> bool:
-    """Write which bins of an attribute may join a cluster of ``size`` members that shall have n; return if any may."""
-    first, end = rule.bin_bounds[attribute], rule.bin_bounds[attribute + 1]
-    costs, whole, found = budgets.costs[first:end], n * rule.t, False
-    budget = whole * (1.0 - reserve + reserve * (size + 1) / n)
-    if rule.distances[attribute] == ORDERED:
-        _bound_ordered(rule.cumulative[first:end], budgets.counts[first:end], n, n - size, costs)
-        budget *= end - first - 1
-    elif rule.distances[attribute] == EQUAL or reserve == 1.0:
-        least = _bound_equal(rule, budgets, attribute, n, n - size)
-        if least > whole + TOLERANCE:
-            return False
-        budget = max(budget, least)  # what the finished cluster cannot avoid does not count against the reserve
-    else:
-        _bound_hierarchical(rule, budgets, attribute, n)
-    for entry in range(first, end):
-        budgets.is_permitted[entry] = budgets.costs[entry] <= budget + TOLERANCE
-        found |= budgets.is_permitted[entry] and budgets.available[entry] > 0
-    return bool(found)
-
-
-@njit_inline
-def _bound_ordered(
-    cumulative: Float64Vector, counts: Int64Vector, n: int, open_entries: int, costs: Float64Vector
-) -> None:
-    """Write a lower bound on the ordered distance, times n and the bins less one, if a record of each bin joins.
-
-    The cumulative count at a bin is one more for a record at or below it. It grows by at most the entries that are then
-    open. Bounds are summed from both ends: ``costs`` first holds the sum over lower bins without the record.
-    """
-    last, below, members = counts.size - 1, 0.0, 0
-    for own in range(last):
-        costs[own] = below
-        members += counts[own]
-        expected = n * cumulative[own]
-        below += max(0.0, members - expected, expected - members - (open_entries - 1))
-    costs[last] = below
-    above = 0.0
-    for own in range(last - 1, -1, -1):
-        expected = n * cumulative[own]
-        above += max(0.0, members + 1 - expected, expected - members - open_entries)
-        costs[own] += above
-        members -= counts[own]
-
-
-@njit_inline
-def _bound_equal(rule: DiversityRule, budgets: BinBudgets, attribute: int, n: int, open_entries: int) -> float:
-    """Write the least equal distance, times n, of a cluster that a record of each bin joins; return the least of all.
-
-    A bin has room for some records without excess, then for one with a part of a record in excess; all others are in
-    excess. The cheapest of them fill the open entries.
-    """
-    first, end = rule.bin_bounds[attribute], rule.bin_bounds[attribute + 1]
-    excess, free, parts, costs = 0.0, 0, 0, budgets.costs[first:end]
-    for entry in range(first, end):
-        expected, members = n * rule.shares[entry], budgets.counts[entry]
-        excess += max(0.0, members - expected)
-        room = int(expected + TOLERANCE) - members
-        free += max(0, min(room, budgets.available[entry]))
-        if 0 <= room < budgets.available[entry]:
-            costs[parts] = room + members + 1 - expected
-            parts += 1
-    shell_sort(costs[:parts])
-    cheapest = 0.0
-    for unit in range(open_entries):
-        excess += cheapest
-        if unit >= free:
-            cheapest = costs[unit - free] if unit - free < parts else 1.0
-    for entry in range(first, end):
-        added = budgets.counts[entry] + 1 - n * rule.shares[entry]
-        budgets.costs[entry] = excess + min(max(added, 0.0), 1.0)
-    return excess + cheapest
-
-
-@njit_inline
-def _bound_hierarchical(rule: DiversityRule, budgets: BinBudgets, attribute: int, n: int) -> None:
-    """Write the excess over the reference at all levels, divided by the levels, if a record of each bin joins."""
-    first, end, levels = rule.bin_bounds[attribute], rule.bin_bounds[attribute + 1], rule.levels[attribute]
-    excess = 0.0
-    for level in range(levels):
-        node = -1
-        for entry in range(first, end):  # the bins below one node follow one another
-            if rule.paths[entry, level] != node:
-                node = rule.paths[entry, level]
-                excess += max(0.0, budgets.node_counts[node] - n * rule.node_shares[node])
-    for entry in range(first, end):
-        total = excess
-        for level in range(levels):
-            node = rule.paths[entry, level]
-            total += min(max(budgets.node_counts[node] + 1 - n * rule.node_shares[node], 0.0), 1.0)
-        budgets.costs[entry] = total / levels
-
-
-STRICTNESS_LEVELS = 4
-"""Clusters of one size that are tried where no bound is exact, from loose to strict."""
-
-LARGEST_CLUSTER = 4
-"""Largest cluster in units of k, unless t needs more."""
-
-
-class DiversityState(NamedTuple):
-    """What clusters must satisfy, and scratch arrays of one decision.
-
-    Attributes
-    ----------
-    rule : DiversityRule
-    attributes : int64 (1,)
-        Number of protected attributes q.
-    missing : int64 (q + 1,)
-        Values that the growing cluster still lacks; in the last entry subjects.
-    largest : int64 (q + 1,)
-        Members that one value or subject may have.
-    numbers : int64 (q + 1, capacity)
-        Number of the value of each held record, in the order of age; in the last row of its subject.
-    counts : int64 (q + 1, capacity)
-        Members by number.
-    budgets : BinBudgets
-    costs, distances : float64 (capacity,)
-        Sum of the squared distances of each held record from the members, and scratch.
-    opportunity_costs : float64 (capacity,)
-        What the rule subtracts from the costs.
-    is_member : bool (capacity,)
-    scratch : int64 (2, capacity)
-        That of `is_diverse`.
-    """
-
-    rule: DiversityRule
-    attributes: Int64Vector
-    missing: Int64Vector
-    largest: Int64Vector
-    numbers: Int64Matrix
-    counts: Int64Matrix
-    budgets: BinBudgets
-    costs: Float64Vector
-    distances: Float64Vector
-    opportunity_costs: Float64Vector
-    is_member: BoolVector
-    scratch: Int64Matrix
 
 
 def empty_diversity_state(rule: DiversityRule, attributes: int, capacity: int) -> DiversityState:
@@ -330,13 +380,79 @@ def empty_diversity_state(rule: DiversityRule, attributes: int, capacity: int) -
         largest=np.zeros(attributes + 1, np.int64),
         numbers=np.zeros((attributes + 1, capacity), np.int64),
         counts=np.zeros((attributes + 1, capacity), np.int64),
-        budgets=empty_bin_budgets(rule),
+        budgets=_empty_bin_budgets(rule),
         costs=costs,
         distances=distances,
         opportunity_costs=opportunity_costs,
         is_member=np.zeros(capacity, np.bool_),
         scratch=empty_diversity_scratch(capacity),
     )
+
+
+@njit
+def next_due(held: HeldRecords, workspace: Workspace, constraints: StreamConstraints, cursor: Int64Vector) -> int:
+    """Append staged records until one expires, and return the cause; `NOT_DUE` when all are appended."""
+    return int(append_until_due(held, workspace, constraints, cursor))
+
+
+@njit
+def are_held_diverse(held: HeldRecords, state: DiversityState) -> bool:
+    """Whether a cluster of all held records satisfies the rule."""
+    count = held.extent[TAIL] - held.extent[HEAD]
+    return bool(count > 0 and is_cluster_diverse(held, state, np.arange(count)))
+
+
+@njit
+def decide_diversely_by_distance(
+    held: HeldRecords,
+    workspace: Workspace,
+    decisions: DecisionBuffer,
+    constraints: StreamConstraints,
+    state: DiversityState,
+    cursor: Int64Vector,
+    given_cause: int,
+    most: int,
+) -> None:
+    """Append staged records one by one and decide on each that expires; or decide on held records for a given cause.
+
+    ``given_cause`` is `NOT_DUE`, or the cause for which up to ``most`` records are decided on.
+    """
+    decided = 0
+    while decided != most:
+        cause = _next_cause(held, workspace, constraints, cursor, given_cause)
+        if cause == NOT_DUE:
+            return
+        decided += 1
+        size = select_by_distance(held, workspace, constraints, constraints.k)
+        _decide_oldest(held, workspace, decisions, constraints, state, cursor[NEWEST_POSITION], cause, size, False)
+
+
+@njit
+def decide_diversely_by_growth(
+    held: HeldRecords,
+    workspace: Workspace,
+    candidates: Candidates,
+    decisions: DecisionBuffer,
+    constraints: StreamConstraints,
+    state: DiversityState,
+    cursor: Int64Vector,
+    given_cause: int,
+    most: int,
+) -> None:
+    """Decide as `decide_diversely_by_distance` does, with the clusters of `GrowthRule`."""
+    decided = 0
+    while decided != most:
+        cause = _next_cause(held, workspace, constraints, cursor, given_cause)
+        if cause == NOT_DUE:
+            return
+        decided += 1
+        size = select_by_growth(held, workspace, candidates, constraints, cursor[NEWEST_POSITION])
+        if candidates.opportunity_weight[0] > 0.0:
+            count = held.extent[TAIL] - held.extent[HEAD]
+            state.opportunity_costs[:count] = 0.0
+            for candidate in range(min(candidates.records.size, count - 1) if size > 0 else 0):
+                state.opportunity_costs[candidates.records[candidate]] = candidates.opportunity_costs[candidate]
+        _decide_oldest(held, workspace, decisions, constraints, state, cursor[NEWEST_POSITION], cause, size, True)
 
 
 @njit_inner
@@ -358,23 +474,13 @@ def grow_diverse(
 ) -> int:
     """Write a cluster of the oldest record that satisfies all constraints to ``workspace.members``; return its size.
 
-    Members are written oldest first. The size is 0 if no such cluster was found.
+    Members are written oldest first. The size is 0 if no such cluster was found. ``state.opportunity_costs`` are those
+    of the held records; 0 where they have none. With ``moves`` the record that increases the squared error of the
+    cluster least joins, else the one nearest to the oldest record.
 
-    Parameters
-    ----------
-    held, workspace, constraints
-        As described in `expiry`.
-    state : DiversityState
-        ``opportunity_costs`` are those of the held records; 0 where they have none.
-    moves : bool
-        True: the record that increases the squared error of the cluster least joins. False: the one nearest to the
-        oldest record.
-
-    Notes
-    -----
     n is k, then k + 1, then half as many more each time, up to 4k or twice the smallest n that t allows, at most all
-    held records. A largest share of 0.5 of a value may be impossible for an odd number of records.
-    Cost: O(n held (d + q)) for each n and strictness.
+    held records. A largest share of 0.5 of a value may be impossible for an odd number of records. Cost: O(n held (d +
+    q)) for each n and strictness.
     """
     count = held.extent[TAIL] - held.extent[HEAD]
     smallest, largest, levels = _smallest_cluster(constraints, state.rule), 0, _levels(state)
@@ -389,7 +495,8 @@ def grow_diverse(
             strictness = level / (levels - 1)
             _start(held, constraints, state, n, strictness)
             size = _grow_to(held, workspace, constraints, state, n, strictness, moves)
-            if size == n and _is_released(held, workspace, constraints, state, n):
+            are_enough = size == n and state.missing[state.attributes[0]] <= 0
+            if are_enough and is_cluster_diverse(held, state, workspace.members[:n]):
                 sort_by_age(workspace.members[:n], workspace.heap[:count])
                 return n
         limit = largest if largest > 0 else count
@@ -397,6 +504,41 @@ def grow_diverse(
             break
         n = min(n + 1 if n == smallest else n * 3 // 2, limit)
     return 0
+
+
+@njit_inner
+def _next_cause(
+    held: HeldRecords, workspace: Workspace, constraints: StreamConstraints, cursor: Int64Vector, given_cause: int
+) -> int:
+    """Return why the next record is decided on, or `NOT_DUE`."""
+    if given_cause == NOT_DUE:
+        return int(append_until_due(held, workspace, constraints, cursor))
+    return given_cause if held.extent[HEAD] < held.extent[TAIL] else NOT_DUE
+
+
+@njit_inner
+def _decide_oldest(
+    held: HeldRecords,
+    workspace: Workspace,
+    decisions: DecisionBuffer,
+    constraints: StreamConstraints,
+    state: DiversityState,
+    newest: int,
+    cause: int,
+    size: int,
+    moves: bool,  # noqa: FBT001 - kernels take no keywords
+) -> None:
+    """Release the cluster of the rule, ``workspace.members[:size]``, if it is diverse; else grow one, or suppress.
+
+    At the end of the stream no record is released while too few subjects are held for it.
+    """
+    clusters_before = decisions.counts[CLUSTERS]
+    if cause == FLUSHED and clusters_before == 0 and not has_min_population(held, workspace, constraints):
+        size = 0
+    elif size == 0 or not is_cluster_diverse(held, state, workspace.members[:size]):
+        size = grow_diverse(held, workspace, constraints, state, moves)
+    release_or_suppress(held, workspace, decisions, size, newest, cause)
+    update_weight(constraints.omega_p, constraints.target, decisions, clusters_before)
 
 
 @njit_inline
@@ -584,401 +726,112 @@ def _is_permitted(
 
 
 @njit_inline
-def _is_released(
-    held: HeldRecords, workspace: Workspace, constraints: StreamConstraints, state: DiversityState, n: int
-) -> bool:
-    """Whether the finished cluster satisfies all constraints."""
-    members, q = workspace.members[:n], state.attributes[0]
-    if state.missing[q] > 0 or not is_cluster_diverse(held, state, members):
-        return False
-    if constraints.dominance.share == 0.0:
-        return True
-    found = 0
-    for member in range(n):
-        workspace.subject_numbers[member] = state.numbers[q, members[member]]
-        found = max(found, workspace.subject_numbers[member] + 1)
-    amounts = held.amounts[:, held.extent[HEAD] : held.extent[TAIL]]
-    subject = dominating_subject(
-        amounts, members, workspace.subject_numbers, state.counts[q, :found], workspace.totals, constraints.dominance
-    )
-    return bool(subject < 0)
+def reset_bins(budgets: BinBudgets) -> None:
+    """Forget members and held records."""
+    budgets.counts[:] = 0
+    budgets.available[:] = 0
+    budgets.node_counts[:] = 0
 
 
-ARTIFICIAL_RECORDS = 64
-"""Records that are partitioned to compile all kernels, at least: enough clusters to be merged in pairs."""
+@njit_inline
+def add_to_bin(rule: DiversityRule, budgets: BinBudgets, attribute: int, own: int) -> None:
+    """Count a new member, which was a held record of the bin ``own`` of an attribute."""
+    entry = rule.bin_bounds[attribute] + own
+    budgets.counts[entry] += 1
+    budgets.available[entry] -= 1
+    for level in range(rule.levels[attribute]):
+        budgets.node_counts[rule.paths[entry, level]] += 1
 
 
-class HeldTable:
-    """The held records as a table, with what clusters must satisfy.
-
-    Parameters
-    ----------
-    held : HeldRecords
-    points : ndarray of float64, shape (n, d)
-        Coordinates of the n held records, also for categories and the weighted position.
-    constraints : StreamConstraints
-    protection : Protection
-    """
-
-    def __init__(
-        self, held: HeldRecords, points: Float64Matrix, constraints: StreamConstraints, protection: Protection
-    ) -> None:
-        head, tail = held.extent.tolist()
-        codes, subjects = held.codes[len(held.code_distances) :, head:tail], held.subjects[head:tail]
-        self._points, self._k, self._has_t = np.ascontiguousarray(points), constraints.k, protection.has_bins
-        self._constraints = _cluster_constraints(
-            protection, codes.astype(np.int64), np.unique(subjects, return_inverse=True)[1], constraints.max_share
-        )
-
-    def partition(self) -> Int32Vector | None:
-        """Return the clusters of the table (n,); None if no partition satisfies the constraints."""
-        algorithm = "auto" if self._has_t else "mdav"
-        try:
-            return refined(self._points, self._k, algorithm, "descent", constraints=self._constraints).labels
-        except AnonymityViolation:
-            return None
-
-    def exchange(self, labels: Int32Vector) -> Int32Vector:
-        """Return a partition (n,) whose violating clusters exchanged records with near ones."""
-        return repair_by_swaps(self._points, labels, self._k, self._constraints)
-
-    def repaired(self, labels: Int32Vector) -> Int32Vector | None:
-        """Return a partition whose violating clusters exchanged records or were merged; None if in vain.
-
-        With t they are merged at once, and descent follows: it splits what has been merged without need.
-        """
-        labels = np.unique(labels, return_inverse=True)[1].astype(np.int32)
-        if self._constraints.limit_values and not self._has_t:
-            labels = self.exchange(labels)
-        labels = merge_until_feasible(self._points, labels, self._k, self._constraints)
-        if violating_clusters(labels, self._k, self._constraints).any():
-            return None
-        if self._has_t:
-            labels = refine(self._points, [labels], self._k, "descent", constraints=self._constraints).labels
-        return labels
+@njit_inline
+def permit_bins(rule: DiversityRule, budgets: BinBudgets, attribute: int, n: int, size: int, reserve: float) -> bool:
+    """Write which bins of an attribute may join a cluster of ``size`` members that shall have n; return if any may."""
+    first, end = rule.bin_bounds[attribute], rule.bin_bounds[attribute + 1]
+    costs, whole, found = budgets.costs[first:end], n * rule.t, False
+    budget = whole * (1.0 - reserve + reserve * (size + 1) / n)
+    if rule.distances[attribute] == ORDERED:
+        _bound_ordered(rule.cumulative[first:end], budgets.counts[first:end], n, n - size, costs)
+        budget *= end - first - 1
+    elif rule.distances[attribute] == EQUAL or reserve == 1.0:
+        least = _bound_equal(rule, budgets, attribute, n, n - size)
+        if least > whole + TOLERANCE:
+            return False
+        budget = max(budget, least)  # what the finished cluster cannot avoid does not count against the reserve
+    else:
+        _bound_hierarchical(rule, budgets, attribute, n)
+    for entry in range(first, end):
+        budgets.is_permitted[entry] = budgets.costs[entry] <= budget + TOLERANCE
+        found |= budgets.is_permitted[entry] and budgets.available[entry] > 0
+    return bool(found)
 
 
-@cache
-def precompile_table(*, has_t: bool, limits_values: bool) -> None:
-    """Compile the kernels of `HeldTable`, once, by partitioning artificial records."""
-    count, k = ARTIFICIAL_RECORDS, 4
-    rule = build_diversity_rule(
-        [ValueReference(EQUAL, np.array([1.0, 0.0]))],
-        l=LDiversity(DISTINCT, 2.0) if limits_values else None,
-        t=np.nextafter(1.0, 0.0) if has_t else None,
-    )
-    protection = Protection(rule, 1)
-    held = empty_held(count, 1, 0, protected=protection.rows)
-    held.extent[:], held.subjects[:] = (0, count), np.arange(count)
-    held.codes[0] = np.arange(count) % 2
-    constraints = StreamConstraints(k, count, np.zeros(1), 1.0, np.zeros(0, np.int64), 0, NO_DOMINANCE, NO_TARGET)
-    points = np.stack([np.arange(count) % 7, np.arange(count) % 11], axis=1).astype(np.float64)
-    table = HeldTable(held, points, constraints, protection)
-    table.partition()
-    table.repaired(np.arange(count, dtype=np.int32))
-    if limits_values:
-        table.exchange(np.arange(count, dtype=np.int32))
-
-
-def _cluster_constraints(
-    protection: Protection, codes: Int64Matrix, subjects: Int64Vector, max_share: float
-) -> ClusterConstraints:
-    """Return what the clusters of a table must satisfy."""
-    rule, q = protection.rule, protection.attributes
-    attributes = []
-    for attribute in range(q):
-        values = np.unique(codes[attribute], return_inverse=True)[1]
-        bins = codes[q + attribute] if protection.has_bins else values
-        reference = _reference(rule, attribute) if protection.has_bins else None
-        attributes.append(ConfidentialAttribute(bins, ordered=False, reference=reference, values=values))
-    return ClusterConstraints(
-        subjects=subjects if len(subjects) and subjects.max() + 1 < len(subjects) else None,
-        max_share=max_share,
-        confidential=tuple(attributes),
-        t=rule.t if protection.has_bins else None,
-        l=None if rule.l_kind == NO_L else LDiversity(rule.l_kind, rule.l, rule.c),
-        max_value_share=rule.max_value_share if rule.max_value_share < 1.0 else None,
-    )
-
-
-def _reference(rule: DiversityRule, attribute: int) -> ValueReference:
-    """Return the reference of an attribute."""
-    part, levels = slice(rule.bin_bounds[attribute], rule.bin_bounds[attribute + 1]), int(rule.levels[attribute])
-    paths = rule.paths[part, :levels] if levels else None
-    return ValueReference(int(rule.distances[attribute]), rule.shares[part], paths)
-
-
-ALL = -1
-"""Decide on all records."""
-
-
-class _DiverseRule(PartitionFlushRule):
-    """Base of the rules under a protection: the end of the stream is decided on as a table under the same constraints.
-
-    Notes
-    -----
-    With t, the held records are partitioned as by ``microaggregate(algorithm="auto", refine="descent")``, else as with
-    ``algorithm="mdav"``. If even a single cluster of all records violates the constraints, or there is a p % rule, the
-    oldest record is decided on until none is held.
-    """
-
-    _protection: Protection
-    _state: DiversityState
-
-    def precompile(self) -> None:
-        """Compile all kernels by deciding on no records and on a few artificial ones."""
-        self._decide_staged(empty_decision_buffer(0), 0)
-        self._decide(empty_decision_buffer(0), np.zeros(2, np.int64), FLUSHED, ALL)
-        self._run_on_zeros(self._release_artificial)
-        precompile_table(has_t=self._protection.has_bins, limits_values=self._protection.limits_values)
-
-    def _release_artificial(self, decisions: DecisionBuffer, newest: int) -> None:
-        """Release artificial records as at the end of the stream, whatever the protection."""
-        held, constraints = self._buffer.held, self._constraints
-        are_held_diverse(held, self._state)
-        labels = np.zeros(len(held_as_table(held, self._workspace, constraints)), np.int32)
-        release_partition(held, decisions, constraints, labels, newest, FLUSHED)
-
-    def _protect(self, protection: Protection) -> None:
-        """Allocate what a protection needs."""
-        self._protection = protection
-        self._state = empty_diversity_state(protection.rule, protection.attributes, self._buffer.capacity)
-
-    def _decide_due(self, decisions: DecisionBuffer, cursor: Int64Vector) -> None:
-        self._decide(decisions, cursor, NOT_DUE, ALL)
-
-    def _flush(self, decisions: DecisionBuffer, newest: int) -> None:
-        held, constraints = self._buffer.held, self._constraints
-        # A table has no p % rule, so its clusters could violate it: then they grow one after the other.
-        if not constraints.dominance.share and self._has_min_population():
-            table = self._table()
-            labels = None if table is None else table.partition()
-            if labels is not None:
-                release_partition(held, decisions, constraints, labels, newest, FLUSHED)
-        self._decide(decisions, np.array([0, newest]), FLUSHED, ALL)
-
-    def _table(self) -> HeldTable | None:
-        """Return the held records as a table; None if they cannot be one cluster."""
-        held = self._buffer.held
-        if not are_held_diverse(held, self._state):
-            return None
-        rows = held_as_table(held, self._workspace, self._constraints)
-        return HeldTable(held, self._points(rows), self._constraints, self._protection) if len(rows) else None
-
-    def _decide(self, decisions: DecisionBuffer, cursor: Int64Vector, cause: int, most: int) -> None:
-        """Decide on up to ``most`` records that are due for the given cause, or on each that expires (`NOT_DUE`)."""
-        raise NotImplementedError
-
-
-class DiverseNearestRule(_DiverseRule):
-    """Rule nearest; a cluster that is not diverse is replaced by one that grows around the oldest record.
-
-    Parameters
-    ----------
-    buffer, constraints
-        As of `NearestRule`.
-    protection : Protection
-        What the protected attributes of every cluster must satisfy.
-
-    Notes
-    -----
-    Cost per cluster: that of `NearestRule`, and O(n held (d + q)) for each size n that is tried.
-    """
-
-    def __init__(self, buffer: Buffer, constraints: StreamConstraints, protection: Protection) -> None:
-        super().__init__(buffer, constraints)
-        self._protect(protection)
-
-    def _decide(self, decisions: DecisionBuffer, cursor: Int64Vector, cause: int, most: int) -> None:
-        decide_diversely_by_distance(
-            self._buffer.held, self._workspace, decisions, self._constraints, self._state, cursor, cause, most
-        )
-
-
-class DiverseGrowthRule(_DiverseRule, GrowthRule):
-    """Rules greedy and awo; a cluster that is not diverse is replaced by one that grows under the constraints.
-
-    Parameters
-    ----------
-    buffer, constraints, opportunity_weight
-        As of `GrowthRule`.
-    protection : Protection
-        As of `DiverseNearestRule`.
-    """
-
-    def __init__(
-        self, buffer: Buffer, constraints: StreamConstraints, opportunity_weight: float, protection: Protection
-    ) -> None:
-        GrowthRule.__init__(self, buffer, constraints, opportunity_weight)
-        self._protect(protection)
-
-    def _decide(self, decisions: DecisionBuffer, cursor: Int64Vector, cause: int, most: int) -> None:
-        self._decide_on(self._buffer.held, decisions, self._constraints, cursor, cause, most)
-
-    def _decide_on(
-        self,
-        held: HeldRecords,
-        decisions: DecisionBuffer,
-        constraints: StreamConstraints,
-        cursor: Int64Vector,
-        cause: int,
-        most: int,
-    ) -> None:
-        decide_diversely_by_growth(
-            held, self._workspace, self._candidates, decisions, constraints, self._state, cursor, cause, most
-        )
-
-
-class DiverseBlockRule(DiverseGrowthRule):
-    """When a record expires, all held records are released in the clusters of a partition under the constraints.
-
-    Notes
-    -----
-    Parameters are those of `DiverseGrowthRule`. Without t, the partition is that of `BlockRule`. With t, it is made
-    of clusters that grow around the oldest record in turn. Clusters that violate a constraint are merged with near
-    ones, and descent without a violation follows. If even a single cluster of all held records violates the
-    constraints, only the oldest record is decided on, as by `DiverseGrowthRule`.
-    """
-
-    def _release_artificial(self, decisions: DecisionBuffer, newest: int) -> None:
-        if not self._protection.has_bins:
-            self._partition()
-        super()._release_artificial(decisions, newest)
-
-    def _decide_due(self, decisions: DecisionBuffer, cursor: Int64Vector) -> None:
-        held, workspace, constraints = self._buffer.held, self._workspace, self._constraints
-        while (cause := next_due(held, workspace, constraints, cursor)) != NOT_DUE:
-            newest = int(cursor[NEWEST_POSITION])
-            labels = self._block_labels(newest)
-            if labels is None:
-                self._decide(decisions, cursor, cause, 1)
-            else:
-                release_partition(held, decisions, constraints, labels, newest, cause)
-
-    def _block_labels(self, newest: int) -> Int32Vector | None:
-        """Return the cluster of each held record; None if one cluster of all violates the constraints."""
-        table = self._table()
-        if table is None:
-            return None
-        return table.repaired(self._grown(newest) if self._protection.has_bins else self._partition()[1])
-
-    def _grown(self, newest: int) -> Int32Vector:
-        """Return clusters that grow around the oldest record in turn; records of none are a cluster of their own."""
-        held = HeldRecords._make(array.copy() for array in self._buffer.held)
-        head, tail = held.extent.tolist()
-        decisions = empty_decision_buffer(tail - head)
-        # The records are not those at the end of the stream, the only ones that wait for a minimum population.
-        constraints = self._constraints._replace(
-            omega_p=self._constraints.omega_p.copy(), target=NO_TARGET, population=0
-        )
-        self._decide_on(held, decisions, constraints, np.array([0, newest]), FLUSHED, ALL)
-        found = trim(decisions)
-        labels = np.full(tail - head, found.clusters.shape[1], np.int32)
-        sizes = np.diff(found.clusters[END], prepend=0)
-        slots = np.searchsorted(self._buffer.positions(), found.positions)
-        labels[slots] = np.repeat(np.arange(len(sizes)), sizes)
-        return labels
-
-
-@njit
-def next_due(held: HeldRecords, workspace: Workspace, constraints: StreamConstraints, cursor: Int64Vector) -> int:
-    """Append staged records until one expires, and return the cause; `NOT_DUE` when all are appended."""
-    return int(append_until_due(held, workspace, constraints, cursor))
-
-
-@njit
-def are_held_diverse(held: HeldRecords, state: DiversityState) -> bool:
-    """Whether a cluster of all held records satisfies the rule."""
-    count = held.extent[TAIL] - held.extent[HEAD]
-    return bool(count > 0 and is_cluster_diverse(held, state, np.arange(count)))
-
-
-@njit
-def decide_diversely_by_distance(
-    held: HeldRecords,
-    workspace: Workspace,
-    decisions: DecisionBuffer,
-    constraints: StreamConstraints,
-    state: DiversityState,
-    cursor: Int64Vector,
-    given_cause: int,
-    most: int,
+@njit_inline
+def _bound_ordered(
+    cumulative: Float64Vector, counts: Int64Vector, n: int, open_entries: int, costs: Float64Vector
 ) -> None:
-    """Append staged records one by one and decide on each that expires; or decide on held records for a given cause.
+    """Write a lower bound on the ordered distance, times n and the bins less one, if a record of each bin joins.
 
-    ``given_cause`` is `NOT_DUE`, or the cause for which up to ``most`` records are decided on.
+    The cumulative count at a bin is one more for a record at or below it. It grows by at most the entries that are then
+    open. Bounds are summed from both ends: ``costs`` first holds the sum over lower bins without the record.
     """
-    decided = 0
-    while decided != most:
-        cause = _next_cause(held, workspace, constraints, cursor, given_cause)
-        if cause == NOT_DUE:
-            return
-        decided += 1
-        if constraints.dominance.share > 0.0:
-            size = select_undominated(held, workspace, constraints, constraints.k)
-        else:
-            size = select_by_distance(held, workspace, constraints, constraints.k)
-        _decide_oldest(held, workspace, decisions, constraints, state, cursor[NEWEST_POSITION], cause, size, False)
+    last, below, members = counts.size - 1, 0.0, 0
+    for own in range(last):
+        costs[own] = below
+        members += counts[own]
+        expected = n * cumulative[own]
+        below += max(0.0, members - expected, expected - members - (open_entries - 1))
+    costs[last] = below
+    above = 0.0
+    for own in range(last - 1, -1, -1):
+        expected = n * cumulative[own]
+        above += max(0.0, members + 1 - expected, expected - members - open_entries)
+        costs[own] += above
+        members -= counts[own]
 
 
-@njit
-def decide_diversely_by_growth(
-    held: HeldRecords,
-    workspace: Workspace,
-    candidates: Candidates,
-    decisions: DecisionBuffer,
-    constraints: StreamConstraints,
-    state: DiversityState,
-    cursor: Int64Vector,
-    given_cause: int,
-    most: int,
-) -> None:
-    """Decide as `decide_diversely_by_distance` does, with the clusters of `GrowthRule`."""
-    decided = 0
-    while decided != most:
-        cause = _next_cause(held, workspace, constraints, cursor, given_cause)
-        if cause == NOT_DUE:
-            return
-        decided += 1
-        size = select_by_growth(held, workspace, candidates, constraints, cursor[NEWEST_POSITION])
-        if candidates.opportunity_weight[0] > 0.0:
-            count = held.extent[TAIL] - held.extent[HEAD]
-            state.opportunity_costs[:count] = 0.0
-            for candidate in range(min(candidates.records.size, count - 1) if size > 0 else 0):
-                state.opportunity_costs[candidates.records[candidate]] = candidates.opportunity_costs[candidate]
-        _decide_oldest(held, workspace, decisions, constraints, state, cursor[NEWEST_POSITION], cause, size, True)
+@njit_inline
+def _bound_equal(rule: DiversityRule, budgets: BinBudgets, attribute: int, n: int, open_entries: int) -> float:
+    """Write the least equal distance, times n, of a cluster that a record of each bin joins; return the least of all.
 
-
-@njit_inner
-def _next_cause(
-    held: HeldRecords, workspace: Workspace, constraints: StreamConstraints, cursor: Int64Vector, given_cause: int
-) -> int:
-    """Return why the next record is decided on, or `NOT_DUE`."""
-    if given_cause == NOT_DUE:
-        return int(append_until_due(held, workspace, constraints, cursor))
-    return given_cause if held.extent[HEAD] < held.extent[TAIL] else NOT_DUE
-
-
-@njit_inner
-def _decide_oldest(
-    held: HeldRecords,
-    workspace: Workspace,
-    decisions: DecisionBuffer,
-    constraints: StreamConstraints,
-    state: DiversityState,
-    newest: int,
-    cause: int,
-    size: int,
-    moves: bool,  # noqa: FBT001 - kernels take no keywords
-) -> None:
-    """Release the cluster of the rule, ``workspace.members[:size]``, if it is diverse; else grow one, or suppress.
-
-    At the end of the stream no record is released while too few subjects are held for it.
+    A bin has room for some records without excess, then for one with a part of a record in excess; all others are in
+    excess. The cheapest of them fill the open entries.
     """
-    clusters_before = decisions.counts[CLUSTERS]
-    if cause == FLUSHED and clusters_before == 0 and not has_min_population(held, workspace, constraints):
-        size = 0
-    elif size == 0 or not is_cluster_diverse(held, state, workspace.members[:size]):
-        size = grow_diverse(held, workspace, constraints, state, moves)
-    release_or_suppress(held, workspace, decisions, size, newest, cause)
-    update_weight(constraints.omega_p, constraints.target, decisions, clusters_before)
+    first, end = rule.bin_bounds[attribute], rule.bin_bounds[attribute + 1]
+    excess, free, parts, costs = 0.0, 0, 0, budgets.costs[first:end]
+    for entry in range(first, end):
+        expected, members = n * rule.shares[entry], budgets.counts[entry]
+        excess += max(0.0, members - expected)
+        room = int(expected + TOLERANCE) - members
+        free += max(0, min(room, budgets.available[entry]))
+        if 0 <= room < budgets.available[entry]:
+            costs[parts] = room + members + 1 - expected
+            parts += 1
+    shell_sort(costs[:parts])
+    cheapest = 0.0
+    for unit in range(open_entries):
+        excess += cheapest
+        if unit >= free:
+            cheapest = costs[unit - free] if unit - free < parts else 1.0
+    for entry in range(first, end):
+        added = budgets.counts[entry] + 1 - n * rule.shares[entry]
+        budgets.costs[entry] = excess + min(max(added, 0.0), 1.0)
+    return excess + cheapest
+
+
+@njit_inline
+def _bound_hierarchical(rule: DiversityRule, budgets: BinBudgets, attribute: int, n: int) -> None:
+    """Write the excess over the reference at all levels, divided by the levels, if a record of each bin joins."""
+    first, end, levels = rule.bin_bounds[attribute], rule.bin_bounds[attribute + 1], rule.levels[attribute]
+    excess = 0.0
+    for level in range(levels):
+        node = -1
+        for entry in range(first, end):  # the bins below one node follow one another
+            if rule.paths[entry, level] != node:
+                node = rule.paths[entry, level]
+                excess += max(0.0, budgets.node_counts[node] - n * rule.node_shares[node])
+    for entry in range(first, end):
+        total = excess
+        for level in range(levels):
+            node = rule.paths[entry, level]
+            total += min(max(budgets.node_counts[node] + 1 - n * rule.node_shares[node], 0.0), 1.0)
+        budgets.costs[entry] = total / levels

@@ -1,30 +1,16 @@
-"""When a held record expires, the constraints on its cluster, and the scratch arrays of one decision.
+"""What all rules share: when a record expires, the constraints on its cluster, and the cluster while it grows.
 
 A held record expires when an arrival is delta or more positions after it, or when an expiry key of an arrival exceeds
 its own by more than the limit. It is then due: a rule must decide on it before the next record is appended. Positions
 ascend and keys never decrease, so the expiring record is always the oldest one.
 
-Parameters that all kernels of the rules share
-----------------------------------------------
-held : HeldRecords
-workspace : Workspace
-decisions : DecisionBuffer
-    Decisions are appended to it.
-constraints : StreamConstraints
-cursor : int64 (2,)
-    Number of staged records still to be appended (`STAGED`), and position of the last record that was appended
-    (`NEWEST_POSITION`). Kernels update both.
-newest : int
-    Position of the last record that arrived.
-cause : int
-    Why the oldest record expires; see `held_records`.
-
-The members of a growing cluster: adding records, removing them under ``max_share``, and sorting them by age.
+Parameters of the kernels of all rules: ``held``, ``workspace``, ``constraints``; ``decisions``, to which decisions are
+appended; ``cursor`` (2,), the number of staged records still to be appended (`STAGED`) and the position of the last
+record that was appended (`NEWEST_POSITION`), which kernels update; ``newest``, the position of the last record that
+arrived; ``cause``, why the oldest record expires (see `held_records`).
 
 A *member* is an index into `Workspace.members`. Members are added in the order of their distance, so the last added
 member of a subject is its farthest.
-
-The records that may be added to a growing cluster, and their opportunity costs.
 """
 
 from __future__ import annotations
@@ -37,107 +23,109 @@ from shoal.arrays import BoolVector, Float64Matrix, Float64Vector, Int64Matrix, 
 from shoal.kernels.distances import add_code_distances
 from shoal.kernels.jit import njit_inline
 from shoal.kernels.subject_codes import Numbering, clear, empty_numbering, number
-from shoal.streams.dominance import Dominance
-from shoal.streams.held_records import BY_CLOCK, HEAD, NOT_DUE, TAIL, HeldRecords, append_next, cause_of_oldest
-from shoal.streams.steering import WeightTarget
+from shoal.streams.held_records import (
+    BY_CLOCK,
+    CLUSTERS,
+    END,
+    HEAD,
+    NOT_DUE,
+    TAIL,
+    DecisionBuffer,
+    HeldRecords,
+    append_next,
+    cause_of_oldest,
+    release,
+    suppress,
+)
 
 __all__ = [
     "NEWEST_POSITION",
+    "NO_TARGET",
     "SHARE_TOLERANCE",
     "STAGED",
     "Candidates",
     "StreamConstraints",
+    "WeightTarget",
     "Workspace",
     "add_candidate_code_distances",
     "add_member",
     "all_distinct",
     "append_until_due",
-    "due_cause",
     "empty_candidates",
     "empty_workspace",
     "has_min_population",
-    "limit_shares",
     "limit_shares_and_reset",
     "opportunity_cost",
-    "remove_member",
+    "release_or_suppress",
     "set_candidate",
     "sort_by_age",
     "squared_distances",
     "squared_distances_from",
+    "update_weight",
     "write_point",
 ]
 
 STAGED, NEWEST_POSITION = range(2)
 """Entries of the cursor."""
+SHARE_TOLERANCE = 1e-9
+"""Excess over ``max_share`` that is ignored: 0.3 of 10 records are 3, whatever the rounding of 0.3."""
+GAIN = 0.05
+"""Change of the logarithm of the weight after a cluster whose excess span is one target above the target."""
+MAX_EXCESS = 4.0
+"""Largest excess over the target that counts, in targets. It limits the effect of one outlying record."""
+
+
+class WeightTarget(NamedTuple):
+    """What the weight of the position follows; see `steering`."""
+
+    span: float  # mean excess span to hold, in records; negative if the weight is fixed
+    lowest: float  # limits of the weight
+    highest: float
+
+
+NO_TARGET = WeightTarget(-1.0, 0.0, 0.0)
+"""The weight is fixed."""
 
 
 class StreamConstraints(NamedTuple):
-    """The constraints of a stream.
+    """The constraints of a stream."""
 
-    Attributes
-    ----------
-    k : int
-        Smallest number of distinct subjects in a cluster.
-    delta : int
-        Largest delay, in positions.
-    omega_p : float64 (1,)
-        Weight of the position, in units of the coordinates per position. It changes if there is a target.
-    max_share : float
-        Largest share of one subject in a cluster.
-    expiry_limits : int64 (C,)
-        Largest difference of each expiry key between the newest and a held record.
-    population : int
-        Distinct subjects that must be held before the first expiry key, a clock, or the end of the stream releases
-        records; 0 for no such limit.
-    dominance : Dominance
-        The p % rule.
-    target : WeightTarget
-        What the weight of the position follows.
-    """
-
-    k: int
-    delta: int
-    omega_p: Float64Vector
-    max_share: float
-    expiry_limits: Int64Vector
-    population: int
-    dominance: Dominance
-    target: WeightTarget
+    k: int  # smallest number of distinct subjects in a cluster
+    delta: int  # largest delay, in positions
+    omega_p: Float64Vector  # (1,): weight of the position, in units of the coordinates; changes if there is a target
+    max_share: float  # largest share of one subject in a cluster
+    expiry_limits: Int64Vector  # (C,): largest difference of each expiry key between the newest and a held record
+    population: int  # distinct subjects that must be held before a clock or the end releases records; 0: no limit
+    target: WeightTarget  # what the weight of the position follows
 
 
 class Workspace(NamedTuple):
-    """Scratch arrays of one decision, each as long as the buffer.
+    """Scratch arrays of one decision, each as long as the buffer."""
 
-    Attributes
-    ----------
-    distances : float64
-        Squared distance of each record from the oldest one.
-    nearest_distances : float64
-        The smallest of these distances.
-    members : int64
-        Records of the cluster, in the order in which they were added; -1 for a record that was removed again.
-    heap : int64
-        Records in heap order; also free scratch.
-    subject_numbers : int64
-        Number of the subject of each member.
-    previous : int64
-        For each member, the member of the same subject that was added before it, or -1.
-    counts, farthest, totals : int64, int64, float64
-        By number of the subject: its members, the member that was added last, and its contribution.
-    numbering : Numbering
-        Numbers of the subjects of this decision.
-    """
+    distances: Float64Vector  # squared distance of each record from the oldest one
+    nearest_distances: Float64Vector  # the smallest of these distances
+    members: Int64Vector  # records of the cluster, in the order in which they were added; -1: removed again
+    heap: Int64Vector  # records in heap order; free scratch
+    subject_numbers: Int64Vector  # number of the subject of each member
+    previous: Int64Vector  # for each member, the member of its subject that was added before it, or -1
+    counts: Int64Vector  # members of each subject, by its number
+    farthest: Int64Vector  # the member of each subject that was added last
+    totals: Float64Vector  # free scratch
+    numbering: Numbering  # numbers of the subjects of this decision
 
-    distances: Float64Vector
-    nearest_distances: Float64Vector
-    members: Int64Vector
-    heap: Int64Vector
-    subject_numbers: Int64Vector
-    previous: Int64Vector
-    counts: Int64Vector
-    farthest: Int64Vector
-    totals: Float64Vector
-    numbering: Numbering
+
+class Candidates(NamedTuple):
+    """Records that may be added to the cluster, and scratch arrays of one decision."""
+
+    records: Int64Vector  # (L,): the nearest to the oldest record first
+    points: Float64Matrix  # (L, d + 1): coordinates and weighted position
+    opportunity_costs: Float64Vector  # (L,): expected cost of leaving each candidate out of the cluster
+    codes: Int64Matrix  # (c, L): one row per category column
+    code_sums: Float64Vector  # (L,): sum of the squared distances from the members in the category columns
+    is_member: BoolVector  # (L,)
+    centroid: Float64Vector  # (d + 1,): mean of the members
+    smallest_squared_distances: Float64Vector  # (k - 1,): those of one candidate from other held records; scratch
+    opportunity_weight: Float64Vector  # (1,): weight of opportunity costs; 0 for rule greedy
 
 
 def empty_workspace(capacity: int) -> Workspace:
@@ -147,6 +135,21 @@ def empty_workspace(capacity: int) -> Workspace:
     numbering = empty_numbering(capacity)
     return Workspace(
         distances, nearest_distances, members, heap, subject_numbers, previous, counts, farthest, totals, numbering
+    )
+
+
+def empty_candidates(capacity: int, dimensions: int, k: int, opportunity_weight: float, columns: int = 0) -> Candidates:
+    """Allocate the arrays of a rule once, for at most ``capacity`` candidates with so many category columns."""
+    return Candidates(
+        records=np.zeros(capacity, np.int64),
+        points=np.zeros((capacity, dimensions + 1)),
+        opportunity_costs=np.zeros(capacity),
+        codes=np.zeros((columns, capacity), np.int64),
+        code_sums=np.zeros(capacity),
+        is_member=np.zeros(capacity, np.bool_),
+        centroid=np.zeros(dimensions + 1),
+        smallest_squared_distances=np.zeros(k - 1),
+        opportunity_weight=np.full(1, opportunity_weight),
     )
 
 
@@ -183,6 +186,33 @@ def has_min_population(held: HeldRecords, workspace: Workspace, constraints: Str
     counted = workspace.numbering.size[0]
     clear(workspace.numbering)
     return bool(counted >= constraints.population)
+
+
+@njit_inline
+def release_or_suppress(
+    held: HeldRecords, workspace: Workspace, decisions: DecisionBuffer, size: int, newest: int, cause: int
+) -> None:
+    """Release the cluster of so many records in ``workspace.members``; suppress the oldest record if there is none."""
+    if size > 0:
+        release(held, decisions, workspace.members[:size], newest, cause)
+    else:
+        suppress(held, decisions, newest, cause)
+
+
+@njit_inline
+def update_weight(omega_p: Float64Vector, target: WeightTarget, decisions: DecisionBuffer, first: int) -> None:
+    """Adjust the weight omega_p (1,) to the clusters decided since there were ``first`` of them."""
+    if target.span < 0.0:
+        return
+    start = decisions.clusters[END, first - 1] if first > 0 else 0
+    for cluster in range(first, decisions.counts[CLUSTERS]):
+        end = decisions.clusters[END, cluster]
+        excess = float(decisions.positions[end - 1] - decisions.positions[start] - (end - start - 1))
+        # Half of the change of the logarithm. The quotient below approximates the exponential to the third order.
+        half = 0.5 * GAIN * min((excess - target.span) / (target.span + 1.0), MAX_EXCESS)
+        moved = omega_p[0] * ((1.0 + half) / (1.0 - half))
+        omega_p[0] = min(max(moved, target.lowest), target.highest)
+        start = end
 
 
 @njit_inline
@@ -223,10 +253,6 @@ def squared_distances_from(held: HeldRecords, omega_p: float, record: int, dista
     add_code_distances(held.codes, head, held.code_distances, record, distances)
 
 
-SHARE_TOLERANCE = 1e-9
-"""Excess over ``max_share`` that is ignored: 0.3 of 10 records are 3, whatever the rounding of 0.3."""
-
-
 @njit_inline
 def all_distinct(subjects: Int64Vector, nearest: Int64Vector, workspace: Workspace) -> bool:
     """Whether the records ``nearest`` belong to distinct subjects."""
@@ -238,8 +264,8 @@ def all_distinct(subjects: Int64Vector, nearest: Int64Vector, workspace: Workspa
 
 
 @njit_inline
-def add_member(workspace: Workspace, subjects: Int64Vector, record: int, member: int) -> int:
-    """Write a record to entry ``member`` of the cluster; return 1 if it is the first member of its subject, else 0."""
+def add_member(workspace: Workspace, subjects: Int64Vector, record: int, member: int) -> None:
+    """Write a record to entry ``member`` of the cluster."""
     subject = number(workspace.numbering, subjects[record])
     if workspace.counts[subject] == 0:
         workspace.farthest[subject] = -1
@@ -248,29 +274,19 @@ def add_member(workspace: Workspace, subjects: Int64Vector, record: int, member:
     workspace.previous[member] = workspace.farthest[subject]
     workspace.farthest[subject] = member
     workspace.counts[subject] += 1
-    return 1 if workspace.counts[subject] == 1 else 0
-
-
-@njit_inline
-def remove_member(workspace: Workspace, member: int) -> None:
-    """Remove the last added member of a subject; its entry in ``members`` becomes -1."""
-    subject = workspace.subject_numbers[member]
-    workspace.farthest[subject] = workspace.previous[member]
-    workspace.counts[subject] -= 1
-    workspace.members[member] = -1
 
 
 @njit_inline
 def limit_shares_and_reset(workspace: Workspace, size: int, max_share: float) -> int:
     """Remove members above ``max_share`` and clear what `add_member` filled; return how many members are kept."""
-    kept = limit_shares(workspace, size, max_share)
+    kept = _limit_shares(workspace, size, max_share)
     workspace.counts[: workspace.numbering.size[0]] = 0
     clear(workspace.numbering)
     return int(kept)
 
 
 @njit_inline
-def limit_shares(workspace: Workspace, kept: int, max_share: float) -> int:
+def _limit_shares(workspace: Workspace, kept: int, max_share: float) -> int:
     """Remove the farthest member of a subject above its share until no subject is above; return how many are kept.
 
     Every subject keeps a member: one record among k or more subjects is never above a share of 1/k.
@@ -280,7 +296,7 @@ def limit_shares(workspace: Workspace, kept: int, max_share: float) -> int:
         farthest = _farthest_above_share(counts, workspace.farthest, max_share * kept + SHARE_TOLERANCE)
         if farthest < 0:
             return kept
-        remove_member(workspace, farthest)
+        _remove_member(workspace, farthest)
         kept -= 1
 
 
@@ -295,6 +311,15 @@ def _farthest_above_share(counts: Int64Vector, farthest_of: Int64Vector, allowed
 
 
 @njit_inline
+def _remove_member(workspace: Workspace, member: int) -> None:
+    """Remove the last added member of a subject; its entry in ``members`` becomes -1."""
+    subject = workspace.subject_numbers[member]
+    workspace.farthest[subject] = workspace.previous[member]
+    workspace.counts[subject] -= 1
+    workspace.members[member] = -1
+
+
+@njit_inline
 def sort_by_age(members: Int64Vector, is_member: Int64Vector) -> None:
     """Move the records in ``members`` (-1: removed) to its front, oldest first; ``is_member`` is scratch."""
     is_member[:] = 0
@@ -306,57 +331,6 @@ def sort_by_age(members: Int64Vector, is_member: Int64Vector) -> None:
         if is_member[x]:
             members[found] = x
             found += 1
-
-
-class Candidates(NamedTuple):
-    """Records that may be added to the cluster, and scratch arrays of one decision.
-
-    Attributes
-    ----------
-    records : int64 (L,)
-        Candidate records, the nearest to the oldest record first.
-    points : float64 (L, d + 1)
-        Their coordinates and weighted position.
-    opportunity_costs : float64 (L,)
-        Expected cost of leaving each candidate out of the cluster.
-    codes : int64 (c, L)
-        Their codes, one row per category column.
-    code_sums : float64 (L,)
-        Sum of the squared distances of each candidate from the members in the category columns.
-    is_member : bool (L,)
-        Whether the candidate is a member of the cluster.
-    centroid : float64 (d + 1,)
-        Mean of the members.
-    smallest_squared_distances : float64 (k - 1,)
-        The k - 1 smallest squared distances of one candidate from other held records; scratch.
-    opportunity_weight : float64 (1,)
-        Weight of opportunity costs; 0 for rule greedy.
-    """
-
-    records: Int64Vector
-    points: Float64Matrix
-    opportunity_costs: Float64Vector
-    codes: Int64Matrix
-    code_sums: Float64Vector
-    is_member: BoolVector
-    centroid: Float64Vector
-    smallest_squared_distances: Float64Vector
-    opportunity_weight: Float64Vector
-
-
-def empty_candidates(capacity: int, dimensions: int, k: int, opportunity_weight: float, columns: int = 0) -> Candidates:
-    """Allocate the arrays of a rule once, for at most ``capacity`` candidates with so many category columns."""
-    return Candidates(
-        records=np.zeros(capacity, np.int64),
-        points=np.zeros((capacity, dimensions + 1)),
-        opportunity_costs=np.zeros(capacity),
-        codes=np.zeros((columns, capacity), np.int64),
-        code_sums=np.zeros(capacity),
-        is_member=np.zeros(capacity, np.bool_),
-        centroid=np.zeros(dimensions + 1),
-        smallest_squared_distances=np.zeros(k - 1),
-        opportunity_weight=np.full(1, opportunity_weight),
-    )
 
 
 @njit_inline

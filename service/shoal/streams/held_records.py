@@ -1,23 +1,22 @@
-"""The held records and the decisions as arrays. Every rule's kernels read and write them.
+"""The held records and the decisions on them as arrays, which the kernels of every rule read and write.
 
 Held records stand oldest first in the slots ``[extent[HEAD], extent[TAIL])`` of every array. A block that arrives is
 staged behind them, and `append_next` moves the tail over it record by record. `release` and `suppress` close the gaps
-that removed records leave. Rules that use a cell index call `release_in_place` and `suppress_in_place` instead: there a
-removed record stays in its slot as a gap until `Buffer.compact` is called.
+that removed records leave. A rule with a cell index calls `release_in_place` instead: there a removed record stays in
+its slot as a gap until `Buffer.compact` is called.
 
 Kernels use three kinds of index. A *slot* is an index into the arrays of `HeldRecords`. A *record* is a slot counted
 from the head, so that the oldest held record is 0. A *position* is the arrival rank of a record in the stream.
-
-The buffer of a stream: the held records and the slice of a block that is being processed.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
-from shoal.arrays import BoolVector, Float64Matrix, Float64Vector, Int64Matrix, Int64Vector
+from shoal.arrays import BoolVector, Float64Matrix, Float64Vector, Int8Vector, Int64Matrix, Int64Vector
 from shoal.kernels.jit import njit_inline
 
 __all__ = [
@@ -40,6 +39,7 @@ __all__ = [
     "Buffer",
     "CoordinateBlock",
     "DecisionBuffer",
+    "Decisions",
     "HeldRecords",
     "append_next",
     "cause_of_oldest",
@@ -48,137 +48,197 @@ __all__ = [
     "release",
     "release_in_place",
     "suppress",
-    "suppress_in_place",
     "trim",
 ]
 
 HEAD, TAIL = 0, 1
 """Indices into `HeldRecords.extent`."""
-
 GAP_COUNT, COMPACTIONS = 0, 1
 """Indices into `HeldRecords.gap_state`."""
-
 CLUSTERS, RELEASED, SUPPRESSED = 0, 1, 2
 """Indices into `DecisionBuffer.counts`."""
-
 END = POSITION = 0
 """Row 0 of `DecisionBuffer.clusters` and of `DecisionBuffer.suppressed`."""
-
 CAUSE, NEWEST, BEFORE = 1, 2, 3
 """Rows of both arrays; ``BEFORE`` of `DecisionBuffer.suppressed` only."""
-
 NOT_DUE = -2
 """Returned instead of a cause when no held record expires."""
-
+FLUSHED, BY_POSITION, BY_CLOCK = -1, 0, 1
+"""Causes of a decision: the end of the stream; delta; the first expiry key, which is a clock. Expiry key c, counted
+from 0, is cause c + 1."""
 LONG_RUN = 16
 """Mean number of records between two members from which runs are copied instead of single values."""
-
-FLUSHED = -1
-"""Cause of a decision: the end of the stream."""
-
-BY_POSITION = 0
-"""Cause of a decision: delta."""
-
-BY_CLOCK = 1
-"""Cause of a decision: the first expiry key, which is a clock. Expiry key c, counted from 0, is cause c + 1."""
-
-
+SLICE = 1024
+"""Records that are staged at a time. A longer block is processed slice by slice."""
 _NONE = np.zeros(0)
 """No category column."""
 
 
 class HeldRecords(NamedTuple):
-    """Arrays of the held records; every array is allocated once.
+    """Arrays of the held records; every array is allocated once."""
 
-    Attributes
-    ----------
-    coordinates : float64 (d, capacity)
-        Scaled and weighted quasi-identifiers, one row per attribute.
-    amounts : float64 (a, capacity)
-        Values that the p % rule is applied to.
-    codes : int64 (c + protected, capacity)
-        One row per category column; two records differ in a column if their codes do. Behind them the value codes of q
-        protected attributes, and if there is a t their bins.
-    code_distances : float64 (c,)
-        Squared distance of two records that differ in a category column.
-    codes_must_agree : bool (c,)
-        Whether a cluster publishes a code of the column only if all members have it.
-    positions, subjects : int64 (capacity,)
-        Arrival rank and subject code.
-    expiry_keys : int64 (C, capacity)
-        One row per expiry limit.
-    extent : int64 (2,)
-        Slots of the head and the tail.
-    removed : bool (capacity,)
-        True for a slot between head and tail whose record has left.
-    gap_state : int64 (2,)
-        Number of such slots, and how often the buffer has been compacted.
-    latest_keys : int64 (C,)
-        Expiry keys of the last record that arrived; that record may have left since.
-    remaining_records, moved_integers, moved_floats : (capacity,)
-        Scratch of `release`.
-    """
-
-    coordinates: Float64Matrix
-    amounts: Float64Matrix
-    codes: Int64Matrix
-    code_distances: Float64Vector
-    codes_must_agree: BoolVector
-    positions: Int64Vector
-    subjects: Int64Vector
-    expiry_keys: Int64Matrix
-    extent: Int64Vector
-    removed: BoolVector
-    gap_state: Int64Vector
-    latest_keys: Int64Vector
-    remaining_records: Int64Vector
+    coordinates: Float64Matrix  # (d, capacity): scaled and weighted quasi-identifiers
+    codes: Int64Matrix  # (c + protected, capacity): category columns, then value codes of protected attributes and bins
+    code_distances: Float64Vector  # (c,): squared distance of two records that differ in a category column
+    codes_must_agree: BoolVector  # (c,): whether a cluster publishes a code of the column only if all members have it
+    positions: Int64Vector  # (capacity,): arrival rank
+    subjects: Int64Vector  # (capacity,): subject code
+    expiry_keys: Int64Matrix  # (C, capacity): one row per expiry limit
+    extent: Int64Vector  # (2,): slots of the head and the tail
+    removed: BoolVector  # (capacity,): True for a slot between head and tail whose record has left
+    gap_state: Int64Vector  # (2,): number of such slots, and how often the buffer has been compacted
+    latest_keys: Int64Vector  # (C,): expiry keys of the last record that arrived; that record may have left since
+    remaining_records: Int64Vector  # (capacity,): scratch of `release`, like the next two
     moved_integers: Int64Vector
     moved_floats: Float64Vector
 
 
 class DecisionBuffer(NamedTuple):
-    """Decisions of one call, in the order in which they were taken.
+    """Decisions of one call, in the order in which they were taken."""
+
+    positions: Int64Vector  # (E,): released records, cluster after cluster, ascending inside a cluster
+    clusters: Int64Matrix  # (3, G): end in ``positions``, cause, newest position at the decision
+    suppressed: Int64Matrix  # (4, S): position, cause, newest position, clusters decided before
+    counts: Int64Vector  # (3,): clusters, released records and suppressed records written so far
+
+
+@dataclass(frozen=True, slots=True)
+class Decisions:
+    """Decisions of one call. All arrays are new and belong to the caller.
 
     Attributes
     ----------
     positions : int64 (E,)
-        Released records, cluster after cluster, ascending inside a cluster.
-    clusters : int64 (3, G)
-        For each cluster its end in ``positions``, its cause, and the newest position at the decision.
-    suppressed : int64 (4, S)
-        For each suppressed record its position, its cause, the newest position at the decision, and the number of
-        clusters decided before it.
-    counts : int64 (3,)
-        Clusters, released records and suppressed records written so far.
+        Members of the clusters, cluster after cluster in the order of decision; ascending inside a cluster.
+    cluster_bounds : int64 (G + 1,)
+        Cluster g is ``positions[cluster_bounds[g]:cluster_bounds[g + 1]]``.
+    subjects, max_per_subject : int64 (G,)
+        Distinct subjects of each cluster, at least k, and the records of the subject that has the most.
+    causes : int8 (G,)
+        Why each decision was taken: `BY_POSITION` (delta), `FLUSHED` (end of the stream), or c + 1 for expiry key c.
+    newest : int64 (G,)
+        Newest position at each decision: ``newest - position`` is the delay of a record.
+    suppressed : int64 (S,)
+        Suppressed records.
+    suppressed_newest, suppressed_causes : int64 (S,), int8 (S,)
+        As ``newest`` and ``causes``.
+    suppressed_before : int64 (S,)
+        Clusters of this call that were decided before each suppression; ascending.
     """
 
     positions: Int64Vector
-    clusters: Int64Matrix
-    suppressed: Int64Matrix
-    counts: Int64Vector
+    cluster_bounds: Int64Vector
+    subjects: Int64Vector
+    max_per_subject: Int64Vector
+    causes: Int8Vector
+    newest: Int64Vector
+    suppressed: Int64Vector
+    suppressed_newest: Int64Vector
+    suppressed_causes: Int8Vector
+    suppressed_before: Int64Vector
+
+
+class CoordinateBlock(NamedTuple):
+    """Validated records as they arrive."""
+
+    coordinates: Float64Matrix  # (n, d)
+    subjects: Int64Vector  # (n,)
+    positions: Int64Vector  # (n,)
+    expiry_keys: Int64Matrix  # (n, C)
+    codes: Int64Matrix  # (n, c + q or c + 2 q): as in `HeldRecords`
+
+
+class Buffer:
+    """The held records and the staged slice. At most ``delta + 1`` records are held.
+
+    ``held`` are the arrays of ``capacity`` slots: ``delta + 1``, and a slice or half of delta. More slots would need
+    fewer compactions.
+    """
+
+    def __init__(
+        self,
+        delta: int,
+        dimensions: int,
+        columns: int,
+        code_distances: Float64Vector = _NONE,
+        protected: int = 0,
+        codes_must_agree: BoolVector | None = None,
+    ) -> None:
+        self.capacity = delta + 1 + max(SLICE, delta // 2)
+        self.held = empty_held(self.capacity, dimensions, columns, code_distances, protected, codes_must_agree)
+
+    def __len__(self) -> int:
+        return int(self.held.extent[TAIL] - self.held.extent[HEAD] - self.held.gap_state[GAP_COUNT])
+
+    def positions(self) -> Int64Vector:
+        """Return a copy of the held positions, ascending."""
+        return self.held.positions[self._slots()]
+
+    def oldest(self) -> tuple[int, Int64Vector]:
+        """Return position and expiry keys (C,) of the oldest held record; there must be one."""
+        slot = int(self._slots()[0])
+        return int(self.held.positions[slot]), self.held.expiry_keys[:, slot].copy()
+
+    def subjects(self) -> Int64Vector:
+        """Return a copy of the held records' subjects."""
+        return self.held.subjects[self._slots()]
+
+    def _slots(self, arriving: int = 0) -> Int64Vector:
+        """Return the slots of the held records and of ``arriving`` staged ones."""
+        head, end = int(self.held.extent[HEAD]), int(self.held.extent[TAIL]) + arriving
+        slots: Int64Vector = np.flatnonzero(~self.held.removed[head:end])
+        return slots + head
+
+    def stage(self, block: CoordinateBlock, start: int) -> int:
+        """Copy the next slice of a block behind the held records, where it is not yet held; return its length."""
+        stop = min(start + SLICE, len(block.positions))
+        count = stop - start
+        if self.held.extent[TAIL] + count > self.capacity:
+            self.compact()
+        tail = self.held.extent[TAIL]
+        target = slice(tail, tail + count)
+        self.held.coordinates[:, target] = block.coordinates[start:stop].T
+        self.held.positions[target] = block.positions[start:stop]
+        self.held.subjects[target] = block.subjects[start:stop]
+        self.held.expiry_keys[:, target] = block.expiry_keys[start:stop].T
+        if len(self.held.codes):
+            self.held.codes[:, target] = block.codes[start:stop].T
+        return count
+
+    def replace_coordinates(self, coordinates: Float64Matrix) -> None:
+        """Replace the coordinates (held, d) of the held records. Codes stay; an existing cell index becomes invalid."""
+        self.compact()
+        self.held.coordinates[:, : len(self)] = coordinates.T
+
+    def compact(self, arriving: int = 0) -> None:
+        """Close all gaps and move the held records to the first slots; ``arriving`` staged records stay behind them."""
+        held, slots = self.held, self._slots(arriving)
+        for array in (held.coordinates, held.positions, held.subjects, held.expiry_keys, held.codes):
+            array[..., : len(slots)] = array[..., slots]
+        held.removed[:] = False
+        held.extent[:] = 0, len(slots) - arriving
+        held.gap_state[GAP_COUNT] = 0
+        held.gap_state[COMPACTIONS] += 1
 
 
 def empty_held(
     capacity: int,
     dimensions: int,
     columns: int,
-    amounts: int = 0,
     code_distances: Float64Vector = _NONE,
     protected: int = 0,
     codes_must_agree: BoolVector | None = None,
 ) -> HeldRecords:
-    """Allocate the arrays for ``capacity`` records with so many coordinates, expiry keys and amounts.
+    """Allocate the arrays for ``capacity`` records with so many coordinates and expiry keys.
 
     Each entry of ``code_distances`` (c,) adds a category column; ``protected`` rows of codes follow.
     """
+    must_agree = np.zeros(len(code_distances), np.bool_) if codes_must_agree is None else codes_must_agree.copy()
     return HeldRecords(
         coordinates=np.zeros((dimensions, capacity)),
-        amounts=np.zeros((amounts, capacity)),
         codes=np.zeros((len(code_distances) + protected, capacity), np.int64),
         code_distances=code_distances.copy(),
-        codes_must_agree=np.zeros(len(code_distances), np.bool_)
-        if codes_must_agree is None
-        else codes_must_agree.copy(),
+        codes_must_agree=must_agree,
         positions=np.zeros(capacity, np.int64),
         subjects=np.zeros(capacity, np.int64),
         expiry_keys=np.zeros((columns, capacity), np.int64),
@@ -199,6 +259,17 @@ def empty_decision_buffer(capacity: int) -> DecisionBuffer:
         clusters=np.empty((3, capacity), np.int64),
         suppressed=np.empty((4, capacity), np.int64),
         counts=np.zeros(3, np.int64),
+    )
+
+
+def trim(decisions: DecisionBuffer) -> DecisionBuffer:
+    """Return a copy of what has been written, without the unused rest of the arrays."""
+    clusters, released, suppressed = decisions.counts.tolist()
+    return DecisionBuffer(
+        decisions.positions[:released].copy(),
+        decisions.clusters[:, :clusters].copy(),
+        decisions.suppressed[:, :suppressed].copy(),
+        decisions.counts,
     )
 
 
@@ -261,14 +332,6 @@ def release_in_place(
 
 
 @njit_inline
-def suppress_in_place(held: HeldRecords, decisions: DecisionBuffer, newest: int, cause: int) -> None:
-    """Record the oldest held record as suppressed, leave it as a gap, and move the head to the next held record."""
-    held.removed[held.extent[HEAD]] = True
-    suppress(held, decisions, newest, cause)
-    _skip_gaps(held)
-
-
-@njit_inline
 def _skip_gaps(held: HeldRecords) -> None:
     """Move the head over gaps."""
     head, tail = held.extent[HEAD], held.extent[TAIL]
@@ -305,7 +368,6 @@ def _close_gaps(held: HeldRecords, members: Int64Vector) -> None:
         _shift_runs_of_rows(held.expiry_keys, head, stop, members, held.moved_integers)
         _shift_runs_of_rows(held.codes, head, stop, members, held.moved_integers)
         _shift_runs_of_rows(held.coordinates, head, stop, members, held.moved_floats)
-        _shift_runs_of_rows(held.amounts, head, stop, members, held.moved_floats)
     else:
         remaining_records = held.remaining_records[: moving + 1]
         _list_remaining(members, remaining_records)
@@ -315,7 +377,6 @@ def _close_gaps(held: HeldRecords, members: Int64Vector) -> None:
         _shift_values_of_rows(held.expiry_keys, head, stop, remaining_records, held.moved_integers)
         _shift_values_of_rows(held.codes, head, stop, remaining_records, held.moved_integers)
         _shift_values_of_rows(held.coordinates, head, stop, remaining_records, held.moved_floats)
-        _shift_values_of_rows(held.amounts, head, stop, remaining_records, held.moved_floats)
     held.extent[HEAD] = head + members.size
 
 
@@ -379,134 +440,3 @@ def _shift_runs(column: Float64Vector | Int64Vector, members: Int64Vector, moved
             moved[x] = run[x]
         for x in range(run.size):
             target[x] = moved[x]
-
-
-def trim(decisions: DecisionBuffer) -> DecisionBuffer:
-    """Return a copy of what has been written, without the unused rest of the arrays."""
-    clusters, released, suppressed = decisions.counts.tolist()
-    return DecisionBuffer(
-        decisions.positions[:released].copy(),
-        decisions.clusters[:, :clusters].copy(),
-        decisions.suppressed[:, :suppressed].copy(),
-        decisions.counts,
-    )
-
-
-SLICE = 1024
-"""Records that are staged at a time. A longer block is processed slice by slice."""
-
-
-class CoordinateBlock(NamedTuple):
-    """Validated records as they arrive.
-
-    Attributes
-    ----------
-    coordinates : float64 (n, d)
-    subjects, positions : int64 (n,)
-    expiry_keys : int64 (n, C)
-    amounts : float64 (n, a)
-    codes : int64 (n, c + q or c + 2 q)
-        Category columns, then value codes of the protected attributes, then their bins if there is a t.
-    """
-
-    coordinates: Float64Matrix
-    subjects: Int64Vector
-    positions: Int64Vector
-    expiry_keys: Int64Matrix
-    amounts: Float64Matrix
-    codes: Int64Matrix
-
-
-class Buffer:
-    """The held records and the staged slice, in arrays that are allocated once.
-
-    Parameters
-    ----------
-    delta : int
-        Largest delay; at most ``delta + 1`` records are held.
-    dimensions, columns, amounts : int
-        Coordinates, expiry keys and amounts of a record.
-    code_distances : ndarray of float64, shape (c,), optional
-        Squared distance of each category column.
-    protected : int
-        Rows of value codes and bins behind those of the category columns.
-    codes_must_agree : ndarray of bool, shape (c,), optional
-        Whether a cluster publishes a code of a category column only if all members have it; by default not.
-
-    Attributes
-    ----------
-    held : HeldRecords
-        The arrays that kernels read and write.
-    capacity : int
-        Slots: ``delta + 1``, and a slice or half of delta. A larger capacity would need fewer compactions.
-    """
-
-    def __init__(
-        self,
-        delta: int,
-        dimensions: int,
-        columns: int,
-        amounts: int = 0,
-        code_distances: Float64Vector | None = None,
-        protected: int = 0,
-        codes_must_agree: BoolVector | None = None,
-    ) -> None:
-        self.capacity = delta + 1 + max(SLICE, delta // 2)
-        distances = np.zeros(0) if code_distances is None else code_distances
-        self.held: HeldRecords = empty_held(
-            self.capacity, dimensions, columns, amounts, distances, protected, codes_must_agree
-        )
-
-    def __len__(self) -> int:
-        return int(self.held.extent[TAIL] - self.held.extent[HEAD] - self.held.gap_state[GAP_COUNT])
-
-    def positions(self) -> Int64Vector:
-        """Return a copy of the held positions, ascending."""
-        return self.held.positions[self._slots()]
-
-    def oldest(self) -> tuple[int, Int64Vector]:
-        """Return position and expiry keys (C,) of the oldest held record; there must be one."""
-        slot = int(self._slots()[0])
-        return int(self.held.positions[slot]), self.held.expiry_keys[:, slot].copy()
-
-    def subjects(self) -> Int64Vector:
-        """Return a copy of the held records' subjects."""
-        return self.held.subjects[self._slots()]
-
-    def _slots(self, arriving: int = 0) -> Int64Vector:
-        """Return the slots of the held records and of ``arriving`` staged ones."""
-        head, end = int(self.held.extent[HEAD]), int(self.held.extent[TAIL]) + arriving
-        slots: Int64Vector = np.flatnonzero(~self.held.removed[head:end])
-        return slots + head
-
-    def stage(self, block: CoordinateBlock, start: int) -> int:
-        """Copy the next slice of a block behind the held records, where it is not yet held; return its length."""
-        stop = min(start + SLICE, len(block.positions))
-        count = stop - start
-        if self.held.extent[TAIL] + count > self.capacity:
-            self.compact()
-        tail = self.held.extent[TAIL]
-        target = slice(tail, tail + count)
-        self.held.coordinates[:, target] = block.coordinates[start:stop].T
-        self.held.positions[target] = block.positions[start:stop]
-        self.held.subjects[target] = block.subjects[start:stop]
-        self.held.expiry_keys[:, target] = block.expiry_keys[start:stop].T
-        self.held.amounts[:, target] = block.amounts[start:stop].T
-        if len(self.held.codes):
-            self.held.codes[:, target] = block.codes[start:stop].T
-        return count
-
-    def replace_coordinates(self, coordinates: Float64Matrix) -> None:
-        """Replace the coordinates (held, d) of the held records. Codes stay; an existing cell index becomes invalid."""
-        self.compact()
-        self.held.coordinates[:, : len(self)] = coordinates.T
-
-    def compact(self, arriving: int = 0) -> None:
-        """Close all gaps and move the held records to the first slots; ``arriving`` staged records stay behind them."""
-        held, slots = self.held, self._slots(arriving)
-        for array in (held.coordinates, held.positions, held.subjects, held.expiry_keys, held.amounts, held.codes):
-            array[..., : len(slots)] = array[..., slots]
-        held.removed[:] = False
-        held.extent[:] = 0, len(slots) - arriving
-        held.gap_state[GAP_COUNT] = 0
-        held.gap_state[COMPACTIONS] += 1

@@ -1,22 +1,15 @@
-"""Rules nearest and awo for large buffers: the same decisions as a full scan, found through a cell index.
+"""Rule awo for many held records: the same decisions as by scans of all of them, found through a cell index.
 
-An index pays where many records with few attributes are held. `IndexedExpiry` counts what searches cost and what full
-scans would have cost, rebuilds the index when the buffer has been compacted, and falls back to full scans where the
-index does not pay. Costs are counted in records read, not in seconds, so that they do not depend on the machine.
+Space is halved recursively into cells that list their records, oldest first. The cells are the leaves of a binary tree
+([1]_); node ``i`` has the children ``2i + 1`` and ``2i + 2``. Nodes do not change between two builds ([2]_). A record
+that arrives is appended to its cell, and a record that leaves is removed from it.
 
-Parameters that all kernels of the rules share are described in `expiry`.
+The index gives the answers of a full scan, ties and rounding included. Lower bounds are computed with the operations of
+the distances themselves, which round monotonically. Of equally distant records the older is nearer. The index is
+derived from the held records only: it is no part of the state that must survive a restart.
 
-A cell index of the held records: space is halved recursively into cells that list their records, oldest first.
-
-The index finds the records nearest to a held record, and it gives the answer of a full scan, ties and rounding
-included. Lower bounds are computed with the operations of the distances themselves, which round monotonically. Of
-equally distant records the older is nearer. The index is derived from the held records only: built again from the same
-records, on any machine, it gives the same answers.
-
-The cells are the leaves of a binary tree ([1]_); node ``i`` has the children ``2i + 1`` and ``2i + 2``. Nodes do not
-change between two builds ([2]_). A record that arrives is appended to its cell, and a record that leaves is removed
-from it. The position is not an attribute of nodes: a younger record stands later in its cell, and if positions have a
-weight, it is farther from the oldest record.
+Whether it pays is counted in records read, not in seconds, so that two machines do the same work. Where it does not
+(many ties, attributes that say nothing of each other), all held records are scanned for the next `RETRY_AFTER` records.
 
 References
 ----------
@@ -27,8 +20,7 @@ References
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 import numpy as np
 
@@ -41,9 +33,7 @@ from shoal.streams.expiry import (
     Candidates,
     StreamConstraints,
     Workspace,
-    add_member,
     append_until_due,
-    empty_candidates,
     limit_shares_and_reset,
     opportunity_cost,
     set_candidate,
@@ -51,7 +41,6 @@ from shoal.streams.expiry import (
 )
 from shoal.streams.growth import GrowthRule, grow
 from shoal.streams.held_records import (
-    CLUSTERS,
     COMPACTIONS,
     GAP_COUNT,
     HEAD,
@@ -62,102 +51,119 @@ from shoal.streams.held_records import (
     HeldRecords,
     empty_decision_buffer,
     release_in_place,
-    suppress_in_place,
 )
-from shoal.streams.nearest import NearestRule
-from shoal.streams.steering import update_weight
 
 __all__ = [
-    "BUILT_AT",
-    "NONE",
-    "SCAN_COST",
-    "SEARCH_COST",
-    "CellIndex",
-    "IndexedExpiry",
+    "INDEXED_FROM",
+    "MAX_INDEXED_DIMENSIONS",
     "IndexedGrowthRule",
-    "IndexedNearestRule",
-    "build",
     "decide_due_by_index",
-    "empty_cell_index",
-    "find_nearest",
-    "insert_arrived",
-    "remove_from_index",
+    "is_indexable",
 ]
 
+INDEXED_FROM = 4000
+"""Held records from which the index is used. With 5,000 it doubles the speed at least, with 2,000 it gains nothing."""
+MAX_INDEXED_DIMENSIONS = 8
+"""Coordinates up to which the index may be faster than a scan."""
 CELL_SIZE = 8
 """Largest number of records of a cell when the index is built."""
-
 PAGE_SIZE = 14
 """Records on a page; with two more integers they fill one cache line. A cell gets further pages as records arrive."""
-
 COUNT, NEXT_PAGE, FIRST_RECORD = range(3)
 """Entries of a page: the number of its records, the next page of the same cell or `NONE`, and the first record."""
-
 LOW, HIGH = 0, 1
 """Indices into the second axis of `CellIndex.boxes`."""
-
-SCANNED_BY_AGE = 256
-"""Records of about the same age that are read before any cell if positions have a weight. They often suffice."""
-
-MAX_GAP = 1 << 62
-"""Larger than any difference of positions."""
-
 NONE = -1
 """Stands for no page in a list of pages, and for no index in ``state[BUILT_AT]``."""
-
 MAX_DEPTH = 64
 """More levels than any tree has."""
-
-OLDER, YOUNGER = 0, 1
-"""Indices into `CellIndex.query`."""
-
 INNER_NODES, INSERTED_UP_TO, BUILT_AT, SEARCH_COST, SCAN_COST, PAGES_USED = range(6)
-"""Indices into `CellIndex.state`."""
+"""Indices into `CellIndex.state`: number of inner nodes; slot up to which records are inserted; compactions of the
+buffer at the build, or `NONE`; records and nodes read since; records that scans would have read; pages in use."""
+RETRY_AFTER = 1 << 16
+"""Records that arrive before an index is tried again where it did not pay."""
+LOOKUP_COST = 8
+"""Cost of reading one record through the index, in records read by a scan."""
+TRIAL_DECISIONS = 16
+"""Decisions for which an index may cost as much as scans before it is given up."""
+DONE, NOT_BUILT, TOO_COSTLY, TOO_FEW = range(4)
+"""Results of `decide_due_by_index`: all staged records are appended; the index is not built over the present slots; it
+costs more than scans; too few records or subjects are found for the decision."""
+
+
+def is_indexable(buffer: Buffer, constraints: StreamConstraints) -> bool:
+    """Whether the index may be faster than scans. Cells bound numeric coordinates only, and know no position."""
+    has_weight = constraints.omega_p[0] > 0.0 or constraints.target.span >= 0.0
+    is_narrow = len(buffer.held.coordinates) <= MAX_INDEXED_DIMENSIONS and not len(buffer.held.code_distances)
+    return constraints.delta >= INDEXED_FROM and is_narrow and not has_weight
 
 
 class CellIndex(NamedTuple):
-    """Nodes, cells with their records on pages, and scratch arrays of a search.
+    """Nodes, cells with their records on pages, and scratch arrays of a search."""
 
-    Attributes
-    ----------
-    axes, cuts : int32 (nodes,), float64 (nodes,)
-        Attribute by which a node is halved, and the largest value of its left child.
-    boxes : float64 (nodes, 2, d)
-        Lower and upper bounds of the coordinates in each node.
-    pages : int32 (pages, 2 + PAGE_SIZE)
-        Number of records, next page, and slots of the records, oldest first. Page i is the first page of leaf i.
-    points : float64 (pages, PAGE_SIZE, d)
-        Coordinates of these records.
-    last_page : int32 (leaves,)
-        Last page of each leaf.
-    leaf_of : int32 (capacity,)
-        Leaf of the record in each slot.
-    stack_nodes, stack_bounds : int64, float64 (MAX_DEPTH,)
-        Nodes that a search has yet to visit, and lower bounds of their distances.
-    point : float64 (d,)
-        Coordinates of the record whose nearest are searched.
-    query : int64 (3,)
-        Slots before and behind the records that have been read by age, and the position of the record.
-    state : int64 (6,)
-        Number of inner nodes; slot up to which records are inserted; `HeldRecords.gap_state` at the build, or `NONE`;
-        records and nodes read since; records that full scans would have read, counted by the caller; pages in use.
+    axes: Int32Vector  # (nodes,): attribute by which a node is halved
+    cuts: Float64Vector  # (nodes,): largest value of its left child
+    boxes: Float64Cube  # (nodes, 2, d): lower and upper bounds of the coordinates in each node
+    pages: Int32Matrix  # (pages, 2 + PAGE_SIZE): entries as above, records as slots, oldest first; page i begins leaf i
+    points: Float64Cube  # (pages, PAGE_SIZE, d): coordinates of these records
+    last_page: Int32Vector  # (leaves,): last page of each leaf
+    leaf_of: Int32Vector  # (capacity,): leaf of the record in each slot
+    stack_nodes: Int64Vector  # (MAX_DEPTH,): nodes that a search has yet to visit
+    stack_bounds: Float64Vector  # (MAX_DEPTH,): lower bounds of their distances
+    point: Float64Vector  # (d,): the record whose nearest are searched
+    state: Int64Vector  # (6,)
+
+
+class IndexedGrowthRule(GrowthRule):
+    """Rule awo without a weight of the position; finds candidates and their opportunity costs through a cell index.
+
+    Notes
+    -----
+    Cost per cluster: about O(k^2 + k log held) for few attributes, and never much above that of `GrowthRule`. Where the
+    nearest 4k records have fewer than k subjects, the rest of the staged records is decided on by scans.
     """
 
-    axes: Int32Vector
-    cuts: Float64Vector
-    boxes: Float64Cube
-    pages: Int32Matrix
-    points: Float64Cube
-    last_page: Int32Vector
-    leaf_of: Int32Vector
-    stack_nodes: Int64Vector
-    stack_bounds: Float64Vector
-    point: Float64Vector
-    query: Int64Vector
-    state: Int64Vector
+    def __init__(self, buffer: Buffer, constraints: StreamConstraints, opportunity_weight: float) -> None:
+        super().__init__(buffer, constraints, opportunity_weight)
+        self._index = _empty_cell_index(buffer.capacity, len(buffer.held.coordinates))
+        self._retry_in = 0
+
+    def precompile(self) -> None:
+        """Compile the kernels of scans and of the index."""
+        super().precompile()
+        self._build_index()
+        self._scan_rest(empty_decision_buffer(0), np.zeros(2, np.int64))
+
+    def _decide_due(self, decisions: DecisionBuffer, cursor: Int64Vector) -> None:
+        held, workspace, constraints = self._buffer.held, self._workspace, self._constraints
+        index, candidates = self._index, self._candidates
+        self._retry_in = max(0, self._retry_in - int(cursor[STAGED]))
+        while (
+            status := decide_due_by_index(held, workspace, index, candidates, decisions, constraints, cursor)
+        ) != DONE:
+            if status == TOO_COSTLY:
+                self._retry_in = RETRY_AFTER
+            if status == TOO_FEW or self._retry_in or len(self._buffer) < INDEXED_FROM:
+                self._scan_rest(decisions, cursor)
+                return
+            self._build_index()
+
+    def _flush(self, decisions: DecisionBuffer, newest: int) -> None:
+        self._buffer.compact()
+        super()._flush(decisions, newest)
+
+    def _build_index(self) -> None:
+        build(self._index, self._buffer.held, self._workspace.members, self._workspace.distances)
+
+    def _scan_rest(self, decisions: DecisionBuffer, cursor: Int64Vector) -> None:
+        """Discard the index and decide on the remaining staged records by scans."""
+        self._index.state[BUILT_AT] = NONE
+        if self._buffer.held.gap_state[GAP_COUNT]:
+            self._buffer.compact(int(cursor[STAGED]))
+        super()._decide_due(decisions, cursor)
 
 
-def empty_cell_index(capacity: int, dimensions: int) -> CellIndex:
+def _empty_cell_index(capacity: int, dimensions: int) -> CellIndex:
     """Allocate the arrays once."""
     leaves = 1
     while leaves * CELL_SIZE < capacity:
@@ -174,7 +180,6 @@ def empty_cell_index(capacity: int, dimensions: int) -> CellIndex:
         stack_nodes=np.zeros(MAX_DEPTH, np.int64),
         stack_bounds=np.zeros(MAX_DEPTH),
         point=np.zeros(dimensions),
-        query=np.zeros(3, np.int64),
         state=np.array([0, 0, NONE, 0, 0, 0]),
     )
 
@@ -206,6 +211,193 @@ def build(index: CellIndex, held: HeldRecords, order: Int64Vector, keys: Float64
     index.state[INNER_NODES], index.state[INSERTED_UP_TO] = (1 << depth) - 1, held.extent[TAIL]
     index.state[BUILT_AT] = held.gap_state[COMPACTIONS]
     index.state[SEARCH_COST] = index.state[SCAN_COST] = 0
+
+
+@njit
+def decide_due_by_index(
+    held: HeldRecords,
+    workspace: Workspace,
+    index: CellIndex,
+    candidates: Candidates,
+    decisions: DecisionBuffer,
+    constraints: StreamConstraints,
+    cursor: Int64Vector,
+) -> int:
+    """Append staged records and decide on each expiring record, as long as the index pays.
+
+    If the result is not `DONE`, the oldest held record expires and has not been decided on.
+    """
+    scans = candidates.records.size + 1  # scans that one decision would take
+    while True:
+        cause = append_until_due(held, workspace, constraints, cursor)
+        if cause == NOT_DUE:
+            return DONE
+        if index.state[BUILT_AT] != held.gap_state[COMPACTIONS]:
+            return NOT_BUILT
+        held_count = held.extent[TAIL] - held.extent[HEAD] - held.gap_state[GAP_COUNT]
+        if held_count < scans + constraints.k:  # enough candidates for the next decision, whichever records leave now
+            return TOO_FEW
+        if LOOKUP_COST * index.state[SEARCH_COST] > index.state[SCAN_COST] + TRIAL_DECISIONS * scans * held_count:
+            return TOO_COSTLY
+        insert_arrived(index, held)
+        size = _grow_from_index(held, workspace, index, candidates, constraints, cursor[NEWEST_POSITION])
+        if size == 0:
+            return TOO_FEW
+        members = workspace.members[: _sort_members(workspace.members[:size])]
+        for record in members:
+            remove_from_index(index, held.extent[HEAD] + record)
+        release_in_place(held, decisions, members, cursor[NEWEST_POSITION], cause)
+        index.state[SCAN_COST] += scans * held_count
+
+
+@njit_inline
+def _grow_from_index(
+    held: HeldRecords,
+    workspace: Workspace,
+    index: CellIndex,
+    candidates: Candidates,
+    constraints: StreamConstraints,
+    newest: int,
+) -> int:
+    """Write the cluster of `growth.select_by_growth` to ``workspace.members``; return its size, 0 for too few subjects.
+
+    An entry is -1 where ``max_share`` removed a member.
+    """
+    head, count = held.extent[HEAD], candidates.records.size
+    found, others = workspace.heap[:count], workspace.members[: constraints.k - 1]
+    find_nearest(index, held, head, workspace.nearest_distances[:count], found)
+    for candidate in range(count):
+        set_candidate(held, candidates, candidate, found[candidate] - head, 0.0)
+        find_nearest(index, held, found[candidate], candidates.smallest_squared_distances, others)
+        candidates.opportunity_costs[candidate] = opportunity_cost(
+            candidates, constraints, newest - held.positions[found[candidate]]
+        )
+    write_point(held, 0, 0.0, candidates.centroid)
+    size = grow(held, workspace, candidates, constraints.k, count)
+    has_enough = workspace.numbering.size[0] == constraints.k
+    limit_shares_and_reset(workspace, size, constraints.max_share if has_enough else 1.0)
+    return size if has_enough else 0
+
+
+@njit_inline
+def insert_arrived(index: CellIndex, held: HeldRecords) -> None:
+    """Insert all records that have arrived since the last call."""
+    inner, start, tail, leaf_of = (
+        index.state[INNER_NODES],
+        index.state[INSERTED_UP_TO],
+        held.extent[TAIL],
+        index.leaf_of,
+    )
+    leaf_of[start:tail] = 0
+    level = 0
+    while level < inner:  # level by level, so that the processor can handle many records at once
+        for slot in range(start, tail):
+            node = leaf_of[slot]
+            leaf_of[slot] = 2 * node + 1 + (held.coordinates[index.axes[node], slot] > index.cuts[node])
+        level = 2 * level + 1
+    for slot in range(start, tail):
+        leaf_of[slot] -= inner
+        _append(index, held, slot)
+    index.state[INSERTED_UP_TO] = tail
+
+
+@njit_inline
+def remove_from_index(index: CellIndex, slot: int) -> None:
+    """Remove a record; the records behind it on its page move up."""
+    page = index.leaf_of[slot]
+    while True:
+        count, x = index.pages[page, COUNT], 0
+        while x < count and index.pages[page, FIRST_RECORD + x] != slot:
+            x += 1
+        if x < count:
+            break
+        page = index.pages[page, NEXT_PAGE]
+    for y in range(x, count - 1):
+        index.pages[page, FIRST_RECORD + y] = index.pages[page, FIRST_RECORD + y + 1]
+        for j in range(index.point.size):
+            index.points[page, y, j] = index.points[page, y + 1, j]
+    index.pages[page, COUNT] = count - 1
+
+
+@njit_inline
+def find_nearest(index: CellIndex, held: HeldRecords, slot: int, distances: Float64Vector, found: Int64Vector) -> None:
+    """Write the m nearest records of the one in ``slot`` to ``found`` (slots) and ``distances``, by (distance, age).
+
+    More than m records must be held. The search reads the record's own leaf first, then other nodes in the order of the
+    tree, and skips a node whose lower bound exceeds the last distance found.
+    """
+    inner, last, point = index.state[INNER_NODES], distances.size - 1, index.point
+    for j in range(point.size):
+        point[j] = held.coordinates[j, slot]
+    distances[:] = np.inf
+    found[:] = held.removed.size
+    node_upwards = inner + index.leaf_of[slot]
+    _scan_leaf(index, node_upwards, slot, 0.0, distances, found)
+    while node_upwards > 0:
+        index.stack_nodes[0] = node_upwards + 1 if node_upwards % 2 else node_upwards - 1
+        index.stack_bounds[0] = _min_distance_to_node(index, index.stack_nodes[0])
+        node_upwards = (node_upwards - 1) // 2
+        waiting = 1
+        while waiting > 0:
+            waiting -= 1
+            node, bound = index.stack_nodes[waiting], index.stack_bounds[waiting]
+            index.state[SEARCH_COST] += 1
+            if bound > distances[last]:
+                continue
+            if node >= inner:
+                _scan_leaf(index, node, slot, bound, distances, found)
+                continue
+            left, right = _min_distance_to_node(index, 2 * node + 1), _min_distance_to_node(index, 2 * node + 2)
+            waiting = push_children(index.stack_nodes, index.stack_bounds, waiting, node, left, right)
+
+
+@njit_inline
+def _min_distance_to_node(index: CellIndex, node: int) -> float:
+    """Return the smallest squared distance of the point from a node."""
+    total = 0.0
+    for j in range(index.point.size):
+        difference = max(index.boxes[node, LOW, j] - index.point[j], index.point[j] - index.boxes[node, HIGH, j], 0.0)
+        total += difference * difference
+    return total
+
+
+@njit_inline
+def _scan_leaf(
+    index: CellIndex, node: int, own: int, bound: float, distances: Float64Vector, found: Int64Vector
+) -> None:
+    """Read the records of a leaf but that in slot ``own``, oldest first; ``bound`` is a lower bound of their distances.
+
+    If the last record found is as near as ``bound``, younger records cannot replace it.
+    """
+    page, last = node - index.state[INNER_NODES], distances.size - 1
+    while page != NONE:
+        count = index.pages[page, COUNT]
+        index.state[SEARCH_COST] += count + 1
+        for x in range(count):
+            slot, limit = index.pages[page, FIRST_RECORD + x], distances[last]
+            if slot != own:
+                if bound > limit or (bound == limit and slot > found[last]):
+                    return
+                _insert(index, index.points[page, x], slot, distances, found)
+        page = index.pages[page, NEXT_PAGE]
+
+
+@njit_inline
+def _insert(index: CellIndex, row: Float64Vector, slot: int, distances: Float64Vector, found: Int64Vector) -> None:
+    """Insert a record into what was found if it comes before the last."""
+    distance, i = 0.0, distances.size - 1
+    for j in range(index.point.size):
+        difference = row[j] - index.point[j]
+        distance += difference * difference
+    if distance > distances[i] or (distance == distances[i] and slot > found[i]):
+        return
+    while i > 0 and (distances[i - 1] > distance or (distances[i - 1] == distance and found[i - 1] > slot)):
+        distances[i] = distances[i - 1]
+        found[i] = found[i - 1]
+        i -= 1
+    distances[i] = distance
+    found[i] = slot
+    index.state[SEARCH_COST] += (distances.size - i) >> 2
 
 
 @njit_inline
@@ -246,495 +438,6 @@ def _append(index: CellIndex, held: HeldRecords, slot: int) -> None:
     for j in range(index.point.size):
         index.points[page, count, j] = held.coordinates[j, slot]
     index.pages[page, COUNT] = count + 1
-
-
-@njit_inline
-def remove_from_index(index: CellIndex, slot: int) -> None:
-    """Remove a record; the records behind it on its page move up."""
-    page = index.leaf_of[slot]
-    while True:
-        count, x = index.pages[page, COUNT], 0
-        while x < count and index.pages[page, FIRST_RECORD + x] != slot:
-            x += 1
-        if x < count:
-            break
-        page = index.pages[page, NEXT_PAGE]
-    for y in range(x, count - 1):
-        index.pages[page, FIRST_RECORD + y] = index.pages[page, FIRST_RECORD + y + 1]
-        for j in range(index.point.size):
-            index.points[page, y, j] = index.points[page, y + 1, j]
-    index.pages[page, COUNT] = count - 1
-
-
-@njit_inline
-def insert_arrived(index: CellIndex, held: HeldRecords) -> None:
-    """Insert all records that have arrived since the last call."""
-    inner, start, tail, leaf_of = (
-        index.state[INNER_NODES],
-        index.state[INSERTED_UP_TO],
-        held.extent[TAIL],
-        index.leaf_of,
-    )
-    leaf_of[start:tail] = 0
-    level = 0
-    while level < inner:  # level by level, so that the processor can handle many records at once
-        for slot in range(start, tail):
-            node = leaf_of[slot]
-            leaf_of[slot] = 2 * node + 1 + (held.coordinates[index.axes[node], slot] > index.cuts[node])
-        level = 2 * level + 1
-    for slot in range(start, tail):
-        leaf_of[slot] -= inner
-        _append(index, held, slot)
-    index.state[INSERTED_UP_TO] = tail
-
-
-@njit_inline
-def find_nearest(
-    index: CellIndex, held: HeldRecords, omega_p: float, slot: int, distances: Float64Vector, found: Int64Vector
-) -> None:
-    """Write the nearest records of a held record to ``found`` (slots) and ``distances``, ordered by (distance, age).
-
-    Parameters
-    ----------
-    index, held, omega_p
-        Index, held records, weight of the position.
-    slot : int
-        Slot of the record.
-    distances : ndarray of float64, shape (m,)
-        Overwritten with squared distances, ascending. More than m records must be held.
-    found : ndarray of int64, shape (m,)
-        Overwritten with the slots of the records at these distances.
-
-    Notes
-    -----
-    The search reads the record's own leaf first, then other nodes in the order of the tree, and skips a node whose
-    lower bound exceeds the last distance found.
-    """
-    inner, last, point = index.state[INNER_NODES], distances.size - 1, index.point
-    for j in range(point.size):
-        point[j] = held.coordinates[j, slot]
-    distances[:] = np.inf
-    found[:] = held.removed.size
-    index.query[:] = slot - 1, slot + 1, held.positions[slot]
-    base = 0.0
-    if omega_p > 0.0:
-        base = _scan_by_age(index, held, omega_p, distances, found)
-        if base > distances[last]:
-            return
-    node_upwards = inner + index.leaf_of[slot]
-    _scan_leaf(index, held, omega_p, node_upwards, base, distances, found)
-    while node_upwards > 0:
-        index.stack_nodes[0] = node_upwards + 1 if node_upwards % 2 else node_upwards - 1
-        index.stack_bounds[0] = _min_distance_to_node(index, index.stack_nodes[0], base)
-        node_upwards = (node_upwards - 1) // 2
-        waiting = 1
-        while waiting > 0:
-            waiting -= 1
-            node, bound = index.stack_nodes[waiting], index.stack_bounds[waiting]
-            index.state[SEARCH_COST] += 1
-            if bound > distances[last]:
-                continue
-            if node >= inner:
-                _scan_leaf(index, held, omega_p, node, bound, distances, found)
-                continue
-            left, right = (
-                _min_distance_to_node(index, 2 * node + 1, base),
-                _min_distance_to_node(index, 2 * node + 2, base),
-            )
-            waiting = push_children(index.stack_nodes, index.stack_bounds, waiting, node, left, right)
-
-
-@njit_inline
-def _min_distance_to_node(index: CellIndex, node: int, base: float) -> float:
-    """Return the smallest squared distance of the point from a node, added to ``base``."""
-    total = base
-    for j in range(index.point.size):
-        difference = max(index.boxes[node, LOW, j] - index.point[j], index.point[j] - index.boxes[node, HIGH, j], 0.0)
-        total += difference * difference
-    return total
-
-
-@njit_inline
-def _scan_by_age(
-    index: CellIndex, held: HeldRecords, omega_p: float, distances: Float64Vector, found: Int64Vector
-) -> float:
-    """Read records of about the same age; return the smallest squared age term of all other records."""
-    head, tail, count = held.extent[HEAD], held.extent[TAIL], 0
-    older, younger, position = index.query
-    while True:
-        back = held.positions[older] if older >= head else position - MAX_GAP
-        ahead = held.positions[younger] if younger < tail else position + MAX_GAP
-        is_younger = ahead - position <= position - back
-        step = omega_p * float(ahead - position if is_younger else position - back)
-        if count == SCANNED_BY_AGE or (older < head and younger >= tail):
-            break
-        slot = younger if is_younger else older
-        if is_younger:
-            younger += 1
-        else:
-            older -= 1
-        if not held.removed[slot]:
-            count += 1
-            _insert(index, held.coordinates[:, slot], slot, step * step, distances, found)
-    index.query[OLDER], index.query[YOUNGER] = older, younger
-    index.state[SEARCH_COST] += count
-    return step * step
-
-
-@njit_inline
-def _scan_leaf(
-    index: CellIndex,
-    held: HeldRecords,
-    omega_p: float,
-    node: int,
-    bound: float,
-    distances: Float64Vector,
-    found: Int64Vector,
-) -> None:
-    """Read the records of a leaf that have not been read by age, oldest first.
-
-    ``bound`` is a lower bound of their distances. If the age alone makes a younger record too distant, all records
-    behind it are too distant as well. If the last record found is as near as ``bound``, younger records cannot replace
-    it.
-    """
-    page, last = node - index.state[INNER_NODES], distances.size - 1
-    older, younger, position = index.query
-    while page != NONE:
-        count = index.pages[page, COUNT]
-        index.state[SEARCH_COST] += count + 1
-        for x in range(count):
-            slot, limit, age_term = index.pages[page, FIRST_RECORD + x], distances[last], 0.0
-            if slot <= older or slot >= younger:
-                if omega_p > 0.0:
-                    step = omega_p * float(held.positions[slot] - position)
-                    age_term = step * step
-                    if age_term > limit and slot <= older:
-                        continue
-                if age_term > limit or bound > limit or (bound == limit and slot > found[last]):
-                    return
-                _insert(index, index.points[page, x], slot, age_term, distances, found)
-        page = index.pages[page, NEXT_PAGE]
-
-
-@njit_inline
-def _insert(
-    index: CellIndex, row: Float64Vector, slot: int, age_term: float, distances: Float64Vector, found: Int64Vector
-) -> None:
-    """Insert a record into what was found if it comes before the last; ``age_term`` is the share of its age."""
-    distance, i = age_term, distances.size - 1
-    for j in range(index.point.size):
-        difference = row[j] - index.point[j]
-        distance += difference * difference
-    if distance > distances[i] or (distance == distances[i] and slot > found[i]):
-        return
-    while i > 0 and (distances[i - 1] > distance or (distances[i - 1] == distance and found[i - 1] > slot)):
-        distances[i] = distances[i - 1]
-        found[i] = found[i - 1]
-        i -= 1
-    distances[i] = distance
-    found[i] = slot
-    index.state[SEARCH_COST] += (distances.size - i) >> 2
-
-
-Scan: TypeAlias = Callable[[DecisionBuffer, Int64Vector], None]
-
-BUILD_COST = 160
-"""Cost of building an index, per record, in records read by a full scan."""
-
-RETRY_AFTER = 1 << 16
-"""Records that arrive before an index is tried again where it did not pay."""
-
-DONE, NOT_BUILT, TOO_COSTLY, TOO_FEW = range(4)
-"""Results of `decide_due_by_index`: all staged records are appended; the index is not built over the present slots; the
-index costs more than full scans; too few records are held for an index.
-"""
-
-LOOKUP_COST = 8
-"""Cost of reading one record through the index, in records read by a full scan."""
-
-WIDENING = 4
-"""Factor by which a search is widened if the records found have fewer than k subjects."""
-
-TRIAL_DECISIONS = 16
-"""Decisions for which an index may cost as much as full scans before it is given up."""
-
-
-class IndexedExpiry:
-    """Decides on expiring records through a cell index or by full scans; the decisions are the same.
-
-    Parameters
-    ----------
-    buffer, constraints, workspace
-        Those of the rule.
-    candidates : Candidates
-        Those of rule awo; without entries for rule nearest.
-    min_held : int
-        Held records from which an index is built.
-    scan : callable
-        Appends the remaining staged records and decides by full scans.
-
-    Notes
-    -----
-    The index is not part of the state that must survive a restart. Where it does not pay (many attributes, large k, one
-    subject with most records), full scans are used for the next `RETRY_AFTER` records.
-    """
-
-    def __init__(
-        self,
-        buffer: Buffer,
-        constraints: StreamConstraints,
-        workspace: Workspace,
-        candidates: Candidates,
-        min_held: int,
-        scan: Scan,
-    ) -> None:
-        self._buffer, self._constraints, self._workspace = buffer, constraints, workspace
-        self._candidates, self._scan = candidates, scan
-        self._index = empty_cell_index(buffer.capacity, len(buffer.held.coordinates))
-        self._min_held, self._retry_in, self._built_over = min_held, 0, 0
-
-    def precompile(self) -> None:
-        """Compile all kernels by building an index over no records."""
-        self._build_index()
-        self._scan_rest(empty_decision_buffer(0), np.zeros(2, np.int64))
-
-    def decide_due(self, decisions: DecisionBuffer, staged: int) -> None:
-        """Append so many staged records and decide on each expiring record."""
-        cursor, held, workspace = np.array([staged, -1]), self._buffer.held, self._workspace
-        index, candidates, constraints = self._index, self._candidates, self._constraints
-        self._retry_in = max(0, self._retry_in - staged)
-        while (
-            status := decide_due_by_index(held, workspace, index, candidates, decisions, constraints, cursor)
-        ) != DONE:
-            if not self._should_build(status):
-                self._scan_rest(decisions, cursor)
-                return
-            self._build_index()
-
-    def _should_build(self, status: int) -> bool:
-        """Whether to build the index anew; False for a while after it did not pay."""
-        if status == TOO_FEW or len(self._buffer) < self._min_held:
-            return False
-        if status == TOO_COSTLY or not self._was_worthwhile():
-            self._retry_in = RETRY_AFTER
-        return self._retry_in == 0
-
-    def _was_worthwhile(self) -> bool:
-        """Whether the last index saved more than it cost; True if none has been built."""
-        cost = LOOKUP_COST * self._index.state[SEARCH_COST] + BUILD_COST * self._built_over
-        return bool(cost <= self._index.state[SCAN_COST])
-
-    def _build_index(self) -> None:
-        self._built_over = len(self._buffer)
-        build(self._index, self._buffer.held, self._workspace.members, self._workspace.distances)
-
-    def _scan_rest(self, decisions: DecisionBuffer, cursor: Int64Vector) -> None:
-        """Discard the index and decide on the remaining staged records by full scans."""
-        self._index.state[SEARCH_COST] = self._index.state[SCAN_COST] = self._built_over = 0
-        self._index.state[BUILT_AT] = NONE
-        if self._buffer.held.gap_state[GAP_COUNT]:
-            self._buffer.compact(int(cursor[STAGED]))
-        self._scan(decisions, cursor)
-
-
-class _IndexedRule(NearestRule):
-    """A rule that decides on expiring records through `IndexedExpiry`."""
-
-    _indexed: IndexedExpiry
-
-    def precompile(self) -> None:
-        """Compile the kernels of full scans and of the index."""
-        super().precompile()
-        self._indexed.precompile()
-
-    def _decide_staged(self, decisions: DecisionBuffer, staged: int) -> None:
-        self._indexed.decide_due(decisions, staged)
-
-    def _flush(self, decisions: DecisionBuffer, newest: int) -> None:
-        self._buffer.compact()
-        super()._flush(decisions, newest)
-
-
-class IndexedNearestRule(_IndexedRule):
-    """Rule nearest for large buffers; finds the nearest records through a cell index.
-
-    Parameters
-    ----------
-    buffer, constraints
-        As of `NearestRule`; without the p % rule.
-    min_held : int
-        Held records from which an index is built.
-
-    Notes
-    -----
-    Cost per cluster: about O(k + log held) for few attributes, and never much above that of `NearestRule`.
-    """
-
-    def __init__(self, buffer: Buffer, constraints: StreamConstraints, min_held: int) -> None:
-        super().__init__(buffer, constraints)
-        no_candidates = empty_candidates(0, len(buffer.held.coordinates), constraints.k, 0.0)
-        self._indexed = IndexedExpiry(buffer, constraints, self._workspace, no_candidates, min_held, self._decide_due)
-
-
-class IndexedGrowthRule(_IndexedRule, GrowthRule):
-    """Rule awo for large buffers; finds candidates and their opportunity costs through a cell index.
-
-    Parameters
-    ----------
-    buffer, constraints, opportunity_weight
-        As of `GrowthRule`; the weight is above 0.
-    min_held : int
-        Held records from which an index is built.
-
-    Notes
-    -----
-    Cost per cluster: about O(k^2 + k log held) for few attributes, and never much above that of `GrowthRule`.
-    """
-
-    def __init__(
-        self, buffer: Buffer, constraints: StreamConstraints, opportunity_weight: float, min_held: int
-    ) -> None:
-        super().__init__(buffer, constraints, opportunity_weight)
-        self._indexed = IndexedExpiry(
-            buffer, constraints, self._workspace, self._candidates, min_held, self._decide_due
-        )
-
-
-@njit
-def decide_due_by_index(
-    held: HeldRecords,
-    workspace: Workspace,
-    index: CellIndex,
-    candidates: Candidates,
-    decisions: DecisionBuffer,
-    constraints: StreamConstraints,
-    cursor: Int64Vector,
-) -> int:
-    """Append staged records and decide on each expiring record, as long as the index pays.
-
-    If the result is not `DONE`, the oldest held record expires and has not been decided on.
-    """
-    scans = candidates.records.size + 1  # full scans that one decision would take
-    while True:
-        cause = append_until_due(held, workspace, constraints, cursor)
-        if cause == NOT_DUE:
-            return DONE
-        if index.state[BUILT_AT] != held.gap_state[COMPACTIONS]:
-            return NOT_BUILT
-        held_count = held.extent[TAIL] - held.extent[HEAD] - held.gap_state[GAP_COUNT]
-        if held_count < scans + constraints.k:  # enough candidates for the next decision, whichever records leave now
-            return TOO_FEW
-        if LOOKUP_COST * index.state[SEARCH_COST] > index.state[SCAN_COST] + TRIAL_DECISIONS * scans * held_count:
-            return TOO_COSTLY
-        insert_arrived(index, held)
-        clusters_before = decisions.counts[CLUSTERS]
-        if candidates.records.size > 0:
-            has_decided = _grow_from_index(
-                held, workspace, index, candidates, decisions, constraints, cursor[NEWEST_POSITION], cause, held_count
-            )
-        else:
-            has_decided = _release_nearest_from_index(
-                held, workspace, index, decisions, constraints, cursor[NEWEST_POSITION], cause, held_count
-            )
-        if not has_decided:
-            return TOO_COSTLY
-        update_weight(constraints.omega_p, constraints.target, decisions, clusters_before)
-        index.state[SCAN_COST] += scans * held_count
-
-
-@njit_inline
-def _grow_from_index(
-    held: HeldRecords,
-    workspace: Workspace,
-    index: CellIndex,
-    candidates: Candidates,
-    decisions: DecisionBuffer,
-    constraints: StreamConstraints,
-    newest: int,
-    cause: int,
-    held_count: int,
-) -> bool:
-    """Decide as `growth.decide_by_growth` does; return False if too many records would have to be read."""
-    head, omega_p, count = held.extent[HEAD], constraints.omega_p[0], candidates.records.size
-    found, others = workspace.heap[:count], workspace.members[: constraints.k - 1]
-    find_nearest(index, held, omega_p, head, workspace.nearest_distances[:count], found)
-    for candidate in range(count):
-        set_candidate(held, candidates, candidate, found[candidate] - head, omega_p)
-        find_nearest(index, held, omega_p, found[candidate], candidates.smallest_squared_distances, others)
-        candidates.opportunity_costs[candidate] = opportunity_cost(
-            candidates, constraints, newest - held.positions[found[candidate]]
-        )
-    write_point(held, 0, omega_p, candidates.centroid)
-    size = grow(held, workspace, candidates, constraints.k, count)
-    has_enough = workspace.numbering.size[0] == constraints.k
-    limit_shares_and_reset(workspace, size, constraints.max_share if has_enough else 1.0)
-    if not has_enough:
-        return _release_nearest_from_index(held, workspace, index, decisions, constraints, newest, cause, held_count)
-    _release(held, workspace, index, decisions, size, newest, cause)
-    return True
-
-
-@njit_inline
-def _release(
-    held: HeldRecords,
-    workspace: Workspace,
-    index: CellIndex,
-    decisions: DecisionBuffer,
-    size: int,
-    newest: int,
-    cause: int,
-) -> None:
-    """Record the cluster, and remove its members from the index."""
-    members = workspace.members[: _sort_members(workspace.members[:size])]
-    for record in members:
-        remove_from_index(index, held.extent[HEAD] + record)
-    release_in_place(held, decisions, members, newest, cause)
-
-
-@njit_inline
-def _release_nearest_from_index(
-    held: HeldRecords,
-    workspace: Workspace,
-    index: CellIndex,
-    decisions: DecisionBuffer,
-    constraints: StreamConstraints,
-    newest: int,
-    cause: int,
-    held_count: int,
-) -> bool:
-    """Decide as `nearest.decide_by_distance` does; return False if too many records would have to be read."""
-    head, wanted = held.extent[HEAD], constraints.k - 1
-    subjects = held.subjects[head : held.extent[TAIL]]
-    while True:
-        found = workspace.heap[:wanted]
-        find_nearest(index, held, constraints.omega_p[0], head, workspace.nearest_distances[:wanted], found)
-        for i in range(wanted):
-            found[i] -= head
-        size, subjects_in = _add_found(subjects, found, workspace, constraints.k)
-        limit_shares_and_reset(workspace, size, constraints.max_share if subjects_in == constraints.k else 1.0)
-        if subjects_in == constraints.k:
-            _release(held, workspace, index, decisions, size, newest, cause)
-            return True
-        if wanted == held_count - 1:
-            break
-        wanted = min(WIDENING * wanted, held_count - 1)
-        if wanted * wanted > LOOKUP_COST * held_count:
-            return False
-    remove_from_index(index, head)
-    suppress_in_place(held, decisions, newest, cause)
-    return True
-
-
-@njit_inline
-def _add_found(subjects: Int64Vector, found: Int64Vector, workspace: Workspace, k: int) -> tuple[int, int]:
-    """Add the oldest record and those found until k subjects are members; return the members and subjects added."""
-    subjects_in, size = add_member(workspace, subjects, 0, 0), 1
-    for record in found:
-        if subjects_in == k:
-            break
-        subjects_in += add_member(workspace, subjects, record, size)
-        size += 1
-    return size, subjects_in
 
 
 @njit_inline

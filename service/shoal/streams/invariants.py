@@ -4,6 +4,10 @@ If a check fails, nothing of the block is released. `InvariantChecker` keeps its
 It shares array layouts and constants with the rules, and no function that selects or counts. The checker takes from
 the rule at which arrival a decision was made (`NEWEST`, `CAUSE`), and does not check that. It does check that no record
 due at the newest position is still held.
+
+Protected attributes are counted and measured from the definitions, in numpy. The check shares the input of the rules:
+limits, and the shares, bounds and paths of the bins of a reference, and the value code and bin of each record. So it
+does not find a wrong code or bin; the judge reads those anew.
 """
 
 from __future__ import annotations
@@ -12,13 +16,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from shoal.arrays import BoolVector, Float64Matrix, Int64Matrix, Int64Vector
+from shoal.arrays import BoolVector, Float64Matrix, Float64Vector, Int64Matrix, Int64Vector
 from shoal.errors import AnonymityViolation, DelayViolation, GuaranteeError
 from shoal.kernels.jit import njit, njit_inline
 from shoal.kernels.sorting import shell_sort
-from shoal.streams.dominance import NO_DOMINANCE, Dominance, is_dominated
+from shoal.protection import DISTINCT, ENTROPY, NO_L, ORDERED, RECURSIVE, DiversityRule, Protection
 from shoal.streams.held_records import CAUSE, END, FLUSHED, NEWEST, POSITION, DecisionBuffer, empty_decision_buffer
-from shoal.streams.protection import Protection, violated_constraint
 
 __all__ = [
     "NOT_HELD",
@@ -30,18 +33,21 @@ __all__ = [
     "InvariantLimits",
     "RegisteredRecords",
     "check_decisions",
+    "distances_of_clusters",
+    "violated_constraint",
 ]
 
 VALID, NOT_HELD, TOO_FEW_SUBJECTS, SHARE_EXCEEDED, OVERDUE = range(5)
 """Results of `check_decisions`: the decisions are valid; a record is not held; a cluster has too few subjects; a
 subject exceeds its share; a record was held too long.
 """
-
 SHARE_TOLERANCE = 1e-9
 """Tolerance, in records, when a count is compared with ``max_share`` x cluster size; covers rounding."""
-
+TOLERANCE = 1e-9
+"""The same for counts, shares times counts, and distances of protected attributes."""
 MIN_CAPACITY = 4096
 """Smallest capacity of the registry, in records. Decided records are dropped together when it is full."""
+_NAMES = {DISTINCT: "distinct", ENTROPY: "entropy", RECURSIVE: "recursive"}
 
 
 class InvariantLimits(NamedTuple):
@@ -53,43 +59,20 @@ class InvariantLimits(NamedTuple):
 
 
 class RegisteredRecords(NamedTuple):
-    """The registry: records in the order of their positions.
+    """The registry: records in the order of their positions."""
 
-    Attributes
-    ----------
-    positions, subjects : int64 (n,)
-    decided : bool (n,)
-        True for a record that is in a cluster or suppressed.
-    oldest : int64 (1,)
-        Index of the oldest held record, or n if none is held.
-    """
-
-    positions: Int64Vector
-    subjects: Int64Vector
-    decided: BoolVector
-    oldest: Int64Vector
+    positions: Int64Vector  # (n,)
+    subjects: Int64Vector  # (n,)
+    decided: BoolVector  # (n,): True for a record that is in a cluster or suppressed
+    oldest: Int64Vector  # (1,): index of the oldest held record, or n if none is held
 
 
 class InvariantChecker:
     """Registers arriving records and verifies decisions before they are returned.
 
-    Parameters
-    ----------
-    k : int
-        Smallest number of distinct subjects in a cluster.
-    delta : int
-        Largest delay in positions.
-    max_share : float
-        Largest share of one subject in a cluster.
-    dominance : Dominance
-        The p % rule that each cluster must satisfy.
-    protection : Protection, optional
-        What the protected attributes of each cluster must satisfy.
-
     Notes
     -----
-    Guarantees: a verified cluster has at least k subjects, none of them above its share, and satisfies the p % rule and
-    the protection.
+    Guarantees: a verified cluster has at least k subjects, none of them above its share, and satisfies the protection.
     Each record is decided once. A record is due when the newest position is delta or more above its own. Each due
     record was decided before the next arrival, as far as the rule states the arrivals correctly; after the call no held
     record is due. If positions have no gaps, no delay exceeds delta. After a violation all further calls are rejected.
@@ -102,13 +85,11 @@ class InvariantChecker:
         k: int,
         delta: int,
         max_share: float,
-        dominance: Dominance = NO_DOMINANCE,
         protection: Protection | None = None,
     ) -> None:
-        self._dominance, self._protection = dominance, protection
+        self._protection = protection
         self._codes = np.zeros((0, 0 if protection is None else protection.rows), np.int64)
         self._limits = InvariantLimits(k, delta, max_share)
-        self._amounts = np.zeros((0, len(dominance.references)))
         self._registry = _empty_registry(0)
         self._filled = 0
         self._arrivals = np.full(1, -1, np.int64)
@@ -119,24 +100,12 @@ class InvariantChecker:
         self,
         positions: Int64Vector,
         subjects: Int64Vector,
-        amounts: Float64Matrix | None = None,
         codes: Int64Matrix | None = None,
     ) -> None:
-        """Add arriving records to the registry.
+        """Add n arriving records, at positions that ascend over all calls, to the registry.
 
-        Parameters
-        ----------
-        positions, subjects : ndarray of int64, shape (n,)
-            Positions ascend, over all calls.
-        amounts : ndarray of float64, shape (n, a), optional
-            Required if there is a p % rule.
-        codes : ndarray of int64, shape (n, rows), optional
-            Value codes and bins of the protected attributes; required if there is a protection.
-
-        Raises
-        ------
-        GuaranteeError
-            An invariant was violated before.
+        ``codes`` (n, rows) are value codes and bins of the protected attributes, if there is a protection.
+        Raises `GuaranteeError` if an invariant was violated before.
         """
         if self._violated:
             raise GuaranteeError("an invariant was violated before; this stream accepts no more records")
@@ -146,36 +115,26 @@ class InvariantChecker:
             end = self._filled + len(positions)
         self._registry.positions[self._filled : end] = positions
         self._registry.subjects[self._filled : end] = subjects
-        if amounts is not None and amounts.shape[1]:
-            self._amounts[self._filled : end] = amounts
         if codes is not None:
             self._codes[self._filled : end] = codes
         self._filled = end
         self._arrivals = np.concatenate((self._arrivals[-1:], positions))
 
     def verify(self, decisions: DecisionBuffer) -> Int64Matrix:
-        """Verify decisions and mark their records as decided.
+        """Verify all decisions since the last call and mark their records as decided.
 
-        Parameters
-        ----------
-        decisions : DecisionBuffer
-            All decisions since the last call.
-
-        Returns
-        -------
-        ndarray of int64, shape (2, G)
-            Row 0: number of distinct subjects of each cluster. Row 1: largest number of records of one subject.
+        Returns, int64 (2, G): the distinct subjects of each cluster, and the records of the subject that has most.
 
         Raises
         ------
         AnonymityViolation
-            A cluster has too few subjects, has a subject above ``max_share``, or violates the p % rule or the
-            protection; or a decision names a record that is not held.
+            A cluster has too few subjects, has a subject above ``max_share``, or violates the protection; or a decision
+            names a record that is not held.
         DelayViolation
             A record was due and not decided before the next arrival, or is due and still held.
         """
         self._violated = True  # until all checks have passed
-        undominated, violated = self._is_undominated(decisions), self._violated_protection(decisions)
+        violated = self._violated_protection(decisions)
         positions, subjects, decided, oldest = self._registry
         registry = RegisteredRecords(
             positions[: self._filled], subjects[: self._filled], decided[: self._filled], oldest
@@ -197,8 +156,6 @@ class InvariantChecker:
             raise DelayViolation(
                 f"a record was not decided in time (delta is {self._limits.delta}); nothing of its block was released"
             )
-        if not undominated:
-            raise AnonymityViolation("a cluster violates the p % rule; nothing of its block was released")
         if violated:
             raise AnonymityViolation(f"a cluster {violated}; nothing of its block was released")
         self._violated = False
@@ -208,24 +165,11 @@ class InvariantChecker:
         """Drop decided records, and allocate twice the capacity that the held and the arriving records need."""
         kept = np.flatnonzero(~self._registry.decided[: self._filled])
         registry = _empty_registry(max(2 * (len(kept) + arriving), MIN_CAPACITY))
-        amounts = np.zeros((len(registry.decided), self._amounts.shape[1]))
         codes = np.zeros((len(registry.decided), self._codes.shape[1]), np.int64)
         for new, old in ((registry.positions, self._registry.positions), (registry.subjects, self._registry.subjects)):
             new[: len(kept)] = old[kept]
-        amounts[: len(kept)] = self._amounts[kept]
         codes[: len(kept)] = self._codes[kept]
-        self._registry, self._amounts, self._codes, self._filled = registry, amounts, codes, len(kept)
-
-    def _is_undominated(self, decisions: DecisionBuffer) -> bool:
-        """Whether every cluster satisfies the p % rule. Records that are not held are left to `check_decisions`."""
-        if not self._dominance.share:
-            return True
-        for positions in np.split(decisions.positions, decisions.clusters[END, :-1]):
-            slots = np.searchsorted(self._registry.positions[: self._filled], positions)
-            slots = slots[slots < self._filled]
-            if len(slots) and is_dominated(self._dominance, self._amounts[slots], self._registry.subjects[slots]):
-                return False
-        return True
+        self._registry, self._codes, self._filled = registry, codes, len(kept)
 
     def _violated_protection(self, decisions: DecisionBuffer) -> str:
         """Return the constraint on protected attributes that a cluster violates; empty if none does."""
@@ -235,6 +179,89 @@ class InvariantChecker:
         if (slots == self._filled).any():
             return ""  # a record that is not held, which `check_decisions` finds
         return violated_constraint(self._protection, self._codes[slots], decisions.clusters[END])
+
+
+def violated_constraint(protection: Protection, codes: Int64Matrix, ends: Int64Vector) -> str:
+    """Return the constraint that a cluster violates, in words; an empty string if none does.
+
+    ``codes`` (n, rows) are value codes of the members, cluster after cluster, and behind them their bins; cluster g
+    ends before ``codes[ends[g]]``, and none is empty.
+    """
+    sizes = np.diff(ends, prepend=0)
+    clusters = np.repeat(np.arange(len(ends)), sizes)
+    for attribute in range(protection.attributes):
+        found = _violated_by_values(protection.rule, codes[:, attribute], clusters, sizes)
+        if found:
+            return found
+        if protection.has_bins:
+            bins = codes[:, protection.attributes + attribute]
+            distances = distances_of_clusters(protection.rule, attribute, bins, clusters, sizes)
+            if (distances > protection.rule.t + TOLERANCE).any():
+                return f"is farther than {protection.rule.t} from the reference"
+    return ""
+
+
+def distances_of_clusters(
+    rule: DiversityRule, attribute: int, bins: Int64Vector, clusters: Int64Vector, sizes: Int64Vector
+) -> Float64Vector:
+    """Return the earth mover's distance of each cluster from the reference of an attribute, shape (G,).
+
+    ``bins`` and ``clusters``, shape (n,), are the bin and the number of the cluster of each member.
+    """
+    part = slice(rule.bin_bounds[attribute], rule.bin_bounds[attribute + 1])
+    reference = rule.shares[part]
+    m = len(reference)
+    counts = np.bincount(clusters * m + bins, minlength=len(sizes) * m).reshape(-1, m)
+    differences: Float64Matrix = counts / sizes[:, None] - reference
+    if rule.distances[attribute] == ORDERED:
+        ordered: Float64Vector = np.abs(np.cumsum(differences, axis=1))[:, :-1].sum(axis=1)
+        return ordered / max(m - 1, 1)
+    levels = int(rule.levels[attribute])
+    found: Float64Vector = np.zeros(len(sizes))
+    if not levels:
+        found += np.abs(differences).sum(axis=1)
+        return found / 2
+    for level in range(levels):
+        found += np.abs(_sums_by_node(differences, rule.paths[part, level])).sum(axis=1)
+    return found / (2 * levels)
+
+
+def _violated_by_values(rule: DiversityRule, values: Int64Vector, clusters: Int64Vector, sizes: Int64Vector) -> str:
+    """Return which of l-diversity and the largest share a cluster violates in one attribute."""
+    order = np.lexsort((values, clusters))
+    starts = np.flatnonzero(np.diff(clusters[order], prepend=-1) | (np.diff(values[order], prepend=0) != 0))
+    counts, owners = np.diff(starts, append=len(order)), clusters[order][starts]
+    largest = np.zeros(len(sizes), np.int64)
+    np.maximum.at(largest, owners, counts)
+    if (largest > rule.max_value_share * sizes + TOLERANCE).any():
+        return f"has a value with a share above {rule.max_value_share}"
+    if rule.l_kind == NO_L:
+        return ""
+    if rule.l_kind == DISTINCT:
+        is_diverse = np.bincount(owners, minlength=len(sizes)) >= rule.l
+    elif rule.l_kind == ENTROPY:
+        shares = counts / sizes[owners]
+        is_diverse = np.bincount(owners, -shares * np.log(shares), len(sizes)) >= np.log(rule.l) - TOLERANCE
+    else:
+        is_diverse = largest < rule.c * _sum_of_rare(counts, owners, sizes, int(rule.l)) - TOLERANCE
+    return "" if is_diverse.all() else f"has no {_NAMES[rule.l_kind]} {rule.l:g}-diversity"
+
+
+def _sum_of_rare(counts: Int64Vector, owners: Int64Vector, sizes: Int64Vector, l: int) -> Float64Vector:  # noqa: E741
+    """Return for each cluster the records of all values but the l - 1 most frequent."""
+    order = np.lexsort((-counts, owners))
+    first = np.searchsorted(owners[order], np.arange(len(sizes)))
+    ranks = np.arange(len(order)) - first[owners[order]]
+    rare = order[ranks >= l - 1]
+    return np.asarray(np.bincount(owners[rare], counts[rare], len(sizes)), np.float64)
+
+
+def _sums_by_node(differences: Float64Matrix, nodes: Int64Vector) -> Float64Matrix:
+    """Return the sums (G, nodes) of the columns below each node."""
+    _, owners = np.unique(nodes, return_inverse=True)
+    sums = np.zeros((owners.max() + 1, len(differences)))
+    np.add.at(sums, owners, differences.T)
+    return sums.T
 
 
 def _empty_registry(capacity: int) -> RegisteredRecords:
@@ -254,24 +281,9 @@ def check_decisions(
 ) -> int:
     """Verify decisions, mark their records as decided, and return the result.
 
-    Parameters
-    ----------
-    registry : RegisteredRecords
-    arrivals : ndarray of int64, shape (n + 1,)
-        ``arrivals[0]`` is the last position of the previous block (-1 at the start); the rest are the positions of this
-        block.
-    decisions : DecisionBuffer
-    limits : InvariantLimits
-    subject_counts : ndarray of int64, shape (2, G)
-        Overwritten. Row 0: number of distinct subjects of each cluster. Row 1: largest number of records of one
-        subject.
-    decided_subjects : ndarray of int64
-        Scratch, one entry per decided record.
-
-    Returns
-    -------
-    int
-        `VALID`, `NOT_HELD`, `TOO_FEW_SUBJECTS`, `SHARE_EXCEEDED` or `OVERDUE`.
+    ``arrivals`` (n + 1,) are the last position of the previous block (-1 at the start) and the positions of this block.
+    Written are ``subject_counts`` (2, G), as of `InvariantChecker.verify`, and ``decided_subjects``, scratch with an
+    entry per decided record.
     """
     if not _mark_decided(registry, decisions.suppressed[POSITION], decided_subjects) or not _mark_decided(
         registry, decisions.positions, decided_subjects

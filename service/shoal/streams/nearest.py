@@ -1,11 +1,5 @@
 """Rule nearest: the oldest due record forms a cluster with its nearest held records (Algorithms 2, 3 of [1]_, Note 1).
 
-Parameters that all kernels of the rules share are described in `expiry`.
-
-Rule nearest under the p % rule, whose kernels are compiled only for policies that have it.
-
-Parameters that all kernels of the rules share are described in `expiry`.
-
 References
 ----------
 .. [1] J. Domingo-Ferrer and J. Soria-Comas, "Steered Microaggregation: A Unified Primitive for Anonymization of Data
@@ -16,11 +10,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from shoal.arrays import Float64Matrix, Float64Vector, Int64Vector
+from shoal.arrays import Float64Vector, Int64Vector
 from shoal.kernels.jit import njit, njit_inline
 from shoal.kernels.sorting import heapify, sift_down
-from shoal.kernels.subject_codes import clear, count_up_to
-from shoal.streams.dominance import dominating_subject
+from shoal.kernels.subject_codes import count_up_to
 from shoal.streams.expiry import (
     NEWEST_POSITION,
     StreamConstraints,
@@ -30,11 +23,11 @@ from shoal.streams.expiry import (
     append_until_due,
     empty_workspace,
     has_min_population,
-    limit_shares,
     limit_shares_and_reset,
-    remove_member,
+    release_or_suppress,
     sort_by_age,
     squared_distances,
+    update_weight,
 )
 from shoal.streams.held_records import (
     CLUSTERS,
@@ -47,35 +40,22 @@ from shoal.streams.held_records import (
     DecisionBuffer,
     HeldRecords,
     empty_decision_buffer,
-    release,
     suppress,
     trim,
 )
-from shoal.streams.steering import update_weight
 
 __all__ = [
     "NearestRule",
-    "UndominatedRule",
     "decide_all_by_distance",
-    "decide_all_undominated",
-    "next_decision",
-    "release_or_suppress",
     "select_by_distance",
     "select_nearest_subjects",
-    "select_undominated",
-    "suppress_small_population",
 ]
 
 
 class NearestRule:
     """The oldest due record forms a cluster with its nearest held records, as many as are needed for k subjects.
 
-    Parameters
-    ----------
-    buffer : Buffer
-        The held records. Only this rule changes them.
-    constraints : StreamConstraints
-        k, delta, weight of the position, ``max_share``, expiry limits, p % rule.
+    Only the rule changes the held records. Other rules derive from this one and override `_decide_due` and `_flush`.
 
     Notes
     -----
@@ -92,67 +72,35 @@ class NearestRule:
         self._workspace = empty_workspace(buffer.capacity)
 
     def precompile(self) -> None:
-        """Compile all kernels by a call without records, so that no record waits for the compiler later."""
-        self._decide_staged(empty_decision_buffer(0), 0)
+        """Compile all kernels by calls without records, so that no record waits for the compiler later."""
+        self._decide_due(empty_decision_buffer(0), np.array([0, -1]))
         self._flush(empty_decision_buffer(0), -1)
 
     def push(self, block: CoordinateBlock) -> DecisionBuffer:
-        """Append the records of a validated block one by one, and decide on each record that becomes due.
-
-        Parameters
-        ----------
-        block : CoordinateBlock
-            n records.
-
-        Returns
-        -------
-        DecisionBuffer
-            New arrays, trimmed to the decisions taken.
-        """
+        """Append the records of a validated block one by one, and decide on each record that becomes due."""
         count = len(block.positions)
         decisions = empty_decision_buffer(len(self._buffer) + count)
         done = 0
         while done < count:
             staged = self._buffer.stage(block, done)
-            self._decide_staged(decisions, staged)
+            self._decide_due(decisions, np.array([staged, -1]))
             done += staged
         return trim(decisions)
 
     def flush(self, newest: int) -> DecisionBuffer:
-        """Decide on all held records; if fewer than k subjects are held, their records are suppressed.
-
-        Parameters
-        ----------
-        newest : int
-            Position of the last record that arrived.
-
-        Returns
-        -------
-        DecisionBuffer
-            New arrays, trimmed to the decisions taken.
-        """
+        """Decide on all held records; ``newest`` is the position of the last record that arrived."""
         decisions = empty_decision_buffer(len(self._buffer))
         self._flush(decisions, newest)
         return trim(decisions)
 
-    def _decide_staged(self, decisions: DecisionBuffer, staged: int) -> None:
-        """Append ``staged`` records and decide on each record that becomes due. Override it to use an index."""
-        self._decide_due(decisions, np.array([staged, -1]))
-
     def _decide_due(self, decisions: DecisionBuffer, cursor: Int64Vector) -> None:
-        """Do so with a scan of all held records for each decision. Override it for another rule.
-
-        ``cursor`` holds the number of staged records, and the position of the newest record, which the kernel writes.
-        """
-        self._decide_all(decisions, cursor, is_flush=False)
+        """Append the staged records one by one and decide on each record that becomes due."""
+        decide_all_by_distance(self._buffer.held, self._workspace, decisions, self._constraints, cursor, False)
 
     def _flush(self, decisions: DecisionBuffer, newest: int) -> None:
         """Decide on all held records."""
-        self._decide_all(decisions, np.array([0, newest]), is_flush=True)
-
-    def _decide_all(self, decisions: DecisionBuffer, cursor: Int64Vector, *, is_flush: bool) -> None:
-        """Call the kernel of the rule. Override it for another selection of members."""
-        decide_all_by_distance(self._buffer.held, self._workspace, decisions, self._constraints, cursor, is_flush)
+        cursor = np.array([0, newest])
+        decide_all_by_distance(self._buffer.held, self._workspace, decisions, self._constraints, cursor, True)
 
 
 @njit
@@ -171,55 +119,15 @@ def decide_all_by_distance(
     that the functions that they call are compiled once.
     """
     if is_flush:
-        suppress_small_population(held, workspace, decisions, constraints, cursor[NEWEST_POSITION])
+        _suppress_small_population(held, workspace, decisions, constraints, cursor[NEWEST_POSITION])
     while True:
-        cause, wanted = next_decision(held, workspace, constraints, cursor, is_flush)
+        cause, wanted = _next_decision(held, workspace, constraints, cursor, is_flush)
         if cause == NOT_DUE:
             return
         clusters_before = decisions.counts[CLUSTERS]
         size = select_by_distance(held, workspace, constraints, wanted)
         release_or_suppress(held, workspace, decisions, size, cursor[NEWEST_POSITION], cause)
         update_weight(constraints.omega_p, constraints.target, decisions, clusters_before)
-
-
-@njit_inline
-def suppress_small_population(
-    held: HeldRecords, workspace: Workspace, decisions: DecisionBuffer, constraints: StreamConstraints, newest: int
-) -> None:
-    """Suppress all held records if they have fewer subjects than the required population."""
-    if not has_min_population(held, workspace, constraints):
-        while held.extent[HEAD] < held.extent[TAIL]:
-            suppress(held, decisions, newest, FLUSHED)
-
-
-@njit_inline
-def next_decision(
-    held: HeldRecords,
-    workspace: Workspace,
-    constraints: StreamConstraints,
-    cursor: Int64Vector,
-    is_flush: bool,  # noqa: FBT001 - kernels take no keywords
-) -> tuple[int, int]:
-    """Return why the oldest record is decided on next, or `NOT_DUE`, and the subjects wanted in its cluster."""
-    if not is_flush:
-        return append_until_due(held, workspace, constraints, cursor), constraints.k
-    subjects = held.subjects[held.extent[HEAD] : held.extent[TAIL]]
-    if subjects.size == 0:
-        return NOT_DUE, constraints.k
-    if constraints.k <= count_up_to(workspace.numbering, subjects, 2 * constraints.k) < 2 * constraints.k:
-        return FLUSHED, subjects.size + 1  # more than there are: all records become members
-    return FLUSHED, constraints.k
-
-
-@njit_inline
-def release_or_suppress(
-    held: HeldRecords, workspace: Workspace, decisions: DecisionBuffer, size: int, newest: int, cause: int
-) -> None:
-    """Release the cluster of so many records in ``workspace.members``; suppress the oldest record if there is none."""
-    if size > 0:
-        release(held, decisions, workspace.members[:size], newest, cause)
-    else:
-        suppress(held, decisions, newest, cause)
 
 
 @njit_inline
@@ -257,14 +165,42 @@ def select_nearest_subjects(
 
 
 @njit_inline
+def _suppress_small_population(
+    held: HeldRecords, workspace: Workspace, decisions: DecisionBuffer, constraints: StreamConstraints, newest: int
+) -> None:
+    """Suppress all held records if they have fewer subjects than the required population."""
+    if not has_min_population(held, workspace, constraints):
+        while held.extent[HEAD] < held.extent[TAIL]:
+            suppress(held, decisions, newest, FLUSHED)
+
+
+@njit_inline
+def _next_decision(
+    held: HeldRecords,
+    workspace: Workspace,
+    constraints: StreamConstraints,
+    cursor: Int64Vector,
+    is_flush: bool,  # noqa: FBT001 - kernels take no keywords
+) -> tuple[int, int]:
+    """Return why the oldest record is decided on next, or `NOT_DUE`, and the subjects wanted in its cluster."""
+    if not is_flush:
+        return append_until_due(held, workspace, constraints, cursor), constraints.k
+    subjects = held.subjects[held.extent[HEAD] : held.extent[TAIL]]
+    if subjects.size == 0:
+        return NOT_DUE, constraints.k
+    if constraints.k <= count_up_to(workspace.numbering, subjects, 2 * constraints.k) < 2 * constraints.k:
+        return FLUSHED, subjects.size + 1  # more than there are: all records become members
+    return FLUSHED, constraints.k
+
+
+@njit_inline
 def _select_nearest(
     distances: Float64Vector, nearest_distances: Float64Vector, listed: Int64Vector, nearest: Int64Vector
 ) -> None:
     """Write the oldest record and the ``nearest_distances.size`` nearest others to ``nearest``, oldest first.
 
     One pass keeps the smallest distances in order, and lists each record that was among the nearest when the loop
-    reached it.
-    Of these, all records nearer than the last distance are taken, and the oldest of those at that distance.
+    reached it. Of these, all records nearer than the last distance are taken, and the oldest of those at that distance.
     """
     nearest_distances[:] = np.inf
     last, count = nearest_distances.size - 1, 0
@@ -310,108 +246,3 @@ def _add_nearest(distances: Float64Vector, subjects: Int64Vector, workspace: Wor
         remaining -= 1
         heap[0] = heap[remaining]
         sift_down(heap, remaining, 0, distances)
-
-
-MAX_EXTRA = 4
-"""Largest number of records, divided by k, that are added beyond those for the wanted subjects."""
-
-
-class UndominatedRule(NearestRule):
-    """Rule nearest with clusters that satisfy the p % rule. The parameters are those of `NearestRule`."""
-
-    def _decide_all(self, decisions: DecisionBuffer, cursor: Int64Vector, *, is_flush: bool) -> None:
-        decide_all_undominated(self._buffer.held, self._workspace, decisions, self._constraints, cursor, is_flush)
-
-
-@njit
-def decide_all_undominated(
-    held: HeldRecords,
-    workspace: Workspace,
-    decisions: DecisionBuffer,
-    constraints: StreamConstraints,
-    cursor: Int64Vector,
-    is_flush: bool,  # noqa: FBT001 - kernels take no keywords
-) -> None:
-    """Decide as `nearest.decide_all_by_distance` does, on clusters that satisfy the p % rule."""
-    if is_flush:
-        suppress_small_population(held, workspace, decisions, constraints, cursor[NEWEST_POSITION])
-    while True:
-        cause, wanted = next_decision(held, workspace, constraints, cursor, is_flush)
-        if cause == NOT_DUE:
-            return
-        clusters_before = decisions.counts[CLUSTERS]
-        size = select_undominated(held, workspace, constraints, wanted)
-        release_or_suppress(held, workspace, decisions, size, cursor[NEWEST_POSITION], cause)
-        update_weight(constraints.omega_p, constraints.target, decisions, clusters_before)
-
-
-@njit_inline
-def select_undominated(held: HeldRecords, workspace: Workspace, constraints: StreamConstraints, wanted: int) -> int:
-    """Select a cluster of the oldest record as `nearest.select_by_distance` does, one that satisfies the p % rule.
-
-    The farthest records of a subject that violates the rule are removed; then the next nearest record is added. The
-    oldest record itself is not removed: if its subject violates the rule, records are added until it no longer does.
-    There is no cluster if the rule is still violated when all held records, or `MAX_EXTRA` k more, were tried.
-    """
-    head, tail = held.extent[HEAD], held.extent[TAIL]
-    distances, subjects, amounts = (
-        workspace.distances[: tail - head],
-        held.subjects[head:tail],
-        held.amounts[:, head:tail],
-    )
-    squared_distances(held, constraints.omega_p[0], distances)
-    heap = workspace.heap[: distances.size - 1]
-    for x in range(heap.size):
-        heap[x] = x + 1
-    heapify(heap, distances)
-    record, size, kept, subjects_in, remaining, extra_left = 0, 0, 0, 0, heap.size, MAX_EXTRA * constraints.k
-    while True:
-        subjects_in += add_member(workspace, subjects, record, size)
-        size, kept = size + 1, kept + 1
-        is_last = remaining == 0 or extra_left == 0
-        fits = False
-        if subjects_in >= wanted or is_last:
-            subjects_in, kept, fits = _remove_dominating(amounts, workspace, constraints, size, subjects_in, kept)
-            extra_left -= 1
-        if is_last or (fits and subjects_in >= wanted):
-            break
-        record = heap[0]
-        remaining -= 1
-        heap[0] = heap[remaining]
-        sift_down(heap, remaining, 0, distances)
-    workspace.counts[: workspace.numbering.size[0]] = 0
-    clear(workspace.numbering)
-    if not (fits and (subjects_in >= wanted or remaining == 0)):
-        return 0
-    sort_by_age(workspace.members[:size], workspace.heap[: tail - head])
-    return int(kept)
-
-
-@njit_inline
-def _remove_dominating(
-    amounts: Float64Matrix, workspace: Workspace, constraints: StreamConstraints, size: int, subjects_in: int, kept: int
-) -> tuple[int, int, bool]:
-    """Remove records above ``max_share``, and the farthest records of subjects that violate the p % rule.
-
-    Takes and returns the numbers of subjects and members. The last value returned tells whether the cluster may be
-    released. It may not if the oldest record would have to be removed, or if fewer than k subjects remain.
-    """
-    while subjects_in >= constraints.k:
-        kept = limit_shares(workspace, kept, constraints.max_share)
-        counts = workspace.counts[: workspace.numbering.size[0]]
-        subject = dominating_subject(
-            amounts,
-            workspace.members[:size],
-            workspace.subject_numbers,
-            counts,
-            workspace.totals,
-            constraints.dominance,
-        )
-        if subject < 0:
-            return subjects_in, kept, True
-        if workspace.members[workspace.farthest[subject]] == 0:
-            break
-        remove_member(workspace, workspace.farthest[subject])
-        kept -= 1
-        subjects_in -= workspace.counts[subject] == 0
-    return subjects_in, kept, False

@@ -1,7 +1,7 @@
 """All held records as one finished table: its partition by MDAV and descent, its feasibility, and its release.
 
 Rule block releases all held records in this way whenever a record expires. Rules greedy, awo and block do so at the end
-of the stream. Parameters that all kernels of the rules share are described in `expiry`.
+of the stream.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from shoal.arrays import LARGEST, Float64Matrix, Float64Vector, Int32Vector, Int
 from shoal.kernels.distances import add_code_distances, dense_coordinates
 from shoal.kernels.jit import njit, njit_inline, njit_inner
 from shoal.kernels.subject_codes import clear, count_up_to, number
-from shoal.streams.expiry import SHARE_TOLERANCE, StreamConstraints, Workspace
+from shoal.streams.expiry import SHARE_TOLERANCE, StreamConstraints, Workspace, update_weight
 from shoal.streams.held_records import (
     CAUSE,
     CLUSTERS,
@@ -29,7 +29,6 @@ from shoal.streams.held_records import (
     empty_decision_buffer,
 )
 from shoal.streams.nearest import NearestRule
-from shoal.streams.steering import update_weight
 from shoal.tables.constraints import ClusterConstraints
 from shoal.tables.descent import DENSE_UP_TO, ROUNDS, descend_dense, pair_squares
 from shoal.tables.mdav import mdav, mdav_by_scan, mdav_dense
@@ -47,10 +46,8 @@ __all__ = [
 
 MAX_CODES = 256
 """Distinct codes of a column up to which it gets one coordinate per code in a table of held records."""
-
 SUBJECTS_TO_SPARE = 1.05
 """Different subjects that clusters have at the start, over those that they need: swaps must have a choice."""
-
 PAIRS_UP_TO = 1000
 """Records with category columns up to which all squared distances are kept in memory: at most 8 MB."""
 
@@ -65,7 +62,7 @@ class PartitionFlushRule(NearestRule):
     suffice, they are merged with the nearest cluster until all constraints hold. If the constraints do not hold for all
     records in one cluster, rule nearest decides on the records.
 
-    Cost of the end: that of `clustering.static.mdav` and `clustering.static.refinement` for the held records.
+    Cost of the end: that of `tables.mdav` and `tables.refinement` for the held records.
     """
 
     def precompile(self) -> None:
@@ -178,30 +175,16 @@ def held_as_table(held: HeldRecords, workspace: Workspace, constraints: StreamCo
 def partition_dense(
     held: HeldRecords, rows: Float64Matrix, workspace: Workspace, constraints: StreamConstraints
 ) -> tuple[Int32Vector, bool]:
-    """Partition the held records by MDAV and descent with all squared distances in memory.
+    """Partition the held records ``rows`` (n, d) by MDAV and descent with all squared distances in memory.
 
-    Parameters
-    ----------
-    held : HeldRecords
-    rows : ndarray of float64, shape (n, d)
-        Their numeric coordinates, as of `held_as_table`; n of k or more.
-    workspace : Workspace
-    constraints : StreamConstraints
+    Returns the cluster of each record (n,), where numbers may be left unused, and whether each cluster satisfies k and
+    ``max_share``. Clusters have k to 2k - 1 records; n is k or more.
 
-    Returns
-    -------
-    labels : ndarray of int32, shape (n,)
-        Cluster of each record; numbers may be left unused. Clusters have k to 2k - 1 records.
-    is_feasible : bool
-        Whether each cluster satisfies k and ``max_share``.
-
-    Notes
-    -----
     Where clusters have too few subjects, or one above its share, records are swapped until none has, and descent goes
     on and keeps it. If swaps do not suffice, all begins again with clusters so large that each can have k subjects.
     Category columns are read as they are: one comparison per column and pair of records. Coordinates for them would be
-    several times as many as the columns. At last records are exchanged for the sake of categories.
-    Cost: O(n² (d + c)) time, O(n²) memory.
+    several times as many as the columns. At last records are exchanged for the sake of categories. Cost: O(n² (d + c))
+    time, O(n²) memory.
     """
     n, k, share = rows.shape[0], constraints.k, constraints.max_share
     subjects, codes = _numbered_subjects(held, n, workspace), _numbered_codes(held, n, workspace)
@@ -223,26 +206,12 @@ def partition_dense(
     return labels, swaps >= 0
 
 
-@njit_inner
-def _mdav(rows: Float64Matrix, squares: Float64Matrix, codes: Int64Matrix, size: int) -> Int32Vector:
-    """Return the partition of n records by MDAV into clusters of ``size`` or more; one if there are too few records."""
-    if rows.shape[0] < 2 * size:
-        return np.zeros(rows.shape[0], np.int32)
-    return mdav_by_scan(rows, size) if codes.shape[0] == 0 else mdav_dense(squares, size)
-
-
 @njit
 def cluster_size(subjects: Int64Vector, n: int, k: int) -> int:
     """Return the size of n records' clusters with which each can have k subjects, k or more.
 
-    A subject counts once in each of G clusters at most. G is the largest number with which there are k G such counts,
-    and some to spare.
-
-    Parameters
-    ----------
-    subjects : ndarray of int64, shape (n,)
-        Subject of each record, from 0.
-    n, k : int
+    A subject, a number from 0 in ``subjects`` (n,), counts once in each of G clusters at most. G is the largest number
+    with which there are k G such counts, and some to spare.
     """
     counts = np.zeros(n, np.int64)
     for subject in subjects:
@@ -258,22 +227,6 @@ def cluster_size(subjects: Int64Vector, n: int, k: int) -> int:
     return n // clusters
 
 
-@njit_inner
-def _squares(held: HeldRecords, rows: Float64Matrix) -> Float64Matrix:
-    """Return the squared distances (n, n) of the held records, of numbers and categories."""
-    squares = pair_squares(rows)
-    if held.code_distances.size > 0:
-        for i in range(rows.shape[0]):
-            add_code_distances(held.codes, held.extent[HEAD], held.code_distances, i, squares[i])
-    return squares
-
-
-@njit_inner
-def _costs(held: HeldRecords) -> Float64Vector:
-    """Return the loss of a record whose code is not published (c,): half the squared distance of two codes."""
-    return held.code_distances / 2.0
-
-
 @njit
 def repair_held(
     held: HeldRecords, rows: Float64Matrix, labels: Int32Vector, workspace: Workspace, constraints: StreamConstraints
@@ -285,49 +238,14 @@ def repair_held(
     return repair_subjects(records, subjects, constraints.max_share, labels, constraints.k) >= 0
 
 
-@njit_inner
-def _numbered_codes(held: HeldRecords, n: int, workspace: Workspace) -> Int64Matrix:
-    """Return the codes of held records in each category column, (c, n), numbered from 0 over all columns."""
-    head, codes, first = held.extent[HEAD], np.empty((held.code_distances.size, n), np.int64), 0
-    for column in range(codes.shape[0]):
-        for x in range(n):
-            codes[column, x] = first + number(workspace.numbering, held.codes[column, head + x])
-        first += workspace.numbering.size[0]
-        clear(workspace.numbering)
-    return codes
-
-
-@njit_inner
-def _numbered_subjects(held: HeldRecords, n: int, workspace: Workspace) -> Int64Vector:
-    """Return the subjects of held records (n,), numbered from 0; empty if each has its own."""
-    head, subjects = held.extent[HEAD], np.empty(n, np.int64)
-    for x in range(n):
-        subjects[x] = number(workspace.numbering, held.subjects[head + x])
-    is_distinct = workspace.numbering.size[0] == n
-    clear(workspace.numbering)
-    return subjects[:0] if is_distinct else subjects
-
-
 @njit
 def merge_infeasible(
     held: HeldRecords, rows: Float64Matrix, labels: Int32Vector, workspace: Workspace, constraints: StreamConstraints
 ) -> bool:
     """Merge each cluster that violates k or ``max_share`` with the nearest cluster, until none does.
 
-    Parameters
-    ----------
-    held : HeldRecords
-    rows : ndarray of float64, shape (n, d)
-        Coordinates of the held records.
-    labels : ndarray of int32, shape (n,)
-        Cluster of each record, from 0. Changed in place; labels may end up without a record.
-    workspace : Workspace
-    constraints : StreamConstraints
-
-    Returns
-    -------
-    bool
-        False if even a single cluster of all records violates the constraints.
+    ``rows`` (n, d) are coordinates of the held records. ``labels`` (n,) are changed in place and may end up without a
+    record. Returns False if even a single cluster of all records violates the constraints.
     """
     subjects, clusters = held.subjects[held.extent[HEAD] : held.extent[TAIL]], _count_clusters(labels)
     for _ in range(clusters):
@@ -356,6 +274,53 @@ def release_partition(
     clusters_before = decisions.counts[CLUSTERS]
     _release_all(held, decisions, labels, newest, cause)
     update_weight(constraints.omega_p, constraints.target, decisions, clusters_before)
+
+
+@njit_inner
+def _mdav(rows: Float64Matrix, squares: Float64Matrix, codes: Int64Matrix, size: int) -> Int32Vector:
+    """Return the partition of n records by MDAV into clusters of ``size`` or more; one if there are too few records."""
+    if rows.shape[0] < 2 * size:
+        return np.zeros(rows.shape[0], np.int32)
+    return mdav_by_scan(rows, size) if codes.shape[0] == 0 else mdav_dense(squares, size)
+
+
+@njit_inner
+def _squares(held: HeldRecords, rows: Float64Matrix) -> Float64Matrix:
+    """Return the squared distances (n, n) of the held records, of numbers and categories."""
+    squares = pair_squares(rows)
+    if held.code_distances.size > 0:
+        for i in range(rows.shape[0]):
+            add_code_distances(held.codes, held.extent[HEAD], held.code_distances, i, squares[i])
+    return squares
+
+
+@njit_inner
+def _costs(held: HeldRecords) -> Float64Vector:
+    """Return the loss of a record whose code is not published (c,): half the squared distance of two codes."""
+    return held.code_distances / 2.0
+
+
+@njit_inner
+def _numbered_codes(held: HeldRecords, n: int, workspace: Workspace) -> Int64Matrix:
+    """Return the codes of held records in each category column, (c, n), numbered from 0 over all columns."""
+    head, codes, first = held.extent[HEAD], np.empty((held.code_distances.size, n), np.int64), 0
+    for column in range(codes.shape[0]):
+        for x in range(n):
+            codes[column, x] = first + number(workspace.numbering, held.codes[column, head + x])
+        first += workspace.numbering.size[0]
+        clear(workspace.numbering)
+    return codes
+
+
+@njit_inner
+def _numbered_subjects(held: HeldRecords, n: int, workspace: Workspace) -> Int64Vector:
+    """Return the subjects of held records (n,), numbered from 0; empty if each has its own."""
+    head, subjects = held.extent[HEAD], np.empty(n, np.int64)
+    for x in range(n):
+        subjects[x] = number(workspace.numbering, held.subjects[head + x])
+    is_distinct = workspace.numbering.size[0] == n
+    clear(workspace.numbering)
+    return subjects[:0] if is_distinct else subjects
 
 
 @njit_inner

@@ -1,53 +1,61 @@
-"""The pipeline of one partition: decoded records in, clusters of published rows out."""
+"""The pipeline of one partition: decoded records in, clusters of published rows out; and its compilation ahead."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import pairwise
+from threading import Event
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from shoal.arrays import BoolVector, Float64Matrix, Int64Matrix, Int64Vector
+from shoal.arrays import BoolVector, Float64Matrix, Float64Vector, Int64Matrix, Int64Vector
 from shoal.errors import GuaranteeError
-from shoal.formats import Block, RecordEncoder
-from shoal.policy import Policy, Scale
+from shoal.formats import Block, JsonEncoder, ProtectedValues, RecordEncoder
+from shoal.kernels.jit import stopping_compilation
+from shoal.policy import Attribute, Policy
 from shoal.protection.quota import SubjectQuota
 from shoal.protection.value_codes import ValueIndex
 from shoal.scales import CategoryIndex, Embedding, Scaling
 from shoal.scales.loss import AttributeDistances
-from shoal.streams.clusterer import Decisions, StreamClusterer
-from shoal.streams.confidential_numbers import ConfidentialNumbers, DistanceSpace
-from shoal.streams.dominance import dominance_of
-from shoal.streams.record_store import RecordStore, StoredRecords
+from shoal.streams.clusterer import StreamClusterer
+from shoal.streams.held_records import Decisions
 from shoal.streams.release import (
     BlockDecisions,
     ClusterRestorer,
     DecidedCluster,
     PendingRow,
+    ReorderBuffer,
     RestoredMember,
     join_decisions,
-    release_strategy,
+    released_in_order,
 )
 from shoal.streams.spreads import AdaptiveState, Spreads
-from shoal.streams.stats import RunSummary, measure_clusters
-from shoal.streams.steering import TargetSpan
+from shoal.streams.stats import NO_CONFIDENTIAL_STATS, RunSummary, measure_clusters
+from shoal.streams.steering import ConfidentialNumbers, DistanceSpace, TargetSpan
+from shoal.tables.repair import precompile_repair
+from shoal.tables.table import AlgorithmSpec, TablePipeline
 
 __all__ = [
     "BLOCK_RECORDS",
     "LARGE_BLOCK_RECORDS",
-    "BlockDecisions",
-    "DecidedCluster",
     "PartitionPipeline",
+    "precompile",
+    "precompile_table",
 ]
 
 BLOCK_RECORDS, LARGE_BLOCK_RECORDS = 512, 2048
 """Most records of a block that may be read and not decided on at a commit, and of any block."""
-
 UNLIMITED = 1 << 60
-
 _OFFSET, _BY_OFFSET_SPAN = 1, 2
 """Column of the offset in the expiry keys; cause of a decision by its limit."""
+_SMALL, _LARGE = 200, 600
+"""Records of the artificial tables; up to 256 records are refined by kernels of their own."""
+_CATEGORIES = ('"a"', '"b"', '"c"')
+"""Categories of artificial records."""
 
 
 class PartitionPipeline:
@@ -58,7 +66,7 @@ class PartitionPipeline:
     1. quota: `apply_quota` suppresses records above ``privacy.per_subject``;
     2. embed: give categories their codes, scale and weight numbers;
     3. cluster: add the records to the stream clusterer, which decides clusters;
-    4. check: `clustering.stream.invariants` verifies every decision before it is returned;
+    4. check: `streams.invariants` verifies every decision before it is returned;
     5. centroid: compute the published values of each cluster, which are those of its scale;
     6. encode: write the rows;
     7. release: return rows now, or keep them until they are due for release (``stream.release``).
@@ -115,43 +123,45 @@ class PartitionPipeline:
         self._spreads = Spreads.of(policy, state.spreads)
         self._categories = CategoryIndex(policy)
         self._embedding = self._embed(None if self._spreads is None else self._spreads.scaling)
-        self._numbers = ConfidentialNumbers(policy)
-        self._space = DistanceSpace(policy, self._numbers)
-        self._values = ValueIndex(policy)
+        # What the policy does not ask for is not created, and costs its records nothing.
+        numbers = ConfidentialNumbers(policy)
+        self._numbers = numbers if len(numbers) else None
+        self._space = DistanceSpace(policy, numbers) if policy.dependence > 0 else None
+        shape = self._embedding if self._space is None else self._space.shape(self._embedding)
+        self._values = ValueIndex(policy) if policy.protects_values else None
+        protected = len(policy.protected)
         self._clusterer = StreamClusterer(
             policy.k,
             stream.delta,
-            self._space.dimensions(self._embedding),
+            len(shape.ranges),
             rule=stream.rule,
-            position=_position_weight(policy, self._space.ranges(self._embedding), state),
+            position=_position_weight(policy, shape.ranges, state),
             max_share=policy.max_share,
             expiry_limits=expiry_limits,
             min_population=policy.min_population or 0,
-            dominance=dominance_of(policy),
-            code_distances=self._space.code_distances(self._embedding),
-            codes_must_agree=self._space.codes_must_agree(self._embedding),
-            diversity=self._values.rule,
-            protected=max(1, len(self._values)),
+            code_distances=shape.code_distances,
+            codes_must_agree=shape.codes_must_agree,
+            diversity=None if self._values is None else self._values.rule,
+            protected=max(1, protected),
         )
-        self._amounts = [i for i, a in enumerate(policy.quasi_identifiers) if a.scale is Scale.NUMERIC]
-        self._buffer = release_strategy(policy).buffer(stream.delta, expiry_limits)
-        self._restorer = restorer or ClusterRestorer((), 0)
-        if self._restorer and not stream.is_ordered:
+        self._reorder = ReorderBuffer(stream.delta, expiry_limits) if stream.is_ordered else None
+        self._restorer = restorer
+        if restorer and not stream.is_ordered:
             raise GuaranteeError(
                 "stream.release is cluster, but a part of a cluster was released before the restart; no more is sent"
             )
         # A record is decided at most delta positions after its arrival: delta, this block and the next one suffice.
         capacity = stream.delta + 2 * LARGE_BLOCK_RECORDS
-        self._records = RecordStore(capacity, len(policy.clustered), len(self._numbers), 2 * len(self._values))
+        self._records = RecordStore(capacity, len(policy.clustered), len(numbers), 2 * protected)
         self._next_position = 0
         self._next_rank = 0
         self._distances = AttributeDistances(policy.quasi_identifiers, self._categories.trees)
-        self.summary = RunSummary.of(policy, self._values)
+        self.summary = RunSummary.of(policy)
 
     @property
     def waiting_count(self) -> int:
         """Number of records that are neither released nor suppressed."""
-        return self._clusterer.held + len(self._buffer)
+        return self._clusterer.held + (0 if self._reorder is None else len(self._reorder))
 
     @property
     def adaptive_state(self) -> AdaptiveState:
@@ -177,17 +187,8 @@ class PartitionPipeline:
     def apply_quota(self, block: Block, offsets: Int64Vector) -> Block:
         """Suppress records above ``privacy.per_subject``. Call once for each block, before its records are pushed.
 
-        Parameters
-        ----------
-        block : Block
-            Decoded records.
-        offsets : ndarray of int64, shape (len(block),)
-            Offset of each record; ascending over all calls.
-
-        Returns
-        -------
-        Block
-            The remaining records; the others are in ``rejected``, as suppressed.
+        ``offsets`` (n,) are those of the n decoded records; ascending over all calls. The suppressed records are in
+        ``rejected`` of the block that is returned.
         """
         return block if self._quota is None else self._quota.apply(block, offsets)
 
@@ -206,25 +207,12 @@ class PartitionPipeline:
     def push(self, block: Block, expiry_keys: Int64Matrix, is_undecided: BoolVector | None = None) -> BlockDecisions:
         """Process the accepted records of a block.
 
-        Parameters
-        ----------
-        block : Block
-            n records, at most `LARGE_BLOCK_RECORDS`.
-        expiry_keys : ndarray of int64, shape (n, 2)
-            Stream time (ms, never decreasing; 0 without a clock) and offset of each record.
-        is_undecided : ndarray of bool, shape (n,), optional
-            False for a record that was completed or decided before a restart. It takes its position again, so that all
-            other records have the same positions as before. Else it is used only to restore its cluster.
+        The block has n records, at most `LARGE_BLOCK_RECORDS`. ``expiry_keys`` (n, 2) are stream time (ms, never
+        decreasing; 0 without a clock) and offset of each record. ``is_undecided`` (n,) is False for a record that was
+        completed or decided before a restart. It takes its position again, so that all other records have the same
+        positions as before. Else it is used only to restore its cluster.
 
-        Returns
-        -------
-        BlockDecisions
-            Everything decided and released with this block.
-
-        Raises
-        ------
-        GuaranteeError
-            The block is too large, or a decision violates an invariant; nothing is returned.
+        Raises `GuaranteeError` if the block is too large, or a decision violates an invariant; nothing is returned.
         """
         count = len(block.values)
         if count > LARGE_BLOCK_RECORDS:
@@ -247,17 +235,21 @@ class PartitionPipeline:
         if self._spreads is not None and not self._spreads.are_learned:
             self._scale_by_held(self._spreads, np.empty((0, len(self.policy.clustered))))
         decisions = self._encode_decided(self._clusterer.flush())
-        return self._count_released(self._buffer.flush(decisions, self._clusterer.next_position - 1))
+        if self._reorder is not None:
+            decisions = released_in_order(decisions, self._reorder.pop_all(self._clusterer.next_position - 1))
+        return self._count_released(decisions)
 
     def _process(self, block: Block, expiry_keys: Int64Matrix, is_undecided: BoolVector) -> BlockDecisions:
         positions = np.arange(self._next_position, self._next_position + len(block.values))
         self._next_position += len(positions)
         if self._restorer:
-            self._restore_clusters(block, positions, expiry_keys)
+            self._restore_clusters(self._restorer, block, positions, expiry_keys)
         positions, subjects, records = self._select(block, positions, expiry_keys, is_undecided)
         decided = self._cluster(subjects, positions, records)
         decisions = self._encode_decided(decided)
-        decisions = self._buffer.add_due(decisions, positions, records.expiry_keys, self._first_undecided)
+        if self._reorder is not None:
+            due = self._reorder.pop_due(positions, records.expiry_keys, self._first_undecided())
+            decisions = released_in_order(decisions, due)
         return self._count_released(decisions)
 
     def _select(
@@ -265,9 +257,10 @@ class PartitionPipeline:
     ) -> tuple[Int64Vector, Int64Vector, StoredRecords]:
         """Return position, subject and contents of the records that were not decided before a restart."""
         chosen = slice(None) if is_undecided.all() else np.flatnonzero(is_undecided)
-        unchanged_fields = np.empty(len(positions), np.object_)
+        unchanged_fields, nothing = np.empty(len(positions), np.object_), np.empty((len(positions), 0))
         unchanged_fields[:] = block.unchanged_fields
-        numbers, protected = self._numbers.read(block), self._values.encode(block)
+        numbers = nothing if self._numbers is None else self._numbers.read(block)
+        protected = nothing.astype(np.int64) if self._values is None else self._values.encode(block)
         records = StoredRecords(
             block.values[chosen], expiry_keys[chosen], unchanged_fields[chosen], numbers[chosen], protected[chosen]
         )
@@ -275,26 +268,32 @@ class PartitionPipeline:
         return positions[chosen], block.subjects[chosen], records
 
     def _encode_categories(self, block: Block) -> Block:
-        """Return the block with the codes of this partition; drop codes, of values too, that are no longer needed."""
+        """Return the block with the codes of this partition; drop codes that are no longer needed."""
         if self._categories.is_large:
             held = self._records.get(self._clusterer.held_positions()).values
-            self._categories.drop_unused(np.vstack([held, *self._restorer.collected_values()]))
-        if self._values.is_large:
-            self._values.drop_unused(self._records.get(self._clusterer.held_positions()).protected)
+            collected = [] if self._restorer is None else self._restorer.collected_values()
+            self._categories.drop_unused(np.vstack([held, *collected]))
         return self._categories.encode(block)
 
     def _cluster(self, subjects: Int64Vector, positions: Int64Vector, records: StoredRecords) -> Decisions:
         """Store the records until they are decided, and return the verified decisions."""
         self._records.put(positions, records)
         return self._clusterer.push(
-            self._space.coordinates(self._embedding, records.values, records.numbers),
+            self._coordinates(records),
             subjects,
             positions,
             records.expiry_keys,
-            None if self.policy.dominance is None else records.values[:, self._amounts],
-            self._space.codes(self._embedding, records.values),
-            *self._values.split(records.protected),
+            self._codes(records.values),
+            *((None, None) if self._values is None else self._values.split(records.protected)),
         )
+
+    def _coordinates(self, records: StoredRecords) -> Float64Matrix:
+        if self._space is None:
+            return self._embedding.coordinates(records.values)
+        return self._space.coordinates(self._embedding, records.values, records.numbers)
+
+    def _codes(self, values: Float64Matrix) -> Int64Matrix:
+        return self._embedding.codes(values) if self._space is None else self._space.codes(self._embedding, values)
 
     def _next_part(
         self, spreads: Spreads, block: Block, expiry_keys: Int64Matrix, is_undecided: BoolVector, start: int
@@ -334,8 +333,7 @@ class PartitionPipeline:
         """Compute the coordinates of all held records again, from their values, as a restart would. Codes stay."""
         self._embedding = self._embed(scaling)
         held = self._records.get(self._clusterer.held_positions())
-        coordinates = self._space.coordinates(self._embedding, held.values, held.numbers)
-        self._clusterer.replace_coordinates(coordinates)
+        self._clusterer.replace_coordinates(self._coordinates(held))
 
     def _learn(self, spreads: Spreads, published: Float64Matrix, sizes: Int64Vector) -> None:
         """Learn from clusters; once enough are published, scale by them."""
@@ -384,20 +382,27 @@ class PartitionPipeline:
             )
         ]
         self.next_cluster_number += len(clusters)
-        self._buffer.add(decided.positions, members.expiry_keys, map(PendingRow, offsets, rows))
+        if self._reorder is not None:
+            self._reorder.add(decided.positions, members.expiry_keys, map(PendingRow, offsets, rows))
         published = centroids.repeat(np.diff(decided.cluster_bounds), axis=0)
         values = members.values[:, : published.shape[1]]
         distances = self._distances.measure(values, published, self._embedding.unit)
         stats = measure_clusters(decided, distances, self._next_rank)
         self._next_rank += len(decided.positions) + len(suppressed)
         growth, losses = self.summary.add_clusters(stats, values, published, distances.each, offsets)
+        confidential, measures = NO_CONFIDENTIAL_STATS, self.summary.confidential
+        if measures is not None:
+            confidential = measures.add(members.numbers, members.protected, decided.cluster_bounds)
+        is_whole = self._reorder is None
         return BlockDecisions(
             clusters,
             suppressed,
             stats,
             sst_growth=float((growth / self._embedding.unit**2).sum()),
             early_count=int(np.count_nonzero(decided.causes == _BY_OFFSET_SPAN)),
-            confidential=self.summary.confidential.add(members, decided.cluster_bounds),
+            released=offsets if is_whole else [],
+            rows=rows if is_whole else [],
+            confidential=confidential,
             losses=losses,
         )
 
@@ -408,27 +413,73 @@ class PartitionPipeline:
         of_each = [text for text, (start, end) in zip(texts, pairwise(bounds), strict=True) for _ in range(start, end)]
         return self._encoder.encode_clusters(of_each, unchanged_fields, range(len(unchanged_fields) + 1))
 
-    def _restore_clusters(self, block: Block, positions: Int64Vector, expiry_keys: Int64Matrix) -> None:
+    def _restore_clusters(
+        self, restorer: ClusterRestorer, block: Block, positions: Int64Vector, expiry_keys: Int64Matrix
+    ) -> None:
         """Add members to the clusters decided before a restart; restore each cluster that is complete."""
-        for i in np.flatnonzero(self._restorer.contains(expiry_keys[:, _OFFSET])).tolist():
+        for i in np.flatnonzero(restorer.contains(expiry_keys[:, _OFFSET])).tolist():
             keys, fields = expiry_keys[i], block.unchanged_fields[i]
-            members = self._restorer.add(
-                RestoredMember(int(keys[_OFFSET]), int(positions[i]), keys, block.values[i], fields)
-            )
+            members = restorer.add(RestoredMember(int(keys[_OFFSET]), int(positions[i]), keys, block.values[i], fields))
             if members is not None:
-                self._restore_cluster(members)
+                self._restore_cluster(members, restorer.released_up_to)
 
-    def _restore_cluster(self, members: Sequence[RestoredMember]) -> None:
+    def _restore_cluster(self, members: Sequence[RestoredMember], released_up_to: int) -> None:
         """Encode the rows of a cluster again and buffer those that were not released."""
         texts, _ = self._embedding.published(np.array([one.values for one in members]), np.array([0, len(members)]))
         rows = self._encode(texts, [one.unchanged_fields for one in members], [0, len(members)])
-        released = sum(one.offset < self._restorer.released_up_to for one in members)
+        released = sum(one.offset < released_up_to for one in members)
         pending = members[released:]
-        self._buffer.add(
-            np.array([one.position for one in pending]),
-            np.array([one.expiry_keys for one in pending]),
-            [PendingRow(one.offset, row) for one, row in zip(pending, rows[released:], strict=True)],
-        )
+        if self._reorder is not None:  # always: only ordered release has a restorer
+            self._reorder.add(
+                np.array([one.position for one in pending]),
+                np.array([one.expiry_keys for one in pending]),
+                [PendingRow(one.offset, row) for one, row in zip(pending, rows[released:], strict=True)],
+            )
+
+
+def precompile(policy: Policy, stop: Event | None = None) -> None:
+    """Compile all kernels that a pipeline of this policy, with a stream, needs, by processing a few artificial records.
+
+    A kernel is compiled at its first use, which takes seconds if it is not in the cache. A worker that compiled after
+    it had joined its consumer group would miss heartbeats and lose its partitions. When ``stop`` is set, the compiler
+    begins no further function, and the exception `CompilationStopped` is raised.
+    """
+    count = 3 * policy.k
+    encoder = JsonEncoder(policy)
+    low = [0.0 if a.bounds is None else a.bounds[0] for a in policy.clustered]
+    columns = [[None] * count for _ in policy.unchanged_fields]
+    block = Block(
+        values=np.tile(np.array(low), (count, 1)),
+        subjects=np.arange(count) // 2,
+        unchanged_fields=encoder.encode_unchanged(columns, count),
+        index=np.arange(count),
+        rejected=[],
+        clipped=0,
+        unchanged_columns=columns,
+        categories=_categories(policy),
+        protected=_protected_values(policy, count),
+    )
+    with stopping_compilation(stop or Event()):
+        pipeline = PartitionPipeline(policy, encoder)
+        pipeline.push(block, np.column_stack([np.zeros(count, np.int64), np.arange(count)]))
+        pipeline.flush()
+        # Artificial records may all be suppressed, under privacy.t for instance.
+        _published(policy, block)
+
+
+def precompile_table(policy: Policy) -> None:
+    """Compile the kernels that algorithm ``auto`` needs for tables of any size, by releasing two artificial tables.
+
+    Raises `ConfigError` as `TablePipeline` does.
+    """
+    if policy.diversity is not None or policy.max_value_share is not None:
+        precompile_repair()
+    policy = _without_limits(policy)
+    fewest = max(3 * policy.k, policy.min_population or 0)
+    for count in (max(_SMALL, fewest), max(_LARGE, fewest)):
+        table = TablePipeline(policy, JsonEncoder(policy))
+        table.add(_artificial_records(policy, count))
+        table.release(AlgorithmSpec())
 
 
 def _position_weight(policy: Policy, ranges: tuple[float, ...], state: AdaptiveState) -> float | TargetSpan:
@@ -436,3 +487,108 @@ def _position_weight(policy: Policy, ranges: tuple[float, ...], state: AdaptiveS
     if policy.target_span is None:
         return policy.position
     return TargetSpan(policy.target_span, ranges, state.position_weight)
+
+
+class StoredRecords(NamedTuple):
+    """Contents of n records until they are decided."""
+
+    values: Float64Matrix  # (n, d)
+    expiry_keys: Int64Matrix  # (n, 2)
+    unchanged_fields: NDArray[np.object_]  # (n,): encoded as bytes
+    numbers: Float64Matrix  # (n, m): confidential numbers as of `ConfidentialNumbers`
+    protected: Int64Matrix  # (n, 2 q): codes and bins of protected values as of `ValueIndex`
+
+
+class RecordStore:
+    """Ring buffer of records by position; holds at least the last ``capacity`` positions.
+
+    A record has ``width`` values, and so many confidential numbers, and codes and bins of protected values.
+    """
+
+    def __init__(self, capacity: int, width: int, numbers: int, protected: int) -> None:
+        size = 1 << capacity.bit_length()
+        self._mask = size - 1
+        self._columns = StoredRecords(
+            np.empty((size, width)),
+            np.full((size, 2), -1, np.int64),
+            np.full(size, b"", np.object_),
+            np.empty((size, numbers)),
+            np.empty((size, protected), np.int64),
+        )
+
+    def put(self, positions: Int64Vector, records: StoredRecords) -> None:
+        """Store the records of these positions, shape (n,)."""
+        cells = positions & self._mask
+        for column, contents in zip(self._columns, records, strict=True):
+            column[cells] = contents
+
+    def get(self, positions: Int64Vector) -> StoredRecords:
+        """Return the records of these positions, shape (n,)."""
+        cells = positions & self._mask
+        return StoredRecords(*(column[cells] for column in self._columns))
+
+
+def _published(policy: Policy, block: Block) -> None:
+    """Compute the published values of one cluster of all records."""
+    categories, spreads = CategoryIndex(policy), Spreads.of(policy, None)
+    scaling = None if spreads is None else spreads.scaling
+    embedding = Embedding.of(policy, scaling, categories.trees, categories.texts)
+    published = embedding.published(categories.encode(block).values, np.array([0, len(block)]))
+    if spreads is not None:
+        spreads.partial_fit(published.values, np.array([len(block)]))
+
+
+def _without_limits(policy: Policy) -> Policy:
+    """Return a policy that needs the same kernels and that artificial values can satisfy."""
+    return replace(
+        policy,
+        t=None if policy.t is None else 1.0,
+        diversity=None if policy.diversity is None else replace(policy.diversity, kind="distinct", l=2.0, c=None),
+        max_value_share=None if policy.max_value_share is None else 1.0,
+    )
+
+
+def _artificial_records(policy: Policy, count: int) -> Block:
+    """Return records of different subjects, with values that are spread over the bounds."""
+    roots = np.sqrt(np.arange(len(policy.clustered)) + 2.5)
+    shares = np.outer(np.arange(count), roots) % 1.0
+    columns = [[_artificial_value(attribute, i) for i in range(count)] for attribute in policy.unchanged_fields]
+    return Block(
+        values=np.column_stack([_spread(a, shares[:, i]) for i, a in enumerate(policy.clustered)]),
+        subjects=np.arange(count),
+        unchanged_fields=JsonEncoder(policy).encode_unchanged(columns, count),
+        index=np.arange(count),
+        rejected=[],
+        clipped=0,
+        unchanged_columns=columns,
+        categories=_categories(policy),
+        protected=_protected_values(policy, count),
+    )
+
+
+def _spread(attribute: Attribute, shares: Float64Vector) -> Float64Vector:
+    """Return values of an attribute at shares of its range, from 0 to 1."""
+    if attribute.is_nominal:
+        return np.floor(shares * len(_CATEGORIES))
+    low, high = attribute.bounds or (0.0, 1.0)
+    values = low + shares * (high - low)
+    return np.rint(values) if attribute.order or attribute.time_step is not None else values
+
+
+def _categories(policy: Policy) -> list[tuple[str, ...]]:
+    return [_CATEGORIES for attribute in policy.clustered if attribute.is_nominal]
+
+
+def _protected_values(policy: Policy, count: int) -> ProtectedValues | None:
+    """Return the values of records: as many different ones as there are records, or as an ordinal attribute has."""
+    if not policy.protected:
+        return None
+    keys = [[str(item) for item in a.order] or [str(number) for number in range(count)] for a in policy.protected]
+    numbers = np.stack([np.arange(count) % len(own) for own in keys], axis=1)
+    return ProtectedValues(numbers, keys)
+
+
+def _artificial_value(attribute: Attribute, number: int) -> object:
+    if attribute.type == "boolean":
+        return number % 2 == 0
+    return str(number % 5) if attribute.type == "string" else number % 5

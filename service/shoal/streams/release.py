@@ -2,20 +2,13 @@
 
 There is one strategy for each value of ``stream.release``. `WholeClusters` (``cluster``) releases all records of a
 cluster when the cluster is decided. `InOrder` (``ordered``) releases each record when it is due for release, in the
-order of the input. The two differ in three things: the buffer of decided rows in the pipeline, the completion of
-offsets, and the order of rows in one transaction.
-
-The result of one block of records: decided clusters, suppressed records, and the rows that are released.
-
-Ordered release: decided rows wait in a reorder buffer until they are due for release.
-
-The output then has the order of the input. Clusters are decided as usual. The unchanged fields of a cluster are
-assigned to the members in the order of their bytes, so that a member reveals no more than its cluster does.
+order of the input: decided rows wait in a `ReorderBuffer`. The two differ in that buffer, in the completion of offsets,
+and in the order of rows in one transaction.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import NamedTuple, Protocol
 
@@ -24,92 +17,161 @@ import numpy as np
 from shoal.arrays import BoolVector, Float64Vector, Int64Matrix, Int64Vector
 from shoal.policy import Policy
 from shoal.scales.loss import LossTotals
-from shoal.streams.confidential_numbers import NO_CONFIDENTIAL_STATS, ConfidentialStats
-from shoal.streams.stats import EMPTY_STATS, ReleaseStats
+from shoal.streams.stats import EMPTY_STATS, NO_CONFIDENTIAL_STATS, ConfidentialStats, ReleaseStats
 
 __all__ = [
     "BlockDecisions",
     "ClusterRestorer",
     "DecidedCluster",
     "DueRows",
-    "InOrder",
     "OffsetCompletion",
     "PendingRow",
-    "ReleaseBuffer",
     "ReleaseStrategy",
     "ReorderBuffer",
     "RestoredMember",
-    "WholeClusters",
     "join_decisions",
     "release_strategy",
+    "released_in_order",
 ]
 
 
 class DecidedCluster(NamedTuple):
-    """A cluster whose members are final.
+    """A cluster whose members are final."""
 
-    Attributes
-    ----------
-    number : int
-        Number of the cluster in its partition, from 0, in the order of decision.
-    offsets : list of int
-        Offsets of the members in their partition (record numbers in a file), ascending.
-    rows : list of bytes
-        Published bytes of the members. Sorted by their bytes, so row i need not belong to offset i; with
-        ``stream.reveal_order`` row i belongs to offset i.
-    centroid : tuple of str
-        Published quasi-identifiers, as JSON scalars.
-    subjects : int
-        Number of distinct subjects.
-    policy : str
-        Fingerprint (SHA-256, hex) of the policy under which the cluster was decided.
-    """
-
-    number: int
-    offsets: list[int]
+    number: int  # number of the cluster in its partition, from 0, in the order of decision
+    offsets: list[int]  # offsets of the members in their partition (record numbers in a file), ascending
     rows: list[bytes]
-    centroid: tuple[str, ...]
-    subjects: int
-    policy: str
+    """Published bytes of the members. Sorted by their bytes, so row i need not belong to offset i; with
+    ``stream.reveal_order`` row i belongs to offset i."""
+    centroid: tuple[str, ...]  # published quasi-identifiers, as JSON scalars
+    subjects: int  # number of distinct subjects
+    policy: str  # fingerprint (SHA-256, hex) of the policy under which the cluster was decided
 
 
 @dataclass(frozen=True, slots=True)
 class BlockDecisions:
-    """All decisions that one block of records, or the end of the stream, leads to.
+    """All decisions that one block of records, or the end of the stream, leads to."""
 
-    Attributes
-    ----------
-    clusters : list of DecidedCluster
-        In the order of decision.
-    suppressed : list of int
-        Offsets of suppressed records.
-    stats : ReleaseStats or None
-        None where no cluster was decided and no record is released.
-    sst_growth : float
-        How much the total sum of squares (SST) of all clusters grew with these, in the numeric and time attributes;
-        values in units of the attributes' ranges.
-    early_count : int
-        Number of clusters decided before delta, because the offset metadata would become too large otherwise.
-    released : list of int
-        Offsets of the records that are released now; see `pipeline.release`.
-    rows : list of bytes
-        Published bytes of the released records, in the order of release. As many as ``released``; aligned with it only
-        where the order of members is revealed.
-    confidential : ConfidentialStats
-        Figures of the confidential values of the clusters.
-    losses : LossTotals or None
-        Sums of the loss of the records of the clusters; None where no cluster was decided.
+    clusters: list[DecidedCluster]  # in the order of decision
+    suppressed: list[int]  # offsets of suppressed records
+    stats: ReleaseStats | None = None  # None where no cluster was decided and no record is released
+    sst_growth: float = 0.0
+    """How much the total sum of squares (SST) of all clusters grew with these, in the numeric and time attributes, in
+    units of the attributes' ranges."""
+    early_count: int = 0  # clusters decided before delta, because the offset metadata would become too large otherwise
+    released: list[int] = field(default_factory=list)  # offsets of the records that are released now
+    rows: list[bytes] = field(default_factory=list)
+    """Published bytes of the released records, in the order of release. As many as ``released``; aligned with it only
+    where the order of members is revealed."""
+    confidential: ConfidentialStats = NO_CONFIDENTIAL_STATS
+    losses: LossTotals | None = None  # sums of the loss of the records of the clusters; None without a cluster
+
+
+class PendingRow(NamedTuple):
+    """Published bytes of a record, and the offset of the record in its partition (its number in a file)."""
+
+    offset: int
+    row: bytes
+
+
+class DueRows(NamedTuple):
+    """Rows to release, and for each the number of records that arrived since its own record."""
+
+    rows: list[PendingRow]
+    delays: Int64Vector
+
+
+class RestoredMember(NamedTuple):
+    """A record that is read again after a restart, and whose cluster was decided before it.
+
+    ``values`` has shape (d,), original units; ``expiry_keys`` shape (C,).
     """
 
-    clusters: list[DecidedCluster]
-    suppressed: list[int]
-    stats: ReleaseStats | None = None
-    sst_growth: float = 0.0
-    early_count: int = 0
-    released: list[int] = field(default_factory=list)
-    rows: list[bytes] = field(default_factory=list)
-    confidential: ConfidentialStats = NO_CONFIDENTIAL_STATS
-    losses: LossTotals | None = None
+    offset: int
+    position: int
+    expiry_keys: Int64Vector
+    values: Float64Vector
+    unchanged_fields: bytes
+
+
+class OffsetCompletion(Protocol):
+    """Completes the offsets of a partition. The offset tracker of a Kafka partition implements it."""
+
+    def complete(self, offsets: Sequence[int]) -> list[int]:
+        """Complete incomplete offsets; return when each was read (ms)."""
+
+    def add_unfinished_cluster(self, members: Sequence[int]) -> None:
+        """Mark incomplete offsets as one cluster, whose records are released one by one."""
+
+    def release(self, offsets: Sequence[int]) -> list[int]:
+        """Complete offsets of such clusters in ascending order; return when each was read (ms)."""
+
+
+class ReleaseStrategy(Protocol):
+    """How the records of decided clusters are released. It has no state: task and producer may share one."""
+
+    def complete(self, tracker: OffsetCompletion, decisions: BlockDecisions) -> list[int]:
+        """Complete the offsets released by these decisions; return when each was read (ms)."""
+
+    def output_rows(self, clusters: Iterable[DecidedCluster], rows: list[bytes]) -> list[bytes]:
+        """Return the rows of one transaction in the order in which they are sent.
+
+        ``clusters`` are those it contains, in an order that does not depend on the order of decision. ``rows`` are
+        those it publishes, in the order of release.
+        """
+
+    def writes(self, decisions: BlockDecisions) -> Iterator[tuple[Sequence[DecidedCluster], list[bytes]]]:
+        """Split the decisions into writes: clusters, and the rows to write after the evidence of these clusters."""
+
+    def smallest_unfinished_cluster(self, k: int) -> int:
+        """Return the smallest size of a cluster that can be released in parts, or 0 if no cluster can."""
+
+
+class WholeClusters:
+    """Releases all records of a cluster when it is decided."""
+
+    def complete(self, tracker: OffsetCompletion, decisions: BlockDecisions) -> list[int]:
+        """Complete the offsets of the decided clusters."""
+        return tracker.complete(decisions.released)
+
+    def output_rows(self, clusters: Iterable[DecidedCluster], rows: list[bytes]) -> list[bytes]:  # noqa: ARG002
+        """Return the rows cluster by cluster, in the order of the clusters given."""
+        return [row for cluster in clusters for row in cluster.rows]
+
+    def writes(self, decisions: BlockDecisions) -> Iterator[tuple[Sequence[DecidedCluster], list[bytes]]]:
+        """Yield each cluster with its rows."""
+        return (([cluster], cluster.rows) for cluster in decisions.clusters)
+
+    def smallest_unfinished_cluster(self, k: int) -> int:  # noqa: ARG002 - the protocol's
+        """Return 0: no cluster is released in parts."""
+        return 0
+
+
+class InOrder:
+    """Releases each record of a decided cluster when it is due for release, in the order of the input."""
+
+    def complete(self, tracker: OffsetCompletion, decisions: BlockDecisions) -> list[int]:
+        """Add the decided clusters to the tracker, and complete the released offsets."""
+        for cluster in decisions.clusters:
+            tracker.add_unfinished_cluster(cluster.offsets)
+        return tracker.release(decisions.released)
+
+    def output_rows(self, clusters: Iterable[DecidedCluster], rows: list[bytes]) -> list[bytes]:  # noqa: ARG002
+        """Return the rows in the order of release."""
+        return rows
+
+    def writes(self, decisions: BlockDecisions) -> Iterator[tuple[Sequence[DecidedCluster], list[bytes]]]:
+        """Yield all clusters with all released rows."""
+        return iter([(decisions.clusters, decisions.rows)])
+
+    def smallest_unfinished_cluster(self, k: int) -> int:
+        """Return k: every cluster can be released in parts."""
+        return k
+
+
+def release_strategy(policy: Policy) -> ReleaseStrategy:
+    """Return the strategy for ``stream.release``."""
+    return InOrder() if policy.require_stream().is_ordered else WholeClusters()
 
 
 def join_decisions(parts: list[BlockDecisions]) -> BlockDecisions:
@@ -131,30 +193,23 @@ def join_decisions(parts: list[BlockDecisions]) -> BlockDecisions:
     )
 
 
-class PendingRow(NamedTuple):
-    """Published bytes of a record, and the offset of the record in its partition (its number in a file)."""
-
-    offset: int
-    row: bytes
-
-
-class DueRows(NamedTuple):
-    """Rows to release, and for each the number of records that arrived since its own record."""
-
-    rows: list[PendingRow]
-    delays: Int64Vector
+def released_in_order(decisions: BlockDecisions, due: DueRows) -> BlockDecisions:
+    """Return decisions with the rows of a `ReorderBuffer` that are due for release."""
+    # Rows are released in the order of the input: no record is displaced.
+    stats = replace(decisions.stats or EMPTY_STATS, delay=due.delays, displacement=np.zeros_like(due.delays))
+    return replace(
+        decisions,
+        stats=stats if due.rows or decisions.clusters else None,
+        released=[row.offset for row in due.rows],
+        rows=[row.row for row in due.rows],
+    )
 
 
 class ReorderBuffer:
     """Rows of decided records that are not released, in the order of arrival of the records.
 
-    Parameters
-    ----------
-    delta : int
-        A row is released with the first arrival that is at least so many positions after its record.
-    expiry_limits : sequence of int
-        One per column of the expiry keys. A row is released as soon as a key of an arriving record exceeds the key of
-        its own record by more than the limit.
+    A row is released with the first arrival that is at least ``delta`` positions after its record, or of which an
+    expiry key exceeds that of its record by more than the limit, one of ``expiry_limits`` for each key.
 
     Notes
     -----
@@ -172,16 +227,9 @@ class ReorderBuffer:
         return len(self._rows)
 
     def add(self, positions: Int64Vector, expiry_keys: Int64Matrix, rows: Iterable[PendingRow]) -> None:
-        """Add the rows of decided records, in any order; all positions are after those of released rows.
+        """Add n rows of decided records with positions (n,) and expiry keys (n, C), in any order.
 
-        Parameters
-        ----------
-        positions : ndarray of int64, shape (n,)
-            Arrival ranks of the records.
-        expiry_keys : ndarray of int64, shape (n, C)
-            One column per expiry limit.
-        rows : iterable of PendingRow
-            n rows.
+        All positions are after those of released rows.
         """
         joined = np.concatenate((self._positions, positions))
         order = np.argsort(joined, kind="stable")
@@ -191,16 +239,9 @@ class ReorderBuffer:
         self._rows = [unordered[index] for index in order.tolist()]
 
     def pop_due(self, positions: Int64Vector, expiry_keys: Int64Matrix, first_undecided: int) -> DueRows:
-        """Remove and return the rows that are due for release with the arrival of records.
+        """Remove and return the rows that are due for release with the arrival of n records, positions ascending.
 
-        Parameters
-        ----------
-        positions : ndarray of int64, shape (n,)
-            Arrival ranks of the arriving records, ascending.
-        expiry_keys : ndarray of int64, shape (n, C)
-            Expiry keys of the arriving records.
-        first_undecided : int
-            Rows from this position on stay.
+        Rows from the position ``first_undecided`` on stay.
         """
         expiry = np.searchsorted(positions, self._positions + self._delta)
         for column, limit in enumerate(self._expiry_limits):
@@ -220,28 +261,10 @@ class ReorderBuffer:
         return due
 
 
-class RestoredMember(NamedTuple):
-    """A record that is read again after a restart, and whose cluster was decided before it.
-
-    ``values`` has shape (d,), original units; ``expiry_keys`` shape (C,).
-    """
-
-    offset: int
-    position: int
-    expiry_keys: Int64Vector
-    values: Float64Vector
-    unchanged_fields: bytes
-
-
 class ClusterRestorer:
     """Collects the members of clusters that were decided, and released in part, before a restart.
 
-    Parameters
-    ----------
-    clusters : sequence of sequence of int
-        Offsets of the members of each cluster.
-    released_up_to : int
-        Records with a smaller offset were released.
+    ``clusters`` are the offsets of the members of each; records with an offset below ``released_up_to`` were released.
     """
 
     def __init__(self, clusters: Sequence[Sequence[int]], released_up_to: int) -> None:
@@ -269,190 +292,3 @@ class ClusterRestorer:
         members.append(member)
         self._missing[number] -= 1
         return None if self._missing[number] else self._members.pop(number)
-
-
-class OffsetCompletion(Protocol):
-    """Completes the offsets of a partition. The offset tracker of a Kafka partition implements it."""
-
-    def complete(self, offsets: Sequence[int]) -> list[int]:
-        """Complete incomplete offsets; return when each was read (ms)."""
-
-    def add_unfinished_cluster(self, members: Sequence[int]) -> None:
-        """Mark incomplete offsets as one cluster, whose records are released one by one."""
-
-    def release(self, offsets: Sequence[int]) -> list[int]:
-        """Complete offsets of such clusters in ascending order; return when each was read (ms)."""
-
-
-class ReleaseBuffer(Protocol):
-    """Rows of decided clusters that are not due for release yet."""
-
-    def __len__(self) -> int:
-        """Return the number of rows in the buffer."""
-
-    def add(self, positions: Int64Vector, expiry_keys: Int64Matrix, rows: Iterable[PendingRow]) -> None:
-        """Add the rows of decided clusters: shapes (n,), (n, 2) and n rows."""
-
-    def add_due(
-        self,
-        decisions: BlockDecisions,
-        positions: Int64Vector,
-        expiry_keys: Int64Matrix,
-        first_undecided: Callable[[], int],
-    ) -> BlockDecisions:
-        """Return the decisions on a block with the rows that are due for release; the arrays describe its records."""
-
-    def flush(self, decisions: BlockDecisions, last_position: int) -> BlockDecisions:
-        """Return the decisions with all rows of the buffer; ``last_position`` is that of the last arrival."""
-
-
-class ReleaseStrategy(Protocol):
-    """How the records of decided clusters are released. It has no state: pipeline, task and producer may share one."""
-
-    def buffer(self, delta: int, expiry_limits: Sequence[int]) -> ReleaseBuffer:
-        """Return an empty buffer; the parameters are those of `ReorderBuffer`."""
-
-    def complete(self, tracker: OffsetCompletion, decisions: BlockDecisions) -> list[int]:
-        """Complete the offsets released by these decisions; return when each was read (ms)."""
-
-    def output_rows(self, clusters: Iterable[DecidedCluster], rows: list[bytes]) -> list[bytes]:
-        """Return the rows of one transaction in the order in which they are sent.
-
-        ``clusters`` are those it contains, in an order that does not depend on the order of decision. ``rows`` are
-        those it publishes, in the order of release.
-        """
-
-    def writes(self, decisions: BlockDecisions) -> Iterator[tuple[Sequence[DecidedCluster], list[bytes]]]:
-        """Split the decisions into writes: clusters, and the rows to write after the evidence of these clusters."""
-
-    def smallest_unfinished_cluster(self, k: int) -> int:
-        """Return the smallest size of a cluster that can be released in parts, or 0 if no cluster can."""
-
-
-class _NoBuffer:
-    """Releases the rows of a cluster with its decision."""
-
-    def __len__(self) -> int:
-        return 0
-
-    def add(self, positions: Int64Vector, expiry_keys: Int64Matrix, rows: Iterable[PendingRow]) -> None:
-        """Do nothing: the decisions contain the rows."""
-
-    def add_due(
-        self,
-        decisions: BlockDecisions,
-        positions: Int64Vector,  # noqa: ARG002 - the protocol's
-        expiry_keys: Int64Matrix,  # noqa: ARG002
-        first_undecided: Callable[[], int],  # noqa: ARG002
-    ) -> BlockDecisions:
-        """Return the decisions with the rows of their clusters."""
-        return self._released(decisions)
-
-    def flush(self, decisions: BlockDecisions, last_position: int) -> BlockDecisions:  # noqa: ARG002 - the protocol's
-        """Return the decisions with the rows of their clusters."""
-        return self._released(decisions)
-
-    @staticmethod
-    def _released(decisions: BlockDecisions) -> BlockDecisions:
-        if not decisions.clusters:
-            return decisions
-        return replace(
-            decisions,
-            released=[offset for cluster in decisions.clusters for offset in cluster.offsets],
-            rows=[row for cluster in decisions.clusters for row in cluster.rows],
-        )
-
-
-class _OrderedBuffer:
-    """Releases each row when it is due for release."""
-
-    def __init__(self, delta: int, expiry_limits: Sequence[int]) -> None:
-        self._rows = ReorderBuffer(delta, expiry_limits)
-
-    def __len__(self) -> int:
-        return len(self._rows)
-
-    def add(self, positions: Int64Vector, expiry_keys: Int64Matrix, rows: Iterable[PendingRow]) -> None:
-        """Keep the rows until they are due for release."""
-        self._rows.add(positions, expiry_keys, rows)
-
-    def add_due(
-        self,
-        decisions: BlockDecisions,
-        positions: Int64Vector,
-        expiry_keys: Int64Matrix,
-        first_undecided: Callable[[], int],
-    ) -> BlockDecisions:
-        """Return the decisions with the rows that are due for release with the arrival of these records."""
-        return self._released(decisions, self._rows.pop_due(positions, expiry_keys, first_undecided()))
-
-    def flush(self, decisions: BlockDecisions, last_position: int) -> BlockDecisions:
-        """Return the decisions with all rows of the buffer."""
-        return self._released(decisions, self._rows.pop_all(last_position))
-
-    @staticmethod
-    def _released(decisions: BlockDecisions, due: DueRows) -> BlockDecisions:
-        rows, delays = due
-        # Rows are released in the order of the input: no record is displaced.
-        stats = replace(decisions.stats or EMPTY_STATS, delay=delays, displacement=np.zeros_like(delays))
-        return replace(
-            decisions,
-            stats=stats if rows or decisions.clusters else None,
-            released=[row.offset for row in rows],
-            rows=[row.row for row in rows],
-        )
-
-
-class WholeClusters:
-    """Releases all records of a cluster when it is decided."""
-
-    def buffer(self, delta: int, expiry_limits: Sequence[int]) -> ReleaseBuffer:  # noqa: ARG002 - the protocol's
-        """Return a buffer that keeps nothing."""
-        return _NoBuffer()
-
-    def complete(self, tracker: OffsetCompletion, decisions: BlockDecisions) -> list[int]:
-        """Complete the offsets of the decided clusters."""
-        return tracker.complete(decisions.released)
-
-    def output_rows(self, clusters: Iterable[DecidedCluster], rows: list[bytes]) -> list[bytes]:  # noqa: ARG002
-        """Return the rows cluster by cluster, in the order of the clusters given."""
-        return [row for cluster in clusters for row in cluster.rows]
-
-    def writes(self, decisions: BlockDecisions) -> Iterator[tuple[Sequence[DecidedCluster], list[bytes]]]:
-        """Yield each cluster with its rows."""
-        return (([cluster], cluster.rows) for cluster in decisions.clusters)
-
-    def smallest_unfinished_cluster(self, k: int) -> int:  # noqa: ARG002 - the protocol's
-        """Return 0: no cluster is released in parts."""
-        return 0
-
-
-class InOrder:
-    """Releases each record of a decided cluster when it is due for release, in the order of the input."""
-
-    def buffer(self, delta: int, expiry_limits: Sequence[int]) -> ReleaseBuffer:
-        """Return a buffer that keeps rows until they are due for release."""
-        return _OrderedBuffer(delta, expiry_limits)
-
-    def complete(self, tracker: OffsetCompletion, decisions: BlockDecisions) -> list[int]:
-        """Add the decided clusters to the tracker, and complete the released offsets."""
-        for cluster in decisions.clusters:
-            tracker.add_unfinished_cluster(cluster.offsets)
-        return tracker.release(decisions.released)
-
-    def output_rows(self, clusters: Iterable[DecidedCluster], rows: list[bytes]) -> list[bytes]:  # noqa: ARG002
-        """Return the rows in the order of release."""
-        return rows
-
-    def writes(self, decisions: BlockDecisions) -> Iterator[tuple[Sequence[DecidedCluster], list[bytes]]]:
-        """Yield all clusters with all released rows."""
-        return iter([(decisions.clusters, decisions.rows)])
-
-    def smallest_unfinished_cluster(self, k: int) -> int:
-        """Return k: every cluster can be released in parts."""
-        return k
-
-
-def release_strategy(policy: Policy) -> ReleaseStrategy:
-    """Return the strategy for ``stream.release``."""
-    return InOrder() if policy.require_stream().is_ordered else WholeClusters()

@@ -65,39 +65,17 @@ _SHORT = np.int64(-(1 << 32))
 
 
 class SpreadState(NamedTuple):
-    """Everything that is needed to continue after a restart. L attributes, of which T are times.
+    """Everything that is needed to continue after a restart. L attributes, of which T are times."""
 
-    Attributes
-    ----------
-    epoch : int
-        Epoch in which the current widths were set; -1 before the first.
-    clusters_seen : int
-        Number of clusters used so far.
-    means : ndarray of float64, shape (L,)
-        Mean of the published values of each attribute; NaN before the first.
-    variances : ndarray of float64, shape (L,)
-        Their variances about these means.
-    widths : ndarray of float64, shape (L,)
-        Widths by which distances are divided in this epoch; 0 before `WARMUP` clusters.
-    centers : ndarray of float64, shape (L,)
-        Value in place of a missing one in this epoch; 0 where no value may be missing.
-    last : ndarray of float64, shape (T,)
-        Last published time.
-    step_variances : ndarray of float64, shape (T,)
-        Half the mean square of the difference of consecutive published times.
-    drifts : ndarray of float64, shape (T,)
-        Mean growth of the published time per record.
-    """
-
-    epoch: int
-    clusters_seen: int
-    means: Float64Vector
-    variances: Float64Vector
-    widths: Float64Vector
-    centers: Float64Vector
-    last: Float64Vector
-    step_variances: Float64Vector
-    drifts: Float64Vector
+    epoch: int  # in which the current widths were set; -1 before the first
+    clusters_seen: int  # number of clusters used so far
+    means: Float64Vector  # (L,): of the published values of each attribute; NaN before the first
+    variances: Float64Vector  # (L,): their variances about these means
+    widths: Float64Vector  # (L,): by which distances are divided in this epoch; 0 before `WARMUP` clusters
+    centers: Float64Vector  # (L,): value in place of a missing one in this epoch; 0 where no value may be missing
+    last: Float64Vector  # (T,): last published time
+    step_variances: Float64Vector  # (T,): half the mean square of the difference of consecutive published times
+    drifts: Float64Vector  # (T,): mean growth of the published time per record
 
 
 def learned_attributes(policy: Policy) -> list[Attribute]:
@@ -129,25 +107,19 @@ def _middle(attribute: Attribute) -> float:
 class Spreads:
     """Learns spreads. A scaling is constant within an epoch, a fixed number of offsets of the partition.
 
-    Parameters
-    ----------
-    policy : Policy
-        With a stream section.
-    state : SpreadState, optional
-        State committed before a restart. If omitted, nothing was published yet.
+    ``state`` was committed before a restart; None if nothing was published yet.
 
     Notes
     -----
     Robustness: published values lie within the bounds of their attribute, so that a width is at most 1.8 times that of
     the bounds. Of an attribute without bounds, an attacker that controls a share s < 4/29 of the published values
     multiplies the width by at most (1 - s) / root(1 - 29 s / 4), on average and in the long run. (The most is reached
-    if all extremes are on one side, where they move the mean, too.) With more, the width grows by a factor of at most
-    1.014 per cluster. A width is never below a step of the grid, and shrinks by at most 1/400 per cluster when the
+    if all extremes are on one side, where they move the mean as well.) With more, the width grows by a factor of at
+    most 1.014 per cluster. A width is never below a step of the grid, and shrinks by at most 1/400 per cluster when the
     attack stops. Before `WARMUP` clusters, a value counts up to `FAR` robust spreads from the median of the values that
     are published with it. Where clusters are released one at a time there is no such median, and the first
     `LIMITED_FROM` values count fully: one extreme x among them is forgotten after at most 200 ln(x² / h) clusters,
-    where h is the variance of the others.
-    Cost: about a microsecond per cluster.
+    where h is the variance of the others. Cost: about a microsecond per cluster.
     """
 
     def __init__(self, policy: Policy, state: SpreadState | None = None) -> None:
@@ -197,13 +169,7 @@ class Spreads:
         return Scaling(self._initial, self._middles)
 
     def scaling_of_held(self, values: Float64Matrix) -> Scaling:
-        """Return the scaling by the spreads of held records.
-
-        Parameters
-        ----------
-        values : ndarray of float64, shape (n, d)
-            Their values as in `records.Block`, in order of arrival; not modified.
-        """
+        """Return the scaling by the spreads of held records, with values (n, d) in order of arrival."""
         widths, centers = self._initial.copy(), self._middles.copy()
         for number, column in enumerate(self.columns):
             known = values[~np.isnan(values[:, column]), column]
@@ -245,15 +211,10 @@ class Spreads:
         return True
 
     def partial_fit(self, published: Float64Matrix, sizes: Int64Vector) -> None:
-        """Learn from the published values of clusters.
+        """Learn from the published values of G clusters, in the order of decision.
 
-        Parameters
-        ----------
-        published : ndarray of float64, shape (G, d)
-            Published values of all quasi-identifiers, in original units, in the order of decision; NaN for null. Not
-            modified.
-        sizes : ndarray of int64, shape (G,)
-            Records of each cluster.
+        ``published`` (G, d) are those of all quasi-identifiers, in original units; NaN for null. ``sizes`` (G,) are the
+        records of each cluster.
         """
         if not self.are_learned and len(published) >= FEWEST_FOR_MEDIAN:
             published = published.copy()
@@ -319,8 +280,8 @@ def learn_spreads(
 
     ``columns`` (L,) are the attributes among the published values and ``times`` (T,) the times among these;
     ``max_squares`` (L,) are the largest squared deviations that count, in variances; ``counts`` (1,) is the number of
-    clusters so far. After each cluster, all but means and last times are cut to the
-    bits that are committed, so that a restart changes nothing.
+    clusters so far. After each cluster, all but means and last times are cut to the bits that are committed, so that a
+    restart changes nothing.
     """
     for cluster in range(published.shape[0]):
         counts[0] += 1
@@ -396,12 +357,8 @@ _LONG, _STATE_IS_SHORT = 8, 4
 class AdaptiveState:
     """State that each decision may change. The policy determines which of the values exist.
 
-    Attributes
-    ----------
-    position_weight : float or None
-        Weight of the position under ``steering.position.target_span``. None: initial, or fixed by the policy.
-    spreads : SpreadState or None
-        Spreads of the attributes. None: initial, or nothing is learned under the policy.
+    ``position_weight`` is the weight of the position under ``steering.position.target_span``; None: initial, or fixed
+    by the policy. ``spreads`` are those of the attributes; None: initial, or nothing is learned under the policy.
     """
 
     position_weight: float | None = None
@@ -420,12 +377,10 @@ class AdaptiveState:
     def to_bytes(self, policy: Policy) -> bytes:
         """Return the state as bytes; none for the initial state.
 
-        Notes
-        -----
         Format, big-endian: version (1 byte); the weight (float64) if the policy has a target span; then, if spreads are
         learned, epoch and number of clusters (int64), the means of all learned attributes, the centers of those that
-        may be missing and the last values of times (float64 each), then variances and widths of all, step variances
-        and drifts of times (upper half of a float64 each).
+        may be missing and the last values of times (float64 each), then variances and widths of all, step variances and
+        drifts of times (upper half of a float64 each).
         """
         data = b"" if self.position_weight is None else _WEIGHT.pack(self.position_weight)
         if (spreads := self.spreads) is not None:
@@ -440,10 +395,7 @@ class AdaptiveState:
     def from_bytes(cls, data: bytes, policy: Policy) -> AdaptiveState:
         """Return the state that `to_bytes` wrote under the same policy; no bytes give the initial state.
 
-        Raises
-        ------
-        InputError
-            The bytes have another length or version, or a value that is not possible.
+        Raises `InputError` if the bytes have another length or version, or a value that is not possible.
         """
         if not data:
             return cls()

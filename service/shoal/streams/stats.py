@@ -2,51 +2,53 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self
 
 import numpy as np
 
-from shoal.arrays import Float64Matrix, Float64Vector, Int64Vector
+from shoal.arrays import Float64Matrix, Float64Vector, Int64Matrix, Int64Vector
 from shoal.policy import Attribute, Policy
+from shoal.protection import DiversityRule
 from shoal.protection.value_codes import ValueIndex
 from shoal.scales.loss import LossTotals, RecordDistances, mean_loss
-from shoal.streams.clusterer import Decisions
-from shoal.streams.confidential_numbers import ConfidentialMeasures
+from shoal.streams.held_records import Decisions
+from shoal.streams.invariants import distances_of_clusters
+from shoal.streams.steering import ConfidentialNumbers
+from shoal.tables.constraints import count_values
 
-__all__ = ["EMPTY_STATS", "ReleaseStats", "RunSummary", "measure_clusters"]
+__all__ = [
+    "EMPTY_STATS",
+    "NO_CONFIDENTIAL_STATS",
+    "ConfidentialMeasures",
+    "ConfidentialStats",
+    "ReleaseStats",
+    "RunSummary",
+    "ValueLoss",
+    "measure_clusters",
+]
 
 
 @dataclass(frozen=True, slots=True)
 class ReleaseStats:
     """Statistics of the G clusters decided with one block (E records), and of the L records released with it.
 
-    Attributes
-    ----------
-    size, subjects, max_per_subject, excess_span : ndarray of int64, shape (G,)
-        Records, distinct subjects, records of the subject with most records, and records of other clusters between the
-        first and the last member.
-    delay, displacement : ndarray of int64, shape (L,)
-        Records that arrived between a record and its release, and difference of its ranks in input and output. Where
-        clusters are released as a whole these are the E records, in the same order.
-    squared, absolute : ndarray of float64, shape (E,)
-        Squared and plain Euclidean distance of a record from its published values, in units of the attributes' ranges;
-        see `pipeline.attribute_loss`.
-    numeric_squared : ndarray of float64, shape (E,)
-        Squared distance in the numeric and time attributes only.
+    Delay is the number of records that arrived between a record and its release, displacement the difference of its
+    ranks in input and output. Where clusters are released as a whole these are the E records, in the same order.
     """
 
-    size: Int64Vector
-    subjects: Int64Vector
-    max_per_subject: Int64Vector
-    excess_span: Int64Vector
-    delay: Int64Vector
-    displacement: Int64Vector
-    squared: Float64Vector
-    absolute: Float64Vector
-    numeric_squared: Float64Vector
+    size: Int64Vector  # (G,): records
+    subjects: Int64Vector  # (G,): distinct subjects
+    max_per_subject: Int64Vector  # (G,): records of the subject with most records
+    excess_span: Int64Vector  # (G,): records of other clusters between the first and the last member
+    delay: Int64Vector  # (L,)
+    displacement: Int64Vector  # (L,)
+    squared: Float64Vector  # (E,): squared distance from the published values, in units of the attributes' ranges
+    absolute: Float64Vector  # (E,): plain Euclidean distance
+    numeric_squared: Float64Vector  # (E,): squared distance in the numeric and time attributes only
 
 
 _NO_COUNTS, _NO_LOSS = np.zeros(0, np.int64), np.zeros(0)
@@ -57,16 +59,9 @@ EMPTY_STATS = ReleaseStats(
 
 
 def measure_clusters(decided: Decisions, distances: RecordDistances, next_rank: int) -> ReleaseStats:
-    """Return the statistics of decided clusters, as if all their records were released with the decision.
+    """Return the statistics of decided clusters, one or more, as if all their records were released with the decision.
 
-    Parameters
-    ----------
-    decided : Decisions
-        At least one cluster.
-    distances : RecordDistances
-        Of its E records.
-    next_rank : int
-        Rank in the output of the first of these records.
+    ``distances`` are those of their E records; ``next_rank`` is the rank in the output of the first of these.
     """
     sizes = np.diff(decided.cluster_bounds)
     starts, ends = decided.cluster_bounds[:-1], decided.cluster_bounds[1:]
@@ -91,28 +86,16 @@ def measure_clusters(decided: Decisions, distances: RecordDistances, next_rank: 
 class RunSummary:
     """Totals since the start of the process.
 
-    Attributes
-    ----------
-    attributes : tuple of Attribute
-        The quasi-identifiers.
-    confidential : ConfidentialMeasures
-        Totals of the confidential values of decided clusters.
-    window_records : int
-        Offsets of a window, within which a clock has no trend: delta + 1.
-    records_in, released, clipped, clusters, decided : int
-    suppressed, quarantined : Counter
-        Numbers of records by reason.
-    losses : LossTotals
-        Loss of each quasi-identifier.
+    Within ``window_records`` offsets, delta + 1, a clock has no trend. ``suppressed`` and ``quarantined`` are numbers
+    of records by reason; ``losses`` is the loss of each quasi-identifier; ``confidential`` has the totals of the
+    confidential values of decided clusters, None if the policy measures none.
 
-    Notes
-    -----
     Guarantee: ``records_in = released + suppressed + quarantined + waiting``. The last is
     `PartitionPipeline.waiting_count`, ``held`` in the JSON.
     """
 
     attributes: tuple[Attribute, ...]
-    confidential: ConfidentialMeasures
+    confidential: ConfidentialMeasures | None
     window_records: int
     records_in: int = 0
     released: int = 0
@@ -136,11 +119,11 @@ class RunSummary:
         self.losses = LossTotals(self.attributes)
 
     @classmethod
-    def of(cls, policy: Policy, values: ValueIndex | None = None) -> Self:
-        """Return the summary of a policy before the first record; ``values`` is its index, if there is one already."""
-        rule = ValueIndex(policy).rule if values is None else values.rule
-        delta = policy.require_stream().delta
-        return cls(policy.quasi_identifiers, ConfidentialMeasures(policy, rule), delta + 1)
+    def of(cls, policy: Policy) -> Self:
+        """Return the summary of a policy before the first record."""
+        is_measured = policy.protects_values or bool(policy.dependence_attributes)
+        confidential = ConfidentialMeasures(policy) if is_measured else None
+        return cls(policy.quasi_identifiers, confidential, policy.require_stream().delta + 1)
 
     def add_clusters(
         self,
@@ -150,29 +133,15 @@ class RunSummary:
         distances: Float64Matrix,
         offsets: Sequence[int],
     ) -> tuple[Float64Vector, LossTotals]:
-        """Add the clusters decided with one block. Their released records are added by `add_released`.
+        """Add the clusters decided with one block, in the order of decision; `add_released` adds their records.
 
-        Parameters
-        ----------
-        stats : ReleaseStats
-            Of these clusters, in the order of decision.
-        values, published, distances : ndarray of float64, shape (E, q)
-            As of `LossTotals.of`.
-        offsets : sequence of int
-            Of the E records; ascending within a cluster.
+        ``values``, ``published`` and ``distances`` (E, q) are those of `LossTotals.of`; ``offsets`` (E,) ascend within
+        a cluster. Returns the growth of the total sum of squares of each attribute (q,), in original units squared, and
+        the sums of the loss of these records.
 
-        Returns
-        -------
-        growth : ndarray of float64, shape (q,)
-            Growth of the total sum of squares of each attribute, original units squared.
-        losses : LossTotals
-            Sums of the loss of these records.
-
-        Notes
-        -----
-        Each decision concerns the oldest held record. So no record is decided later that is older than the first
-        member of the last cluster, and the windows before it are closed. At most as many windows as records are held
-        stay open, also if the offsets have gaps.
+        Each decision concerns the oldest held record. So no record is decided later that is older than the first member
+        of the last cluster, and the windows before it are closed. At most as many windows as records are held stay
+        open, also if the offsets have gaps.
         """
         windows = np.array(offsets, np.int64) // self.window_records
         losses = LossTotals.of(self.attributes, values, published, distances, windows)
@@ -212,12 +181,7 @@ class RunSummary:
     def as_dict(self, waiting: int, elapsed_s: float) -> dict[str, Any]:
         """Return the summary of a stream as written by ``--summary``; a figure without records is null.
 
-        Parameters
-        ----------
-        waiting : int
-            Records that are neither released nor suppressed (`PartitionPipeline.waiting_count`).
-        elapsed_s : float
-            Duration of the run in seconds.
+        ``waiting`` is `PartitionPipeline.waiting_count`, ``elapsed_s`` the duration of the run.
         """
         has_loss, losses = self.decided > 0 and self.losses.has_numbers, self.losses.by_attribute()
         return {
@@ -247,13 +211,157 @@ class RunSummary:
             "displacement": self._mean_and_max("displacement", self.released),
             "excess_span": self._mean_and_max("excess_span", self.clusters),
             "delay": self._mean_and_max("delay", self.released),
-            **self.confidential.as_dict(None if self.information_loss is None else self.information_loss / 100),
+            **self._confidential_figures(),
             "elapsed_s": elapsed_s,
             "records_per_s": self.records_in / elapsed_s if elapsed_s > 0 else None,
         }
+
+    def _confidential_figures(self) -> dict[str, Any]:
+        loss = self.information_loss
+        return {} if self.confidential is None else self.confidential.as_dict(None if loss is None else loss / 100)
 
     def _mean_of(self, name: str, count: int) -> float | None:
         return self._sums[name] / count if count else None
 
     def _mean_and_max(self, name: str, count: int) -> dict[str, float | None]:
         return {"mean": self._mean_of(name, count), "max": self._max.get(name)}
+
+
+@dataclass(frozen=True, slots=True)
+class ConfidentialStats:
+    """Figures of the confidential values of the clusters decided with one block.
+
+    The first two say how much the sums of squares of confidential numbers have grown, each attribute in units of its
+    bounds. The others are of protected attributes; infinite where nothing was measured.
+    """
+
+    within: float = 0.0  # within clusters
+    total: float = 0.0  # in total
+    fewest_values: float = math.inf  # smallest number of distinct values in a cluster
+    value_share: float = -math.inf  # largest share of one value in the records of a cluster
+    distance: float = -math.inf  # largest earth mover's distance of a cluster from the reference
+
+    @classmethod
+    def join(cls, parts: Iterable[ConfidentialStats]) -> ConfidentialStats:
+        """Return the figures of the clusters of all parts, of which there is at least one."""
+        listed = list(parts)
+        return cls(
+            sum(part.within for part in listed),
+            sum(part.total for part in listed),
+            min(part.fewest_values for part in listed),
+            max(part.value_share for part in listed),
+            max(part.distance for part in listed),
+        )
+
+
+NO_CONFIDENTIAL_STATS = ConfidentialStats()
+"""Of a block with which no cluster was decided, or of a policy that measures no confidential value."""
+
+
+class ConfidentialMeasures:
+    """Totals of the confidential values of a stream.
+
+    It measures D_Y if there are confidential numbers with bounds, and l, shares and distances if the policy protects
+    values.
+    """
+
+    def __init__(self, policy: Policy) -> None:
+        numbers = ConfidentialNumbers(policy)
+        self._loss = ValueLoss(numbers) if len(numbers) else None
+        self._rule = ValueIndex(policy).rule if policy.protects_values else None
+        self._names = [attribute.name for attribute in policy.protected]
+        self._has_references = policy.t is not None
+        self._clusters = 0
+        self._sums, self._max = (dict.fromkeys(self._names, 0.0) for _ in range(2))
+        self._extremes = NO_CONFIDENTIAL_STATS
+
+    @property
+    def has_protection(self) -> bool:
+        """Whether the policy protects values: records may be suppressed for want of other values."""
+        return self._rule is not None
+
+    def add(self, numbers: Float64Matrix, protected: Int64Matrix, cluster_bounds: Int64Vector) -> ConfidentialStats:
+        """Add decided clusters of one or more members, cluster after cluster, and return their figures.
+
+        ``numbers`` (E, m) are confidential numbers, NaN where missing, ``protected`` (E, 2 q) codes and bins of
+        protected values; cluster g is ``cluster_bounds[g]`` to ``cluster_bounds[g + 1]``.
+        """
+        within, total = (0.0, 0.0) if self._loss is None else self._loss.add(numbers, cluster_bounds)
+        found = ConfidentialStats(within, total)
+        if self._rule is not None:
+            found = ConfidentialStats.join((found, self._add_protected(self._rule, protected, cluster_bounds)))
+        self._extremes = ConfidentialStats.join((self._extremes, found))
+        return found
+
+    def _add_protected(
+        self, rule: DiversityRule, protected: Int64Matrix, cluster_bounds: Int64Vector
+    ) -> ConfidentialStats:
+        sizes = np.diff(cluster_bounds)
+        owners = np.arange(len(sizes), dtype=np.int32).repeat(sizes)
+        self._clusters += len(sizes)
+        fewest, share, farthest = math.inf, -math.inf, -math.inf
+        for number, name in enumerate(self._names):
+            values = count_values(protected[:, number], owners)
+            fewest = min(fewest, float(values.distinct.min()))
+            share = max(share, float((values.largest / sizes).max()))
+            if self._has_references:
+                bins = protected[:, len(self._names) + number]
+                distances = distances_of_clusters(rule, number, bins, owners.astype(np.int64), sizes)
+                self._sums[name] += float(distances.sum())
+                self._max[name] = max(self._max[name], float(distances.max()))
+                farthest = max(farthest, float(distances.max()))
+        return ConfidentialStats(fewest_values=fewest, value_share=share, distance=farthest)
+
+    def as_dict(self, d_x: float | None) -> dict[str, Any]:
+        """Return the figures as written by ``--summary``: those that the policy asks for, null without clusters.
+
+        ``d_x`` is the share of the variation of quasi-identifiers that is within clusters.
+        """
+        figures: dict[str, Any] = {} if self._loss is None else {"d_x": d_x, "d_y": self._loss.d_y}
+        if self._rule is None:
+            return figures
+        if self._has_references:
+            figures["emd"] = {name: self._distance_of(name) for name in self._names}
+        has_clusters = self._clusters > 0
+        figures["l"] = {"min": int(self._extremes.fewest_values) if has_clusters else None}
+        figures["value_share"] = {"max": self._extremes.value_share if has_clusters else None}
+        return figures
+
+    def _distance_of(self, name: str) -> dict[str, float | None]:
+        if not self._clusters:
+            return {"mean": None, "max": None}
+        return {"mean": self._sums[name] / self._clusters, "max": self._max[name]}
+
+
+class ValueLoss:
+    """Sums for D_Y: the share of the variation of confidential numbers that is within clusters."""
+
+    def __init__(self, numbers: ConfidentialNumbers) -> None:
+        self._unit, self._totals = numbers.unit, LossTotals(numbers.attributes)
+
+    def add(self, numbers: Float64Matrix, cluster_bounds: Int64Vector) -> tuple[float, float]:
+        """Add clusters, and return how much the sums of squares within clusters and in total have grown.
+
+        ``numbers`` (E, m), 1 or more, are confidential numbers, cluster after cluster; NaN where missing.
+        ``cluster_bounds`` (G + 1,) are the start of each cluster, and E. Each attribute counts in units of its bounds.
+        """
+        means = _means_of_clusters(numbers, cluster_bounds).repeat(np.diff(cluster_bounds), axis=0)
+        residues = (numbers - means) / self._unit
+        growth = self._totals.add(numbers, means, residues)
+        return float(np.nansum(residues * residues)), float((growth / self._unit**2).sum())
+
+    @property
+    def d_y(self) -> float | None:
+        """Sum of squares within clusters over the total sum of squares, on z-scores; None if no number varies."""
+        total = self._totals.sst
+        return self._totals.sse / total if total else None
+
+
+def _means_of_clusters(numbers: Float64Matrix, cluster_bounds: Int64Vector) -> Float64Matrix:
+    """Return the means of the present numbers of each cluster (G, m); NaN where none is present."""
+    present = ~np.isnan(numbers)
+    starts = cluster_bounds[:-1]
+    counts = np.add.reduceat(present.astype(np.int64), starts, axis=0)
+    sums = np.add.reduceat(np.where(present, numbers, 0.0), starts, axis=0)
+    means: Float64Matrix = np.where(counts > 0, sums / np.maximum(counts, 1), np.nan)
+    return means

@@ -1,6 +1,6 @@
-"""Steering: an artificial attribute with a weight that controls how far clusters reach in time ([1]_, Definition 3).
+"""Steering: artificial attributes with weights that join the distances of a stream ([1]_, Definition 3).
 
-In a stream the artificial attribute is the position of a record, P = position x omega_p (Algorithm 3). It is not
+The position of a record, P = position x omega_p, controls how far clusters reach in time (Algorithm 3). It is not
 stored. Two records differ in it by omega_p times the difference of their positions. The difference is taken between
 integers first, so that it stays exact however long the stream runs. With omega_p = 0 a stream is aggregated as by
 Algorithm 2.
@@ -8,8 +8,12 @@ Algorithm 2.
 The weight is fixed, or it follows a target for the mean excess span. A cluster of n records whose first and last
 position differ by s has an excess span of s - (n - 1); it is 0 for consecutive records. After each cluster the weight
 is multiplied by more than 1 if the cluster spans more than the target, and by less than 1 if it spans less. The update
-uses sums, products and quotients only, which every machine rounds alike: a restart on another machine continues with
-the same bits.
+(`expiry.update_weight`) uses sums, products and quotients only, which every machine rounds alike: a restart on another
+machine continues with the same bits.
+
+With ``steering.dependence`` a record is the point (X, beta Y): X are the coordinates of its quasi-identifiers, Y those
+of its confidential numbers, each scaled to [0, 1] by its bounds. Records of a cluster then agree in both, so that the
+relation between the published means and the confidential values is preserved.
 
 References
 ----------
@@ -21,81 +25,49 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from shoal.arrays import Float64Vector
-from shoal.kernels.jit import njit_inline
-from shoal.policy import MAX_DELTA
-from shoal.streams.held_records import CLUSTERS, END, DecisionBuffer
+from shoal.arrays import LARGEST as LARGEST_NUMBER
+from shoal.arrays import BoolVector, Float64Matrix, Float64Vector, Int64Matrix
+from shoal.errors import ParameterError
+from shoal.formats import Block, ConfidentialKeys, to_number
+from shoal.policy import MAX_DELTA, Policy, Scale
+from shoal.scales import Embedding
+from shoal.streams.expiry import WeightTarget
 from shoal.tables.arguments import is_finite_number
 
 __all__ = [
-    "NO_TARGET",
+    "ConfidentialNumbers",
+    "DistanceSpace",
     "TargetSpan",
-    "WeightTarget",
     "are_weights",
     "order_keeping_weight",
     "parse_position",
     "position_faults",
-    "update_weight",
 ]
 
 INITIAL_SHARE = 2 / 3
 """Initial weight of a stream that follows a target, times (target + 1), as a share of the weight that keeps records in
 order (`order_keeping_weight`). Measured spans were about inversely proportional to the weight (docs/adr/0016).
 """
-
-SMALLEST = 2.0**-20
-"""Smallest weight as such a share. With it positions do not matter."""
-
-LARGEST = 4.0
-"""Largest weight as such a share. With it positions alone decide."""
-
+SMALLEST, LARGEST = 2.0**-20, 4.0
+"""Smallest and largest weight as such a share: positions do not matter, and positions alone decide."""
 UNKNOWN_RANGE_FACTOR = 2.0**40
 """Factor by which the range of weights is widened at both ends if the ranges of the coordinates are not known."""
-
-GAIN = 0.05
-"""Change of the logarithm of the weight after a cluster whose excess span is one target above the target."""
-
-MAX_EXCESS = 4.0
-"""Largest excess over the target that counts, in targets. It limits the effect of one outlying record."""
-
-
-class WeightTarget(NamedTuple):
-    """What the weight of the position follows.
-
-    Attributes
-    ----------
-    span : float
-        Mean excess span to hold, in records; negative if the weight is fixed.
-    lowest, highest : float
-        Limits of the weight.
-    """
-
-    span: float
-    lowest: float
-    highest: float
-
-
-NO_TARGET = WeightTarget(-1.0, 0.0, 0.0)
-"""The weight is fixed."""
+_MISSING = 0.5
+"""Coordinate of a missing confidential number: the middle of the bounds."""
 
 
 @dataclass(frozen=True, slots=True)
 class TargetSpan:
     """A weight of the position that is adjusted after each cluster to hold a mean excess span.
 
-    Attributes
-    ----------
-    span : float
-        Mean excess span to hold, in records: positions from the first to the last record of a cluster, beyond its size.
-    ranges : tuple of float, optional
-        Width of the range of each numeric coordinate. If omitted, the limits of the weight are widened.
-    weight : float, optional
-        Initial weight, as `StreamClusterer.weight` returned it before a restart. If omitted, it is estimated.
+    ``span`` is that mean, in records. ``ranges`` are the widths of the ranges of the numeric coordinates; if omitted,
+    the limits of the weight are widened. ``weight`` is `StreamClusterer.weight` before a restart; if omitted, it is
+    estimated.
     """
 
     span: float
@@ -141,27 +113,17 @@ def are_weights(weights: object) -> bool:
 
 
 def order_keeping_weight(k: int, ranges: Sequence[float]) -> float:
-    """Return the omega_p above which rule nearest releases records in arrival order.
+    """Return the omega_p above which rule nearest releases records in arrival order, in coordinates per position.
 
-    Parameters
-    ----------
-    k : int
-        Records in a cluster; every record must be a subject of its own.
-    ranges : sequence of float
-        Width of the range of each coordinate: 1 for an attribute scaled to [0, 1], times its weight.
+    ``k`` records are in a cluster, each a subject of its own; ``ranges`` are the widths of the ranges of the
+    coordinates: 1
+    for an attribute scaled to [0, 1], times its weight. It is sqrt(sum of squared ranges / (2k - 1)).
 
-    Returns
-    -------
-    float
-        sqrt(sum of squared ranges / (2k - 1)), in units of the coordinates per position.
-
-    Notes
-    -----
-    For m attributes in [0, 1], a record within k - 1 positions of the expiring one has a squared distance of at most
-    m + omega_p^2 (k - 1)^2. A record beyond that has at least omega_p^2 k^2. Above the returned weight the first is
-    smaller, so the k oldest records are taken and, by induction, clusters are always consecutive.
-    Proposition 2 of the paper states (k - 1) sqrt(m / (2k - 1)). The factor k - 1 results if P is scaled so that k
-    consecutive positions span omega_p. Here P is not scaled, as in step 1 of Algorithm 3, and needs no such factor.
+    For m attributes in [0, 1], a record within k - 1 positions of the expiring one has a squared distance of at most m
+    + omega_p^2 (k - 1)^2. A record beyond that has at least omega_p^2 k^2. Above the returned weight the first is
+    smaller, so the k oldest records are taken and, by induction, clusters are always consecutive. Proposition 2 of the
+    paper states (k - 1) sqrt(m / (2k - 1)). The factor k - 1 results if P is scaled so that k consecutive positions
+    span omega_p. Here P is not scaled, as in step 1 of Algorithm 3, and needs no such factor.
 
     Examples
     --------
@@ -171,17 +133,99 @@ def order_keeping_weight(k: int, ranges: Sequence[float]) -> float:
     return math.sqrt(sum(width * width for width in ranges) / (2 * k - 1))
 
 
-@njit_inline
-def update_weight(omega_p: Float64Vector, target: WeightTarget, decisions: DecisionBuffer, first: int) -> None:
-    """Adjust the weight omega_p (1,) to the clusters decided since there were ``first`` of them."""
-    if target.span < 0.0:
-        return
-    start = decisions.clusters[END, first - 1] if first > 0 else 0
-    for cluster in range(first, decisions.counts[CLUSTERS]):
-        end = decisions.clusters[END, cluster]
-        excess = float(decisions.positions[end - 1] - decisions.positions[start] - (end - start - 1))
-        # Half of the change of the logarithm. The quotient below approximates the exponential to the third order.
-        half = 0.5 * GAIN * min((excess - target.span) / (target.span + 1.0), MAX_EXCESS)
-        moved = omega_p[0] * ((1.0 + half) / (1.0 - half))
-        omega_p[0] = min(max(moved, target.lowest), target.highest)
-        start = end
+class ConfidentialNumbers:
+    """The confidential attributes of which the dependence on quasi-identifiers is preserved: those with bounds.
+
+    A value outside the bounds is published as it is. In distances it counts as the nearest bound, and a missing value,
+    or a text that is not a number, as the middle of the bounds.
+    """
+
+    def __init__(self, policy: Policy) -> None:
+        chosen = [
+            (number, attribute)
+            for number, attribute in enumerate(policy.unchanged_fields)
+            if attribute in policy.dependence_attributes
+        ]
+        self._columns = [(number, ConfidentialKeys(attribute, policy.missing_values)) for number, attribute in chosen]
+        self.attributes = tuple(replace(attribute, scale=Scale.NUMERIC) for _, attribute in chosen)
+        bounds = np.array([attribute.bounds for attribute in self.attributes]).reshape(-1, 2)
+        self._low, self.unit = bounds[:, 0], bounds[:, 1] - bounds[:, 0]
+
+    def __len__(self) -> int:
+        return len(self._columns)
+
+    def read(self, block: Block) -> Float64Matrix:
+        """Return the numbers of the records of a block (n, m): NaN where missing, no number, or beyond 1e150.
+
+        The block must have been decoded with its unchanged columns, unless there are no such attributes.
+        """
+        numbers = np.empty((len(block), len(self)))
+        for column, (number, keys) in enumerate(self._columns):
+            numbers[:, column] = _to_numbers(keys.without_missing(block.unchanged_columns[number]))
+        numbers[~(np.abs(numbers) < LARGEST_NUMBER)] = np.nan
+        return numbers
+
+    def coordinates(self, numbers: Float64Matrix) -> Float64Matrix:
+        """Return the numbers (n, m) scaled to [0, 1] by the bounds."""
+        scaled = np.clip((numbers - self._low) / self.unit, 0.0, 1.0)
+        return np.where(np.isnan(scaled), _MISSING, scaled)
+
+
+class SpaceShape(NamedTuple):
+    """The columns of a `DistanceSpace`, as attributes that an `Embedding` has as well."""
+
+    ranges: tuple[float, ...]  # width of the range of each coordinate
+    code_distances: Float64Vector  # (c,)
+    codes_must_agree: BoolVector  # (c,)
+
+
+class DistanceSpace:
+    """Coordinates and codes of the records of a stream that preserves dependence, in which distances are computed.
+
+    Raises
+    ------
+    ParameterError
+        Dependence is to be preserved, and no confidential attribute has bounds.
+
+    Notes
+    -----
+    With ``dependence`` lambda, m quasi-identifiers and m' confidential numbers, the weight of a confidential number is
+    beta = sqrt(lambda / (1 - lambda) * m / m'), so that the confidential numbers have the share lambda of the squared
+    distance if all attributes have the same variance [1]_. With lambda = 1 only confidential numbers count: no
+    quasi-identifier and no steering attribute does.
+
+    References
+    ----------
+    .. [1] D. Rebollo-Monedero, J. Forné, M. Soriano and J. Puiggalí Allepuz, "k-Anonymous Microaggregation with
+       Preservation of Statistical Dependence", Information Sciences 342, 2016, section 4.
+    """
+
+    def __init__(self, policy: Policy, numbers: ConfidentialNumbers) -> None:
+        share = policy.dependence
+        if not len(numbers):
+            raise ParameterError("bounds: missing for every confidential attribute, so that no dependence is preserved")
+        self._numbers, self._has_attributes, self._beta = numbers, share < 1, 1.0
+        if self._has_attributes:
+            self._beta = math.sqrt(share / (1 - share) * len(policy.quasi_identifiers) / len(numbers))
+
+    def shape(self, embedding: Embedding) -> SpaceShape:
+        """Return the columns of this space for an embedding of the quasi-identifiers."""
+        of_numbers = (self._beta,) * len(self._numbers)
+        if not self._has_attributes:
+            return SpaceShape(of_numbers, np.zeros(0), np.zeros(0, np.bool_))
+        return SpaceShape((*embedding.ranges, *of_numbers), embedding.code_distances, embedding.codes_must_agree)
+
+    def coordinates(self, embedding: Embedding, values: Float64Matrix, numbers: Float64Matrix) -> Float64Matrix:
+        """Return the coordinates of records with values (n, d) and confidential numbers (n, m)."""
+        scaled = self._beta * self._numbers.coordinates(numbers)
+        return np.column_stack([embedding.coordinates(values), scaled]) if self._has_attributes else scaled
+
+    def codes(self, embedding: Embedding, values: Float64Matrix) -> Int64Matrix:
+        """Return the codes of records with values (n, d)."""
+        return embedding.codes(values) if self._has_attributes else np.empty((len(values), 0), np.int64)
+
+
+def _to_numbers(column: Sequence[Any]) -> Float64Vector:
+    """Return a column of any JSON scalars as numbers; NaN for what is missing or not a number."""
+    found = map(to_number, column)
+    return np.fromiter((math.nan if number is None else number for number in found), np.float64, len(column))

@@ -10,7 +10,7 @@ import re
 import sys
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from decimal import Context, Decimal
 from typing import TypeAlias, TypeGuard
 from unicodedata import normalize
@@ -32,6 +32,7 @@ from shoal.protection import (
     ValueReference,
     build_diversity_rule,
 )
+from shoal.protection.value_codes import RecentCodes
 from shoal.tables.constraints import ConfidentialAttribute
 
 __all__ = [
@@ -40,7 +41,6 @@ __all__ = [
     "ConfidentialEncoder",
     "Diversity",
     "ProtectedCodes",
-    "RecentCodes",
     "Reference",
     "as_array",
     "as_objects",
@@ -114,35 +114,6 @@ def normal_form(name: str) -> str:
     whole = "".join(map(str, digits)).lstrip("0")
     short = whole.rstrip("0")
     return f"{'-' * sign}{short}e{int(exponent) + len(whole) - len(short)}" if short else "0"
-
-
-class RecentCodes:
-    """Gives each key a code, in the order of their first occurrence. Codes are never reused.
-
-    A key keeps its code for at least ``delta`` records after its last occurrence. Memory: the keys of 2 delta records
-    and two blocks.
-    """
-
-    def __init__(self, delta: int) -> None:
-        self._delta = delta
-        self._recent: dict[Hashable, int] = {}
-        self._older: dict[Hashable, int] = {}
-        self._seen = self._next = 0
-
-    def code_of(self, key: Hashable) -> int:
-        """Return the code of a key."""
-        code = self._recent.get(key)
-        if code is None:
-            code = self._older.get(key, self._next)
-            self._next += code == self._next
-            self._recent[key] = code
-        return code
-
-    def remember(self, count: int) -> None:
-        """Count accepted records. Keys without an occurrence among the last delta records are dropped eventually."""
-        self._seen += count
-        if self._seen > self._delta:
-            self._recent, self._older, self._seen = {}, self._recent, 0
 
 
 Diversity: TypeAlias = int | Mapping[str, float | Sequence[float]]

@@ -9,7 +9,6 @@ import pytest
 from oracle.naive import log_of
 from shoal.errors import ParameterError
 from shoal.streams import StreamAggregator, StreamClusterer, partition
-from shoal.streams.dominance import Dominance
 from shoal.streams.steering import TargetSpan
 
 pytestmark = pytest.mark.unit
@@ -99,20 +98,10 @@ def test_the_weight_that_follows_a_target_starts_from_all_distances() -> None:
     assert numeric.weight == both.weight == pytest.approx(categories.weight, rel=1e-15)
 
 
-def test_the_rule_for_dominance_adds_the_nearest_record_by_category() -> None:
-    rule = Dominance(0.5, np.array([[0.0]]))
-    stream = StreamClusterer(3, 4, 0, dominance=rule, code_distances=np.array([1.0]))
-    amounts = np.array([[10.0], [9.0], [8.0], [1.0], [9.0]])
-    codes = np.array([[1], [2], [1], [1], [1]])
-    decided = stream.push(np.zeros((5, 0)), None, None, None, amounts, codes)
-    # Records 0, 2 and 3 violate the rule: 1 is less than half of 10.
-    assert decided.positions.tolist() == [0, 2, 3, 4]
-
-
 def test_the_index_for_many_records_is_not_used_with_categories() -> None:
     random = np.random.default_rng(0)
     codes = random.integers(0, 3, (4_210, 1))
-    stream = StreamClusterer(2, 4_200, 1, rule="nearest", code_distances=np.array([1e6]))
+    stream = StreamClusterer(2, 4_200, 1, rule="awo", code_distances=np.array([1e6]))
     decided = stream.push(random.random((4_210, 1)), codes=codes)
     assert len(decided.positions) == 20
     pairs = codes[decided.positions].reshape(-1, 2)

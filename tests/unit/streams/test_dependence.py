@@ -15,7 +15,7 @@ from shoal.policy import Policy
 from shoal.policy.schema import Document
 from shoal.scales import Embedding
 from shoal.streams import PartitionPipeline
-from shoal.streams.confidential_numbers import ConfidentialNumbers, DistanceSpace
+from shoal.streams.steering import ConfidentialNumbers, DistanceSpace
 
 pytestmark = pytest.mark.unit
 

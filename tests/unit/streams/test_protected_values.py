@@ -183,26 +183,26 @@ def test_cells_of_csv_files_have_the_same_values_as_messages(tmp_path: Path) -> 
     assert block.protected.numbers.tolist() == [[0, 0], [1, 1], [0, 0]]
 
 
-def test_codes_that_no_held_record_has_are_dropped(tmp_path: Path) -> None:
-    policy = policy_of(tmp_path, "l: 2", ward=", protect: true")
-    index = ValueIndex(policy)
-    block = decoded(policy, records(1))
-    numbers = np.arange(600)[:, None]
-    many = Block(
-        np.zeros((600, 1)),
-        np.arange(600),
-        [b""] * 600,
-        np.arange(600),
-        [],
-        0,
-        protected=ProtectedValues(numbers, [[str(number) for number in range(600)]]),
-    )
-    held = index.encode(many)[-3:]
-    large = [index.is_large]
-    index.drop_unused(held)
-    assert [*large, index.is_large] == [True, False]
-    assert index.encode(many)[-3:].tolist() == held.tolist()
-    assert index.encode(block).tolist() == [[1197, 0]]
+def test_codes_stay_for_delta_records_and_are_dropped_later(tmp_path: Path) -> None:
+    index = ValueIndex(policy_of(tmp_path, "l: 2", ward=", protect: true"))
+
+    def codes(*values: int) -> list[int]:
+        """Encode a block of records, one per value; the delta of the policy is 40."""
+        keys = [[str(value) for value in values]]
+        protected = ProtectedValues(np.arange(len(values))[:, None], keys)
+        nothing = [b""] * len(values)
+        counted = np.arange(len(values))
+        block = Block(np.zeros((len(values), 1)), counted, nothing, counted, [], 0, protected=protected)
+        found = index.encode(block)
+        assert found[:, 1].tolist() == [0] * len(values), "bins"
+        return list(found[:, 0].tolist())
+
+    assert codes(7, 8, 7) == [0, 1, 0]
+    assert codes(*range(100, 139)) == [*range(2, 41)]
+    assert codes(8) == [1], "39 records ago"
+    assert codes(*range(200, 241)) == [*range(41, 82)]
+    assert codes(*range(300, 341)) == [*range(82, 123)]
+    assert codes(8, 7) == [123, 124], "no code is given twice"
 
 
 def test_a_block_without_the_protected_values_is_refused(tmp_path: Path) -> None:

@@ -1,7 +1,8 @@
-"""Spreads of quasi-identifiers: before anything is published, learned from published values, limits of outliers."""
+"""Spreads of quasi-identifiers: learned from published values, limits of outliers; the committed adaptive state."""
 
 from __future__ import annotations
 
+import struct
 from typing import Any
 
 import numpy as np
@@ -226,3 +227,57 @@ def test_a_state_that_is_no_number_is_refused(place: int) -> None:
     data[place : place + 4] = b"\x7f\xf0\x00\x00"
     with pytest.raises(InputError, match="corrupt"):
         AdaptiveState.from_bytes(bytes(data), POLICY)
+
+
+def steered_by(position: object) -> Policy:
+    return Policy.from_document(
+        Document.model_validate(
+            {
+                "attributes": {"x": {"role": "quasi_identifier", "scale": "nominal"}},
+                "subject": "every_record",
+                "privacy": {"k": 2},
+                "stream": {"delta": 4},
+                "steering": {"position": position},
+            }
+        )
+    )
+
+
+STEERED = steered_by({"target_span": 3})
+
+
+@pytest.mark.parametrize("weight", [5e-324, 0.1, 1 / 3, 1e300])
+def test_a_weight_is_read_back_to_the_bit(weight: float) -> None:
+    data = AdaptiveState(weight).to_bytes(STEERED)
+    assert len(data) == AdaptiveState.size(STEERED)
+    assert AdaptiveState.from_bytes(data, STEERED).position_weight == weight
+
+
+def test_a_fixed_weight_needs_no_bytes() -> None:
+    assert AdaptiveState.size(steered_by(0.1)) == 0
+    assert AdaptiveState().to_bytes(STEERED) == b""
+
+
+def test_no_bytes_are_the_initial_state() -> None:
+    assert AdaptiveState.from_bytes(b"", STEERED) == AdaptiveState()
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"\2",
+        b"\1" + struct.pack(">d", 1.0),
+        b"\2" + struct.pack(">d", float("nan")),
+        b"\2" + struct.pack(">d", 0.0),
+        b"\2" + struct.pack(">d", float("inf")),
+        b"\2" + struct.pack(">d", 1.0) + b"\0",
+    ],
+)
+def test_invalid_bytes_are_refused(data: bytes) -> None:
+    with pytest.raises(InputError, match="committed adaptive state"):
+        AdaptiveState.from_bytes(data, STEERED)
+
+
+def test_a_state_is_refused_by_a_policy_without_one() -> None:
+    with pytest.raises(InputError):
+        AdaptiveState.from_bytes(AdaptiveState(0.1).to_bytes(STEERED), steered_by(0.1))
