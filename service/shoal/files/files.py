@@ -19,6 +19,7 @@ from shoal.formats import (
     DEFAULT_MAX_BYTES,
     Format,
     FormatEntry,
+    ReadOptions,
     RecordEncoder,
     RecordSource,
     StoppedReading,
@@ -278,9 +279,7 @@ def open_source(
 ) -> RecordSource:
     """Open an input in a format, under the limits of the policy; see `Format.read`."""
     max_bytes = DEFAULT_MAX_BYTES if policy.kafka is None else policy.kafka.max_record_bytes
-    return source_format.read(
-        stream, policy, encoder, name=shown_name(path), max_bytes=max_bytes, with_columns=with_columns
-    )
+    return source_format.read(stream, policy, encoder, ReadOptions(shown_name(path), max_bytes, with_columns))
 
 
 def shown_name(path: str) -> str:

@@ -6,7 +6,6 @@
 from shoal.formats.block import Block
 from shoal.formats.columns import to_exact_number, to_number
 from shoal.formats.confidential_keys import NO_BIN, ConfidentialKeys, Key, ProtectedValues, ReferenceBins
-from shoal.formats.csv import CsvCells, CsvDecoder, CsvReader, find_csv_faults
 from shoal.formats.encoder import CsvEncoder, JsonEncoder, RecordEncoder, fixed_texts
 from shoal.formats.faults import (
     NOT_REPRESENTATIVE,
@@ -22,9 +21,9 @@ from shoal.formats.format import (
     DEFAULT_MAX_BYTES,
     Format,
     FormatEntry,
-    JsonLinesReader,
     MessageDecoder,
     MessageFormat,
+    ReadOptions,
     RecordSource,
     StoppedReading,
     format_named,
@@ -33,7 +32,7 @@ from shoal.formats.format import (
     register,
     streamed_formats,
 )
-from shoal.formats.json import JsonDecoder, find_json_faults
+from shoal.formats.json import JsonDecoder
 from shoal.formats.json_text import FIRST_INEXACT, is_json_number
 from shoal.formats.messages import Envelope
 
@@ -44,10 +43,7 @@ __all__ = [
     "NO_BIN",
     "Block",
     "ConfidentialKeys",
-    "CsvCells",
-    "CsvDecoder",
     "CsvEncoder",
-    "CsvReader",
     "DropReason",
     "Envelope",
     "FaultReason",
@@ -55,11 +51,11 @@ __all__ = [
     "FormatEntry",
     "JsonDecoder",
     "JsonEncoder",
-    "JsonLinesReader",
     "Key",
     "MessageDecoder",
     "MessageFormat",
     "ProtectedValues",
+    "ReadOptions",
     "Reason",
     "RecordEncoder",
     "RecordFault",
@@ -67,8 +63,6 @@ __all__ = [
     "ReferenceBins",
     "RefusalCounter",
     "StoppedReading",
-    "find_csv_faults",
-    "find_json_faults",
     "fixed_texts",
     "format_named",
     "format_of_suffix",

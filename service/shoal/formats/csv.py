@@ -38,6 +38,7 @@ from shoal.formats.faults import FaultReason, Reason, RecordFault
 from shoal.formats.format import (
     DEFAULT_MAX_BYTES,
     Format,
+    ReadOptions,
     RecordSource,
     StoppedReading,
     Utf8Stream,
@@ -65,17 +66,9 @@ _MAX_LINE_BYTES = 1 << 24
 class CsvFormat(Format):
     """CSV with a header, in the dialects of the policy."""
 
-    def read(
-        self,
-        stream: BinaryIO,
-        policy: Policy,
-        encoder: RecordEncoder,
-        *,
-        name: str = "input",
-        max_bytes: int = DEFAULT_MAX_BYTES,
-        with_columns: bool = False,
-    ) -> RecordSource:
+    def read(self, stream: BinaryIO, policy: Policy, encoder: RecordEncoder, options: ReadOptions) -> RecordSource:
         """Open an input; see `Format.read`."""
+        name, max_bytes, with_columns = options
         reader = CsvReader(stream, policy, name=name)
         decoder = CsvDecoder(policy, reader.columns, encoder=encoder, max_bytes=max_bytes, with_columns=with_columns)
         blocks = ((decoder.decode(part), list(part)) for part in reader)
@@ -89,19 +82,10 @@ class CsvFormat(Format):
 class CsvDecoder:
     """Decodes the cells that a `CsvReader` yields.
 
-    Parameters
-    ----------
-    policy : Policy
-    columns : sequence of str, optional
-        Names in the header of the file, including all declared ones; by default the attributes of the policy.
-    hash_key : bytes, optional
-        Key of the subject hash, up to 64 bytes; by default one random key per process.
-    max_bytes : int
-        Maximum length of the encoded unchanged fields of a record.
-    encoder : RecordEncoder, optional
-        Encodes the unchanged fields for the output; by default a `CsvEncoder`.
-    with_columns : bool
-        Whether blocks also contain the unchanged fields as typed columns.
+    ``columns`` are the names in the header of the file, including all declared ones; by default the attributes of the
+    policy. ``hash_key`` is the key of the subject hash, up to 64 bytes; by default one random key per process.
+    ``max_bytes`` limits the encoded unchanged fields of a record. ``encoder`` is that of the output; by default a
+    `CsvEncoder`.
     """
 
     def __init__(
@@ -131,22 +115,10 @@ class CsvDecoder:
         self._has_subject_commas = self._has_commas and policy.subject is not None and policy.subject.type != "string"
 
     def decode(self, messages: Sequence[CsvCells]) -> Block:
-        """Decode the cells of records.
+        """Return the accepted records, and index and reason of each rejected one.
 
-        Parameters
-        ----------
-        messages : sequence of list of str, or None
-            As `CsvReader` yields them.
-
-        Returns
-        -------
-        Block
-            The accepted records, and index and reason of each rejected one. ``undecodable``: None. ``too_large``: the
-            unchanged fields are longer than ``max_bytes``, or a category than its limit. ``invalid``: the
-            record does not fit the policy, it equals the header, or a cell contains another record.
-
-        Notes
-        -----
+        ``undecodable``: None. ``too_large``: the unchanged fields are longer than ``max_bytes``, or a category than its
+        limit. ``invalid``: the record does not fit the policy, it equals the header, or a cell contains another record.
         The content of cells raises no error. Cost: about 0.1 µs per cell.
         """
         rejected: list[tuple[int, Reason]] = []
@@ -206,35 +178,15 @@ class CsvDecoder:
 
 
 class CsvReader:
-    """The records of a CSV file as lists of cells.
+    """The records of a CSV file as lists of cells, 1 to 512 at once, as soon as they have arrived.
 
-    The file has one header line with the attributes of the policy, and may begin with a byte order mark. A quoted cell
-    that is never closed takes up to 131,072 characters of what follows into its record.
+    The file has one header line with the attributes of the policy, and may begin with a byte order mark. The header is
+    read at once: ``columns``. None stands for a record with invalid quotation marks, bytes that are not in the
+    encoding, or a cell of more than 131,072 characters. A quoted cell that is never closed takes up to 131,072
+    characters of what follows into its record. Blank lines at the end of the file are dropped. The stream is not
+    closed.
 
-    Parameters
-    ----------
-    stream : binary file object
-        A file opened in binary mode, or a pipe. The header is read at once. The stream is not closed.
-    policy : Policy
-    name : str
-        Name of the file in errors.
-
-    Attributes
-    ----------
-    columns : tuple of str
-        The header, for `CsvDecoder`.
-
-    Yields
-    ------
-    list of (list of str, or None)
-        The cells of 1 to 512 records, as soon as they have arrived. None stands for a record with invalid quotation
-        marks, bytes that are not in the encoding, or a cell of more than 131,072 characters. Blank lines at the end of
-        the file are dropped.
-
-    Raises
-    ------
-    InputError
-        The file is no text in the encoding, or the header is missing or does not fit the policy.
+    InputError if the file is not text in the encoding, or the header is missing or does not fit the policy.
     """
 
     def __init__(self, stream: BinaryIO, policy: Policy, *, name: str = "input") -> None:
@@ -335,24 +287,9 @@ class CsvReader:
 
 
 def find_csv_faults(policy: Policy, columns: Sequence[str], cells: Sequence[str] | None) -> list[RecordFault]:
-    """Find why a CSV record was rejected.
+    """Return why a record was rejected: one fault for each field, or one for the whole record; never empty.
 
-    Parameters
-    ----------
-    policy : Policy
-    columns : sequence of str
-        The header.
-    cells : sequence of str or None
-        As `CsvReader` yields them.
-
-    Returns
-    -------
-    list of RecordFault
-        One for each field at fault, or one for the whole record; never empty.
-
-    Notes
-    -----
-    Cost: about 2 µs per field.
+    ``columns`` is the header, and the cells are as `CsvReader` yields them. Cost: about 2 µs per field.
     """
     if cells is None:
         return [RecordFault(FaultReason.NOT_CSV)]

@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Any, BinaryIO, Protocol, TypeVar
+from typing import Any, BinaryIO, NamedTuple, Protocol, TypeVar
 
 from shoal.errors import ConfigError, InputError, ParameterError
 from shoal.formats.block import Block
@@ -27,6 +27,7 @@ __all__ = [
     "JsonLinesReader",
     "MessageDecoder",
     "MessageFormat",
+    "ReadOptions",
     "RecordSource",
     "StoppedReading",
     "Utf8Stream",
@@ -53,6 +54,24 @@ codecs.register_error(_REPLACEMENT, lambda error: ("\udcff", getattr(error, "end
 Item = TypeVar("Item", bytes, list[str] | None)
 
 
+class ReadOptions(NamedTuple):
+    """How an input is read.
+
+    Attributes
+    ----------
+    name : str
+        Name of the input in messages.
+    max_bytes : int
+        Largest length of a record and of its encoded unchanged fields (bytes).
+    with_columns : bool
+        Whether blocks also contain the unchanged fields as typed columns.
+    """
+
+    name: str = "input"
+    max_bytes: int = DEFAULT_MAX_BYTES
+    with_columns: bool = False
+
+
 class Format(ABC):
     """How records are read from files and written to them. One object serves all policies and holds no state.
 
@@ -60,16 +79,7 @@ class Format(ABC):
     """
 
     @abstractmethod
-    def read(
-        self,
-        stream: BinaryIO,
-        policy: Policy,
-        encoder: RecordEncoder,
-        *,
-        name: str = "input",
-        max_bytes: int = DEFAULT_MAX_BYTES,
-        with_columns: bool = False,
-    ) -> RecordSource:
+    def read(self, stream: BinaryIO, policy: Policy, encoder: RecordEncoder, options: ReadOptions) -> RecordSource:
         """Open an input. A header is read now, records when they are asked for.
 
         Parameters
@@ -81,12 +91,7 @@ class Format(ABC):
             Attributes of the records.
         encoder : RecordEncoder
             Encodes the unchanged fields for the output, which may have another format.
-        name : str
-            Name of the input in messages.
-        max_bytes : int
-            Largest length of a record and of its encoded unchanged fields (bytes).
-        with_columns : bool
-            Whether blocks also contain the unchanged fields as typed columns.
+        options : ReadOptions
 
         Raises
         ------
@@ -287,20 +292,10 @@ class StoppedReading(Exception):  # noqa: N818 - not an error
 
 
 class JsonLinesReader:
-    """The lines of a stream as messages.
+    """The lines of a stream as messages: 1 to 512 lines without their ends, as soon as they have arrived.
 
-    Parameters
-    ----------
-    stream : binary file object
-        A file opened in binary mode, or a pipe. It is not closed.
-    max_bytes : int
-        Maximum length of a line. A longer line is cut to some bytes more, so that a decoder rejects it as too large.
-
-    Yields
-    ------
-    list of bytes
-        1 to 512 lines without their ends, as soon as they have arrived. Blank lines at the end of the file and a byte
-        order mark at its beginning are dropped.
+    Blank lines at the end of the file and a byte order mark at its beginning are dropped. A line of more than
+    ``max_bytes`` is cut to some bytes more, so that a decoder rejects it as too large. The stream is not closed.
     """
 
     def __init__(self, stream: BinaryIO, *, max_bytes: int = DEFAULT_MAX_BYTES) -> None:

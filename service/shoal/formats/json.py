@@ -31,7 +31,7 @@ from shoal.formats.columns import (
 from shoal.formats.confidential_keys import describe_unplaced
 from shoal.formats.encoder import JsonEncoder, RecordEncoder
 from shoal.formats.faults import DropReason, FaultReason, Reason, RecordFault
-from shoal.formats.format import DEFAULT_MAX_BYTES, JsonLinesReader, MessageFormat, RecordSource, path_of
+from shoal.formats.format import DEFAULT_MAX_BYTES, JsonLinesReader, MessageFormat, ReadOptions, RecordSource, path_of
 from shoal.formats.json_text import NumberText, canonical_json, prescreen, validate_strictly
 from shoal.formats.messages import (
     Columns,
@@ -85,17 +85,9 @@ _decode_fields = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 class JsonFormat(MessageFormat):
     """JSON lines, and messages in JSON. Files of a policy that reads envelopes hold exported messages."""
 
-    def read(
-        self,
-        stream: BinaryIO,
-        policy: Policy,
-        encoder: RecordEncoder,
-        *,
-        name: str = "input",
-        max_bytes: int = DEFAULT_MAX_BYTES,
-        with_columns: bool = False,
-    ) -> RecordSource:
+    def read(self, stream: BinaryIO, policy: Policy, encoder: RecordEncoder, options: ReadOptions) -> RecordSource:
         """Open an input; see `Format.read`."""
+        name, max_bytes, with_columns = options
         decoder = JsonDecoder(policy, encoder=encoder, max_bytes=max_bytes, with_columns=with_columns)
         if not policy.envelope_attributes:
             lines = JsonLinesReader(stream, max_bytes=max_bytes)
@@ -218,9 +210,10 @@ class JsonDecoder:
         """
         if self.has_envelope_attributes and envelopes is None:
             raise ParameterError("the policy reads keys, headers or timestamps: pass envelopes with the values")
-        rejected: list[tuple[int, Reason]] = []
-        dropped: list[tuple[int, DropReason]] = []
-        indexes, records = self._decode_records(messages, rejected, dropped)
+        left_out: list[tuple[int, Reason | DropReason]] = []
+        indexes, records = self._decode_records(messages, left_out)
+        rejected = [(index, reason) for index, reason in left_out if isinstance(reason, Reason)]
+        dropped = sorted((index, reason) for index, reason in left_out if isinstance(reason, DropReason))
         if headers := self._find_headers(records):
             rejected += [(indexes[i], Reason.INVALID) for i in headers]
             indexes, records = _remove(indexes, headers), _remove(records, headers)
@@ -232,7 +225,7 @@ class JsonDecoder:
                 indexes, records = _remove(indexes, envelope_faults), _remove(records, envelope_faults)
                 columns = {name: _remove(column, envelope_faults) for name, column in columns.items()}
         block = self._builder.build(self._parsed_records(indexes, records, columns, rejected), rejected)
-        return replace(block, dropped=sorted(dropped)) if dropped else block
+        return replace(block, dropped=dropped) if dropped else block
 
     def explain(self, message: bytes) -> list[RecordFault]:
         """Return why the value of a message was rejected; see `find_json_faults`."""
@@ -243,18 +236,18 @@ class JsonDecoder:
         return self._builder.build(parsed, [])
 
     def _decode_records(
-        self,
-        messages: Sequence[bytes | None],
-        rejected: list[tuple[int, Reason]],
-        dropped: list[tuple[int, DropReason]],
+        self, messages: Sequence[bytes | None], left_out: list[tuple[int, Reason | DropReason]]
     ) -> tuple[Sequence[int], Sequence[Any]]:
         """Return the indexes and the typed records of the messages whose values have the types of the policy."""
-        indexes, payloads = self._reject_by_size(messages, rejected, dropped)
+        indexes, payloads = self._reject_by_size(messages, left_out)
         if self._has_envelopes:
-            indexes, payloads = self._unwrap_each(indexes, payloads, rejected, dropped)
+            unwrapped = list(zip(indexes, map(self._unwrap, payloads), strict=True))
+            left_out += [(index, record) for index, record in unwrapped if not isinstance(record, bytes)]
+            found = [(index, record) for index, record in unwrapped if isinstance(record, bytes)]
+            indexes, payloads = [index for index, _ in found], [record for _, record in found]
         records, failed = _decode_each(self._struct.decode, payloads)
         if failed:
-            rejected += [(indexes[i], _rejection_reason(payloads[i])) for i in failed]
+            left_out += [(indexes[i], _rejection_reason(payloads[i])) for i in failed]
             indexes, payloads = _remove(indexes, failed), _remove(payloads, failed)
         if self._has_envelopes:  # then the whole messages are checked already
             return indexes, records
@@ -262,7 +255,7 @@ class JsonDecoder:
         for i in prescreen(payloads, b"".join(payloads), self._struct.count_keys(records)):
             if reason := validate_strictly(payloads[i], checks_nested_keys=self._checks_nested_keys):
                 invalid.append(i)
-                rejected.append((indexes[i], reason))
+                left_out.append((indexes[i], reason))
         if invalid:
             indexes, records = _remove(indexes, invalid), _remove(records, invalid)
         return indexes, records
@@ -276,28 +269,8 @@ class JsonDecoder:
             return []
         return [i for i, record in enumerate(records) if all(_is_text(get(record), n) for get, n in self._named_fields)]
 
-    def _unwrap_each(
-        self,
-        indexes: Sequence[int],
-        payloads: Sequence[bytes],
-        rejected: list[tuple[int, Reason]],
-        dropped: list[tuple[int, DropReason]],
-    ) -> tuple[Sequence[int], Sequence[bytes]]:
-        """Return the indexes of the messages that contain a record, and the records."""
-        kept, records = [], []
-        for index, record in zip(indexes, map(self._unwrap, payloads), strict=True):
-            if isinstance(record, bytes):
-                kept.append(index)
-                records.append(record)
-            else:
-                _leave_out(index, record, rejected, dropped)
-        return kept, records
-
     def _reject_by_size(
-        self,
-        messages: Sequence[bytes | None],
-        rejected: list[tuple[int, Reason]],
-        dropped: list[tuple[int, DropReason]],
+        self, messages: Sequence[bytes | None], left_out: list[tuple[int, Reason | DropReason]]
     ) -> tuple[Sequence[int], Sequence[bytes]]:
         """Leave out messages without a value or with too large a value; return indexes and values of the others."""
         if None not in messages and max(map(len, messages), default=0) <= self._max_bytes:  # type: ignore[arg-type]
@@ -305,9 +278,9 @@ class JsonDecoder:
         indexes, payloads = [], []
         for i, message in enumerate(messages):
             if message is None:
-                _leave_out(i, self._unwrap.outcome(Content.TOMBSTONE), rejected, dropped)
+                left_out.append((i, self._unwrap.outcome(Content.TOMBSTONE)))
             elif len(message) > self._max_bytes:
-                rejected.append((i, Reason.TOO_LARGE))
+                left_out.append((i, Reason.TOO_LARGE))
             else:
                 indexes.append(i)
                 payloads.append(message)
@@ -360,20 +333,8 @@ class JsonDecoder:
 
 
 def find_json_faults(policy: Policy, message: bytes) -> list[RecordFault]:
-    """Find why the value of a message in JSON was rejected.
+    """Return why the value of a message was rejected: one fault for each field, or one for the whole record.
 
-    Parameters
-    ----------
-    policy : Policy
-    message : bytes
-
-    Returns
-    -------
-    list of RecordFault
-        One for each field at fault, or one for the whole record; never empty.
-
-    Notes
-    -----
     Cost: about 10 µs for a message of 200 bytes.
     """
     record, content, fault = _find_record(policy, message)
@@ -591,19 +552,6 @@ def _rejection_reason(payload: bytes) -> Reason:
     except _DECODE_ERRORS:
         return Reason.UNDECODABLE
     return validate_strictly(payload) or Reason.INVALID
-
-
-def _leave_out(
-    index: int,
-    reason: Reason | DropReason,
-    rejected: list[tuple[int, Reason]],
-    dropped: list[tuple[int, DropReason]],
-) -> None:
-    """Add a message to those that are rejected or dropped."""
-    if isinstance(reason, DropReason):
-        dropped.append((index, reason))
-    else:
-        rejected.append((index, reason))
 
 
 def _remove(items: Sequence[Any], indexes: Iterable[int]) -> list[Any]:

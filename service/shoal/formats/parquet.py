@@ -26,7 +26,7 @@ from shoal.errors import InputError
 from shoal.formats.block import Block, ParsedRecords
 from shoal.formats.columns import ScaleColumn, is_clustered, scale_reader, stack_columns
 from shoal.formats.encoder import JsonEncoder, RecordEncoder, column_name, output_path, value_at
-from shoal.formats.format import BATCH_SIZE, DEFAULT_MAX_BYTES, Format, RecordSource, require_columns
+from shoal.formats.format import BATCH_SIZE, Format, ReadOptions, RecordSource, require_columns
 from shoal.formats.json import JsonDecoder
 from shoal.formats.json_text import integral_to_int
 from shoal.policy import Attribute, Policy, Role, Scale
@@ -55,17 +55,9 @@ _encode = msgspec.json.Encoder().encode
 class ParquetFormat(Format):
     """Parquet files. They cannot be read or written from start to end, so they are for finished tables."""
 
-    def read(
-        self,
-        stream: BinaryIO,
-        policy: Policy,
-        encoder: RecordEncoder,
-        *,
-        name: str = "input",
-        max_bytes: int = DEFAULT_MAX_BYTES,
-        with_columns: bool = False,
-    ) -> RecordSource:
+    def read(self, stream: BinaryIO, policy: Policy, encoder: RecordEncoder, options: ReadOptions) -> RecordSource:
         """Open an input; see `Format.read`."""
+        name, max_bytes, with_columns = options
         decoder = JsonDecoder(
             policy, encoder=encoder, max_bytes=max_bytes, with_columns=with_columns, refuses_headers=False
         )
