@@ -69,10 +69,7 @@ class FaultReason(StrEnum):
     NULL = "null", _ABSENT
     MISSING_VALUE = "a value of missing_values", _ABSENT
     ABSENT = "missing", "correct the name of the field in the policy, or add the field to the records"
-    NESTED = (
-        "a list or an object",
-        "give the field the role identifier, which leaves it out, or make the values flat",
-    )
+    NESTED = ("a list or an object", "give the field the role identifier, which leaves it out, or make the values flat")
     NOT_SUBJECT = (
         "not a valid subject",
         (
@@ -94,10 +91,7 @@ class FaultReason(StrEnum):
     OUTSIDE_BOUNDS = "outside its bounds", "widen the bounds, or set out_of_bounds: clip"
     NOT_IN_ORDER = "not in its order", "add the category to order, or correct the values"
     NOT_IN_TAXONOMY = "not in the taxonomy", "add the category to the taxonomy, or set unknown: root"
-    NOT_CATEGORY = (
-        "not a text, truth value or whole number",
-        "write categories as texts, or set scale: numeric",
-    )
+    NOT_CATEGORY = ("not a text, truth value or whole number", "write categories as texts, or set scale: numeric")
     NOT_TIME = "not a time in ISO 8601", "write times as 2026-07-14 or 2026-07-14T09:30:00Z, or set unit"
     NOT_SECONDS = "not a number of seconds since 1970", _UNIT
     NOT_MILLISECONDS = "not a number of milliseconds since 1970", _UNIT
@@ -152,10 +146,7 @@ class FaultReason(StrEnum):
             "format, name it by the suffix or --format"
         ),
     )
-    NOT_UTF8 = (
-        "not UTF-8, or nested too deeply",
-        "write the records in UTF-8, with objects and lists at most 64 deep",
-    )
+    NOT_UTF8 = ("not UTF-8, or nested too deeply", "write the records in UTF-8, with objects and lists at most 64 deep")
     NOT_OBJECT = "not a JSON object; each line must be one object"
     NOT_MESSAGE = (
         "not a message in the form of docs/files.md: value, and key, headers or timestamp if the policy reads them"
