@@ -32,7 +32,7 @@ class Reason(StrEnum):
 
 
 class DropReason(StrEnum):
-    """Why a message is dropped: it is no record, and the policy says that such messages are not quarantined."""
+    """Why a message is dropped: it contains no record, and the policy says that such messages are not quarantined."""
 
     DELETES = "deletes"
     TOMBSTONES = "tombstones"
