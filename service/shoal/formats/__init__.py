@@ -6,7 +6,8 @@
 from shoal.formats.block import Block
 from shoal.formats.columns import to_exact_number, to_number
 from shoal.formats.confidential_keys import NO_BIN, ConfidentialKeys, Key, ProtectedValues, ReferenceBins
-from shoal.formats.encoder import CsvEncoder, JsonEncoder, RecordEncoder, fixed_texts
+from shoal.formats.csv import CsvEncoder
+from shoal.formats.encoder import RecordEncoder, fixed_texts
 from shoal.formats.faults import (
     NOT_REPRESENTATIVE,
     DropReason,
@@ -32,7 +33,7 @@ from shoal.formats.format import (
     register,
     streamed_formats,
 )
-from shoal.formats.json import JsonDecoder
+from shoal.formats.json import JsonDecoder, JsonEncoder
 from shoal.formats.json_text import FIRST_INEXACT, is_json_number
 from shoal.formats.messages import Envelope
 

@@ -1,10 +1,11 @@
 """CSV: `CsvReader` splits a file into records of cells, in the dialect of the policy, and `CsvDecoder` decodes them.
 
-`CsvDecoder` rejects repeated headers and cells that contain another record.
+`CsvDecoder` rejects repeated headers and cells that contain another record. `CsvEncoder` writes published records.
 """
 
 from __future__ import annotations
 
+import codecs
 import csv
 import re
 import unicodedata
@@ -15,9 +16,10 @@ from enum import Enum, auto
 from itertools import compress
 from typing import BinaryIO, TypeAlias
 
+import msgspec
 import numpy as np
 
-from shoal.errors import InputError
+from shoal.errors import ConfigError, InputError
 from shoal.formats.block import Block, BlockBuilder, Column, ParsedRecords, reject_unless, to_mask
 from shoal.formats.columns import (
     MISMATCH,
@@ -32,7 +34,7 @@ from shoal.formats.columns import (
     stack_columns,
 )
 from shoal.formats.confidential_keys import describe_unplaced
-from shoal.formats.encoder import CsvEncoder, RecordEncoder
+from shoal.formats.encoder import SEPARATOR, OutputField, RecordEncoder, column_name, encode_json_values, fixed_texts
 from shoal.formats.faults import FaultReason, Reason, RecordFault
 from shoal.formats.format import (
     DEFAULT_MAX_BYTES,
@@ -47,9 +49,9 @@ from shoal.formats.format import (
 )
 from shoal.formats.json_text import canonical_number
 from shoal.formats.subjects import describe_subject
-from shoal.policy import Attribute, FieldType, Policy, Role, Scale
+from shoal.policy import Attribute, CsvDialect, FieldType, Policy, Role, Scale
 
-__all__ = ["CsvCells", "CsvDecoder", "CsvFormat", "CsvReader"]
+__all__ = ["CsvCellEncoder", "CsvCells", "CsvDecoder", "CsvEncoder", "CsvFormat", "CsvReader"]
 
 CsvCells: TypeAlias = list[str] | None
 """The cells of one record as in the file; None if they could not be separated."""
@@ -60,6 +62,7 @@ _BINARY_STARTS = ("\x1f", "PK\x03\x04")
 """Files of gzip, which begin with a control character in every encoding, and of zip."""
 _MAX_LINE_BYTES = 1 << 24
 """Memory that a file without line ends can take."""
+_decode_json_text = msgspec.json.Decoder(str).decode
 
 
 class CsvFormat(Format):
@@ -260,6 +263,132 @@ class CsvDecoder:
             return cells
         texts = [cell.replace(",", ".") for cell in cells]
         return [text if canonical_number(text.strip()) else cell for text, cell in zip(texts, cells, strict=True)]
+
+
+class CsvEncoder(RecordEncoder):
+    """Encodes published records as CSV in the output dialect of the policy.
+
+    A cell is quoted only if needed, and null is an empty cell.
+
+    Parameters
+    ----------
+    policy : Policy
+
+    Raises
+    ------
+    ConfigError
+        The encoding of the output cannot represent the name of an attribute or one of the categories in the policy.
+
+    Notes
+    -----
+    Rows are UTF-8; encoded unchanged fields are UTF-8 between separators. Members are sorted by their UTF-8 bytes.
+    `encode_lines` converts rows to the encoding of the dialect.
+    """
+
+    def __init__(self, policy: Policy) -> None:
+        dialect = policy.csv_output
+        cells, delimiter = CsvCellEncoder(dialect), dialect.delimiter.encode()
+        has_plain_numbers = dialect.decimal == "." and all(
+            a.scale is Scale.NUMERIC and not a.may_be_missing for a in policy.quasi_identifiers
+        )
+        super().__init__(
+            policy,
+            list(map(OutputField, policy.published)),
+            lambda _: b"%b",
+            cells.encode_column,
+            cells.encode_json_text,
+            delimiter=delimiter,
+            encode_scalar=None if has_plain_numbers else cells.encode_scalar,
+        )
+        self._header = delimiter.join(cells.encode_text(column_name(attribute)) for attribute in policy.published)
+        self._line_end, self._encoding = dialect.line_end.encode(), dialect.encoding
+        self._recoder = None if self._encoding == "utf-8" else codecs.getincrementalencoder(self._encoding)()
+        for attribute in policy.published:
+            self._require_encodable([column_name(attribute)], f"the name of attributes.{attribute.name}")
+        for attribute in policy.quasi_identifiers:
+            self._require_encodable(fixed_texts(attribute), f"every category of attributes.{attribute.name}")
+
+    def header(self) -> bytes:
+        """Return the names of the published attributes, without a line end."""
+        return self._header
+
+    def encodable_mask(self, unchanged_fields: Sequence[bytes]) -> Sequence[bool] | None:
+        """Return a mask of the elements that the output encoding can represent, or None if it can represent all."""
+        if self._encoding.startswith("utf-") or self._is_encodable(b"".join(unchanged_fields)):
+            return None
+        return list(map(self._is_encodable, unchanged_fields))
+
+    def encode_lines(self, rows: Sequence[bytes]) -> bytes:
+        """Join lines and encode them; the first call writes a byte order mark if the encoding needs one."""
+        text = self._line_end.join(rows) + self._line_end
+        return text if self._recoder is None else self._recoder.encode(text.decode())
+
+    def _require_encodable(self, texts: Iterable[str], what: str) -> None:
+        if not all(self._is_encodable(text.encode()) for text in texts):
+            raise ConfigError(f"csv.encoding: {self._encoding} cannot represent {what}; set csv.output.encoding: utf-8")
+
+    def _is_encodable(self, text: bytes) -> bool:
+        try:
+            text.replace(SEPARATOR, b"").decode().encode(self._encoding)
+        except UnicodeEncodeError:
+            return False
+        return True
+
+
+class CsvCellEncoder:
+    """Encodes single cells of one CSV dialect, in UTF-8.
+
+    A cell is quoted if it contains the delimiter, a quotation mark, a line end, or a backslash, if the dialect escapes
+    with backslashes.
+    """
+
+    def __init__(self, dialect: CsvDialect) -> None:
+        self._quote = dialect.quote
+        self._is_doubled = dialect.escape == "doubled"
+        self._decimal = None if dialect.decimal == "." else dialect.decimal.encode()
+        special = dialect.delimiter + dialect.quote + "\r\n" + ("" if self._is_doubled else "\\")
+        self._needs_quotes = re.compile(f"[{re.escape(special)}]")
+        self._needs_escape = re.compile(f"[{re.escape(dialect.quote)}\\\\]")
+
+    def encode_column(self, column: Column) -> list[bytes]:
+        """Encode each value: a text as it is, quoted if needed; null as an empty cell; any other as in JSON.
+
+        Numbers have the decimal sign of the dialect.
+        """
+        if not set(map(type, column)) <= {str}:
+            return [
+                b""
+                if value is None
+                else self.encode_text(value)
+                if isinstance(value, str)
+                else self.encode_number(text)
+                for value, text in zip(column, encode_json_values(column), strict=True)
+            ]
+        if self._needs_quotes.search("".join(column)):
+            return list(map(self.encode_text, column))
+        return list(map(str.encode, column))
+
+    def encode_text(self, text: str) -> bytes:
+        """Encode a text."""
+        if self._needs_quotes.search(text):
+            quote = self._quote
+            inner = text.replace(quote, quote + quote) if self._is_doubled else self._needs_escape.sub(r"\\\g<0>", text)
+            text = quote + inner + quote
+        return text.encode()
+
+    def encode_scalar(self, text: str) -> bytes:
+        """Encode the text of a JSON scalar: a string as its content, quoted if needed; null as an empty cell."""
+        if text.startswith('"'):
+            return self.encode_text(_decode_json_text(text))
+        return b"" if text == "null" else self.encode_number(text.encode())
+
+    def encode_json_text(self, text: str | None) -> bytes:
+        """Encode the text of a value of type json as a text; None as an empty cell."""
+        return b"" if text is None else self.encode_text(text)
+
+    def encode_number(self, text: bytes) -> bytes:
+        """Convert the text of a JSON number or truth value to the decimal sign of the dialect."""
+        return text if self._decimal is None else text.replace(b".", self._decimal)
 
 
 class CsvReader:

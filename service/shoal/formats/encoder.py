@@ -1,19 +1,16 @@
-"""Encode published records: `RecordEncoder`, and the encoders of JSON and CSV.
+"""Encode published records: `RecordEncoder`, from which each format derives its own.
 
 Unchanged fields are encoded when a record is decoded, so that members can be sorted as bytes. The centroid of a
 cluster is encoded once per cluster. A template combines both in the order of the policy.
-
-Where the fields of an output record stand: in the outermost object, or inside objects (``to: path``).
 
 `ScalarCheck`: the last check of published quasi-identifiers before bytes are formed.
 """
 
 from __future__ import annotations
 
-import codecs
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import groupby, pairwise
 from typing import Any, NamedTuple, TypeAlias
@@ -21,14 +18,12 @@ from typing import Any, NamedTuple, TypeAlias
 import msgspec
 
 from shoal.arrays import Int64Vector
-from shoal.errors import ConfigError, GuaranteeError
+from shoal.errors import GuaranteeError
 from shoal.formats.json_text import JSON_NUMBER, integral_to_int
-from shoal.policy import Attribute, CsvDialect, Policy, Role, Scale
+from shoal.policy import Attribute, Policy, Role, Scale
 
 __all__ = [
-    "CsvCellEncoder",
-    "CsvEncoder",
-    "JsonEncoder",
+    "SEPARATOR",
     "OutputField",
     "RecordEncoder",
     "column_name",
@@ -41,13 +36,12 @@ __all__ = [
 Column: TypeAlias = Sequence[Any]
 ClusterBounds: TypeAlias = Sequence[int] | Int64Vector
 
-_SEPARATOR = b"\xff"
+SEPARATOR = b"\xff"
 """Separates the runs of unchanged fields of a record. No UTF-8 text contains this byte."""
 _ROWS_PER_PIECE = 10_000
 """Rows of a table that are encoded at once."""
 
 _encode_json_lines = msgspec.json.Encoder().encode_lines
-_decode_json_text = msgspec.json.Decoder(str).decode
 
 _INTEGER = r"-?(?:0|[1-9][0-9]*)"
 _STRING = r'"(?:[^"\\\x00-\x1f\ud800-\udfff]|\\(?:["\\/bfnrt]|u00[01][0-9a-fA-F]))*+"'
@@ -109,9 +103,9 @@ class RecordEncoder:
             for is_quasi_identifier, run in groupby(fields, lambda one: one.attribute.role is Role.QUASI_IDENTIFIER)
         ]
         unchanged_runs = [run for is_quasi_identifier, run in runs if not is_quasi_identifier]
-        template = delimiter.join(run if is_quasi_identifier else _SEPARATOR for is_quasi_identifier, run in runs)
+        template = delimiter.join(run if is_quasi_identifier else SEPARATOR for is_quasi_identifier, run in runs)
         self._template = template.join(around)
-        self._unchanged_template = _SEPARATOR.join(unchanged_runs)
+        self._unchanged_template = SEPARATOR.join(unchanged_runs)
         self._scalar_order = _order_of(policy.quasi_identifiers, fields)
         self._has_policy_order = self._scalar_order == list(range(len(self._scalar_order)))
         self._column_order = _order_of(policy.unchanged_fields, fields)
@@ -246,148 +240,7 @@ class RecordEncoder:
         if not self._has_policy_order:
             centroid = [centroid[number] for number in self._scalar_order]
         scalars = map(str.encode if self._encode_scalar is None else self._encode_scalar, centroid)
-        return (self._template % tuple(scalars)).split(_SEPARATOR)
-
-
-class JsonEncoder(RecordEncoder):
-    """Encodes published records as compact JSON in UTF-8, with the fields in the order of the policy.
-
-    Fields with a path (``to``) are inside objects. An object stands where its first field is declared.
-
-    Parameters
-    ----------
-    policy : Policy
-    """
-
-    def __init__(self, policy: Policy) -> None:
-        fields = _nested_fields(policy.published)
-        super().__init__(policy, fields, _json_template, encode_json_values, _encode_json_text, around=(b"{", b"}"))
-
-
-class CsvEncoder(RecordEncoder):
-    """Encodes published records as CSV in the output dialect of the policy.
-
-    A cell is quoted only if needed, and null is an empty cell.
-
-    Parameters
-    ----------
-    policy : Policy
-
-    Raises
-    ------
-    ConfigError
-        The encoding of the output cannot represent the name of an attribute or one of the categories in the policy.
-
-    Notes
-    -----
-    Rows are UTF-8; encoded unchanged fields are UTF-8 between separators. Members are sorted by their UTF-8 bytes.
-    `encode_lines` converts rows to the encoding of the dialect.
-    """
-
-    def __init__(self, policy: Policy) -> None:
-        dialect = policy.csv_output
-        cells, delimiter = CsvCellEncoder(dialect), dialect.delimiter.encode()
-        has_plain_numbers = dialect.decimal == "." and all(
-            a.scale is Scale.NUMERIC and not a.may_be_missing for a in policy.quasi_identifiers
-        )
-        super().__init__(
-            policy,
-            list(map(OutputField, policy.published)),
-            lambda _: b"%b",
-            cells.encode_column,
-            cells.encode_json_text,
-            delimiter=delimiter,
-            encode_scalar=None if has_plain_numbers else cells.encode_scalar,
-        )
-        self._header = delimiter.join(cells.encode_text(column_name(attribute)) for attribute in policy.published)
-        self._line_end, self._encoding = dialect.line_end.encode(), dialect.encoding
-        self._recoder = None if self._encoding == "utf-8" else codecs.getincrementalencoder(self._encoding)()
-        for attribute in policy.published:
-            self._require_encodable([column_name(attribute)], f"the name of attributes.{attribute.name}")
-        for attribute in policy.quasi_identifiers:
-            self._require_encodable(fixed_texts(attribute), f"every category of attributes.{attribute.name}")
-
-    def header(self) -> bytes:
-        """Return the names of the published attributes, without a line end."""
-        return self._header
-
-    def encodable_mask(self, unchanged_fields: Sequence[bytes]) -> Sequence[bool] | None:
-        """Return a mask of the elements that the output encoding can represent, or None if it can represent all."""
-        if self._encoding.startswith("utf-") or self._is_encodable(b"".join(unchanged_fields)):
-            return None
-        return list(map(self._is_encodable, unchanged_fields))
-
-    def encode_lines(self, rows: Sequence[bytes]) -> bytes:
-        """Join lines and encode them; the first call writes a byte order mark if the encoding needs one."""
-        text = self._line_end.join(rows) + self._line_end
-        return text if self._recoder is None else self._recoder.encode(text.decode())
-
-    def _require_encodable(self, texts: Iterable[str], what: str) -> None:
-        if not all(self._is_encodable(text.encode()) for text in texts):
-            raise ConfigError(f"csv.encoding: {self._encoding} cannot represent {what}; set csv.output.encoding: utf-8")
-
-    def _is_encodable(self, text: bytes) -> bool:
-        try:
-            text.replace(_SEPARATOR, b"").decode().encode(self._encoding)
-        except UnicodeEncodeError:
-            return False
-        return True
-
-
-class CsvCellEncoder:
-    """Encodes single cells of one CSV dialect, in UTF-8.
-
-    A cell is quoted if it contains the delimiter, a quotation mark, a line end, or a backslash, if the dialect escapes
-    with backslashes.
-    """
-
-    def __init__(self, dialect: CsvDialect) -> None:
-        self._quote = dialect.quote
-        self._is_doubled = dialect.escape == "doubled"
-        self._decimal = None if dialect.decimal == "." else dialect.decimal.encode()
-        special = dialect.delimiter + dialect.quote + "\r\n" + ("" if self._is_doubled else "\\")
-        self._needs_quotes = re.compile(f"[{re.escape(special)}]")
-        self._needs_escape = re.compile(f"[{re.escape(dialect.quote)}\\\\]")
-
-    def encode_column(self, column: Column) -> list[bytes]:
-        """Encode each value: a text as it is, quoted if needed; null as an empty cell; any other as in JSON.
-
-        Numbers have the decimal sign of the dialect.
-        """
-        if not set(map(type, column)) <= {str}:
-            return [
-                b""
-                if value is None
-                else self.encode_text(value)
-                if isinstance(value, str)
-                else self.encode_number(text)
-                for value, text in zip(column, encode_json_values(column), strict=True)
-            ]
-        if self._needs_quotes.search("".join(column)):
-            return list(map(self.encode_text, column))
-        return list(map(str.encode, column))
-
-    def encode_text(self, text: str) -> bytes:
-        """Encode a text."""
-        if self._needs_quotes.search(text):
-            quote = self._quote
-            inner = text.replace(quote, quote + quote) if self._is_doubled else self._needs_escape.sub(r"\\\g<0>", text)
-            text = quote + inner + quote
-        return text.encode()
-
-    def encode_scalar(self, text: str) -> bytes:
-        """Encode the text of a JSON scalar: a string as its content, quoted if needed; null as an empty cell."""
-        if text.startswith('"'):
-            return self.encode_text(_decode_json_text(text))
-        return b"" if text == "null" else self.encode_number(text.encode())
-
-    def encode_json_text(self, text: str | None) -> bytes:
-        """Encode the text of a value of type json as a text; None as an empty cell."""
-        return b"" if text is None else self.encode_text(text)
-
-    def encode_number(self, text: bytes) -> bytes:
-        """Convert the text of a JSON number or truth value to the decimal sign of the dialect."""
-        return text if self._decimal is None else text.replace(b".", self._decimal)
+        return (self._template % tuple(scalars)).split(SEPARATOR)
 
 
 class ScalarCheck:
@@ -456,48 +309,6 @@ def encode_json_values(column: Column) -> list[bytes]:
     return _encode_json_lines(column)[:-1].split(b"\n") if column else []
 
 
-def _nested_fields(attributes: Sequence[Attribute]) -> list[OutputField]:
-    """Return the fields of a record in the order of the output.
-
-    An object stands where its first field is declared, and contains its fields in the order of the policy.
-    """
-    paths = {output_path(attribute): attribute for attribute in attributes}
-    ordered = list(_ordered(paths))
-    fields = []
-    for number, path in enumerate(ordered):
-        before = _common(path, ordered[number - 1] if number else ())
-        after = _common(path, ordered[number + 1] if number + 1 < len(ordered) else ())
-        fields.append(OutputField(paths[path], path[before:-1], len(path) - 1 - after))
-    return fields
-
-
-def _ordered(paths: Iterable[tuple[str, ...]]) -> Iterator[tuple[str, ...]]:
-    """Yield paths so that those into one object are adjacent, at any depth."""
-    below: dict[str, list[tuple[str, ...]]] = {}
-    for path in paths:
-        below.setdefault(path[0], []).append(path[1:])
-    for name, rests in below.items():
-        yield from ((name, *rest) for rest in (rests if rests == [()] else _ordered(rests)))
-
-
-def _common(path: tuple[str, ...], other: tuple[str, ...]) -> int:
-    """Return how many objects, the outermost first, contain both fields."""
-    common = 0
-    for name, other_name in zip(path[:-1], other[:-1], strict=False):
-        if name != other_name:
-            break
-        common += 1
-    return common
-
-
-def _json_template(field: OutputField) -> bytes:
-    """Return the template of a field with the objects that it opens and closes; ``%b`` stands for the value."""
-    names = [
-        msgspec.json.encode(name).replace(b"%", b"%%") for name in (*field.opens, output_path(field.attribute)[-1])
-    ]
-    return b":{".join(names) + b":%b" + b"}" * field.closes
-
-
 def _order_of(attributes: Sequence[Attribute], fields: Sequence[OutputField]) -> list[int]:
     """Return the indexes of attributes in the order of the output."""
     index_of = {attribute.name: index for index, attribute in enumerate(attributes)}
@@ -508,13 +319,9 @@ def _map(encode: Callable[[str | None], bytes], column: Column) -> list[bytes]:
     return list(map(encode, column))
 
 
-def _encode_json_text(text: str | None) -> bytes:
-    return b"null" if text is None else text.encode()
-
-
 def _interleave(pieces: Sequence[bytes], unchanged_fields: bytes) -> bytes:
     """Return one record: the runs of its unchanged fields between the pieces of the centroid."""
-    runs = unchanged_fields.split(_SEPARATOR) if len(pieces) > 1 else []
+    runs = unchanged_fields.split(SEPARATOR) if len(pieces) > 1 else []
     return b"".join([part for pair in zip(pieces, runs, strict=False) for part in pair]) + pieces[-1]
 
 

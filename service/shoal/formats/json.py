@@ -1,4 +1,7 @@
-"""JSON: `JsonDecoder` decodes messages with a typed decoder that is generated from the policy; `JsonFormat`."""
+"""JSON: `JsonDecoder` decodes messages with a typed decoder that is generated from the policy; `JsonEncoder`.
+
+Where the fields of an output record stand: in the outermost object, or inside objects (``to: path``).
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,7 @@ from shoal.formats.columns import (
     to_number,
 )
 from shoal.formats.confidential_keys import describe_unplaced
-from shoal.formats.encoder import JsonEncoder, RecordEncoder
+from shoal.formats.encoder import OutputField, RecordEncoder, encode_json_values, output_path
 from shoal.formats.faults import DropReason, FaultReason, Reason, RecordFault
 from shoal.formats.format import DEFAULT_MAX_BYTES, JsonLinesReader, MessageFormat, ReadOptions, RecordSource, path_of
 from shoal.formats.json_text import NumberText, canonical_json, prescreen, validate_strictly
@@ -45,7 +48,7 @@ from shoal.formats.messages import (
 from shoal.formats.subjects import describe_subject
 from shoal.policy import Attribute, FieldType, Policy, Role, Scale
 
-__all__ = ["JsonDecoder", "JsonFormat", "find_json_faults"]
+__all__ = ["JsonDecoder", "JsonEncoder", "JsonFormat", "find_json_faults"]
 
 _DECODE_ERRORS = (msgspec.MsgspecError, ValueError, TypeError, RecursionError)
 """All errors that a typed decoder raises. They contain attribute values, so that none may leave this module."""
@@ -106,6 +109,21 @@ class JsonFormat(MessageFormat):
     def decoder(self, policy: Policy, *, max_bytes: int = DEFAULT_MAX_BYTES) -> JsonDecoder:
         """Return a decoder of messages."""
         return JsonDecoder(policy, max_bytes=max_bytes)
+
+
+class JsonEncoder(RecordEncoder):
+    """Encodes published records as compact JSON in UTF-8, with the fields in the order of the policy.
+
+    Fields with a path (``to``) are inside objects. An object stands where its first field is declared.
+
+    Parameters
+    ----------
+    policy : Policy
+    """
+
+    def __init__(self, policy: Policy) -> None:
+        fields = _nested_fields(policy.published)
+        super().__init__(policy, fields, _json_template, encode_json_values, _encode_json_text, around=(b"{", b"}"))
 
 
 class JsonDecoder:
@@ -558,6 +576,52 @@ def _remove(items: Sequence[Any], indexes: Iterable[int]) -> list[Any]:
     """Return the items without those at these indexes."""
     removed = set(indexes)
     return [item for index, item in enumerate(items) if index not in removed]
+
+
+def _nested_fields(attributes: Sequence[Attribute]) -> list[OutputField]:
+    """Return the fields of a record in the order of the output.
+
+    An object stands where its first field is declared, and contains its fields in the order of the policy.
+    """
+    paths = {output_path(attribute): attribute for attribute in attributes}
+    ordered = list(_ordered(paths))
+    fields = []
+    for number, path in enumerate(ordered):
+        before = _common(path, ordered[number - 1] if number else ())
+        after = _common(path, ordered[number + 1] if number + 1 < len(ordered) else ())
+        fields.append(OutputField(paths[path], path[before:-1], len(path) - 1 - after))
+    return fields
+
+
+def _ordered(paths: Iterable[tuple[str, ...]]) -> Iterator[tuple[str, ...]]:
+    """Yield paths so that those into one object are adjacent, at any depth."""
+    below: dict[str, list[tuple[str, ...]]] = {}
+    for path in paths:
+        below.setdefault(path[0], []).append(path[1:])
+    for name, rests in below.items():
+        yield from ((name, *rest) for rest in (rests if rests == [()] else _ordered(rests)))
+
+
+def _common(path: tuple[str, ...], other: tuple[str, ...]) -> int:
+    """Return how many objects, the outermost first, contain both fields."""
+    common = 0
+    for name, other_name in zip(path[:-1], other[:-1], strict=False):
+        if name != other_name:
+            break
+        common += 1
+    return common
+
+
+def _json_template(field: OutputField) -> bytes:
+    """Return the template of a field with the objects that it opens and closes; ``%b`` stands for the value."""
+    names = [
+        msgspec.json.encode(name).replace(b"%", b"%%") for name in (*field.opens, output_path(field.attribute)[-1])
+    ]
+    return b":{".join(names) + b":%b" + b"}" * field.closes
+
+
+def _encode_json_text(text: str | None) -> bytes:
+    return b"null" if text is None else text.encode()
 
 
 def _has_nested_messages(policy: Policy) -> bool:

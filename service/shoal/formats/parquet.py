@@ -25,9 +25,9 @@ from shoal.arrays import BoolVector
 from shoal.errors import InputError
 from shoal.formats.block import Block, ParsedRecords
 from shoal.formats.columns import ScaleColumn, is_clustered, scale_reader, stack_columns
-from shoal.formats.encoder import JsonEncoder, RecordEncoder, column_name, output_path, value_at
+from shoal.formats.encoder import RecordEncoder, column_name, output_path, value_at
 from shoal.formats.format import BATCH_SIZE, Format, ReadOptions, RecordSource, require_columns
-from shoal.formats.json import JsonDecoder
+from shoal.formats.json import JsonDecoder, JsonEncoder
 from shoal.formats.json_text import integral_to_int
 from shoal.policy import Attribute, Policy, Role, Scale
 

@@ -23,8 +23,8 @@ from shoal.formats import (
     register,
 )
 from shoal.formats import format as registry
-from shoal.formats.csv import CsvCells, CsvDecoder
-from shoal.formats.encoder import CsvCellEncoder, OutputField
+from shoal.formats.csv import CsvCellEncoder, CsvCells, CsvDecoder
+from shoal.formats.encoder import OutputField
 from shoal.formats.format import JsonLinesReader
 from shoal.policy import Policy
 from support.commands import run_command
