@@ -192,7 +192,7 @@ CRASHES = {
     "decide": "shoal.streams.clusterer.StreamClusterer.push",
     "embed": "shoal.scales.Embedding.published",
     "flow": "shoal.streams.pipeline.PartitionPipeline.push",
-    "encode": "shoal.formats.encoder.JsonEncoder.encode_clusters",
+    "encode": "shoal.formats.json.JsonEncoder.encode_clusters",
     "send": "shoal.kafka.transactions.TransactionalProducer._transact",
     "look": "shoal.observability.metrics.Metrics.totals",
 }

@@ -18,17 +18,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from shoal.audit.reading import Form, JsonNumber
 from shoal.audit.scales import POINT, Categories, value_reader
-from shoal.formats import (
-    Block,
-    CsvDecoder,
-    CsvEncoder,
-    CsvReader,
-    JsonDecoder,
-    JsonEncoder,
-    find_csv_faults,
-    find_json_faults,
-)
+from shoal.formats import Block, CsvEncoder, JsonDecoder, JsonEncoder
 from shoal.formats.columns import parse_epoch_times, parse_iso_times
+from shoal.formats.csv import CsvDecoder, CsvReader
+from shoal.formats.json import find_json_faults
 from shoal.formats.parquet import ParquetReader
 from shoal.policy import EpochUnit
 from shoal.policy.times import parse_time
@@ -122,7 +115,7 @@ def test_equal_texts_are_read_alike_from_every_format(data: st.DataObject, name:
         message = json.dumps({"x": text, "note": "n"}).encode()
         has_fault = [fault.field for fault in find_json_faults(policy, message)] == ["x"]
         assert has_fault is (index not in contents(as_json))
-        cell_faults = find_csv_faults(policy, ["x", "note"], ["" if text is None else text, "n"])
+        cell_faults = CsvDecoder(policy, ["x", "note"]).explain(["" if text is None else text, "n"])
         assert [fault.field for fault in cell_faults] == (["x"] if has_fault else [""])
 
 

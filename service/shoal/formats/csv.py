@@ -1,10 +1,11 @@
-"""`CsvReader`: split a CSV file into records of cells, in the dialect of the policy.
+"""CSV: `CsvReader` splits a file into records of cells, in the dialect of the policy, and `CsvDecoder` decodes them.
 
-`CsvDecoder`: decode the cells of CSV records, and reject repeated headers and cells that contain another record.
+`CsvDecoder` rejects repeated headers and cells that contain another record. `CsvEncoder` writes published records.
 """
 
 from __future__ import annotations
 
+import codecs
 import csv
 import re
 import unicodedata
@@ -15,43 +16,78 @@ from enum import Enum, auto
 from itertools import compress
 from typing import BinaryIO, TypeAlias
 
+import msgspec
 import numpy as np
 
-from shoal.errors import InputError
-from shoal.formats.block import Block, Reason
-from shoal.formats.block_builder import BlockBuilder, Column, ParsedRecords, reject_unless, to_mask
-from shoal.formats.columns import MISMATCH, parse_values, replace_decimal_commas, scale_reader, stack_columns
-from shoal.formats.encoder import CsvEncoder, RecordEncoder
-from shoal.formats.fields import require_columns
-from shoal.formats.json import DEFAULT_MAX_BYTES, StoppedReading, Utf8Stream, read_batches, read_lines
-from shoal.formats.numerals import canonical_number
-from shoal.policy import Attribute, FieldType, Policy
+from shoal.errors import ConfigError, InputError
+from shoal.formats.block import Block, BlockBuilder, Column, ParsedRecords, reject_unless, to_mask
+from shoal.formats.columns import (
+    MISMATCH,
+    NOT_OF_TYPE,
+    describe_converted,
+    describe_json,
+    describe_missing,
+    is_clustered,
+    parse_values,
+    replace_decimal_commas,
+    scale_reader,
+    stack_columns,
+)
+from shoal.formats.confidential_keys import describe_unplaced
+from shoal.formats.encoder import SEPARATOR, OutputField, RecordEncoder, column_name, encode_json_values, fixed_texts
+from shoal.formats.faults import FaultReason, Reason, RecordFault
+from shoal.formats.format import (
+    DEFAULT_MAX_BYTES,
+    Format,
+    ReadOptions,
+    RecordSource,
+    StoppedReading,
+    Utf8Stream,
+    read_batches,
+    read_lines,
+    require_columns,
+)
+from shoal.formats.json_text import canonical_number
+from shoal.formats.subjects import describe_subject
+from shoal.policy import Attribute, CsvDialect, FieldType, Policy, Role, Scale
 
-__all__ = ["BackslashConverter", "CsvCells", "CsvDecoder", "CsvReader", "EmbeddedRecordCheck", "RepeatedHeaderCheck"]
+__all__ = ["CsvCellEncoder", "CsvCells", "CsvDecoder", "CsvEncoder", "CsvFormat", "CsvReader"]
 
 CsvCells: TypeAlias = list[str] | None
 """The cells of one record as in the file; None if they could not be separated."""
 
 _LINE_END = re.compile(r"\r\n|\r|\n")
 _BYTE_ORDER_MARK = "\ufeff"
+_BINARY_STARTS = ("\x1f", "PK\x03\x04")
+"""Files of gzip, which begin with a control character in every encoding, and of zip."""
+_MAX_LINE_BYTES = 1 << 24
+"""Memory that a file without line ends can take."""
+_decode_json_text = msgspec.json.Decoder(str).decode
+
+
+class CsvFormat(Format):
+    """CSV with a header, in the dialects of the policy."""
+
+    def read(self, stream: BinaryIO, policy: Policy, encoder: RecordEncoder, options: ReadOptions) -> RecordSource:
+        """Open an input; see `Format.read`."""
+        name, max_bytes, with_columns = options
+        reader = CsvReader(stream, policy, name=name)
+        decoder = CsvDecoder(policy, reader.columns, encoder=encoder, max_bytes=max_bytes, with_columns=with_columns)
+        blocks = ((decoder.decode(part), list(part)) for part in reader)
+        return RecordSource(blocks, decoder.explain, reader.line_of)
+
+    def encoder(self, policy: Policy) -> CsvEncoder:
+        """Return an encoder of published rows."""
+        return CsvEncoder(policy)
 
 
 class CsvDecoder:
     """Decodes the cells that a `CsvReader` yields.
 
-    Parameters
-    ----------
-    policy : Policy
-    columns : sequence of str, optional
-        Names in the header of the file, including all declared ones; by default the attributes of the policy.
-    hash_key : bytes, optional
-        Key of the subject hash, up to 64 bytes; by default one random key per process.
-    max_bytes : int
-        Maximum length of the encoded unchanged fields of a record.
-    encoder : RecordEncoder, optional
-        JsonEncoder of the output; by default `CsvEncoder`.
-    with_columns : bool
-        Whether blocks also contain the unchanged fields as typed columns.
+    ``columns`` are the names in the header of the file, including all declared ones; by default the attributes of the
+    policy. ``hash_key`` is the key of the subject hash, up to 64 bytes; by default one random key per process.
+    ``max_bytes`` limits the encoded unchanged fields of a record. ``encoder`` belongs to the output; by default a
+    `CsvEncoder`.
     """
 
     def __init__(
@@ -65,16 +101,17 @@ class CsvDecoder:
         with_columns: bool = False,
     ) -> None:
         names = [attribute.name for attribute in policy.attributes] if columns is None else list(columns)
+        self._policy, self._names = policy, names
         encoder = CsvEncoder(policy) if encoder is None else encoder
         self._builder = BlockBuilder(policy, encoder, hash_key, max_bytes, with_columns=with_columns)
         self._width = len(names)
-        self._repeated_headers = RepeatedHeaderCheck(policy, names)
-        self._embedded_records = EmbeddedRecordCheck(policy, names)
         self._has_commas = policy.csv.decimal == ","
         self._clustered = [
-            (names.index(attribute.name), scale_reader(attribute, policy, has_commas=self._has_commas))
-            for attribute in policy.clustered
+            (names.index(a.name), scale_reader(a, policy, has_commas=self._has_commas)) for a in policy.clustered
         ]
+        self._header = [name.strip(" \t") for name in names]
+        # Few values contain the longest name.
+        self._longest = max(range(len(names)), key=lambda column: len(self._header[column]))
         self._unchanged_fields: list[tuple[int, Attribute]] = [
             (names.index(a.name), a) for a in policy.unchanged_fields
         ]
@@ -83,22 +120,10 @@ class CsvDecoder:
         self._has_subject_commas = self._has_commas and policy.subject is not None and policy.subject.type != "string"
 
     def decode(self, messages: Sequence[CsvCells]) -> Block:
-        """Decode the cells of records.
+        """Return the accepted records, and index and reason of each rejected one.
 
-        Parameters
-        ----------
-        messages : sequence of list of str, or None
-            As `CsvReader` yields them.
-
-        Returns
-        -------
-        Block
-            The accepted records, and index and reason of each rejected one. ``undecodable``: None. ``too_large``: the
-            unchanged fields are longer than ``max_bytes``, or a category than its limit. ``invalid``: the
-            record does not fit the policy, it equals the header, or a cell contains another record.
-
-        Notes
-        -----
+        ``undecodable``: None. ``too_large``: the unchanged fields are longer than ``max_bytes``, or a category than its
+        limit. ``invalid``: the record does not fit the policy, it equals the header, or a cell contains another record.
         The content of cells raises no error. Cost: about 0.1 µs per cell.
         """
         rejected: list[tuple[int, Reason]] = []
@@ -112,13 +137,100 @@ class CsvDecoder:
                 index.append(i)
                 records.append(cells)
         columns: Sequence[Column] = list(zip(*records, strict=True)) if records else [()] * self._width
-        no_records = {*self._repeated_headers.find(columns), *self._embedded_records.find(columns)}
+        no_records = {*self._find_headers(columns), *self._find_embedded(columns)}
         if no_records:
             rejected += [(index[i], Reason.INVALID) for i in no_records]
             is_accepted = [i not in no_records for i in range(len(index))]
             index = list(compress(index, is_accepted))
             columns = [tuple(compress(column, is_accepted)) for column in columns]
         return self._builder.build(self._candidates(index, columns, rejected), rejected)
+
+    def explain(self, cells: CsvCells) -> list[RecordFault]:
+        """Return why a record was rejected: one fault for each field, or one for the whole record; never empty.
+
+        Cost: about 2 µs per field.
+        """
+        if cells is None:
+            return [RecordFault(FaultReason.NOT_CSV)]
+        if len(cells) != self._width:
+            detail = f"{len(cells)} cells, but the header has {self._width}"
+            return [RecordFault(FaultReason.OTHER_WIDTH, detail=detail)]
+        columns = [[cell] for cell in cells]
+        if self._find_headers(columns):
+            return [RecordFault(FaultReason.REPEATED_HEADER)]
+        if self._find_embedded(columns):
+            return [RecordFault(FaultReason.EMBEDDED)]
+        found = []
+        for attribute in self._policy.attributes:
+            column = self._names.index(attribute.name)
+            if reason := _describe_cell(self._policy, attribute, cells[column]):
+                found.append(RecordFault(reason, attribute.name, column + 1))
+        return found or [RecordFault(FaultReason.UNKNOWN)]
+
+    def _find_headers(self, columns: Sequence[Sequence[str]]) -> list[int]:
+        """Return the indexes of the records that equal the header, but for blanks and tabs around the cells.
+
+        A file that was appended to or joined from several files has such records. Their values are valid wherever the
+        policy accepts any text; released, each would count as a person. A byte order mark before the first cell is
+        ignored: each of the joined files can begin with one. Cost: about 10 ns per record, and 100 ns if a cell
+        contains the longest name.
+        """
+        around = f" \t{_BYTE_ORDER_MARK}{self._policy.csv.quote}"
+        name, cells = self._header[self._longest].strip(around), columns[self._longest]
+        if name not in "".join(cells):
+            return []
+        candidates = [i for i, cell in enumerate(cells) if cell.strip(around) == name]
+        return [i for i in candidates if self._is_header([column[i] for column in columns])]
+
+    def _is_header(self, cells: list[str]) -> bool:
+        if cells[0].startswith(_BYTE_ORDER_MARK):
+            # After the mark the reader takes quotation marks for characters.
+            first, quote = cells[0].removeprefix(_BYTE_ORDER_MARK).strip(" \t"), self._policy.csv.quote
+            cells = [first.removeprefix(quote).removesuffix(quote), *cells[1:]]
+        return [cell.strip(" \t") for cell in cells] == self._header
+
+    def _find_embedded(self, columns: Sequence[Sequence[str]]) -> list[int]:
+        """Return the indexes of the records with a cell that contains another record; none if cells may (multiline).
+
+        A stray quotation mark can make the reader take the following lines into one cell. The records of these lines
+        belong to other people, and their identifiers would be published inside an unchanged field. Cost: about 10 ns
+        per cell, and 10 µs per line of a cell with line ends.
+        """
+        if self._policy.csv.multiline:
+            return []
+        with_line_ends: set[int] = set()
+        for column in columns:
+            text = "".join(column)
+            if "\n" in text or "\r" in text:
+                with_line_ends.update(i for i, cell in enumerate(column) if "\n" in cell or "\r" in cell)
+        return [i for i in sorted(with_line_ends) if self._has_embedded_record([column[i] for column in columns])]
+
+    def _has_embedded_record(self, cells: Sequence[str]) -> bool:
+        for number, cell in enumerate(cells):
+            lines = _LINE_END.split(cell)
+            if len(lines) == 1:
+                continue
+            if any(map(self._is_record, lines)):
+                return True
+            # Each of two records contains a stray quote, so one cell holds the end of one and the start of the next.
+            first, last = self._split(lines[0]), self._split(lines[-1])
+            if self._fits([*cells[:number], *first]) and self._fits([*last, *cells[number + 1 :]]):
+                return True
+        return False
+
+    def _is_record(self, line: str) -> bool:
+        options = self._policy.csv.reader_options | {"strict": False}
+        return self._fits(self._split(line)) or self._fits(next(csv.reader([line], **options), []))
+
+    def _split(self, line: str) -> list[str]:
+        dialect = self._policy.csv
+        return [cell.strip(" \t").strip(dialect.quote) for cell in line.split(dialect.delimiter)]
+
+    def _fits(self, cells: Sequence[str]) -> bool:
+        """Return whether the cells have the width of a record, and values of the quasi-identifiers."""
+        return len(cells) == self._width and all(
+            reader.are_valid(reader.read_cells([cells[column]]).values).all() for column, reader in self._clustered
+        )
 
     def _candidates(
         self, index: list[int], columns: Sequence[Column], rejected: list[tuple[int, Reason]]
@@ -153,161 +265,142 @@ class CsvDecoder:
         return [text if canonical_number(text.strip()) else cell for text, cell in zip(texts, cells, strict=True)]
 
 
-class RepeatedHeaderCheck:
-    """Finds records that equal the header, as in a file that was appended to or joined from several files.
+class CsvEncoder(RecordEncoder):
+    """Encodes published records as CSV in the output dialect of the policy.
 
-    Such a record has valid values wherever the policy accepts any text. Released, it would count as a person.
-
-    Parameters
-    ----------
-    policy : Policy
-    columns : sequence of str
-        Names in the header of the file.
-    """
-
-    def __init__(self, policy: Policy, columns: Sequence[str]) -> None:
-        self._quote = policy.csv.quote
-        self._names = [name.strip(" \t") for name in columns]
-        # Few values contain the longest name.
-        self._longest = max(range(len(columns)), key=lambda column: len(self._names[column]))
-        self._around = f" \t{_BYTE_ORDER_MARK}{self._quote}"
-
-    def find(self, columns: Sequence[Sequence[str]]) -> list[int]:
-        """Return the indexes of the records that equal the header, but for blanks and tabs around the cells.
-
-        A byte order mark before the first cell is ignored: each of the joined files can begin with one.
-
-        Parameters
-        ----------
-        columns : sequence of sequences of str
-            The cells of n records, by column.
-
-        Notes
-        -----
-        Cost: about 10 ns per record, and 100 ns if a cell contains the longest name.
-        """
-        name, cells = self._names[self._longest].strip(self._around), columns[self._longest]
-        if name not in "".join(cells):
-            return []
-        candidates = [i for i, cell in enumerate(cells) if cell.strip(self._around) == name]
-        return [i for i in candidates if self._is_header([column[i] for column in columns])]
-
-    def _is_header(self, cells: list[str]) -> bool:
-        if cells[0].startswith(_BYTE_ORDER_MARK):
-            # After the mark the reader takes quotation marks for characters.
-            first = cells[0].removeprefix(_BYTE_ORDER_MARK).strip(" \t")
-            cells = [first.removeprefix(self._quote).removesuffix(self._quote), *cells[1:]]
-        return [cell.strip(" \t") for cell in cells] == self._names
-
-
-class EmbeddedRecordCheck:
-    """Finds records with a cell that contains another record.
-
-    A stray quotation mark can make the reader take the following lines into one cell. The records of these lines
-    belong to other people, and their identifiers would be published inside an unchanged field.
+    A cell is quoted only if needed, and null is an empty cell.
 
     Parameters
     ----------
     policy : Policy
-        ``csv.multiline: true`` switches the check off.
-    columns : sequence of str
-        Names in the header of the file.
-    """
-
-    def __init__(self, policy: Policy, columns: Sequence[str]) -> None:
-        self._is_off = policy.csv.multiline
-        self._delimiter, self._quote = policy.csv.delimiter, policy.csv.quote
-        self._reader_options = policy.csv.reader_options | {"strict": False}
-        self._width = len(columns)
-        has_commas = policy.csv.decimal == ","
-        self._clustered = [
-            (columns.index(attribute.name), scale_reader(attribute, policy, has_commas=has_commas))
-            for attribute in policy.clustered
-        ]
-
-    def find(self, columns: Sequence[Sequence[str]]) -> list[int]:
-        """Return the indexes of the records with an embedded record.
-
-        Parameters
-        ----------
-        columns : sequence of sequences of str
-            The cells of n records, by column.
-
-        Notes
-        -----
-        Cost: about 10 ns per cell, and 10 µs per line of a cell with line ends.
-        """
-        if self._is_off:
-            return []
-        with_line_ends: set[int] = set()
-        for column in columns:
-            text = "".join(column)
-            if "\n" in text or "\r" in text:
-                with_line_ends.update(i for i, cell in enumerate(column) if "\n" in cell or "\r" in cell)
-        return [i for i in sorted(with_line_ends) if self._has_embedded_record([column[i] for column in columns])]
-
-    def _has_embedded_record(self, cells: Sequence[str]) -> bool:
-        for number, cell in enumerate(cells):
-            lines = _LINE_END.split(cell)
-            if len(lines) == 1:
-                continue
-            if any(map(self._is_record, lines)):
-                return True
-            # Each of two records contains a stray quote, so one cell holds the end of one and the start of the next.
-            first, last = self._split(lines[0]), self._split(lines[-1])
-            if self._fits([*cells[:number], *first]) and self._fits([*last, *cells[number + 1 :]]):
-                return True
-        return False
-
-    def _is_record(self, line: str) -> bool:
-        return self._fits(self._split(line)) or self._fits(next(csv.reader([line], **self._reader_options), []))
-
-    def _split(self, line: str) -> list[str]:
-        return [cell.strip(" \t").strip(self._quote) for cell in line.split(self._delimiter)]
-
-    def _fits(self, cells: Sequence[str]) -> bool:
-        """Return whether the cells have the width of a record, and values of the quasi-identifiers."""
-        return len(cells) == self._width and all(
-            reader.are_valid(reader.read_cells([cells[column]]).values).all() for column, reader in self._clustered
-        )
-
-
-_BINARY_STARTS = ("\x1f", "PK\x03\x04")
-"""Files of gzip, which begin with a control character in every encoding, and of zip."""
-_MAX_LINE_BYTES = 1 << 24
-"""Memory that a file without line ends can take."""
-
-
-class CsvReader:
-    """The records of a CSV file as lists of cells.
-
-    The file has one header line with the attributes of the policy, and may begin with a byte order mark. A quoted cell
-    that is never closed takes up to 131,072 characters of what follows into its record.
-
-    Parameters
-    ----------
-    stream : binary file object
-        A file opened in binary mode, or a pipe. The header is read at once. The stream is not closed.
-    policy : Policy
-    name : str
-        Name of the file in errors.
-
-    Attributes
-    ----------
-    columns : tuple of str
-        The header, for `CsvDecoder`.
-
-    Yields
-    ------
-    list of (list of str, or None)
-        The cells of 1 to 512 records, as soon as they have arrived. None stands for a record with invalid quotation
-        marks, bytes that are not in the encoding, or a cell of more than 131,072 characters. Blank lines at the end of
-        the file are dropped.
 
     Raises
     ------
-    InputError
-        The file is no text in the encoding, or the header is missing or does not fit the policy.
+    ConfigError
+        The encoding of the output cannot represent the name of an attribute or one of the categories in the policy.
+
+    Notes
+    -----
+    Rows are UTF-8; encoded unchanged fields are UTF-8 between separators. Members are sorted by their UTF-8 bytes.
+    `encode_lines` converts rows to the encoding of the dialect.
+    """
+
+    def __init__(self, policy: Policy) -> None:
+        dialect = policy.csv_output
+        cells, delimiter = CsvCellEncoder(dialect), dialect.delimiter.encode()
+        has_plain_numbers = dialect.decimal == "." and all(
+            a.scale is Scale.NUMERIC and not a.may_be_missing for a in policy.quasi_identifiers
+        )
+        super().__init__(
+            policy,
+            list(map(OutputField, policy.published)),
+            lambda _: b"%b",
+            cells.encode_column,
+            cells.encode_json_text,
+            delimiter=delimiter,
+            encode_scalar=None if has_plain_numbers else cells.encode_scalar,
+        )
+        self._header = delimiter.join(cells.encode_text(column_name(attribute)) for attribute in policy.published)
+        self._line_end, self._encoding = dialect.line_end.encode(), dialect.encoding
+        self._recoder = None if self._encoding == "utf-8" else codecs.getincrementalencoder(self._encoding)()
+        for attribute in policy.published:
+            self._require_encodable([column_name(attribute)], f"the name of attributes.{attribute.name}")
+        for attribute in policy.quasi_identifiers:
+            self._require_encodable(fixed_texts(attribute), f"every category of attributes.{attribute.name}")
+
+    def header(self) -> bytes:
+        """Return the names of the published attributes, without a line end."""
+        return self._header
+
+    def encodable_mask(self, unchanged_fields: Sequence[bytes]) -> Sequence[bool] | None:
+        """Return a mask of the elements that the output encoding can represent, or None if it can represent all."""
+        if self._encoding.startswith("utf-") or self._is_encodable(b"".join(unchanged_fields)):
+            return None
+        return list(map(self._is_encodable, unchanged_fields))
+
+    def encode_lines(self, rows: Sequence[bytes]) -> bytes:
+        """Join lines and encode them; the first call writes a byte order mark if the encoding needs one."""
+        text = self._line_end.join(rows) + self._line_end
+        return text if self._recoder is None else self._recoder.encode(text.decode())
+
+    def _require_encodable(self, texts: Iterable[str], what: str) -> None:
+        if not all(self._is_encodable(text.encode()) for text in texts):
+            raise ConfigError(f"csv.encoding: {self._encoding} cannot represent {what}; set csv.output.encoding: utf-8")
+
+    def _is_encodable(self, text: bytes) -> bool:
+        try:
+            text.replace(SEPARATOR, b"").decode().encode(self._encoding)
+        except UnicodeEncodeError:
+            return False
+        return True
+
+
+class CsvCellEncoder:
+    """Encodes single cells of one CSV dialect, in UTF-8.
+
+    A cell is quoted if it contains the delimiter, a quotation mark, a line end, or a backslash, if the dialect escapes
+    with backslashes.
+    """
+
+    def __init__(self, dialect: CsvDialect) -> None:
+        self._quote = dialect.quote
+        self._is_doubled = dialect.escape == "doubled"
+        self._decimal = None if dialect.decimal == "." else dialect.decimal.encode()
+        special = dialect.delimiter + dialect.quote + "\r\n" + ("" if self._is_doubled else "\\")
+        self._needs_quotes = re.compile(f"[{re.escape(special)}]")
+        self._needs_escape = re.compile(f"[{re.escape(dialect.quote)}\\\\]")
+
+    def encode_column(self, column: Column) -> list[bytes]:
+        """Encode each value: a text as it is, quoted if needed; null as an empty cell; any other as in JSON.
+
+        Numbers have the decimal sign of the dialect.
+        """
+        if not set(map(type, column)) <= {str}:
+            return [
+                b""
+                if value is None
+                else self.encode_text(value)
+                if isinstance(value, str)
+                else self.encode_number(text)
+                for value, text in zip(column, encode_json_values(column), strict=True)
+            ]
+        if self._needs_quotes.search("".join(column)):
+            return list(map(self.encode_text, column))
+        return list(map(str.encode, column))
+
+    def encode_text(self, text: str) -> bytes:
+        """Encode a text."""
+        if self._needs_quotes.search(text):
+            quote = self._quote
+            inner = text.replace(quote, quote + quote) if self._is_doubled else self._needs_escape.sub(r"\\\g<0>", text)
+            text = quote + inner + quote
+        return text.encode()
+
+    def encode_scalar(self, text: str) -> bytes:
+        """Encode the text of a JSON scalar: a string as its content, quoted if needed; null as an empty cell."""
+        if text.startswith('"'):
+            return self.encode_text(_decode_json_text(text))
+        return b"" if text == "null" else self.encode_number(text.encode())
+
+    def encode_json_text(self, text: str | None) -> bytes:
+        """Encode the text of a value of type json as a text; None as an empty cell."""
+        return b"" if text is None else self.encode_text(text)
+
+    def encode_number(self, text: bytes) -> bytes:
+        """Convert the text of a JSON number or truth value to the decimal sign of the dialect."""
+        return text if self._decimal is None else text.replace(b".", self._decimal)
+
+
+class CsvReader:
+    """The records of a CSV file as lists of cells, 1 to 512 at once, as soon as they have arrived.
+
+    The file has one header line with the attributes of the policy, and may begin with a byte order mark. The header is
+    read at once: ``columns``. None stands for a record with invalid quotation marks, bytes that are not in the
+    encoding, or a cell of more than 131,072 characters. A quoted cell that is never closed takes up to 131,072
+    characters of what follows into its record. Blank lines at the end of the file are dropped. The stream is not
+    closed.
+
+    InputError if the file is not text in the encoding, or the header is missing or does not fit the policy.
     """
 
     def __init__(self, stream: BinaryIO, policy: Policy, *, name: str = "input") -> None:
@@ -323,7 +416,7 @@ class CsvReader:
         self._has_bare_returns = False
         self._backslashes = None
         if dialect.escape == "backslash":
-            self._backslashes = BackslashConverter(dialect.quote, dialect.delimiter)
+            self._backslashes = _BackslashConverter(dialect.quote, dialect.delimiter)
         self._reader = csv.reader(self._lines(), **dialect.reader_options)
         require_columns(policy, name, "CSV")
         header = self._read_header(name, dialect.encoding)
@@ -407,6 +500,34 @@ class CsvReader:
         return header if _is_encodable(header) else []
 
 
+def _describe_cell(policy: Policy, attribute: Attribute, cell: str) -> str:
+    """Return what is wrong with the cell of an attribute; empty if it is valid."""
+    has_commas = policy.csv.decimal == ","
+    if is_clustered(attribute):
+        text = cell.strip(" \t")
+        if text in policy.missing_values:
+            return describe_missing(attribute, FaultReason.MISSING_VALUE if text else FaultReason.EMPTY)
+        if not text.strip() and attribute.scale is Scale.NUMERIC:
+            return FaultReason.EMPTY
+        reader = scale_reader(attribute, policy, has_commas=has_commas)
+        return describe_converted(reader, float(reader.read_cells([cell]).values[0]))
+    if attribute.subject:
+        text = cell.replace(",", ".") if has_commas and attribute.type in {"integer", "number"} else cell
+        return describe_subject(policy, attribute, text)
+    if attribute.role is not Role.IDENTIFIER:
+        is_converted = has_commas and attribute.type in {"integer", "number"}
+        return _describe_unchanged_cell(policy, attribute, replace_decimal_commas([cell])[0] if is_converted else cell)
+    return ""
+
+
+def _describe_unchanged_cell(policy: Policy, attribute: Attribute, cell: str) -> str:
+    if attribute.type == "json":
+        text = cell.strip(" \t").encode()
+        return describe_json(attribute, text) if text else ""
+    (value,), _ = parse_values([cell], attribute.type)
+    return NOT_OF_TYPE[attribute.type] if value is MISMATCH else describe_unplaced(policy, attribute, value)
+
+
 class _State(Enum):
     CELL_START = auto()
     UNQUOTED = auto()
@@ -414,17 +535,12 @@ class _State(Enum):
     AFTER_QUOTED = auto()
 
 
-class BackslashConverter:
+class _BackslashConverter:
     r"""Converts CSV lines with the escapes ``\"`` and ``\\`` to lines with doubled quotation marks.
 
     Only these two sequences inside quotation marks are escapes; any other backslash is a character. The option
     ``escapechar`` of `csv.reader` would drop a backslash before any character, and a backslash at the end of a line
     would continue the record on the next line.
-
-    Parameters
-    ----------
-    quote, delimiter : str
-        One character each.
     """
 
     def __init__(self, quote: str, delimiter: str) -> None:

@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from shoal.formats import CsvCells, CsvDecoder, CsvEncoder, CsvReader, JsonDecoder, JsonEncoder, Reason
+from shoal.formats import CsvEncoder, JsonDecoder, JsonEncoder, Reason
+from shoal.formats.csv import CsvCells, CsvDecoder, CsvReader
 from support.making import KEY, SUBJECT, policy_of, quasi, unchanged_field, usual_policy
 
 pytestmark = pytest.mark.unit
@@ -185,12 +186,7 @@ def test_a_repeated_header_is_invalid_in_every_dialect(csv: dict[str, Any]) -> N
 @pytest.mark.parametrize(
     "cells",
     [
-        "id,illness,sex",
-        "Id,sex,illness",
-        "id,sex,ill ness",
-        "id1,sex,illness",
-        "id,sex,",
-        "'id',sex,illness",
+        *("id,illness,sex", "Id,sex,illness", "id,sex,ill ness", "id1,sex,illness", "id,sex,", "'id',sex,illness"),
         "x,sex,illness",
     ],
 )

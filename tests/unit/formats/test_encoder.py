@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 from shoal.errors import GuaranteeError
 from shoal.formats import CsvEncoder, JsonEncoder, RecordEncoder
-from shoal.formats.encoder import CsvCellEncoder, encode_json_values
+from shoal.formats.csv import CsvCellEncoder
+from shoal.formats.encoder import encode_json_values
 from shoal.policy import CsvDialect
 from support.making import policy_of, quasi, unchanged_field, usual_policy
 

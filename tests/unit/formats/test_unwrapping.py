@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from shoal.formats import Block, DropReason, JsonDecoder, Reason, RefusalCounter, find_json_faults
+from shoal.formats import Block, DropReason, JsonDecoder, Reason, RefusalCounter
+from shoal.formats.json import find_json_faults
 from shoal.policy import Policy
 from support.making import KEY, SUBJECT, policy_of, quasi, unchanged_field
 from support.paths import with_paths
@@ -183,8 +184,7 @@ def test_a_message_that_is_not_strict_json_is_undecodable(kind: str, text: bytes
         b'{"op":"c","op":"d","after":{"who":"p","x":1}}',
         b'{"op":"c","after":{"who":"p","x":1},"after":{"who":"q","x":1}}',
         b'{"op":"c","after":{"who":"p","x":1,"x":1}}',
-        b'{"op":"c","after":{"who":"p","x":1},"source":{"lsn":1,"lsn":1}}',
-        b'{"op":"d","op":"d","after":null}',
+        *(b'{"op":"c","after":{"who":"p","x":1},"source":{"lsn":1,"lsn":1}}', b'{"op":"d","op":"d","after":null}'),
         b'{"schema":{"type":"a","type":"b"},"payload":{"op":"c","after":{"who":"p","x":1}}}',
     ],
 )
