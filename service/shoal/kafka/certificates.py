@@ -93,11 +93,7 @@ def _find_secret_faults(settings: KafkaSection) -> Iterator[FileFault]:
 def find_certificate_faults(settings: KafkaSection, *, has_password: bool = True) -> Iterator[FileFault]:
     """Yield the faults of the certificates and of the private key.
 
-    Parameters
-    ----------
-    settings : KafkaSection
-    has_password : bool
-        Whether the settings hold the password of an encrypted key; otherwise such a key is not decrypted.
+    Without ``has_password`` an encrypted key is not decrypted.
     """
     if not settings.security_protocol.endswith("SSL"):
         return

@@ -1,12 +1,8 @@
-"""Checks before the first record is read: topics, their settings, the limits of the broker.
+"""Checks before the first record is read: topics, their settings, permissions, and limits of the broker.
 
-What the principal may not do, found out before the first record is read.
-
-Without this check a worker without WRITE on its output would begin, and fail at its first release; one without READ
-would fail at its next start. The broker says what the principal may do with a topic (Kafka 2.3 and later). Of group and
-transactional ids it says whether they may be used at all. A broker that says neither is not asked further.
-
-Settings of topics and brokers, as far as the principal may see them; and a warning of what was not checked.
+Without the check of permissions, a worker without WRITE on its output would begin, and fail at its first release; one
+without READ would fail at its next start. The broker says what the principal may do with a topic (Kafka 2.3 and later).
+Of group and transactional ids it says whether they may be used at all. A broker that says neither is not asked further.
 
 A refused request gives no setting, so a check of it would pass. Reading settings takes DESCRIBE_CONFIGS, which a worker
 does not need otherwise: without it the worker starts, and says once what it did not check.
@@ -61,19 +57,8 @@ async def find_missing_permissions(
 ) -> list[Fault]:
     """Return what the principal lacks of the least permissions of a worker, with what to grant.
 
-    Parameters
-    ----------
-    client : AIOKafkaAdminClient
-        Connected.
-    settings : KafkaSection
-        Names of group and inputs.
-    topics : mapping of FieldPath to str
-        Topics that exist, by their fields. The last part of a field is the role of its topic.
-
-    Returns
-    -------
-    list of Fault
-        Empty if nothing is missing, if the broker has no ACLs, or if it does not say.
+    The last part of a field in ``topics`` is the role of its topic. The list is empty if nothing is missing, if the
+    broker has no ACLs, or if it does not say.
     """
     allowed = await _allowed_operations(client, sorted(set(topics.values())))
     faults = list(_about_topics(topics, allowed))
@@ -191,13 +176,7 @@ async def topic_configs(client: AIOKafkaAdminClient, topics: list[str]) -> dict[
 
 
 async def broker_configs(client: AIOKafkaAdminClient) -> dict[str, str] | None:
-    """Return the settings of one broker; None if the principal may not see them.
-
-    Raises
-    ------
-    BrokerUnavailableError
-        No broker is alive.
-    """
+    """Return the settings of one broker; None if the principal may not see them."""
     brokers = (await client.describe_cluster())["brokers"]
     if not brokers:
         raise BrokerUnavailableError("the cluster names no broker that is alive")
@@ -257,14 +236,9 @@ class TopicLayout:
 async def preflight(
     client: AIOKafkaAdminClient, policy: Policy, settings: KafkaSection, unchecked: UncheckedSettings
 ) -> TopicLayout:
-    """Check topics and limits.
+    """Check topics and limits; a `PolicyError` holds all faults, each with its remedy.
 
     Settings that the principal may not see are not checked; ``unchecked`` warns of them.
-
-    Raises
-    ------
-    PolicyError
-        Holds all faults, each with its remedy.
     """
     topics = _named_topics(settings)
     found = await partitions_of(client, topics.values())

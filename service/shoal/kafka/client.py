@@ -123,20 +123,10 @@ class TlsRefusedError(BrokerError):
 
 
 def unfit_setting(error: BaseException, settings: KafkaSection, address: str) -> BrokerError | None:
-    """Return the error to raise if a connection failed for its mechanism, protocol or certificates.
+    """Return the error to raise if a connection failed for its mechanism, protocol or certificates; None otherwise.
 
-    Parameters
-    ----------
-    error : BaseException
-        Of the client. Its text is not used.
-    settings : KafkaSection
-    address : str
-        ``HOST:PORT`` of the broker.
-
-    Returns
-    -------
-    BrokerError or None
-        Retriable if the broker closed the connection: one that is just stopping does so, too. None for another error.
+    The text of the client's error is not used. The result is retriable if the broker closed the connection: one that is
+    just stopping does so, too.
     """
     protocol = settings.security_protocol
     if isinstance(error, kafka_errors.UnsupportedSaslMechanismError):
@@ -191,15 +181,8 @@ def describe_missing(topic: str, operations: Sequence[Operation]) -> str:
 def describe_refusal(error: BaseException, settings: KafkaSection | None, operation: Operation) -> str | None:
     """Return the message for an authorization error of a client; None for another error.
 
-    Parameters
-    ----------
-    error : BaseException
-        Of the client. Of its text, only names that the settings contain are used.
-    settings : KafkaSection or None
-        Names of topics and group.
-    operation : {"READ", "WRITE"}
-        What the client was doing: a consumer reads, a producer writes. On an input it is READ in any case, because a
-        producer only commits its offsets.
+    Of the error's text, only names that the settings contain are used. ``operation`` is what the client was doing: a
+    consumer reads, a producer writes. On an input it is READ in any case, because a producer only commits its offsets.
     """
     if isinstance(error, kafka_errors.TopicAuthorizationFailedError):
         return _about_topics(error, settings, operation)
@@ -385,10 +368,7 @@ def consumer(settings: KafkaSection, **options: Any) -> AIOKafkaConsumer:  # noq
 async def reading(settings: KafkaSection, **options: Any) -> AsyncIterator[AIOKafkaConsumer]:  # noqa: ANN401 - as above
     """Open a `consumer` for the length of the context; it is closed also if its start is cancelled.
 
-    Raises
-    ------
-    BrokerError
-        The principal may not read a topic.
+    Raises `BrokerError` if the principal may not read a topic.
     """
     reader = consumer(settings, **options)
     try:

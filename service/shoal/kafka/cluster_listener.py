@@ -68,18 +68,9 @@ class NoDelivery:
 
 @dataclass(slots=True)
 class AwaitedDelivery:
-    """Each decided cluster is handed over, and the task waits until it was handled.
+    """Each decided cluster is handed over with ``on_decided``, and the task waits until it was handled.
 
-    Parameters
-    ----------
-    on_decided : callable
-        Takes a cluster and returns when it was handled.
-    commit_interval_s : float
-        Commit interval (s). Earlier decisions are committed in this interval also while a cluster is being handled.
-    may_have_handed_over, handed_over_until : bool, int
-        As of `NoDelivery`.
-    awaits_commits : bool
-        As of `ClusterDelivery`.
+    Earlier decisions are committed in the commit interval also while a cluster is being handled.
     """
 
     on_decided: Callable[[DecidedCluster], Awaitable[None]]

@@ -1,9 +1,4 @@
-"""Pauses between attempts: they grow with each failure, and a random part keeps workers from retrying together.
-
-Runs coroutines together: the end of one, or its error, ends the others.
-
-Work in a thread that does not keep the process alive.
-"""
+"""Coroutines that run together, pauses between attempts, and work in a thread that does not keep the process alive."""
 
 from __future__ import annotations
 
@@ -31,20 +26,10 @@ _random: Callable[[], float] = random.random
 
 
 def jittered(mean_s: float) -> float:
-    """Return a random pause.
+    """Return a random pause (s), uniform between 0.5 and 1.5 times its mean.
 
-    All workers of a group lose a broker at the same moment. With equal pauses, they would all come back at the same
-    moments too, and a coordinator that restarts would get their requests at once.
-
-    Parameters
-    ----------
-    mean_s : float
-        Mean of the pause (s).
-
-    Returns
-    -------
-    float
-        Uniformly distributed between 0.5 and 1.5 times ``mean_s`` (s).
+    All workers of a group lose a broker at the same moment. With equal pauses they would also come back at the same
+    moments, and a coordinator that restarts would get their requests at once.
     """
     return mean_s * (0.5 + _random())
 
@@ -55,13 +40,7 @@ def backoff_s(failures: int) -> float:
 
 
 async def until_first(*works: Coroutine[Any, Any, None]) -> None:
-    """Run concurrently until one has ended, cancel the others, and end as the first did.
-
-    Raises
-    ------
-    Exception
-        The error of the first that ended.
-    """
+    """Run concurrently until one has ended, cancel the others, and end as the first did: normally or with its error."""
     running = [asyncio.create_task(work) for work in works]
     try:
         await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
@@ -70,12 +49,9 @@ async def until_first(*works: Coroutine[Any, Any, None]) -> None:
 
 
 async def until_all(*works: Coroutine[Any, Any, None], passing: type[BaseException]) -> None:
-    """Run concurrently until all have ended or one has failed; an error of the class ``passing`` ends no other.
+    """Run concurrently until all have ended or one has failed, and raise its error.
 
-    Raises
-    ------
-    Exception
-        The error of one that had ended, one of another class than ``passing`` before one of this class.
+    An error of the class ``passing`` ends no other, and is raised only if there is no error of another class.
     """
     running = [asyncio.create_task(work) for work in works]
     todo = set(running)
@@ -89,7 +65,7 @@ async def until_all(*works: Coroutine[Any, Any, None], passing: type[BaseExcepti
 
 
 async def _stop(running: Sequence[asyncio.Task[None]], last: type[BaseException] | tuple[()] = ()) -> None:
-    """Cancel the coroutines that still run; raise the error of one that had ended, of the class ``last`` at last."""
+    """Cancel what still runs; raise the error of one that had ended, of the class ``last`` if there is no other."""
     ended = [one for one in running if one.done()]
     for one in running:
         one.cancel()

@@ -63,17 +63,8 @@ BEHIND_RECORDS = 100
 class Poller:
     """Polls a consumer for the tasks of a loop.
 
-    Parameters
-    ----------
-    tasks : TaskManager
-        The open tasks.
-    commit_interval_s : float
-        Commit interval (s).
-
-    Notes
-    -----
-    A poll without messages ends when a commit is due, or when a transaction ends after which another commit is due or
-    a task is no longer full. Otherwise decisions would wait for up to `POLL_S` more than the commit interval.
+    A poll without messages ends when a commit is due, or when a transaction ends after which another commit is due or a
+    task is no longer full. Otherwise decisions would wait for up to `POLL_S` more than the commit interval.
 
     A partition stays paused for as long as its task is full or flushes: aiokafka drops what it has fetched of a paused
     partition, and would fetch it again at each resume.
@@ -89,17 +80,7 @@ class Poller:
     ) -> dict[TopicPartition, list[Any]]:
         """Return the next messages of each partition; none after `POLL_S`, or when a task has something to do.
 
-        Parameters
-        ----------
-        kafka_consumer : AIOKafkaConsumer
-            Of the loop.
-        flushing : mapping of PartitionTask to asyncio.Task
-            Tasks that take no messages before the end of a flush. The poll ends with the first of them.
-
-        Raises
-        ------
-        KafkaError
-            As `AIOKafkaConsumer.getmany`.
+        The tasks that are ``flushing`` take no messages; the poll ends with the first of these flushes.
         """
         self._pause_full(kafka_consumer, flushing)
         waits = [task.next_commit for _, task in self._tasks.items() if task not in flushing]
@@ -176,19 +157,9 @@ async def wait_until_no_members(admin: AIOKafkaAdminClient, settings: KafkaSecti
 
     The broker lists such a member until its session timeout has passed. A running worker renews its session. So after
     this time, and some seconds for workers that are just stopping, a member is a running worker, or one that was killed
-    meanwhile.
+    meanwhile: then `InputError` is raised, and nothing was fenced, read or committed. If the coordinator does not
+    answer for ``patience_s``, although the broker does, `BrokerError` is raised.
 
-    Raises
-    ------
-    InputError
-        The group has members after the session timeout. Nothing was fenced, read or committed.
-    BrokerError
-        The coordinator of the group did not answer for ``patience_s``, although the broker did.
-    KafkaError
-        As `AIOKafkaAdminClient.describe_consumer_groups`.
-
-    Notes
-    -----
     A worker that joins after the last answer is not noticed here. It fences the drain as soon as it opens the
     partitions. READ on the group is enough: it includes DESCRIBE.
     """
@@ -255,19 +226,9 @@ METADATA_AGE_MS = 10_000
 class ConsumerLoop:
     """Polls and drives the tasks while this worker is a group member.
 
-    With ``start.drain`` it reads all partitions once without joining the group, which must not have members.
-
-    Parameters
-    ----------
-    context : WorkerContext
-        What all loops of this process share.
-    liveness : BrokerLiveness
-        Stores the time of the broker's last answer.
-    stopping : asyncio.Event
-        Set to end the loop.
-    compiling : asyncio.Task, optional
-        Compiles the kernels. The loop waits for it before it joins the group or takes partitions. Its error ends the
-        loop at once.
+    With ``start.drain`` it reads all partitions once without joining the group, which must not have members. It waits
+    for ``compiling``, the compilation of the kernels, before it joins the group or takes partitions; an error there
+    ends the loop at once. ``stopping`` is set to end it.
     """
 
     def __init__(
@@ -291,13 +252,7 @@ class ConsumerLoop:
         self._may_hold_partitions = self._has_ended = False
 
     async def run(self) -> None:
-        """Work until stopped or drained.
-
-        Raises
-        ------
-        ShoalError
-            The error that ended the loop.
-        """
+        """Work until stopped or drained; raises the error that ended the loop."""
         work = asyncio.create_task(self._work())
         if self._compiling is not None:
             self._compiling.add_done_callback(self._on_background_end)

@@ -43,12 +43,8 @@ class CredentialFileError(ConfigError):
 def secret_of(settings: KafkaSection, name: str) -> str | None:
     """Return a secret: the value of field ``name``, or the content of the file in ``name_file``; None without both.
 
-    One line end at the end of a file does not belong to the secret.
-
-    Raises
-    ------
-    CredentialFileError
-        The file cannot be read, is a pipe or is empty. The message quotes nothing of it.
+    One line end at the end of a file does not belong to the secret. Raises `CredentialFileError` if the file cannot be
+    read, is a pipe or is empty; the message quotes nothing of it.
     """
     value: SecretStr | None = getattr(settings, name)
     if value is not None:
@@ -63,27 +59,17 @@ def secret_of(settings: KafkaSection, name: str) -> str | None:
 class TokenProvider(AbstractTokenProvider):  # type: ignore[misc] # the client has no types
     """Gives the client an OAuth token for each new connection.
 
-    Parameters
-    ----------
-    settings : KafkaSection
-        With ``sasl_oauth_token``; or ``sasl_oauth_token_file``, which is read for each connection; or
-        ``sasl_oauth_command``. The command prints a token, which all clients of an event loop share. It runs again when
-        `REFRESH_SHARE` of the lifetime of its token has passed, after `forget_token`, and for each connection if the
-        token does not tell its lifetime. Connections that wait for the command at the same time share its token in any
-        case.
+    The settings have a token, a file that is read for each connection, or a command. The command prints a token, which
+    all clients of an event loop share. It runs again when `REFRESH_SHARE` of the lifetime of its token has passed,
+    after `forget_token`, and for each connection if the token does not tell its lifetime. Connections that wait for the
+    command at the same time share its token in any case.
     """
 
     def __init__(self, settings: KafkaSection) -> None:
         self._settings, self._command = settings, tuple(settings.sasl_oauth_command or ())
 
     async def token(self) -> str:
-        """Return a token.
-
-        Raises
-        ------
-        KafkaConnectionError
-            There is none now. The client takes it for a connection that failed, and tries again.
-        """
+        """Return a token; the client takes a `KafkaConnectionError` for a connection that failed, and tries again."""
         try:
             if (token := secret_of(self._settings, "sasl_oauth_token")) is not None:
                 return token.strip()
@@ -135,12 +121,9 @@ def _printed_token(command: tuple[str, ...]) -> _PrintedToken:
 
 
 async def _printed(command: Sequence[str]) -> str:
-    """Return what a command prints.
+    """Return what a command prints; raises `ConfigError` if it prints no token.
 
-    Raises
-    ------
-    ConfigError
-        It prints no token. Its output is not quoted, because it may hold a secret.
+    Its output is not quoted, because it may hold a secret.
     """
     field = "kafka.sasl_oauth_command"
     try:
@@ -185,12 +168,7 @@ _FILES = (
 class UsedCredentials:
     """The files with credentials as they are when the clients of a consumer loop are built.
 
-    To be created before the first of these clients, so that no change is missed.
-
-    Parameters
-    ----------
-    settings : KafkaSection
-        Name the files.
+    Create it before the first of these clients, so that no change is missed.
     """
 
     def __init__(self, settings: KafkaSection) -> None:
@@ -203,15 +181,11 @@ class UsedCredentials:
         return [_version(path) for path in self._paths]
 
     def renew(self) -> None:
-        """Have new connections use new credentials; to be called when a broker does not answer.
+        """Have new connections use new credentials; call it when a broker does not answer.
 
-        It may refuse new connections, because the credentials are no longer valid. A command that prints tokens runs
-        for the next connection.
-
-        Raises
-        ------
-        BrokerUnavailableError
-            A file has changed. The next consumer loop builds new clients, which read it.
+        The broker may refuse new connections because the credentials are no longer valid. A command that prints tokens
+        runs for the next connection. If a file has changed, `BrokerUnavailableError` is raised: the next consumer loop
+        builds new clients, which read it.
         """
         forget_token(self._settings)
         if self._versions_now() != self._versions:

@@ -58,10 +58,7 @@ class _Wait:
 class Rewinds:
     """The partitions that wait for a missing message, and the rewinds that were requested for them.
 
-    Parameters
-    ----------
-    rewind : callable
-        Requests the messages of a partition from an offset on. It may fail, and is repeated.
+    ``rewind`` requests the messages of a partition from an offset on. It may fail, and is repeated.
     """
 
     def __init__(self, rewind: Callable[[int, int], Awaitable[None]]) -> None:
@@ -421,10 +418,7 @@ class ExternalLoop:
     async def _next_record(self, tp: TopicPartition, offset: int, gap_reader: GapReader) -> int | None:
         """Return what `GapReader.next_record_offset` does.
 
-        Raises
-        ------
-        LeaderAwayError
-            The leader answers no longer; the other partitions must not wait for it.
+        Raises `LeaderAwayError` if the leader answers no longer: the other partitions must not wait for it.
         """
         async with self._ends.while_answering(tp):
             return await gap_reader.next_record_offset(tp, offset)

@@ -60,13 +60,7 @@ class NotYetError(BrokerUnavailableError):
 
 
 class LeaderAwayError(NotYetError):
-    """The leader of a partition does not answer.
-
-    Parameters
-    ----------
-    tp : TopicPartition
-        Of the input, or of a topic that is read when a partition of the input is opened.
-    """
+    """The leader of a partition does not answer: of the input, or of a topic that is read at its opening."""
 
     def __init__(self, tp: TopicPartition) -> None:
         super().__init__(
@@ -75,13 +69,7 @@ class LeaderAwayError(NotYetError):
 
 
 class NotOpenedError(BrokerUnavailableError):
-    """Some partitions of the input could not be opened, and nothing else went wrong.
-
-    Attributes
-    ----------
-    reasons : dict of TopicPartition to BrokerUnavailableError
-        These partitions, and why they are not open.
-    """
+    """Some partitions of the input could not be opened, for these ``reasons``, and nothing else went wrong."""
 
     def __init__(self, reasons: Mapping[TopicPartition, BrokerUnavailableError]) -> None:
         super().__init__(join_refusals((tp, named_text(tp, reason)) for tp, reason in reasons.items()))
@@ -98,10 +86,7 @@ def named_text(tp: TopicPartition, error: Exception) -> str:
 async def leader_answer(tp: TopicPartition) -> AsyncIterator[None]:
     """Limit the time of a request to the leader of a partition; the client itself asks again for 40 s.
 
-    Raises
-    ------
-    LeaderAwayError
-        It has not answered in this time.
+    Raises `LeaderAwayError` if it has not answered in this time.
     """
     try:
         async with asyncio.timeout(ANSWER_S):

@@ -87,10 +87,8 @@ class BrokerLiveness:
     def note_not_opened(self, error: NotOpenedError, *, drains: bool) -> None:
         """Note that partitions could not be opened; return if another attempt may succeed.
 
-        Raises
-        ------
-        BrokerError
-            For ``patience_s`` a producer could not start or, in a drain, a partition could not be opened.
+        Raises `BrokerError` if for ``patience_s`` a producer could not start or, in a drain, a partition could not be
+        opened.
         """
         now_s = time.monotonic()
         not_started = next((one for one in error.reasons.values() if isinstance(one, NotStartedError)), None)
@@ -108,19 +106,8 @@ class BrokerLiveness:
     ) -> None:
         """Send the broker requests at intervals: an idle connection does not show that the broker is lost.
 
-        Parameters
-        ----------
-        request : callable
-            Sends a request, and waits for the answer.
-        credentials : UsedCredentials
-            Of the clients that send the requests.
-        every_s : float
-            Time between an answer and the next request (s).
-
-        Raises
-        ------
-        BrokerUnavailableError
-            The broker has not answered for ``patience_s``, or does not answer and the credentials were replaced.
+        Raises `BrokerUnavailableError` if the broker has not answered for ``patience_s``, or does not answer and the
+        credentials were replaced.
         """
         while True:
             try:
@@ -225,13 +212,7 @@ Unopened = Callable[[], Mapping[TopicPartition, ShoalError | None]]
 
 
 def telling_unopened(unopened: Unopened) -> AbstractAsyncContextManager[None]:
-    """Log which partitions are not open, for the length of the context: after the first failure, and at intervals.
-
-    Parameters
-    ----------
-    unopened : callable
-        Returns the partitions that are not open, and why the last attempt failed; None before one has failed.
-    """
+    """Log which partitions are not open, for the length of the context: after the first failure, and at intervals."""
     return meanwhile(_tell(unopened))
 
 
@@ -268,26 +249,9 @@ async def open_partitions(
 ) -> None:
     """Open all of these partitions; return when each of them is open.
 
-    Parameters
-    ----------
-    tasks : TaskManager
-    partitions : iterable of TopicPartition
-    clients : tuple
-        Those that ask for committed offsets and read logs, as for `TaskManager.open`.
-    on_opened : callable
-        Called with each partition that was opened, and its task.
-    liveness : BrokerLiveness
-        Limits how long a producer may be unable to start and, in a drain, a partition to be opened.
-    credentials : UsedCredentials
-        Renewed after a failure: a leader may refuse those that were replaced.
-    drains : bool
-    on_failed : callable
-        Called after an attempt that left partitions unopened.
-
-    Raises
-    ------
-    ShoalError
-        A partition could not be opened, and the loop must end.
+    After a failure, ``on_failed`` is called, and the credentials are renewed: a leader may refuse those that were
+    replaced. ``liveness`` limits how long a producer may be unable to start and, in a drain, a partition to be opened.
+    An error of a partition that ends the loop is raised.
     """
     left, failures = list(partitions), 0
     async with telling_unopened(lambda: tasks.unopened):
@@ -316,8 +280,6 @@ class Punctuator:
     of all other partitions would wait too. Each task has its own producer and sends one transaction at a time, so that
     there are never more transactions than tasks.
 
-    Notes
-    -----
     Guarantee: the order of what one task does is not changed. A task holds its lock while it flushes.
     """
 
@@ -332,10 +294,7 @@ class Punctuator:
     async def run(self, punctuations: Mapping[PartitionTask, Punctuation]) -> None:
         """Punctuate all tasks that do not flush; return when each of them has ended or waits for a transaction.
 
-        Raises
-        ------
-        ShoalError
-            A punctuation failed, of this run or an earlier one.
+        Raises the error of a punctuation of this run or an earlier one.
         """
         for task, punctuate in punctuations.items():
             if task not in self._flushing:
@@ -344,13 +303,7 @@ class Punctuator:
         self._remove_ended()
 
     async def finish(self) -> None:
-        """Wait for all punctuations.
-
-        Raises
-        ------
-        ShoalError
-            A punctuation failed.
-        """
+        """Wait for all punctuations; raises the error of one that failed."""
         await asyncio.gather(*self._flushing.values())
 
     async def cancel(self) -> None:

@@ -1,22 +1,10 @@
 """Where a partition begins: its committed state is read after fencing, checked, and accepted or refused.
 
 No record may be released twice. If that is not certain, the start is refused. The message names the partition and the
-remedies.
-
-Compare a commit with the log of the input and with the policy, before a partition continues from it.
-
-What the group has committed: the offset and metadata of a partition, and what those of the others say about it.
-
-Where a partition of the output ends when a worker takes it over.
-
-From there on the worker is the only writer. A record that it did not send is one of another group over the same topics,
-which would publish every record a second time. Offsets show that whatever the clocks of the machines say.
-
-The commit from which a partition continues: that of the group, or its copy if the group's is missing or older.
-
-What was published before a start: it decides whether a start would publish records a second time.
-
-Skips to the end whose transaction had an unknown outcome, until the committed progress shows it.
+remedies. The commit of the group, or its copy if the group's is missing or older, is compared with the log of the
+input, with the policy, and with what was published. From where the output ends on, the worker is its only writer. A
+record that it did not send is one of another group over the same topics, which would publish every record a second
+time. Offsets show that whatever the clocks of the machines say.
 """
 
 from __future__ import annotations
@@ -137,12 +125,8 @@ async def fetch_committed(
     """Return the committed offset and metadata of one partition, or None if there is no commit.
 
     The previous producer was fenced before, so its transaction has ended. A classic group coordinator may still be
-    writing the offsets of that transaction. So two answers in succession must agree.
-
-    Raises
-    ------
-    BrokerUnavailableError
-        The coordinator did not answer. That does not mean that there is no commit.
+    writing the offsets of that transaction. So two answers in succession must agree. Raises `BrokerUnavailableError` if
+    the coordinator did not answer, which does not mean that there is no commit.
     """
     tp = TopicPartition(settings.input, partition)
     found = (await _agreed_answer(admin, settings, [tp]))[tp]
@@ -163,11 +147,8 @@ async def _agreed_answer(
     """Return the committed offset and metadata of all these partitions, with offset -1 for no commit.
 
     The request is repeated until two answers in succession agree; after more than 20 repeats one answer is accepted.
-
-    Raises
-    ------
-    BrokerUnavailableError
-        The coordinator had no answer, or none about some of the partitions, for `COORDINATOR_TIMEOUT_S`.
+    Raises `BrokerUnavailableError` if the coordinator had no answer, or none about some of the partitions, for
+    `COORDINATOR_TIMEOUT_S`.
     """
     answer: dict[TopicPartition, OffsetAndMetadata] = {}
     unanswered_since_s: float | None = None
@@ -209,17 +190,8 @@ async def fetch_first_partition_count(
 ) -> int | None:
     """Return the number of partitions that the input had when the group first started.
 
-    Each commit holds this number. Where they differ, the smallest is the oldest.
-
-    Returns
-    -------
-    int or None
-        0 if the group has commits that do not say it; None if the group has no commit.
-
-    Raises
-    ------
-    BrokerUnavailableError
-        The coordinator did not answer for all partitions. That does not mean that there is no commit.
+    Each commit holds this number. Where they differ, the smallest is the oldest. It is 0 if the group has commits that
+    do not say it, and None if the group has no commit. Raises as `fetch_committed`.
     """
     topic = str(settings.input)
     offsets = await _agreed_answer(
@@ -252,10 +224,7 @@ async def end_at_start(settings: KafkaSection, partition: int, state: OffsetStat
 async def check_no_open_transaction(settings: KafkaSection, partition: int) -> None:
     """Check that no open transaction hides records: a consumer of committed records stops at its first record.
 
-    Raises
-    ------
-    NotYetError
-        There is an open transaction, which the broker ends after its timeout; or the leader does not answer.
+    Raises `NotYetError` if there is one, which the broker ends after its timeout, or if the leader does not answer.
     """
     end, committed = [await _end(settings, partition, level) for level in ("read_uncommitted", "read_committed")]
     if end is not None and committed is not None and end > committed:
@@ -270,24 +239,10 @@ async def check_no_record_after(
 ) -> None:
     """Check that the output got no record from an offset on, where retention may have removed records.
 
-    Parameters
-    ----------
-    settings : KafkaSection
-        Of the pair of topics.
-    partition : int
-        Of input and output.
-    offset : int or None
-        Where the next record of the group would have been, as the copy of a commit says. None if it does not say it.
-    has_older : bool
-        The group has progress that is older than the copy.
-
-    Raises
-    ------
-    InputError
-        There are records after it; or that is not known: the copy does not say the offset, there is no output, the
-        output was recreated, or retention removed what followed.
-    NotYetError
-        An open transaction hides records, or the leader of the output does not answer.
+    ``offset`` is where the next record of the group would have been, as the copy of a commit says; None if it does not
+    say it. Raises `InputError` if there are records after it, or if that is not known: the copy does not say the
+    offset, there is no output, the output was recreated, or retention removed what followed. Raises `NotYetError` if
+    that cannot be read now.
     """
     tp = TopicPartition(settings.output, partition)
     if settings.output is None:
@@ -317,12 +272,8 @@ async def check_no_other_writer(settings: KafkaSection, partition: int, offset: 
     """Check that the output holds no committed record from the offset on at which it ended after a commit.
 
     The group and its copy hold the commit, so it should be the last one. Then such a record is one of another producer,
-    whatever its timestamp is. An output that ends before the offset, or begins after it, shows no such record.
-
-    Raises
-    ------
-    InputError
-        There is such a record.
+    whatever its timestamp is, and `InputError` is raised. An output that ends before the offset, or begins after it,
+    shows no such record.
     """
     if settings.output is None or offset is None:
         return
@@ -354,13 +305,7 @@ log = logger("kafka")
 
 
 class StaleCopyError(InputError):
-    """The copy decides, and records may have been published after it.
-
-    Attributes
-    ----------
-    committed_offset : int
-        Of the copy.
-    """
+    """The copy decides, with this committed offset, and records may have been published after it."""
 
     def __init__(self, message: str, committed_offset: int) -> None:
         super().__init__(message)
@@ -378,15 +323,9 @@ async def newest_commit(
     """Return the commit from which a partition continues; None if there is none.
 
     Where group and copy agree, ``acknowledged`` is called with the offset at which the output ended, as the copy says.
-
-    Raises
-    ------
-    StaleCopyError
-        The copy is newer than the group's progress or all that is left, and the output shows, or cannot exclude, that
-        records were published after it.
-    InputError
-        The commit of the group or its copy cannot be trusted, or they contradict each other, or another producer has
-        written to the output.
+    Raises `StaleCopyError` if the copy is newer than the group's progress or all that is left, and the output shows, or
+    cannot exclude, that records were published after it. Raises `InputError` if the commit of the group or its copy
+    cannot be trusted, if they contradict each other, or if another producer has written to the output.
     """
     if copy is None:
         return None if of_group is None else _decode(of_group, settings, partition, cipher)
@@ -409,12 +348,8 @@ async def newest_commit(
 async def check_copied_end(copy: ProgressCopy, copied: CopiedCommit, order: Order, *, has_older: bool) -> None:
     """Compare where the output ended, as a copy says, with the output. A copy older than the group says nothing.
 
-    Raises
-    ------
-    StaleCopyError
-        The copy is newer, and records may have been published after it.
-    InputError
-        It agrees with the group, and another producer has written to the output.
+    Raises `StaleCopyError` if the copy is newer and records may have been published after it, and `InputError` if it
+    agrees with the group and another producer has written to the output.
     """
     settings, partition, end = copy.settings, copy.partition, _output_end(copy, copied)
     if order is Order.SAME:
@@ -436,10 +371,7 @@ def decode_both(
 ) -> tuple[CommittedState | None, Order]:
     """Return the newer of two commits, and how the copied one compares; a missing one is older.
 
-    Raises
-    ------
-    InputError
-        One of them cannot be trusted, or they contradict each other.
+    Raises `InputError` if one of them cannot be trusted, or they contradict each other.
     """
     settings, partition = copy.settings, copy.partition
     commit = None if copied is None else copy.decode(copied)
@@ -489,16 +421,10 @@ APPEND_TIME = 1
 async def check_output_is_empty(producer: TransactionalProducer, settings: KafkaSection, partition: int) -> None:
     """Refuse to begin without a commit if records of this partition were published before.
 
-    Raises
-    ------
-    InputError
-        There are committed records in the output partition, or evidence or cluster messages of this partition. (A Faust
-        stage without an output topic writes only evidence and cluster messages.)
-
-    Notes
-    -----
-    Without such a record, all that is committed is read, also of other partitions; the log says how far, every 10 s.
-    Another check with the same producer reads what has been added.
+    Those are committed records in the output partition, or evidence or cluster messages of this partition. (A Faust
+    stage without an output topic writes only evidence and cluster messages.) Without such a record, all that is
+    committed is read, also of other partitions; the log says how far, every 10 s. Another check with the same producer
+    reads what has been added.
     """
     # With one input, messages name none. With several, messages without a name are of a time with one input, whose
     # output tells whether it was released.
@@ -535,11 +461,6 @@ async def check_output_is_whole(producer: TransactionalProducer, settings: Kafka
 
     Retention empties the output of a group that has no workers, and its offsets expire in the same time. Without an
     output, evidence and cluster messages count in its place.
-
-    Raises
-    ------
-    InputError
-        The log of the output partition does not begin at offset 0.
     """
     witnesses = [settings.output] if settings.output is not None else [settings.evidence, settings.clusters]
     for topic in witnesses:
@@ -635,11 +556,8 @@ class UnconfirmedSkips:
     """The last skip of each partition that this process sent, and that is not counted yet.
 
     A worker that gets no response to the end of a transaction does not know whether it was committed. Its next start
-    reads the committed progress. If that is the commit of the skip, the skip is counted then.
-
-    Notes
-    -----
-    The skip is not counted if the process ends before, or if another worker has taken over the partition and committed.
+    reads the committed progress. If that is the commit of the skip, the skip is counted then. It is not counted if the
+    process ends before, or if another worker has taken over the partition and committed.
     """
 
     _sent: dict[TopicPartition, tuple[CommittedState, int]] = field(default_factory=dict)
@@ -685,52 +603,25 @@ class StartOptions:
 
 @dataclass(frozen=True, slots=True)
 class PartitionStart:
-    """Where a partition begins.
-
-    Attributes
-    ----------
-    commit : CommittedState
-        The commit from which to continue.
-    log_start, log_end : int
-        First offset of the log, and the end of its committed part (exclusive).
-    skipped_count : int or None
-        Number of offsets that ``--skip-to-end`` skipped: from the committed offset to the end of the log, or the whole
-        log if the committed offset does not belong to it. None without a skip.
-    is_first : bool
-        There was no commit before, and no record was published.
-    has_new_policy : bool
-        The commit that was found is of another policy.
-    """
+    """Where a partition begins."""
 
     commit: CommittedState
+    """The commit from which to continue."""
     log_start: int
     log_end: int
+    """End of the committed part of the log (exclusive)."""
     skipped_count: int | None = None
+    """Number of offsets that ``--skip-to-end`` skipped: from the committed offset to the end of the log, or the whole
+    log if the committed offset does not belong to it. None without a skip."""
     is_first: bool = False
+    """There was no commit before, and no record was published."""
     has_new_policy: bool = False
+    """The commit that was found is of another policy."""
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionContext:
-    """What the start of a partition uses.
-
-    Attributes
-    ----------
-    admin, consumer, producer : AIOKafkaAdminClient, AIOKafkaConsumer, TransactionalProducer
-        Clients. The producer must be open, so that earlier owners are fenced.
-    settings : KafkaSection
-        Of the input and its output.
-    partition, partition_count : int
-        The partition, and how many the input has.
-    fingerprint : str
-        Of the policy.
-    options : StartOptions
-        Of the operator.
-    cipher : MetadataCipher
-        Encodes the offset metadata.
-    unconfirmed : UnconfirmedSkips
-        Skips of this process whose outcome is unknown.
-    """
+    """What the start of a partition uses. The producer is open, so that earlier owners are fenced."""
 
     admin: AIOKafkaAdminClient
     consumer: AIOKafkaConsumer
@@ -756,12 +647,8 @@ async def initialize_partition(context: PartitionContext) -> PartitionStart:
     policy or was encrypted under another key than the first, and in any case if the producer keeps a copy. A skip whose
     outcome was unknown is counted when its commit is found.
 
-    Raises
-    ------
-    InputError
-        The committed state cannot be trusted, or there is none and the operator did not say where to begin.
-    NotYetError
-        What is compared with it cannot be read now.
+    Raises `InputError` if the committed state cannot be trusted, or if there is none and the operator did not say where
+    to begin; `NotYetError` if what is compared with it cannot be read now.
     """
     tp, producer, settings, partition = context.tp, context.producer, context.settings, context.partition
     log_start, log_end = await log_bounds(context.consumer, tp)

@@ -72,15 +72,7 @@ class WorkerContext:
 
 
 class TaskManager:
-    """The open partition tasks.
-
-    Parameters
-    ----------
-    context : WorkerContext
-        Of the process.
-    listener : ClusterListener
-        Receives the clusters, in addition to the output or in place of it.
-    """
+    """The open partition tasks; ``listener`` receives the clusters, in addition to the output or in place of it."""
 
     def __init__(self, context: WorkerContext, listener: ClusterListener | None = None) -> None:
         self._context, self._listener = context, listener or ClusterListener()
@@ -120,16 +112,10 @@ class TaskManager:
     ) -> None:
         """Open a task for each partition; ``on_opened`` is called with each, and records may be processed after that.
 
-        Raises
-        ------
-        NotOpenedError
-            Some of them could not be opened now, and may be later: the others are open, and nothing else went wrong.
-        ShoalError
-            A task could not be opened, and to repeat that is not enough. An `InputError` holds the reasons of all that
-            were refused.
+        Raises `NotOpenedError` if some of them could not be opened now and may be later: the others are open, and
+        nothing else went wrong. Raises another `ShoalError` if a task could not be opened and to repeat that is not
+        enough; an `InputError` holds the reasons of all that were refused.
 
-        Notes
-        -----
         The leaders of the input are asked before a partition takes its turn: those that are away must not delay the
         partitions of the others. What they answer counts for nothing: a partition is fenced before its log is read.
         """
@@ -285,12 +271,8 @@ class TaskManager:
     async def close(self, partitions: Iterable[TopicPartition], *, commit: bool) -> None:
         """Close the tasks of these partitions; with ``commit``, commit what they have decided first.
 
-        Their metrics are removed also if this is cancelled.
-
-        Raises
-        ------
-        ShoalError
-            With ``commit``: a commit failed. All tasks are closed.
+        Their metrics are removed also if this is cancelled. With ``commit``, the error of a commit that failed is
+        raised after all tasks are closed.
         """
         tasks = [(tp, self._tasks.pop(tp)) for tp in partitions if tp in self._tasks]
         if not tasks:
