@@ -35,12 +35,26 @@ from aiokafka.protocol.transaction import (
 from aiokafka.record import default_records, memory_records
 
 __all__ = [
+    "InvalidRecordError",
     "LostResponseError",
     "keep_parsed",
     "plain_record_options",
     "send_requests_once",
     "tolerate_invalid_header_names",
 ]
+
+_INVALID_RECORD = 87
+
+
+class _Error(kafka_errors.BrokerResponseError):  # type: ignore[misc] # the client has no types
+    errno = _INVALID_RECORD
+    message = "INVALID_RECORD"
+
+
+kafka_errors.kafka_errors.setdefault(_INVALID_RECORD, _Error)
+InvalidRecordError = kafka_errors.for_code(_INVALID_RECORD)
+"""A broker refuses a message itself, as a compacted topic refuses one without a key. The client does not know this code
+and would report an unknown error, which looks as if it could pass. The class of the client, if it has one."""
 
 _NEW_FORMAT = 2
 """First version of the record format that has headers."""

@@ -19,19 +19,17 @@ import base64
 import hashlib
 import hmac
 import os
-import re
-import stat
 import zlib
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Self, TypeAlias
+from typing import Self
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
-from shoal.errors import Fault, InputError, PolicyError
+from shoal.errors import InputError
+from shoal.kafka.credentials import KEY_BYTES, MetadataKey, metadata_keys
 from shoal.kafka.metadata import (
     ENCRYPTED_BYTES,
     LIMIT_BYTES,
@@ -45,24 +43,16 @@ from shoal.kafka.metadata import (
     unpack,
 )
 from shoal.policy import KafkaSection
-from shoal.secret_files import OPEN_MODES
 
 __all__ = ["ENCRYPTED_PREFIX", "NO_ENCRYPTION", "MetadataCipher", "UnreadableError"]
 
 ENCRYPTED_PREFIX = "shoal1-aes:"
 """Prefix of encrypted metadata."""
 
-PLAIN_WORD = "plain"
 MIN_BYTES, STEP_BYTES = 256, 64
-KEY_BYTES, IDENTIFIER_BYTES, NONCE_BYTES, TAG_BYTES = 32, 4, 12, 16
-MAX_FILE_BYTES = 1 << 16
-MIN_DISTINCT_BYTES = 8
-"""Fewest distinct bytes of a key; 32 random bytes have more."""
+IDENTIFIER_BYTES, NONCE_BYTES = 4, 12
 
 REMEDY = "give it in kafka.metadata_key_file, SHOAL_KAFKA__METADATA_KEY_FILE or SHOAL_KAFKA__METADATA_KEY"
-
-Key: TypeAlias = bytes | None
-"""32 bytes, or None for plain text."""
 
 
 class UnreadableError(InputError):
@@ -89,7 +79,7 @@ class MetadataCipher:
     """
 
     group: str = ""
-    keys: tuple[Key, ...] = field(default=(None,), repr=False)
+    keys: tuple[MetadataKey, ...] = field(default=(None,), repr=False)
 
     @classmethod
     def of(cls, settings: KafkaSection) -> Self:
@@ -100,15 +90,7 @@ class MetadataCipher:
         PolicyError
             The file cannot be read, other users may read it, or it holds no key. The error quotes nothing of it.
         """
-        given = settings.metadata_key
-        if given is not None and settings.metadata_key_file is not None:
-            message = "given together with kafka.metadata_key_file: keep one of them"
-            raise PolicyError([Fault(("SHOAL_KAFKA__METADATA_KEY",), message)], "settings")
-        if given is not None:
-            return cls(str(settings.group), _keys(given.get_secret_value(), "SHOAL_KAFKA__METADATA_KEY"))
-        if settings.metadata_key_file is not None:
-            return cls(str(settings.group), _keys(_file(Path(settings.metadata_key_file)), "kafka.metadata_key_file"))
-        return cls(str(settings.group))
+        return cls(str(settings.group), metadata_keys(settings))
 
     def encode(self, commit: CommittedState, topic: str, partition: int) -> str:
         """Return the metadata of a commit; at most 4096 characters.
@@ -210,7 +192,7 @@ def _cipher(key: bytes, context: bytes) -> AESGCM:
     return AESGCM(HKDF(algorithm=SHA256(), length=KEY_BYTES, salt=None, info=context).derive(key))
 
 
-def _tag(key: Key, context: bytes, content: bytes) -> str:
+def _tag(key: MetadataKey, context: bytes, content: bytes) -> str:
     if key is None:
         return f"{zlib.crc32(context + content):08x}"
     derived = HKDF(algorithm=SHA256(), length=KEY_BYTES, salt=None, info=b"copy of " + context).derive(key)
@@ -225,55 +207,3 @@ def _authenticated(identifier: bytes, context: bytes, committed_offset: int) -> 
 def _identifier(key: bytes) -> bytes:
     """Return bytes that distinguish keys and reveal none."""
     return hmac.digest(key, b"shoal name of a key", hashlib.sha256)[:IDENTIFIER_BYTES]
-
-
-def _keys(text: str, where: str) -> tuple[Key, ...]:
-    path = tuple(where.split("."))
-    words = text.split()
-    if not words:
-        raise PolicyError([Fault(path, "holds no key: 32 random bytes, as hex or base64")], "settings")
-    faults, keys = [], []
-    for number, word in enumerate(words, 1):
-        key = None if word == PLAIN_WORD else _key(word)
-        if key == b"":
-            faults.append(
-                Fault(path, f"word {number} is no key: 32 random bytes as hex or base64 (or the word 'plain')")
-            )
-        keys.append(key)
-    if faults:
-        raise PolicyError(faults, "settings")
-    return tuple(keys)
-
-
-def _key(word: str) -> bytes:
-    """Return the key that a word encodes; no bytes if it encodes none."""
-    try:
-        if re.fullmatch(r"[0-9a-fA-F]{64}", word):
-            key = bytes.fromhex(word)
-        else:
-            key = base64.b64decode(
-                word + "=" * (-len(word) % 4), altchars=b"-_" if set(word) & set("-_") else None, validate=True
-            )
-    except ValueError:
-        return b""
-    return key if len(key) == KEY_BYTES and len(set(key)) >= MIN_DISTINCT_BYTES else b""
-
-
-def _file(path: Path) -> str:
-    """Return the text of the key file. No error names the path: it may be a key put into the wrong setting."""
-    fault = "holds no key: 32 random bytes, as hex or base64"
-    try:
-        # O_NONBLOCK: opening a pipe without a writer must not wait.
-        with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
-            status = os.fstat(file.fileno())
-            is_open = status.st_mode & OPEN_MODES
-            if stat.S_ISREG(status.st_mode) and not is_open:
-                return file.read(MAX_FILE_BYTES).decode("ascii")
-            fault = (
-                "the file is open to others: take their rights away (chmod 640, or 600)" if is_open else "is no file"
-            )
-    except OSError as error:
-        fault = f"the file cannot be read: {error.strerror}"
-    except ValueError:
-        pass
-    raise PolicyError([Fault(("kafka", "metadata_key_file"), fault)], "settings")

@@ -15,7 +15,7 @@ from typing import Protocol
 
 from shoal.streams import DecidedCluster
 
-__all__ = ["AwaitedDelivery", "ClusterDelivery", "ClusterListener", "NoDelivery"]
+__all__ = ["NO_LISTENER", "AwaitedDelivery", "ClusterDelivery", "ClusterListener", "NoDelivery"]
 
 AsyncStep = Callable[[], Awaitable[None]]
 
@@ -150,3 +150,7 @@ class ClusterListener:
         return AwaitedDelivery(
             partial(self.on_decided, partition), commit_interval_s, may_have_handed_over, handed_over_until
         )
+
+
+NO_LISTENER = ClusterListener()
+"""Clusters go to the output alone."""

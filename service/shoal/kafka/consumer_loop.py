@@ -1,18 +1,13 @@
-"""Polls and drives the tasks while this worker is a group member; with ``start.drain``, reads all partitions once.
+"""The service `shoal run`: consumer loops one after the other, until a stop or an error that is not retried.
 
-The loop polls, processes and punctuates until it is stopped, drained, or fails. An error in any task ends the whole
-loop. The loop's producers are closed and its state is dropped; the next loop reads the committed state again, so there
-is nothing to repair. A partition that cannot be opened yet has no state: the loop opens it again, and goes on with the
-others.
-
-Polls for messages, for no longer than until the next commit is due, and reads no further for tasks that are full.
+A loop polls, processes and punctuates its tasks while this worker is a group member, until it is stopped, drained, or
+fails. With ``start.drain`` it reads all partitions once, and begins when the group has no members. An error in any task
+ends the whole loop. The loop's producers are closed and its state is dropped; the next loop reads the committed state
+again, so there is nothing to repair. A partition that cannot be opened yet has no state: the loop opens it again, and
+goes on with the others.
 
 Each fetch, and each block of a partition, has a fixed cost of processor time, whatever its length. If messages arrive
 one by one, the poller therefore pauses, so that one fetch returns several and one block has several.
-
-The members of the consumer group: a drain begins when there are none.
-
-The service `shoal run`: consumer loops one after the other, until a stop or an error that is not retried.
 """
 
 from __future__ import annotations
@@ -20,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -35,10 +30,10 @@ from shoal.kafka.cipher import MetadataCipher
 from shoal.kafka.client import admin, consumer, stop, task_exception, to_shoal_error
 from shoal.kafka.credentials import UsedCredentials
 from shoal.kafka.logs import LeaderCheck, ask_any_broker
-from shoal.kafka.retries import BrokerLiveness, Punctuator, open_partitions, run_with_retries
+from shoal.kafka.retries import BrokerLiveness, run_with_retries
 from shoal.kafka.start import StartOptions
 from shoal.kafka.task import PartitionTask
-from shoal.kafka.task_manager import TaskManager, WorkerContext
+from shoal.kafka.task_manager import TaskManager, WorkerContext, open_partitions
 from shoal.kafka.topics import member_id, settings_by_input, watch_topics
 from shoal.observability import Health, Metrics, logger
 from shoal.policy import KafkaSection, Policy
@@ -141,6 +136,57 @@ class Poller:
             kafka_consumer.pause(*full)
         if freed:
             kafka_consumer.resume(*(tp for tp in freed if tp in kafka_consumer.assignment()))
+
+
+Punctuation = Callable[[], Coroutine[Any, Any, None]]
+
+
+class Punctuator:
+    """Runs the punctuations of tasks, at most one of each task at a time.
+
+    A punctuation that flushes waits for two transactions, one after the other. If the loop waited for it, the records
+    of all other partitions would wait too. Each task has its own producer and sends one transaction at a time, so that
+    there are never more transactions than tasks.
+
+    Guarantee: the order of what one task does is not changed. A task holds its lock while it flushes.
+    """
+
+    def __init__(self) -> None:
+        self._flushing: dict[PartitionTask, asyncio.Task[None]] = {}
+
+    @property
+    def flushing(self) -> Mapping[PartitionTask, asyncio.Task[None]]:
+        """The tasks whose punctuation has not ended yet."""
+        return self._flushing
+
+    async def run(self, punctuations: Mapping[PartitionTask, Punctuation]) -> None:
+        """Punctuate all tasks that do not flush; return when each of them has ended or waits for a transaction.
+
+        Raises the error of a punctuation of this run or an earlier one.
+        """
+        for task, punctuate in punctuations.items():
+            if task not in self._flushing:
+                self._flushing[task] = asyncio.create_task(punctuate())
+        await asyncio.sleep(0)  # each new one runs until it has to wait
+        self._remove_ended()
+
+    async def finish(self) -> None:
+        """Wait for all punctuations; raises the error of one that failed."""
+        await asyncio.gather(*self._flushing.values())
+
+    async def cancel(self) -> None:
+        """Cancel the punctuations that have not ended."""
+        for punctuation in self._flushing.values():
+            punctuation.cancel()
+        await asyncio.gather(*self._flushing.values(), return_exceptions=True)
+        self._flushing.clear()
+
+    def _remove_ended(self) -> None:
+        ended = [task for task, punctuation in self._flushing.items() if punctuation.done()]
+        errors = [task_exception(self._flushing.pop(task)) for task in ended]
+        for error in errors:
+            if error is not None:
+                raise error
 
 
 GROUP_POLL_S = 0.5
@@ -559,10 +605,11 @@ class Worker:
         liveness = BrokerLiveness(self.health, self.settings.patience_s, str(self.settings.bootstrap_servers))
         try:
             await run_with_retries(
-                self._context,
+                self.settings,
                 liveness,
                 self._stopping,
                 lambda: ConsumerLoop(self._context, liveness, self._stopping, self.compiling).run(),
+                drains=self.start.drain,
             )
         finally:
             self._context.counts.log_unconfirmed()

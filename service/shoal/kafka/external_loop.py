@@ -3,8 +3,6 @@
 The framework may deliver messages twice, out of order, or lose some. The loop therefore checks that each message
 follows those that its task has processed. Where it does not, the loop asks the framework to rewind. So the guarantee
 does not depend on the framework's bookkeeping.
-
-Requests for messages that an external framework has lost, or not delivered yet.
 """
 
 from __future__ import annotations
@@ -13,25 +11,23 @@ import asyncio
 import contextlib
 import sys
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Protocol
+from typing import Any, Protocol
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
 
 from shoal.errors import ShoalError
 from shoal.kafka.checks import preflight
-from shoal.kafka.client import admin, reading, task_exception, to_shoal_error
+from shoal.kafka.client import LeaderAwayError, admin, reading, task_exception, to_shoal_error
 from shoal.kafka.cluster_listener import ClusterListener
-from shoal.kafka.concurrency import until_all, until_first
 from shoal.kafka.credentials import UsedCredentials
 from shoal.kafka.logs import LOG_ENDS_ANSWER_S, GapReader, LeaderCheck, LogEnds, ask_any_broker
-from shoal.kafka.not_opened import LeaderAwayError
-from shoal.kafka.retries import BrokerLiveness, open_partitions
+from shoal.kafka.retries import BrokerLiveness
 from shoal.kafka.task import Message, PartitionTask
-from shoal.kafka.task_manager import TaskManager, WorkerContext
+from shoal.kafka.task_manager import TaskManager, WorkerContext, open_partitions
 from shoal.kafka.topics import watch_topics
 from shoal.observability import logger
 from shoal.streams import BLOCK_RECORDS
@@ -441,3 +437,39 @@ class ExternalLoop:
                     self._positions[tp] = log_end
                 elif idle_s > STALL_S and not task.is_full:
                     self._rewinds.wait(tp, grace_s=0)
+
+
+async def until_first(*works: Coroutine[Any, Any, None]) -> None:
+    """Run concurrently until one has ended, cancel the others, and end as the first did: normally or with its error."""
+    running = [asyncio.create_task(work) for work in works]
+    try:
+        await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        await _stop(running)
+
+
+async def until_all(*works: Coroutine[Any, Any, None], passing: type[BaseException]) -> None:
+    """Run concurrently until all have ended or one has failed, and raise its error.
+
+    An error of the class ``passing`` ends no other, and is raised only if there is no error of another class.
+    """
+    running = [asyncio.create_task(work) for work in works]
+    todo = set(running)
+    try:
+        while todo:
+            ended, todo = await asyncio.wait(todo, return_when=asyncio.FIRST_COMPLETED)
+            if not all(isinstance(task_exception(one), passing | None) for one in ended):
+                break
+    finally:
+        await _stop(running, passing)
+
+
+async def _stop(running: Sequence[asyncio.Task[None]], last: type[BaseException] | tuple[()] = ()) -> None:
+    """Cancel what still runs; raise the error of one that had ended, of the class ``last`` if there is no other."""
+    ended = [one for one in running if one.done()]
+    for one in running:
+        one.cancel()
+    await asyncio.wait(running)
+    errors = [error for one in ended if (error := task_exception(one)) is not None]
+    for error in sorted(errors, key=lambda error: isinstance(error, last)):
+        raise error

@@ -25,8 +25,7 @@ from aiokafka.admin import AIOKafkaAdminClient
 
 from shoal.arrays import Int64Vector
 from shoal.errors import BrokerError, BrokerUnavailableError
-from shoal.kafka.client import CLIENT_ERRORS, log_bounds, reading, task_exception
-from shoal.kafka.not_opened import LeaderAwayError
+from shoal.kafka.client import CLIENT_ERRORS, LeaderAwayError, log_bounds, reading, task_exception
 from shoal.observability import logger
 from shoal.policy import KafkaSection
 

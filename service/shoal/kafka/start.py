@@ -25,13 +25,12 @@ from aiokafka.structs import OffsetAndMetadata
 
 from shoal.errors import BrokerUnavailableError, InputError
 from shoal.kafka.cipher import MetadataCipher, UnreadableError
-from shoal.kafka.client import log_bounds, reading
-from shoal.kafka.concurrency import jittered
+from shoal.kafka.client import NotYetError, leader_answer, log_bounds, reading
 from shoal.kafka.logs import GapReader, read_committed_records
 from shoal.kafka.metadata import CommittedState, OutputRows
-from shoal.kafka.not_opened import NotYetError, leader_answer
 from shoal.kafka.offsets import LogTruncatedError, OffsetState
 from shoal.kafka.progress_copy import CopiedCommit, Order, ProgressCopy, order_of
+from shoal.kafka.retries import jittered
 from shoal.kafka.topics import has_several_inputs
 from shoal.kafka.transactions import TransactionalProducer, TransactionBatch
 from shoal.observability import logger

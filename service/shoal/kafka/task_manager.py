@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import random
+import time
 from collections.abc import Awaitable, Callable, ItemsView, Iterable, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -14,13 +17,22 @@ from aiokafka.admin import AIOKafkaAdminClient
 
 from shoal.errors import BrokerUnavailableError, InputError, ShoalError
 from shoal.formats import JsonDecoder
-from shoal.kafka.certificates import certificate_files, open_secret_files
 from shoal.kafka.checks import TopicLayout, UncheckedSettings
 from shoal.kafka.cipher import MetadataCipher
-from shoal.kafka.client import to_shoal_error
-from shoal.kafka.cluster_listener import ClusterListener
-from shoal.kafka.not_opened import NotOpenedError, NotYetError, join_refusals, leader_answer, named_text
+from shoal.kafka.client import (
+    TELL_EVERY_S,
+    NotOpenedError,
+    NotYetError,
+    join_refusals,
+    leader_answer,
+    meanwhile,
+    named_text,
+    to_shoal_error,
+)
+from shoal.kafka.cluster_listener import NO_LISTENER, ClusterListener
+from shoal.kafka.credentials import UsedCredentials, certificate_files, open_secret_files
 from shoal.kafka.progress_copy import ProgressCopy
+from shoal.kafka.retries import BrokerLiveness, backoff_s
 from shoal.kafka.start import (
     PartitionContext,
     PartitionStart,
@@ -32,12 +44,12 @@ from shoal.kafka.start import (
 )
 from shoal.kafka.task import PartitionTask
 from shoal.kafka.topics import input_name, settings_by_input
-from shoal.kafka.transactions import ProcessCounts, TransactionalProducer
+from shoal.kafka.transactions import ProcessCounts, TaskContext, TransactionalProducer
 from shoal.observability import Health, Metrics, logger
 from shoal.policy import KafkaSection, Policy
 from shoal.secret_files import OPEN_TO_OTHERS
 
-__all__ = ["TaskManager", "WorkerContext"]
+__all__ = ["TaskManager", "WorkerContext", "open_partitions", "telling_unopened"]
 
 MAX_CONCURRENT_OPENS = 8
 
@@ -74,9 +86,17 @@ class WorkerContext:
 class TaskManager:
     """The open partition tasks; ``listener`` receives the clusters, in addition to the output or in place of it."""
 
-    def __init__(self, context: WorkerContext, listener: ClusterListener | None = None) -> None:
-        self._context, self._listener = context, listener or ClusterListener()
-        self._settings_by_input = settings_by_input(context.settings)
+    def __init__(self, context: WorkerContext, listener: ClusterListener = NO_LISTENER) -> None:
+        self._context, settings = context, context.settings
+        self._of_tasks = TaskContext(
+            context.policy,
+            JsonDecoder(context.policy, max_bytes=settings.max_record_bytes),
+            context.metrics,
+            settings.commit_interval_ms / 1000,
+            context.cipher,
+            listener,
+        )
+        self._settings_by_input = settings_by_input(settings)
         self.layout = TopicLayout({})
         self._tasks: dict[TopicPartition, PartitionTask] = {}
         self._unopened: dict[TopicPartition, ShoalError | None] = {}
@@ -119,14 +139,13 @@ class TaskManager:
         The leaders of the input are asked before a partition takes its turn: those that are away must not delay the
         partitions of the others. What they answer counts for nothing: a partition is fenced before its log is read.
         """
-        decoder = JsonDecoder(self._context.policy, max_bytes=self._context.settings.max_record_bytes)
         limit, metrics = asyncio.Semaphore(MAX_CONCURRENT_OPENS), self._context.metrics
 
         async def open_one(tp: TopicPartition) -> None:
             async with leader_answer(tp):
                 await kafka_consumer.end_offsets([tp])
             async with limit:
-                task = await self._open(tp, admin_client, kafka_consumer, decoder)
+                task = await self._open(tp, admin_client, kafka_consumer)
                 on_opened(tp, task)
                 self._tasks[tp] = task
             metrics.watch_oldest_held(tp.topic, tp.partition, lambda: task.oldest_held_s)
@@ -156,15 +175,10 @@ class TaskManager:
         self._context.metrics.opening.dec()
 
     async def _open(
-        self,
-        tp: TopicPartition,
-        admin_client: AIOKafkaAdminClient,
-        kafka_consumer: AIOKafkaConsumer,
-        decoder: JsonDecoder,
+        self, tp: TopicPartition, admin_client: AIOKafkaAdminClient, kafka_consumer: AIOKafkaConsumer
     ) -> PartitionTask:
         """Fence the partition, read its committed state, and make a task of it."""
-        context, listener, partition = self._context, self._listener, tp.partition
-        settings, policy = self._settings_by_input[tp.topic], context.policy
+        context, partition, settings = self._context, tp.partition, self._settings_by_input[tp.topic]
         partition_count = self.layout.partitions[tp.topic]
         if partition >= partition_count:
             name = input_name(tp.topic, self._settings_by_input)
@@ -173,7 +187,7 @@ class TaskManager:
             producer = await self._producer(admin_client, settings, partition)
             on_failure.push_async_callback(producer.close)
             await self._fence(tp, producer, admin_client, settings)
-            partition_start = await initialize_partition(
+            start = await initialize_partition(
                 PartitionContext(
                     admin_client,
                     kafka_consumer,
@@ -181,35 +195,21 @@ class TaskManager:
                     settings,
                     partition,
                     partition_count,
-                    policy.fingerprint,
+                    context.policy.fingerprint,
                     context.start,
                     context.cipher,
                     context.unconfirmed_skips,
                 )
             )
-            self._report(tp, partition_start)
+            self._report(tp, start)
             counts = context.counts.of(tp)
-            counts.open(partition_start.commit, partition_start.log_end, context.metrics)
-            if partition_start.is_first:
+            counts.open(start.commit, start.log_end, context.metrics)
+            if start.is_first:
                 # Another group may begin to publish before this one sends its first clusters: check again then.
                 producer.check_before_first(partial(check_output_is_empty, producer, settings, partition))
-            task = PartitionTask(
-                tp.topic,
-                partition,
-                policy,
-                decoder,
-                producer,
-                partition_start.commit,
-                context.metrics,
-                settings.commit_interval_ms / 1000,
-                cipher=context.cipher,
-                log_end=partition_start.log_end,
-                listener=listener,
-                output_rows_of=producer.output_rows_of,
-                counts=counts,
-            )
+            task = PartitionTask(tp, self._of_tasks, producer, start.commit, log_end=start.log_end, counts=counts)
             on_failure.pop_all()
-        if not task.restore(partition_start.log_start):
+        if not task.restore(start.log_start):
             log.warning(
                 "the log no longer holds the start of the quota window: its records are suppressed",
                 topic=tp.topic,
@@ -239,7 +239,7 @@ class TaskManager:
             settings,
             partition,
             self.layout,
-            publishes=self._listener.publishes,
+            publishes=self._of_tasks.listener.publishes,
             output_ends=context.output_ends,
             copy=await ProgressCopy.of(admin_client, settings, partition, context.cipher),
             metrics=context.metrics,
@@ -324,3 +324,68 @@ def _raise_any(errors: Mapping[TopicPartition, ShoalError]) -> None:
     not_yet = {tp: error for tp, error in errors.items() if isinstance(error, NotYetError)}
     if not_yet:
         raise NotOpenedError(not_yet)
+
+
+async def open_partitions(
+    tasks: TaskManager,
+    partitions: Iterable[TopicPartition],
+    clients: tuple[AIOKafkaAdminClient, AIOKafkaConsumer],
+    on_opened: Callable[[TopicPartition, PartitionTask], None],
+    *,
+    liveness: BrokerLiveness,
+    credentials: UsedCredentials,
+    drains: bool = False,
+    on_failed: Callable[[], None] = lambda: None,
+) -> None:
+    """Open all of these partitions; return when each of them is open.
+
+    After a failure, ``on_failed`` is called, and the credentials are renewed: a leader may refuse those that were
+    replaced. ``liveness`` limits how long a producer may be unable to start and, in a drain, a partition to be opened.
+    An error of a partition that ends the loop is raised.
+    """
+    left, failures = list(partitions), 0
+    async with telling_unopened(lambda: tasks.unopened):
+        while left:
+            try:
+                await tasks.open(left, *clients, on_opened)
+                left = []
+            except NotOpenedError as error:
+                on_failed()
+                liveness.note_not_opened(error, drains=drains)
+                credentials.renew()
+                # In another order: the client connects to one broker at a time, and the first one may swallow packets.
+                left = random.sample(list(error.reasons), len(error.reasons))
+                await asyncio.sleep(backoff_s(failures))
+                failures += 1
+    liveness.note_opened()
+
+
+OPENING_CHECK_S = 0.5
+
+
+Unopened = Callable[[], Mapping[TopicPartition, ShoalError | None]]
+
+
+def telling_unopened(unopened: Unopened) -> AbstractAsyncContextManager[None]:
+    """Log which partitions are not open, for the length of the context: after the first failure, and at intervals."""
+    return meanwhile(_tell(unopened))
+
+
+async def _tell(unopened: Unopened) -> None:
+    began_s = told_s = time.monotonic()
+    has_failed = False
+    while True:
+        await asyncio.sleep(OPENING_CHECK_S)
+        now_s, left = time.monotonic(), unopened()
+        failed = {tp: error for tp, error in left.items() if error is not None}
+        if left and (now_s >= told_s + TELL_EVERY_S or (failed and not has_failed)):
+            _log(failed, len(left), round(now_s - began_s, 3))
+            told_s, has_failed = now_s, has_failed or bool(failed)
+
+
+def _log(failed: Mapping[TopicPartition, ShoalError], count: int, since_s: float) -> None:
+    if failed:
+        reason = join_refusals((tp, named_text(tp, error)) for tp, error in failed.items())
+        log.warning("partitions not opened; the others go on", count=count, since_s=since_s, reason=reason)
+    else:
+        log.info("partitions are being opened", count=count, since_s=since_s)

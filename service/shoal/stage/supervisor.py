@@ -233,7 +233,7 @@ class StageSupervisor:
             with CompilationNotice(log, stream_compile_s(context.policy), context.health.set_compiling):
                 await in_daemon_thread(partial(precompile, context.policy), lambda: self._adapter.has_crashed)
             try:
-                await run_with_retries(context, self._liveness, self._stopping, self._run_assignments)
+                await run_with_retries(settings, self._liveness, self._stopping, self._run_assignments)
             finally:
                 context.counts.log_unconfirmed()
             log_totals(log, context.metrics, context.policy.value_limits)

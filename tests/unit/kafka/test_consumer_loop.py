@@ -20,10 +20,11 @@ from shoal.kafka.retries import BrokerLiveness
 from shoal.kafka.start import StartOptions
 from shoal.kafka.task import PartitionTask
 from shoal.kafka.task_manager import WorkerContext
-from shoal.kafka.transactions import TransactionBatch
+from shoal.kafka.transactions import TransactionBatch, TransactionSink
 from shoal.observability import Health, Metrics
 from shoal.policy import KafkaSection, Policy
 from shoal.policy.schema import Document
+from support.partition_tasks import partition_task
 
 pytestmark = pytest.mark.unit
 
@@ -52,7 +53,7 @@ class Message(NamedTuple):
 
 
 @dataclass
-class Sink:
+class Sink(TransactionSink):
     """Sends a transaction when its gate is open."""
 
     partition: int
@@ -151,7 +152,7 @@ class Reading:
 
     def task(self, tp: TopicPartition, sink: Sink, commit: CommittedState) -> PartitionTask:
         decoder, metrics, now = JsonDecoder(POLICY), self._metrics, self._now
-        return PartitionTask("t", tp.partition, POLICY, decoder, sink, commit, metrics, 0.2, now, monotonic_clock=now)
+        return partition_task("t", tp.partition, POLICY, decoder, sink, commit, metrics, 0.2, now, monotonic_clock=now)
 
     def _now(self) -> float:
         return self.clock_s

@@ -12,12 +12,12 @@ import pytest
 from shoal.formats import JsonDecoder
 from shoal.kafka.metadata import CommittedState
 from shoal.kafka.offsets import OffsetState
-from shoal.kafka.task import PartitionTask
-from shoal.kafka.transactions import TransactionBatch
+from shoal.kafka.transactions import TransactionBatch, TransactionSink
 from shoal.observability import Metrics
 from shoal.policy import Policy
 from shoal.policy.schema import Document
 from support.messages import Message
+from support.partition_tasks import partition_task
 
 pytestmark = pytest.mark.unit
 
@@ -25,7 +25,7 @@ START_MS = 1_700_000_000_000
 POLL_RECORDS = 300
 
 
-class Sink:
+class Sink(TransactionSink):
     """Commits everything and keeps nothing."""
 
     def __init__(self) -> None:
@@ -87,7 +87,7 @@ def poll(number: int) -> list[Message]:
 async def test_a_long_run_leaves_no_cycles_and_does_not_grow(release: str) -> None:
     policy, sink, now = policy_of(release), Sink(), [START_MS / 1000]
     commit = CommittedState(OffsetState(committed_offset=0, next_offset=0), policy.fingerprint, START_MS)
-    task = PartitionTask("t", 0, policy, JsonDecoder(policy), sink, commit, Metrics(), 0.2, wall_clock=lambda: now[0])
+    task = partition_task("t", 0, policy, JsonDecoder(policy), sink, commit, Metrics(), 0.2, wall_clock=lambda: now[0])
 
     async def run(first: int, last: int) -> tuple[int, int]:
         """Return how many objects a collection found after these polls, and how many were left alive."""

@@ -18,10 +18,10 @@ from shoal.kafka import transactions
 from shoal.kafka import transactions as publisher
 from shoal.kafka.checks import TopicLayout
 from shoal.kafka.cipher import MetadataCipher
-from shoal.kafka.client import broker_error
+from shoal.kafka.client import NotStartedError, broker_error
 from shoal.kafka.metadata import OutputRows
 from shoal.kafka.progress_copy import ProgressCopy
-from shoal.kafka.transactions import NotStartedError, TransactionalProducer, TransactionBatch, UnpublishedRecord
+from shoal.kafka.transactions import TransactionalProducer, TransactionBatch, UnpublishedRecord
 from shoal.observability import Metrics
 from shoal.policy import KafkaSection, Policy
 from shoal.policy.schema import Document, TopicPairSection
