@@ -26,10 +26,10 @@ from aiokafka.admin import AIOKafkaAdminClient
 
 from shoal.errors import BrokerError, BrokerUnavailableError, InputError, ShoalError
 from shoal.kafka.checks import preflight
-from shoal.kafka.cipher import MetadataCipher
 from shoal.kafka.client import admin, consumer, stop, task_exception, to_shoal_error
 from shoal.kafka.credentials import UsedCredentials
 from shoal.kafka.logs import LeaderCheck, ask_any_broker
+from shoal.kafka.metadata import MetadataCipher
 from shoal.kafka.retries import BrokerLiveness, run_with_retries
 from shoal.kafka.start import StartOptions
 from shoal.kafka.task import PartitionTask

@@ -15,9 +15,8 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from shoal.errors import BrokerUnavailableError, InputError
 from shoal.kafka.checks import TopicLayout, partitions_of
-from shoal.kafka.cipher import MetadataCipher, UnreadableError
 from shoal.kafka.client import admin
-from shoal.kafka.metadata import CommittedState
+from shoal.kafka.metadata import CommittedState, MetadataCipher, UnreadableError
 from shoal.kafka.offsets import LogTruncatedError
 from shoal.kafka.progress_copy import CopiedCommit, HiddenCopyError, Order, ProgressCopy, order_of
 from shoal.kafka.start import (

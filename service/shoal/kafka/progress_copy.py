@@ -24,10 +24,9 @@ from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
 
 from shoal.errors import InputError
-from shoal.kafka.cipher import MetadataCipher
 from shoal.kafka.client import NotYetError, leader_answer, reading
 from shoal.kafka.logs import read_committed_records
-from shoal.kafka.metadata import CommittedState
+from shoal.kafka.metadata import CommittedState, MetadataCipher
 from shoal.kafka.offsets import LogTruncatedError
 from shoal.kafka.topics import ask_again_unless, topic_states
 from shoal.policy import KafkaSection

@@ -24,10 +24,9 @@ from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.structs import OffsetAndMetadata
 
 from shoal.errors import BrokerUnavailableError, InputError
-from shoal.kafka.cipher import MetadataCipher, UnreadableError
 from shoal.kafka.client import NotYetError, leader_answer, log_bounds, reading
 from shoal.kafka.logs import GapReader, read_committed_records
-from shoal.kafka.metadata import CommittedState, OutputRows
+from shoal.kafka.metadata import CommittedState, MetadataCipher, OutputRows, UnreadableError
 from shoal.kafka.offsets import LogTruncatedError, OffsetState
 from shoal.kafka.progress_copy import CopiedCommit, Order, ProgressCopy, order_of
 from shoal.kafka.retries import jittered

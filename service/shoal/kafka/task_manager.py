@@ -18,7 +18,6 @@ from aiokafka.admin import AIOKafkaAdminClient
 from shoal.errors import BrokerUnavailableError, InputError, ShoalError
 from shoal.formats import JsonDecoder
 from shoal.kafka.checks import TopicLayout, UncheckedSettings
-from shoal.kafka.cipher import MetadataCipher
 from shoal.kafka.client import (
     TELL_EVERY_S,
     NotOpenedError,
@@ -31,6 +30,7 @@ from shoal.kafka.client import (
 )
 from shoal.kafka.cluster_listener import NO_LISTENER, ClusterListener
 from shoal.kafka.credentials import UsedCredentials, certificate_files, open_secret_files
+from shoal.kafka.metadata import MetadataCipher
 from shoal.kafka.progress_copy import ProgressCopy
 from shoal.kafka.retries import BrokerLiveness, backoff_s
 from shoal.kafka.start import (

@@ -29,7 +29,6 @@ from shoal.errors import BrokerUnavailableError, FencedError, InputError, ShoalE
 from shoal.formats import DropReason, JsonDecoder, Reason
 from shoal.kafka.aiokafka_compat import InvalidRecordError
 from shoal.kafka.checks import TopicLayout
-from shoal.kafka.cipher import NO_ENCRYPTION, MetadataCipher
 from shoal.kafka.client import (
     CLIENT_ERRORS,
     NotStartedError,
@@ -42,7 +41,7 @@ from shoal.kafka.client import (
 )
 from shoal.kafka.cluster_listener import NO_LISTENER, ClusterListener
 from shoal.kafka.logs import first_record
-from shoal.kafka.metadata import CommittedState, OutputRows
+from shoal.kafka.metadata import NO_ENCRYPTION, CommittedState, MetadataCipher, OutputRows
 from shoal.kafka.progress_copy import ProgressCopy
 from shoal.kafka.topics import has_several_inputs
 from shoal.observability import ClusterFigures, Metrics, logger

@@ -12,9 +12,8 @@ import pytest
 from aiokafka import TopicPartition
 from shoal.errors import BrokerUnavailableError
 from shoal.formats import JsonDecoder
-from shoal.kafka.cipher import NO_ENCRYPTION
 from shoal.kafka.consumer_loop import ConsumerLoop
-from shoal.kafka.metadata import CommittedState, decode
+from shoal.kafka.metadata import NO_ENCRYPTION, CommittedState, decode
 from shoal.kafka.offsets import OffsetState
 from shoal.kafka.retries import BrokerLiveness
 from shoal.kafka.start import StartOptions

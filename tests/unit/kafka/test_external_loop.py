@@ -13,10 +13,10 @@ from aiokafka import TopicPartition
 from shoal.errors import BrokerUnavailableError
 from shoal.kafka import external_loop
 from shoal.kafka import task_manager as opening_module
-from shoal.kafka.cipher import NO_ENCRYPTION
 from shoal.kafka.client import LeaderAwayError, NotOpenedError
 from shoal.kafka.cluster_listener import ClusterListener
 from shoal.kafka.external_loop import ExternalLoop
+from shoal.kafka.metadata import NO_ENCRYPTION
 from shoal.kafka.retries import BrokerLiveness
 from shoal.kafka.start import StartOptions
 from shoal.kafka.task_manager import WorkerContext

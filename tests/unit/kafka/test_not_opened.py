@@ -12,8 +12,8 @@ from aiokafka import TopicPartition
 from aiokafka.errors import KafkaTimeoutError
 from shoal.kafka import client as connection
 from shoal.kafka import progress_copy, start
-from shoal.kafka.cipher import MetadataCipher
 from shoal.kafka.client import LeaderAwayError, NotOpenedError, leader_answer, log_bounds
+from shoal.kafka.metadata import MetadataCipher
 from shoal.kafka.progress_copy import HiddenCopyError, ProgressCopy
 from shoal.kafka.start import check_no_open_transaction
 from shoal.policy import KafkaSection

@@ -11,9 +11,9 @@ import pytest
 from aiokafka import TopicPartition
 from shoal.errors import BrokerError, FencedError
 from shoal.kafka import retries
-from shoal.kafka.cipher import NO_ENCRYPTION
 from shoal.kafka.client import LeaderAwayError, NotStartedError
 from shoal.kafka.consumer_loop import ConsumerLoop
+from shoal.kafka.metadata import NO_ENCRYPTION
 from shoal.kafka.progress_copy import HiddenCopyError
 from shoal.kafka.retries import BrokerLiveness
 from shoal.kafka.start import StartOptions

@@ -17,9 +17,8 @@ from shoal.kafka import client as connection
 from shoal.kafka import transactions
 from shoal.kafka import transactions as publisher
 from shoal.kafka.checks import TopicLayout
-from shoal.kafka.cipher import MetadataCipher
 from shoal.kafka.client import NotStartedError, broker_error
-from shoal.kafka.metadata import OutputRows
+from shoal.kafka.metadata import MetadataCipher, OutputRows
 from shoal.kafka.progress_copy import ProgressCopy
 from shoal.kafka.transactions import TransactionalProducer, TransactionBatch, UnpublishedRecord
 from shoal.observability import Metrics

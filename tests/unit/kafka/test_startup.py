@@ -16,8 +16,7 @@ from shoal.errors import BrokerUnavailableError, InputError
 from shoal.kafka import start as committed_offsets
 from shoal.kafka import start as published_records
 from shoal.kafka import start as startup
-from shoal.kafka.cipher import MetadataCipher
-from shoal.kafka.metadata import CommittedState
+from shoal.kafka.metadata import CommittedState, MetadataCipher
 from shoal.kafka.offsets import OffsetState
 from shoal.kafka.start import (
     PartitionContext,

@@ -1,4 +1,4 @@
-"""Variable-length integers, with and without padding."""
+"""Variable-length integers."""
 
 from __future__ import annotations
 
@@ -10,28 +10,17 @@ from shoal.kafka.metadata import VarintReader, unzigzag, varint, varints, zigzag
 pytestmark = pytest.mark.unit
 
 
-@pytest.mark.parametrize(
-    ("number", "padding", "encoded"),
-    [
-        (0, 0, "00"),
-        (0, 2, "808000"),
-        (127, 0, "7f"),
-        (127, 1, "ff00"),
-        (128, 0, "8001"),
-        (300, 0, "ac02"),
-        (300, 2, "ac828000"),
-    ],
-)
-def test_a_number_has_these_bytes(number: int, padding: int, encoded: str) -> None:
-    assert varint(number, padding).hex() == encoded
+@pytest.mark.parametrize(("number", "encoded"), [(0, "00"), (127, "7f"), (128, "8001"), (300, "ac02")])
+def test_a_number_has_these_bytes(number: int, encoded: str) -> None:
+    assert varint(number).hex() == encoded
 
 
-@given(st.lists(st.tuples(st.integers(0, 2**64), st.integers(0, 2))))
-def test_numbers_and_paddings_are_read_as_written(written: list[tuple[int, int]]) -> None:
-    packed = b"".join(varint(number, padding) for number, padding in written)
-    reader = VarintReader(packed, 0)
-    assert [(reader.take(), reader.padding) for _ in written] == written
-    assert list(varints(packed)) == [number for number, _ in written]
+@given(st.lists(st.integers(0, 2**64)))
+def test_numbers_are_read_as_written(written: list[int]) -> None:
+    packed = b"".join(map(varint, written))
+    reader = VarintReader(packed)
+    assert [reader.take() for _ in written] == list(varints(packed)) == written
+    assert reader.rest() == b""
 
 
 @given(st.integers(-(2**63), 2**63))
