@@ -1,7 +1,7 @@
 """Checks before the first record is read: topics, their settings, permissions, and limits of the broker.
 
 Without the check of permissions, a worker without WRITE on its output would begin, and fail at its first release; one
-without READ would fail at its next start. The broker says what the principal may do with a topic (Kafka 2.3 and later).
+without READ would fail at its next start. The broker says what the principal may do with a topic (Kafka 2.8 and later).
 Of group and transactional ids it says whether they may be used at all. A broker that says neither is not asked further.
 
 A refused request gives no setting, so a check of it would pass. Reading settings takes DESCRIBE_CONFIGS, which a worker
@@ -18,15 +18,12 @@ import msgspec
 from aiokafka import errors as kafka_errors
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
-from aiokafka.protocol.api import Request, RequestStruct, Response
-from aiokafka.protocol.metadata import MetadataRequest_v5, MetadataResponse_v5
-from aiokafka.protocol.types import Array, Boolean, Int16, Int32, Schema, String
 
 from shoal.errors import BrokerUnavailableError, Fault, InputError, PolicyError
 from shoal.formats.numerals import fixed_texts
 from shoal.kafka.client import Operation, broker_error, describe_missing, operations_on
 from shoal.kafka.metadata import LIMIT_BYTES, span_limit
-from shoal.kafka.topics import ask_again_unless, settings_by_input
+from shoal.kafka.topics import allowed_operations, ask_again_unless, settings_by_input
 from shoal.observability import logger
 from shoal.policy import MAX_CATEGORY_BYTES, Attribute, FieldPath, KafkaSection, Policy, Scale
 from shoal.settings import settings_error
@@ -60,7 +57,7 @@ async def find_missing_permissions(
     The last part of a field in ``topics`` is the role of its topic. The list is empty if nothing is missing, if the
     broker has no ACLs, or if it does not say.
     """
-    allowed = await _allowed_operations(client, sorted(set(topics.values())))
+    allowed = await allowed_operations(client, sorted(set(topics.values())))
     faults = list(_about_topics(topics, allowed))
     questions: list[Question] = [lambda: client.find_coordinator(str(settings.group))]
     for topic in settings_by_input(settings):
@@ -81,21 +78,6 @@ def _about_topics(topics: Mapping[FieldPath, str], allowed: Mapping[str, int]) -
             yield Fault(path, describe_missing(topic, missing))
 
 
-async def _allowed_operations(client: AIOKafkaAdminClient, topics: list[str]) -> dict[str, int]:
-    """Return Kafka's bits of what the principal may do with each topic; nothing if the broker does not say."""
-    network: Any = client._client  # noqa: SLF001 - the administration client has no such request
-    try:
-        answer = await network.send(network.get_random_node(), _MetadataRequest(topics))
-    except (NotImplementedError, kafka_errors.IncompatibleBrokerVersion):
-        return {}  # the broker does not know this version of the request
-    return {
-        topic["topic"]: topic["authorized_operations"]
-        for topic in answer.to_object()["topics"]
-        # Without an error. The lowest number stands for an answer that is left out.
-        if not topic["error_code"] and topic["authorized_operations"] > 0
-    }
-
-
 async def _refusal(question: Question, settings: KafkaSection) -> str | None:
     """Return what is missing if the broker refuses to answer; another failure says nothing about permissions."""
     try:
@@ -105,66 +87,6 @@ async def _refusal(question: Question, settings: KafkaSection) -> str | None:
     except kafka_errors.KafkaError:
         pass  # such as a coordinator that is being elected
     return None
-
-
-class _MetadataResponseV8(Response):  # type: ignore[misc] # the client has no types
-    API_KEY = MetadataResponse_v5.API_KEY
-    API_VERSION = 8
-    SCHEMA = Schema(
-        ("throttle_time_ms", Int32),
-        (
-            "brokers",
-            Array(("node_id", Int32), ("host", String("utf-8")), ("port", Int32), ("rack", String("utf-8"))),
-        ),
-        ("cluster_id", String("utf-8")),
-        ("controller_id", Int32),
-        (
-            "topics",
-            Array(
-                ("error_code", Int16),
-                ("topic", String("utf-8")),
-                ("is_internal", Boolean),
-                (
-                    "partitions",
-                    Array(
-                        ("error_code", Int16),
-                        ("partition", Int32),
-                        ("leader", Int32),
-                        ("leader_epoch", Int32),
-                        ("replicas", Array(Int32)),
-                        ("isr", Array(Int32)),
-                        ("offline_replicas", Array(Int32)),
-                    ),
-                ),
-                ("authorized_operations", Int32),
-            ),
-        ),
-        ("cluster_authorized_operations", Int32),
-    )
-
-
-class _MetadataRequestV8(RequestStruct):  # type: ignore[misc] # the client has no types
-    API_KEY = MetadataRequest_v5.API_KEY
-    API_VERSION = 8
-    RESPONSE_TYPE = _MetadataResponseV8
-    SCHEMA = Schema(
-        ("topics", Array(String("utf-8"))),
-        ("allow_auto_topic_creation", Boolean),
-        ("include_cluster_authorized_operations", Boolean),
-        ("include_topic_authorized_operations", Boolean),
-    )
-
-
-class _MetadataRequest(Request[_MetadataRequestV8]):  # type: ignore[misc] # the client has no types
-    """Asks for topics and what the principal may do with them. It creates no topic."""
-
-    API_KEY = MetadataRequest_v5.API_KEY
-
-    def __init__(self, topics: list[str]) -> None:
-        self._topics = topics
-
-    def build(self, request_struct_class: type[_MetadataRequestV8]) -> _MetadataRequestV8:
-        return request_struct_class(self._topics, False, False, True)
 
 
 log = logger("kafka")

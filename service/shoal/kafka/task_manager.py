@@ -9,7 +9,7 @@ import time
 from collections.abc import Awaitable, Callable, ItemsView, Iterable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka import errors as kafka_errors
@@ -87,19 +87,18 @@ class TaskManager:
     """The open partition tasks; ``listener`` receives the clusters, in addition to the output or in place of it."""
 
     def __init__(self, context: WorkerContext, listener: ClusterListener = NO_LISTENER) -> None:
-        self._context, settings = context, context.settings
-        self._of_tasks = TaskContext(
-            context.policy,
-            JsonDecoder(context.policy, max_bytes=settings.max_record_bytes),
-            context.metrics,
-            settings.commit_interval_ms / 1000,
-            context.cipher,
-            listener,
-        )
-        self._settings_by_input = settings_by_input(settings)
+        self._context, self._listener = context, listener
+        self._settings_by_input = settings_by_input(context.settings)
         self.layout = TopicLayout({})
         self._tasks: dict[TopicPartition, PartitionTask] = {}
         self._unopened: dict[TopicPartition, ShoalError | None] = {}
+
+    @cached_property
+    def _of_tasks(self) -> TaskContext:
+        context, settings = self._context, self._context.settings
+        decoder = JsonDecoder(context.policy, max_bytes=settings.max_record_bytes)
+        interval_s = settings.commit_interval_ms / 1000
+        return TaskContext(context.policy, decoder, context.metrics, interval_s, context.cipher, self._listener)
 
     def __contains__(self, tp: object) -> bool:
         return tp in self._tasks
@@ -239,7 +238,7 @@ class TaskManager:
             settings,
             partition,
             self.layout,
-            publishes=self._of_tasks.listener.publishes,
+            publishes=self._listener.publishes,
             output_ends=context.output_ends,
             copy=await ProgressCopy.of(admin_client, settings, partition, context.cipher),
             metrics=context.metrics,

@@ -40,6 +40,7 @@ from shoal.policy import KafkaSection
 
 __all__ = [
     "TopicState",
+    "allowed_operations",
     "ask_again_unless",
     "has_several_inputs",
     "input_name",
@@ -91,6 +92,21 @@ async def topic_states(client: AIOKafkaAdminClient, topics: Sequence[str]) -> di
             state = TopicState(len(described["partitions"]), b"" if topic_id == _NO_ID else topic_id)
             states[str(described["topic"])] = state
     return states
+
+
+async def allowed_operations(client: AIOKafkaAdminClient, topics: Sequence[str]) -> dict[str, int]:
+    """Return Kafka's bits of what the principal may do with each topic; nothing if the broker does not say."""
+    network = client._client  # noqa: SLF001 - the administration client has no such request
+    try:
+        answer = await network.send(network.get_random_node(), _TopicsRequest(topics, has_operations=True))
+    except (NotImplementedError, kafka_errors.IncompatibleBrokerVersion):
+        return {}  # the broker does not know this version of the request
+    return {
+        topic["topic"]: topic["topic_authorized_operations"]
+        for topic in answer.to_object()["topics"]
+        # Without an error. The lowest number stands for an answer that is left out.
+        if not topic["error_code"] and topic.get("topic_authorized_operations", 0) > 0
+    }
 
 
 class _Uuid:
@@ -166,17 +182,18 @@ class _MetadataRequest_v10(RequestStruct):  # type: ignore[misc]  # noqa: N801 -
 
 
 class _TopicsRequest(Request[MetadataRequest_v4 | _MetadataRequest_v10]):  # type: ignore[misc] # the client has no types
-    """A request for topics by name, in the latest version that the broker knows."""
+    """A request for topics by name, in the latest version that the broker knows. It creates no topic."""
 
     API_KEY = 3
 
-    def __init__(self, topics: Sequence[str]) -> None:
-        self._topics = topics
+    def __init__(self, topics: Sequence[str], *, has_operations: bool = False) -> None:
+        self._topics, self._has_operations = topics, has_operations
 
     def build(self, request_struct_class: type[RequestStruct]) -> RequestStruct:
         if request_struct_class.API_VERSION < _WITH_IDS:
             return request_struct_class(list(self._topics), False)
-        return request_struct_class([(_NO_ID, topic, {}) for topic in self._topics], False, False, False, {})
+        topics: list[tuple[object, ...]] = [(_NO_ID, topic, {}) for topic in self._topics]
+        return request_struct_class(topics, False, False, self._has_operations, {})
 
 
 def settings_by_input(settings: KafkaSection) -> dict[str, KafkaSection]:
