@@ -21,25 +21,16 @@ from shoal.kafka.task import PartitionTask
 from shoal.kafka.task_manager import WorkerContext
 from shoal.kafka.transactions import TransactionBatch, TransactionSink
 from shoal.observability import Health, Metrics
-from shoal.policy import KafkaSection, Policy
-from shoal.policy.schema import Document
+from shoal.policy import KafkaSection
+from support.making import SUBJECT, policy_of, quasi
 from support.partition_tasks import partition_task
 
 pytestmark = pytest.mark.unit
 
 START_MS = 1_700_000_000_000
 SLOW, QUICK = TopicPartition("t", 0), TopicPartition("t", 1)
-POLICY = Policy.from_document(
-    Document.model_validate(
-        {
-            "attributes": {
-                "who": {"role": "identifier", "subject": True, "type": "integer"},
-                "x": {"role": "quasi_identifier", "scale": "numeric", "bounds": [0, 100], "integer": True},
-            },
-            "privacy": {"k": 2},
-            "stream": {"delta": 10, "max_delay_s": 2.0},
-        }
-    )
+POLICY = policy_of(
+    {"who": SUBJECT | {"type": "integer"}, "x": quasi(integer=True)}, stream={"delta": 10, "max_delay_s": 2.0}
 )
 
 

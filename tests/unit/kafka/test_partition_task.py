@@ -21,8 +21,9 @@ from shoal.kafka.task import PartitionTask
 from shoal.kafka.transactions import TransactionBatch, TransactionSink
 from shoal.observability import Metrics
 from shoal.policy import Policy
-from shoal.policy.schema import Document
 from shoal.streams import DecidedCluster
+from support import making
+from support.making import SUBJECT, quasi, unchanged_field
 from support.partition_tasks import partition_task
 
 pytestmark = pytest.mark.unit
@@ -76,19 +77,8 @@ class Clock:
 
 
 def policy_of(k: int = 2, delta: int = 4, privacy: dict[str, Any] | None = None, **stream: Any) -> Policy:
-    return Policy.from_document(
-        Document.model_validate(
-            {
-                "attributes": {
-                    "who": {"role": "identifier", "subject": True, "type": "integer"},
-                    "x": {"role": "quasi_identifier", "scale": "numeric", "bounds": [0, 100], "integer": True},
-                    "note": {"role": "confidential", "type": "string"},
-                },
-                "privacy": {"k": k, **(privacy or {})},
-                "stream": {"delta": delta, **stream},
-            }
-        )
-    )
+    attributes = {"who": SUBJECT | {"type": "integer"}, "x": quasi(integer=True), "note": unchanged_field("string")}
+    return making.policy_of(attributes, privacy={"k": k, **(privacy or {})}, stream={"delta": delta, **stream})
 
 
 def task_of(

@@ -14,8 +14,8 @@ from shoal.kafka.task import block_length
 from shoal.kafka.transactions import TransactionBatch, TransactionSink
 from shoal.observability import Metrics
 from shoal.policy import Policy
-from shoal.policy.schema import Document
 from shoal.streams import DecidedCluster
+from support.making import policy_of, quasi
 from support.messages import Message
 from support.partition_tasks import partition_task
 
@@ -50,16 +50,8 @@ class Topic(TransactionSink):
 
 
 def policy() -> Policy:
-    return Policy.from_document(
-        Document.model_validate(
-            {
-                "attributes": {"x": {"role": "quasi_identifier", "bounds": [0, 1000], "integer": True}},
-                "subject": "every_record",
-                "privacy": {"k": 3},
-                "stream": {"delta": DELTA},
-            }
-        )
-    )
+    attributes = {"x": quasi(0, 1000, integer=True)}
+    return policy_of(attributes, privacy={"k": 3}, stream={"delta": DELTA})
 
 
 def live(gap: int, cut: int, ahead: int | None = None) -> tuple[Topic, Metrics]:
