@@ -1,17 +1,8 @@
 """Kafka clients with the connection settings of the policy, and the translation of their errors.
 
 The text of a client's exception may quote a record. So it is never passed on: a `ShoalError` with a code and a remedy
-is raised instead.
-
-The first connection to a broker: how long it may take.
-
-Log lines while an answer of a broker is awaited.
-
-What to say when no connection to a broker can be made: which setting does not fit, and the remedy.
-
-What to say when the broker refuses an operation: the resource, the missing operation, and where to grant it.
-
-A principal with READ or WRITE has DESCRIBE, too.
+is raised instead. It names the setting that does not fit, or the missing permission and where to grant it. A principal
+with READ or WRITE has DESCRIBE. `NotYetError` is for partitions that cannot be opened now; another attempt may succeed.
 """
 
 from __future__ import annotations
@@ -217,8 +208,8 @@ class TlsRefusedError(BrokerError):
 def unfit_setting(error: BaseException, settings: KafkaSection, address: str) -> BrokerError | None:
     """Return the error to raise if a connection failed for its mechanism, protocol or certificates; None otherwise.
 
-    The text of the client's error is not used. The result is retriable if the broker closed the connection: one that is
-    just stopping does so, too.
+    The text of the client's error is not used. The result is retriable if the broker closed the connection: a broker
+    that is just stopping does the same.
     """
     protocol = settings.security_protocol
     if isinstance(error, kafka_errors.UnsupportedSaslMechanismError):
@@ -458,7 +449,7 @@ def consumer(settings: KafkaSection, **options: Any) -> AIOKafkaConsumer:  # noq
 
 @asynccontextmanager
 async def reading(settings: KafkaSection, **options: Any) -> AsyncIterator[AIOKafkaConsumer]:  # noqa: ANN401 - as above
-    """Open a `consumer` for the length of the context; it is closed also if its start is cancelled.
+    """Open a `consumer` for the length of the context. A cancelled start closes it.
 
     Raises `BrokerError` if the principal may not read a topic.
     """

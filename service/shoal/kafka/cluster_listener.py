@@ -52,7 +52,7 @@ class ClusterDelivery:
         self._is_delivering = False
 
     async def _until_handled(self, handling: Awaitable[None], commit_if_due: AsyncStep) -> None:
-        """Wait until a cluster was handled; commit earlier decisions in the commit interval also meanwhile."""
+        """Wait until a cluster was handled, and meanwhile commit earlier decisions in the commit interval."""
         waiter = asyncio.ensure_future(handling)
         try:
             while not waiter.done():

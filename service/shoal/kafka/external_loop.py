@@ -313,7 +313,7 @@ class ExternalLoop:
     # ------------------------------------------------------------------ punctuation
 
     async def _punctuate_regularly(self, tp: TopicPartition) -> None:
-        """Punctuate the task of a partition as soon as it is open, also while other tasks wait for the listener."""
+        """Punctuate the task of a partition as soon as it is open, even while other tasks wait for the listener."""
         while not self._ending.is_set():
             wait_s = POLL_S
             if tp in self._tasks:

@@ -295,7 +295,7 @@ class LogEnds:
         self._limits: dict[TopicPartition, asyncio.Timeout] = {}
 
     def add(self, tp: TopicPartition) -> None:
-        """Read the ends of this log, too. Its leader has just answered."""
+        """Start to read the ends of this log. Its leader has just answered."""
         self._ends[tp] = _LogEnd(time.monotonic())
         self._added.set()
 

@@ -752,7 +752,7 @@ async def check_output_is_whole(producer: TransactionalProducer, settings: Kafka
 def _is_about(inputs: Collection[str | None], partition: int | None, message: bytes | None) -> bool:
     """Return whether a message of a side topic is about one of these inputs (None: names none) and this partition.
 
-    Without a partition, messages that are no JSON object are, too: this partition alone may write to theirs.
+    Without a partition, a message that is not a JSON object counts as well: this partition may be its only writer.
     """
     try:
         content = msgspec.json.decode(message or b"")
@@ -813,7 +813,7 @@ async def _is_published_since(settings: KafkaSection, partition: int, at_ms: int
     tp = TopicPartition(settings.output, partition)
     async with aclosing(read_committed_records(settings, tp, since_ms=at_ms + 1)) as records:
         async for record in records:
-            # With LogAppendTime the records of this commit, too, have a later timestamp.
+            # With LogAppendTime even the records of this commit have a later timestamp.
             tolerance_ms = settings.transaction_timeout_ms if record.timestamp_type == APPEND_TIME else 0
             if record.timestamp > at_ms + tolerance_ms:
                 return True

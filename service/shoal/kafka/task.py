@@ -303,7 +303,7 @@ class PartitionTask:
     def _has_uncommitted_state(self) -> bool:
         """Whether there is anything to commit.
 
-        This is so also if only control records were read. Otherwise Kafka's tools report a lag above 0.
+        Control records alone count: otherwise Kafka's tools report a lag above 0.
         """
         return self._collector.has_unpacked or self._tracker.offset_to_commit > self.committed_offset
 

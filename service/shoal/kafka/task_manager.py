@@ -270,7 +270,7 @@ class TaskManager:
     async def close(self, partitions: Iterable[TopicPartition], *, commit: bool) -> None:
         """Close the tasks of these partitions; with ``commit``, commit what they have decided first.
 
-        Their metrics are removed also if this is cancelled. With ``commit``, the error of a commit that failed is
+        Their metrics are removed even if this is cancelled. With ``commit``, the error of a commit that failed is
         raised after all tasks are closed.
         """
         tasks = [(tp, self._tasks.pop(tp)) for tp in partitions if tp in self._tasks]
