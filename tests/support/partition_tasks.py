@@ -52,6 +52,7 @@ def partition_task(
     monotonic_clock: Callable[[], float] = time.monotonic,
     listener: ClusterListener = NO_LISTENER,
     counts: PartitionCounts | None = None,
+    log_end: int = 0,
 ) -> PartitionTask:
     """Return a task that continues from a commit."""
     context = TaskContext(
@@ -63,7 +64,7 @@ def partition_task(
         wall_clock=wall_clock,
         monotonic_clock=monotonic_clock,
     )
-    return PartitionTask(TopicPartition(topic, partition), context, sink, commit, counts=counts)
+    return PartitionTask(TopicPartition(topic, partition), context, sink, commit, log_end=log_end, counts=counts)
 
 
 def task_of(

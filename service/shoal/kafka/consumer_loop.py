@@ -28,13 +28,12 @@ from shoal.errors import BrokerError, BrokerUnavailableError, InputError, ShoalE
 from shoal.kafka.checks import preflight
 from shoal.kafka.client import admin, consumer, stop, task_exception, to_shoal_error
 from shoal.kafka.credentials import UsedCredentials
-from shoal.kafka.logs import LeaderCheck, ask_any_broker
 from shoal.kafka.metadata import MetadataCipher
 from shoal.kafka.retries import BrokerLiveness, run_with_retries
 from shoal.kafka.start import StartOptions
 from shoal.kafka.task import PartitionTask
 from shoal.kafka.task_manager import TaskManager, WorkerContext, open_partitions
-from shoal.kafka.topics import member_id, settings_by_input, watch_topics
+from shoal.kafka.topics import member_id, settings_by_input
 from shoal.observability import Health, Metrics, logger
 from shoal.policy import KafkaSection, Policy
 
@@ -330,20 +329,17 @@ class ConsumerLoop:
     # ------------------------------------------------------------------ join, work, leave
 
     async def _work(self) -> None:
-        settings, credentials = self._settings, self._credentials
+        settings = self._settings
         async with admin(settings) as admin_client:
             self._tasks.layout = await preflight(
                 admin_client, self._context.policy, settings, self._context.unchecked_settings
             )
             self._liveness.note_answer()
             kafka_consumer = consumer(settings) if self._drains else self._group_consumer()
-            leaders = self._leader_check(admin_client, kafka_consumer)
-            broker_check = asyncio.create_task(
-                self._liveness.check_broker(partial(self._ask_leaders, leaders), credentials)
+            watching = asyncio.create_task(
+                self._tasks.watch_brokers(admin_client, kafka_consumer, self._liveness, self._credentials)
             )
-            broker_check.add_done_callback(self._on_background_end)
-            watch = asyncio.create_task(self._watch_topics(admin_client))
-            watch.add_done_callback(self._on_background_end)
+            watching.add_done_callback(self._on_background_end)
             has_ended_normally = False
             try:
                 if self._compiling is not None:
@@ -363,8 +359,7 @@ class ConsumerLoop:
                 await self._read(kafka_consumer)
                 has_ended_normally = True
             finally:
-                broker_check.cancel()
-                watch.cancel()
+                watching.cancel()
                 await self._leave(kafka_consumer, commit=has_ended_normally)
 
     def _group_consumer(self) -> AIOKafkaConsumer:
@@ -396,25 +391,6 @@ class ConsumerLoop:
             await self._tasks.close(list(self._tasks), commit=commit)
         finally:
             await stop(kafka_consumer, LEAVE_S)
-
-    def _leader_check(self, admin_client: AIOKafkaAdminClient, kafka_consumer: AIOKafkaConsumer) -> LeaderCheck:
-        return LeaderCheck(
-            kafka_consumer,
-            self._context.metrics.unreachable.set,
-            self._credentials.renew,
-            partial(ask_any_broker, admin_client, str(self._settings.group)),
-            self._settings.patience_s if self._drains else math.inf,
-        )
-
-    async def _ask_leaders(self, leaders: LeaderCheck) -> None:
-        """Ask the leaders of the partitions that are read; raises as `LeaderCheck.ask`."""
-        await leaders.ask([tp for tp, task in self._tasks.items() if not task.is_drained])
-        self._health.leaders_away = leaders.are_all_away
-
-    async def _watch_topics(self, admin_client: AIOKafkaAdminClient) -> None:
-        """Fail when a topic was deleted or an input got partitions; a drain reads the logs that it has found."""
-        if not self._drains:
-            await watch_topics(admin_client, self._inputs, self._tasks.layout.partitions)
 
     # ------------------------------------------------------------------ poll
 

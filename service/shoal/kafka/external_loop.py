@@ -11,10 +11,9 @@ import asyncio
 import contextlib
 import sys
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
-from typing import Any, Protocol
+from typing import Protocol
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
@@ -24,11 +23,10 @@ from shoal.kafka.checks import preflight
 from shoal.kafka.client import LeaderAwayError, admin, reading, task_exception, to_shoal_error
 from shoal.kafka.cluster_listener import ClusterListener
 from shoal.kafka.credentials import UsedCredentials
-from shoal.kafka.logs import LOG_ENDS_ANSWER_S, GapReader, LeaderCheck, LogEnds, ask_any_broker
-from shoal.kafka.retries import BrokerLiveness
+from shoal.kafka.logs import LOG_ENDS_ANSWER_S, GapReader, LogEnds
+from shoal.kafka.retries import BrokerLiveness, until_all, until_first
 from shoal.kafka.task import Message, PartitionTask
 from shoal.kafka.task_manager import TaskManager, WorkerContext, open_partitions
-from shoal.kafka.topics import watch_topics
 from shoal.observability import logger
 from shoal.streams import BLOCK_RECORDS
 
@@ -244,15 +242,11 @@ class ExternalLoop:
             without, gaps = reading(settings, **options), reading(settings, **options)
             async with reading(settings) as opener, gaps as gap_client, without as ends, with_open as ends_with_open:
                 clients = _Clients(admin_client, opener, gap_client, ends, ends_with_open)
-                ask_any = partial(ask_any_broker, admin_client, str(settings.group))
-                set_count = context.metrics.unreachable.set
-                leaders = LeaderCheck(ends, set_count, credentials.renew, ask_any)
                 try:
                     # The brokers are checked all the time: a listener may take any time for a cluster.
                     await until_first(
                         self._serve(clients, credentials),
-                        self._liveness.check_broker(partial(self._ask, leaders), credentials),
-                        watch_topics(admin_client, [str(settings.input)], self._tasks.layout.partitions),
+                        self._tasks.watch_brokers(admin_client, ends, self._liveness, credentials),
                     )
                 finally:
                     self._report_no_partitions()
@@ -262,11 +256,6 @@ class ExternalLoop:
         self._context.health.leaders_away = False
         for gauge in (self._context.metrics.unreachable, self._context.metrics.opening):
             gauge.set(0)
-
-    async def _ask(self, leaders: LeaderCheck) -> None:
-        """Ask the leaders of the open partitions; raises as `LeaderCheck.ask`."""
-        await leaders.ask(list(self._tasks))
-        self._context.health.leaders_away = leaders.are_all_away
 
     async def _serve(self, clients: _Clients, credentials: UsedCredentials) -> None:
         context, should_commit = self._context, False
@@ -437,39 +426,3 @@ class ExternalLoop:
                     self._positions[tp] = log_end
                 elif idle_s > STALL_S and not task.is_full:
                     self._rewinds.wait(tp, grace_s=0)
-
-
-async def until_first(*works: Coroutine[Any, Any, None]) -> None:
-    """Run concurrently until one has ended, cancel the others, and end as the first did: normally or with its error."""
-    running = [asyncio.create_task(work) for work in works]
-    try:
-        await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        await _stop(running)
-
-
-async def until_all(*works: Coroutine[Any, Any, None], passing: type[BaseException]) -> None:
-    """Run concurrently until all have ended or one has failed, and raise its error.
-
-    An error of the class ``passing`` ends no other, and is raised only if there is no error of another class.
-    """
-    running = [asyncio.create_task(work) for work in works]
-    todo = set(running)
-    try:
-        while todo:
-            ended, todo = await asyncio.wait(todo, return_when=asyncio.FIRST_COMPLETED)
-            if not all(isinstance(task_exception(one), passing | None) for one in ended):
-                break
-    finally:
-        await _stop(running, passing)
-
-
-async def _stop(running: Sequence[asyncio.Task[None]], last: type[BaseException] | tuple[()] = ()) -> None:
-    """Cancel what still runs; raise the error of one that had ended, of the class ``last`` if there is no other."""
-    ended = [one for one in running if one.done()]
-    for one in running:
-        one.cancel()
-    await asyncio.wait(running)
-    errors = [error for one in ended if (error := task_exception(one)) is not None]
-    for error in sorted(errors, key=lambda error: isinstance(error, last)):
-        raise error

@@ -1,6 +1,6 @@
 """What is tried again: consumer loops that failed, with pauses between attempts, until the broker is away for too long.
 
-Also the compilation of kernels beside the loops, in a thread that does not keep the process alive.
+Also coroutines that run together, and the compilation of kernels in a thread that does not keep the process alive.
 """
 
 from __future__ import annotations
@@ -12,18 +12,34 @@ import random
 import sys
 import threading
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
+from typing import Any
 
 from shoal.errors import BrokerError, BrokerUnavailableError, FencedError, ShoalError
-from shoal.kafka.client import CLIENT_ERRORS, NotOpenedError, NotStartedError, TlsRefusedError, to_shoal_error
+from shoal.kafka.client import (
+    CLIENT_ERRORS,
+    NotOpenedError,
+    NotStartedError,
+    TlsRefusedError,
+    task_exception,
+    to_shoal_error,
+)
 from shoal.kafka.credentials import CredentialFileError, UsedCredentials
 from shoal.observability import Health, error_code, logger
 from shoal.policy import KafkaSection
 from shoal.process_end import end_process, register_compiling
 
-__all__ = ["BrokerLiveness", "backoff_s", "in_daemon_thread", "jittered", "run_with_retries"]
+__all__ = [
+    "BrokerLiveness",
+    "backoff_s",
+    "in_daemon_thread",
+    "jittered",
+    "run_with_retries",
+    "until_all",
+    "until_first",
+]
 
 log = logger("kafka")
 
@@ -222,6 +238,42 @@ def jittered(mean_s: float) -> float:
 def backoff_s(failures: int) -> float:
     """Return the pause (s) after this many failures before the present one: 0.1 s to 5 s on average."""
     return jittered(_BACKOFF_S[min(failures, len(_BACKOFF_S) - 1)])
+
+
+async def until_first(*works: Coroutine[Any, Any, None]) -> None:
+    """Run concurrently until one has ended, cancel the others, and end as the first did: normally or with its error."""
+    running = [asyncio.create_task(work) for work in works]
+    try:
+        await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        await _stop(running)
+
+
+async def until_all(*works: Coroutine[Any, Any, None], passing: type[BaseException]) -> None:
+    """Run concurrently until all have ended or one has failed, and raise its error.
+
+    An error of the class ``passing`` ends no other, and is raised only if there is no error of another class.
+    """
+    running = [asyncio.create_task(work) for work in works]
+    todo = set(running)
+    try:
+        while todo:
+            ended, todo = await asyncio.wait(todo, return_when=asyncio.FIRST_COMPLETED)
+            if not all(isinstance(task_exception(one), passing | None) for one in ended):
+                break
+    finally:
+        await _stop(running, passing)
+
+
+async def _stop(running: Sequence[asyncio.Task[None]], last: type[BaseException] | tuple[()] = ()) -> None:
+    """Cancel what still runs; raise the error of one that had ended, of the class ``last`` if there is no other."""
+    ended = [one for one in running if one.done()]
+    for one in running:
+        one.cancel()
+    await asyncio.wait(running)
+    errors = [error for one in ended if (error := task_exception(one)) is not None]
+    for error in sorted(errors, key=lambda error: isinstance(error, last)):
+        raise error
 
 
 EXIT_S = 5.0

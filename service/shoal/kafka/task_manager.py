@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import random
 import time
 from collections.abc import Awaitable, Callable, ItemsView, Iterable, Iterator, Mapping
@@ -30,9 +31,10 @@ from shoal.kafka.client import (
 )
 from shoal.kafka.cluster_listener import NO_LISTENER, ClusterListener
 from shoal.kafka.credentials import UsedCredentials, certificate_files, open_secret_files
+from shoal.kafka.logs import LeaderCheck, ask_any_broker
 from shoal.kafka.metadata import MetadataCipher
 from shoal.kafka.progress_copy import ProgressCopy
-from shoal.kafka.retries import BrokerLiveness, backoff_s
+from shoal.kafka.retries import BrokerLiveness, backoff_s, until_first
 from shoal.kafka.start import (
     PartitionContext,
     PartitionStart,
@@ -43,7 +45,7 @@ from shoal.kafka.start import (
     initialize_partition,
 )
 from shoal.kafka.task import PartitionTask
-from shoal.kafka.topics import input_name, settings_by_input
+from shoal.kafka.topics import input_name, settings_by_input, watch_topics
 from shoal.kafka.transactions import ProcessCounts, TaskContext, TransactionalProducer
 from shoal.observability import Health, Metrics, logger
 from shoal.policy import KafkaSection, Policy
@@ -254,6 +256,35 @@ class TaskManager:
             metrics.skipped.labels(tp.topic, tp.partition).inc(partition_start.skipped_count)
             log.warning("skipped to the end", skipped=partition_start.skipped_count, **fields)
         log.info("partition opened", held=state.waiting_count, **fields)
+
+    async def ask_leaders(self, leaders: LeaderCheck) -> None:
+        """Ask the leaders of the partitions that are read; raises as `LeaderCheck.ask`."""
+        await leaders.ask([tp for tp, task in self._tasks.items() if not task.is_drained])
+        self._context.health.leaders_away = leaders.are_all_away
+
+    async def watch_brokers(
+        self,
+        admin_client: AIOKafkaAdminClient,
+        kafka_consumer: AIOKafkaConsumer,
+        liveness: BrokerLiveness,
+        credentials: UsedCredentials,
+    ) -> None:
+        """Ask the leaders at intervals, and watch the topics, until a broker is away for too long or a topic changes.
+
+        A drain reads the logs that it has found, so it watches no topics.
+        """
+        context, settings = self._context, self._context.settings
+        leaders = LeaderCheck(
+            kafka_consumer,
+            context.metrics.unreachable.set,
+            credentials.renew,
+            partial(ask_any_broker, admin_client, str(settings.group)),
+            settings.patience_s if context.start.drain else math.inf,
+        )
+        works = [liveness.check_broker(partial(self.ask_leaders, leaders), credentials)]
+        if not context.start.drain:
+            works.append(watch_topics(admin_client, list(self._settings_by_input), self.layout.partitions))
+        await until_first(*works)
 
     def update_metrics(self, tp: TopicPartition, task: PartitionTask, log_end: int | None) -> None:
         """Update metrics and health of a partition.

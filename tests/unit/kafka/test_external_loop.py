@@ -62,7 +62,7 @@ class Source:
 class Task:
     """Notes the offsets that it processes, and the ends at which it may flush."""
 
-    is_full = is_restoring = False
+    is_full = is_restoring = is_drained = False
     waiting_count = committed_offset = 0
     next_commit = (1.0, None)
 
@@ -276,9 +276,9 @@ async def test_the_leaders_of_the_open_partitions_are_asked() -> None:
         asked.append(partitions)
 
     leaders: Any = SimpleNamespace(ask=ask, are_all_away=True)
-    await loop.loop._ask(leaders)
+    await loop.loop._tasks.ask_leaders(leaders)
     loop.open(SECOND)
-    await loop.loop._ask(leaders)
+    await loop.loop._tasks.ask_leaders(leaders)
     assert asked == [[], [SECOND]]
     assert loop.loop._context.health.leaders_away
 

@@ -193,7 +193,7 @@ async def test_the_leaders_of_drained_partitions_are_not_needed(monkeypatch: pyt
     opening, leaders = Opening(monkeypatch, {}), Leaders()
     await wait_until(lambda: len(list(opening.loop._tasks)) == 2)
     opening.loop._tasks._tasks[FIRST] = cast("Any", Task(is_drained=True))
-    await opening.loop._ask_leaders(cast("Any", leaders))
+    await opening.loop._tasks.ask_leaders(cast("Any", leaders))
     assert (leaders.asked, opening.loop._health.leaders_away) == ([[SECOND]], True)
     await opening.loop._leave(cast("Any", Stopped()), commit=False)
     assert not opening.loop._health.leaders_away
