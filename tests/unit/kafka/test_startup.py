@@ -251,7 +251,7 @@ async def skipped(
         "newest_commit": newest,
         "_check_commit": AsyncMock(return_value=40),
         "fetch_committed": AsyncMock(return_value=OffsetAndMetadata(20, metadata)),
-        "_committed_offset_changed": AsyncMock(return_value=False),
+        "fetch_committed_again": AsyncMock(return_value=OffsetAndMetadata(20, metadata)),
         "latest_published": AsyncMock(return_value=-1),
         "end_at_start": AsyncMock(side_effect=[end]),
     }
