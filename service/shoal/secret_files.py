@@ -2,7 +2,7 @@
 
 Other users should not be able to read them. A warning says where they can, and the file is used: Kubernetes and Docker
 mount secrets with the modes 0644 and 0444 by default, into a container with one user, who does not own them. Only the
-key of the offset metadata is refused (`shoal.kafka.cipher`): a password can be replaced, but metadata that were read
+key of the offset metadata is refused (`shoal.kafka.metadata`): a password can be replaced, but metadata that were read
 stay known.
 """
 

@@ -11,13 +11,12 @@ from prometheus_client.exposition import generate_latest
 from shoal.formats import JsonDecoder
 from shoal.kafka.metadata import CommittedState
 from shoal.kafka.offsets import OffsetState
-from shoal.kafka.task import PartitionTask
 from shoal.observability import Metrics
 from shoal.policy import Policy
 from shoal.policy.schema import Document
 from support.alert_cases import Case, assert_fires, scraped_series
 from support.messages import Message
-from support.partition_tasks import RecordingSink
+from support.partition_tasks import RecordingSink, partition_task
 
 pytestmark = pytest.mark.deploy_tools
 
@@ -44,7 +43,7 @@ class RealWorker:
         self.metrics.ready.set(1)
         commit = CommittedState(OffsetState(committed_offset=0, next_offset=0), policy.fingerprint, 1)
         decoder = JsonDecoder(policy)
-        self.task = PartitionTask(
+        self.task = partition_task(
             "t", 0, policy, decoder, RecordingSink(), commit, self.metrics, 0.2, self.now, monotonic_clock=self.now
         )
         self.metrics.watch_oldest_held("t", 0, lambda: self.task.oldest_held_s)

@@ -123,15 +123,22 @@ def progress_of(topics: dict[str, str], offset: int, text: str) -> dict[str, Any
     raw = base64.b64decode(text.removeprefix("shoal1:"), validate=True)
     body, checksum = raw[:-4], raw[-4:]
     assert zlib.crc32(f"{topics['input']}\n0\n{offset}\n".encode() + body).to_bytes(4, "big") == checksum
-    numbers, at = [], 2
+    sections, at = {}, 1
+    while at < len(body):
+        tag = body[at]
+        size, at = varint_at(body, at + 1)
+        sections[tag], at = body[at : at + size], at + size
+    first, numbers, at = sections.pop(1), [], 0
     for _ in range(8):
-        number, at = varint_at(body, at)
+        number, at = varint_at(first, at)
         numbers.append(number)
     names = ("ahead", "clock", "clusters", "drain", "time of the commit", "anchor", "anchor's time", "since")
     fields: dict[str, Any] = dict(zip(names, numbers, strict=True))
     assert fields.pop("time of the commit") > FIRST_MS
-    rest = without_rows(body[at:], topics["output"], has_adaptive_state=body[0] == 3)
-    return fields | {"offset": offset, "version": body[0], "coding": body[1], "rest": rest.hex()}
+    # Where the rows are depends on the clock.
+    assert sections.pop(129)[-4:] == zlib.crc32(topics["output"].encode()).to_bytes(4, "big")
+    rest = {str(tag): content.hex() for tag, content in sections.items()}
+    return fields | {"offset": offset, "version": body[0], "sections": rest}
 
 
 def varint_at(body: bytes, at: int) -> tuple[int, int]:
@@ -142,24 +149,6 @@ def varint_at(body: bytes, at: int) -> tuple[int, int]:
         shift, at = shift + 7, at + 1
         if body[at - 1] < 128:
             return number, at
-
-
-def without_rows(rest: bytes, output: str, *, has_adaptive_state: bool) -> bytes:
-    """Return what follows the eight numbers without the place of the rows: they depend on the clock and the topic."""
-    at = 8
-    if has_adaptive_state:
-        size, at = varint_at(rest, at)
-        at += size
-    count, first = varint_at(rest, at)
-    begin = end = first
-    gap = 0
-    for _ in range(count):
-        begin = end
-        gap, end = varint_at(rest, begin)
-    assert gap >= 1 << 63
-    assert (gap - (1 << 63)) % (1 << 32) == zlib.crc32(output.encode())
-    assert count - 1 < 128
-    return rest[:at] + bytes([count - 1]) + rest[first:begin] + rest[end:]
 
 
 async def published(deployment: Deployment, *, is_ordered: bool) -> dict[str, Any]:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import time
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 from shoal.errors import InputError
 from shoal.kafka import export_progress, import_progress, report_progress
+from shoal.kafka.transactions import TaskContext
 from shoal.policy import KafkaSection, Policy
 from support.kafka_broker import create_topic, produce, wait_until
 from support.running import EARLIEST, Stage
@@ -141,7 +143,8 @@ async def test_progress_is_ahead_by_its_offsets_whatever_the_clocks_of_workers_s
     # The exporting worker's clock is half an hour ahead of that of the next worker.
     real = time.time
     with monkeypatch.context() as patch:
-        patch.setattr("shoal.kafka.task.PartitionTask.__init__.__defaults__", (lambda: real() + 1800,))
+        ahead = partial(TaskContext, wall_clock=lambda: real() + 1800)
+        patch.setattr("shoal.kafka.task_manager.TaskContext", ahead)
         await worked(stage)
     text = await export(stage)
     await worked(stage)

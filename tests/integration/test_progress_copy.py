@@ -12,7 +12,7 @@ import pytest
 from aiokafka.admin import RecordsToDelete
 from shoal.errors import BrokerError, InputError
 from shoal.kafka import StartOptions, export_progress, import_progress, progress_copy, report_progress
-from shoal.kafka.cipher import MetadataCipher
+from shoal.kafka.metadata import MetadataCipher
 from shoal.policy import Policy
 from structlog.testing import capture_logs
 from support.kafka_broker import admin, create_topic, end_offsets, open_transaction, produce, read_all, wait_until

@@ -176,7 +176,7 @@ async def test_aborted_transactions_contain_only_clusters_that_are_published_unc
         kafka={"commit_interval_ms": 20},
     )
     random, places = Random(11), []
-    monkeypatch.setattr("shoal.kafka.concurrency._BACKOFF_S", (0.01,))
+    monkeypatch.setattr("shoal.kafka.retries._BACKOFF_S", (0.01,))
     failed = fail_often(monkeypatch, random, failures=14)
     async with stage.run() as run:
 

@@ -15,8 +15,7 @@ from random import Random
 import numpy as np
 import pytest
 from shoal.errors import InputError
-from shoal.kafka.cipher import MetadataCipher
-from shoal.kafka.metadata import CommittedState, decode, encode
+from shoal.kafka.metadata import CommittedState, MetadataCipher, decode, encode
 from shoal.kafka.offsets import OffsetState, ReferenceRecord
 from shoal.policy import Policy
 from support.attack_results import impossible, measured

@@ -14,13 +14,14 @@ from shoal.formats import JsonDecoder, JsonEncoder
 from shoal.kafka.metadata import CommittedState, decode
 from shoal.kafka.offsets import OffsetState
 from shoal.kafka.task import PartitionTask
-from shoal.kafka.transactions import TransactionBatch
+from shoal.kafka.transactions import TransactionBatch, TransactionSink
 from shoal.observability import Metrics
 from shoal.policy import Policy
 from shoal.streams import BlockDecisions, DecidedCluster, PartitionPipeline
 from support.attack_results import RULES, impossible, measured
 from support.attacking import ADULT, Message, adult, policy_of, quasi, standard_error, tagged
 from support.by_night import at_night
+from support.partition_tasks import partition_task
 
 pytestmark = pytest.mark.privacy
 
@@ -72,7 +73,7 @@ def test_the_rank_of_a_record_does_not_identify_it(data_dir: Path, position: flo
     )
 
 
-class Disk:
+class Disk(TransactionSink):
     """What a broker would keep of one partition: rows, evidence and progress, each time together."""
 
     def __init__(self) -> None:
@@ -101,7 +102,7 @@ async def lived(policy: Policy, messages: list[Message], *, dies: bool) -> Disk:
     commit = CommittedState(OffsetState(committed_offset=0, next_offset=0), policy.fingerprint, 1)
 
     def begun() -> PartitionTask:
-        return PartitionTask(
+        return partition_task(
             "t", 0, policy, JsonDecoder(policy), disk, commit, Metrics(), 0.2, wall_clock=lambda: clock[0]
         )
 

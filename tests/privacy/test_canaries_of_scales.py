@@ -15,7 +15,6 @@ from shoal.cli import main
 from shoal.formats import JsonDecoder
 from shoal.kafka.metadata import CommittedState
 from shoal.kafka.offsets import OffsetState
-from shoal.kafka.task import PartitionTask
 from shoal.kafka.transactions import TransactionBatch
 from shoal.observability import Metrics
 from shoal.policy import Policy
@@ -23,6 +22,7 @@ from shoal.policy.schema import Document
 from support.attack_results import impossible
 from support.attacking import START_MS, Message, Release, Wire
 from support.canaries import every_logger_at_debug, traces
+from support.partition_tasks import partition_task
 
 pytestmark = pytest.mark.privacy
 
@@ -163,7 +163,7 @@ def test_what_a_task_sends_commits_logs_and_counts_contains_no_value(
 
     async def run() -> None:
         beginning = CommittedState(OffsetState(committed_offset=0, next_offset=0), policy.fingerprint, 1)
-        task = PartitionTask(
+        task = partition_task(
             "in",
             0,
             policy,

@@ -31,6 +31,7 @@ from support.attack_results import impossible, measured
 from support.kafka_broker import Message
 from support.making import message as usual_message
 from support.making import policy_of, quasi, usual_policy
+from support.partition_tasks import partition_task
 from support.running import Stage
 from unit.kafka.test_partition_task import Sink
 
@@ -68,7 +69,7 @@ K = 3
 
 def task_of(policy: Policy, metrics: Metrics, sink: Sink) -> PartitionTask:
     commit = CommittedState(OffsetState(committed_offset=0, next_offset=0), policy.fingerprint, 1)
-    return PartitionTask("t", 0, policy, JsonDecoder(policy), sink, commit, metrics, 0.0)
+    return partition_task("t", 0, policy, JsonDecoder(policy), sink, commit, metrics, 0.0)
 
 
 class Taken:

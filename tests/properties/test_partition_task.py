@@ -20,14 +20,14 @@ from shoal.formats import JsonDecoder
 from shoal.kafka import offsets
 from shoal.kafka.metadata import CommittedState, decode, encode
 from shoal.kafka.offsets import OffsetState
-from shoal.kafka.task import PartitionTask
-from shoal.kafka.transactions import TransactionBatch
+from shoal.kafka.transactions import TransactionBatch, TransactionSink
 from shoal.observability import Metrics
 from shoal.policy import PerSubject, Policy
 from shoal.policy.schema import Document
 from shoal.streams import DecidedCluster, spreads
 from support.by_night import at_night
 from support.messages import Message
+from support.partition_tasks import partition_task
 
 pytestmark = pytest.mark.property
 
@@ -37,7 +37,7 @@ START_S = 1_700_000_000.0
 
 
 @dataclass
-class Topic:
+class Topic(TransactionSink):
     """What a broker would keep: committed and aborted transactions, and the group's offset."""
 
     committed: list[TransactionBatch] = field(default_factory=list)
@@ -201,7 +201,7 @@ async def run(policy: Policy, log: list[Message], topic: Topic, steps: Any, now:
     while True:
         commit = decode(topic.offset[1], "t", 0, topic.offset[0])
         metrics = Metrics()
-        task = PartitionTask(
+        task = partition_task(
             "t", 0, policy, JsonDecoder(policy), topic, commit, metrics, 0.2, clock, monotonic_clock=clock
         )
         task.restore(0)

@@ -19,13 +19,13 @@ from shoal.kafka import ClusterListener
 from shoal.kafka.external_loop import HandoverCancelledError
 from shoal.kafka.metadata import CommittedState, decode, encode
 from shoal.kafka.offsets import OffsetState
-from shoal.kafka.task import PartitionTask
 from shoal.observability import Metrics
 from shoal.policy import Policy
 from shoal.streams import DecidedCluster
 from support.by_night import at_night
 from support.kafka_broker import wait_until
 from support.messages import Message
+from support.partition_tasks import partition_task
 
 pytestmark = pytest.mark.property
 
@@ -105,7 +105,7 @@ async def run(policies: list[Policy], log: list[Message], topic: RecordingTopic,
         decoder, clock = JsonDecoder(policy), lambda: now[0]
         options: dict[str, Any] = {"listener": listening(listener.hand), "log_end": log[visible - 1].offset + 1}
         options |= {"wall_clock": clock, "monotonic_clock": clock}
-        task = PartitionTask("t", 0, policy, decoder, topic, commit, Metrics(), INTERVAL_S, **options)
+        task = partition_task("t", 0, policy, decoder, topic, commit, Metrics(), INTERVAL_S, **options)
         task.restore(0)
         try:
             while True:
@@ -178,7 +178,7 @@ async def test_an_idle_worker_that_was_replaced_hands_nothing_over() -> None:
     topic.listener = listener = Listener(topic, draw, now, policy)
     begun = CommittedState(OffsetState(committed_offset=0, next_offset=0), policy.fingerprint, 1)
     topic.offset = (0, encode(begun, "t", 0))
-    task = PartitionTask(
+    task = partition_task(
         "t",
         0,
         policy,
@@ -216,7 +216,7 @@ async def test_handled_clusters_are_committed_while_the_next_one_is_being_handle
             await is_done.wait()
 
     begun = CommittedState(OffsetState(committed_offset=0, next_offset=0), policy.fingerprint, 1)
-    task = PartitionTask("t", 0, policy, JsonDecoder(policy), topic, begun, Metrics(), 0.02, listener=listening(hand))
+    task = partition_task("t", 0, policy, JsonDecoder(policy), topic, begun, Metrics(), 0.02, listener=listening(hand))
 
     async def read() -> None:
         for message in log:

@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from shoal.errors import InputError
 from shoal.kafka import start as newest
-from shoal.kafka.cipher import MetadataCipher
-from shoal.kafka.metadata import CommittedState
+from shoal.kafka.metadata import CommittedState, MetadataCipher
 from shoal.kafka.offsets import OffsetState, OffsetTracker
 from shoal.kafka.progress_copy import CopiedCommit, ProgressCopy
 from shoal.kafka.start import newest_commit

@@ -18,12 +18,12 @@ from shoal.formats import JsonDecoder
 from shoal.kafka.checks import TopicLayout
 from shoal.kafka.metadata import CommittedState
 from shoal.kafka.offsets import OffsetState
-from shoal.kafka.task import PartitionTask
-from shoal.kafka.transactions import TransactionalProducer, TransactionBatch, UnpublishedRecord
+from shoal.kafka.transactions import TransactionalProducer, TransactionBatch, TransactionSink, UnpublishedRecord
 from shoal.observability import Metrics
 from shoal.policy import KafkaSection, Policy
 from shoal.policy.schema import Document
 from shoal.streams import DecidedCluster
+from support.partition_tasks import partition_task
 from support.published_data import read_rows
 
 __all__ = [
@@ -158,7 +158,7 @@ class Release:
         self.offset_of = {record["tag"]: offset for offset, record in enumerate(self.records)}
 
 
-class Wire:
+class Wire(TransactionSink):
     """A transactional producer whose client is replaced by a list."""
 
     def __init__(self, release: Release) -> None:
@@ -206,7 +206,7 @@ async def _released(
     def now() -> float:
         return clock[0]
 
-    task = PartitionTask(
+    task = partition_task(
         "in", 0, policy, JsonDecoder(policy), wire, beginning, release.metrics, 0.2, now, monotonic_clock=now
     )
     messages = [Message(offset, json.dumps(record).encode()) for offset, record in enumerate(records)]

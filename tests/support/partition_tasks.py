@@ -5,20 +5,22 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
+from aiokafka import TopicPartition
 from shoal.formats import JsonDecoder
+from shoal.kafka.cluster_listener import NO_LISTENER, ClusterListener
 from shoal.kafka.metadata import CommittedState, decode
 from shoal.kafka.offsets import OffsetState
 from shoal.kafka.task import PartitionTask
-from shoal.kafka.transactions import PartitionCounts, TransactionBatch
+from shoal.kafka.transactions import PartitionCounts, TaskContext, TransactionBatch, TransactionSink
 from shoal.observability import Metrics
 from shoal.policy import Policy
 
-__all__ = ["START_MS", "RecordingSink", "task_of"]
+__all__ = ["START_MS", "RecordingSink", "partition_task", "task_of"]
 
 START_MS = 1_700_000_000_000
 
 
-class RecordingSink:
+class RecordingSink(TransactionSink):
     """Keeps the transactions and the states that are committed with them."""
 
     def __init__(self) -> None:
@@ -36,6 +38,35 @@ class RecordingSink:
         """Do nothing."""
 
 
+def partition_task(
+    topic: str,
+    partition: int,
+    policy: Policy,
+    decoder: JsonDecoder,
+    sink: TransactionSink,
+    commit: CommittedState,
+    metrics: Metrics,
+    commit_interval_s: float,
+    wall_clock: Callable[[], float] = time.time,
+    *,
+    monotonic_clock: Callable[[], float] = time.monotonic,
+    listener: ClusterListener = NO_LISTENER,
+    counts: PartitionCounts | None = None,
+    log_end: int = 0,
+) -> PartitionTask:
+    """Return a task that continues from a commit."""
+    context = TaskContext(
+        policy,
+        decoder,
+        metrics,
+        commit_interval_s,
+        listener=listener,
+        wall_clock=wall_clock,
+        monotonic_clock=monotonic_clock,
+    )
+    return PartitionTask(TopicPartition(topic, partition), context, sink, commit, log_end=log_end, counts=counts)
+
+
 def task_of(
     of: Policy,
     sink: RecordingSink,
@@ -49,7 +80,7 @@ def task_of(
     commit = CommittedState(begin, of.fingerprint, START_MS)
     decoder = JsonDecoder(of, hash_key=b"k")
     clock = START_MS / 1000 + 1
-    task = PartitionTask(
+    task = partition_task(
         "t",
         0,
         of,

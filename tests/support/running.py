@@ -23,8 +23,7 @@ from aiokafka.errors import GroupCoordinatorNotAvailableError, KafkaError
 from aiokafka.structs import OffsetAndMetadata
 from shoal.errors import InputError, PolicyError
 from shoal.kafka import StartOptions, Worker
-from shoal.kafka.cipher import MetadataCipher
-from shoal.kafka.metadata import CommittedState
+from shoal.kafka.metadata import CommittedState, MetadataCipher
 from shoal.observability import Health, Metrics
 from shoal.policy import KafkaSection, Policy
 from shoal.settings import kafka_settings

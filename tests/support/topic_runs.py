@@ -11,11 +11,11 @@ from shoal.formats import JsonDecoder
 from shoal.kafka.checks import TopicLayout
 from shoal.kafka.metadata import CommittedState
 from shoal.kafka.offsets import OffsetState
-from shoal.kafka.task import PartitionTask
-from shoal.kafka.transactions import TransactionalProducer, TransactionBatch
+from shoal.kafka.transactions import TransactionalProducer, TransactionBatch, TransactionSink
 from shoal.observability import Metrics
 from shoal.policy import KafkaSection, Policy
 from support.messages import Message
+from support.partition_tasks import partition_task
 
 __all__ = ["START_S", "run_topic"]
 
@@ -26,7 +26,7 @@ _SETTINGS = KafkaSection(input="in", output="out", group="g", quarantine="bad", 
 _TOPICS = {"out": "released", "proof": "evidence", "bad": "quarantine"}
 
 
-class _Sink:
+class _Sink(TransactionSink):
     """Takes the place of the broker: keeps the messages of each topic."""
 
     def __init__(self, policy: Policy, partition: int, partitions: int, topics: dict[str, list[bytes]]) -> None:
@@ -91,7 +91,7 @@ async def _run(
         sink = _Sink(policy, partition, len(messages), topics)
         limit = 900_000 if policy.kafka is None else policy.kafka.max_record_bytes
         decoder = JsonDecoder(policy, max_bytes=limit)
-        tasks[partition] = PartitionTask(
+        tasks[partition] = partition_task(
             "in", partition, policy, decoder, sink, begun, metrics, 0.2, now, monotonic_clock=now
         )
     for start in range(0, max(map(len, messages.values()), default=0), step):

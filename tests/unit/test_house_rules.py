@@ -25,7 +25,7 @@ KERNEL_LINES = 100
 CATCH_ALL = {
     "shoal/cli/command_line.py": "the last error handler: an unknown error ends as one line without its text",
     "shoal/files/files.py": "a half-written file is removed whatever happened, and the error goes on",
-    "shoal/kafka/concurrency.py": "the error of a thread is raised again by the caller that waits for the thread",
+    "shoal/kafka/retries.py": "the error of a thread is raised again by the caller that waits for the thread",
 }
 """Modules that may catch every exception, and why."""
 

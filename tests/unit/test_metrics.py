@@ -12,7 +12,7 @@ import pytest
 from prometheus_client.exposition import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 from shoal.formats import JsonEncoder
-from shoal.kafka.certificates import certificate_files
+from shoal.kafka.credentials import certificate_files
 from shoal.kafka.offsets import OffsetState
 from shoal.observability import Metrics
 from shoal.policy import KafkaSection, Policy, Scale

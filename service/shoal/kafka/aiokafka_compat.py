@@ -1,32 +1,21 @@
-"""Makes aiokafka read messages whose header names are not UTF-8.
+"""What Shoal changes in aiokafka. It depends on internals of the client, which each class and function names.
 
-Kafka allows any bytes in a header name, and aiokafka fails at such a message: it would block its partition for ever.
-Once one was met, batches are read by the classes below: in the usual way first, and if that fails, with names decoded
-by ``surrogateescape``, which no policy can name. They depend on internals of the client:
-`memory_records._MemoryRecordsPy`, `default_records._DefaultRecordBatchPy`, and `consumer.fetcher.MemoryRecords`.
+- Messages whose header names are not UTF-8 are read. Kafka allows any bytes there, and aiokafka fails at such a
+  message: it would block its partition for ever. Once one was met, batches are read in the usual way first, and if that
+  fails, with names decoded by ``surrogateescape``, which no policy can name (`_TolerantRecords`).
+- Consumers hand over messages as the parser returns them. The client copies each parsed record into a frozen dataclass
+  of eleven fields, which takes a tenth of a worker's processor time. A parsed record has all that a task reads.
+  Consumers without `keep_parsed` as their value deserializer are not affected.
+- A producer sends each request of a transaction once. A client that gets no response does not know whether the broker
+  has processed the request. aiokafka then sends it again with the same producer epoch. The first copy may still be on
+  its way, and the broker may process it later, within the next transaction:
 
-Makes aiokafka hand over messages as its parser returns them.
+  - The end of a transaction then ends the next one: rows are published without the offset that belongs to them.
+  - An offset then replaces the offset of the next transaction by an older one.
 
-The client copies each parsed record into a frozen dataclass of eleven fields, which takes a tenth of a worker's
-processor time. A parsed record has all that a task reads: offset, timestamp and its type, key, value and headers. This
-depends on an internal of the client, `consumer.fetcher.PartitionRecords._consumer_record`. Only consumers with
-`keep_parsed` as their value deserializer are affected; other consumers of the process are not.
-
-Makes a producer of aiokafka send each request of a transaction once.
-
-A client that gets no response does not know whether the broker has processed the request. aiokafka then sends it again
-with the same producer epoch. The first copy may still be on its way, and the broker may process it later, within the
-next transaction:
-
-- The end of a transaction then ends the next one: rows are published without the offset that belongs to them.
-- An offset then replaces the offset of the next transaction by an older one.
-
-Both can publish a record twice. Here the producer fails instead. The next producer of the partition gets a higher
-epoch, with which the broker refuses all requests of the old one, and reads what was committed. (Kafka removes the cause
-with an epoch for each transaction, KIP-890, which aiokafka does not implement.)
-
-This depends on internals of the client: `AIOKafkaProducer.client`, ``_sender``, ``_message_accumulator`` and
-``_txn_manager``.
+  Both can publish a record twice. Here the producer fails instead. The next producer of the partition gets a higher
+  epoch, with which the broker refuses all requests of the old one, and reads what was committed. (Kafka removes the
+  cause with an epoch for each transaction, KIP-890, which aiokafka does not implement.)
 """
 
 from __future__ import annotations
@@ -46,12 +35,26 @@ from aiokafka.protocol.transaction import (
 from aiokafka.record import default_records, memory_records
 
 __all__ = [
+    "InvalidRecordError",
     "LostResponseError",
     "keep_parsed",
     "plain_record_options",
     "send_requests_once",
     "tolerate_invalid_header_names",
 ]
+
+_INVALID_RECORD = 87
+
+
+class _Error(kafka_errors.BrokerResponseError):  # type: ignore[misc] # the client has no types
+    errno = _INVALID_RECORD
+    message = "INVALID_RECORD"
+
+
+kafka_errors.kafka_errors.setdefault(_INVALID_RECORD, _Error)
+InvalidRecordError = kafka_errors.for_code(_INVALID_RECORD)
+"""A broker refuses a message itself, as a compacted topic refuses one without a key. The client does not know this code
+and would report an unknown error, which looks as if it could pass. The class of the client, if it has one."""
 
 _NEW_FORMAT = 2
 """First version of the record format that has headers."""

@@ -1,12 +1,8 @@
-"""Checks before the first record is read: topics, their settings, the limits of the broker.
+"""Checks before the first record is read: topics, their settings, permissions, and limits of the broker.
 
-What the principal may not do, found out before the first record is read.
-
-Without this check a worker without WRITE on its output would begin, and fail at its first release; one without READ
-would fail at its next start. The broker says what the principal may do with a topic (Kafka 2.3 and later). Of group and
-transactional ids it says whether they may be used at all. A broker that says neither is not asked further.
-
-Settings of topics and brokers, as far as the principal may see them; and a warning of what was not checked.
+Without the check of permissions, a worker without WRITE on its output would begin, and fail at its first release; one
+without READ would fail at its next start. The broker says what the principal may do with a topic (Kafka 2.8 and later).
+Of group and transactional ids it says whether they may be used at all. A broker that says neither is not asked further.
 
 A refused request gives no setting, so a check of it would pass. Reading settings takes DESCRIBE_CONFIGS, which a worker
 does not need otherwise: without it the worker starts, and says once what it did not check.
@@ -22,15 +18,12 @@ import msgspec
 from aiokafka import errors as kafka_errors
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
-from aiokafka.protocol.api import Request, RequestStruct, Response
-from aiokafka.protocol.metadata import MetadataRequest_v5, MetadataResponse_v5
-from aiokafka.protocol.types import Array, Boolean, Int16, Int32, Schema, String
 
 from shoal.errors import BrokerUnavailableError, Fault, InputError, PolicyError
 from shoal.formats import fixed_texts
 from shoal.kafka.client import Operation, broker_error, describe_missing, operations_on
 from shoal.kafka.metadata import LIMIT_BYTES, span_limit
-from shoal.kafka.topics import ask_again_unless, settings_by_input
+from shoal.kafka.topics import allowed_operations, ask_again_unless, settings_by_input
 from shoal.observability import logger
 from shoal.policy import MAX_CATEGORY_BYTES, Attribute, FieldPath, KafkaSection, Policy, Scale
 from shoal.settings import settings_error
@@ -61,21 +54,10 @@ async def find_missing_permissions(
 ) -> list[Fault]:
     """Return what the principal lacks of the least permissions of a worker, with what to grant.
 
-    Parameters
-    ----------
-    client : AIOKafkaAdminClient
-        Connected.
-    settings : KafkaSection
-        Names of group and inputs.
-    topics : mapping of FieldPath to str
-        Topics that exist, by their fields. The last part of a field is the role of its topic.
-
-    Returns
-    -------
-    list of Fault
-        Empty if nothing is missing, if the broker has no ACLs, or if it does not say.
+    The last part of a field in ``topics`` is the role of its topic. The list is empty if nothing is missing, if the
+    broker has no ACLs, or if it does not say.
     """
-    allowed = await _allowed_operations(client, sorted(set(topics.values())))
+    allowed = await allowed_operations(client, sorted(set(topics.values())))
     faults = list(_about_topics(topics, allowed))
     questions: list[Question] = [lambda: client.find_coordinator(str(settings.group))]
     for topic in settings_by_input(settings):
@@ -96,21 +78,6 @@ def _about_topics(topics: Mapping[FieldPath, str], allowed: Mapping[str, int]) -
             yield Fault(path, describe_missing(topic, missing))
 
 
-async def _allowed_operations(client: AIOKafkaAdminClient, topics: list[str]) -> dict[str, int]:
-    """Return Kafka's bits of what the principal may do with each topic; nothing if the broker does not say."""
-    network: Any = client._client  # noqa: SLF001 - the administration client has no such request
-    try:
-        answer = await network.send(network.get_random_node(), _MetadataRequest(topics))
-    except (NotImplementedError, kafka_errors.IncompatibleBrokerVersion):
-        return {}  # the broker does not know this version of the request
-    return {
-        topic["topic"]: topic["authorized_operations"]
-        for topic in answer.to_object()["topics"]
-        # Without an error. The lowest number stands for an answer that is left out.
-        if not topic["error_code"] and topic["authorized_operations"] > 0
-    }
-
-
 async def _refusal(question: Question, settings: KafkaSection) -> str | None:
     """Return what is missing if the broker refuses to answer; another failure says nothing about permissions."""
     try:
@@ -122,66 +89,6 @@ async def _refusal(question: Question, settings: KafkaSection) -> str | None:
     return None
 
 
-class _MetadataResponseV8(Response):  # type: ignore[misc] # the client has no types
-    API_KEY = MetadataResponse_v5.API_KEY
-    API_VERSION = 8
-    SCHEMA = Schema(
-        ("throttle_time_ms", Int32),
-        (
-            "brokers",
-            Array(("node_id", Int32), ("host", String("utf-8")), ("port", Int32), ("rack", String("utf-8"))),
-        ),
-        ("cluster_id", String("utf-8")),
-        ("controller_id", Int32),
-        (
-            "topics",
-            Array(
-                ("error_code", Int16),
-                ("topic", String("utf-8")),
-                ("is_internal", Boolean),
-                (
-                    "partitions",
-                    Array(
-                        ("error_code", Int16),
-                        ("partition", Int32),
-                        ("leader", Int32),
-                        ("leader_epoch", Int32),
-                        ("replicas", Array(Int32)),
-                        ("isr", Array(Int32)),
-                        ("offline_replicas", Array(Int32)),
-                    ),
-                ),
-                ("authorized_operations", Int32),
-            ),
-        ),
-        ("cluster_authorized_operations", Int32),
-    )
-
-
-class _MetadataRequestV8(RequestStruct):  # type: ignore[misc] # the client has no types
-    API_KEY = MetadataRequest_v5.API_KEY
-    API_VERSION = 8
-    RESPONSE_TYPE = _MetadataResponseV8
-    SCHEMA = Schema(
-        ("topics", Array(String("utf-8"))),
-        ("allow_auto_topic_creation", Boolean),
-        ("include_cluster_authorized_operations", Boolean),
-        ("include_topic_authorized_operations", Boolean),
-    )
-
-
-class _MetadataRequest(Request[_MetadataRequestV8]):  # type: ignore[misc] # the client has no types
-    """Asks for topics and what the principal may do with them. It creates no topic."""
-
-    API_KEY = MetadataRequest_v5.API_KEY
-
-    def __init__(self, topics: list[str]) -> None:
-        self._topics = topics
-
-    def build(self, request_struct_class: type[_MetadataRequestV8]) -> _MetadataRequestV8:
-        return request_struct_class(self._topics, False, False, True)
-
-
 log = logger("kafka")
 
 
@@ -191,13 +98,7 @@ async def topic_configs(client: AIOKafkaAdminClient, topics: list[str]) -> dict[
 
 
 async def broker_configs(client: AIOKafkaAdminClient) -> dict[str, str] | None:
-    """Return the settings of one broker; None if the principal may not see them.
-
-    Raises
-    ------
-    BrokerUnavailableError
-        No broker is alive.
-    """
+    """Return the settings of one broker; None if the principal may not see them."""
     brokers = (await client.describe_cluster())["brokers"]
     if not brokers:
         raise BrokerUnavailableError("the cluster names no broker that is alive")
@@ -257,14 +158,9 @@ class TopicLayout:
 async def preflight(
     client: AIOKafkaAdminClient, policy: Policy, settings: KafkaSection, unchecked: UncheckedSettings
 ) -> TopicLayout:
-    """Check topics and limits.
+    """Check topics and limits; a `PolicyError` holds all faults, each with its remedy.
 
     Settings that the principal may not see are not checked; ``unchecked`` warns of them.
-
-    Raises
-    ------
-    PolicyError
-        Holds all faults, each with its remedy.
     """
     topics = _named_topics(settings)
     found = await partitions_of(client, topics.values())

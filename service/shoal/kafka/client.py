@@ -1,26 +1,18 @@
 """Kafka clients with the connection settings of the policy, and the translation of their errors.
 
 The text of a client's exception may quote a record. So it is never passed on: a `ShoalError` with a code and a remedy
-is raised instead.
-
-The first connection to a broker: how long it may take.
-
-Log lines while an answer of a broker is awaited.
-
-What to say when no connection to a broker can be made: which setting does not fit, and the remedy.
-
-What to say when the broker refuses an operation: the resource, the missing operation, and where to grant it.
-
-A principal with READ or WRITE has DESCRIBE, too.
+is raised instead. It names the setting that does not fit, or the missing permission and where to grant it. A principal
+with READ or WRITE has DESCRIBE. `NotYetError` is for partitions that cannot be opened now; another attempt may succeed.
 """
 
 from __future__ import annotations
 
 import asyncio
+import re
 import socket
 import ssl
 import time
-from collections.abc import AsyncIterator, Coroutine, Iterator, Sequence
+from collections.abc import AsyncIterator, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from itertools import chain
 from typing import Any, Literal, TypeAlias
@@ -39,15 +31,17 @@ from shoal.kafka.aiokafka_compat import (
     send_requests_once,
     tolerate_invalid_header_names,
 )
-from shoal.kafka.certificates import find_certificate_faults
-from shoal.kafka.credentials import CredentialFileError, TokenProvider, forget_token, secret_of
-from shoal.kafka.not_opened import leader_answer
+from shoal.kafka.credentials import CredentialFileError, TokenProvider, find_certificate_faults, forget_token, secret_of
 from shoal.observability import logger, raise_location
 from shoal.policy import KafkaSection
 
 __all__ = [
     "CLIENT_ERRORS",
     "TELL_EVERY_S",
+    "LeaderAwayError",
+    "NotOpenedError",
+    "NotStartedError",
+    "NotYetError",
     "Operation",
     "TlsRefusedError",
     "admin",
@@ -58,8 +52,11 @@ __all__ = [
     "consumer",
     "describe_missing",
     "describe_refusal",
+    "join_refusals",
+    "leader_answer",
     "log_bounds",
     "meanwhile",
+    "named_text",
     "operations_on",
     "producer",
     "reading",
@@ -71,6 +68,92 @@ __all__ = [
     "transactional_id",
     "unfit_setting",
 ]
+
+MAX_NAMES = 8
+"""Most partitions that a message names for one text."""
+
+_NUMBERS = re.compile(r"\d+")
+
+
+def join_refusals(refusals: Iterable[tuple[TopicPartition, str]]) -> str:
+    """Return one message for the refusals of partitions, one line for each kind of refusal of a topic.
+
+    Texts that differ only in numbers (partition, offsets) are of one kind. The first text of a kind stands for all, and
+    the other partitions are named after it, in the given order.
+    """
+    kinds: dict[tuple[str, str], list[tuple[TopicPartition, str]]] = {}
+    for tp, text in refusals:
+        kinds.setdefault((tp.topic, _NUMBERS.sub("0", text)), []).append((tp, text))
+    return "\n".join(same[0][1] + _likewise(same) for same in kinds.values())
+
+
+def _likewise(same: list[tuple[TopicPartition, str]]) -> str:
+    """Return the sentence about all partitions but the first."""
+    if len(same) == 1:
+        return ""
+    names = [f"{tp.topic}-{tp.partition}" for tp, _ in same]
+    # The texts name their partition, and those of other topics with its number; what else differs are offsets.
+    has_offsets = len({re.sub(rf"-{tp.partition}\b", "", text) for tp, text in same}) > 1
+    rest_count = max(0, len(names) - MAX_NAMES)
+    rest = f" and {rest_count} more" if rest_count else ""
+    return f". The same{', with other offsets,' if has_offsets else ''} holds for {', '.join(names[1:MAX_NAMES])}{rest}"
+
+
+ANSWER_S = 5.0
+"""Time limit of the answer of a leader (s). A partition without one must not delay the others for longer."""
+
+
+class NotYetError(BrokerUnavailableError):
+    """A partition cannot be opened now, and may be later.
+
+    It is raised before the first transaction of an attempt. The next attempt has a new producer, which fences that of
+    this one, and reads the committed state again. So a consumer loop may try again while its other partitions go on.
+    """
+
+
+class NotStartedError(NotYetError):
+    """A producer could not start in ``waited_s``, although the broker may answer other requests."""
+
+    def __init__(self, message: str, waited_s: float) -> None:
+        super().__init__(message)
+        self.waited_s = waited_s
+
+
+class LeaderAwayError(NotYetError):
+    """The leader of a partition does not answer: of the input, or of a topic that is read at its opening."""
+
+    def __init__(self, tp: TopicPartition) -> None:
+        super().__init__(
+            f"{tp.topic}-{tp.partition}: no leader answers; look whether its broker runs and can be reached"
+        )
+
+
+class NotOpenedError(BrokerUnavailableError):
+    """Some partitions of the input could not be opened, for these ``reasons``, and nothing else went wrong."""
+
+    def __init__(self, reasons: Mapping[TopicPartition, BrokerUnavailableError]) -> None:
+        super().__init__(join_refusals((tp, named_text(tp, reason)) for tp, reason in reasons.items()))
+        self.reasons = dict(reasons)
+
+
+def named_text(tp: TopicPartition, error: Exception) -> str:
+    """Return the text of an error with the partition of the input; it may name another topic alone, or none."""
+    name, text = f"{tp.topic}-{tp.partition}: ", str(error)
+    return text if text.startswith(name) else name + text
+
+
+@asynccontextmanager
+async def leader_answer(tp: TopicPartition) -> AsyncIterator[None]:
+    """Limit the time of a request to the leader of a partition; the client itself asks again for 40 s.
+
+    Raises `LeaderAwayError` if it has not answered in this time.
+    """
+    try:
+        async with asyncio.timeout(ANSWER_S):
+            yield
+    except (TimeoutError, kafka_errors.KafkaTimeoutError):
+        raise LeaderAwayError(tp) from None
+
 
 LONGEST_MS, SHORTEST_MS = 10_000, 1000
 """Limits of the time for one address (ms). A broker that answers does so much sooner."""
@@ -123,20 +206,10 @@ class TlsRefusedError(BrokerError):
 
 
 def unfit_setting(error: BaseException, settings: KafkaSection, address: str) -> BrokerError | None:
-    """Return the error to raise if a connection failed for its mechanism, protocol or certificates.
+    """Return the error to raise if a connection failed for its mechanism, protocol or certificates; None otherwise.
 
-    Parameters
-    ----------
-    error : BaseException
-        Of the client. Its text is not used.
-    settings : KafkaSection
-    address : str
-        ``HOST:PORT`` of the broker.
-
-    Returns
-    -------
-    BrokerError or None
-        Retriable if the broker closed the connection: one that is just stopping does so, too. None for another error.
+    The text of the client's error is not used. The result is retriable if the broker closed the connection: a broker
+    that is just stopping does the same.
     """
     protocol = settings.security_protocol
     if isinstance(error, kafka_errors.UnsupportedSaslMechanismError):
@@ -191,15 +264,8 @@ def describe_missing(topic: str, operations: Sequence[Operation]) -> str:
 def describe_refusal(error: BaseException, settings: KafkaSection | None, operation: Operation) -> str | None:
     """Return the message for an authorization error of a client; None for another error.
 
-    Parameters
-    ----------
-    error : BaseException
-        Of the client. Of its text, only names that the settings contain are used.
-    settings : KafkaSection or None
-        Names of topics and group.
-    operation : {"READ", "WRITE"}
-        What the client was doing: a consumer reads, a producer writes. On an input it is READ in any case, because a
-        producer only commits its offsets.
+    Of the error's text, only names that the settings contain are used. ``operation`` is what the client was doing: a
+    consumer reads, a producer writes. On an input it is READ in any case, because a producer only commits its offsets.
     """
     if isinstance(error, kafka_errors.TopicAuthorizationFailedError):
         return _about_topics(error, settings, operation)
@@ -383,12 +449,9 @@ def consumer(settings: KafkaSection, **options: Any) -> AIOKafkaConsumer:  # noq
 
 @asynccontextmanager
 async def reading(settings: KafkaSection, **options: Any) -> AsyncIterator[AIOKafkaConsumer]:  # noqa: ANN401 - as above
-    """Open a `consumer` for the length of the context; it is closed also if its start is cancelled.
+    """Open a `consumer` for the length of the context. A cancelled start closes it.
 
-    Raises
-    ------
-    BrokerError
-        The principal may not read a topic.
+    Raises `BrokerError` if the principal may not read a topic.
     """
     reader = consumer(settings, **options)
     try:

@@ -1,8 +1,8 @@
 """Gives the clusters of a partition to another part of this process, in addition to the output or in place of it.
 
-`ClusterListener` holds the callbacks of a process. A partition task asks it for a `ClusterDelivery`. With `NoDelivery`
-(the service) the listener receives clusters only after their commit. With `AwaitedDelivery` (a Faust stage without an
-output topic) each decided cluster is handed over, and its decision is applied when the listener has handled it.
+`ClusterListener` holds the callbacks of a process. A partition task asks it for a `ClusterDelivery`. In the service the
+listener receives clusters only after their commit. In a Faust stage without an output topic each decided cluster is
+handed over, and its decision is applied when the listener has handled it.
 """
 
 from __future__ import annotations
@@ -11,88 +11,40 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Protocol
 
 from shoal.streams import DecidedCluster
 
-__all__ = ["AwaitedDelivery", "ClusterDelivery", "ClusterListener", "NoDelivery"]
+__all__ = ["NO_LISTENER", "ClusterDelivery", "ClusterListener"]
 
 AsyncStep = Callable[[], Awaitable[None]]
 
 
-class ClusterDelivery(Protocol):
-    """What a partition task does with decided clusters before it applies the decision."""
-
-    awaits_commits: bool
-    """Whether a commit that is due is awaited before more records are processed."""
-    may_have_handed_over: bool
-    """Whether the next commit says that clusters decided after it may have been handed over."""
-
-    async def deliver(
-        self, clusters: Sequence[DecidedCluster], ensure_still_owner: AsyncStep, commit_if_due: AsyncStep
-    ) -> None:
-        """Return when all clusters were handled."""
-
-    def after_read(self, next_offset: int) -> None:
-        """Update `may_have_handed_over` after a block was processed; ``next_offset`` is the first unread offset."""
-
-    def before_close(self, next_offset: int) -> None:
-        """Update `may_have_handed_over` for the last commit."""
-
-
 @dataclass(slots=True)
-class NoDelivery:
-    """Clusters are released only by their commit.
+class ClusterDelivery:
+    """What a partition task does with decided clusters before it applies the decision.
 
-    An earlier process may have handed over clusters of records before ``handed_over_until``. When all these records
-    were read again, `may_have_handed_over` becomes false.
+    Without ``on_decided`` clusters are released only by their commit. With it, each is handed over, and the task waits
+    until it was handled. An earlier process may have handed over clusters of records before ``handed_over_until``.
     """
 
-    may_have_handed_over: bool
-    handed_over_until: int
-    awaits_commits: bool = False
-
-    async def deliver(
-        self, clusters: Sequence[DecidedCluster], ensure_still_owner: AsyncStep, commit_if_due: AsyncStep
-    ) -> None:
-        """Do nothing."""
-
-    def after_read(self, next_offset: int) -> None:
-        """Clear `may_have_handed_over` once all records before ``handed_over_until`` were read."""
-        if next_offset >= self.handed_over_until:
-            self.may_have_handed_over = False
-
-    def before_close(self, next_offset: int) -> None:
-        """Change nothing."""
-
-
-@dataclass(slots=True)
-class AwaitedDelivery:
-    """Each decided cluster is handed over, and the task waits until it was handled.
-
-    Parameters
-    ----------
-    on_decided : callable
-        Takes a cluster and returns when it was handled.
-    commit_interval_s : float
-        Commit interval (s). Earlier decisions are committed in this interval also while a cluster is being handled.
-    may_have_handed_over, handed_over_until : bool, int
-        As of `NoDelivery`.
-    awaits_commits : bool
-        As of `ClusterDelivery`.
-    """
-
-    on_decided: Callable[[DecidedCluster], Awaitable[None]]
+    on_decided: Callable[[DecidedCluster], Awaitable[None]] | None
     commit_interval_s: float
     may_have_handed_over: bool
+    """Whether the next commit says that clusters decided after it may have been handed over."""
     handed_over_until: int
-    awaits_commits: bool = True
     _is_delivering: bool = False
+
+    @property
+    def awaits_commits(self) -> bool:
+        """Whether a commit that is due is awaited before more records are processed."""
+        return self.on_decided is not None
 
     async def deliver(
         self, clusters: Sequence[DecidedCluster], ensure_still_owner: AsyncStep, commit_if_due: AsyncStep
     ) -> None:
         """Hand the clusters over one by one, each after a check that the task still owns its partition."""
+        if self.on_decided is None:
+            return
         self._is_delivering = bool(clusters)
         for cluster in clusters:
             await ensure_still_owner()
@@ -100,6 +52,7 @@ class AwaitedDelivery:
         self._is_delivering = False
 
     async def _until_handled(self, handling: Awaitable[None], commit_if_due: AsyncStep) -> None:
+        """Wait until a cluster was handled, and meanwhile commit earlier decisions in the commit interval."""
         waiter = asyncio.ensure_future(handling)
         try:
             while not waiter.done():
@@ -112,13 +65,17 @@ class AwaitedDelivery:
             await asyncio.wait({waiter})
 
     def after_read(self, next_offset: int) -> None:
-        """Change nothing: the next cluster may be handed over at any time."""
+        """Clear `may_have_handed_over` once all records before ``handed_over_until`` were read.
+
+        If clusters are handed over, the next one may be at any time, and nothing changes.
+        """
+        if self.on_decided is None and next_offset >= self.handed_over_until:
+            self.may_have_handed_over = False
 
     def before_close(self, next_offset: int) -> None:
         """Clear `may_have_handed_over` if the last commit covers every cluster that was handed over."""
-        self.may_have_handed_over = self.may_have_handed_over and (
-            self._is_delivering or next_offset < self.handed_over_until
-        )
+        if self.on_decided is not None and not self._is_delivering and next_offset >= self.handed_over_until:
+            self.may_have_handed_over = False
 
 
 async def _ignore_decided(_: int, __: DecidedCluster) -> None:
@@ -153,9 +110,10 @@ class ClusterListener:
     def delivery(
         self, partition: int, commit_interval_s: float, *, may_have_handed_over: bool, handed_over_until: int
     ) -> ClusterDelivery:
-        """Return what the task of a partition does with decided clusters; parameters as of `AwaitedDelivery`."""
-        if self.on_decided is _ignore_decided:
-            return NoDelivery(may_have_handed_over, handed_over_until)
-        return AwaitedDelivery(
-            partial(self.on_decided, partition), commit_interval_s, may_have_handed_over, handed_over_until
-        )
+        """Return what the task of a partition does with decided clusters."""
+        on_decided = None if self.on_decided is _ignore_decided else partial(self.on_decided, partition)
+        return ClusterDelivery(on_decided, commit_interval_s, may_have_handed_over, handed_over_until)
+
+
+NO_LISTENER = ClusterListener()
+"""Clusters go to the output alone."""

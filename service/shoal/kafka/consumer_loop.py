@@ -1,18 +1,13 @@
-"""Polls and drives the tasks while this worker is a group member; with ``start.drain``, reads all partitions once.
+"""The service `shoal run`: consumer loops one after the other, until a stop or an error that is not retried.
 
-The loop polls, processes and punctuates until it is stopped, drained, or fails. An error in any task ends the whole
-loop. The loop's producers are closed and its state is dropped; the next loop reads the committed state again, so there
-is nothing to repair. A partition that cannot be opened yet has no state: the loop opens it again, and goes on with the
-others.
-
-Polls for messages, for no longer than until the next commit is due, and reads no further for tasks that are full.
+A loop polls, processes and punctuates its tasks while this worker is a group member, until it is stopped, drained, or
+fails. With ``start.drain`` it reads all partitions once, and begins when the group has no members. An error in any task
+ends the whole loop. The loop's producers are closed and its state is dropped; the next loop reads the committed state
+again, so there is nothing to repair. A partition that cannot be opened yet has no state: the loop opens it again, and
+goes on with the others.
 
 Each fetch, and each block of a partition, has a fixed cost of processor time, whatever its length. If messages arrive
 one by one, the poller therefore pauses, so that one fetch returns several and one block has several.
-
-The members of the consumer group: a drain begins when there are none.
-
-The service `shoal run`: consumer loops one after the other, until a stop or an error that is not retried.
 """
 
 from __future__ import annotations
@@ -20,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -31,15 +26,14 @@ from aiokafka.admin import AIOKafkaAdminClient
 
 from shoal.errors import BrokerError, BrokerUnavailableError, InputError, ShoalError
 from shoal.kafka.checks import preflight
-from shoal.kafka.cipher import MetadataCipher
 from shoal.kafka.client import admin, consumer, stop, task_exception, to_shoal_error
 from shoal.kafka.credentials import UsedCredentials
-from shoal.kafka.logs import LeaderCheck, ask_any_broker
-from shoal.kafka.retries import BrokerLiveness, Punctuator, open_partitions, run_with_retries
+from shoal.kafka.metadata import MetadataCipher
+from shoal.kafka.retries import BrokerLiveness, run_with_retries
 from shoal.kafka.start import StartOptions
 from shoal.kafka.task import PartitionTask
-from shoal.kafka.task_manager import TaskManager, WorkerContext
-from shoal.kafka.topics import member_id, settings_by_input, watch_topics
+from shoal.kafka.task_manager import TaskManager, WorkerContext, open_partitions
+from shoal.kafka.topics import member_id, settings_by_input
 from shoal.observability import Health, Metrics, logger
 from shoal.policy import KafkaSection, Policy
 
@@ -63,17 +57,8 @@ BEHIND_RECORDS = 100
 class Poller:
     """Polls a consumer for the tasks of a loop.
 
-    Parameters
-    ----------
-    tasks : TaskManager
-        The open tasks.
-    commit_interval_s : float
-        Commit interval (s).
-
-    Notes
-    -----
-    A poll without messages ends when a commit is due, or when a transaction ends after which another commit is due or
-    a task is no longer full. Otherwise decisions would wait for up to `POLL_S` more than the commit interval.
+    A poll without messages ends when a commit is due, or when a transaction ends after which another commit is due or a
+    task is no longer full. Otherwise decisions would wait for up to `POLL_S` more than the commit interval.
 
     A partition stays paused for as long as its task is full or flushes: aiokafka drops what it has fetched of a paused
     partition, and would fetch it again at each resume.
@@ -89,17 +74,7 @@ class Poller:
     ) -> dict[TopicPartition, list[Any]]:
         """Return the next messages of each partition; none after `POLL_S`, or when a task has something to do.
 
-        Parameters
-        ----------
-        kafka_consumer : AIOKafkaConsumer
-            Of the loop.
-        flushing : mapping of PartitionTask to asyncio.Task
-            Tasks that take no messages before the end of a flush. The poll ends with the first of them.
-
-        Raises
-        ------
-        KafkaError
-            As `AIOKafkaConsumer.getmany`.
+        The tasks that are ``flushing`` take no messages; the poll ends with the first of these flushes.
         """
         self._pause_full(kafka_consumer, flushing)
         waits = [task.next_commit for _, task in self._tasks.items() if task not in flushing]
@@ -162,6 +137,57 @@ class Poller:
             kafka_consumer.resume(*(tp for tp in freed if tp in kafka_consumer.assignment()))
 
 
+Punctuation = Callable[[], Coroutine[Any, Any, None]]
+
+
+class Punctuator:
+    """Runs the punctuations of tasks, at most one of each task at a time.
+
+    A punctuation that flushes waits for two transactions, one after the other. If the loop waited for it, the records
+    of all other partitions would wait too. Each task has its own producer and sends one transaction at a time, so that
+    there are never more transactions than tasks.
+
+    Guarantee: the order of what one task does is not changed. A task holds its lock while it flushes.
+    """
+
+    def __init__(self) -> None:
+        self._flushing: dict[PartitionTask, asyncio.Task[None]] = {}
+
+    @property
+    def flushing(self) -> Mapping[PartitionTask, asyncio.Task[None]]:
+        """The tasks whose punctuation has not ended yet."""
+        return self._flushing
+
+    async def run(self, punctuations: Mapping[PartitionTask, Punctuation]) -> None:
+        """Punctuate all tasks that do not flush; return when each of them has ended or waits for a transaction.
+
+        Raises the error of a punctuation of this run or an earlier one.
+        """
+        for task, punctuate in punctuations.items():
+            if task not in self._flushing:
+                self._flushing[task] = asyncio.create_task(punctuate())
+        await asyncio.sleep(0)  # each new one runs until it has to wait
+        self._remove_ended()
+
+    async def finish(self) -> None:
+        """Wait for all punctuations; raises the error of one that failed."""
+        await asyncio.gather(*self._flushing.values())
+
+    async def cancel(self) -> None:
+        """Cancel the punctuations that have not ended."""
+        for punctuation in self._flushing.values():
+            punctuation.cancel()
+        await asyncio.gather(*self._flushing.values(), return_exceptions=True)
+        self._flushing.clear()
+
+    def _remove_ended(self) -> None:
+        ended = [task for task, punctuation in self._flushing.items() if punctuation.done()]
+        errors = [task_exception(self._flushing.pop(task)) for task in ended]
+        for error in errors:
+            if error is not None:
+                raise error
+
+
 GROUP_POLL_S = 0.5
 MARGIN_S = 15.0
 """Time (s) beyond the session timeout: a worker that is just stopping renews its session until it has committed."""
@@ -176,19 +202,9 @@ async def wait_until_no_members(admin: AIOKafkaAdminClient, settings: KafkaSecti
 
     The broker lists such a member until its session timeout has passed. A running worker renews its session. So after
     this time, and some seconds for workers that are just stopping, a member is a running worker, or one that was killed
-    meanwhile.
+    meanwhile: then `InputError` is raised, and nothing was fenced, read or committed. If the coordinator does not
+    answer for ``patience_s``, although the broker does, `BrokerError` is raised.
 
-    Raises
-    ------
-    InputError
-        The group has members after the session timeout. Nothing was fenced, read or committed.
-    BrokerError
-        The coordinator of the group did not answer for ``patience_s``, although the broker did.
-    KafkaError
-        As `AIOKafkaAdminClient.describe_consumer_groups`.
-
-    Notes
-    -----
     A worker that joins after the last answer is not noticed here. It fences the drain as soon as it opens the
     partitions. READ on the group is enough: it includes DESCRIBE.
     """
@@ -255,19 +271,9 @@ METADATA_AGE_MS = 10_000
 class ConsumerLoop:
     """Polls and drives the tasks while this worker is a group member.
 
-    With ``start.drain`` it reads all partitions once without joining the group, which must not have members.
-
-    Parameters
-    ----------
-    context : WorkerContext
-        What all loops of this process share.
-    liveness : BrokerLiveness
-        Stores the time of the broker's last answer.
-    stopping : asyncio.Event
-        Set to end the loop.
-    compiling : asyncio.Task, optional
-        Compiles the kernels. The loop waits for it before it joins the group or takes partitions. Its error ends the
-        loop at once.
+    With ``start.drain`` it reads all partitions once without joining the group, which must not have members. It waits
+    for ``compiling``, the compilation of the kernels, before it joins the group or takes partitions; an error there
+    ends the loop at once. ``stopping`` is set to end it.
     """
 
     def __init__(
@@ -291,13 +297,7 @@ class ConsumerLoop:
         self._may_hold_partitions = self._has_ended = False
 
     async def run(self) -> None:
-        """Work until stopped or drained.
-
-        Raises
-        ------
-        ShoalError
-            The error that ended the loop.
-        """
+        """Work until stopped or drained; raises the error that ended the loop."""
         work = asyncio.create_task(self._work())
         if self._compiling is not None:
             self._compiling.add_done_callback(self._on_background_end)
@@ -329,20 +329,17 @@ class ConsumerLoop:
     # ------------------------------------------------------------------ join, work, leave
 
     async def _work(self) -> None:
-        settings, credentials = self._settings, self._credentials
+        settings = self._settings
         async with admin(settings) as admin_client:
             self._tasks.layout = await preflight(
                 admin_client, self._context.policy, settings, self._context.unchecked_settings
             )
             self._liveness.note_answer()
             kafka_consumer = consumer(settings) if self._drains else self._group_consumer()
-            leaders = self._leader_check(admin_client, kafka_consumer)
-            broker_check = asyncio.create_task(
-                self._liveness.check_broker(partial(self._ask_leaders, leaders), credentials)
+            watching = asyncio.create_task(
+                self._tasks.watch_brokers(admin_client, kafka_consumer, self._liveness, self._credentials)
             )
-            broker_check.add_done_callback(self._on_background_end)
-            watch = asyncio.create_task(self._watch_topics(admin_client))
-            watch.add_done_callback(self._on_background_end)
+            watching.add_done_callback(self._on_background_end)
             has_ended_normally = False
             try:
                 if self._compiling is not None:
@@ -362,8 +359,7 @@ class ConsumerLoop:
                 await self._read(kafka_consumer)
                 has_ended_normally = True
             finally:
-                broker_check.cancel()
-                watch.cancel()
+                watching.cancel()
                 await self._leave(kafka_consumer, commit=has_ended_normally)
 
     def _group_consumer(self) -> AIOKafkaConsumer:
@@ -395,25 +391,6 @@ class ConsumerLoop:
             await self._tasks.close(list(self._tasks), commit=commit)
         finally:
             await stop(kafka_consumer, LEAVE_S)
-
-    def _leader_check(self, admin_client: AIOKafkaAdminClient, kafka_consumer: AIOKafkaConsumer) -> LeaderCheck:
-        return LeaderCheck(
-            kafka_consumer,
-            self._context.metrics.unreachable.set,
-            self._credentials.renew,
-            partial(ask_any_broker, admin_client, str(self._settings.group)),
-            self._settings.patience_s if self._drains else math.inf,
-        )
-
-    async def _ask_leaders(self, leaders: LeaderCheck) -> None:
-        """Ask the leaders of the partitions that are read; raises as `LeaderCheck.ask`."""
-        await leaders.ask([tp for tp, task in self._tasks.items() if not task.is_drained])
-        self._health.leaders_away = leaders.are_all_away
-
-    async def _watch_topics(self, admin_client: AIOKafkaAdminClient) -> None:
-        """Fail when a topic was deleted or an input got partitions; a drain reads the logs that it has found."""
-        if not self._drains:
-            await watch_topics(admin_client, self._inputs, self._tasks.layout.partitions)
 
     # ------------------------------------------------------------------ poll
 
@@ -604,10 +581,11 @@ class Worker:
         liveness = BrokerLiveness(self.health, self.settings.patience_s, str(self.settings.bootstrap_servers))
         try:
             await run_with_retries(
-                self._context,
+                self.settings,
                 liveness,
                 self._stopping,
                 lambda: ConsumerLoop(self._context, liveness, self._stopping, self.compiling).run(),
+                drains=self.start.drain,
             )
         finally:
             self._context.counts.log_unconfirmed()

@@ -1,9 +1,8 @@
-"""Credentials of the Kafka settings: texts, mounted files, and OAuth tokens.
+"""Secrets of the Kafka settings: passwords, OAuth tokens, certificates and their keys, keys of the offset metadata.
 
 A client reads its files when it is built, and a file with a token for each connection. After a rotation, new clients
-are built (`shoal.kafka.credentials`), without a restart of the process. A pipe can be read only once, so it is refused.
-
-Takes new credentials when the broker does not answer: a client keeps the files with which it was built.
+are built (`UsedCredentials`), without a restart of the process. A pipe can be read only once, so it is refused. No
+message quotes a file.
 """
 
 from __future__ import annotations
@@ -12,21 +11,41 @@ import asyncio
 import base64
 import contextlib
 import json
+import os
+import re
+import ssl
+import stat
 import time
 from asyncio.subprocess import DEVNULL, PIPE
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple, TypeAlias
 from weakref import WeakKeyDictionary
 
 from aiokafka.abc import AbstractTokenProvider
 from aiokafka.errors import KafkaConnectionError
 from pydantic import SecretStr
 
-from shoal.errors import BrokerUnavailableError, ConfigError
+from shoal.errors import BrokerUnavailableError, ConfigError, Fault, PolicyError
 from shoal.observability import logger
 from shoal.policy import KafkaSection
-from shoal.secret_files import FileVersion, file_version, read_secret
+from shoal.secret_files import IS_PIPE, OPEN_MODES, FileVersion, file_version, is_open_to_others, read_secret
 
-__all__ = ["CredentialFileError", "TokenProvider", "UsedCredentials", "forget_token", "secret_of"]
+__all__ = [
+    "KEY_BYTES",
+    "CredentialFileError",
+    "FileFault",
+    "MetadataKey",
+    "TokenProvider",
+    "UsedCredentials",
+    "certificate_files",
+    "check_files",
+    "find_certificate_faults",
+    "forget_token",
+    "metadata_keys",
+    "open_secret_files",
+    "secret_of",
+]
 
 COMMAND_S = 30.0
 """Time limit of the command that prints a token (s)."""
@@ -43,12 +62,8 @@ class CredentialFileError(ConfigError):
 def secret_of(settings: KafkaSection, name: str) -> str | None:
     """Return a secret: the value of field ``name``, or the content of the file in ``name_file``; None without both.
 
-    One line end at the end of a file does not belong to the secret.
-
-    Raises
-    ------
-    CredentialFileError
-        The file cannot be read, is a pipe or is empty. The message quotes nothing of it.
+    One line end at the end of a file does not belong to the secret. Raises `CredentialFileError` if the file cannot be
+    read, is a pipe or is empty; the message quotes nothing of it.
     """
     value: SecretStr | None = getattr(settings, name)
     if value is not None:
@@ -63,27 +78,17 @@ def secret_of(settings: KafkaSection, name: str) -> str | None:
 class TokenProvider(AbstractTokenProvider):  # type: ignore[misc] # the client has no types
     """Gives the client an OAuth token for each new connection.
 
-    Parameters
-    ----------
-    settings : KafkaSection
-        With ``sasl_oauth_token``; or ``sasl_oauth_token_file``, which is read for each connection; or
-        ``sasl_oauth_command``. The command prints a token, which all clients of an event loop share. It runs again when
-        `REFRESH_SHARE` of the lifetime of its token has passed, after `forget_token`, and for each connection if the
-        token does not tell its lifetime. Connections that wait for the command at the same time share its token in any
-        case.
+    The settings have a token, a file that is read for each connection, or a command. The command prints a token, which
+    all clients of an event loop share. It runs again when `REFRESH_SHARE` of the lifetime of its token has passed,
+    after `forget_token`, and for each connection if the token does not tell its lifetime. Connections that wait for the
+    command at the same time share its token in any case.
     """
 
     def __init__(self, settings: KafkaSection) -> None:
         self._settings, self._command = settings, tuple(settings.sasl_oauth_command or ())
 
     async def token(self) -> str:
-        """Return a token.
-
-        Raises
-        ------
-        KafkaConnectionError
-            There is none now. The client takes it for a connection that failed, and tries again.
-        """
+        """Return a token; the client takes a `KafkaConnectionError` for a connection that failed, and tries again."""
         try:
             if (token := secret_of(self._settings, "sasl_oauth_token")) is not None:
                 return token.strip()
@@ -135,12 +140,9 @@ def _printed_token(command: tuple[str, ...]) -> _PrintedToken:
 
 
 async def _printed(command: Sequence[str]) -> str:
-    """Return what a command prints.
+    """Return what a command prints; raises `ConfigError` if it prints no token.
 
-    Raises
-    ------
-    ConfigError
-        It prints no token. Its output is not quoted, because it may hold a secret.
+    Its output is not quoted, because it may hold a secret.
     """
     field = "kafka.sasl_oauth_command"
     try:
@@ -185,12 +187,7 @@ _FILES = (
 class UsedCredentials:
     """The files with credentials as they are when the clients of a consumer loop are built.
 
-    To be created before the first of these clients, so that no change is missed.
-
-    Parameters
-    ----------
-    settings : KafkaSection
-        Name the files.
+    Create it before the first of these clients, so that no change is missed.
     """
 
     def __init__(self, settings: KafkaSection) -> None:
@@ -203,15 +200,11 @@ class UsedCredentials:
         return [_version(path) for path in self._paths]
 
     def renew(self) -> None:
-        """Have new connections use new credentials; to be called when a broker does not answer.
+        """Have new connections use new credentials; call it when a broker does not answer.
 
-        It may refuse new connections, because the credentials are no longer valid. A command that prints tokens runs
-        for the next connection.
-
-        Raises
-        ------
-        BrokerUnavailableError
-            A file has changed. The next consumer loop builds new clients, which read it.
+        The broker may refuse new connections because the credentials are no longer valid. A command that prints tokens
+        runs for the next connection. If a file has changed, `BrokerUnavailableError` is raised: the next consumer loop
+        builds new clients, which read it.
         """
         forget_token(self._settings)
         if self._versions_now() != self._versions:
@@ -225,3 +218,235 @@ def _version(path: str) -> FileVersion | None:
         return file_version(path)
     except (OSError, ValueError):
         return None
+
+
+_SECRETS = ("sasl_username_file", "sasl_password_file", "sasl_oauth_token_file", "ssl_password_file")
+_CERTIFICATES = ("ssl_cafile", "ssl_certfile", "ssl_keyfile")
+UNREAD = "the file cannot be read"
+_BEGIN_CERTIFICATE, _ENCRYPTED = b"-----BEGIN CERTIFICATE-----", b"ENCRYPTED"
+
+
+class FileFault(NamedTuple):
+    """What is wrong with the file of one field; ``is_unread`` if this user cannot read it on this machine."""
+
+    field: str
+    message: str
+    is_unread: bool = False
+
+
+def certificate_files(settings: KafkaSection) -> dict[str, str]:
+    """Return the files with certificates by what they are for: ``ca`` and ``client``. A pipe is none."""
+    if not settings.security_protocol.endswith("SSL"):
+        return {}
+    paths = {"ca": settings.ssl_cafile, "client": settings.ssl_certfile}
+    return {name: path for name, path in paths.items() if path is not None and not _is_pipe(path)}
+
+
+def open_secret_files(settings: KafkaSection) -> list[str]:
+    """Return the fields whose files hold a secret that other users can read or change.
+
+    The file of the metadata key is not among them: it is refused (`metadata_keys`).
+    """
+    fields = list(_SECRETS)
+    if settings.security_protocol.endswith("SSL"):
+        fields.append("ssl_certfile" if settings.ssl_keyfile is None else "ssl_keyfile")
+    paths = [(field, getattr(settings, field)) for field in fields]
+    return [field for field, path in paths if path is not None and is_open_to_others(path)]
+
+
+def check_files(settings: KafkaSection, *, has_secrets: bool = True) -> Iterator[FileFault]:
+    """Yield the faults of all files that the settings name, and of the metadata keys in the environment.
+
+    Parameters
+    ----------
+    settings : KafkaSection
+    has_secrets : bool
+        Whether the environment holds the credentials. `shoal check` may run where it does not.
+    """
+    faults = list(_find_secret_faults(settings))
+    yield from faults
+    if any(fault.field == "ssl_password_file" for fault in faults):
+        return  # the private key cannot be checked
+    has_password_here = settings.ssl_password is not None or settings.ssl_password_file is not None
+    yield from find_certificate_faults(settings, has_password=has_secrets or has_password_here)
+    field = "metadata_key_file" if settings.metadata_key is None else "metadata_key"
+    try:
+        metadata_keys(settings)
+    except PolicyError as error:
+        for fault in error.faults:
+            yield FileFault(field, fault.message, is_unread=fault.message.startswith(UNREAD))
+
+
+def _find_secret_faults(settings: KafkaSection) -> Iterator[FileFault]:
+    """Yield the faults of the files with passwords and tokens."""
+    for field in _SECRETS:
+        path = getattr(settings, field)
+        if path is None:
+            continue
+        if _is_pipe(path):
+            yield FileFault(field, IS_PIPE)
+            continue
+        fault = _fault_of_reading(field, path)
+        if fault is not None:
+            yield fault
+        elif not (content := Path(path).read_bytes()).strip():
+            yield FileFault(field, "the file is empty")
+        elif not _is_utf8(content):
+            yield FileFault(field, "the file is not UTF-8")
+
+
+def find_certificate_faults(settings: KafkaSection, *, has_password: bool = True) -> Iterator[FileFault]:
+    """Yield the faults of the certificates and of the private key.
+
+    Without ``has_password`` an encrypted key is not decrypted.
+    """
+    if not settings.security_protocol.endswith("SSL"):
+        return
+    files = {name: path for name in _CERTIFICATES if (path := getattr(settings, name)) is not None}
+    if any(map(_is_pipe, files.values())):
+        return  # what a pipe holds can be read once
+    unread = [fault for name, path in files.items() if (fault := _fault_of_reading(name, path))]
+    yield from unread
+    names = files.keys() - {fault.field for fault in unread}
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    if settings.ssl_cafile is not None and "ssl_cafile" in names:
+        try:
+            context.load_verify_locations(settings.ssl_cafile)
+        except ssl.SSLError:
+            yield FileFault("ssl_cafile", "the file holds no certificate in PEM")
+    if settings.ssl_certfile is None or "ssl_certfile" not in names:
+        return
+    if _BEGIN_CERTIFICATE not in Path(settings.ssl_certfile).read_bytes():
+        yield FileFault("ssl_certfile", "the file holds no certificate in PEM")
+    elif settings.ssl_keyfile is None or "ssl_keyfile" in names:
+        yield from _check_pair(context, settings, has_password=has_password)
+
+
+def _is_pipe(path: str) -> bool:
+    try:
+        return Path(path).is_fifo()
+    except OSError:
+        return False
+
+
+def _fault_of_reading(field: str, path: str) -> FileFault | None:
+    try:
+        Path(path).read_bytes()
+    except OSError as error:
+        return FileFault(field, f"{UNREAD}: {error.strerror}", is_unread=True)
+    except ValueError:
+        return FileFault(field, "not the name of a file")
+    return None
+
+
+def _is_utf8(content: bytes) -> bool:
+    try:
+        content.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _check_pair(context: ssl.SSLContext, settings: KafkaSection, *, has_password: bool) -> Iterator[FileFault]:
+    """Yield what is wrong with the private key of a certificate."""
+    certificate, key = str(settings.ssl_certfile), settings.ssl_keyfile
+    if not has_password and _ENCRYPTED in Path(key or certificate).read_bytes():
+        return
+    password = secret_of(settings, "ssl_password") or ""
+    field = "ssl_certfile" if key is None else "ssl_keyfile"
+    try:
+        # Without a password OpenSSL would ask for one on the terminal.
+        context.load_cert_chain(certificate, key, password=password)
+    except (ssl.SSLError, ValueError):
+        if key is None:
+            yield FileFault(
+                field,
+                "the file holds no private key that can be read; give kafka.ssl_keyfile, or if the key is encrypted "
+                "SHOAL_KAFKA__SSL_PASSWORD",
+            )
+        else:
+            yield FileFault(
+                field,
+                "the file holds no private key in PEM that fits the certificate in kafka.ssl_certfile, or "
+                "SHOAL_KAFKA__SSL_PASSWORD is missing or wrong",
+            )
+
+
+PLAIN_WORD = "plain"
+"""Stands in the list of metadata keys for metadata without encryption."""
+KEY_BYTES = 32
+MAX_FILE_BYTES = 1 << 16
+MIN_DISTINCT_BYTES = 8
+"""Fewest distinct bytes of a key; 32 random bytes have more."""
+
+MetadataKey: TypeAlias = bytes | None
+"""32 bytes, or None for plain text."""
+
+
+def metadata_keys(settings: KafkaSection) -> tuple[MetadataKey, ...]:
+    """Read the keys of the offset metadata from the settings, or from the file that they name.
+
+    The first encrypts; all decrypt. Without keys the metadata are plain text. Raises `PolicyError` if the file cannot
+    be read, if other users may read it, or if it holds no key. The error quotes nothing of it.
+    """
+    given = settings.metadata_key
+    if given is not None and settings.metadata_key_file is not None:
+        message = "given together with kafka.metadata_key_file: keep one of them"
+        raise PolicyError([Fault(("SHOAL_KAFKA__METADATA_KEY",), message)], "settings")
+    if given is not None:
+        return _keys(given.get_secret_value(), "SHOAL_KAFKA__METADATA_KEY")
+    if settings.metadata_key_file is not None:
+        return _keys(_file(Path(settings.metadata_key_file)), "kafka.metadata_key_file")
+    return (None,)
+
+
+def _keys(text: str, where: str) -> tuple[MetadataKey, ...]:
+    path = tuple(where.split("."))
+    words = text.split()
+    if not words:
+        raise PolicyError([Fault(path, "holds no key: 32 random bytes, as hex or base64")], "settings")
+    faults, keys = [], []
+    for number, word in enumerate(words, 1):
+        key = None if word == PLAIN_WORD else _key(word)
+        if key == b"":
+            faults.append(
+                Fault(path, f"word {number} is no key: 32 random bytes as hex or base64 (or the word 'plain')")
+            )
+        keys.append(key)
+    if faults:
+        raise PolicyError(faults, "settings")
+    return tuple(keys)
+
+
+def _key(word: str) -> bytes:
+    """Return the key that a word encodes; no bytes if it encodes none."""
+    try:
+        if re.fullmatch(r"[0-9a-fA-F]{64}", word):
+            key = bytes.fromhex(word)
+        else:
+            key = base64.b64decode(
+                word + "=" * (-len(word) % 4), altchars=b"-_" if set(word) & set("-_") else None, validate=True
+            )
+    except ValueError:
+        return b""
+    return key if len(key) == KEY_BYTES and len(set(key)) >= MIN_DISTINCT_BYTES else b""
+
+
+def _file(path: Path) -> str:
+    """Return the text of the key file. No error names the path: it may be a key put into the wrong setting."""
+    fault = "holds no key: 32 random bytes, as hex or base64"
+    try:
+        # O_NONBLOCK: opening a pipe without a writer must not wait.
+        with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+            status = os.fstat(file.fileno())
+            is_open = status.st_mode & OPEN_MODES
+            if stat.S_ISREG(status.st_mode) and not is_open:
+                return file.read(MAX_FILE_BYTES).decode("ascii")
+            fault = (
+                "the file is open to others: take their rights away (chmod 640, or 600)" if is_open else "is no file"
+            )
+    except OSError as error:
+        fault = f"the file cannot be read: {error.strerror}"
+    except ValueError:
+        pass
+    raise PolicyError([Fault(("kafka", "metadata_key_file"), fault)], "settings")

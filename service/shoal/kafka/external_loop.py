@@ -3,8 +3,6 @@
 The framework may deliver messages twice, out of order, or lose some. The loop therefore checks that each message
 follows those that its task has processed. Where it does not, the loop asks the framework to rewind. So the guarantee
 does not depend on the framework's bookkeeping.
-
-Requests for messages that an external framework has lost, or not delivered yet.
 """
 
 from __future__ import annotations
@@ -15,7 +13,6 @@ import sys
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Protocol
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
@@ -23,16 +20,13 @@ from aiokafka.admin import AIOKafkaAdminClient
 
 from shoal.errors import ShoalError
 from shoal.kafka.checks import preflight
-from shoal.kafka.client import admin, reading, task_exception, to_shoal_error
+from shoal.kafka.client import LeaderAwayError, admin, reading, task_exception, to_shoal_error
 from shoal.kafka.cluster_listener import ClusterListener
-from shoal.kafka.concurrency import until_all, until_first
 from shoal.kafka.credentials import UsedCredentials
-from shoal.kafka.logs import LOG_ENDS_ANSWER_S, GapReader, LeaderCheck, LogEnds, ask_any_broker
-from shoal.kafka.not_opened import LeaderAwayError
-from shoal.kafka.retries import BrokerLiveness, open_partitions
+from shoal.kafka.logs import LOG_ENDS_ANSWER_S, GapReader, LogEnds
+from shoal.kafka.retries import BrokerLiveness, until_all, until_first
 from shoal.kafka.task import Message, PartitionTask
-from shoal.kafka.task_manager import TaskManager, WorkerContext
-from shoal.kafka.topics import watch_topics
+from shoal.kafka.task_manager import TaskManager, WorkerContext, open_partitions
 from shoal.observability import logger
 from shoal.streams import BLOCK_RECORDS
 
@@ -58,10 +52,7 @@ class _Wait:
 class Rewinds:
     """The partitions that wait for a missing message, and the rewinds that were requested for them.
 
-    Parameters
-    ----------
-    rewind : callable
-        Requests the messages of a partition from an offset on. It may fail, and is repeated.
+    ``rewind`` requests the messages of a partition from an offset on. It may fail, and is repeated.
     """
 
     def __init__(self, rewind: Callable[[int, int], Awaitable[None]]) -> None:
@@ -251,15 +242,11 @@ class ExternalLoop:
             without, gaps = reading(settings, **options), reading(settings, **options)
             async with reading(settings) as opener, gaps as gap_client, without as ends, with_open as ends_with_open:
                 clients = _Clients(admin_client, opener, gap_client, ends, ends_with_open)
-                ask_any = partial(ask_any_broker, admin_client, str(settings.group))
-                set_count = context.metrics.unreachable.set
-                leaders = LeaderCheck(ends, set_count, credentials.renew, ask_any)
                 try:
                     # The brokers are checked all the time: a listener may take any time for a cluster.
                     await until_first(
                         self._serve(clients, credentials),
-                        self._liveness.check_broker(partial(self._ask, leaders), credentials),
-                        watch_topics(admin_client, [str(settings.input)], self._tasks.layout.partitions),
+                        self._tasks.watch_brokers(admin_client, ends, self._liveness, credentials),
                     )
                 finally:
                     self._report_no_partitions()
@@ -269,11 +256,6 @@ class ExternalLoop:
         self._context.health.leaders_away = False
         for gauge in (self._context.metrics.unreachable, self._context.metrics.opening):
             gauge.set(0)
-
-    async def _ask(self, leaders: LeaderCheck) -> None:
-        """Ask the leaders of the open partitions; raises as `LeaderCheck.ask`."""
-        await leaders.ask(list(self._tasks))
-        self._context.health.leaders_away = leaders.are_all_away
 
     async def _serve(self, clients: _Clients, credentials: UsedCredentials) -> None:
         context, should_commit = self._context, False
@@ -320,7 +302,7 @@ class ExternalLoop:
     # ------------------------------------------------------------------ punctuation
 
     async def _punctuate_regularly(self, tp: TopicPartition) -> None:
-        """Punctuate the task of a partition as soon as it is open, also while other tasks wait for the listener."""
+        """Punctuate the task of a partition as soon as it is open, even while other tasks wait for the listener."""
         while not self._ending.is_set():
             wait_s = POLL_S
             if tp in self._tasks:
@@ -421,10 +403,7 @@ class ExternalLoop:
     async def _next_record(self, tp: TopicPartition, offset: int, gap_reader: GapReader) -> int | None:
         """Return what `GapReader.next_record_offset` does.
 
-        Raises
-        ------
-        LeaderAwayError
-            The leader answers no longer; the other partitions must not wait for it.
+        Raises `LeaderAwayError` if the leader answers no longer: the other partitions must not wait for it.
         """
         async with self._ends.while_answering(tp):
             return await gap_reader.next_record_offset(tp, offset)

@@ -1,14 +1,9 @@
-"""Read the committed records of a partition up to the present end of its log.
-
-Find out whether a gap between two offsets holds a record: a separate consumer reads the gap.
+"""Reads logs: committed records, gaps between offsets, the ends of logs, and whether the leaders answer.
 
 Control records (transaction markers), aborted records and compaction leave gaps, so a gap alone proves nothing. Two
 mistakes must not happen. If a lost record of the input were taken for a gap, it would be completed and never released.
-If a gap in the output were taken for a record, it would be reported as a second writer.
-
-Whether the brokers that lead the open partitions of a loop answer.
-
-The ends of the logs of a loop's partitions, read at intervals. A leader that does not answer delays no other one.
+If a gap in the output were taken for a record, it would be reported as a second writer. So a separate consumer reads
+the gap.
 """
 
 from __future__ import annotations
@@ -30,8 +25,7 @@ from aiokafka.admin import AIOKafkaAdminClient
 
 from shoal.arrays import Int64Vector
 from shoal.errors import BrokerError, BrokerUnavailableError
-from shoal.kafka.client import CLIENT_ERRORS, log_bounds, reading, task_exception
-from shoal.kafka.not_opened import LeaderAwayError
+from shoal.kafka.client import CLIENT_ERRORS, LeaderAwayError, log_bounds, reading, task_exception
 from shoal.observability import logger
 from shoal.policy import KafkaSection
 
@@ -56,11 +50,7 @@ async def read_committed_records(
     """Yield the committed records of a partition from an offset and a time (ms) on, up to the present end of the log.
 
     Records of aborted transactions do not count: a worker that was killed in its first transaction can start again.
-
-    Raises
-    ------
-    BrokerUnavailableError
-        For 10 s neither a record arrived nor an aborted one was passed.
+    Raises `BrokerUnavailableError` if for 10 s neither a record arrived nor an aborted one was passed.
     """
     async with reading(settings) as consumer:
         consumer.assign([tp])
@@ -102,10 +92,7 @@ class _ReadRange:
 class GapReader:
     """Finds the next record from an offset on.
 
-    Parameters
-    ----------
-    reader : AIOKafkaConsumer
-        Started, without a group, and used by nothing else. Its isolation level decides which records count.
+    The reader is started, has no group, and is used by nothing else. Its isolation level decides which records count.
     """
 
     reader: AIOKafkaConsumer
@@ -114,10 +101,7 @@ class GapReader:
     async def next_record_offset(self, tp: TopicPartition, offset: int) -> int | None:
         """Return the offset of the first record at ``offset`` or after it; None if there is none up to the log's end.
 
-        Raises
-        ------
-        BrokerUnavailableError
-            The log cannot be read now.
+        Raises `BrokerUnavailableError` if the log cannot be read now.
         """
         known = self._ranges.get(tp)
         if known is not None and known.begin <= offset < known.end:
@@ -150,13 +134,7 @@ class GapReader:
 
 
 async def first_record(settings: KafkaSection, tp: TopicPartition, offset: int) -> int | None:
-    """Return the offset of the first record at ``offset`` or after it, committed or not; None if there is none.
-
-    Raises
-    ------
-    BrokerUnavailableError, aiokafka.errors.KafkaError
-        The log cannot be read now.
-    """
+    """Return the offset of the first record at ``offset`` or after it, committed or not; None if there is none."""
     async with reading(settings, isolation_level="read_uncommitted") as reader:
         return await GapReader(reader).next_record_offset(tp, offset)
 
@@ -186,13 +164,7 @@ def requests_by_leader(
 
 
 async def ask_any_broker(client: AIOKafkaAdminClient, group: str) -> None:
-    """Ask a broker for the coordinator of a group; that there is none now is an answer, too.
-
-    Raises
-    ------
-    KafkaError, OSError, TimeoutError
-        The broker does not answer.
-    """
+    """Ask a broker for the coordinator of a group; that there is none now is an answer."""
     with contextlib.suppress(kafka_errors.GroupCoordinatorNotAvailableError):
         await client.find_coordinator(group)
 
@@ -200,23 +172,12 @@ async def ask_any_broker(client: AIOKafkaAdminClient, group: str) -> None:
 class LeaderCheck:
     """Asks each broker that leads a partition. The log names partitions whose leader does not answer, at intervals.
 
-    Parameters
-    ----------
-    consumer : AIOKafkaConsumer
-        The client that asks; its metadata say which broker leads a partition.
-    set_unreachable : callable
-        Receives, after each question, the number of partitions whose leader does not answer.
-    renew : callable
-        Called after each question that some leaders do not answer while a broker does; see `UsedCredentials.renew`.
-    ask_any : callable
-        Asks any broker, and waits for the answer. Called if no leader answers.
-    patience_s : float
-        After this time without the answer of a leader (s), a drain gives up; infinite for another worker, which waits.
-
-    Notes
-    -----
     One request asks a leader about all its partitions. If it has no answer, the next question asks about each of them
     alone: one that was deleted, or has a new leader, says nothing about the others.
+
+    After each question, ``set_unreachable`` receives the number of partitions whose leader does not answer, and
+    ``renew`` is called if there are some while a broker answers. ``ask_any`` asks any broker if no leader answers.
+    After ``patience_s`` without the answer of a leader a drain gives up; other workers wait.
     """
 
     def __init__(
@@ -241,16 +202,9 @@ class LeaderCheck:
     async def ask(self, partitions: Sequence[TopicPartition]) -> None:
         """Ask the leaders of these partitions, and another broker if none of them answers.
 
-        A partition whose leader is away must not end the work on the others.
-
-        Raises
-        ------
-        KafkaError, OSError, TimeoutError
-            No broker answers.
-        BrokerUnavailableError
-            A leader does not answer, and files with credentials have changed.
-        BrokerError
-            A leader has not answered for ``patience_s``.
+        A partition whose leader is away must not end the work on the others. Raises an error of the client if no broker
+        answers, `BrokerUnavailableError` if a leader does not answer and files with credentials have changed, and
+        `BrokerError` if a leader has not answered for ``patience_s``.
         """
         requests = requests_by_leader(self._consumer, partitions, self._unanswered)
         answers = await self._ask_each(requests) if partitions else []
@@ -329,8 +283,6 @@ class _LogEnd:
 class LogEnds:
     """Reads the ends of the logs, without and with the records of open transactions, with one request to each leader.
 
-    Notes
-    -----
     A request that has no answer is followed by one for each of its partitions, as in `LeaderCheck`.
     """
 
@@ -343,7 +295,7 @@ class LogEnds:
         self._limits: dict[TopicPartition, asyncio.Timeout] = {}
 
     def add(self, tp: TopicPartition) -> None:
-        """Read the ends of this log, too. Its leader has just answered."""
+        """Start to read the ends of this log. Its leader has just answered."""
         self._ends[tp] = _LogEnd(time.monotonic())
         self._added.set()
 
@@ -364,13 +316,7 @@ class LogEnds:
 
     @asynccontextmanager
     async def while_answering(self, tp: TopicPartition) -> AsyncIterator[None]:
-        """Cancel what the context waits for when the leader of this log answers no longer.
-
-        Raises
-        ------
-        LeaderAwayError
-            This has happened.
-        """
+        """Cancel what the context waits for when the leader of this log answers no longer."""
         limit = asyncio.timeout(max(0.0, self._ends[tp].asked_s + LOG_ENDS_ANSWER_S - time.monotonic()))
         try:
             async with limit:
@@ -385,13 +331,7 @@ class LogEnds:
             raise
 
     async def read_regularly(self, reader: AIOKafkaConsumer, reader_with_open: AIOKafkaConsumer) -> None:
-        """Read the ends until cancelled; the readers differ in their isolation level.
-
-        Raises
-        ------
-        Exception
-            An error that is none of the client.
-        """
+        """Read the ends until cancelled; the readers differ in their isolation level."""
         requests: list[asyncio.Task[None]] = []
         try:
             while True:

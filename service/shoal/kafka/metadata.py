@@ -1,241 +1,145 @@
 """The text that Kafka stores with a committed offset (the offset metadata): an `OffsetState` in at most 4096 bytes.
 
-Layout: ``shoal1:`` and the base64 of
+Layout: ``shoal1:`` and the base64 of a version byte, sections, and a CRC-32. The checksum also covers topic, partition
+and committed offset, so that metadata copied elsewhere are refused. A section is a tag (one byte), the length of its
+content (a varint), and the content. Tags ascend. A reader refuses a tag that it does not know, unless it is 128 or
+more. Numbers are varints, offsets are relative to the committed one; an empty section is left out.
 
-1. version and coding, one byte each;
-2. eight varints: counters, stream time, times and offsets, relative to the committed offset; their padding (`varints`)
-   is the partition count of the group's first start in base 3, which older workers read over;
-3. the first 8 bytes of the policy's fingerprint;
-4. the adaptive state (`pipeline.adaptive_state`), in version 3 only; without one it is version 2, which older workers
-   read;
-5. rejected future timestamps, as gaps between offsets; the last gap, if it is larger than any offset, says where the
-   rows of this commit are in the output (`output_rows`), which older workers take for one more offset;
-6. the incomplete offsets, as a bitmap or as gaps (varints), whichever is smaller; with ordered release, the
-   members of unfinished clusters are listed with them, and their memberships follow (`membership_codec`);
-7. a CRC-32, which also covers topic, partition and committed offset, so that metadata copied elsewhere are refused.
+=== ==================================================================================================================
+tag content
+=== ==================================================================================================================
+1   next offset, stream time, next cluster number, flush, time of the commit, reference record (2), start of the group
+2   the first 8 bytes of the policy's fingerprint
+3   offsets that are incomplete or in unfinished clusters, as a bitmap; or
+4   the same as gaps, whichever is smaller
+5   unfinished clusters: up to where their members are released, and to which cluster each offset belongs
+6   rejected future timestamps, as gaps between offsets
+7   the adaptive state
+8   nothing: clusters may have been handed over and are not committed
+128 the partition count of the group's first start
+129 where the rows of this commit are in the output
+=== ==================================================================================================================
 
-No byte depends on a record's content that is not published: only on offsets, broker timestamps, counters, and the
-adaptive state. `cipher` encrypts the same bytes. The Parallel Consumer of Confluent encodes incomplete offsets into
-the offset metadata in the same way (`OffsetMapCodecManager`).
+Metadata of another version are refused, except those of versions 2 and 3 where nothing waits: that is what a drain by
+such a version leaves. No byte depends on a record's content that is not published: only on offsets, broker timestamps,
+counters, and the adaptive state. The Parallel Consumer of Confluent encodes incomplete offsets into the offset metadata
+in the same way (`OffsetMapCodecManager`).
 
-Encodes to which cluster each of some offsets belongs: one bit and one digit for each offset.
-
-The bit is set if the offset is in a cluster. Clusters are numbered in the order of their first members; the numbers
-of all members are the digits of one large integer, whose base is the number of clusters. So a thousand records in
-clusters of ten take 6.6 bits each, not 7.
-
-Variable-length integers (LEB128) and gaps between offsets, of which offset metadata consist.
-
-A varint may be longer than needed: groups of zero bits at its end change nothing. Their number is called the padding.
-
-Where the rows of one commit are in the output: a start recognizes by it that records were published later.
-
-Offsets show that whatever the clocks of workers and brokers say. The numbers are part of the offset metadata.
+`MetadataCipher` can encrypt the metadata. A principal that may describe the group can read them. In plain text they
+show which offsets are incomplete and so, from one commit to the next, which records were released together. Encrypted,
+they show only their length, which is 256 bytes at least and grows in steps of 64. Layout: ``shoal1-aes:`` and the
+base64 of a key identifier (4 bytes), nonce (12, random), ciphertext, tag (16). The cipher is AES-256-GCM (NIST SP
+800-38D). Each topic, partition and group has its own key, derived by HKDF-SHA256 (RFC 5869), so that the limit of 2^32
+random nonces holds for each partition alone. The committed offset and the key identifier are authenticated with the
+text.
 """
 
 from __future__ import annotations
 
 import base64
+import hashlib
+import hmac
 import itertools
 import math
+import os
 import zlib
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Self
 
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
 from shoal.errors import InputError
+from shoal.kafka.credentials import KEY_BYTES, MetadataKey, metadata_keys
 from shoal.kafka.offsets import MAX_FUTURE_TIMESTAMPED, OffsetState, ReferenceRecord
-from shoal.policy import Policy
+from shoal.policy import KafkaSection, Policy
 from shoal.streams import BLOCK_RECORDS, AdaptiveState, release_strategy
 
 __all__ = [
-    "ENCRYPTED_BYTES",
     "LIMIT_BYTES",
-    "PREFIX",
-    "UNLIMITED",
+    "NO_ENCRYPTION",
     "CommittedState",
+    "MetadataCipher",
     "OutputRows",
+    "UnreadableError",
     "VarintReader",
     "decode",
     "decode_membership",
     "encode",
     "encode_membership",
-    "from_base64",
-    "from_gaps",
-    "gaps",
-    "invalid_metadata",
     "largest_span",
     "max_membership_bytes",
     "pack",
     "span_limit",
-    "unpack",
     "unzigzag",
     "varint",
     "varints",
     "zigzag",
 ]
 
-_COUNT_BYTES = 2
+LIMIT_BYTES = 4096
+"""Broker default of ``offset.metadata.max.bytes``."""
 
+UNLIMITED = 1 << 60
 
-def max_membership_bytes(listed: int, members: int, smallest: int) -> int:
-    """Return the most bytes that `encode_membership` needs for ``listed`` offsets, ``members`` of them in clusters.
+PREFIX = "shoal1:"
+"""Prefix of metadata in plain text."""
 
-    Each cluster has at least ``smallest`` members.
-    """
-    return _COUNT_BYTES + listed // 8 + 1 + _digit_bytes(members, max(1, members // smallest))
+ENCRYPTED_PREFIX = "shoal1-aes:"
+"""Prefix of encrypted metadata."""
 
+MIN_BYTES, STEP_BYTES = 256, 64
+IDENTIFIER_BYTES, NONCE_BYTES = 4, 12
 
-def encode_membership(alone: Sequence[int], clusters: Sequence[Sequence[int]]) -> bytes:
-    """Encode which offsets are in which cluster.
+ENCRYPTED_BYTES = 3008
+"""Most bytes that fit when they are encrypted. The limits on delta and on gaps in the log hold for it with and without
+a key, so that adding a key changes no decision."""
 
-    Parameters
-    ----------
-    alone : sequence of int
-        Offsets in no cluster.
-    clusters : sequence of sequence of int
-        At least one; by their first offset, ascending in each.
-    """
-    number_of = {offset: number for number, members in enumerate(clusters) for offset in members}
-    listed = sorted((*alone, *number_of))
-    bits = bytearray(len(listed) // 8 + 1)
-    for index, offset in enumerate(listed):
-        if offset in number_of:
-            bits[index >> 3] |= 1 << (index & 7)
-    number = 0
-    for offset in sorted(number_of, reverse=True):
-        number = number * len(clusters) + number_of[offset]
-    size = _digit_bytes(len(number_of), len(clusters))
-    return len(clusters).to_bytes(_COUNT_BYTES, "big") + bytes(bits) + number.to_bytes(size, "big")
+REMEDY = "give it in kafka.metadata_key_file, SHOAL_KAFKA__METADATA_KEY_FILE or SHOAL_KAFKA__METADATA_KEY"
 
+_VERSION = 4
+_FORMER_VERSIONS, _FORMER_NOTHING_LISTED = (2, 3), 1
+_NUMBERS, _POLICY, _BITMAP, _GAPS, _UNFINISHED, _FUTURE, _ADAPTIVE_STATE, _HANDED_OVER = range(1, 9)
+_PARTITION_COUNT, _OUTPUT_ROWS = 128, 129
+_OPTIONAL = 128
+"""A reader may ignore sections with this tag or a higher one."""
+_KNOWN = frozenset((*range(1, 9), _PARTITION_COUNT, _OUTPUT_ROWS))
 
-def decode_membership(packed: bytes, listed: Sequence[int]) -> tuple[tuple[int, ...], tuple[tuple[int, ...], ...]]:
-    """Decode what `encode_membership` returned for these offsets: the offsets in no cluster, and the clusters.
-
-    Raises
-    ------
-    ValueError
-        `encode_membership` did not write these bytes.
-    """
-    count, bits = int.from_bytes(packed[:_COUNT_BYTES], "big"), packed[_COUNT_BYTES:][: len(listed) // 8 + 1]
-    members = [offset for index, offset in enumerate(listed) if bits[index >> 3] >> (index & 7) & 1]
-    rest = packed[_COUNT_BYTES + len(bits) :]
-    if count == 0 or len(rest) != _digit_bytes(len(members), count):
-        raise ValueError
-    number, clusters = int.from_bytes(rest, "big"), [list[int]() for _ in range(count)]
-    for offset in members:
-        number, digit = divmod(number, count)
-        clusters[digit].append(offset)
-    found = tuple(map(tuple, clusters))
-    if number or not all(found) or list(found) != sorted(found):
-        raise ValueError
-    together = set(members)
-    return tuple(offset for offset in listed if offset not in together), found
-
-
-def _digit_bytes(members: int, clusters: int) -> int:
-    # Slightly more than the logarithm, so that rounding of the float does not matter.
-    return math.ceil(members * math.log2(clusters) / 8 * (1 + 1e-12)) + 1
-
-
-class VarintReader:
-    """Reads varints and raw bytes one after the other."""
-
-    def __init__(self, body: bytes, index: int) -> None:
-        self.body, self.index = body, index
-        self.padding = 0
-        """Padding of the varint that was read last."""
-
-    def take(self) -> int:
-        """Read a varint.
-
-        Raises
-        ------
-        IndexError
-            The bytes end before it.
-        """
-        number, start = 0, self.index
-        while True:
-            byte = self.body[self.index]
-            number |= (byte & 127) << 7 * (self.index - start)
-            self.index += 1
-            if byte < 128:  # noqa: PLR2004 - the top bit says that more follow
-                self.padding = self.index - start - max(1, -(-number.bit_length() // 7))
-                return number
-
-    def take_bytes(self, count: int) -> bytes:
-        """Read so many bytes.
-
-        Raises
-        ------
-        ValueError
-            There are fewer.
-        """
-        self.index += count
-        if self.index > len(self.body):
-            raise ValueError
-        return self.body[self.index - count : self.index]
-
-
-def varints(packed: bytes) -> Iterator[int]:
-    """Yield all varints."""
-    reader = VarintReader(packed, 0)
-    while reader.index < len(packed):
-        yield reader.take()
-
-
-def varint(number: int, padding: int = 0) -> bytes:
-    """Return a number of at least 0 as a varint."""
-    count = max(1, -(-number.bit_length() // 7)) + padding
-    groups = [number >> 7 * index & 127 for index in range(count)]
-    return bytes([*(group | 128 for group in groups[:-1]), groups[-1]])
-
-
-def gaps(offsets: Iterable[int], start: int) -> Iterator[int]:
-    """Yield the distance of each offset from the one before; that of the first from ``start``."""
-    for offset in offsets:
-        yield offset - start
-        start = offset
-
-
-def from_gaps(distances: Iterable[int], start: int) -> Iterator[int]:
-    """Yield the offsets of which `gaps` yielded the distances."""
-    for distance in distances:
-        start += distance
-        yield start
-
-
-def zigzag(number: int) -> int:
-    """Return a number of at least 0 for any number: 0, -1, 1, -2 become 0, 1, 2, 3."""
-    return 2 * number if number >= 0 else -2 * number - 1
-
-
-def unzigzag(number: int) -> int:
-    """Return the number of which `zigzag` returned this one."""
-    return number // 2 if number % 2 == 0 else -(number + 1) // 2
-
-
-_COUNT_BITS, _NAME_BITS = 20, 32
+_FINGERPRINT_BYTES, _CRC_BYTES, _NAME_BYTES, _NUMBER_COUNT = 8, 4, 4, 8
+# The most bytes of each section, with tag and length. An offset takes 9 bytes, and 10 with its sign, as a timestamp of
+# a record; a time by a clock 7; a number of partitions 5. Offsets of future timestamps are close to the committed one.
+_HEADER_BYTES = (
+    1  # version
+    + (2 + 4 * 9 + 2 * 7 + 2 * 10)  # numbers
+    + (2 + _FINGERPRINT_BYTES)
+    + 3  # tag and length of the offsets
+    + (3 + 5 * MAX_FUTURE_TIMESTAMPED)
+    + 2  # handed over
+    + (2 + 5)  # partition count
+    + (2 + 9 + 5 + _NAME_BYTES)  # output rows
+    + _CRC_BYTES
+)
+_BODY_BYTES = ENCRYPTED_BYTES - 1 - _HEADER_BYTES
+_ADAPTIVE_LENGTH_BYTES = 3
+_UNFINISHED_BYTES = 3 + 9
 
 
 @dataclass(frozen=True, slots=True)
 class OutputRows:
-    """The rows of the transaction of a commit.
+    """Where the rows of a commit are in the output: a start recognizes by it that records were published later.
 
-    Attributes
-    ----------
-    first_offset : int
-        All of them are at this offset of the output or after it. Before it are rows of earlier commits alone.
-    count : int
-        Number of rows; 0 for a commit that publishes none.
-    name_checksum : int
-        CRC-32 of the name of the output: these offsets mean nothing in another topic.
+    Offsets show that whatever the clocks of workers and brokers say.
     """
 
     first_offset: int
+    """All of them are at this offset of the output or after it. Before it are rows of earlier commits alone."""
     count: int
     name_checksum: int
+    """CRC-32 of the name of the output: these offsets mean nothing in another topic."""
 
     @classmethod
     def of(cls, output: str, first_offset: int, count: int) -> Self:
@@ -246,68 +150,18 @@ class OutputRows:
         """Return whether they are in the topic of this name."""
         return self.name_checksum == zlib.crc32(output.encode())
 
-    def to_number(self) -> int | None:
-        """Return them as a number of at least 0; None if there are too many rows (a million)."""
-        if self.count >= 1 << _COUNT_BITS:
-            return None
-        return (self.first_offset << _COUNT_BITS | self.count) << _NAME_BITS | self.name_checksum
-
-    @classmethod
-    def from_number(cls, number: int) -> Self:
-        """Return the rows for which `to_number` returned this number."""
-        rows, name_checksum = number >> _NAME_BITS, number & (1 << _NAME_BITS) - 1
-        return cls(rows >> _COUNT_BITS, rows & (1 << _COUNT_BITS) - 1, name_checksum)
-
-
-LIMIT_BYTES = 4096
-"""Broker default of ``offset.metadata.max.bytes``."""
-
-UNLIMITED = 1 << 60
-
-PREFIX = "shoal1:"
-"""Prefix of metadata in plain text."""
-
-ENCRYPTED_BYTES = 3008
-"""Most bytes that fit when they are encrypted. The limits on delta and on gaps in the log hold for it with and without
-a key, so that adding a key changes no decision."""
-
-_FINGERPRINT_BYTES = 8
-_CRC_BYTES = 4
-_VARINT_BYTES = 10
-# Version, coding, ten varints of at most ten bytes, fingerprint, checksum, and the list of future timestamps.
-_HEADER_BYTES = 2 + 10 * _VARINT_BYTES + _FINGERPRINT_BYTES + _CRC_BYTES + 1 + MAX_FUTURE_TIMESTAMPED * 5
-_BODY_BYTES = ENCRYPTED_BYTES - 1 - _HEADER_BYTES
-_ADAPTIVE_LENGTH_BYTES = 2
-_BITMAP, _GAPS = 0, 1
-"""Coding of the incomplete offsets."""
-_UNFINISHED, _HANDED_OVER = 2, 4
-"""Flags in the same byte: there are unfinished clusters; clusters may have been handed over and not committed."""
-_HEAD_NUMBERS = 8
-_PADDINGS = 3
-"""Each of these varints has a padding of 0 to 2. `_HEADER_BYTES` has room for it: times take six of ten bytes."""
-_VERSION, _VERSION_WITH_ADAPTIVE_STATE = 2, 3
-_NO_GAP = 1 << 63
-"""Larger than any gap between two offsets."""
-
 
 @dataclass(frozen=True, slots=True)
 class CommittedState:
-    """One commit: the offset state, the fingerprint of the policy (SHA-256, hex) and the time (ms).
-
-    Attributes
-    ----------
-    first_partition_count : int
-        Number of partitions of the input when the group first started, or when a version that keeps this number first
-        took up the progress of an older one. 0 if it is not known.
-    output_rows : OutputRows or None
-        Where the rows of its transaction are in the output; None if it is not known, or if there is no output.
-    """
+    """One commit: the offset state, the fingerprint of the policy (SHA-256, hex) and the time (ms)."""
 
     state: OffsetState
     fingerprint: str
     at_ms: int
     first_partition_count: int = 0
+    """Number of partitions of the input when the group first started; 0 if it is not known."""
     output_rows: OutputRows | None = None
+    """Where the rows of its transaction are in the output; None if it is not known, or if there is no output."""
 
     def has_policy(self, fingerprint: str) -> bool:
         """Return whether the commit was made under the policy with this fingerprint (SHA-256, hex)."""
@@ -319,14 +173,141 @@ class CommittedState:
         return replace(self, fingerprint=fingerprint, state=replace(self.state, adaptive_state=b""))
 
 
-def encode(commit: CommittedState, topic: str, partition: int) -> str:
-    """Return the metadata of a commit in plain text; at most `LIMIT_BYTES` characters.
+class UnreadableError(InputError):
+    """Metadata that may be valid, but cannot be read with the keys of this process."""
 
-    Raises
-    ------
-    InputError
-        They do not fit, which `span_limit` prevents.
+    def __init__(self, where: str, state: str, remedy: str) -> None:
+        self.state = state
+        super().__init__(f"{where}: the offset metadata is {state}: {remedy}; --skip-to-end would discard it")
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataCipher:
+    """Encodes and decodes the offset metadata of one consumer group.
+
+    Guarantee: encrypted metadata are accepted only if a holder of one of the keys wrote them for this group, topic,
+    partition and offset. The metadata do not show whether a commit is the latest.
+
+    Parameters
+    ----------
+    group : str
+        The consumer group.
+    keys : tuple
+        Keys (32 bytes each) or None for plain text. The first encrypts; all decrypt.
     """
+
+    group: str = ""
+    keys: tuple[MetadataKey, ...] = field(default=(None,), repr=False)
+
+    @classmethod
+    def of(cls, settings: KafkaSection) -> Self:
+        """Read the keys from the settings, or from the file that they name; plain text where they name none.
+
+        Raises
+        ------
+        PolicyError
+            The file cannot be read, other users may read it, or it holds no key. The error quotes nothing of it.
+        """
+        return cls(str(settings.group), metadata_keys(settings))
+
+    def encode(self, commit: CommittedState, topic: str, partition: int) -> str:
+        """Return the metadata of a commit; at most 4096 characters.
+
+        Raises
+        ------
+        InputError
+            They do not fit, which `span_limit` prevents.
+        """
+        key = self.keys[0]
+        if key is None:
+            return encode(commit, topic, partition)
+        body = pack(commit) + b"\x80"
+        body += bytes(max(MIN_BYTES - len(body), -len(body) % STEP_BYTES))
+        if len(body) > ENCRYPTED_BYTES:
+            raise InputError("progress does not fit into the group's metadata: lower stream.delta")
+        identifier, nonce = _identifier(key), os.urandom(NONCE_BYTES)
+        context = self._context(topic, partition)
+        authenticated = _authenticated(identifier, context, commit.state.committed_offset)
+        encrypted = _cipher(key, context).encrypt(nonce, body, authenticated)
+        text = ENCRYPTED_PREFIX + base64.b64encode(identifier + nonce + encrypted).decode("ascii")
+        if len(text) > LIMIT_BYTES:  # pragma: no cover - ENCRYPTED_BYTES excludes it
+            raise InputError("progress does not fit into the group's metadata: lower stream.delta")
+        return text
+
+    def decode(self, text: str, topic: str, partition: int, committed_offset: int) -> CommittedState:
+        """Decode what `encode` returned under one of the keys.
+
+        Raises
+        ------
+        UnreadableError
+            The text was written under another key, or by another version.
+        InputError
+            It was changed, or written for another group, topic, partition or offset.
+        """
+        where = f"{topic}-{partition}"
+        if text.startswith(ENCRYPTED_PREFIX):
+            return self._decrypt(text, topic, partition, committed_offset)
+        if text.startswith(PREFIX) and None not in self.keys:
+            raise UnreadableError(
+                where,
+                "in plain, and a key is given",
+                "if it was written before there was a key, add the word 'plain' after the key until each partition has "
+                "committed",
+            )
+        return decode(text, topic, partition, committed_offset)
+
+    def is_current(self, text: str) -> bool:
+        """Return whether a text that can be read was written under the first key."""
+        key = self.keys[0]
+        if key is None:
+            return text.startswith(PREFIX)
+        return text.startswith(ENCRYPTED_PREFIX) and _from_base64(text[len(ENCRYPTED_PREFIX) :])[
+            :IDENTIFIER_BYTES
+        ] == _identifier(key)
+
+    def tag(self, content: bytes, topic: str, partition: int) -> str:
+        """Return what shows that content was written together with metadata: a MAC, or without a key a checksum."""
+        return _tag(self.keys[0], self._context(topic, partition), content)
+
+    def has_tag(self, tag: str, text: str, content: bytes, topic: str, partition: int) -> bool:
+        """Return whether `tag` returned this for the content, under a key of the kind that the metadata have."""
+        is_encrypted, context = text.startswith(ENCRYPTED_PREFIX), self._context(topic, partition)
+        keys = [key for key in self.keys if (key is not None) == is_encrypted]
+        return any(hmac.compare_digest(_tag(key, context, content).encode(), tag.encode()) for key in keys)
+
+    def _decrypt(self, text: str, topic: str, partition: int, committed_offset: int) -> CommittedState:
+        where, context = f"{topic}-{partition}", self._context(topic, partition)
+        try:
+            raw = _from_base64(text[len(ENCRYPTED_PREFIX) :])
+        except ValueError:
+            raise _invalid(topic, partition) from None
+        identifier = raw[:IDENTIFIER_BYTES]
+        nonce, encrypted = raw[IDENTIFIER_BYTES:][:NONCE_BYTES], raw[IDENTIFIER_BYTES + NONCE_BYTES :]
+        keys = [key for key in self.keys if key is not None]
+        known = [key for key in keys if _identifier(key) == identifier]
+        if not known:
+            state = "encrypted with a key that is not given" if keys else "encrypted, and no key is given"
+            raise UnreadableError(where, state, f"{REMEDY} (after the key that encrypts, if there is one)")
+        for key in known:
+            try:
+                authenticated = _authenticated(identifier, context, committed_offset)
+                body = _cipher(key, context).decrypt(nonce, encrypted, authenticated)
+                return unpack(body.rstrip(b"\0")[:-1], committed_offset, where)
+            except (InvalidTag, ValueError, IndexError):
+                continue
+        raise _invalid(topic, partition)
+
+    def _context(self, topic: str, partition: int) -> bytes:
+        # Neither a topic nor a group contains a line break, so two contexts never have the same bytes.
+        return f"shoal progress\n{topic}\n{partition}\n{self.group}".encode()
+
+
+NO_ENCRYPTION = MetadataCipher()
+"""Metadata in plain text, for any group."""
+
+
+def encode(commit: CommittedState, topic: str, partition: int) -> str:
+    """Return the metadata of a commit in plain text. They fit, because `span_limit` is kept; else `InputError`."""
     body = pack(commit)
     body += _checksum(body, topic, partition, commit.state.committed_offset)
     text = PREFIX + base64.b64encode(body).decode("ascii")
@@ -338,10 +319,8 @@ def encode(commit: CommittedState, topic: str, partition: int) -> str:
 def decode(text: str, topic: str, partition: int, committed_offset: int) -> CommittedState:
     """Decode what `encode` returned.
 
-    Raises
-    ------
-    InputError
-        The text was not written by this version of Shoal for this topic, partition and offset.
+    Raises `UnreadableError` for metadata of another version, and `InputError` for a text that was not written for this
+    topic, partition and offset.
     """
     where = f"{topic}-{partition}"
     if not text.startswith(PREFIX):
@@ -350,15 +329,15 @@ def decode(text: str, topic: str, partition: int, committed_offset: int) -> Comm
             "tool?): bring it back with 'shoal progress --import', or start with --skip-to-end"
         )
     try:
-        body = from_base64(text[len(PREFIX) :])
+        body = _from_base64(text[len(PREFIX) :])
         if _checksum(body[:-_CRC_BYTES], topic, partition, committed_offset) != body[-_CRC_BYTES:]:
             raise ValueError  # noqa: TRY301 - one error for all that is invalid
-        return unpack(body[:-_CRC_BYTES], committed_offset)
+        return unpack(body[:-_CRC_BYTES], committed_offset, where)
     except (ValueError, IndexError):
-        raise invalid_metadata(topic, partition) from None
+        raise _invalid(topic, partition) from None
 
 
-def invalid_metadata(topic: str, partition: int) -> InputError:
+def _invalid(topic: str, partition: int) -> InputError:
     """Return the error for metadata that were changed, or were written for another offset, partition or topic."""
     return InputError(
         f"{topic}-{partition}: the offset metadata is broken, or belongs to another group, topic, partition or offset. "
@@ -366,14 +345,8 @@ def invalid_metadata(topic: str, partition: int) -> InputError:
     )
 
 
-def from_base64(text: str) -> bytes:
-    """Decode base64 strictly: each sequence of bytes has one text.
-
-    Raises
-    ------
-    ValueError
-        The text is not that of any bytes.
-    """
+def _from_base64(text: str) -> bytes:
+    """Decode base64 strictly: each sequence of bytes has one text. Raises `ValueError` for another text."""
     raw = base64.b64decode(text, validate=True)  # its error is a ValueError
     if base64.b64encode(raw).decode("ascii") != text:
         raise ValueError
@@ -382,12 +355,8 @@ def from_base64(text: str) -> bytes:
 
 def pack(commit: CommittedState) -> bytes:
     """Return a commit as bytes, without topic, partition and committed offset."""
-    state = commit.state
-    coding, listed = _pack(tuple(sorted((*state.incomplete, *itertools.chain(*state.unfinished_clusters)))))
+    state, rows = commit.state, commit.output_rows
     reference, start = state.reference, state.committed_offset
-    version = _VERSION_WITH_ADAPTIVE_STATE if state.adaptive_state else _VERSION
-    flags = (_UNFINISHED if state.unfinished_clusters else 0) | (_HANDED_OVER if state.handed_over_uncommitted else 0)
-    body = bytearray([version, coding | flags])
     numbers = (
         state.next_offset - start,
         state.stream_time + 1,
@@ -398,89 +367,133 @@ def pack(commit: CommittedState) -> bytes:
         0 if reference is None else zigzag(reference.timestamp),
         start - state.released_from,
     )
-    body += b"".join(map(varint, numbers, _digits(commit.first_partition_count)))
-    body += bytes.fromhex(commit.fingerprint[: 2 * _FINGERPRINT_BYTES])
-    if state.adaptive_state:
-        body += varint(len(state.adaptive_state)) + state.adaptive_state
-    future = list(gaps(state.future_timestamped, start))
-    if commit.output_rows is not None and (number := commit.output_rows.to_number()) is not None:
-        future.append(_NO_GAP + number)
-    body += varint(len(future)) + b"".join(map(varint, future))
+    sections = {
+        _NUMBERS: b"".join(map(varint, numbers)),
+        _POLICY: bytes.fromhex(commit.fingerprint[: 2 * _FINGERPRINT_BYTES]),
+        _FUTURE: b"".join(map(varint, _gaps(state.future_timestamped, start))),
+        _ADAPTIVE_STATE: state.adaptive_state,
+    }
+    if listed := tuple(sorted((*state.incomplete, *itertools.chain(*state.unfinished_clusters)))):
+        tag, content = _pack_offsets(listed)
+        sections[tag] = content
     if state.unfinished_clusters:
-        body += varint(zigzag(state.released_up_to - start)) + varint(len(listed))
-        listed += encode_membership(state.incomplete, state.unfinished_clusters)
-    body += listed
-    return bytes(body)
+        memberships = encode_membership(state.incomplete, state.unfinished_clusters)
+        sections[_UNFINISHED] = varint(zigzag(state.released_up_to - start)) + memberships
+    if commit.first_partition_count:
+        sections[_PARTITION_COUNT] = varint(commit.first_partition_count)
+    if rows is not None:
+        name = rows.name_checksum.to_bytes(_NAME_BYTES, "big")
+        sections[_OUTPUT_ROWS] = varint(rows.first_offset) + varint(rows.count) + name
+    present = {tag: content for tag, content in sections.items() if content}
+    if state.handed_over_uncommitted:
+        present[_HANDED_OVER] = b""
+    body = (bytes([tag]) + varint(len(content)) + content for tag, content in sorted(present.items()))
+    return bytes([_VERSION]) + b"".join(body)
 
 
-def unpack(body: bytes, committed_offset: int) -> CommittedState:
+def unpack(body: bytes, committed_offset: int, where: str) -> CommittedState:
     """Decode what `pack` returned.
 
-    Raises
-    ------
-    ValueError, IndexError
-        `pack` did not write these bytes.
+    Raises `UnreadableError` for the metadata of another version, and `ValueError` or `IndexError` if `pack` did not
+    write these bytes.
     """
-    if body[0] not in {_VERSION, _VERSION_WITH_ADAPTIVE_STATE}:
+    if body[0] in _FORMER_VERSIONS:
+        return _unpack_former(body, committed_offset, where)
+    sections = _sections(body, where)
+    start, present = committed_offset, sections.get
+    numbers = VarintReader(sections[_NUMBERS])
+    state, at_ms = _read_numbers(numbers, start)
+    if numbers.rest():
         raise ValueError
-    has_unfinished, start = bool(body[1] & _UNFINISHED), committed_offset
-    numbers = VarintReader(body, 2)
-    head = [(numbers.take(), numbers.padding) for _ in range(_HEAD_NUMBERS)]
+    listed = (
+        _bitmap_offsets(sections[_BITMAP], start)
+        if _BITMAP in sections
+        else tuple(_from_gaps(varints(present(_GAPS, b"")), start))
+    )
+    if listed and (listed[0] != start or listed[-1] >= state.next_offset):
+        raise ValueError
+    incomplete, released_up_to = listed, 0
+    unfinished_clusters: tuple[tuple[int, ...], ...] = ()
+    if _UNFINISHED in sections:
+        reader = VarintReader(sections[_UNFINISHED])
+        released_up_to = start + unzigzag(reader.take())
+        incomplete, unfinished_clusters = decode_membership(reader.rest(), listed)
+    state = replace(
+        state,
+        incomplete=incomplete,
+        unfinished_clusters=unfinished_clusters,
+        released_up_to=released_up_to,
+        future_timestamped=tuple(_from_gaps(varints(present(_FUTURE, b"")), start)),
+        adaptive_state=present(_ADAPTIVE_STATE, b""),
+        handed_over_uncommitted=_HANDED_OVER in sections,
+    )
+    count = VarintReader(sections[_PARTITION_COUNT]).take() if _PARTITION_COUNT in sections else 0
+    rows = None
+    if _OUTPUT_ROWS in sections:
+        reader = VarintReader(sections[_OUTPUT_ROWS])
+        rows = OutputRows(reader.take(), reader.take(), int.from_bytes(reader.take_bytes(_NAME_BYTES), "big"))
+    return CommittedState(state, sections[_POLICY].hex(), at_ms, count, rows)
+
+
+def _sections(body: bytes, where: str) -> dict[int, bytes]:
+    """Return the contents of the sections by their tags, without unknown ones that may be ignored."""
+    if body[0] != _VERSION:
+        raise _other_version(where)
+    reader, sections, last = VarintReader(body, 1), dict[int, bytes](), 0
+    while reader.index < len(body):
+        (tag,) = reader.take_bytes(1)
+        if tag <= last:
+            raise ValueError
+        if tag not in _KNOWN and tag < _OPTIONAL:
+            raise _other_version(where)
+        sections[tag], last = reader.take_bytes(reader.take()), tag
+    if not {_NUMBERS, _POLICY} <= sections.keys() or len(sections[_POLICY]) != _FINGERPRINT_BYTES:
+        raise ValueError
+    return sections
+
+
+def _read_numbers(reader: VarintReader, start: int) -> tuple[OffsetState, int]:
+    """Return what the first section says of a state, and the time of its commit (ms)."""
     ahead, stream_time, next_cluster_number, flush, at_ms, reference_offset, reference_time, since = (
-        number for number, _ in head
+        reader.take() for _ in range(_NUMBER_COUNT)
     )
-    fingerprint = numbers.take_bytes(_FINGERPRINT_BYTES).hex()
-    adaptive_state = numbers.take_bytes(numbers.take()) if body[0] == _VERSION_WITH_ADAPTIVE_STATE else b""
-    future = [numbers.take() for _ in range(numbers.take())]
-    output_rows = OutputRows.from_number(future.pop() - _NO_GAP) if future and future[-1] >= _NO_GAP else None
-    released_up_to = start + unzigzag(numbers.take()) if has_unfinished else 0
-    size = numbers.take() if has_unfinished else len(body) - numbers.index
-    listed = _unpack(body[1] & ~(_UNFINISHED | _HANDED_OVER), numbers.take_bytes(size), start)
-    incomplete, unfinished_clusters = (
-        decode_membership(body[numbers.index :], listed) if has_unfinished else (listed, ())
-    )
-    if listed and (listed[0] != start or listed[-1] >= start + ahead):
-        raise ValueError
+    reference = ReferenceRecord(start + unzigzag(reference_offset - 1), unzigzag(reference_time))
     state = OffsetState(
         committed_offset=start,
         next_offset=start + ahead,
-        incomplete=incomplete,
-        future_timestamped=tuple(from_gaps(future, start)),
         stream_time=stream_time - 1,
         next_cluster_number=next_cluster_number,
         flush_at_offset=None if flush == 0 else start + flush - 1,
-        reference=None
-        if reference_offset == 0
-        else ReferenceRecord(start + unzigzag(reference_offset - 1), unzigzag(reference_time)),
+        reference=None if reference_offset == 0 else reference,
         released_from=start - since,
-        adaptive_state=adaptive_state,
-        unfinished_clusters=unfinished_clusters,
-        released_up_to=released_up_to,
-        handed_over_uncommitted=bool(body[1] & _HANDED_OVER),
     )
-    return CommittedState(state, fingerprint, at_ms, _from_digits([padding for _, padding in head]), output_rows)
+    return state, at_ms
 
 
-def _digits(partition_count: int) -> list[int]:
-    """Return the padding of each of the eight varints: a number in base 3, lowest digit first; 0 if it is too large."""
-    known = partition_count if partition_count < _PADDINGS**_HEAD_NUMBERS else 0
-    return [known // _PADDINGS**index % _PADDINGS for index in range(_HEAD_NUMBERS)]
+def _unpack_former(body: bytes, start: int, where: str) -> CommittedState:
+    """Return what a version without sections committed when nothing waited, as after a drain; refuse other metadata.
+
+    They begin with the same numbers. (Their partition count is padding of these numbers, and is not read.)
+    """
+    reader = VarintReader(body, 2)
+    state, at_ms = _read_numbers(reader, start)
+    if body[1] != _FORMER_NOTHING_LISTED or state.next_offset != start or state.flush_at_offset is not None:
+        raise _other_version(where)
+    fingerprint = reader.take_bytes(_FINGERPRINT_BYTES).hex()
+    adaptive_state = reader.take_bytes(reader.take()) if body[0] == _FORMER_VERSIONS[-1] else b""
+    return CommittedState(replace(state, adaptive_state=adaptive_state), fingerprint, at_ms)
 
 
-def _from_digits(paddings: list[int]) -> int:
-    if max(paddings) >= _PADDINGS:
-        raise ValueError
-    return sum(padding * _PADDINGS**index for index, padding in enumerate(paddings))
+def _other_version(where: str) -> UnreadableError:
+    return UnreadableError(
+        where,
+        "of another version of Shoal",
+        "run 'shoal run POLICY --drain' with that version first, then start this one",
+    )
 
 
 def span_limit(policy: Policy) -> int:
-    """Return `largest_span` under a policy.
-
-    Raises
-    ------
-    InputError
-        Metadata under this policy can pass the limit.
-    """
+    """Return `largest_span` under a policy; raises `InputError` if metadata under this policy can pass the limit."""
     smallest_unfinished = release_strategy(policy).smallest_unfinished_cluster(policy.k)
     return largest_span(policy.require_stream().delta, BLOCK_RECORDS, AdaptiveState.size(policy), smallest_unfinished)
 
@@ -488,27 +501,10 @@ def span_limit(policy: Policy) -> int:
 def largest_span(delta: int, block: int, adaptive_bytes: int = 0, smallest_unfinished: int = 0) -> int:
     """Return the largest distance (offsets) between the oldest incomplete record and the newest that always fits.
 
-    Parameters
-    ----------
-    delta : int
-        Largest delay (records).
-    block : int
-        Records that may be read and not decided on at a commit: one block.
-    adaptive_bytes : int
-        Size of the adaptive state; 0 where the policy keeps none.
-    smallest_unfinished : int
-        Size of the smallest cluster that can be unfinished; 0 if clusters are released as a whole. With ordered
-        release, released records are listed until the last record of their cluster is released, up to 2 delta.
-
-    Returns
-    -------
-    int
-        The span, or `UNLIMITED` when gaps always fit.
-
-    Raises
-    ------
-    InputError
-        delta alone, without any gap in the log, can pass the limit.
+    ``block`` records may be read and not decided on at a commit. ``smallest_unfinished`` is the size of the smallest
+    cluster that can be unfinished, 0 if clusters are released as a whole. With ordered release, released records are
+    listed until the last record of their cluster is released, up to 2 delta. The result is `UNLIMITED` if gaps always
+    fit; `InputError` is raised if delta alone, without any gap in the log, can pass the limit.
     """
     factor, free = 2 if smallest_unfinished else 1, _free_bytes(delta, block, adaptive_bytes, smallest_unfinished)
     if _free_bytes(0, block, adaptive_bytes, 0) <= 0:
@@ -544,9 +540,8 @@ def _free_bytes(delta: int, block: int, adaptive_bytes: int, smallest_unfinished
     """Return how many bytes remain for the listed offsets."""
     memberships = 0
     if smallest_unfinished:
-        memberships = max_membership_bytes(
-            _listed(delta, block, smallest_unfinished), 2 * (delta + 1), smallest_unfinished
-        )
+        listed = _listed(delta, block, smallest_unfinished)
+        memberships = _UNFINISHED_BYTES + max_membership_bytes(listed, 2 * (delta + 1), smallest_unfinished)
     return _BODY_BYTES - memberships - (adaptive_bytes + _ADAPTIVE_LENGTH_BYTES if adaptive_bytes else 0)
 
 
@@ -563,11 +558,10 @@ def _most_bytes(count: int, span: int) -> int:
     return min(bitmap, as_gaps)
 
 
-def _pack(offsets: tuple[int, ...]) -> tuple[int, bytes]:
-    if not offsets:
-        return _GAPS, b""
+def _pack_offsets(offsets: tuple[int, ...]) -> tuple[int, bytes]:
+    """Return the tag of the section with these offsets, and its content: a bitmap or gaps, whichever is smaller."""
     first, last = offsets[0], offsets[-1]
-    as_gaps = b"".join(map(varint, gaps(offsets, first)))
+    as_gaps = b"".join(map(varint, _gaps(offsets, first)))
     if (last - first) // 8 + 1 >= len(as_gaps):
         return _GAPS, as_gaps
     bits = bytearray((last - first) // 8 + 1)
@@ -577,16 +571,148 @@ def _pack(offsets: tuple[int, ...]) -> tuple[int, bytes]:
     return _BITMAP, bytes(bits)
 
 
-def _unpack(coding: int, packed: bytes, start: int) -> tuple[int, ...]:
-    if coding == _BITMAP:
-        return tuple(
-            start + 8 * index + bit for index, byte in enumerate(packed) for bit in range(8) if byte >> bit & 1
-        )
-    if coding != _GAPS:
-        raise ValueError
-    return tuple(from_gaps(varints(packed), start))
+def _bitmap_offsets(packed: bytes, start: int) -> tuple[int, ...]:
+    return tuple(start + 8 * index + bit for index, byte in enumerate(packed) for bit in range(8) if byte >> bit & 1)
 
 
 def _checksum(body: bytes, topic: str, partition: int, committed_offset: int) -> bytes:
     context = f"{topic}\n{partition}\n{committed_offset}\n".encode()
     return zlib.crc32(context + body).to_bytes(_CRC_BYTES, "big")
+
+
+def _cipher(key: bytes, context: bytes) -> AESGCM:
+    return AESGCM(HKDF(algorithm=SHA256(), length=KEY_BYTES, salt=None, info=context).derive(key))
+
+
+def _tag(key: MetadataKey, context: bytes, content: bytes) -> str:
+    if key is None:
+        return f"{zlib.crc32(context + content):08x}"
+    derived = HKDF(algorithm=SHA256(), length=KEY_BYTES, salt=None, info=b"copy of " + context).derive(key)
+    return hmac.digest(derived, content, hashlib.sha256).hex()
+
+
+def _authenticated(identifier: bytes, context: bytes, committed_offset: int) -> bytes:
+    """Return the data that are authenticated with the text and are not part of it."""
+    return ENCRYPTED_PREFIX.encode() + identifier + context + f"\n{committed_offset}".encode()
+
+
+def _identifier(key: bytes) -> bytes:
+    """Return bytes that distinguish keys and reveal none."""
+    return hmac.digest(key, b"shoal name of a key", hashlib.sha256)[:IDENTIFIER_BYTES]
+
+
+class VarintReader:
+    """Reads variable-length integers (LEB128) and raw bytes one after the other."""
+
+    def __init__(self, body: bytes, index: int = 0) -> None:
+        self.body, self.index = body, index
+
+    def take(self) -> int:
+        """Read a varint; raises `IndexError` if the bytes end before it."""
+        number = shift = 0
+        while True:
+            byte, self.index = self.body[self.index], self.index + 1
+            number |= (byte & 127) << shift
+            if byte < 128:  # noqa: PLR2004 - the top bit says that more follow
+                return number
+            shift += 7
+
+    def take_bytes(self, count: int) -> bytes:
+        """Read so many bytes; raises `ValueError` if there are fewer."""
+        self.index += count
+        if self.index > len(self.body):
+            raise ValueError
+        return self.body[self.index - count : self.index]
+
+    def rest(self) -> bytes:
+        """Read all bytes that are left."""
+        return self.take_bytes(len(self.body) - self.index)
+
+
+def varints(packed: bytes) -> Iterator[int]:
+    """Yield all varints."""
+    reader = VarintReader(packed)
+    while reader.index < len(packed):
+        yield reader.take()
+
+
+def varint(number: int) -> bytes:
+    """Return a number of at least 0 as a varint."""
+    count = max(1, -(-number.bit_length() // 7))
+    groups = [number >> 7 * index & 127 for index in range(count)]
+    return bytes([*(group | 128 for group in groups[:-1]), groups[-1]])
+
+
+def _gaps(offsets: Iterable[int], start: int) -> Iterator[int]:
+    """Yield the distance of each offset from the one before; that of the first from ``start``."""
+    for offset in offsets:
+        yield offset - start
+        start = offset
+
+
+def _from_gaps(distances: Iterable[int], start: int) -> Iterator[int]:
+    """Yield the offsets of which `_gaps` yielded the distances."""
+    for distance in distances:
+        start += distance
+        yield start
+
+
+def zigzag(number: int) -> int:
+    """Return a number of at least 0 for any number: 0, -1, 1, -2 become 0, 1, 2, 3."""
+    return 2 * number if number >= 0 else -2 * number - 1
+
+
+def unzigzag(number: int) -> int:
+    """Return the number of which `zigzag` returned this one."""
+    return number // 2 if number % 2 == 0 else -(number + 1) // 2
+
+
+_COUNT_BYTES = 2
+
+
+def max_membership_bytes(listed: int, members: int, smallest: int) -> int:
+    """Return the most bytes that `encode_membership` needs, with ``members`` in clusters of at least ``smallest``."""
+    return _COUNT_BYTES + listed // 8 + 1 + _digit_bytes(members, max(1, members // smallest))
+
+
+def encode_membership(alone: Sequence[int], clusters: Sequence[Sequence[int]]) -> bytes:
+    """Encode to which cluster each offset belongs: one bit and one digit for each.
+
+    The bit is set if the offset is in a cluster. Clusters are numbered in the order of their first members; the numbers
+    of all members are the digits of one large integer, whose base is the number of clusters. So a thousand records in
+    clusters of ten take 6.6 bits each, not 7. There is at least one cluster; each ascends.
+    """
+    number_of = {offset: number for number, members in enumerate(clusters) for offset in members}
+    listed = sorted((*alone, *number_of))
+    bits = bytearray(len(listed) // 8 + 1)
+    for index, offset in enumerate(listed):
+        if offset in number_of:
+            bits[index >> 3] |= 1 << (index & 7)
+    number = 0
+    for offset in sorted(number_of, reverse=True):
+        number = number * len(clusters) + number_of[offset]
+    size = _digit_bytes(len(number_of), len(clusters))
+    return len(clusters).to_bytes(_COUNT_BYTES, "big") + bytes(bits) + number.to_bytes(size, "big")
+
+
+def decode_membership(packed: bytes, listed: Sequence[int]) -> tuple[tuple[int, ...], tuple[tuple[int, ...], ...]]:
+    """Decode what `encode_membership` returned for these offsets: the offsets in no cluster, and the clusters."""
+    count, bits = int.from_bytes(packed[:_COUNT_BYTES], "big"), packed[_COUNT_BYTES:][: len(listed) // 8 + 1]
+    members = [offset for index, offset in enumerate(listed) if bits[index >> 3] >> (index & 7) & 1]
+    rest = packed[_COUNT_BYTES + len(bits) :]
+    if count == 0 or len(rest) != _digit_bytes(len(members), count):
+        raise ValueError
+    number, clusters = int.from_bytes(rest, "big"), [list[int]() for _ in range(count)]
+    for offset in members:
+        number, digit = divmod(number, count)
+        clusters[digit].append(offset)
+    found = tuple(map(tuple, clusters))
+    if number or not all(found) or list(found) != sorted(found):
+        raise ValueError
+    together = set(members)
+    return tuple(offset for offset in listed if offset not in together), found
+
+
+def _digit_bytes(members: int, clusters: int) -> int:
+    # Slightly more than the logarithm, so that rounding of the float does not matter.
+    return math.ceil(members * math.log2(clusters) / 8 * (1 + 1e-12)) + 1

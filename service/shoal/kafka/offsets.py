@@ -12,20 +12,13 @@ A completed offset stays completed. An offset with a record is completed only fr
 can be released twice. An unread offset without a record is completed by skipping it.
 
 The committed offset is the lowest one that is incomplete or in an unfinished cluster; without one, ``next_offset``.
-The metadata lists all incomplete offsets and the unfinished clusters. A restart reads from the committed offset, or
-earlier: from the reference record, or the start of the quota window (`PartitionTask.restore`). It decides only on
-unread and incomplete records, and builds unfinished clusters again from their members. The Parallel Consumer of
-Confluent keeps its offsets in the same way (its class PartitionState).
+The metadata lists all incomplete offsets and the unfinished clusters: a decision must not be made again. A restart
+reads from the committed offset, or earlier: from the reference record, or the start of the quota window
+(`PartitionTask.restore`). It decides only on unread and incomplete records, and builds unfinished clusters again from
+their members. The Parallel Consumer of Confluent keeps its offsets in the same way (its class PartitionState).
 
-Decided clusters whose records are released one by one (``stream.release: ordered``). No I/O and no clock.
-
-The decision on an unfinished cluster must not be made again. So it is committed: which offsets are in which
-cluster, and the offset up to which records are released. They are released in ascending order of offsets.
-
-The valid records of one input partition that were rejected for a timestamp in the future (ADR 2, point 6).
-
-A rejected record took no position in the stream, and must take none when a later process reads it again, at a time at
-which its timestamp is no longer in the future.
+A record that was rejected for a timestamp in the future took no position in the stream. It must take none when a later
+process reads it again, at a time at which its timestamp is no longer in the future (ADR 2, point 6).
 """
 
 from __future__ import annotations
@@ -135,17 +128,10 @@ class UnfinishedClusters:
         self._times.update(zip(members, times, strict=True))
 
     def release(self, offsets: Sequence[int]) -> list[int]:
-        """Release the records of these offsets, in this order.
+        """Release the records of these offsets, in this order; return when this process read each of them (ms).
 
-        Returns
-        -------
-        list of int
-            When this process read each of them (ms).
-
-        Raises
-        ------
-        GuaranteeError
-            One of them is in no cluster, was not read again, or is released already; or a later one is released.
+        Raises `GuaranteeError` if one of them is in no cluster, was not read again, or is released already; or if a
+        later one is released.
         """
         read_ms = []
         for offset in offsets:
@@ -184,12 +170,8 @@ NO_LIMIT_MS = 1 << 62
 class FutureTimestamps:
     """Which offsets were rejected for their timestamps.
 
-    Attributes
-    ----------
-    restored : frozenset of int
-        What the restored commit lists. Kept after the committed offset passes them; they are read again.
-    latest_accepted_ms : int
-        Latest timestamp (ms) that was accepted before that commit.
+    ``restored`` is what the restored commit lists. It is kept after the committed offset passes them, because they are
+    read again. ``latest_accepted_ms`` is the latest timestamp that was accepted before that commit (ms).
     """
 
     restored: frozenset[int] = frozenset()
@@ -235,17 +217,7 @@ UNKNOWN = -1
 
 
 class RecordTimes(NamedTuple):
-    """The times that belong to a record that is not released.
-
-    Attributes
-    ----------
-    timestamp : int
-        Broker timestamp (ms). It identifies the record without its content.
-    stream_time : int
-        Stream time (ms) just before the record; a restart computes the same deadlines from it.
-    read_ms : int
-        When this process read the record (ms, by a clock that is never set).
-    """
+    """The times that belong to a record that is not released."""
 
     timestamp: int
     stream_time: int
@@ -281,53 +253,36 @@ class LogTruncatedError(InputError):
 
 @dataclass(frozen=True, slots=True)
 class OffsetState:
-    """What one commit says.
-
-    Attributes
-    ----------
-    committed_offset : int
-        Offset committed for the group: all offsets before it are completed.
-    next_offset : int
-        First unread offset.
-    incomplete : tuple of int
-        Incomplete offsets, ascending.
-    future_timestamped : tuple of int
-        At most `MAX_FUTURE_TIMESTAMPED` offsets above the committed one of valid records that were rejected for a
-        timestamp in the future: they took no position in the stream.
-    stream_time : int
-        Stream time (ms) just before the record at the committed offset.
-    next_cluster_number : int
-        Number of the next cluster, which is the count of clusters decided so far.
-    flush_at_offset : int or None
-        The task flushes before it processes this offset; None if no flush is pending. The flush releases or suppresses
-        all incomplete records. The clock or the operator triggers it, so its decision is committed first.
-    reference : ReferenceRecord or None
-        The record at the committed offset, or the last record read if none is incomplete.
-    released_from : int
-        The group released no record before this offset; 0 if that is not known.
-    adaptive_state : bytes
-        What later decisions take from earlier ones (`pipeline.adaptive_state`); empty where the policy keeps nothing.
-    unfinished_clusters : tuple of tuple of int
-        Clusters of which at least one record is not released, by their first offset; ascending in each.
-    released_up_to : int
-        Members of unfinished clusters before this offset are released; 0 where there are none.
-    handed_over_uncommitted : bool
-        Clusters that are decided after this commit may have been handed over to a listener.
-    """
+    """What one commit says."""
 
     committed_offset: int
+    """All offsets before it are completed."""
     next_offset: int
+    """First unread offset."""
     incomplete: tuple[int, ...] = ()
+    """Ascending."""
     future_timestamped: tuple[int, ...] = ()
+    """At most `MAX_FUTURE_TIMESTAMPED` offsets above the committed one of valid records that were rejected for a
+    timestamp in the future: they took no position in the stream."""
     stream_time: int = -1
+    """Stream time (ms) just before the record at the committed offset."""
     next_cluster_number: int = 0
+    """The count of clusters decided so far."""
     flush_at_offset: int | None = None
+    """The task flushes before it processes this offset: all incomplete records are released or suppressed. The clock or
+    the operator triggers a flush, so its decision is committed first. None if none is pending."""
     reference: ReferenceRecord | None = None
+    """The record at the committed offset, or the last record read if none is incomplete."""
     released_from: int = 0
+    """The group released no record before this offset; 0 if that is not known."""
     adaptive_state: bytes = b""
+    """What later decisions take from earlier ones (`AdaptiveState`); empty where the policy keeps nothing."""
     unfinished_clusters: tuple[tuple[int, ...], ...] = ()
+    """Clusters of which at least one record is not released, by their first offset; ascending in each."""
     released_up_to: int = 0
+    """Members of unfinished clusters before this offset are released; 0 where there are none."""
     handed_over_uncommitted: bool = False
+    """Clusters that are decided after this commit may have been handed over to a listener."""
 
     @property
     def waiting_count(self) -> int:
@@ -450,24 +405,11 @@ class OffsetTracker:
     def mark_read(
         self, offsets: Sequence[int], timestamps: Sequence[int], stream_times: Sequence[int], read_ms: int
     ) -> None:
-        """Mark records as incomplete. They were just read, for the first time or again.
+        """Mark records as incomplete: they were just read, for the first time or again.
 
-        Unread offsets below the last of these that are not in ``offsets`` hold no record. They are completed by this
-        call.
-
-        Parameters
-        ----------
-        offsets : sequence of int
-            Ascending; each one unread or incomplete.
-        timestamps, stream_times : sequence of int
-            Of each: its broker timestamp, and the stream time just before it (ms).
-        read_ms : int
-            When they were read (ms).
-
-        Raises
-        ------
-        GuaranteeError
-            One of them is completed or clustered.
+        ``offsets`` ascend, each one unread or incomplete; else `GuaranteeError` is raised. Unread offsets below the
+        last of them that are not among them hold no record, and are completed by this call. Each record has its broker
+        timestamp and the stream time just before it; all were read at ``read_ms`` (all ms).
         """
         if not offsets:
             return
@@ -493,17 +435,9 @@ class OffsetTracker:
             self.next_offset = max(self.next_offset, before)
 
     def complete(self, offsets: Collection[int]) -> list[int]:
-        """Complete these incomplete offsets.
+        """Complete these incomplete offsets; return when this process read each of them (ms).
 
-        Returns
-        -------
-        list of int
-            When this process read each of them (ms).
-
-        Raises
-        ------
-        GuaranteeError
-            One of them is not incomplete: it was completed before, or never read.
+        Raises `GuaranteeError` if one of them is not incomplete: it was completed before, or never read.
         """
         pop = self._incomplete.pop
         completed = [pop(offset, None) for offset in offsets]

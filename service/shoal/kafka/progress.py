@@ -1,7 +1,4 @@
-"""The report of `shoal progress`: the committed state of each partition, and how its copy compares with it.
-
-The exports and imports of `shoal progress`: the committed state of each partition, saved and committed again.
-"""
+"""The command `shoal progress`: a report of the committed state of each partition, exports and imports."""
 
 from __future__ import annotations
 
@@ -18,9 +15,8 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from shoal.errors import BrokerUnavailableError, InputError
 from shoal.kafka.checks import TopicLayout, partitions_of
-from shoal.kafka.cipher import MetadataCipher, UnreadableError
 from shoal.kafka.client import admin
-from shoal.kafka.metadata import CommittedState
+from shoal.kafka.metadata import CommittedState, MetadataCipher, UnreadableError
 from shoal.kafka.offsets import LogTruncatedError
 from shoal.kafka.progress_copy import CopiedCommit, HiddenCopyError, Order, ProgressCopy, order_of
 from shoal.kafka.start import (
@@ -359,12 +355,8 @@ class _Import:
     async def check(self) -> None:
         """Check that the commit of a file may replace what is committed; read only.
 
-        Raises
-        ------
-        InputError
-            As `_check_current`; or the output holds records that were published after the export.
-        BrokerUnavailableError
-            An open transaction hides records.
+        Raises as `_check_current`; `InputError` if the output holds records that were published after the export; and
+        `BrokerUnavailableError` if an open transaction hides records.
         """
         settings, partition = self.settings, self.partition
         await self._check_current()
@@ -378,17 +370,9 @@ class _Import:
     async def _check_current(self) -> None:
         """Check that the commit takes back nothing of the group and its copy, and does not confirm an old copy.
 
-        They are compared by offsets, not by time: the clocks of two workers may differ. A file that has completed no
-        more than the copy is as old as the copy, so the output must not hold what followed the copy.
-
-        Raises
-        ------
-        UnreadableError
-            One of them was written under another key. (Invalid ones are left out: they say nothing about what was
-            published.)
-        InputError
-            The file is behind one of them; or it is not ahead of the copy, and records may have been published after
-            that.
+        They are compared by offsets, not by time: the clocks of two workers may differ. Invalid ones are left out: they
+        say nothing about what was published. One that was written under another key raises. A file that has completed
+        no more than the copy is as old as the copy, so the output must not hold what followed the copy.
         """
         copy, partition, topic = self.copy, self.partition, str(self.settings.input)
         found = await fetch_committed(self.client, self.settings, partition)

@@ -2,14 +2,12 @@
 
 Kafka deletes the offsets of a group that has no members for a while. The copy does not expire. One transaction carries
 the commit of the group and its copy, so they differ only if another tool changed one of them, if one was lost, or if
-workers ran without the setting.
+workers ran without the setting. `order_of` decides by what two commits have completed which one is newer.
 
 Key: group, input topic and partition, as a JSON array. Value: a JSON object with the committed offset, the offset
 metadata as the group holds them (encrypted, if there is a key), the output topic, where it ended after the transaction,
 the id of the input topic, and a MAC or checksum over all of it. Partition n of the input writes to partition n of the
 copy, so adding partitions moves no key.
-
-Which of two commits of a partition is the newer one, decided by what they have completed.
 """
 
 from __future__ import annotations
@@ -26,11 +24,9 @@ from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
 
 from shoal.errors import InputError
-from shoal.kafka.cipher import MetadataCipher
-from shoal.kafka.client import reading
+from shoal.kafka.client import NotYetError, leader_answer, reading
 from shoal.kafka.logs import read_committed_records
-from shoal.kafka.metadata import CommittedState
-from shoal.kafka.not_opened import NotYetError, leader_answer
+from shoal.kafka.metadata import CommittedState, MetadataCipher
 from shoal.kafka.offsets import LogTruncatedError
 from shoal.kafka.topics import ask_again_unless, topic_states
 from shoal.policy import KafkaSection
@@ -56,31 +52,18 @@ class HiddenCopyError(NotYetError):
 
 
 class CopiedCommit(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The value of a message of the copy.
-
-    Attributes
-    ----------
-    offset : int
-        Committed offset.
-    metadata : str
-        Offset metadata, as committed.
-    output : str or None
-        Output topic; None if there is none.
-    output_end : int or None
-        Offset in the output after this transaction and its control record; None if there is no output, or if that was
-        not known.
-    topic_id : str
-        Id of the input topic (hex); empty if the broker gives none.
-    tag : str
-        See `MetadataCipher.tag`.
-    """
+    """The value of a message of the copy."""
 
     offset: int
     metadata: str
     output: str | None
     output_end: int | None
+    """Offset in the output after this transaction and its control record; None if there is no output, or if that was
+    not known."""
     topic_id: str
+    """Id of the input (hex); empty if the broker gives none."""
     tag: str
+    """See `MetadataCipher.tag`."""
 
     def tagged_bytes(self) -> bytes:
         """Return what the tag covers."""
@@ -91,16 +74,8 @@ class CopiedCommit(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class ProgressCopy:
     """The messages of one input partition in the copy.
 
-    Attributes
-    ----------
-    settings : KafkaSection
-        Of the pair of topics; ``progress_copy`` is set.
-    partition : int
-        Of the input.
-    cipher : MetadataCipher
-        Encodes the offset metadata of the group.
-    topic_id : str
-        Id of the input topic (hex); empty if the broker gives none.
+    ``settings`` are those of its pair of topics. ``topic_id`` is the id of the input (hex), empty if the broker gives
+    none.
     """
 
     settings: KafkaSection
@@ -114,12 +89,8 @@ class ProgressCopy:
     ) -> Self | None:
         """Return what reads and writes the copy of a partition; None if the settings name no copy.
 
-        Raises
-        ------
-        InputError
-            The topic of the copy does not exist, or has no partition of this number.
-        NotYetError
-            The broker cannot tell now.
+        Raises `InputError` if the topic of the copy does not exist or has no partition of this number, and
+        `NotYetError` if the broker cannot tell now.
         """
         if settings.progress_copy is None:
             return None
@@ -159,14 +130,8 @@ class ProgressCopy:
     def decode(self, copied: CopiedCommit) -> CommittedState:
         """Return the commit of a copy.
 
-        Raises
-        ------
-        UnreadableError
-            It was written under another key.
-        LogTruncatedError
-            It was written for another topic of the same name.
-        InputError
-            It was changed, or written for another group, topic or partition.
+        Raises `UnreadableError` if it was written under another key, `LogTruncatedError` if it was written for another
+        topic of the same name, and `InputError` if it was changed, or written for another group, topic or partition.
         """
         topic = str(self.settings.input)
         commit = self.cipher.decode(copied.metadata, topic, self.partition, copied.offset)
@@ -180,23 +145,10 @@ class ProgressCopy:
     async def fetch(self) -> CopiedCommit | None:
         """Return the last committed copy of the partition; None if there is none.
 
-        Call it when earlier producers of the partition are fenced: their transactions have ended then. Transactions of
-        other partitions and groups may hide the copy until they have ended, too. So reading begins when all records
-        that are in the log now are stable.
+        Call it when earlier producers of the partition are fenced: their transactions have ended then. Open
+        transactions of other partitions and groups may hide the copy. So reading begins when all records that are in
+        the log now are stable; if they stay open, `HiddenCopyError` is raised.
 
-        Raises
-        ------
-        HiddenCopyError
-            An open transaction hides records.
-        LeaderAwayError
-            The leader of its partition does not answer.
-        BrokerUnavailableError
-            The log cannot be read now.
-        InputError
-            The value is no copy.
-
-        Notes
-        -----
         Reads the last 1000 offsets, and 8 times as many while the key is not found: at most 8/7 of the log.
         """
         end, window = await self._stable_end(), FIRST_WINDOW_RECORDS
@@ -213,10 +165,7 @@ class ProgressCopy:
     async def first_partition_count(self) -> int | None:
         """Return the number of partitions that the input had when the group first started, as the copy says.
 
-        Returns
-        -------
-        int or None
-            0 if the copy does not say it; None if it holds no progress of partition 0, which every input has.
+        It is 0 if the copy does not say it, and None if it holds no progress of partition 0, which every input has.
         """
         first = replace(self, partition=0)
         try:
@@ -276,8 +225,6 @@ def order_of(copied: CommittedState, of_group: CommittedState) -> Order:
     Guarantee: a record that is completed in either commit is completed in the newer one, so continuing from it releases
     no record a second time. Where that holds for neither commit, they contradict each other.
 
-    Notes
-    -----
     The later of two commits of one history is `Order.NEWER`, because a completed offset stays completed, and neither
     the next offset nor the time of a commit goes back. So no number of the commit is needed in the metadata.
     """

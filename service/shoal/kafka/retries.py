@@ -1,41 +1,49 @@
-"""Consumer loops one after the other: a loop that failed is started again unless its error is final.
+"""What is tried again: consumer loops that failed, with pauses between attempts, until the broker is away for too long.
 
-Log lines while partitions are opened: which are not open yet, and why.
-
-Open the partitions of a loop, and open again those that cannot be opened yet, while the others work.
-
-Punctuates the tasks of a loop concurrently. The loop reads on for the other tasks while one of them flushes.
+Also coroutines that run together, and the compilation of kernels in a thread that does not keep the process alive.
 """
 
 from __future__ import annotations
 
 import asyncio
+import atexit
 import contextlib
 import random
+import sys
+import threading
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
-from contextlib import AbstractAsyncContextManager
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any
 
-from aiokafka import AIOKafkaConsumer, TopicPartition
-from aiokafka.admin import AIOKafkaAdminClient
-
 from shoal.errors import BrokerError, BrokerUnavailableError, FencedError, ShoalError
-from shoal.kafka.client import CLIENT_ERRORS, TELL_EVERY_S, TlsRefusedError, meanwhile, task_exception
-from shoal.kafka.concurrency import LONGEST_S, backoff_s
+from shoal.kafka.client import (
+    CLIENT_ERRORS,
+    NotOpenedError,
+    NotStartedError,
+    TlsRefusedError,
+    task_exception,
+    to_shoal_error,
+)
 from shoal.kafka.credentials import CredentialFileError, UsedCredentials
-from shoal.kafka.not_opened import NotOpenedError, join_refusals, named_text
-from shoal.kafka.task import PartitionTask
-from shoal.kafka.task_manager import TaskManager, WorkerContext
-from shoal.kafka.transactions import NotStartedError
 from shoal.observability import Health, error_code, logger
+from shoal.policy import KafkaSection
+from shoal.process_end import end_process, register_compiling
 
-__all__ = ["BrokerLiveness", "Punctuator", "open_partitions", "run_with_retries", "telling_unopened"]
-
-CHECK_S = 2.0
+__all__ = [
+    "BrokerLiveness",
+    "backoff_s",
+    "in_daemon_thread",
+    "jittered",
+    "run_with_retries",
+    "until_all",
+    "until_first",
+]
 
 log = logger("kafka")
+
+CHECK_S = 2.0
 
 
 @dataclass(slots=True)
@@ -87,10 +95,8 @@ class BrokerLiveness:
     def note_not_opened(self, error: NotOpenedError, *, drains: bool) -> None:
         """Note that partitions could not be opened; return if another attempt may succeed.
 
-        Raises
-        ------
-        BrokerError
-            For ``patience_s`` a producer could not start or, in a drain, a partition could not be opened.
+        Raises `BrokerError` if for ``patience_s`` a producer could not start or, in a drain, a partition could not be
+        opened.
         """
         now_s = time.monotonic()
         not_started = next((one for one in error.reasons.values() if isinstance(one, NotStartedError)), None)
@@ -108,19 +114,8 @@ class BrokerLiveness:
     ) -> None:
         """Send the broker requests at intervals: an idle connection does not show that the broker is lost.
 
-        Parameters
-        ----------
-        request : callable
-            Sends a request, and waits for the answer.
-        credentials : UsedCredentials
-            Of the clients that send the requests.
-        every_s : float
-            Time between an answer and the next request (s).
-
-        Raises
-        ------
-        BrokerUnavailableError
-            The broker has not answered for ``patience_s``, or does not answer and the credentials were replaced.
+        Raises `BrokerUnavailableError` if the broker has not answered for ``patience_s``, or does not answer and the
+        credentials were replaced.
         """
         while True:
             try:
@@ -155,12 +150,14 @@ class BrokerLiveness:
         if passed_s >= self.patience_s:
             raise BrokerError(f"{words}; giving up after {passed_s:.0f} s (kafka.patience_s)")
 
-    def raise_if_fatal(self, error: ShoalError, context: WorkerContext, stopping: asyncio.Event) -> None:
+    def raise_if_fatal(
+        self, error: ShoalError, settings: KafkaSection, stopping: asyncio.Event, *, drains: bool = False
+    ) -> None:
         """Return if a new consumer loop may succeed; otherwise raise the final error."""
         final = error
-        if isinstance(error, FencedError) and context.start.drain:
+        if isinstance(error, FencedError) and drains:
             final = BrokerError(
-                f"--drain: a worker of group {context.settings.group}, or another drain of it, has taken over a "
+                f"--drain: a worker of group {settings.group}, or another drain of it, has taken over a "
                 "partition. Stop all of them, then drain again; no record is lost or published twice"
             )
         elif self._may_pass(error):
@@ -168,7 +165,7 @@ class BrokerLiveness:
             if not self.is_exhausted:
                 return
             final = BrokerError(
-                f"the broker at {context.settings.bootstrap_servers} could not be reached or refused for "
+                f"the broker at {settings.bootstrap_servers} could not be reached or refused for "
                 f"{self.away_s:.0f} s (kafka.patience_s); giving up; last: {error}"
             )
         if not final.retriable and not stopping.is_set():
@@ -187,7 +184,12 @@ class BrokerLiveness:
 
 
 async def run_with_retries(
-    context: WorkerContext, liveness: BrokerLiveness, stopping: asyncio.Event, run: Callable[[], Awaitable[None]]
+    settings: KafkaSection,
+    liveness: BrokerLiveness,
+    stopping: asyncio.Event,
+    run: Callable[[], Awaitable[None]],
+    *,
+    drains: bool = False,
 ) -> None:
     """Run consumer loops until one ends by itself or the process is to stop, with a random pause after each failure.
 
@@ -203,166 +205,129 @@ async def run_with_retries(
             await run()
             break
         except ShoalError as error:
-            liveness.raise_if_fatal(error, context, stopping)
-            failures = 0 if time.monotonic() - began_s > 2 * LONGEST_S else failures
+            liveness.raise_if_fatal(error, settings, stopping, drains=drains)
+            failures = 0 if time.monotonic() - began_s > 2 * _BACKOFF_S[-1] else failures
             pause_s = backoff_s(failures)
             failures += 1
             log.warning(
                 "consumer loop ended",
                 code=error_code(error),
                 reason=str(error),
-                broker=context.settings.bootstrap_servers,
+                broker=settings.bootstrap_servers,
                 retry_s=round(pause_s, 3),
             )
             with contextlib.suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(stopping.wait(), pause_s)
 
 
-OPENING_CHECK_S = 0.5
+_BACKOFF_S = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
+
+_random: Callable[[], float] = random.random
+"""Returns numbers between 0 and 1; tests replace it."""
 
 
-Unopened = Callable[[], Mapping[TopicPartition, ShoalError | None]]
+def jittered(mean_s: float) -> float:
+    """Return a random pause (s), uniform between 0.5 and 1.5 times its mean.
 
-
-def telling_unopened(unopened: Unopened) -> AbstractAsyncContextManager[None]:
-    """Log which partitions are not open, for the length of the context: after the first failure, and at intervals.
-
-    Parameters
-    ----------
-    unopened : callable
-        Returns the partitions that are not open, and why the last attempt failed; None before one has failed.
+    All workers of a group lose a broker at the same moment. With equal pauses they would also come back at the same
+    moments, and a coordinator that restarts would get their requests at once.
     """
-    return meanwhile(_tell(unopened))
+    return mean_s * (0.5 + _random())
 
 
-async def _tell(unopened: Unopened) -> None:
-    began_s = told_s = time.monotonic()
-    has_failed = False
-    while True:
-        await asyncio.sleep(OPENING_CHECK_S)
-        now_s, left = time.monotonic(), unopened()
-        failed = {tp: error for tp, error in left.items() if error is not None}
-        if left and (now_s >= told_s + TELL_EVERY_S or (failed and not has_failed)):
-            _log(failed, len(left), round(now_s - began_s, 3))
-            told_s, has_failed = now_s, has_failed or bool(failed)
+def backoff_s(failures: int) -> float:
+    """Return the pause (s) after this many failures before the present one: 0.1 s to 5 s on average."""
+    return jittered(_BACKOFF_S[min(failures, len(_BACKOFF_S) - 1)])
 
 
-def _log(failed: Mapping[TopicPartition, ShoalError], count: int, since_s: float) -> None:
-    if failed:
-        reason = join_refusals((tp, named_text(tp, error)) for tp, error in failed.items())
-        log.warning("partitions not opened; the others go on", count=count, since_s=since_s, reason=reason)
-    else:
-        log.info("partitions are being opened", count=count, since_s=since_s)
+async def until_first(*works: Coroutine[Any, Any, None]) -> None:
+    """Run concurrently until one has ended, cancel the others, and end as the first did: normally or with its error."""
+    running = [asyncio.create_task(work) for work in works]
+    try:
+        await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        await _stop(running)
 
 
-async def open_partitions(
-    tasks: TaskManager,
-    partitions: Iterable[TopicPartition],
-    clients: tuple[AIOKafkaAdminClient, AIOKafkaConsumer],
-    on_opened: Callable[[TopicPartition, PartitionTask], None],
-    *,
-    liveness: BrokerLiveness,
-    credentials: UsedCredentials,
-    drains: bool = False,
-    on_failed: Callable[[], None] = lambda: None,
+async def until_all(*works: Coroutine[Any, Any, None], passing: type[BaseException]) -> None:
+    """Run concurrently until all have ended or one has failed, and raise its error.
+
+    An error of the class ``passing`` ends no other, and is raised only if there is no error of another class.
+    """
+    running = [asyncio.create_task(work) for work in works]
+    todo = set(running)
+    try:
+        while todo:
+            ended, todo = await asyncio.wait(todo, return_when=asyncio.FIRST_COMPLETED)
+            if not all(isinstance(task_exception(one), passing | None) for one in ended):
+                break
+    finally:
+        await _stop(running, passing)
+
+
+async def _stop(running: Sequence[asyncio.Task[None]], last: type[BaseException] | tuple[()] = ()) -> None:
+    """Cancel what still runs; raise the error of one that had ended, of the class ``last`` if there is no other."""
+    ended = [one for one in running if one.done()]
+    for one in running:
+        one.cancel()
+    await asyncio.wait(running)
+    errors = [error for one in ended if (error := task_exception(one)) is not None]
+    for error in sorted(errors, key=lambda error: isinstance(error, last)):
+        raise error
+
+
+EXIT_S = 5.0
+"""How long the end of the process waits for a thread that was told to stop (s)."""
+
+
+async def in_daemon_thread(
+    work: Callable[[threading.Event], None], has_failed: Callable[[], bool] = lambda: False
 ) -> None:
-    """Open all of these partitions; return when each of them is open.
+    """Run ``work`` in a thread, so that the event loop continues while kernels compile.
 
     Parameters
     ----------
-    tasks : TaskManager
-    partitions : iterable of TopicPartition
-    clients : tuple
-        Those that ask for committed offsets and read logs, as for `TaskManager.open`.
-    on_opened : callable
-        Called with each partition that was opened, and its task.
-    liveness : BrokerLiveness
-        Limits how long a producer may be unable to start and, in a drain, a partition to be opened.
-    credentials : UsedCredentials
-        Renewed after a failure: a leader may refuse those that were replaced.
-    drains : bool
-    on_failed : callable
-        Called after an attempt that left partitions unopened.
+    work : callable
+        It gets an event. The event is set when the caller is cancelled and the result is no longer needed.
+    has_failed : callable
+        Returns whether the process ends because of an error. It is called if the process ends before the work.
 
     Raises
     ------
     ShoalError
-        A partition could not be opened, and the loop must end.
-    """
-    left, failures = list(partitions), 0
-    async with telling_unopened(lambda: tasks.unopened):
-        while left:
-            try:
-                await tasks.open(left, *clients, on_opened)
-                left = []
-            except NotOpenedError as error:
-                on_failed()
-                liveness.note_not_opened(error, drains=drains)
-                credentials.renew()
-                # In another order: the client connects to one broker at a time, and the first one may swallow packets.
-                left = random.sample(list(error.reasons), len(error.reasons))
-                await asyncio.sleep(backoff_s(failures))
-                failures += 1
-    liveness.note_opened()
-
-
-Punctuation = Callable[[], Coroutine[Any, Any, None]]
-
-
-class Punctuator:
-    """Runs the punctuations of tasks, at most one of each task at a time.
-
-    A punctuation that flushes waits for two transactions, one after the other. If the loop waited for it, the records
-    of all other partitions would wait too. Each task has its own producer and sends one transaction at a time, so that
-    there are never more transactions than tasks.
+        The error of the work.
 
     Notes
     -----
-    Guarantee: the order of what one task does is not changed. A task holds its lock while it flushes.
+    The compiler must not run while the process unloads its libraries (see `shoal.process_end`). A command of Shoal ends
+    its process without unloading them. The end of any other process waits for the thread. A single step of the compiler
+    can take longer than `EXIT_S`; then that process ends without unloading too. The exit code is then 1 after an error,
+    and otherwise 0.
     """
+    done, stop = Future[None](), threading.Event()
+    done.set_running_or_notify_cancel()  # a cancelled caller does not cancel the work
 
-    def __init__(self) -> None:
-        self._flushing: dict[PartitionTask, asyncio.Task[None]] = {}
+    def run() -> None:
+        try:
+            work(stop)
+        except BaseException as raised:  # noqa: BLE001 - raised again by the caller
+            done.set_exception(to_shoal_error(raised))
+        else:
+            done.set_result(None)
 
-    @property
-    def flushing(self) -> Mapping[PartitionTask, asyncio.Task[None]]:
-        """The tasks whose punctuation has not ended yet."""
-        return self._flushing
+    thread = threading.Thread(target=run, name="precompile", daemon=True)
+    register_compiling(thread)
+    thread.start()
+    try:
+        await asyncio.wrap_future(done)
+    finally:
+        if not done.done():
+            stop.set()
+            atexit.register(_wait_for, thread, has_failed)
 
-    async def run(self, punctuations: Mapping[PartitionTask, Punctuation]) -> None:
-        """Punctuate all tasks that do not flush; return when each of them has ended or waits for a transaction.
 
-        Raises
-        ------
-        ShoalError
-            A punctuation failed, of this run or an earlier one.
-        """
-        for task, punctuate in punctuations.items():
-            if task not in self._flushing:
-                self._flushing[task] = asyncio.create_task(punctuate())
-        await asyncio.sleep(0)  # each new one runs until it has to wait
-        self._remove_ended()
-
-    async def finish(self) -> None:
-        """Wait for all punctuations.
-
-        Raises
-        ------
-        ShoalError
-            A punctuation failed.
-        """
-        await asyncio.gather(*self._flushing.values())
-
-    async def cancel(self) -> None:
-        """Cancel the punctuations that have not ended."""
-        for punctuation in self._flushing.values():
-            punctuation.cancel()
-        await asyncio.gather(*self._flushing.values(), return_exceptions=True)
-        self._flushing.clear()
-
-    def _remove_ended(self) -> None:
-        ended = [task for task, punctuation in self._flushing.items() if punctuation.done()]
-        errors = [task_exception(self._flushing.pop(task)) for task in ended]
-        for error in errors:
-            if error is not None:
-                raise error
+def _wait_for(thread: threading.Thread, has_failed: Callable[[], bool]) -> None:
+    thread.join(EXIT_S)
+    if thread.is_alive():
+        # The interpreter sets `last_value` when it prints an error that nothing caught.
+        end_process(1 if has_failed() or hasattr(sys, "last_value") else 0)

@@ -1,22 +1,10 @@
 """Where a partition begins: its committed state is read after fencing, checked, and accepted or refused.
 
 No record may be released twice. If that is not certain, the start is refused. The message names the partition and the
-remedies.
-
-Compare a commit with the log of the input and with the policy, before a partition continues from it.
-
-What the group has committed: the offset and metadata of a partition, and what those of the others say about it.
-
-Where a partition of the output ends when a worker takes it over.
-
-From there on the worker is the only writer. A record that it did not send is one of another group over the same topics,
-which would publish every record a second time. Offsets show that whatever the clocks of the machines say.
-
-The commit from which a partition continues: that of the group, or its copy if the group's is missing or older.
-
-What was published before a start: it decides whether a start would publish records a second time.
-
-Skips to the end whose transaction had an unknown outcome, until the committed progress shows it.
+remedies. The commit of the group, or its copy if the group's is missing or older, is compared with the log of the
+input, with the policy, and with what was published. From where the output ends on, the worker is its only writer. A
+record that it did not send is one of another group over the same topics, which would publish every record a second
+time. Offsets show that whatever the clocks of the machines say.
 """
 
 from __future__ import annotations
@@ -36,14 +24,12 @@ from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.structs import OffsetAndMetadata
 
 from shoal.errors import BrokerUnavailableError, InputError
-from shoal.kafka.cipher import MetadataCipher, UnreadableError
-from shoal.kafka.client import log_bounds, reading
-from shoal.kafka.concurrency import jittered
+from shoal.kafka.client import NotYetError, leader_answer, log_bounds, reading
 from shoal.kafka.logs import GapReader, read_committed_records
-from shoal.kafka.metadata import CommittedState, OutputRows
-from shoal.kafka.not_opened import NotYetError, leader_answer
+from shoal.kafka.metadata import CommittedState, MetadataCipher, OutputRows, UnreadableError
 from shoal.kafka.offsets import LogTruncatedError, OffsetState
 from shoal.kafka.progress_copy import CopiedCommit, Order, ProgressCopy, order_of
+from shoal.kafka.retries import jittered
 from shoal.kafka.topics import has_several_inputs
 from shoal.kafka.transactions import TransactionalProducer, TransactionBatch
 from shoal.observability import logger
@@ -74,6 +60,280 @@ __all__ = [
     "latest_published",
     "newest_commit",
 ]
+
+
+log = logger("kafka")
+
+
+@dataclass(slots=True)
+class UnconfirmedSkips:
+    """The last skip of each partition that this process sent, and that is not counted yet.
+
+    A worker that gets no response to the end of a transaction does not know whether it was committed. Its next start
+    reads the committed progress. If that is the commit of the skip, the skip is counted then. It is not counted if the
+    process ends before, or if another worker has taken over the partition and committed.
+    """
+
+    _sent: dict[TopicPartition, tuple[CommittedState, int]] = field(default_factory=dict)
+
+    def add(self, tp: TopicPartition, commit: CommittedState, skipped_count: int) -> None:
+        """Note that a transaction with this commit is about to be sent; it replaces an earlier one."""
+        self._sent[tp] = commit, skipped_count
+
+    def take(self, tp: TopicPartition, found: CommittedState) -> int | None:
+        """Return the number of offsets that the skip with the commit found has skipped; None if it is of no skip.
+
+        It is forgotten, so that it is counted once.
+        """
+        sent, skipped_count = self._sent.pop(tp, (None, None))
+        if sent is None or (sent.at_ms, sent.state.committed_offset) != (found.at_ms, found.state.committed_offset):
+            return None
+        return skipped_count
+
+    def forget(self, tp: TopicPartition) -> None:
+        """Note that the transaction was committed, or that there was none."""
+        self._sent.pop(tp, None)
+
+
+@dataclass(frozen=True, slots=True)
+class StartOptions:
+    """Options of the operator.
+
+    Attributes
+    ----------
+    reset : {"earliest", "latest"} or None
+        Where a partition without a commit begins, like Kafka's ``auto.offset.reset``. With None it is refused. A
+        partition that was created after the first start of the group begins at its start in any case.
+    skip_to_end : bool
+        A partition that would be refused begins at the end of its log.
+    drain : bool
+        Read to the end of the log, release or suppress all incomplete records, and end.
+    """
+
+    reset: Literal["earliest", "latest"] | None = None
+    skip_to_end: bool = False
+    drain: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionStart:
+    """Where a partition begins."""
+
+    commit: CommittedState
+    """The commit from which to continue."""
+    log_start: int
+    log_end: int
+    """End of the committed part of the log (exclusive)."""
+    skipped_count: int | None = None
+    """Number of offsets that ``--skip-to-end`` skipped: from the committed offset to the end of the log, or the whole
+    log if the committed offset does not belong to it. None without a skip."""
+    is_first: bool = False
+    """There was no commit before, and no record was published."""
+    has_new_policy: bool = False
+    """The commit that was found is of another policy."""
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionContext:
+    """What the start of a partition uses. The producer is open, so that earlier owners are fenced."""
+
+    admin: AIOKafkaAdminClient
+    consumer: AIOKafkaConsumer
+    producer: TransactionalProducer
+    settings: KafkaSection
+    partition: int
+    partition_count: int
+    fingerprint: str
+    options: StartOptions
+    cipher: MetadataCipher
+    unconfirmed: UnconfirmedSkips
+
+    @property
+    def tp(self) -> TopicPartition:
+        """Topic and partition of the input."""
+        return TopicPartition(self.settings.input, self.partition)
+
+
+async def initialize_partition(context: PartitionContext) -> PartitionStart:
+    """Return where a partition begins; commit the beginning if there is no usable commit.
+
+    It commits if there is no commit yet, if ``--skip-to-end`` replaces one that is refused, if the commit is of another
+    policy or was encrypted under another key than the first, and in any case if the producer keeps a copy. A skip whose
+    outcome was unknown is counted when its commit is found.
+
+    Raises `InputError` if the committed state cannot be trusted, or if there is none and the operator did not say where
+    to begin; `NotYetError` if what is compared with it cannot be read now.
+    """
+    tp, producer, settings, partition = context.tp, context.producer, context.settings, context.partition
+    log_start, log_end = await log_bounds(context.consumer, tp)
+    of_group, known_count, commit = await fetch_committed(context.admin, settings, partition), None, None
+    try:
+        commit = await newest_commit(
+            of_group, producer.copy, settings, partition, context.cipher, producer.know_output_end
+        )
+        if commit is not None:
+            accepted = await _accept(context, of_group, commit, log_start, log_end)
+            return PartitionStart(
+                accepted,
+                log_start,
+                log_end,
+                context.unconfirmed.take(tp, commit),
+                has_new_policy=not commit.has_policy(context.fingerprint),
+            )
+        known_count = await _first_partition_count(context)
+        offset = await _first_offset(context, log_start, log_end, known_count)
+        skipped_count = None
+    except InputError as refusal:
+        # Under load the first answer of a coordinator may be an older commit.
+        if await fetch_committed_again(context.admin, settings, partition) != of_group:
+            return await initialize_partition(context)
+        if not context.options.skip_to_end:
+            raise
+        copied_offset = refusal.committed_offset if isinstance(refusal, StaleCopyError) else None
+        is_known = not isinstance(refusal, LogTruncatedError)
+        first = _committed_offset(copied_offset, commit, of_group) if is_known else None
+        offset, skipped_count = log_end, log_end - (log_start if first is None or first > log_end else first)
+    commit = await _commit_beginning(context, offset, skipped_count, known_count or context.partition_count)
+    # Nothing that may fail comes between this commit and the count of skipped offsets.
+    return PartitionStart(commit, log_start, log_end, skipped_count, is_first=skipped_count is None)
+
+
+async def _accept(
+    context: PartitionContext, of_group: OffsetAndMetadata | None, commit: CommittedState, log_start: int, log_end: int
+) -> CommittedState:
+    """Return a commit from which to continue; commit it once more if the group or the copy must hold it anew."""
+    producer = context.producer
+    producer.expect_output_from(await _check_commit(context, commit, log_start, log_end))
+    commit = replace(commit, first_partition_count=commit.first_partition_count or context.partition_count)
+    # A decided flush stays under its own policy until it is done: only a drain may do it under another one.
+    has_new_policy = not commit.has_policy(context.fingerprint) and commit.state.flush_at_offset is None
+    if has_new_policy:
+        commit = commit.under_policy(context.fingerprint)
+    is_current = of_group is not None and context.cipher.is_current(of_group.metadata)
+    if producer.copy is not None or has_new_policy or not is_current:
+        await _commit_again(context, commit)
+    return commit
+
+
+async def _check_commit(context: PartitionContext, commit: CommittedState, log_start: int, log_end: int) -> int | None:
+    """Compare a commit with the log, the policy and the output; return where the output ends."""
+    settings, tp = context.settings, context.tp
+    partition_name = f"{tp.topic}-{tp.partition}"
+    check_log(commit.state, partition_name, log_start, log_end)
+    if context.options.skip_to_end:
+        # Without this option the task checks the reference record when it reads the first record.
+        await check_reference(settings, commit.state, tp, log_start)
+    check_policy(commit, context.fingerprint, partition_name, drain=context.options.drain)
+    output_end = await end_at_start(settings, tp.partition, commit.state)
+    if await is_published_after(settings, tp.partition, commit):
+        raise InputError(
+            f"{partition_name}: {settings.output}-{tp.partition} holds records that were published after the commit (a "
+            "second group over the same topics? committed offsets reset by another tool? an old export imported?). "
+            "Continuing would publish them a second time. Stop the other group, import the latest export with 'shoal "
+            "progress POLICY --import FILE', or start with --skip-to-end to continue at the end and count the skipped "
+            "offsets"
+        )
+    return output_end
+
+
+async def _first_partition_count(context: PartitionContext) -> int | None:
+    """Return the number of partitions that the input had when the group first started; None if that is not known."""
+    known_count = await fetch_first_partition_count(
+        context.admin, context.settings, context.partition_count, context.cipher
+    )
+    if known_count is None and context.producer.copy is not None:
+        return await context.producer.copy.first_partition_count()
+    return known_count
+
+
+def _committed_offset(
+    copied_offset: int | None, commit: CommittedState | None, of_group: OffsetAndMetadata | None
+) -> int | None:
+    """Return the committed offset: of a refused copy, of a commit that can be read, or as the group holds it."""
+    if copied_offset is not None:
+        return copied_offset
+    if commit is not None:
+        return commit.state.committed_offset
+    return None if of_group is None else int(of_group.offset)
+
+
+async def _commit_again(context: PartitionContext, commit: CommittedState) -> None:
+    """Commit the state of the start once more: under this policy and the first key, and to the copy.
+
+    So the group and the copy hold the same commit, also if one of them was lost, and a missing permission ends the
+    start. Without this, a partition without new records would keep a key that is to be removed, and each of its starts
+    would report a change of the policy again.
+    """
+    commit = replace(commit, output_rows=context.producer.output_rows_of(TransactionBatch()))
+    await _commit_alone(context, commit)
+
+
+async def _commit_beginning(
+    context: PartitionContext, offset: int, skipped_count: int | None, first_partition_count: int
+) -> CommittedState:
+    """Commit that a partition begins at an offset, and copy it; return the commit."""
+    settings, partition, tp = context.settings, context.partition, context.tp
+    now_ms = time.time_ns() // 1_000_000
+    if skipped_count is None:
+        # Before the timestamps of this commit interval: a later start finds what another group publishes in it.
+        now_ms = now_ms // settings.commit_interval_ms * settings.commit_interval_ms - 1
+    else:
+        # Later starts compare the output with this time. A worker with a fast clock may have published later than now.
+        now_ms = max(now_ms, await latest_published(settings, partition))
+    # After a skip it is not known which records were released before.
+    first_released = offset if skipped_count is None else 0
+    # A partition has at most as many clusters as offsets. So numbering from the offset repeats no number after a skip.
+    state = OffsetState(offset, offset, released_from=first_released, next_cluster_number=offset)
+    context.producer.expect_output_from(await end_at_start(settings, partition, state))
+    output_rows = context.producer.output_rows_of(TransactionBatch())
+    commit = CommittedState(state, context.fingerprint, now_ms, first_partition_count, output_rows)
+    if skipped_count is not None:
+        context.unconfirmed.add(tp, commit, skipped_count)
+    # The transaction holds nothing else: if this commit fails, nothing was published.
+    await _commit_alone(context, commit)
+    context.unconfirmed.forget(tp)
+    return commit
+
+
+async def _commit_alone(context: PartitionContext, commit: CommittedState) -> None:
+    metadata = context.cipher.encode(commit, context.tp.topic, context.partition)
+    dated_ms = min(commit.at_ms, time.time_ns() // 1_000_000)
+    await context.producer.publish_and_commit(TransactionBatch(), commit.state.committed_offset, metadata, dated_ms)
+
+
+async def _first_offset(context: PartitionContext, log_start: int, log_end: int, known_count: int | None) -> int:
+    """Return where a partition without a commit begins.
+
+    A partition that was created after the group's first start begins at its start: at its end, the records that were
+    appended before a worker noticed it would be skipped. Otherwise the operator decides.
+    """
+    producer, settings, partition = context.producer, context.settings, context.partition
+    await check_no_open_transaction(settings, partition)
+    await check_output_is_empty(producer, settings, partition)
+    offset = _chosen_offset(context, log_start, log_end, known_count)
+    if offset < log_end:
+        await check_output_is_whole(producer, settings, partition)
+    return offset
+
+
+def _chosen_offset(context: PartitionContext, log_start: int, log_end: int, known_count: int | None) -> int:
+    """Return the start of the log for a partition that was created later, and for another what the operator says."""
+    settings, partition, reset = context.settings, context.partition, context.options.reset
+    if known_count and partition >= known_count:
+        created = "partition was created after the first start of the group: beginning at its start"
+        log.info(created, topic=settings.input, partition=partition, offset=log_start)
+        return log_start
+    if reset is None:
+        raise InputError(
+            f"{settings.input}-{partition}: group {settings.group} has no committed offset. Say where to begin with "
+            "--from earliest or --from latest (in an app: start=), or import committed offsets with "
+            "'shoal progress POLICY --import FILE', or start with --skip-to-end (skip_to_end=True)"
+        )
+    offset = log_start if reset == "earliest" else log_end
+    if known_count == 0:
+        not_known = "not known whether the partition was created after the first start of the group: --from decides"
+        log.warning(not_known, topic=settings.input, partition=partition, offset=offset)
+    return offset
 
 
 def check_log(state: OffsetState, partition_name: str, log_start: int, log_end: int) -> None:
@@ -137,12 +397,8 @@ async def fetch_committed(
     """Return the committed offset and metadata of one partition, or None if there is no commit.
 
     The previous producer was fenced before, so its transaction has ended. A classic group coordinator may still be
-    writing the offsets of that transaction. So two answers in succession must agree.
-
-    Raises
-    ------
-    BrokerUnavailableError
-        The coordinator did not answer. That does not mean that there is no commit.
+    writing the offsets of that transaction. So two answers in succession must agree. Raises `BrokerUnavailableError` if
+    the coordinator did not answer, which does not mean that there is no commit.
     """
     tp = TopicPartition(settings.input, partition)
     found = (await _agreed_answer(admin, settings, [tp]))[tp]
@@ -163,11 +419,8 @@ async def _agreed_answer(
     """Return the committed offset and metadata of all these partitions, with offset -1 for no commit.
 
     The request is repeated until two answers in succession agree; after more than 20 repeats one answer is accepted.
-
-    Raises
-    ------
-    BrokerUnavailableError
-        The coordinator had no answer, or none about some of the partitions, for `COORDINATOR_TIMEOUT_S`.
+    Raises `BrokerUnavailableError` if the coordinator had no answer, or none about some of the partitions, for
+    `COORDINATOR_TIMEOUT_S`.
     """
     answer: dict[TopicPartition, OffsetAndMetadata] = {}
     unanswered_since_s: float | None = None
@@ -209,17 +462,8 @@ async def fetch_first_partition_count(
 ) -> int | None:
     """Return the number of partitions that the input had when the group first started.
 
-    Each commit holds this number. Where they differ, the smallest is the oldest.
-
-    Returns
-    -------
-    int or None
-        0 if the group has commits that do not say it; None if the group has no commit.
-
-    Raises
-    ------
-    BrokerUnavailableError
-        The coordinator did not answer for all partitions. That does not mean that there is no commit.
+    Each commit holds this number. Where they differ, the smallest is the oldest. It is 0 if the group has commits that
+    do not say it, and None if the group has no commit. Raises as `fetch_committed`.
     """
     topic = str(settings.input)
     offsets = await _agreed_answer(
@@ -252,10 +496,7 @@ async def end_at_start(settings: KafkaSection, partition: int, state: OffsetStat
 async def check_no_open_transaction(settings: KafkaSection, partition: int) -> None:
     """Check that no open transaction hides records: a consumer of committed records stops at its first record.
 
-    Raises
-    ------
-    NotYetError
-        There is an open transaction, which the broker ends after its timeout; or the leader does not answer.
+    Raises `NotYetError` if there is one, which the broker ends after its timeout, or if the leader does not answer.
     """
     end, committed = [await _end(settings, partition, level) for level in ("read_uncommitted", "read_committed")]
     if end is not None and committed is not None and end > committed:
@@ -270,24 +511,10 @@ async def check_no_record_after(
 ) -> None:
     """Check that the output got no record from an offset on, where retention may have removed records.
 
-    Parameters
-    ----------
-    settings : KafkaSection
-        Of the pair of topics.
-    partition : int
-        Of input and output.
-    offset : int or None
-        Where the next record of the group would have been, as the copy of a commit says. None if it does not say it.
-    has_older : bool
-        The group has progress that is older than the copy.
-
-    Raises
-    ------
-    InputError
-        There are records after it; or that is not known: the copy does not say the offset, there is no output, the
-        output was recreated, or retention removed what followed.
-    NotYetError
-        An open transaction hides records, or the leader of the output does not answer.
+    ``offset`` is where the next record of the group would have been, as the copy of a commit says; None if it does not
+    say it. Raises `InputError` if there are records after it, or if that is not known: the copy does not say the
+    offset, there is no output, the output was recreated, or retention removed what followed. Raises `NotYetError` if
+    that cannot be read now.
     """
     tp = TopicPartition(settings.output, partition)
     if settings.output is None:
@@ -317,12 +544,8 @@ async def check_no_other_writer(settings: KafkaSection, partition: int, offset: 
     """Check that the output holds no committed record from the offset on at which it ended after a commit.
 
     The group and its copy hold the commit, so it should be the last one. Then such a record is one of another producer,
-    whatever its timestamp is. An output that ends before the offset, or begins after it, shows no such record.
-
-    Raises
-    ------
-    InputError
-        There is such a record.
+    whatever its timestamp is, and `InputError` is raised. An output that ends before the offset, or begins after it,
+    shows no such record.
     """
     if settings.output is None or offset is None:
         return
@@ -350,17 +573,8 @@ async def _end(settings: KafkaSection, partition: int, isolation_level: str) -> 
         return int((await consumer.end_offsets([tp]))[tp])
 
 
-log = logger("kafka")
-
-
 class StaleCopyError(InputError):
-    """The copy decides, and records may have been published after it.
-
-    Attributes
-    ----------
-    committed_offset : int
-        Of the copy.
-    """
+    """The copy decides, with this committed offset, and records may have been published after it."""
 
     def __init__(self, message: str, committed_offset: int) -> None:
         super().__init__(message)
@@ -378,15 +592,9 @@ async def newest_commit(
     """Return the commit from which a partition continues; None if there is none.
 
     Where group and copy agree, ``acknowledged`` is called with the offset at which the output ended, as the copy says.
-
-    Raises
-    ------
-    StaleCopyError
-        The copy is newer than the group's progress or all that is left, and the output shows, or cannot exclude, that
-        records were published after it.
-    InputError
-        The commit of the group or its copy cannot be trusted, or they contradict each other, or another producer has
-        written to the output.
+    Raises `StaleCopyError` if the copy is newer than the group's progress or all that is left, and the output shows, or
+    cannot exclude, that records were published after it. Raises `InputError` if the commit of the group or its copy
+    cannot be trusted, if they contradict each other, or if another producer has written to the output.
     """
     if copy is None:
         return None if of_group is None else _decode(of_group, settings, partition, cipher)
@@ -409,12 +617,8 @@ async def newest_commit(
 async def check_copied_end(copy: ProgressCopy, copied: CopiedCommit, order: Order, *, has_older: bool) -> None:
     """Compare where the output ended, as a copy says, with the output. A copy older than the group says nothing.
 
-    Raises
-    ------
-    StaleCopyError
-        The copy is newer, and records may have been published after it.
-    InputError
-        It agrees with the group, and another producer has written to the output.
+    Raises `StaleCopyError` if the copy is newer and records may have been published after it, and `InputError` if it
+    agrees with the group and another producer has written to the output.
     """
     settings, partition, end = copy.settings, copy.partition, _output_end(copy, copied)
     if order is Order.SAME:
@@ -436,10 +640,7 @@ def decode_both(
 ) -> tuple[CommittedState | None, Order]:
     """Return the newer of two commits, and how the copied one compares; a missing one is older.
 
-    Raises
-    ------
-    InputError
-        One of them cannot be trusted, or they contradict each other.
+    Raises `InputError` if one of them cannot be trusted, or they contradict each other.
     """
     settings, partition = copy.settings, copy.partition
     commit = None if copied is None else copy.decode(copied)
@@ -489,16 +690,10 @@ APPEND_TIME = 1
 async def check_output_is_empty(producer: TransactionalProducer, settings: KafkaSection, partition: int) -> None:
     """Refuse to begin without a commit if records of this partition were published before.
 
-    Raises
-    ------
-    InputError
-        There are committed records in the output partition, or evidence or cluster messages of this partition. (A Faust
-        stage without an output topic writes only evidence and cluster messages.)
-
-    Notes
-    -----
-    Without such a record, all that is committed is read, also of other partitions; the log says how far, every 10 s.
-    Another check with the same producer reads what has been added.
+    Those are committed records in the output partition, or evidence or cluster messages of this partition. (A Faust
+    stage without an output topic writes only evidence and cluster messages.) Without such a record, all that is
+    committed is read, also of other partitions; the log says how far, every 10 s. Another check with the same producer
+    reads what has been added.
     """
     # With one input, messages name none. With several, messages without a name are of a time with one input, whose
     # output tells whether it was released.
@@ -535,11 +730,6 @@ async def check_output_is_whole(producer: TransactionalProducer, settings: Kafka
 
     Retention empties the output of a group that has no workers, and its offsets expire in the same time. Without an
     output, evidence and cluster messages count in its place.
-
-    Raises
-    ------
-    InputError
-        The log of the output partition does not begin at offset 0.
     """
     witnesses = [settings.output] if settings.output is not None else [settings.evidence, settings.clusters]
     for topic in witnesses:
@@ -562,7 +752,7 @@ async def check_output_is_whole(producer: TransactionalProducer, settings: Kafka
 def _is_about(inputs: Collection[str | None], partition: int | None, message: bytes | None) -> bool:
     """Return whether a message of a side topic is about one of these inputs (None: names none) and this partition.
 
-    Without a partition, messages that are no JSON object are, too: this partition alone may write to theirs.
+    Without a partition, a message that is not a JSON object counts as well: this partition may be its only writer.
     """
     try:
         content = msgspec.json.decode(message or b"")
@@ -623,343 +813,8 @@ async def _is_published_since(settings: KafkaSection, partition: int, at_ms: int
     tp = TopicPartition(settings.output, partition)
     async with aclosing(read_committed_records(settings, tp, since_ms=at_ms + 1)) as records:
         async for record in records:
-            # With LogAppendTime the records of this commit, too, have a later timestamp.
+            # With LogAppendTime even the records of this commit have a later timestamp.
             tolerance_ms = settings.transaction_timeout_ms if record.timestamp_type == APPEND_TIME else 0
             if record.timestamp > at_ms + tolerance_ms:
                 return True
     return False
-
-
-@dataclass(slots=True)
-class UnconfirmedSkips:
-    """The last skip of each partition that this process sent, and that is not counted yet.
-
-    A worker that gets no response to the end of a transaction does not know whether it was committed. Its next start
-    reads the committed progress. If that is the commit of the skip, the skip is counted then.
-
-    Notes
-    -----
-    The skip is not counted if the process ends before, or if another worker has taken over the partition and committed.
-    """
-
-    _sent: dict[TopicPartition, tuple[CommittedState, int]] = field(default_factory=dict)
-
-    def add(self, tp: TopicPartition, commit: CommittedState, skipped_count: int) -> None:
-        """Note that a transaction with this commit is about to be sent; it replaces an earlier one."""
-        self._sent[tp] = commit, skipped_count
-
-    def take(self, tp: TopicPartition, found: CommittedState) -> int | None:
-        """Return the number of offsets that the skip with the commit found has skipped; None if it is of no skip.
-
-        It is forgotten, so that it is counted once.
-        """
-        sent, skipped_count = self._sent.pop(tp, (None, None))
-        if sent is None or (sent.at_ms, sent.state.committed_offset) != (found.at_ms, found.state.committed_offset):
-            return None
-        return skipped_count
-
-    def forget(self, tp: TopicPartition) -> None:
-        """Note that the transaction was committed, or that there was none."""
-        self._sent.pop(tp, None)
-
-
-@dataclass(frozen=True, slots=True)
-class StartOptions:
-    """Options of the operator.
-
-    Attributes
-    ----------
-    reset : {"earliest", "latest"} or None
-        Where a partition without a commit begins, like Kafka's ``auto.offset.reset``. With None it is refused. A
-        partition that was created after the first start of the group begins at its start in any case.
-    skip_to_end : bool
-        A partition that would be refused begins at the end of its log.
-    drain : bool
-        Read to the end of the log, release or suppress all incomplete records, and end.
-    """
-
-    reset: Literal["earliest", "latest"] | None = None
-    skip_to_end: bool = False
-    drain: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class PartitionStart:
-    """Where a partition begins.
-
-    Attributes
-    ----------
-    commit : CommittedState
-        The commit from which to continue.
-    log_start, log_end : int
-        First offset of the log, and the end of its committed part (exclusive).
-    skipped_count : int or None
-        Number of offsets that ``--skip-to-end`` skipped: from the committed offset to the end of the log, or the whole
-        log if the committed offset does not belong to it. None without a skip.
-    is_first : bool
-        There was no commit before, and no record was published.
-    has_new_policy : bool
-        The commit that was found is of another policy.
-    """
-
-    commit: CommittedState
-    log_start: int
-    log_end: int
-    skipped_count: int | None = None
-    is_first: bool = False
-    has_new_policy: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class PartitionContext:
-    """What the start of a partition uses.
-
-    Attributes
-    ----------
-    admin, consumer, producer : AIOKafkaAdminClient, AIOKafkaConsumer, TransactionalProducer
-        Clients. The producer must be open, so that earlier owners are fenced.
-    settings : KafkaSection
-        Of the input and its output.
-    partition, partition_count : int
-        The partition, and how many the input has.
-    fingerprint : str
-        Of the policy.
-    options : StartOptions
-        Of the operator.
-    cipher : MetadataCipher
-        Encodes the offset metadata.
-    unconfirmed : UnconfirmedSkips
-        Skips of this process whose outcome is unknown.
-    """
-
-    admin: AIOKafkaAdminClient
-    consumer: AIOKafkaConsumer
-    producer: TransactionalProducer
-    settings: KafkaSection
-    partition: int
-    partition_count: int
-    fingerprint: str
-    options: StartOptions
-    cipher: MetadataCipher
-    unconfirmed: UnconfirmedSkips
-
-    @property
-    def tp(self) -> TopicPartition:
-        """Topic and partition of the input."""
-        return TopicPartition(self.settings.input, self.partition)
-
-
-async def initialize_partition(context: PartitionContext) -> PartitionStart:
-    """Return where a partition begins; commit the beginning if there is no usable commit.
-
-    It commits if there is no commit yet, if ``--skip-to-end`` replaces one that is refused, if the commit is of another
-    policy or was encrypted under another key than the first, and in any case if the producer keeps a copy. A skip whose
-    outcome was unknown is counted when its commit is found.
-
-    Raises
-    ------
-    InputError
-        The committed state cannot be trusted, or there is none and the operator did not say where to begin.
-    NotYetError
-        What is compared with it cannot be read now.
-    """
-    tp, producer, settings, partition = context.tp, context.producer, context.settings, context.partition
-    log_start, log_end = await log_bounds(context.consumer, tp)
-    of_group, known_count, commit = await fetch_committed(context.admin, settings, partition), None, None
-    try:
-        commit = await newest_commit(
-            of_group, producer.copy, settings, partition, context.cipher, producer.know_output_end
-        )
-        if commit is not None:
-            accepted = await _accept(context, of_group, commit, log_start, log_end)
-            return PartitionStart(
-                accepted,
-                log_start,
-                log_end,
-                context.unconfirmed.take(tp, commit),
-                has_new_policy=not commit.has_policy(context.fingerprint),
-            )
-        known_count = await _first_partition_count(context)
-        offset = await _first_offset(producer, settings, partition, context.options, log_start, log_end, known_count)
-        skipped_count = None
-    except InputError as refusal:
-        if await _committed_offset_changed(context.admin, settings, partition, of_group):
-            return await initialize_partition(context)
-        if not context.options.skip_to_end:
-            raise
-        copied_offset = refusal.committed_offset if isinstance(refusal, StaleCopyError) else None
-        is_known = not isinstance(refusal, LogTruncatedError)
-        first = _committed_offset(copied_offset, commit, of_group) if is_known else None
-        offset, skipped_count = log_end, log_end - (log_start if first is None or first > log_end else first)
-    commit = await _commit_beginning(context, offset, skipped_count, known_count or context.partition_count)
-    # Nothing that may fail comes between this commit and the count of skipped offsets.
-    return PartitionStart(commit, log_start, log_end, skipped_count, is_first=skipped_count is None)
-
-
-async def _accept(
-    context: PartitionContext, of_group: OffsetAndMetadata | None, commit: CommittedState, log_start: int, log_end: int
-) -> CommittedState:
-    """Return a commit from which to continue; commit it once more if the group or the copy must hold it anew."""
-    producer = context.producer
-    producer.expect_output_from(await _check_commit(context, commit, log_start, log_end))
-    commit = replace(commit, first_partition_count=commit.first_partition_count or context.partition_count)
-    # A decided flush stays under its own policy until it is done: only a drain may do it under another one.
-    has_new_policy = not commit.has_policy(context.fingerprint) and commit.state.flush_at_offset is None
-    if has_new_policy:
-        commit = commit.under_policy(context.fingerprint)
-    is_current = of_group is not None and context.cipher.is_current(of_group.metadata)
-    if producer.copy is not None or has_new_policy or not is_current:
-        await _commit_again(producer, commit, context.cipher, context.tp)
-    return commit
-
-
-async def _check_commit(context: PartitionContext, commit: CommittedState, log_start: int, log_end: int) -> int | None:
-    """Compare a commit with the log, the policy and the output; return where the output ends."""
-    settings, tp = context.settings, context.tp
-    partition_name = f"{tp.topic}-{tp.partition}"
-    check_log(commit.state, partition_name, log_start, log_end)
-    if context.options.skip_to_end:
-        # Without this option the task checks the reference record when it reads the first record.
-        await check_reference(settings, commit.state, tp, log_start)
-    check_policy(commit, context.fingerprint, partition_name, drain=context.options.drain)
-    output_end = await end_at_start(settings, tp.partition, commit.state)
-    await _check_output(settings, tp.partition, commit)
-    return output_end
-
-
-async def _first_partition_count(context: PartitionContext) -> int | None:
-    """Return the number of partitions that the input had when the group first started; None if that is not known."""
-    known_count = await fetch_first_partition_count(
-        context.admin, context.settings, context.partition_count, context.cipher
-    )
-    if known_count is None and context.producer.copy is not None:
-        return await context.producer.copy.first_partition_count()
-    return known_count
-
-
-def _committed_offset(
-    copied_offset: int | None, commit: CommittedState | None, of_group: OffsetAndMetadata | None
-) -> int | None:
-    """Return the committed offset: of a refused copy, of a commit that can be read, or as the group holds it."""
-    if copied_offset is not None:
-        return copied_offset
-    if commit is not None:
-        return commit.state.committed_offset
-    return None if of_group is None else int(of_group.offset)
-
-
-async def _commit_again(
-    producer: TransactionalProducer,
-    commit: CommittedState,
-    cipher: MetadataCipher,
-    tp: TopicPartition,
-) -> None:
-    """Commit the state of the start once more: under this policy and the first key, and to the copy.
-
-    So the group and the copy hold the same commit, also if one of them was lost, and a missing permission ends the
-    start. Without this, a partition without new records would keep a key that is to be removed, and each of its starts
-    would report a change of the policy again.
-    """
-    commit = replace(commit, output_rows=producer.output_rows_of(TransactionBatch()))
-    metadata, now_ms = cipher.encode(commit, tp.topic, tp.partition), time.time_ns() // 1_000_000
-    await producer.publish_and_commit(
-        TransactionBatch(), commit.state.committed_offset, metadata, min(commit.at_ms, now_ms)
-    )
-
-
-async def _commit_beginning(
-    context: PartitionContext, offset: int, skipped_count: int | None, first_partition_count: int
-) -> CommittedState:
-    """Commit that a partition begins at an offset, and copy it; return the commit."""
-    settings, partition, tp = context.settings, context.partition, context.tp
-    now_ms = time.time_ns() // 1_000_000
-    if skipped_count is None:
-        # Before the timestamps of this commit interval: a later start finds what another group publishes in it.
-        now_ms = now_ms // settings.commit_interval_ms * settings.commit_interval_ms - 1
-    else:
-        # Later starts compare the output with this time. A worker with a fast clock may have published later than now.
-        now_ms = max(now_ms, await latest_published(settings, partition))
-    # After a skip it is not known which records were released before.
-    first_released = offset if skipped_count is None else 0
-    # A partition has at most as many clusters as offsets. So numbering from the offset repeats no number after a skip.
-    state = OffsetState(offset, offset, released_from=first_released, next_cluster_number=offset)
-    context.producer.expect_output_from(await end_at_start(settings, partition, state))
-    output_rows = context.producer.output_rows_of(TransactionBatch())
-    commit = CommittedState(state, context.fingerprint, now_ms, first_partition_count, output_rows)
-    if skipped_count is not None:
-        context.unconfirmed.add(tp, commit, skipped_count)
-    # The transaction holds nothing else: if this commit fails, nothing was published.
-    await context.producer.publish_and_commit(
-        TransactionBatch(),
-        offset,
-        context.cipher.encode(commit, tp.topic, partition),
-        min(now_ms, time.time_ns() // 1_000_000),
-    )
-    context.unconfirmed.forget(tp)
-    return commit
-
-
-async def _committed_offset_changed(
-    admin: AIOKafkaAdminClient, settings: KafkaSection, partition: int, expected: OffsetAndMetadata | None
-) -> bool:
-    """Return whether the coordinator now returns another commit: under load its first answer may be an older one."""
-    return await fetch_committed_again(admin, settings, partition) != expected
-
-
-async def _check_output(settings: KafkaSection, partition: int, commit: CommittedState) -> None:
-    """Check that this is the last commit: from an older one, records would be released a second time."""
-    if await is_published_after(settings, partition, commit):
-        raise InputError(
-            f"{settings.input}-{partition}: {settings.output}-{partition} holds records that were published after the "
-            "commit (a second group over the same topics? committed offsets reset by another tool? an old export "
-            "imported?). Continuing would publish them a second time. Stop the other group, import the latest export "
-            "with 'shoal progress POLICY --import FILE', or start with --skip-to-end to continue at the end and count "
-            "the skipped offsets"
-        )
-
-
-async def _first_offset(
-    producer: TransactionalProducer,
-    settings: KafkaSection,
-    partition: int,
-    start: StartOptions,
-    log_start: int,
-    log_end: int,
-    known_count: int | None,
-) -> int:
-    """Return where a partition without a commit begins.
-
-    A partition that was created after the group's first start begins at its start: at its end, the records that were
-    appended before a worker noticed it would be skipped. Otherwise the operator decides.
-    """
-    await check_no_open_transaction(settings, partition)
-    await check_output_is_empty(producer, settings, partition)
-    offset = _chosen_offset(settings, partition, start, log_start, log_end, known_count)
-    if offset < log_end:
-        await check_output_is_whole(producer, settings, partition)
-    return offset
-
-
-def _chosen_offset(
-    settings: KafkaSection, partition: int, start: StartOptions, log_start: int, log_end: int, known_count: int | None
-) -> int:
-    """Return the start of the log for a partition that was created later, and for another what the operator says."""
-    if known_count and partition >= known_count:
-        created = "partition was created after the first start of the group: beginning at its start"
-        log.info(created, topic=settings.input, partition=partition, offset=log_start)
-        return log_start
-    if start.reset is None:
-        raise InputError(
-            f"{settings.input}-{partition}: group {settings.group} has no committed offset. Say where to begin with "
-            "--from earliest or --from latest (in an app: start=), or import committed offsets with "
-            "'shoal progress POLICY --import FILE', or start with --skip-to-end (skip_to_end=True)"
-        )
-    offset = log_start if start.reset == "earliest" else log_end
-    if known_count == 0:
-        log.warning(
-            "not known whether the partition was created after the first start of the group: --from decides",
-            topic=settings.input,
-            partition=partition,
-            offset=offset,
-        )
-    return offset

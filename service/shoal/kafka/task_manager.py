@@ -4,23 +4,37 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
+import random
+import time
 from collections.abc import Awaitable, Callable, ItemsView, Iterable, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka import errors as kafka_errors
 from aiokafka.admin import AIOKafkaAdminClient
 
 from shoal.errors import BrokerUnavailableError, InputError, ShoalError
-from shoal.formats import MessageDecoder, message_format
-from shoal.kafka.certificates import certificate_files, open_secret_files
+from shoal.formats import message_format
 from shoal.kafka.checks import TopicLayout, UncheckedSettings
-from shoal.kafka.cipher import MetadataCipher
-from shoal.kafka.client import to_shoal_error
-from shoal.kafka.cluster_listener import ClusterListener
-from shoal.kafka.not_opened import NotOpenedError, NotYetError, join_refusals, leader_answer, named_text
+from shoal.kafka.client import (
+    TELL_EVERY_S,
+    NotOpenedError,
+    NotYetError,
+    join_refusals,
+    leader_answer,
+    meanwhile,
+    named_text,
+    to_shoal_error,
+)
+from shoal.kafka.cluster_listener import NO_LISTENER, ClusterListener
+from shoal.kafka.credentials import UsedCredentials, certificate_files, open_secret_files
+from shoal.kafka.logs import LeaderCheck, ask_any_broker
+from shoal.kafka.metadata import MetadataCipher
 from shoal.kafka.progress_copy import ProgressCopy
+from shoal.kafka.retries import BrokerLiveness, backoff_s, until_first
 from shoal.kafka.start import (
     PartitionContext,
     PartitionStart,
@@ -31,13 +45,13 @@ from shoal.kafka.start import (
     initialize_partition,
 )
 from shoal.kafka.task import PartitionTask
-from shoal.kafka.topics import input_name, settings_by_input
-from shoal.kafka.transactions import ProcessCounts, TransactionalProducer
+from shoal.kafka.topics import input_name, settings_by_input, watch_topics
+from shoal.kafka.transactions import ProcessCounts, TaskContext, TransactionalProducer
 from shoal.observability import Health, Metrics, logger
 from shoal.policy import KafkaSection, Policy
 from shoal.secret_files import OPEN_TO_OTHERS
 
-__all__ = ["TaskManager", "WorkerContext"]
+__all__ = ["TaskManager", "WorkerContext", "open_partitions", "telling_unopened"]
 
 MAX_CONCURRENT_OPENS = 8
 
@@ -72,22 +86,21 @@ class WorkerContext:
 
 
 class TaskManager:
-    """The open partition tasks.
+    """The open partition tasks; ``listener`` receives the clusters, in addition to the output or in place of it."""
 
-    Parameters
-    ----------
-    context : WorkerContext
-        Of the process.
-    listener : ClusterListener
-        Receives the clusters, in addition to the output or in place of it.
-    """
-
-    def __init__(self, context: WorkerContext, listener: ClusterListener | None = None) -> None:
-        self._context, self._listener = context, listener or ClusterListener()
+    def __init__(self, context: WorkerContext, listener: ClusterListener = NO_LISTENER) -> None:
+        self._context, self._listener = context, listener
         self._settings_by_input = settings_by_input(context.settings)
         self.layout = TopicLayout({})
         self._tasks: dict[TopicPartition, PartitionTask] = {}
         self._unopened: dict[TopicPartition, ShoalError | None] = {}
+
+    @cached_property
+    def _of_tasks(self) -> TaskContext:
+        context, settings = self._context, self._context.settings
+        decoder = message_format(context.policy).decoder(context.policy, max_bytes=settings.max_record_bytes)
+        interval_s = settings.commit_interval_ms / 1000
+        return TaskContext(context.policy, decoder, context.metrics, interval_s, context.cipher, self._listener)
 
     def __contains__(self, tp: object) -> bool:
         return tp in self._tasks
@@ -120,28 +133,20 @@ class TaskManager:
     ) -> None:
         """Open a task for each partition; ``on_opened`` is called with each, and records may be processed after that.
 
-        Raises
-        ------
-        NotOpenedError
-            Some of them could not be opened now, and may be later: the others are open, and nothing else went wrong.
-        ShoalError
-            A task could not be opened, and to repeat that is not enough. An `InputError` holds the reasons of all that
-            were refused.
+        Raises `NotOpenedError` if some of them could not be opened now and may be later: the others are open, and
+        nothing else went wrong. Raises another `ShoalError` if a task could not be opened and to repeat that is not
+        enough; an `InputError` holds the reasons of all that were refused.
 
-        Notes
-        -----
         The leaders of the input are asked before a partition takes its turn: those that are away must not delay the
         partitions of the others. What they answer counts for nothing: a partition is fenced before its log is read.
         """
-        policy, max_bytes = self._context.policy, self._context.settings.max_record_bytes
-        decoder = message_format(policy).decoder(policy, max_bytes=max_bytes)
         limit, metrics = asyncio.Semaphore(MAX_CONCURRENT_OPENS), self._context.metrics
 
         async def open_one(tp: TopicPartition) -> None:
             async with leader_answer(tp):
                 await kafka_consumer.end_offsets([tp])
             async with limit:
-                task = await self._open(tp, admin_client, kafka_consumer, decoder)
+                task = await self._open(tp, admin_client, kafka_consumer)
                 on_opened(tp, task)
                 self._tasks[tp] = task
             metrics.watch_oldest_held(tp.topic, tp.partition, lambda: task.oldest_held_s)
@@ -171,15 +176,10 @@ class TaskManager:
         self._context.metrics.opening.dec()
 
     async def _open(
-        self,
-        tp: TopicPartition,
-        admin_client: AIOKafkaAdminClient,
-        kafka_consumer: AIOKafkaConsumer,
-        decoder: MessageDecoder,
+        self, tp: TopicPartition, admin_client: AIOKafkaAdminClient, kafka_consumer: AIOKafkaConsumer
     ) -> PartitionTask:
         """Fence the partition, read its committed state, and make a task of it."""
-        context, listener, partition = self._context, self._listener, tp.partition
-        settings, policy = self._settings_by_input[tp.topic], context.policy
+        context, partition, settings = self._context, tp.partition, self._settings_by_input[tp.topic]
         partition_count = self.layout.partitions[tp.topic]
         if partition >= partition_count:
             name = input_name(tp.topic, self._settings_by_input)
@@ -188,7 +188,7 @@ class TaskManager:
             producer = await self._producer(admin_client, settings, partition)
             on_failure.push_async_callback(producer.close)
             await self._fence(tp, producer, admin_client, settings)
-            partition_start = await initialize_partition(
+            start = await initialize_partition(
                 PartitionContext(
                     admin_client,
                     kafka_consumer,
@@ -196,35 +196,21 @@ class TaskManager:
                     settings,
                     partition,
                     partition_count,
-                    policy.fingerprint,
+                    context.policy.fingerprint,
                     context.start,
                     context.cipher,
                     context.unconfirmed_skips,
                 )
             )
-            self._report(tp, partition_start)
+            self._report(tp, start)
             counts = context.counts.of(tp)
-            counts.open(partition_start.commit, partition_start.log_end, context.metrics)
-            if partition_start.is_first:
+            counts.open(start.commit, start.log_end, context.metrics)
+            if start.is_first:
                 # Another group may begin to publish before this one sends its first clusters: check again then.
                 producer.check_before_first(partial(check_output_is_empty, producer, settings, partition))
-            task = PartitionTask(
-                tp.topic,
-                partition,
-                policy,
-                decoder,
-                producer,
-                partition_start.commit,
-                context.metrics,
-                settings.commit_interval_ms / 1000,
-                cipher=context.cipher,
-                log_end=partition_start.log_end,
-                listener=listener,
-                output_rows_of=producer.output_rows_of,
-                counts=counts,
-            )
+            task = PartitionTask(tp, self._of_tasks, producer, start.commit, log_end=start.log_end, counts=counts)
             on_failure.pop_all()
-        if not task.restore(partition_start.log_start):
+        if not task.restore(start.log_start):
             log.warning(
                 "the log no longer holds the start of the quota window: its records are suppressed",
                 topic=tp.topic,
@@ -271,6 +257,35 @@ class TaskManager:
             log.warning("skipped to the end", skipped=partition_start.skipped_count, **fields)
         log.info("partition opened", held=state.waiting_count, **fields)
 
+    async def ask_leaders(self, leaders: LeaderCheck) -> None:
+        """Ask the leaders of the partitions that are read; raises as `LeaderCheck.ask`."""
+        await leaders.ask([tp for tp, task in self._tasks.items() if not task.is_drained])
+        self._context.health.leaders_away = leaders.are_all_away
+
+    async def watch_brokers(
+        self,
+        admin_client: AIOKafkaAdminClient,
+        kafka_consumer: AIOKafkaConsumer,
+        liveness: BrokerLiveness,
+        credentials: UsedCredentials,
+    ) -> None:
+        """Ask the leaders at intervals, and watch the topics, until a broker is away for too long or a topic changes.
+
+        A drain reads the logs that it has found, so it watches no topics.
+        """
+        context, settings = self._context, self._context.settings
+        leaders = LeaderCheck(
+            kafka_consumer,
+            context.metrics.unreachable.set,
+            credentials.renew,
+            partial(ask_any_broker, admin_client, str(settings.group)),
+            settings.patience_s if context.start.drain else math.inf,
+        )
+        works = [liveness.check_broker(partial(self.ask_leaders, leaders), credentials)]
+        if not context.start.drain:
+            works.append(watch_topics(admin_client, list(self._settings_by_input), self.layout.partitions))
+        await until_first(*works)
+
     def update_metrics(self, tp: TopicPartition, task: PartitionTask, log_end: int | None) -> None:
         """Update metrics and health of a partition.
 
@@ -286,12 +301,8 @@ class TaskManager:
     async def close(self, partitions: Iterable[TopicPartition], *, commit: bool) -> None:
         """Close the tasks of these partitions; with ``commit``, commit what they have decided first.
 
-        Their metrics are removed also if this is cancelled.
-
-        Raises
-        ------
-        ShoalError
-            With ``commit``: a commit failed. All tasks are closed.
+        Their metrics are removed even if this is cancelled. With ``commit``, the error of a commit that failed is
+        raised after all tasks are closed.
         """
         tasks = [(tp, self._tasks.pop(tp)) for tp in partitions if tp in self._tasks]
         if not tasks:
@@ -343,3 +354,68 @@ def _raise_any(errors: Mapping[TopicPartition, ShoalError]) -> None:
     not_yet = {tp: error for tp, error in errors.items() if isinstance(error, NotYetError)}
     if not_yet:
         raise NotOpenedError(not_yet)
+
+
+async def open_partitions(
+    tasks: TaskManager,
+    partitions: Iterable[TopicPartition],
+    clients: tuple[AIOKafkaAdminClient, AIOKafkaConsumer],
+    on_opened: Callable[[TopicPartition, PartitionTask], None],
+    *,
+    liveness: BrokerLiveness,
+    credentials: UsedCredentials,
+    drains: bool = False,
+    on_failed: Callable[[], None] = lambda: None,
+) -> None:
+    """Open all of these partitions; return when each of them is open.
+
+    After a failure, ``on_failed`` is called, and the credentials are renewed: a leader may refuse those that were
+    replaced. ``liveness`` limits how long a producer may be unable to start and, in a drain, a partition to be opened.
+    An error of a partition that ends the loop is raised.
+    """
+    left, failures = list(partitions), 0
+    async with telling_unopened(lambda: tasks.unopened):
+        while left:
+            try:
+                await tasks.open(left, *clients, on_opened)
+                left = []
+            except NotOpenedError as error:
+                on_failed()
+                liveness.note_not_opened(error, drains=drains)
+                credentials.renew()
+                # In another order: the client connects to one broker at a time, and the first one may swallow packets.
+                left = random.sample(list(error.reasons), len(error.reasons))
+                await asyncio.sleep(backoff_s(failures))
+                failures += 1
+    liveness.note_opened()
+
+
+OPENING_CHECK_S = 0.5
+
+
+Unopened = Callable[[], Mapping[TopicPartition, ShoalError | None]]
+
+
+def telling_unopened(unopened: Unopened) -> AbstractAsyncContextManager[None]:
+    """Log which partitions are not open, for the length of the context: after the first failure, and at intervals."""
+    return meanwhile(_tell(unopened))
+
+
+async def _tell(unopened: Unopened) -> None:
+    began_s = told_s = time.monotonic()
+    has_failed = False
+    while True:
+        await asyncio.sleep(OPENING_CHECK_S)
+        now_s, left = time.monotonic(), unopened()
+        failed = {tp: error for tp, error in left.items() if error is not None}
+        if left and (now_s >= told_s + TELL_EVERY_S or (failed and not has_failed)):
+            _log(failed, len(left), round(now_s - began_s, 3))
+            told_s, has_failed = now_s, has_failed or bool(failed)
+
+
+def _log(failed: Mapping[TopicPartition, ShoalError], count: int, since_s: float) -> None:
+    if failed:
+        reason = join_refusals((tp, named_text(tp, error)) for tp, error in failed.items())
+        log.warning("partitions not opened; the others go on", count=count, since_s=since_s, reason=reason)
+    else:
+        log.info("partitions are being opened", count=count, since_s=since_s)

@@ -1,18 +1,13 @@
-"""Asks a broker for the number of partitions of topics and for their ids, which a recreated topic does not keep.
+"""Topics: the inputs of a worker, and the state of topics, which is watched.
 
-The client knows the Metadata request up to version 5. Topic ids are in version 10, which brokers know from Kafka 2.8
-on. Source: KIP-516 and the message definitions of Apache Kafka.
+A partition belongs to one pair of topics (``kafka.topics``, or ``kafka.input`` and ``kafka.output``). Everything that
+concerns a partition gets the settings of its pair: there ``input`` and ``output`` are the topics of the pair.
 
-The input topics of a worker, each with its output (``kafka.topics``, or ``kafka.input`` and ``kafka.output``).
-
-A partition belongs to one pair of topics. Everything that concerns a partition gets the settings of its pair: there
-``input`` and ``output`` are the topics of the pair. Only what concerns the whole worker handles several pairs.
-
-Notices that a topic was deleted, or an input recreated, or that an input has another number of partitions.
-
-The client reads the metadata of topics every five minutes. Until then it would assign no new partition, and wait for
-records of a topic that no longer exists; a transaction waits for a deleted topic for as long as its timeout. The client
-reads a recreated input on from its last position, if that is long enough.
+A recreated topic does not keep its id. The client knows the Metadata request up to version 5. Topic ids are in version
+10, which brokers know from Kafka 2.8 on (KIP-516 and the message definitions of Apache Kafka). The client reads the
+metadata of topics every five minutes. Until then it would assign no new partition, and wait for records of a topic that
+no longer exists; a transaction waits for a deleted topic for as long as its timeout. The client reads a recreated input
+on from its last position, if that is long enough.
 """
 
 from __future__ import annotations
@@ -45,6 +40,7 @@ from shoal.policy import KafkaSection
 
 __all__ = [
     "TopicState",
+    "allowed_operations",
     "ask_again_unless",
     "has_several_inputs",
     "input_name",
@@ -96,6 +92,21 @@ async def topic_states(client: AIOKafkaAdminClient, topics: Sequence[str]) -> di
             state = TopicState(len(described["partitions"]), b"" if topic_id == _NO_ID else topic_id)
             states[str(described["topic"])] = state
     return states
+
+
+async def allowed_operations(client: AIOKafkaAdminClient, topics: Sequence[str]) -> dict[str, int]:
+    """Return Kafka's bits of what the principal may do with each topic; nothing if the broker does not say."""
+    network = client._client  # noqa: SLF001 - the administration client has no such request
+    try:
+        answer = await network.send(network.get_random_node(), _TopicsRequest(topics, has_operations=True))
+    except (NotImplementedError, kafka_errors.IncompatibleBrokerVersion):
+        return {}  # the broker does not know this version of the request
+    return {
+        topic["topic"]: topic["topic_authorized_operations"]
+        for topic in answer.to_object()["topics"]
+        # Without an error. The lowest number stands for an answer that is left out.
+        if not topic["error_code"] and topic.get("topic_authorized_operations", 0) > 0
+    }
 
 
 class _Uuid:
@@ -171,17 +182,18 @@ class _MetadataRequest_v10(RequestStruct):  # type: ignore[misc]  # noqa: N801 -
 
 
 class _TopicsRequest(Request[MetadataRequest_v4 | _MetadataRequest_v10]):  # type: ignore[misc] # the client has no types
-    """A request for topics by name, in the latest version that the broker knows."""
+    """A request for topics by name, in the latest version that the broker knows. It creates no topic."""
 
     API_KEY = 3
 
-    def __init__(self, topics: Sequence[str]) -> None:
-        self._topics = topics
+    def __init__(self, topics: Sequence[str], *, has_operations: bool = False) -> None:
+        self._topics, self._has_operations = topics, has_operations
 
     def build(self, request_struct_class: type[RequestStruct]) -> RequestStruct:
         if request_struct_class.API_VERSION < _WITH_IDS:
             return request_struct_class(list(self._topics), False)
-        return request_struct_class([(_NO_ID, topic, {}) for topic in self._topics], False, False, False, {})
+        topics: list[tuple[object, ...]] = [(_NO_ID, topic, {}) for topic in self._topics]
+        return request_struct_class(topics, False, False, self._has_operations, {})
 
 
 def settings_by_input(settings: KafkaSection) -> dict[str, KafkaSection]:
@@ -231,26 +243,16 @@ async def watch(
 ) -> None:
     """Compare topics with their state at the start at intervals, for as long as they agree.
 
+    ``request`` returns the states of the topics, without those that the broker cannot tell now. ``input_counts`` are
+    the numbers of partitions of the inputs at the start. The topic id at the start is that of the first answer. Of
+    other topics it only matters whether they exist.
+
     A broker that starts may not know all topics yet, so two answers in succession must differ. A request that fails is
-    repeated: `retries.BrokerLiveness.check_broker` judges whether the broker is lost.
+    repeated: `BrokerLiveness.check_broker` judges whether the broker is lost.
 
-    Parameters
-    ----------
-    request : callable
-        Returns the states of the topics, without those that the broker cannot tell now.
-    input_counts : mapping
-        Number of partitions of each input at the start. Its topic id at the start is that of the first answer. For the
-        other topics it only matters whether they exist.
-    every_s : float
-        Time between two requests (s).
-
-    Raises
-    ------
-    BrokerUnavailableError
-        A topic was deleted, or an input has another number of partitions. The next consumer loop checks all topics
-        before it reads.
-    LogTruncatedError
-        An input was recreated with the same number of partitions.
+    Raises `BrokerUnavailableError` if a topic was deleted, or an input has another number of partitions (the next
+    consumer loop checks all topics before it reads), and `LogTruncatedError` if an input was recreated with the same
+    number of partitions.
     """
     expected, had_changed = {topic: TopicState(count, b"") for topic, count in input_counts.items()}, False
     while True:

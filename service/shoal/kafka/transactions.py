@@ -1,47 +1,47 @@
-"""The transactional producer of one partition: rows and committed offset are written together or not at all.
+"""The transactions of one partition: decisions are collected, packed with the offset state, and sent in order.
 
-The start of a transactional producer, within a time limit: the client itself tries for ever, and logs nothing.
+`RecordCollector` collects the decisions of a partition task. One transaction is sent at a time, in the order of
+packing. Decisions that are packed together are therefore committed before later ones. `TransactionalProducer` writes
+rows and committed offset together or not at all.
 
-The error of a broker that refuses a message itself, as a compacted topic refuses one without a key.
-
-aiokafka does not know the code of this error (INVALID_RECORD, 87) and reports an unknown error, which looks as if it
-could pass.
-
-What this process has counted of its partitions, over all their tasks: each record once, also after a failed task.
-
-Records are counted as read when a task reads them, and by what became of them when a transaction is committed. After a
-failed task two things are not known: which records were counted as read although no commit lists them, and whether the
-last transaction was committed.
-
-Collects the decisions of one partition, packs them with the offset state, and sends them to the broker in order.
-
-One transaction is sent at a time, in the order of packing. Decisions that are packed together are therefore committed
-before later decisions.
+`PartitionCounts` is what this process has counted of a partition, over all its tasks: each record once, also after a
+failed task. Records are counted as read when a task reads them, and by what became of them when a transaction is
+committed. After a failed task two things are not known: which records were counted as read although no commit lists
+them, and whether the last transaction was committed.
 """
 
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, Protocol
 
 import msgspec
-from aiokafka import AIOKafkaProducer, TopicPartition
-from aiokafka import errors as kafka_errors
+from aiokafka import TopicPartition
 from aiokafka.errors import IllegalOperation, InvalidTxnState
 from aiokafka.structs import OffsetAndMetadata
 
 from shoal.arrays import Float64Vector
 from shoal.errors import BrokerUnavailableError, FencedError, InputError, ShoalError
-from shoal.formats import DropReason, Reason
+from shoal.formats import DropReason, MessageDecoder, Reason
+from shoal.kafka.aiokafka_compat import InvalidRecordError
 from shoal.kafka.checks import TopicLayout
-from shoal.kafka.cipher import NO_ENCRYPTION, MetadataCipher
-from shoal.kafka.client import CLIENT_ERRORS, broker_error, producer, stop, transaction_error, transactional_id
+from shoal.kafka.client import (
+    CLIENT_ERRORS,
+    NotStartedError,
+    NotYetError,
+    broker_error,
+    producer,
+    stop,
+    transaction_error,
+    transactional_id,
+)
+from shoal.kafka.cluster_listener import NO_LISTENER, ClusterListener
 from shoal.kafka.logs import first_record
-from shoal.kafka.metadata import CommittedState, OutputRows
-from shoal.kafka.not_opened import NotYetError
+from shoal.kafka.metadata import NO_ENCRYPTION, CommittedState, MetadataCipher, OutputRows
 from shoal.kafka.progress_copy import ProgressCopy
 from shoal.kafka.topics import has_several_inputs
 from shoal.observability import ClusterFigures, Metrics, logger
@@ -49,75 +49,18 @@ from shoal.policy import KafkaSection, Policy
 from shoal.streams import BlockDecisions, DecidedCluster, release_strategy
 
 __all__ = [
-    "InvalidRecordError",
-    "NotStartedError",
     "PartitionCounts",
     "ProcessCounts",
     "RecordCollector",
+    "TaskContext",
     "TransactionBatch",
-    "TransactionCounts",
     "TransactionSink",
     "TransactionalProducer",
     "UnpublishedRecord",
-    "start_in_time",
 ]
 
 START_S = 30.0
 """Time limit (s). The broker aborts the transaction of an earlier producer within it, unless that cannot be ended."""
-
-
-class NotStartedError(NotYetError):
-    """A producer could not start in time, although the broker may answer other requests.
-
-    Attributes
-    ----------
-    waited_s : float
-        How long it tried (s).
-    """
-
-    def __init__(self, message: str, waited_s: float) -> None:
-        super().__init__(message)
-        self.waited_s = waited_s
-
-
-async def start_in_time(producer: AIOKafkaProducer, settings: KafkaSection, partition: int) -> None:
-    """Start the producer of an input partition; the caller stops it, also after an error.
-
-    Raises
-    ------
-    NotStartedError
-        It has not started in 30 s.
-    BrokerError
-        The broker refused, or cannot be reached.
-    """
-    limit = asyncio.timeout(START_S)
-    try:
-        async with limit:
-            await producer.start()
-    except CLIENT_ERRORS as error:
-        if not limit.expired():
-            raise broker_error(error, settings, "WRITE") from None
-        raise NotStartedError(
-            f"{settings.input}-{partition}: transactional id {transactional_id(settings, partition)} could not begin "
-            f"in {START_S:g} s: its coordinator does not answer, or an earlier transaction cannot be ended. Look "
-            "whether all partitions of __transaction_state and of the output have leaders and enough replicas in sync",
-            START_S,
-        ) from None
-
-
-_CODE = 87
-
-
-class _Error(kafka_errors.BrokerResponseError):  # type: ignore[misc] # the client has no types
-    errno = _CODE
-    message = "INVALID_RECORD"
-
-
-kafka_errors.kafka_errors.setdefault(_CODE, _Error)
-InvalidRecordError = kafka_errors.for_code(_CODE)
-"""Raised by a producer once this module is imported; the class of the client, if it has one."""
-
-
 CLOSE_S = 1.5
 ASK_S = 10.0
 REFERENCE_BYTES = 100
@@ -126,8 +69,7 @@ REFERENCE_BYTES = 100
 log = logger("kafka")
 
 
-@dataclass(frozen=True, slots=True)
-class UnpublishedRecord:
+class UnpublishedRecord(NamedTuple):
     """A record that is suppressed or quarantined: its offset in the input, and the reason."""
 
     offset: int
@@ -174,28 +116,10 @@ class TransactionBatch:
 class TransactionalProducer:
     """The only writer of the output and the offset of one input partition.
 
-    Parameters
-    ----------
-    policy : Policy
-        Names of the quasi-identifiers, and how clusters are released.
-    settings : KafkaSection
-        Topics of the pair, group and timeouts.
-    partition : int
-        Of the input. Output goes to the partition of the same number.
-    layout : TopicLayout
-        Number of partitions of each topic (evidence, cluster messages and quarantine may have fewer), and the
-        largest record batch.
-    publishes : bool
-        Whether rows are sent to the output. Evidence, cluster messages and quarantine entries are sent in any case.
-    output_ends : dict, optional
-        Ends of output partitions that brokers have acknowledged to earlier producers of the process; kept up to date.
-    copy : ProgressCopy, optional
-        Where each transaction also writes a copy of the commit.
-    metrics : Metrics, optional
-        Counts published offsets that brokers have lost.
+    Rows go to the partition of the same number if ``publishes``; evidence, cluster messages and quarantine entries are
+    sent in any case, to topics that may have fewer partitions. ``output_ends`` are the ends of output partitions that
+    brokers have acknowledged to this process; they are kept up to date. Each transaction also writes ``copy``.
 
-    Notes
-    -----
     Guarantee: `publish_and_commit` either commits the whole batch or raises. After an error this object must not be
     used again: the state of the partition is then unknown until the committed offset is read again.
     """
@@ -265,34 +189,34 @@ class TransactionalProducer:
         return topic == self._settings.output or self._partitions[topic] >= self._partitions[str(self._settings.input)]
 
     async def open(self) -> None:
-        """Fence the previous owner of the partition; its open transaction is aborted. Raises as `start_in_time`."""
-        await start_in_time(self._producer, self._settings, self._partition)
+        """Fence the previous owner of the partition; its open transaction is aborted.
+
+        The client itself tries for ever, and logs nothing: `NotStartedError` is raised after 30 s.
+        """
+        limit = asyncio.timeout(START_S)
+        try:
+            async with limit:
+                await self._producer.start()
+        except CLIENT_ERRORS as error:
+            if not limit.expired():
+                raise broker_error(error, self._settings, "WRITE") from None
+            raise NotStartedError(
+                f"{self._source.topic}-{self._partition}: transactional id "
+                f"{transactional_id(self._settings, self._partition)} could not begin in {START_S:g} s: its coordinator"
+                " does not answer, or an earlier transaction cannot be ended. Look whether all partitions of "
+                "__transaction_state and of the output have leaders and enough replicas in sync",
+                START_S,
+            ) from None
 
     async def publish_and_commit(
         self, batch: TransactionBatch, committed_offset: int, metadata: str, at_ms: int
     ) -> None:
-        """Send a batch and the committed offset in one transaction.
+        """Send a batch and the committed offset in one transaction; an empty batch commits the offset alone.
 
-        Parameters
-        ----------
-        batch : TransactionBatch
-            An empty one commits the offset alone.
-        committed_offset : int
-            Offset to commit for the group.
-        metadata : str
-            Offset metadata.
-        at_ms : int
-            Time of the commit (ms). Messages get it as their timestamp, floored to a multiple of the commit interval.
+        ``at_ms`` is the time of the commit. Messages get it as their timestamp, floored to a multiple of the commit
+        interval. Raises `BrokerError` if the transaction is not committed or its outcome is unknown, and `InputError`
+        if another producer writes to the output; then it is not committed.
 
-        Raises
-        ------
-        BrokerError
-            The transaction is not committed, or its outcome is unknown.
-        InputError
-            Another producer writes to the output. The transaction is not committed.
-
-        Notes
-        -----
         Takes at most the transaction timeout, and two seconds more if a gap in the output was read. Before the first
         rows or clusters, what `check_before_first` was given takes its time in addition.
         """
@@ -485,76 +409,43 @@ class TransactionalProducer:
 NOT_KNOWN = "it is not known whether a transaction was committed: what became of its records is in no count"
 
 
-@dataclass(frozen=True, slots=True)
-class TransactionCounts:
-    """What the metrics count when a transaction is committed. It holds no row.
+class _SentTransaction(NamedTuple):
+    """A transaction of which it is not known whether it was committed. It holds no row."""
 
-    Attributes
-    ----------
-    released, clusters : int
-        Numbers of released records and of clusters.
-    unpublished : Counter of str
-        Suppressed and quarantined records by reason.
-    dropped : Counter of DropReason
-        Dropped messages.
-    stats : list
-        As of `TransactionBatch`.
-    """
-
-    released: int
-    clusters: int
-    unpublished: Counter[str]
-    dropped: Counter[DropReason]
+    before: CommittedState
+    """The commit before it."""
+    commit: CommittedState
+    outcomes: Counter[tuple[str, str]]
+    """Numbers of records and dropped messages, by outcome and reason."""
+    cluster_count: int
     stats: list[ClusterFigures]
-
-    @classmethod
-    def of(cls, batch: TransactionBatch) -> TransactionCounts:
-        """Return the counts of a batch."""
-        reasons = Counter(entry.reason for entry in batch.unpublished)
-        return cls(len(batch.rows), len(batch.clusters), reasons, batch.dropped, batch.stats)
 
     @property
     def record_count(self) -> int:
         """Number of released, suppressed and quarantined records."""
-        return self.released + self.unpublished.total()
+        return sum(count for (outcome, _), count in self.outcomes.items() if outcome != "dropped")
 
     def add_to(self, metrics: Metrics, topic: str, partition: int) -> None:
-        """Count them."""
-
-        def count(outcome: str, reason: str, number: int) -> None:
-            metrics.records.labels(outcome, reason, topic, partition).inc(number)
-
-        count("released", "", self.released)
-        metrics.clusters.labels(topic, partition).inc(self.clusters)
-        for reason, number in self.unpublished.items():
-            count("suppressed" if reason == Reason.SUPPRESSED else "quarantined", reason, number)
-        for dropped, number in self.dropped.items():
-            count("dropped", dropped, number)
+        """Count it in the metrics: it is committed."""
+        for (outcome, reason), count in self.outcomes.items():
+            metrics.records.labels(outcome, reason, topic, partition).inc(count)
+        metrics.clusters.labels(topic, partition).inc(self.cluster_count)
         for figures in self.stats:
             metrics.observe(*figures, partition=(topic, partition))
 
 
-class _SentTransaction(NamedTuple):
-    """A transaction of which it is not known whether it was committed, and the commit before it."""
-
-    before: CommittedState
-    commit: CommittedState
-    counts: TransactionCounts
+def _outcomes(batch: TransactionBatch) -> Counter[tuple[str, str]]:
+    outcomes = Counter({("released", ""): len(batch.rows)})
+    for _, reason in batch.unpublished:
+        outcomes["suppressed" if reason == Reason.SUPPRESSED else "quarantined", reason] += 1
+    outcomes.update({("dropped", reason): count for reason, count in batch.dropped.items()})
+    return outcomes
 
 
 @dataclass(slots=True)
 class PartitionCounts:
-    """What this process has counted of one partition.
+    """What this process has counted of one partition of the input.
 
-    Attributes
-    ----------
-    topic, partition : str, int
-        Of the input.
-    read_until : int
-        What was read before this offset is counted as read.
-
-    Notes
-    -----
     At most one transaction has an unknown outcome: after a failed one a task sends no other, and the next task is
     opened with the commit that was found.
     """
@@ -562,21 +453,22 @@ class PartitionCounts:
     topic: str
     partition: int
     read_until: int = 0
+    """What was read before this offset is counted as read."""
     _sent: _SentTransaction | None = None
 
     @property
     def unconfirmed_count(self) -> int:
         """Number of records of the transaction whose outcome is not known."""
-        return 0 if self._sent is None else self._sent.counts.record_count
+        return 0 if self._sent is None else self._sent.record_count
 
-    def send(self, before: CommittedState, commit: CommittedState, counts: TransactionCounts) -> None:
+    def send(self, before: CommittedState, commit: CommittedState, batch: TransactionBatch) -> None:
         """Note that a transaction is about to be sent, after the commit ``before``."""
-        self._sent = _SentTransaction(before, commit, counts)
+        self._sent = _SentTransaction(before, commit, _outcomes(batch), len(batch.clusters), batch.stats)
 
     def confirm(self, metrics: Metrics) -> None:
         """Count the transaction that was sent: it is committed."""
         if self._sent is not None:
-            self._sent.counts.add_to(metrics, self.topic, self.partition)
+            self._sent.add_to(metrics, self.topic, self.partition)
         self._sent = None
 
     def forget(self) -> None:
@@ -596,8 +488,8 @@ class PartitionCounts:
         if _is_same(sent.commit, found):
             self.confirm(metrics)
             return
-        if sent.counts.record_count and not _is_same(sent.before, found):
-            log.warning(NOT_KNOWN, topic=self.topic, partition=self.partition, records=sent.counts.record_count)
+        if sent.record_count and not _is_same(sent.before, found):
+            log.warning(NOT_KNOWN, topic=self.topic, partition=self.partition, records=sent.record_count)
         self.forget()
 
 
@@ -645,75 +537,56 @@ class TransactionSink(Protocol):
     ) -> None:
         """Send the batch and the offset in one transaction."""
 
+    def output_rows_of(self, batch: TransactionBatch) -> OutputRows | None:  # noqa: ARG002 - for sinks with an output
+        """Return where the rows of a batch will be in the output if it is sent next; None if that is not known."""
+        return None
+
     async def close(self) -> None:
         """Close the producer of the partition."""
 
 
-class _PendingTransaction(NamedTuple):
-    """The contents of one transaction."""
+@dataclass(frozen=True, slots=True)
+class TaskContext:
+    """What all partition tasks of a process share."""
 
-    batch: TransactionBatch
-    commit: CommittedState
+    policy: Policy
+    decoder: MessageDecoder
+    metrics: Metrics
+    commit_interval_s: float
+    cipher: MetadataCipher = NO_ENCRYPTION
+    listener: ClusterListener = NO_LISTENER
+    """Receives the clusters, in addition to the output or in place of it."""
+    wall_clock: Callable[[], float] = time.time
+    monotonic_clock: Callable[[], float] = time.monotonic
+    """A clock (s) that is never set: it tells how long records are held."""
 
 
 class RecordCollector:
-    """Collects the decisions and rows of one partition until they are committed.
+    """Collects the decisions and rows of one partition until they are committed. It holds no input records.
 
-    These are decided clusters, released rows, and references of suppressed and quarantined records. It holds no input
-    records.
-
-    Parameters
-    ----------
-    topic, partition : str, int
-        Input topic and partition.
-    sink : TransactionSink
-        Where transactions go.
-    last_commit : CommittedState
-        The commit from which the task continues.
-    metrics : Metrics
-        Counts what was committed, and nothing else.
-    wall_clock : callable
-        Returns the wall-clock time (s).
-    cipher : MetadataCipher
-        Encodes the offset metadata.
-    on_committed : callable
-        Receives the clusters of each committed transaction; it must not wait.
-    output_rows_of : callable
-        Returns where the rows of a batch that is sent next will be in the output.
-    counts : PartitionCounts
-        Keeps the counts of a transaction whose outcome is not known; by default, of this collector alone.
-
-    Notes
-    -----
     Guarantee: one transaction is sent at a time, in the order of packing; after one has failed no other is sent.
     """
 
     def __init__(
         self,
-        topic: str,
-        partition: int,
+        tp: TopicPartition,
+        context: TaskContext,
         sink: TransactionSink,
         last_commit: CommittedState,
-        metrics: Metrics,
-        wall_clock: Callable[[], float],
-        cipher: MetadataCipher = NO_ENCRYPTION,
-        on_committed: Callable[[Sequence[DecidedCluster]], None] = lambda _: None,
-        output_rows_of: Callable[[TransactionBatch], OutputRows | None] = lambda _: None,
-        counts: PartitionCounts | None = None,
+        counts: PartitionCounts,
     ) -> None:
-        self._topic, self._partition = topic, partition
-        self._sink, self._metrics, self._wall_clock, self._cipher = sink, metrics, wall_clock, cipher
-        self._on_committed, self._output_rows_of = on_committed, output_rows_of
-        self._counts = counts or PartitionCounts(topic, partition)
+        self._tp, self._sink, self._counts = tp, sink, counts
+        self._metrics, self._cipher, self._listener = context.metrics, context.cipher, context.listener
+        self._wall_clock, self._interval_s = context.wall_clock, context.commit_interval_s
         self._last_packed = self._last_committed = last_commit
         self.committed_offset = last_commit.state.committed_offset
         """Offset of the last commit."""
-        self.packed_at_s = wall_clock()
-        """When `start_packing` was last called (s); at first, when the collector was made."""
+        self._packed_at_s = self._wall_clock()
+        """When a transaction was last packed (s); at first, when the collector was made."""
         self.confirmed_at_s = 0.0
         """When the last committed transaction was sent (s): until then no other worker owned the partition."""
         self._batch = TransactionBatch()
-        self._pending: deque[_PendingTransaction] = deque()
+        self._pending: deque[tuple[TransactionBatch, CommittedState]] = deque()
         self._sending: asyncio.Task[None] | None = None
         self._most_bytes = FIRST_BYTES
 
@@ -735,7 +608,7 @@ class RecordCollector:
     @property
     def is_full(self) -> bool:
         """Whether reading should pause until a transaction ends; if none is being sent, until one is packed."""
-        batches = [self._batch, *(pending.batch for pending in self._pending)]
+        batches = [self._batch, *(batch for batch, _ in self._pending)]
         rows = sum(len(batch.rows) + len(batch.unpublished) for batch in batches)
         size = sum(batch.size_bytes for batch in batches)
         is_large = size >= FULL_BYTES or self._batch.size_bytes >= self._most_bytes
@@ -769,33 +642,23 @@ class RecordCollector:
         """Count messages that are dropped."""
         self._batch.dropped.update(reasons)
 
-    # ------------------------------------------------------------------ transactions
+    @property
+    def interval_left_s(self) -> float:
+        """Time until the commit interval has passed since a transaction was packed (s)."""
+        passed_s = self._wall_clock() - self._packed_at_s
+        return max(0.0, self._interval_s - passed_s) if passed_s >= 0 else 0.0  # negative: the clock was set back
 
-    def interval_left_s(self, commit_interval_s: float) -> float:
-        """Return the time until the commit interval has passed since `start_packing` was called (s)."""
-        passed_s = self._wall_clock() - self.packed_at_s
-        return max(0.0, commit_interval_s - passed_s) if passed_s >= 0 else 0.0  # negative: the clock was set back
+    def pack_and_send(self, commit_at: Callable[[int], CommittedState]) -> None:
+        """Pack what was added, and send it after all transactions that were packed before.
 
-    def start_packing(self) -> int:
-        """Start to pack a transaction, and return the time of its commit (ms).
-
-        It is never before the time of an earlier commit, even if the clock was set back. A start checks that no record
-        in the output is later than the last commit.
-        """
-        self.packed_at_s = self._wall_clock()
-        return max(self._last_packed.at_ms, round(self.packed_at_s * 1000))
-
-    def pack_and_send(self, commit: CommittedState) -> None:
-        """Pack what was added with this state, and send it after all transactions that were packed before.
-
-        Raises
-        ------
-        BrokerError
-            An earlier transaction failed.
+        ``commit_at`` returns the state to commit at a time (ms). This is never before the time of an earlier commit,
+        even if the clock was set back: a start checks that no record in the output is later than the last commit. If an
+        earlier transaction failed, its error is raised and nothing is packed.
         """
         self.check()
-        self._last_packed = commit
-        self._pending.append(_PendingTransaction(self._batch, commit))
+        self._packed_at_s = self._wall_clock()
+        self._last_packed = commit_at(max(self._last_packed.at_ms, round(self._packed_at_s * 1000)))
+        self._pending.append((self._batch, self._last_packed))
         self._batch = TransactionBatch()
         self._send_in_background()
 
@@ -808,7 +671,7 @@ class RecordCollector:
         self._last_packed = replace(
             self._last_packed, state=replace(self._last_packed.state, handed_over_uncommitted=True)
         )
-        self._pending.append(_PendingTransaction(TransactionBatch(), self._last_packed))
+        self._pending.append((TransactionBatch(), self._last_packed))
         self._send_in_background()
         await self.wait_until_committed()
 
@@ -837,19 +700,18 @@ class RecordCollector:
 
     async def _send_all(self) -> None:
         while self._pending:
-            await self._send(self._pending[0])
+            await self._send(*self._pending[0])
             self._pending.popleft()
 
-    async def _send(self, pending: _PendingTransaction) -> None:
-        batch, commit = pending
+    async def _send(self, batch: TransactionBatch, commit: CommittedState) -> None:
         started, committed_offset = self._wall_clock(), commit.state.committed_offset
         try:
             # Not earlier: all transactions before this one are committed now.
-            commit = replace(commit, output_rows=self._output_rows_of(batch))
-            metadata = self._cipher.encode(commit, self._topic, self._partition)
+            commit = replace(commit, output_rows=self._sink.output_rows_of(batch))
+            metadata = self._cipher.encode(commit, self._tp.topic, self._tp.partition)
             dated_ms = _message_time(commit.at_ms, round(started * 1000))
             # Before it is sent: after an error, or if this is cancelled, the transaction may be committed all the same.
-            self._counts.send(self._last_committed, commit, TransactionCounts.of(batch))
+            self._counts.send(self._last_committed, commit, batch)
             await self._sink.publish_and_commit(batch, committed_offset, metadata, dated_ms)
         except ShoalError as error:
             self._metrics.transactions.labels("aborted").inc()
@@ -863,7 +725,7 @@ class RecordCollector:
         self._metrics.transactions.labels("committed").inc()
         self._metrics.transaction_seconds.observe([took_s])
         self._counts.confirm(self._metrics)
-        self._on_committed(batch.clusters)
+        self._listener.on_committed(self._tp.partition, batch.clusters)
 
     def _limit_next(self, size_bytes: int, took_s: float) -> None:
         """Let transactions grow while they are short, and shrink to what takes `LONG_TRANSACTION_S` if they are not."""

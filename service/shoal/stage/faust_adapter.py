@@ -46,14 +46,9 @@ class BufferedMessage(NamedTuple):
 
 
 class MessageBuffer:
-    """Messages between the Faust stream and the partition tasks, at most ``limit`` of them.
+    """Messages between the Faust stream and the partition tasks, at most ``limit`` of them over all partitions.
 
-    Parameters
-    ----------
-    rewind : callable
-        ``rewind(partition, offset)`` makes the stream deliver a partition again from this offset on.
-    limit : int
-        Maximum number of messages over all partitions.
+    ``rewind(partition, offset)`` makes the stream deliver a partition again from this offset on.
     """
 
     def __init__(self, rewind: Callable[[int, int], Awaitable[None]], limit: int = LIMIT_RECORDS) -> None:
@@ -175,18 +170,7 @@ def stop_app(app: Any, error: BaseException) -> Coroutine[Any, Any, None]:  # no
 
 
 class FaustAdapter:
-    """A Faust stream over one topic, and its app.
-
-    Parameters
-    ----------
-    stream : faust.Stream
-        The stream that the agent gets, of a topic that is declared with ``acks=False``.
-
-    Raises
-    ------
-    ConfigError
-        The stage cannot read this stream.
-    """
+    """A Faust stream over one topic, and its app. `ConfigError` is raised if the stage cannot read this stream."""
 
     def __init__(self, stream: Any) -> None:  # noqa: ANN401 - Faust's types say little
         if not _is_stream(stream):
@@ -259,13 +243,7 @@ class FaustAdapter:
             )
 
     def check_acks(self) -> None:
-        """Check that no other agent of the app acknowledges records of the topic.
-
-        Raises
-        ------
-        ConfigError
-            Another agent does: Faust would overwrite the committed progress.
-        """
+        """Check that no other agent acknowledges records of the topic: Faust would overwrite the committed progress."""
         if self.app.topics.acks_enabled_for(self.topic):
             raise ConfigError(
                 f"anonymize: topic {self.topic}: another agent reads it with acks; declare every app.topic of this "
@@ -336,18 +314,10 @@ class FaustAdapter:
 
         Faust has this setting for its own transactions only. The level applies to all topics of the consumer.
 
-        Returns
-        -------
-        bool
-            Whether the consumer had fetched records of this topic before the level was set, by this stage or another
-            one. Such records may still be delivered, and their transactions may be open or aborted.
-
-        Raises
-        ------
-        ConfigError
-            The level cannot be set in this version of Faust or its client.
-        BrokerUnavailableError
-            A fetch request that was open when the level was set gets no response.
+        Return whether the consumer had fetched records of this topic before the level was set, by this stage or another
+        one. Such records may still be delivered, and their transactions may be open or aborted. Raises `ConfigError` if
+        the level cannot be set in this version of Faust or its client, and `BrokerUnavailableError` if a fetch request
+        that was open when the level was set gets no response.
         """
         thread = getattr(self.app.consumer, "_thread", None)
         fetcher = getattr(getattr(thread, "_consumer", None), "_fetcher", None)
@@ -375,13 +345,7 @@ class FaustAdapter:
         return True
 
     async def cluster_id(self) -> str | None:
-        """Return the id of the Kafka cluster to which the app's consumer is connected.
-
-        Raises
-        ------
-        BrokerUnavailableError
-            The consumer gets no response now.
-        """
+        """Return the id of the Kafka cluster to which the app's consumer is connected."""
         thread = self.app.consumer._thread  # noqa: SLF001 - see USED_FAUST_API
         client = thread._consumer._client  # noqa: SLF001
         try:

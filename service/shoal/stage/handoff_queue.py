@@ -72,11 +72,9 @@ class _PendingHandover:
 class HandoffQueue:
     """Passes clusters from the partition tasks to the one task of the app that iterates.
 
-    Notes
-    -----
-    A cluster that is handed over before its commit (`hand_over`) is acknowledged when the app asks for the next one.
-    At most one such cluster is with the app, none is buffered, and the partition task waits. Clusters that are
-    already committed (`put_committed`) are queued, and the partition tasks stop reading while the queue `is_full`.
+    A cluster that is handed over before its commit (`hand_over`) is acknowledged when the app asks for the next one. At
+    most one such cluster is with the app, none is buffered, and the partition task waits. Clusters that are already
+    committed (`put_committed`) are queued, and the partition tasks stop reading while the queue `is_full`.
     """
 
     def __init__(self) -> None:
@@ -96,10 +94,7 @@ class HandoffQueue:
     async def hand_over(self, partition: int, decided: DecidedCluster) -> None:
         """Hand a cluster over and wait until the app asks for the next one.
 
-        Raises
-        ------
-        HandoverCancelledError
-            The app has not asked for the next cluster in time, so this one is not acknowledged.
+        Raises `HandoverCancelledError` if it does not ask in time.
         """
         async with self._lock:
             if not self._accepts_handovers:
@@ -129,12 +124,7 @@ class HandoffQueue:
     async def next(self) -> Cluster:
         """Acknowledge the last cluster and wait for the next.
 
-        Raises
-        ------
-        StopAsyncIteration
-            The stage has ended.
-        ShoalError
-            The stage has failed with this error.
+        Raises `StopAsyncIteration` when the stage has ended, or the error with which it has failed.
         """
         with_app, self._with_app = self._with_app, None
         if with_app is not None and not with_app.acknowledged.done():

@@ -44,16 +44,8 @@ log = logger("stage")
 class StageSupervisor:
     """One stage, from the first request for a cluster to the end of the app.
 
-    Parameters
-    ----------
-    context : WorkerContext
-        Policy, settings, metrics and health of the process.
-    adapter : FaustAdapter
-        The stream and its app.
-    http : str or None
-        ``HOST:PORT`` for metrics and probes; None serves nothing.
-    publishes : bool
-        Whether clusters go to an output topic. If not, a cluster counts as released when the app asks for the next.
+    ``http`` is the ``HOST:PORT`` for metrics and probes. If the stage does not publish, a cluster counts as released
+    when the app asks for the next.
     """
 
     def __init__(self, context: WorkerContext, adapter: FaustAdapter, http: str | None, *, publishes: bool) -> None:
@@ -107,10 +99,7 @@ class StageSupervisor:
     async def stop(self, *, drain: bool = True) -> None:
         """Commit what is decided and end all work, within ten seconds.
 
-        Parameters
-        ----------
-        drain : bool
-            Whether to wait until the app has taken the clusters that are already committed.
+        With ``drain``, wait until the app has taken the clusters that are already committed.
         """
         began_s = time.monotonic()
         self._adapter.disconnect_signals()
@@ -244,7 +233,7 @@ class StageSupervisor:
             with CompilationNotice(log, stream_compile_s(context.policy), context.health.set_compiling):
                 await in_daemon_thread(partial(precompile, context.policy), lambda: self._adapter.has_crashed)
             try:
-                await run_with_retries(context, self._liveness, self._stopping, self._run_assignments)
+                await run_with_retries(settings, self._liveness, self._stopping, self._run_assignments)
             finally:
                 context.counts.log_unconfirmed()
             log_totals(log, context.metrics, context.policy.value_limits)

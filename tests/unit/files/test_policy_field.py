@@ -15,7 +15,7 @@ from shoal.audit import verify
 from shoal.cli import main
 from shoal.errors import InputError
 from shoal.kafka.metadata import CommittedState, decode
-from shoal.kafka.offsets import OffsetState, ReferenceRecord
+from shoal.kafka.offsets import OffsetState
 from shoal.kafka.task import restore_pipeline
 from shoal.observability import Metrics
 from shoal.policy import Policy
@@ -45,7 +45,7 @@ OLD_SUMMARY = (
     '"excess_span": {"mean": 0.0, "max": 0}, "delay": {"mean": 1.5, "max": 3}, '
     '"elapsed_s": 0.9960459510002693, "records_per_s": 4.015878982272896}\n'
 )
-OLD_METADATA = "shoal1:AgAFgdjBoow0AwD028GijDQCgLCDxZhoB4XS2FZwMc/+ABXPvRqf"
+METADATA = "shoal1:BAENBQAAAPTbwaKMNAAABwIIhdLYVnAxz/4DARWEp9Oh"
 # Learned by the first version that learned: the epoch, 70 clusters, and the last mean, mean distance and width of age.
 OLD_ADAPTIVE_STATE = b"\1" + struct.pack(">qqddd", 2, 70, 31.0, 8.0, 24.0)
 
@@ -109,12 +109,10 @@ def test_evidence_and_summary_without_a_policy_are_judged_by_the_given_one(tmp_p
     assert verify(Policy.load(policy), *files).exit_code == 1
 
 
-def test_metadata_that_were_committed_before_are_decoded_and_are_of_another_policy(tmp_path: Path) -> None:
+def test_metadata_are_of_the_policy_under_which_they_were_committed(tmp_path: Path) -> None:
     (tmp_path / "policy.yaml").write_text(STREAM)
-    reference = ReferenceRecord(offset=6, timestamp=1_790_000_000_000)
-    state = OffsetState(7, 12, (7, 9, 11), stream_time=1_790_000_000_000, next_cluster_number=3, reference=reference)
-    commit = decode(OLD_METADATA, "visits", 0, 7)
-    assert commit == CommittedState(state, "85d2d8567031cffe", 1_790_000_000_500)
+    commit = decode(METADATA, "visits", 0, 7)
+    assert commit == CommittedState(OffsetState(7, 12, (7, 9, 11)), "85d2d8567031cffe", 1_790_000_000_500)
     assert not commit.has_policy(Policy.load(tmp_path / "policy.yaml").fingerprint)
 
 

@@ -24,13 +24,14 @@ class Answering:
         self, operations: dict[str, int] | Exception, refusals: dict[tuple[str, int], Exception] | None = None
     ) -> None:
         self.operations, self.refusals = operations, refusals or {}
+        self.answered: list[dict[str, Any]] = []
         self._client = SimpleNamespace(get_random_node=lambda: 1, send=self.send)
 
     async def send(self, _: int, __: object) -> Any:
         if isinstance(self.operations, Exception):
             raise self.operations
-        topics = [
-            {"error_code": 0, "topic": topic, "authorized_operations": number}
+        topics = self.answered or [
+            {"error_code": 0, "topic": topic, "topic_authorized_operations": number}
             for topic, number in self.operations.items()
         ]
         return SimpleNamespace(to_object=lambda: {"topics": topics})
@@ -85,6 +86,12 @@ async def test_each_operation_that_is_missing_on_a_topic_is_named(
 )
 async def test_a_broker_that_does_not_say_what_is_allowed_is_no_fault(operations: dict[str, int] | Exception) -> None:
     assert await found(Answering(operations)) == []
+
+
+async def test_a_broker_without_topic_ids_does_not_say_what_is_allowed() -> None:
+    client = Answering({})
+    client.answered = [{"error_code": 0, "topic": topic, "partitions": []} for topic in ("in", "out")]
+    assert await found(client) == []
 
 
 async def test_group_and_transactional_ids_that_may_not_be_used_are_named_together() -> None:

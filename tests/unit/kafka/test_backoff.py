@@ -8,9 +8,8 @@ from typing import Any, cast
 
 import pytest
 from shoal.errors import BrokerUnavailableError
-from shoal.kafka import concurrency, retries
-from shoal.kafka.concurrency import backoff_s, jittered
-from shoal.kafka.retries import BrokerLiveness, run_with_retries
+from shoal.kafka import retries
+from shoal.kafka.retries import BrokerLiveness, backoff_s, jittered, run_with_retries
 from shoal.observability import Health
 
 pytestmark = pytest.mark.unit
@@ -19,19 +18,19 @@ pytestmark = pytest.mark.unit
 def test_a_pause_lies_between_half_and_one_and_a_half_of_its_mean(monkeypatch: pytest.MonkeyPatch) -> None:
     pauses = []
     for drawn in (0.0, 0.5, 0.75):
-        monkeypatch.setattr(concurrency, "_random", lambda drawn=drawn: drawn)
+        monkeypatch.setattr(retries, "_random", lambda drawn=drawn: drawn)
         pauses.append(jittered(2.0))
     assert pauses == [1.0, 2.0, 2.5]
 
 
 def test_pauses_grow_with_each_failure_up_to_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(concurrency, "_random", lambda: 0.5)
+    monkeypatch.setattr(retries, "_random", lambda: 0.5)
     assert [backoff_s(failures) for failures in range(8)] == [0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 5.0, 5.0]
 
 
 async def logged_pauses(monkeypatch: pytest.MonkeyPatch, drawn: float, failures: int) -> list[float]:
     """Return the logged pauses (s) of a worker whose first consumer loops fail."""
-    monkeypatch.setattr(concurrency, "_random", lambda: drawn)
+    monkeypatch.setattr(retries, "_random", lambda: drawn)
     logged: list[float] = []
 
     class Log:
@@ -48,8 +47,7 @@ async def logged_pauses(monkeypatch: pytest.MonkeyPatch, drawn: float, failures:
             raise BrokerUnavailableError("no answer")
 
     settings = SimpleNamespace(bootstrap_servers="broker:9092")
-    context = SimpleNamespace(start=SimpleNamespace(drain=False), settings=settings)
-    await run_with_retries(cast("Any", context), BrokerLiveness(Health(), 60.0), stopping, fail)
+    await run_with_retries(cast("Any", settings), BrokerLiveness(Health(), 60.0), stopping, fail)
     return logged
 
 

@@ -9,9 +9,8 @@ import pytest
 from aiokafka import TopicPartition
 from shoal.errors import BrokerError, GuaranteeError
 from shoal.kafka import retries
-from shoal.kafka.not_opened import LeaderAwayError, NotOpenedError
+from shoal.kafka.client import LeaderAwayError, NotOpenedError, NotStartedError
 from shoal.kafka.retries import BrokerLiveness
-from shoal.kafka.transactions import NotStartedError
 from shoal.observability import Health
 
 pytestmark = pytest.mark.unit

@@ -20,8 +20,8 @@ from cryptography.hazmat.primitives.serialization import (
 from cryptography.x509.oid import NameOID
 from shoal.errors import ConfigError
 from shoal.kafka import StartOptions, WorkerContext, check_files, open_secret_files
-from shoal.kafka.cipher import NO_ENCRYPTION
 from shoal.kafka.client import consumer
+from shoal.kafka.metadata import NO_ENCRYPTION
 from shoal.observability import Health, Metrics
 from shoal.policy import KafkaSection, Scale
 from structlog.testing import capture_logs

@@ -13,8 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from shoal.errors import InputError, PolicyError
-from shoal.kafka.cipher import NO_ENCRYPTION, MetadataCipher, UnreadableError
-from shoal.kafka.metadata import CommittedState, encode, largest_span
+from shoal.kafka.metadata import NO_ENCRYPTION, CommittedState, MetadataCipher, UnreadableError, encode, largest_span
 from shoal.kafka.offsets import OffsetState, ReferenceRecord
 from shoal.policy import KafkaSection
 
@@ -85,7 +84,7 @@ def test_a_truncated_text_is_refused(cut: int) -> None:
 
 
 def test_another_key_with_the_same_identifier_decrypts_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shoal.kafka.cipher._identifier", lambda _: b"name")
+    monkeypatch.setattr("shoal.kafka.metadata._identifier", lambda _: b"name")
     text = MetadataCipher("g", (OLD,)).encode(commit(5, 7), "t", 0)
     with pytest.raises(InputError, match="broken"):
         CIPHER.decode(text, "t", 0, 5)

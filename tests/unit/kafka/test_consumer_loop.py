@@ -12,34 +12,25 @@ import pytest
 from aiokafka import TopicPartition
 from shoal.errors import BrokerUnavailableError
 from shoal.formats import JsonDecoder
-from shoal.kafka.cipher import NO_ENCRYPTION
 from shoal.kafka.consumer_loop import ConsumerLoop
-from shoal.kafka.metadata import CommittedState, decode
+from shoal.kafka.metadata import NO_ENCRYPTION, CommittedState, decode
 from shoal.kafka.offsets import OffsetState
 from shoal.kafka.retries import BrokerLiveness
 from shoal.kafka.start import StartOptions
 from shoal.kafka.task import PartitionTask
 from shoal.kafka.task_manager import WorkerContext
-from shoal.kafka.transactions import TransactionBatch
+from shoal.kafka.transactions import TransactionBatch, TransactionSink
 from shoal.observability import Health, Metrics
-from shoal.policy import KafkaSection, Policy
-from shoal.policy.schema import Document
+from shoal.policy import KafkaSection
+from support.making import SUBJECT, policy_of, quasi
+from support.partition_tasks import partition_task
 
 pytestmark = pytest.mark.unit
 
 START_MS = 1_700_000_000_000
 SLOW, QUICK = TopicPartition("t", 0), TopicPartition("t", 1)
-POLICY = Policy.from_document(
-    Document.model_validate(
-        {
-            "attributes": {
-                "who": {"role": "identifier", "subject": True, "type": "integer"},
-                "x": {"role": "quasi_identifier", "scale": "numeric", "bounds": [0, 100], "integer": True},
-            },
-            "privacy": {"k": 2},
-            "stream": {"delta": 10, "max_delay_s": 2.0},
-        }
-    )
+POLICY = policy_of(
+    {"who": SUBJECT | {"type": "integer"}, "x": quasi(integer=True)}, stream={"delta": 10, "max_delay_s": 2.0}
 )
 
 
@@ -52,7 +43,7 @@ class Message(NamedTuple):
 
 
 @dataclass
-class Sink:
+class Sink(TransactionSink):
     """Sends a transaction when its gate is open."""
 
     partition: int
@@ -151,7 +142,7 @@ class Reading:
 
     def task(self, tp: TopicPartition, sink: Sink, commit: CommittedState) -> PartitionTask:
         decoder, metrics, now = JsonDecoder(POLICY), self._metrics, self._now
-        return PartitionTask("t", tp.partition, POLICY, decoder, sink, commit, metrics, 0.2, now, monotonic_clock=now)
+        return partition_task("t", tp.partition, POLICY, decoder, sink, commit, metrics, 0.2, now, monotonic_clock=now)
 
     def _now(self) -> float:
         return self.clock_s

@@ -14,8 +14,7 @@ from typing import Any
 import pytest
 from aiokafka.errors import KafkaConnectionError
 from shoal.errors import ConfigError
-from shoal.kafka.certificates import check_files
-from shoal.kafka.credentials import TokenProvider, forget_token, secret_of
+from shoal.kafka.credentials import TokenProvider, check_files, forget_token, secret_of
 from shoal.policy import KafkaSection
 
 pytestmark = pytest.mark.unit

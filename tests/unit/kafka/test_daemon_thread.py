@@ -15,9 +15,9 @@ import asyncio
 import sys
 import threading
 import time
-from shoal.kafka import concurrency
+from shoal.kafka import retries
 
-concurrency.EXIT_S = float(sys.argv[2])
+retries.EXIT_S = float(sys.argv[2])
 
 is_printed = threading.Event()
 
@@ -28,7 +28,7 @@ def work(stop):
     print("ended", flush=True)
 
 async def main():
-    task = asyncio.create_task(concurrency.in_daemon_thread(work, lambda: "crashed" in sys.argv))
+    task = asyncio.create_task(retries.in_daemon_thread(work, lambda: "crashed" in sys.argv))
     await asyncio.sleep(0.1)
     task.cancel()
     await asyncio.wait({task})

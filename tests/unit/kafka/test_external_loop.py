@@ -12,11 +12,11 @@ import pytest
 from aiokafka import TopicPartition
 from shoal.errors import BrokerUnavailableError
 from shoal.kafka import external_loop
-from shoal.kafka import retries as opening_module
-from shoal.kafka.cipher import NO_ENCRYPTION
+from shoal.kafka import task_manager as opening_module
+from shoal.kafka.client import LeaderAwayError, NotOpenedError
 from shoal.kafka.cluster_listener import ClusterListener
 from shoal.kafka.external_loop import ExternalLoop
-from shoal.kafka.not_opened import LeaderAwayError, NotOpenedError
+from shoal.kafka.metadata import NO_ENCRYPTION
 from shoal.kafka.retries import BrokerLiveness
 from shoal.kafka.start import StartOptions
 from shoal.kafka.task_manager import WorkerContext
@@ -62,7 +62,7 @@ class Source:
 class Task:
     """Notes the offsets that it processes, and the ends at which it may flush."""
 
-    is_full = is_restoring = False
+    is_full = is_restoring = is_drained = False
     waiting_count = committed_offset = 0
     next_commit = (1.0, None)
 
@@ -276,9 +276,9 @@ async def test_the_leaders_of_the_open_partitions_are_asked() -> None:
         asked.append(partitions)
 
     leaders: Any = SimpleNamespace(ask=ask, are_all_away=True)
-    await loop.loop._ask(leaders)
+    await loop.loop._tasks.ask_leaders(leaders)
     loop.open(SECOND)
-    await loop.loop._ask(leaders)
+    await loop.loop._tasks.ask_leaders(leaders)
     assert asked == [[], [SECOND]]
     assert loop.loop._context.health.leaders_away
 

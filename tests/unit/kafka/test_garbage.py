@@ -12,12 +12,12 @@ import pytest
 from shoal.formats import JsonDecoder
 from shoal.kafka.metadata import CommittedState
 from shoal.kafka.offsets import OffsetState
-from shoal.kafka.task import PartitionTask
-from shoal.kafka.transactions import TransactionBatch
+from shoal.kafka.transactions import TransactionBatch, TransactionSink
 from shoal.observability import Metrics
 from shoal.policy import Policy
-from shoal.policy.schema import Document
+from support.making import SUBJECT, policy_of, quasi, unchanged_field
 from support.messages import Message
+from support.partition_tasks import partition_task
 
 pytestmark = pytest.mark.unit
 
@@ -25,7 +25,7 @@ START_MS = 1_700_000_000_000
 POLL_RECORDS = 300
 
 
-class Sink:
+class Sink(TransactionSink):
     """Commits everything and keeps nothing."""
 
     def __init__(self) -> None:
@@ -53,21 +53,10 @@ def without_collections() -> Iterator[None]:
         gc.enable()
 
 
-def policy_of(release: str) -> Policy:
-    return Policy.from_document(
-        Document.model_validate(
-            {
-                "attributes": {
-                    "who": {"role": "identifier", "subject": True, "type": "string"},
-                    "x": {"role": "quasi_identifier", "scale": "numeric", "bounds": [0, 100]},
-                    "note": {"role": "confidential", "type": "string"},
-                },
-                "privacy": {"k": 3},
-                "stream": {"delta": 20, "release": release},
-                "steering": {"position": {"target_span": 2.0}},
-            }
-        )
-    )
+def policy_with(release: str) -> Policy:
+    attributes = {"who": SUBJECT | {"type": "string"}, "x": quasi(), "note": unchanged_field("string")}
+    stream, steering = {"delta": 20, "release": release}, {"position": {"target_span": 2.0}}
+    return policy_of(attributes, privacy={"k": 3}, stream=stream, steering=steering)
 
 
 def poll(number: int) -> list[Message]:
@@ -85,9 +74,9 @@ def poll(number: int) -> list[Message]:
 
 @pytest.mark.parametrize("release", ["cluster", "ordered"])
 async def test_a_long_run_leaves_no_cycles_and_does_not_grow(release: str) -> None:
-    policy, sink, now = policy_of(release), Sink(), [START_MS / 1000]
+    policy, sink, now = policy_with(release), Sink(), [START_MS / 1000]
     commit = CommittedState(OffsetState(committed_offset=0, next_offset=0), policy.fingerprint, START_MS)
-    task = PartitionTask("t", 0, policy, JsonDecoder(policy), sink, commit, Metrics(), 0.2, wall_clock=lambda: now[0])
+    task = partition_task("t", 0, policy, JsonDecoder(policy), sink, commit, Metrics(), 0.2, wall_clock=lambda: now[0])
 
     async def run(first: int, last: int) -> tuple[int, int]:
         """Return how many objects a collection found after these polls, and how many were left alive."""

@@ -12,8 +12,8 @@ import pytest
 from aiokafka import TopicPartition
 from aiokafka.errors import KafkaTimeoutError
 from shoal.kafka import logs
+from shoal.kafka.client import LeaderAwayError
 from shoal.kafka.logs import LogEnds
-from shoal.kafka.not_opened import LeaderAwayError
 from support.kafka_broker import wait_until
 
 pytestmark = pytest.mark.unit

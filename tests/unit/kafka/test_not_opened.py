@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from aiokafka import TopicPartition
 from aiokafka.errors import KafkaTimeoutError
-from shoal.kafka import not_opened, progress_copy, start
-from shoal.kafka.cipher import MetadataCipher
-from shoal.kafka.client import log_bounds
-from shoal.kafka.not_opened import LeaderAwayError, NotOpenedError, leader_answer
+from shoal.kafka import client as connection
+from shoal.kafka import progress_copy, start
+from shoal.kafka.client import LeaderAwayError, NotOpenedError, leader_answer, log_bounds
+from shoal.kafka.metadata import MetadataCipher
 from shoal.kafka.progress_copy import HiddenCopyError, ProgressCopy
 from shoal.kafka.start import check_no_open_transaction
 from shoal.policy import KafkaSection
@@ -55,7 +55,7 @@ async def of_copy() -> None:
 async def test_a_leader_that_does_not_answer_is_not_waited_for_as_long_as_the_client_does(
     monkeypatch: pytest.MonkeyPatch, ask: Callable[[], Awaitable[None]], name: str
 ) -> None:
-    monkeypatch.setattr(not_opened, "ANSWER_S", 0.05)
+    monkeypatch.setattr(connection, "ANSWER_S", 0.05)
     for module in (start, progress_copy):
         monkeypatch.setattr(module, "reading", silent)
     async with asyncio.timeout(5):

@@ -3,12 +3,31 @@
 from __future__ import annotations
 
 import base64
+import itertools
+import zlib
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from shoal.errors import InputError
-from shoal.kafka.metadata import CommittedState, decode, encode, largest_span, pack
+from shoal.kafka.metadata import (
+    CommittedState,
+    MetadataCipher,
+    OutputRows,
+    UnreadableError,
+    VarintReader,
+    decode,
+    decode_membership,
+    encode,
+    encode_membership,
+    largest_span,
+    max_membership_bytes,
+    pack,
+    unzigzag,
+    varint,
+    varints,
+    zigzag,
+)
 from shoal.kafka.offsets import OffsetState, ReferenceRecord
 
 pytestmark = pytest.mark.unit
@@ -80,8 +99,9 @@ def test_within_the_span_metadata_always_fit(delta: int) -> None:
         snapshot = OffsetState(
             2**40, held[-1] + 1, held, future, 2**42, 2**50, held[-1] + 1, ReferenceRecord(2**40, 2**42)
         )
-        # 6560 is the partition count with the longest padding.
-        assert len(encode(CommittedState(snapshot, FINGERPRINT, 2**42, 6560), "t", 0)) <= LIMIT_BYTES
+        commit = CommittedState(snapshot, FINGERPRINT, 2**42, 2**31, OutputRows(2**62, 2**33, 2**32 - 1))
+        assert len(pack(commit)) < ENCRYPTED_BYTES
+        assert len(encode(commit, "t", 0)) <= LIMIT_BYTES
 
 
 @pytest.mark.parametrize(("delta", "state_bytes"), [(2, 1), (600, 17), (5000, 500), (16_000, 500), (100, 2300)])
@@ -97,12 +117,13 @@ def test_within_the_span_metadata_with_adaptive_state_fit(delta: int, state_byte
         snapshot = OffsetState(
             2**40, held[-1] + 1, held, future, 2**42, 2**50, None, reference, adaptive_state=b"\xff" * state_bytes
         )
-        assert len(pack(CommittedState(snapshot, FINGERPRINT, 2**42, 6560))) < ENCRYPTED_BYTES
+        rows = OutputRows(2**62, 2**33, 2**32 - 1)
+        assert len(pack(CommittedState(snapshot, FINGERPRINT, 2**42, 2**31, rows))) < ENCRYPTED_BYTES
 
 
 @pytest.mark.parametrize(
     ("delta", "adaptive_bytes", "smallest_unfinished", "span"),
-    [(1000, 0, 0, 135_691), (5000, 0, 0, 20_075), (1000, 100, 0, 122_763), (1000, 0, 100, 4445)],
+    [(1000, 0, 0, 134_795), (5000, 0, 0, 20_019), (1000, 100, 0, 121_739), (1000, 0, 100, 4369)],
 )
 def test_the_largest_span_uses_all_free_bytes(
     delta: int, adaptive_bytes: int, smallest_unfinished: int, span: int
@@ -117,100 +138,139 @@ def test_an_adaptive_state_that_leaves_no_bytes_is_refused() -> None:
         largest_span(20_000, 512, 500)
 
 
-def test_metadata_without_adaptive_state_have_the_older_version() -> None:
-    assert pack(CommittedState(OffsetState(5, 5), FINGERPRINT, 0))[0] == 2
-    assert pack(CommittedState(OffsetState(5, 5, adaptive_state=b"x"), FINGERPRINT, 0))[0] == 3
+FULL = OffsetState(
+    committed_offset=7_000_000_000,
+    next_offset=7_000_000_041,
+    incomplete=(7_000_000_000, 7_000_000_003, 7_000_000_038),
+    future_timestamped=(7_000_000_005,),
+    stream_time=1_790_000_000_000,
+    next_cluster_number=123_456,
+    flush_at_offset=7_000_000_041,
+    reference=ReferenceRecord(6_999_999_999, 1_790_000_000_500),
+    released_from=6_999_000_000,
+    adaptive_state=b"\x01\x02\x80",
+)
+ORDERED = OffsetState(
+    committed_offset=100,
+    next_offset=140,
+    incomplete=(110, 115),
+    stream_time=1_790_000_000_000,
+    next_cluster_number=9,
+    reference=ReferenceRecord(99, 1_790_000_000_500),
+    released_from=90,
+    unfinished_clusters=((100, 111, 118), (103, 112, 119)),
+    released_up_to=95,
+    handed_over_uncommitted=True,
+)
+ROWS = OutputRows.of("visits.anonymous", 77, 5)
 
 
-OLDER = "shoal1:AgAEAAMAEQAABQEjRWeJq83vAAVuIJbp"
-"""What a version without adaptive state wrote of `good`."""
-
-
-def test_metadata_of_an_older_version_can_be_decoded() -> None:
-    commit = decode(OLDER, "t", 0, 5)
-    assert commit.state == OffsetState(5, 9, (5, 7), next_cluster_number=3)
-    assert (commit.at_ms, commit.first_partition_count) == (17, 0)
-    assert encode(commit, "t", 0) == OLDER
-
-
-STORED = {
-    "shoal1:AwEpgdjBoow0wMQHKqDlx6KMNALot4PFmGjAhD0BI0VniavN7wMBAoABBQADI2dsPUU=": OffsetState(
-        committed_offset=7_000_000_000,
-        next_offset=7_000_000_041,
-        incomplete=(7_000_000_000, 7_000_000_003, 7_000_000_038),
-        future_timestamped=(7_000_000_005,),
-        stream_time=1_790_000_000_000,
-        next_cluster_number=123_456,
-        flush_at_offset=7_000_000_041,
-        reference=ReferenceRecord(6_999_999_999, 1_790_000_000_500),
-        released_from=6_999_000_000,
-        adaptive_state=b"\x01\x02\x80",
-    ),
-    "shoal1:AgYogdjBoow0CQCg5ceijDQC6LeDxZhoCgEjRWeJq83vAAkDCZwMAALbAAAqRtsgnQ==": OffsetState(
-        committed_offset=100,
-        next_offset=140,
-        incomplete=(110, 115),
-        stream_time=1_790_000_000_000,
-        next_cluster_number=9,
-        reference=ReferenceRecord(99, 1_790_000_000_500),
-        released_from=90,
-        unfinished_clusters=((100, 111, 118), (103, 112, 119)),
-        released_up_to=95,
-        handed_over_uncommitted=True,
-    ),
-}
-"""What the last version without the partition count wrote for partition 3 of topic ``visits``."""
-
-PADDED = [
-    ("shoal1:AwEpgdjBooy0AMDEhwAqoOXHoow0Aui3g8WYaMCEPQEjRWeJq83vAwECgAEFAAMjfG7+Xg==", 12),
-    ("shoal1:AgaogACB2MGijLSAAImAAICAAKDlx6KMtIAAgoAA6LeDxZjogACKgAABI0VniavN7wAJAwmcDAAC2wAAKjZM8wg=", 6560),
-]
-"""The same states with a partition count; that version reads them with these results."""
-
-
-@pytest.mark.parametrize("text", STORED)
-def test_metadata_without_the_partition_count_are_read_and_written_as_before(text: str) -> None:
-    state = STORED[text]
-    commit = decode(text, "visits", 3, state.committed_offset)
-    assert commit == CommittedState(state, "0123456789abcdef", 1_790_000_100_000, 0)
-    assert encode(commit, "visits", 3) == text
-
-
-@pytest.mark.parametrize(("text", "count", "state"), [(*PADDED[0], 0), (*PADDED[1], 1)])
-def test_metadata_with_the_partition_count_have_these_bytes(text: str, count: int, state: int) -> None:
-    commit = CommittedState(list(STORED.values())[state], "0123456789abcdef", 1_790_000_100_000, count)
+@pytest.mark.parametrize(
+    ("state", "count", "rows", "text"),
+    [
+        (
+            FULL,
+            12,
+            None,
+            "shoal1:BAEbKYHYwaKMNMDEByqg5ceijDQC6LeDxZhowIQ9AggBI0VniavN7wQDAAMjBgEFBwMBAoCAAQxnN5ha",
+        ),
+        (
+            ORDERED,
+            6560,
+            ROWS,
+            "shoal1:BAEXKIHYwaKMNAkAoOXHoow0Aui3g8WYaAoCCAEjRWeJq83vAwMJnAwFBwkAAtsAACoIAIACoDOBBk0FfkjBFpD9tp4=",
+        ),
+    ],
+)
+def test_a_commit_has_these_metadata(state: OffsetState, count: int, rows: OutputRows | None, text: str) -> None:
+    commit = CommittedState(state, FINGERPRINT[:16], 1_790_000_100_000, count, rows)
     assert encode(commit, "visits", 3) == text
     assert decode(text, "visits", 3, commit.state.committed_offset) == commit
 
 
-@pytest.mark.parametrize("count", [1, 2, 3, 12, 100, 6560])
-def test_the_partition_count_of_the_first_start_is_kept_and_changes_no_other_number(count: int) -> None:
-    state = OffsetState(5, 9, (5, 7), next_cluster_number=3, reference=ReferenceRecord(5, 1_790_000_000_000))
-    commit = CommittedState(state, FINGERPRINT[:16], 17, count)
-    assert decode(encode(commit, "t", 0), "t", 0, 5) == commit
-    body, without = pack(commit), pack(CommittedState(state, FINGERPRINT[:16], 17))
-    assert len(without) < len(body) <= len(without) + 16
-    # A reader that knows of no padding reads the same eight numbers.
-    assert plain_numbers(body) == plain_numbers(without)
+def text_of(body: bytes) -> str:
+    """Return the text of a body for offset 5 of partition 0 of topic t."""
+    return "shoal1:" + base64.b64encode(body + zlib.crc32(b"t\n0\n5\n" + body).to_bytes(4, "big")).decode()
 
 
-def plain_numbers(body: bytes) -> tuple[list[int], bytes]:
-    """Read eight numbers of seven bits a byte, lowest first, up to a byte without the top bit; return the rest too."""
-    numbers, index = [], 2
-    for _ in range(8):
-        number = shift = 0
-        while True:
-            byte, index = body[index], index + 1
-            number, shift = number | (byte % 128) << shift, shift + 7
-            if byte < 128:
-                break
-        numbers.append(number)
-    return numbers, body[:2] + body[index:]
+ANOTHER_VERSION = (
+    "t-0: the offset metadata is of another version of Shoal: run 'shoal run POLICY --drain' with that version first, "
+    "then start this one; --skip-to-end would discard it"
+)
 
 
-def test_a_partition_count_that_does_not_fit_is_not_kept() -> None:
-    commit = CommittedState(OffsetState(5, 9, (5, 7)), FINGERPRINT[:16], 17, 6561)
-    assert decode(encode(commit, "t", 0), "t", 0, 5).first_partition_count == 0
+@pytest.mark.parametrize("body", [b"\x04\x09\x00", b"\x04\x7f\x01x", b"\x05", b"\x01\x01"])
+def test_sections_that_must_be_known_and_other_versions_are_refused_with_the_remedy(body: bytes) -> None:
+    if body[0] == 4:
+        known = pack(CommittedState(OffsetState(5, 9, (5, 7)), FINGERPRINT, 17))
+        body = known + body[1:]
+    with pytest.raises(UnreadableError) as refused:
+        decode(text_of(body), "t", 0, 5)
+    assert str(refused.value) == ANOTHER_VERSION
+
+
+def test_an_unknown_section_that_may_be_ignored_is_ignored() -> None:
+    commit = CommittedState(OffsetState(5, 9, (5, 7)), FINGERPRINT[:16], 17, 4)
+    body = pack(commit)
+    assert body[-3:] == b"\x80\x01\x04"
+    assert decode(text_of(body + b"\xc8\x02ab"), "t", 0, 5) == commit
+
+
+@pytest.mark.parametrize("cut", [b"\x03\x00", b"\x01\x00", b"\xc8\x03ab", b"\xc8"])
+def test_repeated_misplaced_or_incomplete_sections_are_refused(cut: bytes) -> None:
+    body = pack(CommittedState(OffsetState(5, 9, (5, 7)), FINGERPRINT, 17))
+    with pytest.raises(InputError, match="the offset metadata is broken"):
+        decode(text_of(body + cut), "t", 0, 5)
+    without_numbers = b"\x04" + body[11:]
+    assert without_numbers[1] == 2
+    with pytest.raises(InputError, match="the offset metadata is broken"):
+        decode(text_of(without_numbers), "t", 0, 5)
+
+
+FORMER = {
+    "incomplete": "AgAEAAMAEQAABQEjRWeJq83vAAVuIJbp",
+    "unfinished clusters": "AgYogdjBoow0CQCg5ceijDQC6LeDxZhoCgEjRWeJq83vAAkDCZwMAALbAAAqRtsgnQ==",
+}
+"""What the last version without sections wrote: one record at offset 5 waits, or clusters at offset 100."""
+
+
+@pytest.mark.parametrize(("text", "where"), [("incomplete", ("t", 0, 5)), ("unfinished clusters", ("visits", 3, 100))])
+def test_progress_of_a_former_version_is_refused_while_records_wait(text: str, where: tuple[str, int, int]) -> None:
+    with pytest.raises(UnreadableError, match="run 'shoal run POLICY --drain' with that version first") as refused:
+        decode("shoal1:" + FORMER[text], *where)
+    assert refused.value.state == "of another version of Shoal"
+
+
+@pytest.mark.parametrize("is_encrypted", [False, True])
+def test_progress_that_a_former_version_has_drained_is_continued(
+    monkeypatch: pytest.MonkeyPatch, *, is_encrypted: bool
+) -> None:
+    # Version 3, nothing listed; numbers (one with padding, which was a partition count), the fingerprint, the adaptive
+    # state, no future timestamps, no offsets.
+    numbers = "00 81d8c1a28c34 8700 00 a0e5c7a28c34 02 e8b783c59868 05"
+    body = bytes.fromhex(f"0301 {numbers} {FINGERPRINT[:16]} 03 010280 00")
+    cipher = MetadataCipher("g", (bytes(range(32)),) if is_encrypted else (None,))
+    with monkeypatch.context() as former:
+        former.setattr("shoal.kafka.metadata.pack", lambda _: body)
+        text = cipher.encode(CommittedState(OffsetState(5, 5), FINGERPRINT, 0), "t", 0)
+    expected = OffsetState(
+        5,
+        5,
+        stream_time=1_790_000_000_000,
+        next_cluster_number=7,
+        reference=ReferenceRecord(4, 1_790_000_000_500),
+        released_from=0,
+        adaptive_state=b"\x01\x02\x80",
+    )
+    commit = cipher.decode(text, "t", 0, 5)
+    assert commit == CommittedState(expected, FINGERPRINT[:16], 1_790_000_100_000)
+    assert cipher.decode(cipher.encode(commit, "t", 0), "t", 0, 5) == commit
+
+
+def test_a_flush_that_a_former_version_has_not_done_is_refused() -> None:
+    body = bytes.fromhex(f"0201 00 00 07 01 11 00 00 00 {FINGERPRINT[:16]} 00")
+    with pytest.raises(UnreadableError):
+        decode(text_of(body), "t", 0, 5)
 
 
 def test_a_small_delta_needs_no_limit_and_a_huge_one_is_refused() -> None:
@@ -262,3 +322,106 @@ def test_every_flipped_bit_is_detected() -> None:
             with pytest.raises(InputError):
                 decode("shoal1:" + base64.b64encode(bytes(body)).decode(), "t", 0, 5)
             body[place] ^= 1 << bit
+
+
+# ---------------------------------------------------------------- memberships in clusters
+
+
+@st.composite
+def labelled(draw: st.DrawFn) -> tuple[tuple[int, ...], tuple[tuple[int, ...], ...]]:
+    labels = draw(st.lists(st.integers(0, 9), min_size=1, max_size=80))
+    labels[0] = labels[0] or 1
+    offsets = list(itertools.accumulate(draw(st.lists(st.integers(1, 50), min_size=len(labels), max_size=len(labels)))))
+    together: dict[int, list[int]] = {}
+    for offset, label in zip(offsets, labels, strict=True):
+        together.setdefault(label, []).append(offset)
+    alone = tuple(together.pop(0, []))
+    return alone, tuple(sorted(map(tuple, together.values())))
+
+
+@given(labelled())
+def test_encoded_memberships_can_be_decoded(given_labels: tuple[tuple[int, ...], tuple[tuple[int, ...], ...]]) -> None:
+    alone, clusters = given_labels
+    listed = sorted((*alone, *itertools.chain(*clusters)))
+    packed = encode_membership(alone, clusters)
+    assert decode_membership(packed, listed) == (alone, clusters)
+    smallest = min(map(len, clusters))
+    assert len(packed) <= max_membership_bytes(len(listed), len(listed) - len(alone), smallest)
+    state = OffsetState(
+        listed[0],
+        listed[-1] + 1,
+        alone,
+        unfinished_clusters=clusters,
+        released_up_to=listed[0] + 3,
+        next_cluster_number=9,
+    )
+    text = encode(CommittedState(state, FINGERPRINT, 5), "t", 1)
+    assert decode(text, "t", 1, listed[0]).state == state
+
+
+@given(labelled(), st.data())
+def test_changed_bytes_are_refused_or_read_as_clusters(
+    given_labels: tuple[tuple[int, ...], tuple[tuple[int, ...], ...]], data: st.DataObject
+) -> None:
+    alone, clusters = given_labels
+    listed = sorted((*alone, *itertools.chain(*clusters)))
+    packed = bytearray(encode_membership(alone, clusters))
+    packed[data.draw(st.integers(0, len(packed) - 1))] ^= 1 << data.draw(st.integers(0, 7))
+    try:
+        found = decode_membership(bytes(packed), listed)
+    except (ValueError, IndexError):
+        return
+    assert sorted((*found[0], *itertools.chain(*found[1]))) == listed
+    assert all(found[1])
+
+
+@pytest.mark.parametrize(("k", "delta"), [(2, 1), (2, 800), (3, 865), (5, 100), (10, 1000), (50, 1266)])
+def test_partial_clusters_of_the_most_records_fit_with_and_without_a_key(k: int, delta: int) -> None:
+    slack = 512
+    step = max(1, largest_span(delta, slack, smallest_unfinished=k) // (delta + 1)) if delta > 600 else 1
+    places = [place * step for place in range(2 * (delta + 1))]
+    count = max(1, len(places) // k)
+    unfinished_clusters = tuple(tuple(places[number::count]) for number in range(count))
+    held = tuple(range(places[-1] + 1, places[-1] + 1 + slack))
+    state = OffsetState(
+        0,
+        held[-1] + 1,
+        held,
+        unfinished_clusters=unfinished_clusters,
+        released_up_to=places[-1],
+        stream_time=1 << 41,
+        next_cluster_number=1 << 40,
+    )
+    commit = CommittedState(state, FINGERPRINT, 1 << 41, 6560)
+    for seal in (MetadataCipher("g"), MetadataCipher("g", (b"k" * 32,))):
+        text = seal.encode(commit, "t", 0)
+        assert len(text) <= LIMIT_BYTES
+        assert seal.decode(text, "t", 0, 0).state == state
+
+
+def test_a_delta_whose_partial_clusters_do_not_fit_is_refused_with_the_largest_that_does() -> None:
+    with pytest.raises(InputError, match=r"at most 1002 with stream\.release: ordered"):
+        largest_span(1003, 512, smallest_unfinished=10)
+    assert largest_span(1002, 512, smallest_unfinished=10) >= 1002
+
+
+# ---------------------------------------------------------------- numbers
+
+
+@pytest.mark.parametrize(("number", "encoded"), [(0, "00"), (127, "7f"), (128, "8001"), (300, "ac02")])
+def test_a_number_has_these_bytes(number: int, encoded: str) -> None:
+    assert varint(number).hex() == encoded
+
+
+@given(st.lists(st.integers(0, 2**64)))
+def test_numbers_are_read_as_written(written: list[int]) -> None:
+    packed = b"".join(map(varint, written))
+    reader = VarintReader(packed)
+    assert [reader.take() for _ in written] == list(varints(packed)) == written
+    assert reader.rest() == b""
+
+
+@given(st.integers(-(2**63), 2**63))
+def test_a_number_of_either_sign_is_restored(number: int) -> None:
+    assert zigzag(number) >= 0
+    assert unzigzag(zigzag(number)) == number

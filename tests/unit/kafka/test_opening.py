@@ -10,15 +10,14 @@ from typing import Any, cast
 import pytest
 from aiokafka import TopicPartition
 from shoal.errors import BrokerError, FencedError
-from shoal.kafka import concurrency
-from shoal.kafka.cipher import NO_ENCRYPTION
+from shoal.kafka import retries
+from shoal.kafka.client import LeaderAwayError, NotStartedError
 from shoal.kafka.consumer_loop import ConsumerLoop
-from shoal.kafka.not_opened import LeaderAwayError
+from shoal.kafka.metadata import NO_ENCRYPTION
 from shoal.kafka.progress_copy import HiddenCopyError
 from shoal.kafka.retries import BrokerLiveness
 from shoal.kafka.start import StartOptions
 from shoal.kafka.task_manager import TaskManager, WorkerContext
-from shoal.kafka.transactions import NotStartedError
 from shoal.observability import Health, Metrics
 from shoal.policy import KafkaSection, Scale
 from support.kafka_broker import wait_until
@@ -78,7 +77,7 @@ class Opening:
         drains: bool = False,
     ) -> None:
         self.errors, self.attempts, self.consumer = errors, list[TopicPartition](), Consumer()
-        monkeypatch.setattr(concurrency, "_BACKOFF_S", (0.001,))
+        monkeypatch.setattr(retries, "_BACKOFF_S", (0.001,))
         monkeypatch.setattr(TaskManager, "_open", self._open)
         self.metrics, health = Metrics("g"), Health()
         policy = policy_with(attribute("area", Scale.NOMINAL, taxonomy=AREAS), k=2, delta=6)
@@ -194,7 +193,7 @@ async def test_the_leaders_of_drained_partitions_are_not_needed(monkeypatch: pyt
     opening, leaders = Opening(monkeypatch, {}), Leaders()
     await wait_until(lambda: len(list(opening.loop._tasks)) == 2)
     opening.loop._tasks._tasks[FIRST] = cast("Any", Task(is_drained=True))
-    await opening.loop._ask_leaders(cast("Any", leaders))
+    await opening.loop._tasks.ask_leaders(cast("Any", leaders))
     assert (leaders.asked, opening.loop._health.leaders_away) == ([[SECOND]], True)
     await opening.loop._leave(cast("Any", Stopped()), commit=False)
     assert not opening.loop._health.leaders_away

@@ -7,9 +7,9 @@ import asyncio
 import pytest
 from aiokafka import TopicPartition
 from shoal.errors import ShoalError
-from shoal.kafka import retries
-from shoal.kafka.not_opened import LeaderAwayError
-from shoal.kafka.retries import telling_unopened
+from shoal.kafka import task_manager
+from shoal.kafka.client import LeaderAwayError
+from shoal.kafka.task_manager import telling_unopened
 from structlog.testing import capture_logs
 from support.kafka_broker import wait_until
 
@@ -19,7 +19,7 @@ FIRST, SECOND = TopicPartition("in", 1), TopicPartition("in", 2)
 
 
 async def test_a_first_failure_is_told_at_once_and_long_waits_at_intervals(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(retries, "OPENING_CHECK_S", 0.001)
+    monkeypatch.setattr(task_manager, "OPENING_CHECK_S", 0.001)
     left: dict[TopicPartition, ShoalError | None] = {FIRST: None, SECOND: None}
     with capture_logs() as lines:
         async with telling_unopened(lambda: left):
@@ -30,7 +30,7 @@ async def test_a_first_failure_is_told_at_once_and_long_waits_at_intervals(monke
             left[FIRST] = LeaderAwayError(FIRST)
             await asyncio.sleep(0.05)
             assert len(lines) == 1, "not before the next interval"
-            monkeypatch.setattr(retries, "TELL_EVERY_S", 0.05)
+            monkeypatch.setattr(task_manager, "TELL_EVERY_S", 0.05)
             await wait_until(lambda: len(lines) >= 3)
             left.clear()
         count = len(lines)
@@ -44,8 +44,8 @@ async def test_a_first_failure_is_told_at_once_and_long_waits_at_intervals(monke
 
 
 async def test_a_long_opening_without_a_failure_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(retries, "OPENING_CHECK_S", 0.001)
-    monkeypatch.setattr(retries, "TELL_EVERY_S", 0.02)
+    monkeypatch.setattr(task_manager, "OPENING_CHECK_S", 0.001)
+    monkeypatch.setattr(task_manager, "TELL_EVERY_S", 0.02)
     with capture_logs() as lines:
         async with telling_unopened(lambda: {FIRST: None}):
             await wait_until(lambda: len(lines) >= 1)

@@ -16,11 +16,11 @@ from shoal.kafka import transactions
 from shoal.kafka.metadata import CommittedState, decode
 from shoal.kafka.offsets import OffsetState
 from shoal.kafka.task import PartitionTask
-from shoal.kafka.transactions import PartitionCounts, ProcessCounts, TransactionBatch
+from shoal.kafka.transactions import PartitionCounts, ProcessCounts, TransactionBatch, TransactionSink
 from shoal.observability import Metrics
 from support.making import SUBJECT, policy_of, quasi
 from support.messages import Message
-from support.partition_tasks import START_MS
+from support.partition_tasks import START_MS, partition_task
 
 pytestmark = pytest.mark.unit
 
@@ -29,7 +29,7 @@ POLICY = policy_of({"who": SUBJECT, "x": quasi(0, 100, integer=True)}, stream={"
 
 
 @dataclass
-class Sink:
+class Sink(TransactionSink):
     """Keeps the commits; `errors` are raised first, one a time."""
 
     commits: list[CommittedState] = field(default_factory=list)
@@ -77,7 +77,7 @@ def task_with(
     commit = commit or CommittedState(OffsetState(committed_offset=0, next_offset=0), POLICY.fingerprint, START_MS)
     counts.open(commit, log_end, metrics)
     decoder, now_s = JsonDecoder(POLICY), START_MS / 1000 + 1
-    return PartitionTask("t", 0, POLICY, decoder, sink, commit, metrics, 0.2, wall_clock=lambda: now_s, counts=counts)
+    return partition_task("t", 0, POLICY, decoder, sink, commit, metrics, 0.2, wall_clock=lambda: now_s, counts=counts)
 
 
 async def test_a_process_counts_a_record_as_read_once_also_after_tasks_that_fail() -> None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
+from aiokafka import TopicPartition
 from shoal.errors import BrokerUnavailableError, GuaranteeError, InputError
 from shoal.formats import JsonDecoder
 from shoal.kafka import ClusterListener
@@ -17,11 +18,13 @@ from shoal.kafka import transactions as outgoing
 from shoal.kafka.metadata import CommittedState, decode, encode
 from shoal.kafka.offsets import LogTruncatedError, OffsetState, ReferenceRecord
 from shoal.kafka.task import PartitionTask
-from shoal.kafka.transactions import TransactionBatch
+from shoal.kafka.transactions import TransactionBatch, TransactionSink
 from shoal.observability import Metrics
 from shoal.policy import Policy
-from shoal.policy.schema import Document
 from shoal.streams import DecidedCluster
+from support import making
+from support.making import SUBJECT, quasi, unchanged_field
+from support.partition_tasks import partition_task
 
 pytestmark = pytest.mark.unit
 
@@ -41,7 +44,7 @@ class Message:
 
 
 @dataclass
-class Sink:
+class Sink(TransactionSink):
     """Remembers what was published; `errors` are raised first, one a time."""
 
     published: list[tuple[TransactionBatch, OffsetState]] = field(default_factory=list)
@@ -74,19 +77,8 @@ class Clock:
 
 
 def policy_of(k: int = 2, delta: int = 4, privacy: dict[str, Any] | None = None, **stream: Any) -> Policy:
-    return Policy.from_document(
-        Document.model_validate(
-            {
-                "attributes": {
-                    "who": {"role": "identifier", "subject": True, "type": "integer"},
-                    "x": {"role": "quasi_identifier", "scale": "numeric", "bounds": [0, 100], "integer": True},
-                    "note": {"role": "confidential", "type": "string"},
-                },
-                "privacy": {"k": k, **(privacy or {})},
-                "stream": {"delta": delta, **stream},
-            }
-        )
-    )
+    attributes = {"who": SUBJECT | {"type": "integer"}, "x": quasi(integer=True), "note": unchanged_field("string")}
+    return making.policy_of(attributes, privacy={"k": k, **(privacy or {})}, stream={"delta": delta, **stream})
 
 
 def task_of(
@@ -95,7 +87,7 @@ def task_of(
     commit = CommittedState(snapshot, policy.fingerprint, START_MS)
     options |= {"wall_clock": clock or Clock()}
     options.setdefault("monotonic_clock", options["wall_clock"])
-    return PartitionTask("t", 0, policy, JsonDecoder(policy), sink, commit, Metrics(), 0.2, **options)
+    return partition_task("t", 0, policy, JsonDecoder(policy), sink, commit, Metrics(), 0.2, **options)
 
 
 def record(offset: int, timestamp: int = START_MS, note: str = "") -> Message:
@@ -292,7 +284,7 @@ async def test_messages_after_a_commit_of_a_clock_that_was_far_ahead_are_dated_b
 ) -> None:
     clock, sink, policy = Clock(), Sink(), policy_of()
     commit = CommittedState(BEGINNING, policy.fingerprint, START_MS + ahead_ms)
-    task = PartitionTask("t", 0, policy, JsonDecoder(policy), sink, commit, Metrics(), 0.2, wall_clock=clock)
+    task = partition_task("t", 0, policy, JsonDecoder(policy), sink, commit, Metrics(), 0.2, wall_clock=clock)
     await task.process([record(offset) for offset in range(6)])
     await turn(task, clock)
     assert [len(batch.rows) > 0 for batch, _ in sink.published] == [True]
@@ -313,7 +305,7 @@ async def test_records_that_are_rejected_as_dated_ahead_are_logged_with_their_nu
     monkeypatch.setattr(partition_reader, "log", Log())
     policy, metrics, clock = policy_of(), Metrics(), Clock()
     commit = CommittedState(BEGINNING, policy.fingerprint, START_MS)
-    task = PartitionTask("t", 0, policy, JsonDecoder(policy), Sink(), commit, metrics, 0.2, wall_clock=clock)
+    task = partition_task("t", 0, policy, JsonDecoder(policy), Sink(), commit, metrics, 0.2, wall_clock=clock)
     await task.process([record(0), record(1, START_MS + 3_700_000), record(2, START_MS + 9_000_000), Message(3, b"{")])
     words = "records rejected: dated more than an hour ahead of the clock of this machine"
     assert logged == [(words, {"partition": "t-0", "count": 2})]
@@ -444,7 +436,11 @@ async def test_a_transaction_that_takes_long_is_followed_by_smaller_ones() -> No
 
 async def test_transactions_grow_again_while_they_are_short() -> None:
     collector = outgoing.RecordCollector(
-        "t", 0, Sink(), CommittedState(BEGINNING, "0" * 16, START_MS), Metrics(), Clock()
+        TopicPartition("t", 0),
+        outgoing.TaskContext(policy_of(), JsonDecoder(policy_of()), Metrics(), 0.2, wall_clock=Clock()),
+        Sink(),
+        CommittedState(BEGINNING, "0" * 16, START_MS),
+        outgoing.PartitionCounts("t", 0),
     )
     assert collector._most_bytes == 524_288
     collector._limit_next(1000, 20.0)
@@ -553,7 +549,7 @@ async def test_a_wall_clock_that_is_set_changes_neither_the_time_of_a_flush_nor_
 async def test_by_default_the_time_that_records_are_held_is_not_that_of_the_wall_clock() -> None:
     policy, wall = policy_of(), Clock()
     commit = CommittedState(BEGINNING, policy.fingerprint, START_MS)
-    task = PartitionTask("t", 0, policy, JsonDecoder(policy), Sink(), commit, Metrics(), 0.2, wall)
+    task = partition_task("t", 0, policy, JsonDecoder(policy), Sink(), commit, Metrics(), 0.2, wall)
     await task.process([record(0)])
     wall.s += 3600
     assert task.oldest_held_s is not None
@@ -583,7 +579,7 @@ async def test_clusters_name_the_policy_under_which_they_were_decided() -> None:
     repeats = []
     for _ in range(2):
         commit, sink = CommittedState(snapshot, before.fingerprint, START_MS), Sink()
-        task = PartitionTask("t", 0, after, JsonDecoder(after), sink, commit, Metrics(), 0.2, wall_clock=clock)
+        task = partition_task("t", 0, after, JsonDecoder(after), sink, commit, Metrics(), 0.2, wall_clock=clock)
         await task.process([record(offset) for offset in range(snapshot.committed_offset, 20)])
         await turn(task, clock)
         repeats.append([cluster for batch, _ in sink.published for cluster in batch.clusters])
@@ -593,7 +589,7 @@ async def test_clusters_name_the_policy_under_which_they_were_decided() -> None:
 
 def test_metadata_of_a_task_can_be_decoded() -> None:
     task = task_of(policy_of(), Sink())
-    text = encode(CommittedState(task.tracker.snapshot(), task._policy.fingerprint, 1), "t", 0)
+    text = encode(CommittedState(task.tracker.snapshot(), policy_of().fingerprint, 1), "t", 0)
     assert decode(text, "t", 0, 0).state == task.tracker.snapshot()
 
 
@@ -702,7 +698,7 @@ async def test_refused_messages_are_counted_by_reason_and_field_once() -> None:
     messages = [*map(record, range(8)), record(0), *(Message(9 + i, value) for i, value in enumerate(bad))]
     messages[8] = replace(messages[8], offset=8)
     commit = CommittedState(BEGINNING, policy.fingerprint, START_MS)
-    task = PartitionTask("t", 0, policy, JsonDecoder(policy), sink, commit, metrics, 0.2, wall_clock=Clock())
+    task = partition_task("t", 0, policy, JsonDecoder(policy), sink, commit, metrics, 0.2, wall_clock=Clock())
     await task.process(messages)
     await task.process(messages)
     assert metrics.refusals.total == 5

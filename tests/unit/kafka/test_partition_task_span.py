@@ -10,13 +10,14 @@ import pytest
 from shoal.formats import JsonDecoder
 from shoal.kafka.metadata import CommittedState, decode, largest_span
 from shoal.kafka.offsets import OffsetState
-from shoal.kafka.task import PartitionTask, block_length
-from shoal.kafka.transactions import TransactionBatch
+from shoal.kafka.task import block_length
+from shoal.kafka.transactions import TransactionBatch, TransactionSink
 from shoal.observability import Metrics
 from shoal.policy import Policy
-from shoal.policy.schema import Document
 from shoal.streams import DecidedCluster
+from support.making import policy_of, quasi
 from support.messages import Message
+from support.partition_tasks import partition_task
 
 pytestmark = pytest.mark.unit
 
@@ -29,7 +30,7 @@ NOW_MS, YEAR_MS = 1_000_000_000_000, 31_536_000_000
 
 
 @dataclass
-class Topic:
+class Topic(TransactionSink):
     clusters: list[DecidedCluster] = field(default_factory=list)
     longest: int = 0
     most_incomplete: int = 0
@@ -49,16 +50,8 @@ class Topic:
 
 
 def policy() -> Policy:
-    return Policy.from_document(
-        Document.model_validate(
-            {
-                "attributes": {"x": {"role": "quasi_identifier", "bounds": [0, 1000], "integer": True}},
-                "subject": "every_record",
-                "privacy": {"k": 3},
-                "stream": {"delta": DELTA},
-            }
-        )
-    )
+    attributes = {"x": quasi(0, 1000, integer=True)}
+    return policy_of(attributes, privacy={"k": 3}, stream={"delta": DELTA})
 
 
 def live(gap: int, cut: int, ahead: int | None = None) -> tuple[Topic, Metrics]:
@@ -66,7 +59,7 @@ def live(gap: int, cut: int, ahead: int | None = None) -> tuple[Topic, Metrics]:
     topic, metrics = Topic(), Metrics()
     commit = CommittedState(OffsetState(0, 0), policy().fingerprint, 1)
     now = [NOW_MS / 1000]
-    task = PartitionTask(
+    task = partition_task(
         "t", 0, policy(), JsonDecoder(policy()), topic, commit, metrics, 0.2, wall_clock=lambda: now[0]
     )
     times = [NOW_MS + YEAR_MS if i == ahead else 1 for i in range(COUNT)]

@@ -17,15 +17,15 @@ from shoal.kafka import client as connection
 from shoal.kafka import transactions
 from shoal.kafka import transactions as publisher
 from shoal.kafka.checks import TopicLayout
-from shoal.kafka.cipher import MetadataCipher
-from shoal.kafka.client import broker_error
-from shoal.kafka.metadata import OutputRows
+from shoal.kafka.client import NotStartedError, broker_error
+from shoal.kafka.metadata import MetadataCipher, OutputRows
 from shoal.kafka.progress_copy import ProgressCopy
-from shoal.kafka.transactions import NotStartedError, TransactionalProducer, TransactionBatch, UnpublishedRecord
+from shoal.kafka.transactions import TransactionalProducer, TransactionBatch, UnpublishedRecord
 from shoal.observability import Metrics
 from shoal.policy import KafkaSection, Policy
-from shoal.policy.schema import Document, TopicPairSection
+from shoal.policy.schema import TopicPairSection
 from shoal.streams import DecidedCluster
+from support.making import policy_of, quasi
 
 pytestmark = pytest.mark.unit
 
@@ -100,18 +100,7 @@ class Producer:
 
 
 def policy() -> Policy:
-    return Policy.from_document(
-        Document.model_validate(
-            {
-                "attributes": {
-                    "x": {"role": "quasi_identifier", "scale": "numeric", "bounds": [0, 100], "integer": True},
-                },
-                "subject": "every_record",
-                "privacy": {"k": 2},
-                "stream": {"delta": 4},
-            }
-        )
-    )
+    return policy_of({"x": quasi(integer=True)}, stream={"delta": 4})
 
 
 def made(

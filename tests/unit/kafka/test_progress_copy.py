@@ -15,8 +15,7 @@ from aiokafka.structs import OffsetAndMetadata, TopicPartition
 from shoal.errors import BrokerUnavailableError, InputError
 from shoal.kafka import progress, progress_copy, start
 from shoal.kafka import start as newest
-from shoal.kafka.cipher import MetadataCipher, UnreadableError
-from shoal.kafka.metadata import CommittedState
+from shoal.kafka.metadata import CommittedState, MetadataCipher, UnreadableError
 from shoal.kafka.offsets import LogTruncatedError, OffsetState
 from shoal.kafka.progress_copy import CopiedCommit, HiddenCopyError, Order, ProgressCopy, order_of
 from shoal.kafka.start import StaleCopyError, check_no_other_writer, check_no_record_after, decode_both, newest_commit

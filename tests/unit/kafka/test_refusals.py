@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from aiokafka import TopicPartition
-from shoal.kafka.not_opened import join_refusals
+from shoal.kafka.client import join_refusals
 
 pytestmark = pytest.mark.unit
 

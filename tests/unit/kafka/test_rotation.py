@@ -124,7 +124,7 @@ async def test_a_check_that_is_answered_goes_on_when_a_file_has_changed(tmp_path
 
 
 def is_retried(liveness: BrokerLiveness, error: ShoalError) -> bool:
-    context = SimpleNamespace(start=SimpleNamespace(drain=False), settings=SimpleNamespace(bootstrap_servers="a:1"))
+    context = SimpleNamespace(bootstrap_servers="a:1")
     try:
         liveness.raise_if_fatal(error, cast("Any", context), asyncio.Event())
     except ShoalError:
@@ -150,7 +150,7 @@ def test_other_faults_stay_final_after_the_first_start() -> None:
 def test_faults_of_a_rotation_are_final_when_the_patience_is_over() -> None:
     liveness = BrokerLiveness(Health(), 0.0)
     liveness.note_answer()
-    context = SimpleNamespace(start=SimpleNamespace(drain=False), settings=SimpleNamespace(bootstrap_servers="a:1"))
+    context = SimpleNamespace(bootstrap_servers="a:1")
     with pytest.raises(BrokerError, match=r"giving up; last: kafka.sasl_password_file: the file is empty") as caught:
         liveness.raise_if_fatal(
             CredentialFileError("kafka.sasl_password_file: the file is empty"), cast("Any", context), asyncio.Event()

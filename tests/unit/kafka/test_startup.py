@@ -16,8 +16,7 @@ from shoal.errors import BrokerUnavailableError, InputError
 from shoal.kafka import start as committed_offsets
 from shoal.kafka import start as published_records
 from shoal.kafka import start as startup
-from shoal.kafka.cipher import MetadataCipher
-from shoal.kafka.metadata import CommittedState
+from shoal.kafka.metadata import CommittedState, MetadataCipher
 from shoal.kafka.offsets import OffsetState
 from shoal.kafka.start import (
     PartitionContext,
@@ -252,7 +251,7 @@ async def skipped(
         "newest_commit": newest,
         "_check_commit": AsyncMock(return_value=40),
         "fetch_committed": AsyncMock(return_value=OffsetAndMetadata(20, metadata)),
-        "_committed_offset_changed": AsyncMock(return_value=False),
+        "fetch_committed_again": AsyncMock(return_value=OffsetAndMetadata(20, metadata)),
         "latest_published": AsyncMock(return_value=-1),
         "end_at_start": AsyncMock(side_effect=[end]),
     }

@@ -10,12 +10,12 @@ import pytest
 from aiokafka import TopicPartition
 from aiokafka.errors import KafkaConnectionError, KafkaTimeoutError
 from shoal.errors import BrokerUnavailableError, FencedError, GuaranteeError, InputError, ShoalError
-from shoal.kafka import MetadataCipher, StartOptions, WorkerContext, not_opened, task_manager
+from shoal.kafka import MetadataCipher, StartOptions, WorkerContext, task_manager
+from shoal.kafka import client as connection
 from shoal.kafka.checks import TopicLayout
-from shoal.kafka.not_opened import LeaderAwayError, NotOpenedError, NotYetError
+from shoal.kafka.client import LeaderAwayError, NotOpenedError, NotStartedError, NotYetError
 from shoal.kafka.progress_copy import HiddenCopyError
 from shoal.kafka.task_manager import TaskManager
-from shoal.kafka.transactions import NotStartedError
 from shoal.observability import Health, Metrics
 from shoal.policy import KafkaSection, Scale
 from support.kafka_broker import wait_until
@@ -184,7 +184,7 @@ async def test_leaders_that_are_away_do_not_delay_the_partitions_behind_them(mon
 
 
 async def test_a_leader_that_does_not_answer_leaves_its_partition_unopened(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(not_opened, "ANSWER_S", 0.05)
+    monkeypatch.setattr(connection, "ANSWER_S", 0.05)
     tasks, _ = manager()
     fail_with(monkeypatch, {})
     with pytest.raises(NotOpenedError) as caught:
