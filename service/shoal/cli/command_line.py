@@ -164,7 +164,7 @@ def _unknown_command(name: str) -> str:
 
 
 def _command(name: str) -> Command:
-    return cast("Command", import_module(f"shoal.cli.{name}"))
+    return cast("Command", import_module("shoal.health_check" if name == "health" else f"shoal.cli.{name}"))
 
 
 def _handle_signals() -> None:

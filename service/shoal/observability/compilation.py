@@ -37,26 +37,14 @@ class CompilationNotice:
     """Context that logs the first kernel that is compiled in it, and adds up the time of the compiler.
 
     Every 10 s it logs that kernels are still compiled. Nothing is logged if the cache has all kernels.
-
-    Parameters
-    ----------
-    log : BoundLogger
-        Of the command.
-    about_s : int
-        Time to announce (s).
-    announce : callable, optional
-        Called with the text that is logged when the compiler begins, and with an empty text when the context ends.
-
-    Attributes
-    ----------
-    seconds : float
-        Time that the compiler took (s); summaries leave it out.
+    ``announce`` is called with the text that is logged when the compiler begins, and with an empty text at the end.
     """
 
     def __init__(
         self, log: structlog.stdlib.BoundLogger, about_s: int, announce: Callable[[str], None] | None = None
     ) -> None:
         self.seconds = 0.0
+        """Time that the compiler took (s); summaries leave it out."""
         self._log, self._announce = log, announce
         self._text = f"compiling kernels, once: about {about_s} s"
         self._began_s, self._is_compiling, self._is_announced = 0.0, False, False

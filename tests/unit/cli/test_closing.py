@@ -6,7 +6,7 @@ import json
 from argparse import Namespace
 
 import pytest
-from shoal.cli.closing import print_report
+from shoal.cli.options import print_report
 from shoal.files import RunReport
 from shoal.files.report import LossReport
 from shoal.observability import set_up_logs

@@ -9,9 +9,7 @@ from pathlib import Path
 
 import pytest
 from shoal.cli.command_line import COMMANDS, build_parser
-from shoal.cli.http_access import is_open
 from shoal.cli.options import option_variables, read_variables
-from shoal.observability.http import HttpAccess
 from support.commands import run_command
 
 pytestmark = pytest.mark.unit
@@ -32,19 +30,16 @@ def test_an_option_counts_before_its_variable_and_the_variable_before_the_defaul
         "SHOAL_LOG": "json",
         "SHOAL_LOG_LEVEL": "error",
         "SHOAL_FROM": "latest",
-        "SHOAL_HTTP_HOST": "a.example, b.example",
         "SHOAL_HTTP_TOKEN_FILE": "token",
     }
-    given = ("--http", ":2", "--log", "text", "--log-level", "debug", "--from", "earliest", "--http-host", "c.example")
-    names = ("http", "log", "log_level", "reset", "http_host", "http_token_file")
+    given = ("--http", ":2", "--log", "text", "--log-level", "debug", "--from", "earliest")
+    names = ("http", "log", "log_level", "reset", "http_token_file")
     usual = options_of("run", "p.yaml")
-    assert [getattr(usual, name) for name in names] == ["127.0.0.1:9464", "text", "info", None, [], None]
+    assert [getattr(usual, name) for name in names] == ["127.0.0.1:9464", "text", "info", None, None]
     found = options_of("run", "p.yaml", **environment)
-    assert [getattr(found, name) for name in names] == [
-        *("0.0.0.0:1", "json", "error", "latest", ["a.example", "b.example"], "token")
-    ]
+    assert [getattr(found, name) for name in names] == [*("0.0.0.0:1", "json", "error", "latest", "token")]
     named = options_of("run", "p.yaml", *given, "--http-token-file", "other", **environment)
-    assert [getattr(named, name) for name in names] == [":2", "text", "debug", "earliest", ["c.example"], "other"]
+    assert [getattr(named, name) for name in names] == [":2", "text", "debug", "earliest", "other"]
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -53,7 +48,7 @@ def test_every_command_takes_style_and_level_of_its_log_from_the_environment(nam
     found = {variable.name: variable.option for variable in option_variables(subparser(parser, name))}
     assert found["SHOAL_LOG"] == "--log"
     assert found["SHOAL_LOG_LEVEL"] == "--log-level"
-    assert len(found) == {"run": 11, "check": 10}.get(name, 2)
+    assert len(found) == {"run": 10, "check": 9}.get(name, 2)
 
 
 def subparser(parser: argparse.ArgumentParser, name: str) -> argparse.ArgumentParser:
@@ -86,19 +81,12 @@ def test_a_variable_with_another_word_is_a_usage_fault(variable: str, message: s
     assert CANARY not in done.stderr.decode()
 
 
-@pytest.mark.parametrize(
-    "variable", ["SHOAL_LOG", "SHOAL_HTTP", "SHOAL_HTTP_HOST", "SHOAL_HTTP_CERTFILE", "SHOAL_HTTP_TOKEN"]
-)
+@pytest.mark.parametrize("variable", ["SHOAL_LOG", "SHOAL_HTTP", "SHOAL_HTTP_CERTFILE", "SHOAL_HTTP_TOKEN"])
 def test_an_empty_variable_is_a_usage_fault(variable: str) -> None:
     for value in ("", " "):
         done = run_command("run", "no.yaml", environment={variable: value})
         assert done.returncode == 2
         assert f"shoal run: error: {variable}: " in done.stderr.decode()
-
-
-def test_a_list_without_an_item_is_a_usage_fault() -> None:
-    done = run_command("run", "no.yaml", environment={"SHOAL_HTTP_HOST": "a.example,,b.example"})
-    assert (done.returncode, b"SHOAL_HTTP_HOST: has an empty item" in done.stderr) == (2, True)
 
 
 def test_the_variables_of_another_command_are_not_read(tmp_path: Path) -> None:
@@ -139,7 +127,6 @@ KAFKA = {"bootstrap_servers": "127.0.0.1:1", "input": "a", "output": "b", "group
     ("environment", "message"),
     [
         ({"SHOAL_HTTP": "nowhere"}, "--http (SHOAL_HTTP): give HOST:PORT"),
-        ({"SHOAL_HTTP_HOST": "a.example:1"}, "--http-host (SHOAL_HTTP_HOST): give one full host name"),
         (
             {"SHOAL_HTTP_CERTFILE": "absent.pem", "SHOAL_HTTP_KEYFILE": "absent.key"},
             "--http-certfile (SHOAL_HTTP_CERTFILE): the file cannot be read",
@@ -159,24 +146,11 @@ def test_unusable_settings_of_the_http_port_end_the_service_at_once(
     assert CANARY not in (done.stderr + done.stdout).decode()
 
 
-@pytest.mark.parametrize("address", ["0.0.0.0:9464", "[::]:9464", "192.0.2.1:1", "worker.example:9464"])
-def test_a_port_beyond_the_machine_is_open_unless_it_has_a_token(address: str) -> None:
-    assert is_open(address, HttpAccess())
-    assert not is_open(address, HttpAccess(token=TOKEN))
-    assert not is_open(address, HttpAccess(token_file="token"))  # noqa: S106 - the name of a file
-
-
-@pytest.mark.parametrize("address", ["127.0.0.1:9464", "127.0.0.2:9464", "[::1]:9464", "localhost:9464", ":9464"])
-def test_a_port_of_the_machine_itself_is_not_open(address: str) -> None:
-    assert not is_open(address, HttpAccess())
-
-
 @pytest.mark.parametrize(
     ("environment", "message"),
     [
         ({"SHOAL_HTTP": CANARY}, "--http (SHOAL_HTTP): give HOST:PORT"),
         ({"SHOAL_HTTP": "0.0.0.0:65536"}, "--http (SHOAL_HTTP): give HOST:PORT"),
-        ({"SHOAL_HTTP_HOST": f"https://{CANARY}"}, "--http-host (SHOAL_HTTP_HOST): give one full host name"),
     ],
 )
 def test_check_names_the_addresses_that_the_service_refuses(

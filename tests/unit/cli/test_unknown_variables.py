@@ -23,7 +23,6 @@ def test_the_variables_of_all_commands_are_known() -> None:
     [
         ("SHOAL_HTTP_TOKENFILE", "SHOAL_HTTP_TOKEN_FILE"),
         ("SHOAL_HTTP_CERT_FILE", "SHOAL_HTTP_CERTFILE"),
-        ("SHOAL_HTTP_HOSTS", "SHOAL_HTTP_HOST"),
         ("SHOAL_LOGLEVEL", "SHOAL_LOG_LEVEL"),
         ("SHOAL_FORM", "SHOAL_FROM"),
         ("SHOAL_KAFKA_GROUP", "SHOAL_KAFKA__GROUP"),
@@ -52,8 +51,8 @@ def test_the_variables_of_a_service_in_kubernetes_are_left_alone(service: str) -
 
 
 def test_without_the_host_of_a_service_its_other_variables_are_misspelt() -> None:
-    with pytest.raises(ParameterError, match="SHOAL_HTTP_PORT: unknown variable; did you mean SHOAL_HTTP_HOST"):
-        check_variables({"SHOAL_HTTP_PORT": "9464"})
+    with pytest.raises(ParameterError, match="SHOAL_KAFKA_PORT: unknown variable; did you mean SHOAL_KAFKA__PORT"):
+        check_variables({"SHOAL_KAFKA_PORT": "9464"})
 
 
 def test_a_command_with_a_misspelt_variable_does_not_begin() -> None:

@@ -308,25 +308,35 @@ async def test_a_pipe_is_refused(tmp_path: Path, authority: Authority) -> None:
 
 
 @pytest.mark.parametrize(
-    ("address", "events"),
-    [
-        ("127.0.0.1:0", []),
-        ("localhost:0", []),
-        ("[::1]:0", []),
-        (":0", []),
-        ("0.0.0.0:0", ["the HTTP token crosses the network in plain text: use --http-certfile and --http-keyfile"]),
-    ],
+    "address", ["127.0.0.1:0", "127.0.0.2:0", "localhost:0", "[::1]:0", ":0", "0.0.0.0:0", "[::]:0"]
 )
-async def test_a_token_in_plain_text_on_a_network_is_warned_of(
-    authority: Authority, address: str, events: list[str]
-) -> None:
+async def test_what_a_network_can_read_is_warned_of(authority: Authority, address: str) -> None:
     files = of_pair(authority)
     os.chmod(files["keyfile"], 0o600)  # noqa: PTH101 - a Path would be a blocking call to the linter
-    for access, expected in ((HttpAccess(token=TOKEN), events), (HttpAccess(**files, token=TOKEN), [])):
+    for access, expected in (
+        (
+            HttpAccess(),
+            "metrics and page can be read by other machines without a token; --http-token-file requires one",
+        ),
+        (
+            HttpAccess(token=TOKEN),
+            "the HTTP token crosses the network in plain text: use --http-certfile and --http-keyfile",
+        ),
+        (HttpAccess(**files, token=TOKEN), None),
+    ):
         with capture_logs() as logs:
             async with serve(address, Metrics(), Health(), dict, access=access):
                 pass
-        assert [line["event"] for line in logs] == expected
+        is_on_network = address in {"0.0.0.0:0", "[::]:0"}
+        assert [line["event"] for line in logs] == ([expected] if expected and is_on_network else [])
+
+
+async def test_an_address_that_cannot_be_bound_is_named_with_the_reason() -> None:
+    async with serve("127.0.0.1:0", Metrics(), Health(), dict) as port:
+        with pytest.raises(ConfigError) as caught:
+            async with serve(f"127.0.0.1:{port}", Metrics(), Health(), dict):
+                pass
+    assert str(caught.value) == f"--http (SHOAL_HTTP): 127.0.0.1:{port} cannot be bound: Address already in use"
 
 
 async def test_a_secret_that_other_users_can_read_is_warned_of(tmp_path: Path) -> None:
