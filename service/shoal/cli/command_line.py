@@ -41,7 +41,7 @@ class Command(Protocol):
 
 
 COMMANDS = ("check", "run", "pipe", "verify", "progress", "batch", "reference", "tune", "warm", "schema", "health")
-"""Modules of this package, each imported when it is needed: all of them take a second."""
+"""Modules of this package (`health`: of `shoal`), each imported when it is needed: all of them take a second."""
 UNAVAILABLE = "tune"
 """A command that is reserved for a later version: no message suggests it."""
 

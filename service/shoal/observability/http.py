@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from html import escape
 from ipaddress import ip_address
 from pathlib import Path
-from typing import NamedTuple, cast
+from typing import cast
 
 from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
@@ -30,7 +30,7 @@ from shoal.observability.logs import logger
 from shoal.observability.metrics import Health, Metrics
 from shoal.secret_files import IS_PIPE, OPEN_TO_OTHERS, FileVersion, file_version, is_open_to_others, read_secret
 
-__all__ = ["HttpAccess", "HttpAddress", "parse_address", "serve"]
+__all__ = ["HttpAccess", "parse_address", "serve"]
 
 ADDRESS = "--http (SHOAL_HTTP)"
 CERTFILE = "--http-certfile (SHOAL_HTTP_CERTFILE)"
@@ -71,27 +71,12 @@ _HEADERS = {
 log = logger("http")
 
 
-class HttpAddress(NamedTuple):
-    """Where a server listens; port 0 stands for a free port."""
-
-    host: str
-    port: int
-
-    @property
-    def is_loopback(self) -> bool:
-        """Whether only processes of this machine reach it."""
-        try:
-            return ip_address(self.host).is_loopback
-        except ValueError:
-            return self.host == "localhost"
-
-
-def parse_address(text: str) -> HttpAddress:
-    """Return the address in ``HOST:PORT``; without a host it is 127.0.0.1. ConfigError if the port is not one."""
+def parse_address(text: str) -> tuple[str, int]:
+    """Return host and port of ``HOST:PORT``; without a host it is 127.0.0.1. ConfigError if the port is not one."""
     host, _, port = text.rpartition(":")
     if not port.isascii() or not port.isdigit() or int(port) > LAST_PORT:
         raise ConfigError(f"{ADDRESS}: give HOST:PORT, for example 127.0.0.1:9464, with a port up to {LAST_PORT}")
-    return HttpAddress(host.strip("[]") or "127.0.0.1", int(port))
+    return host.strip("[]") or "127.0.0.1", int(port)
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +162,7 @@ async def serve(
         The address is invalid or cannot be bound, or TLS and token cannot be used.
     """
     access = access or HttpAccess()
-    is_on_network = not parse_address(address).is_loopback
+    is_on_network = not _is_loopback(parse_address(address)[0])
     certificate, token = access.certificate(), access.token_check()
     if is_on_network and token is None:
         words = "metrics and page can be read by other machines without a token; --http-token-file requires one"
@@ -221,6 +206,14 @@ async def _listen(server: web.Server, address: str, certificate: ServerCertifica
         # Asyncio puts more than the reason into the text of an error of the system.
         reason = error.strerror if isinstance(error, socket.gaierror) else os.strerror(error.errno or 0)
         raise ConfigError(f"{ADDRESS}: {address} cannot be bound: {reason}") from None
+
+
+def _is_loopback(host: str) -> bool:
+    """Return whether only processes of this machine reach this address."""
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def _application(
