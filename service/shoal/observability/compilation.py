@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import threading
 import time
 from collections.abc import Callable
@@ -13,7 +12,6 @@ import structlog
 
 from shoal.kernels.jit import on_compilation
 from shoal.policy import Policy
-from shoal.streams.rules import INDEXED_FROM, MAX_INDEXED_DIMENSIONS
 
 __all__ = ["TABLE_COMPILE_S", "CompilationNotice", "stream_compile_s"]
 
@@ -23,11 +21,8 @@ RULES_S = {"nearest": 10, "awo": 30, "greedy": 30, "block": 35}
 TABLE_COMPILE_S = 25
 """The same for algorithm `auto` of tables; 18 s for up to 256 records."""
 
-INDEXES_S = {"nearest": 12, "awo": 30}
-"""The same for the kernels of a rule's index, which are compiled in addition."""
-
 PROTECTED_S = 50
-"""The same for every rule of a stream that protects confidential values; it has kernels of its own, and no index."""
+"""The same for every rule of a stream that protects confidential values."""
 
 REMINDER_S = 10.0
 """Time between two log lines while kernels are compiled (s)."""
@@ -84,11 +79,5 @@ class CompilationNotice:
 
 
 def stream_compile_s(policy: Policy) -> int:
-    """Return the time (s) to announce for the kernels of a policy's rule."""
-    stream, has_dominance = policy.require_stream(), policy.dominance is not None
-    if policy.protects_values:
-        return PROTECTED_S
-    has_index = INDEXED_FROM.get(stream.rule, math.inf) <= stream.delta and not has_dominance
-    has_codes = any(a.is_nominal or a.missing == "group" for a in policy.clustered)
-    is_narrow = len(policy.clustered) <= MAX_INDEXED_DIMENSIONS and not has_codes
-    return RULES_S[stream.rule] + (INDEXES_S[stream.rule] if has_index and is_narrow else 0)
+    """Return the time (s) to announce for the kernels of a policy's rule; with an index it is up to twice as long."""
+    return PROTECTED_S if policy.protects_values else RULES_S[policy.require_stream().rule]
