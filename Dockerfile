@@ -64,7 +64,7 @@ ENV PATH=/opt/shoal/bin:$PATH \
 USER 10001:10001
 EXPOSE 9464
 STOPSIGNAL SIGTERM
-# It asks the address of `--http` or SHOAL_HTTP.
+# It asks the address in SHOAL_HTTP. A worker with --http or a certificate needs `shoal health --http` with its address.
 HEALTHCHECK --interval=10s --timeout=3s --start-period=30s --retries=3 CMD ["shoal", "health"]
 # A core dump of this process holds personal records: none is ever written.
 ENTRYPOINT ["/bin/sh", "-c", "ulimit -c 0 && exec shoal \"$@\"", "shoal"]

@@ -94,7 +94,7 @@ async def judge(demo: Demo) -> Judged:
         verdict = demo.folder / "verdict.json"
         verdict.unlink(missing_ok=True)
         command = [SHOAL, "verify", str(demo.policy), "--original", files["input"], "--released", files["output"]]
-        command += ["--evidence", files["evidence"], "--quarantine", files["quarantine"], "--complete"]
+        command += ["--evidence", files["evidence"], "--quarantine", files["quarantine"]]
         command += ["--json", str(verdict)]
         result = await asyncio.to_thread(subprocess.run, command, check=False, capture_output=True, text=True)
     if not verdict.exists():

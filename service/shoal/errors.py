@@ -6,8 +6,7 @@ ShoalError                      has a stable ``code``, which logs contain, and t
 │  └─ ParameterError                a parameter or an array is invalid, such as k < 2 or a wrong shape
 ├─ InputError                   a file, its format or the committed progress cannot be used: exit 2
 ├─ GuaranteeError               a guarantee would be violated: stop, send nothing of the block, exit 1; never caught
-│  ├─ AnonymityViolation            a cluster does not satisfy k or the maximum share
-│  └─ DelayViolation                a record would be held for more than delta records
+│  └─ AnonymityViolation            a cluster does not satisfy k or the maximum share
 └─ BrokerError                  retry with backoff if ``retriable``, else stop, exit 3
    ├─ BrokerUnavailableError        retriable
    └─ FencedError                   retriable: another worker owns the partition now
@@ -22,7 +21,6 @@ __all__ = [
     "BrokerError",
     "BrokerUnavailableError",
     "ConfigError",
-    "DelayViolation",
     "Fault",
     "FencedError",
     "GuaranteeError",
@@ -113,12 +111,6 @@ class AnonymityViolation(GuaranteeError):  # noqa: N818 - "violation" is the ter
     """A cluster has fewer than k subjects, or one subject exceeds its maximum share."""
 
     code = "anonymity"
-
-
-class DelayViolation(GuaranteeError):  # noqa: N818
-    """A record would be held for more than delta records."""
-
-    code = "delay"
 
 
 class BrokerError(ShoalError):

@@ -32,10 +32,7 @@ FileVersion: TypeAlias = tuple[int, int, int, int]
 def file_version(path: str) -> FileVersion:
     """Return what differs after a file was written or replaced, also by another one behind a link.
 
-    Raises
-    ------
-    OSError, ValueError
-        There is no such file, or it cannot be seen.
+    OSError or ValueError if there is no such file, or it cannot be seen.
     """
     status = Path(path).stat()
     return status.st_dev, status.st_ino, status.st_mtime_ns, status.st_size
@@ -52,17 +49,7 @@ def is_open_to_others(path: str) -> bool:
 def read_secret(field: str, path: str) -> str:
     """Return the content of a file. One line end at its end does not belong to the secret.
 
-    Parameters
-    ----------
-    field : str
-        The setting that names the file, for messages.
-    path : str
-        The file.
-
-    Raises
-    ------
-    ConfigError
-        The file cannot be read, is a pipe or is empty. The message quotes nothing of it.
+    ConfigError, which begins with ``field`` and quotes nothing, if the file cannot be read, is a pipe or is empty.
     """
     try:
         if Path(path).is_fifo():  # reading it would wait for a writer

@@ -3,8 +3,8 @@
 A variable holds the text of a field. ``SHOAL_KAFKA__TOPICS`` and ``SHOAL_KAFKA__SASL_OAUTH_COMMAND`` hold lists in
 JSON.
 
-`shoal.cli.options` reads the variables of command options, and `shoal.health_check` those of the HTTP port. No
-other module reads variables of Shoal.
+`shoal.cli.options` reads the variables of command options, and `shoal.health_check` the one of the address. No other
+module reads variables of Shoal.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from typing import Any, TypeAlias
 
@@ -21,7 +21,7 @@ from pydantic import ValidationError
 from shoal.errors import Fault, PolicyError
 from shoal.policy import FieldPath, KafkaSection, Policy, check_connection, check_names, describe_fault
 
-__all__ = ["PREFIX", "REQUIRED", "kafka_settings", "missing_settings", "settings_error"]
+__all__ = ["PREFIX", "REQUIRED", "kafka_settings", "missing_settings", "require_no_fault", "settings_error"]
 
 PREFIX = "SHOAL_KAFKA__"
 EMPTY = "is empty; give a value, or unset the variable"
@@ -42,25 +42,12 @@ def kafka_settings(
 ) -> KafkaSection:
     """Return connection, topics and timings. ``SHOAL_KAFKA__NAME`` overrides field ``name`` of the policy.
 
-    Parameters
-    ----------
-    policy : Policy
-    environment : mapping, optional
-        Environment variables; by default those of the process.
-    defaults : mapping, optional
-        Values of fields that neither the policy nor the environment sets.
-    required : sequence of str
-        Fields that must be set.
-    has_secrets : bool
-        Whether credentials must be there too. `shoal check` may run where the environment does not hold them.
-    no_topics : str
-        Why ``kafka.topics`` is refused; empty if it is not.
+    ``defaults`` are values of fields that neither the policy nor the environment sets. Without ``has_secrets``
+    credentials may be missing: `shoal check` may run where the environment does not hold them. ``no_topics`` is why
+    ``kafka.topics`` is refused; empty if it is not.
 
-    Raises
-    ------
-    PolicyError
-        Lists every invalid variable and every missing or unusable field: variables by their names, fields of the policy
-        with the file and their lines. It never contains a value.
+    PolicyError lists every invalid variable and every missing or unusable field: variables by their names, fields of
+    the policy with the file and their lines. It never contains a value.
     """
     environment = os.environ if environment is None else environment
     overrides = {
@@ -100,19 +87,16 @@ def missing_settings(
     return [name for name in required if name not in of_topics and not getattr(settings, name)]
 
 
+def require_no_fault(policy: Policy, found: Iterable[tuple[str, str, bool]]) -> None:
+    """Raise `settings_error` for what is wrong with the files of the settings: field, message, and what follows."""
+    if faults := [(("kafka", field), message) for field, message, _ in found]:
+        raise settings_error(faults, policy)
+
+
 def settings_error(
     found: Sequence[Finding], policy: Policy, environment: Mapping[str, str] | None = None
 ) -> PolicyError:
-    """Return an error that names the variable of each fault, or the file of the policy and the line.
-
-    Parameters
-    ----------
-    found : sequence of (path, message)
-        At least one.
-    policy : Policy
-    environment : mapping, optional
-        As for `kafka_settings`.
-    """
+    """Return an error that names the variable of each fault (path, message), or the file of the policy and the line."""
     variables = {name.upper() for name in (os.environ if environment is None else environment)}
     faults = []
     for path, message in found:

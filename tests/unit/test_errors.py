@@ -354,17 +354,6 @@ def test_every_error_class_has_its_own_code() -> None:
 COMMAND = Path(sys.executable).with_name("shoal")
 
 
-def test_the_final_error_is_a_json_line_if_the_log_is_json(tmp_path: Path) -> None:
-    done = subprocess.run(
-        [COMMAND, "check", tmp_path / "absent.yaml", "--log", "json"], capture_output=True, check=False
-    )
-    assert done.returncode == 2
-    (line,) = done.stderr.splitlines()
-    reported = json.loads(line)
-    assert (reported["level"], reported["code"], reported["event"]) == ("error", "input", "stopped")
-    assert reported["reason"].endswith("absent.yaml: cannot be read: No such file or directory")
-
-
 WATCH_IMPORTS = """
 import pathlib, sys
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from shoal.cli.closing import print_report
-from shoal.cli.options import add_file_arguments, checked_files
+from shoal.cli.options import add_file_arguments, checked_files, print_report
 from shoal.files import parse_algorithm_options, run_batch
 from shoal.policy import Policy
 from shoal.tables import ALGORITHMS, REFINEMENTS, T_CLOSE_ALGORITHMS

@@ -7,17 +7,17 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from shoal.cli.closing import counts_text
-from shoal.cli.http_access import add_http_options, http_access
+from shoal.cli.options import counts_text
+from shoal.cli.run import add_http_options, http_access
 from shoal.errors import ConfigError
 from shoal.files import MOST_RECORDS, run_sample
 from shoal.formats import streamed_formats
 from shoal.kafka import certificate_files, check_files, check_policy, open_secret_files
 from shoal.observability import certificate_warning, escape_control_characters, logger
-from shoal.observability.http import parse_address, parse_host_name
+from shoal.observability.http import parse_address
 from shoal.policy import KafkaSection, Policy, advise, explain, missing_credentials, shown_settings
 from shoal.secret_files import OPEN_TO_OTHERS
-from shoal.settings import PREFIX, kafka_settings, missing_settings, settings_error
+from shoal.settings import PREFIX, kafka_settings, missing_settings, require_no_fault
 
 __all__ = ["SUMMARY", "add_arguments", "execute"]
 
@@ -71,17 +71,9 @@ def _kafka(settings: KafkaSection) -> dict[str, Any]:
 
 
 def _check_files(policy: Policy, settings: KafkaSection) -> list[str]:
-    """Return a sentence for each file that cannot be read here: `shoal run` may run elsewhere, as another user.
-
-    Raises
-    ------
-    PolicyError
-        A file is of the wrong kind.
-    """
+    """Return a sentence for each file that cannot be read here: `shoal run` may run elsewhere, as another user."""
     found = list(check_files(settings, has_secrets=False))
-    wrong = [(("kafka", fault.field), fault.message) for fault in found if not fault.is_unread]
-    if wrong:
-        raise settings_error(wrong, policy)
+    require_no_fault(policy, (fault for fault in found if not fault.is_unread))
     return [f"kafka.{fault.field}: {fault.message}; shoal run needs it where it runs" for fault in found]
 
 
@@ -98,8 +90,6 @@ def _advise_on_http(options: argparse.Namespace) -> Iterator[str]:
     access = http_access(options)
     try:
         parse_address(options.http)
-        for name in options.http_host:
-            parse_host_name(name)
         access.certificate()
         access.token_check()
     except ConfigError as error:

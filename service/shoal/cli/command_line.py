@@ -41,7 +41,7 @@ class Command(Protocol):
 
 
 COMMANDS = ("check", "run", "pipe", "verify", "progress", "batch", "reference", "tune", "warm", "schema", "health")
-"""Modules of this package, each imported when it is needed: all of them take a second."""
+"""Modules of this package (`health`: of `shoal`), each imported when it is needed: all of them take a second."""
 UNAVAILABLE = "tune"
 """A command that is reserved for a later version: no message suggests it."""
 
@@ -164,7 +164,7 @@ def _unknown_command(name: str) -> str:
 
 
 def _command(name: str) -> Command:
-    return cast("Command", import_module(f"shoal.cli.{name}"))
+    return cast("Command", import_module("shoal.health_check" if name == "health" else f"shoal.cli.{name}"))
 
 
 def _handle_signals() -> None:

@@ -1,29 +1,29 @@
-"""Options that several commands share: input, output, formats and side files.
+"""What several commands share: options, their environment variables, and the line with which `pipe` and `batch` end.
 
-Options of commands that an environment variable can give, too.
+An option counts first, then its variable, then the default: `add_option` declares an option with a variable,
+`read_variables` fills in what the command line has left open. No message quotes a value, because it may be a secret.
 
-`add_option` declares such an option, and `read_variables` fills in what the command line has left open: an option
-counts first, then its variable, then the default. No message quotes a value, because it may be a secret.
-
-Misspelt environment variables of options: a start without the option that was meant is refused.
-
-A variable that resembles none of Shoal is left alone: it may be another program's. So are those that Kubernetes sets in
-every pod for a Service, such as ``SHOAL_SERVICE_HOST`` and ``SHOAL_PORT_9464_TCP`` for one with the name `shoal`.
-`shoal.settings` checks the names that begin with ``SHOAL_KAFKA__``.
+A misspelt variable is refused, because the start would lack the option that was meant. A variable that resembles none
+of Shoal is left alone: it may be another program's. So are those that Kubernetes sets in every pod for a Service, such
+as ``SHOAL_SERVICE_HOST`` and ``SHOAL_PORT_9464_TCP`` for one with the name `shoal`. `shoal.settings` checks the names
+that begin with ``SHOAL_KAFKA__``.
 """
 
 from __future__ import annotations
 
 import argparse
+import shlex
+import sys
 from collections.abc import Callable, Mapping
 from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 from shoal.errors import ConfigError, ParameterError
-from shoal.files import Files
+from shoal.files import Files, RunReport
 from shoal.formats import streamed_formats
+from shoal.observability import escape_control_characters, logger, warn_unless_representative
 
 __all__ = [
     "VARIABLES",
@@ -34,23 +34,47 @@ __all__ = [
     "add_secret",
     "check_variables",
     "checked_files",
+    "counts_text",
     "option_variables",
+    "print_report",
     "read_variables",
     "refuse_overwriting_inputs",
 ]
+
+VARIABLES = (
+    "SHOAL_FROM",
+    "SHOAL_HTTP",
+    "SHOAL_HTTP_CERTFILE",
+    "SHOAL_HTTP_KEYFILE",
+    "SHOAL_HTTP_KEY_PASSWORD",
+    "SHOAL_HTTP_KEY_PASSWORD_FILE",
+    "SHOAL_HTTP_TOKEN",
+    "SHOAL_HTTP_TOKEN_FILE",
+    "SHOAL_LOG",
+    "SHOAL_LOG_LEVEL",
+)
+"""The variables of all commands. The parser of one command does not know those of the others."""
+SIMILARITY = 0.85
+_SECTIONS = ("ATTRIBUTES", "PRIVACY", "STREAM", "STEERING")
+"""Sections of the policy that no variable can change."""
+_SETTINGS, _MISSPELT_SETTINGS = "SHOAL_KAFKA__", "SHOAL_KAFKA_"
+_HOST_OF_SERVICE = "_SERVICE_HOST"
+
+ALL_SUPPRESSED = (
+    "no cluster satisfied the section privacy: give more records, mark the attribute that is the subject, raise "
+    "stream.delta, or lower privacy.k"
+)
+
+WITHOUT_EVIDENCE = (
+    "to get a release whose clusters can be verified, repeat the run with --evidence FILE, keep only the new release "
+    "and withdraw this one"
+)
 
 
 def add_file_arguments(parser: argparse.ArgumentParser, formats: str, summary: str) -> None:
     """Declare input, output, formats, summary, evidence and quarantine.
 
-    Parameters
-    ----------
-    parser
-        Of one command.
-    formats : str
-        File suffixes that the command reads and writes, for the help text.
-    summary : str
-        What the summary holds, for the help text.
+    For the help text: ``formats`` are the suffixes that the command reads and writes, ``summary`` is what that holds.
     """
     parser.add_argument("-i", "--input", default="-", metavar="FILE", help=f"{formats}; - is standard input")
     parser.add_argument("-o", "--output", default="-", metavar="FILE", help=f"{formats}; - is standard output")
@@ -72,13 +96,7 @@ def add_format_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def checked_files(options: argparse.Namespace) -> Files:
-    """Return the files of a command.
-
-    Raises
-    ------
-    ConfigError
-        Two options name the same file, or a format cannot be determined.
-    """
+    """Return the files of a command. ConfigError if two options name the same file, or a format is unknown."""
     files = Files(
         source=options.input,
         target=options.output,
@@ -93,46 +111,22 @@ def checked_files(options: argparse.Namespace) -> Files:
 
 
 def refuse_overwriting_inputs(target: str | None, *sources: str | Path | None) -> None:
-    """Refuse a target that is one of the files to read, also under another name.
-
-    Raises
-    ------
-    ConfigError
-        The target is one of the sources.
-    """
+    """Raise ConfigError if a target is one of the files to read, also under another name."""
     if target is None or not Path(target).is_file():
         return
     if any(source is not None and Path(source).exists() and Path(source).samefile(target) for source in sources):
         raise ConfigError(f"{target}: named twice; give each its own file")
 
 
-Parser: TypeAlias = Callable[[str], object]
-
-
 class OptionVariable(NamedTuple):
-    """An environment variable of an option.
-
-    Attributes
-    ----------
-    name : str
-        The variable, such as ``SHOAL_LOG``.
-    option : str
-        The option, such as ``--log``; empty if only the environment gives this setting.
-    dest : str
-        The attribute of the parsed options.
-    default : object
-        The value without option and variable.
-    parse : callable
-        Returns the value of a text. It raises ParameterError with what the text must be.
-    meaning : str
-        The help text.
-    """
+    """An environment variable of an option. ``option`` is empty if only the environment gives the setting."""
 
     name: str
     option: str
     dest: str
     default: object
-    parse: Parser
+    parse: Callable[[str], object]
+    """Returns the value of a text, or raises ParameterError with what the text must be."""
     meaning: str
 
 
@@ -146,41 +140,18 @@ def add_option(
     dest: str | None = None,
     metavar: str | None = None,
     choices: tuple[str, ...] | None = None,
-    is_list: bool = False,
 ) -> None:
-    """Declare an option that an environment variable can give, too.
-
-    Parameters
-    ----------
-    parser : argparse.ArgumentParser
-    flag : str
-        The option, such as ``--log``.
-    variable : str
-        The environment variable.
-    meaning : str
-        Help text. The default and the name of the variable are added.
-    default : str, optional
-        Value without option and variable.
-    dest : str, optional
-        Attribute of the parsed options; by default that of the flag.
-    metavar : str, optional
-        What the help shows for the value.
-    choices : tuple of str, optional
-        All values that are allowed.
-    is_list : bool
-        Whether the option is repeatable. The variable then holds a list with commas, and the default is an empty list.
-    """
+    """Declare an option that an environment variable can give, too. Default and variable are added to the help text."""
     known = f", default {default}" if default is not None else ""
     action = parser.add_argument(
         flag,
-        action="append" if is_list else "store",
         dest=dest,
         metavar=metavar,
         choices=choices,
         help=f"{meaning} (variable {variable}{known})",
     )
-    parse: Parser = _list if is_list else _text if choices is None else partial(_choice, choices)
-    _declare(parser, OptionVariable(variable, flag, action.dest, [] if is_list else default, parse, meaning))
+    parse: Callable[[str], object] = _text if choices is None else partial(_choice, choices)
+    _declare(parser, OptionVariable(variable, flag, action.dest, default, parse, meaning))
 
 
 def add_secret(parser: argparse.ArgumentParser, dest: str, variable: str, *, meaning: str) -> None:
@@ -198,10 +169,7 @@ def option_variables(parser: argparse.ArgumentParser) -> tuple[OptionVariable, .
 def read_variables(options: argparse.Namespace, environment: Mapping[str, str]) -> None:
     """Set the options that the command line does not give from the environment, or to their defaults.
 
-    Raises
-    ------
-    ParameterError
-        A variable has an unusable value. The text names the variable and says what it must be.
+    ParameterError names a variable whose value is unusable, and says what it must be.
     """
     variables: tuple[OptionVariable, ...] = options.variables
     for variable in variables:
@@ -232,41 +200,10 @@ def _choice(choices: tuple[str, ...], text: str) -> str:
     return text
 
 
-def _list(text: str) -> list[str]:
-    items = [item.strip() for item in text.split(",")]
-    if not all(items):
-        raise ParameterError("has an empty item; give a list with commas, or unset the variable")
-    return items
-
-
-VARIABLES = (
-    "SHOAL_FROM",
-    "SHOAL_HTTP",
-    "SHOAL_HTTP_CERTFILE",
-    "SHOAL_HTTP_HOST",
-    "SHOAL_HTTP_KEYFILE",
-    "SHOAL_HTTP_KEY_PASSWORD",
-    "SHOAL_HTTP_KEY_PASSWORD_FILE",
-    "SHOAL_HTTP_TOKEN",
-    "SHOAL_HTTP_TOKEN_FILE",
-    "SHOAL_LOG",
-    "SHOAL_LOG_LEVEL",
-)
-"""The variables of all commands. The parser of one command does not know those of the others."""
-SIMILARITY = 0.85
-_SECTIONS = ("ATTRIBUTES", "PRIVACY", "STREAM", "STEERING")
-"""Sections of the policy that no variable can change."""
-_SETTINGS, _MISSPELT_SETTINGS = "SHOAL_KAFKA__", "SHOAL_KAFKA_"
-_HOST_OF_SERVICE = "_SERVICE_HOST"
-
-
 def check_variables(environment: Mapping[str, str]) -> None:
-    """Refuse variables whose names resemble those of options, or of Kafka settings.
+    """Raise ParameterError for variables whose names resemble those of options, or of Kafka settings.
 
-    Raises
-    ------
-    ParameterError
-        Names each such variable with the one that may be meant. It quotes no value.
+    It names each with the one that may be meant, and quotes no value.
     """
     unknown = [name for name in sorted(environment) if name.startswith("SHOAL_") and name not in VARIABLES]
     own = [name for name in unknown if not name.startswith(_SETTINGS) and not _is_of_service(name, environment)]
@@ -303,3 +240,94 @@ def _is_of_service(name: str, environment: Mapping[str, str]) -> bool:
         for service in services
         for ending in endings
     )
+
+
+def print_report(options: argparse.Namespace, report: RunReport) -> None:
+    """Print numbers of records, loss and the next command; before it, log what was refused if that is notable.
+
+    With ``--log json`` the line is a log line, too.
+    """
+    log = logger(options.command)
+    if report.is_notable:
+        for text in report.refusals:
+            log.warning("records refused", refused=escape_control_characters(text))
+    if report.is_empty:
+        log.warning("nothing was released", records_in=report.records_in)
+    warn_unless_representative(log, report.value_limits, report.records_in, report.released, report.suppressed)
+    following = _next_command(options, report)
+    if options.log == "json":
+        log.info(
+            "finished",
+            records_in=report.records_in,
+            released=report.released,
+            suppressed=report.suppressed,
+            refused=report.refused,
+            information_loss=report.loss_percent,
+            **_loss_fields(report),
+            **({"not_in_taxonomy": dict(report.unknown)} if report.unknown else {}),
+            **({"next": following} if following else {}),
+        )
+        return
+    print(
+        f"shoal: {escape_control_characters(_report_text(report) + (f'; next: {following}' if following else ''))}",
+        file=sys.stderr,
+    )
+
+
+def _loss_fields(report: RunReport) -> dict[str, Any]:
+    """Return the mean loss and the worst attribute, as parts of 1 with three significant digits."""
+    if report.loss is None or report.loss.mean is None:
+        return {}
+    attribute, loss = report.loss.worst[0]
+    worst = {"attribute": attribute.name, "loss": float(f"{loss:.3g}")}
+    return {"mean_loss": float(f"{report.loss.mean:.3g}"), "worst": worst}
+
+
+def _report_text(report: RunReport) -> str:
+    loss = "" if report.loss is None else report.loss.summary()
+    return ", ".join(filter(None, [counts_text(report), loss]))
+
+
+def counts_text(report: RunReport) -> str:
+    """Return the numbers of records in, out, suppressed and refused, and of values that a taxonomy lacks."""
+    refused = f"{report.refused:,} refused"
+    if report.refusals:
+        refused += f" ({'; '.join(report.refusals)})"
+    parts = [f"{report.records_in:,} in", f"{report.released:,} out", f"{report.suppressed:,} suppressed", refused]
+    for name, count in report.unknown.items():
+        values, are = ("value", "is") if count == 1 else ("values", "are")
+        parts.append(f"{count:,} {values} of {name} {are} not in its taxonomy")
+    return ", ".join(parts)
+
+
+def _next_command(options: argparse.Namespace, report: RunReport) -> str:
+    """Return the command that judges the release, or what to change if the release is empty or has no evidence.
+
+    It is an empty text if there is nothing to judge, if files were pipes, or if a followed input has no evidence: such
+    a run cannot be repeated into the same files.
+    """
+    if report.is_empty:
+        return _advice(report)
+    if not report.released or "-" in {options.input, options.output}:
+        return ""
+    if options.evidence in {None, "-"}:
+        return "" if getattr(options, "follow", False) else WITHOUT_EVIDENCE
+    # A name that begins with a dash would be read as an option.
+    policy = f"./{options.policy}" if options.policy.startswith("-") else options.policy
+    words = ["shoal", "verify", policy, *_option("original", options.input), *_option("released", options.output)]
+    for name in ("evidence", "quarantine", "summary", "format", "output_format"):
+        value = getattr(options, name)
+        if value not in {None, "-"}:
+            words += _option(name.replace("_", "-"), value)
+    return shlex.join([*words, *(["--table"] if options.command == "batch" else [])])
+
+
+def _option(name: str, value: str) -> list[str]:
+    return [f"--{name}={value}"] if value.startswith("-") else [f"--{name}", value]
+
+
+def _advice(report: RunReport) -> str:
+    """Return what to do so that something is released."""
+    if report.refused >= report.suppressed and report.remedy:
+        return report.remedy
+    return ", or ".join([ALL_SUPPRESSED, *report.looser])

@@ -6,8 +6,7 @@ import argparse
 import signal
 from threading import Event
 
-from shoal.cli.closing import print_report
-from shoal.cli.options import add_file_arguments, checked_files
+from shoal.cli.options import add_file_arguments, checked_files, print_report
 from shoal.files import run_pipe
 from shoal.policy import Policy
 from shoal.process_end import end_process
@@ -25,7 +24,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="go on while the input grows, until SIGINT or SIGTERM; write clusters as they are decided",
     )
-    parser.add_argument("--seed", type=int, default=0, metavar="N", help="no stream rule draws random numbers so far")
 
 
 def execute(options: argparse.Namespace) -> int:

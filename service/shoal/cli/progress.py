@@ -7,13 +7,12 @@ import asyncio
 import json
 from pathlib import Path
 
-from shoal.cli.kafka_files import require_files
 from shoal.cli.options import refuse_overwriting_inputs
 from shoal.errors import InputError
 from shoal.files import write_text
-from shoal.kafka import export_progress, import_progress, report_progress
+from shoal.kafka import check_files, export_progress, import_progress, report_progress
 from shoal.policy import Policy
-from shoal.settings import kafka_settings
+from shoal.settings import kafka_settings, require_no_fault
 
 __all__ = ["SUMMARY", "add_arguments", "execute"]
 
@@ -35,7 +34,7 @@ def execute(options: argparse.Namespace) -> int:
     """Print one JSON line per partition, or export or import all progress."""
     policy = Policy.load(options.policy)
     settings = kafka_settings(policy)
-    require_files(policy, settings)
+    require_no_fault(policy, check_files(settings))
     if options.export_to is not None:
         refuse_overwriting_inputs(options.export_to, options.policy, settings.metadata_key_file)
         write_text(options.export_to, asyncio.run(export_progress(settings)) + "\n", private=True)

@@ -1,9 +1,8 @@
-"""`shoal run`: the service, from Kafka topic to Kafka topic.
+"""`shoal run`: the service, from Kafka topic to Kafka topic; and the options of its HTTP port.
 
-When a worker's process collects cyclic garbage.
-
-By default Python collects after 700 allocations of containers, and every poll of a consumer allocates thousands. What
-is loaded at the start (modules, compiled kernels) is examined again and again, and nothing of it is ever garbage.
+A worker collects cyclic garbage once a second. By default Python collects after 700 allocations of containers, and
+every poll of a consumer allocates thousands. What is loaded at the start (modules, compiled kernels) is then examined
+again and again, and nothing of it is ever garbage.
 """
 
 from __future__ import annotations
@@ -12,15 +11,13 @@ import argparse
 import asyncio
 import gc
 import signal
-from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
-from typing import NoReturn, TypeAlias
+from typing import NoReturn
 
-from shoal.cli.http_access import add_http_options, http_access, is_open
-from shoal.cli.kafka_files import require_files
-from shoal.cli.options import add_option
-from shoal.kafka import StartOptions, Worker, in_daemon_thread
+from shoal.cli.options import add_option, add_secret
+from shoal.kafka import StartOptions, Worker, check_files, in_daemon_thread
 from shoal.observability import (
     CompilationNotice,
     Health,
@@ -30,53 +27,21 @@ from shoal.observability import (
     logger,
     stream_compile_s,
 )
-from shoal.observability.http import serve
+from shoal.observability.http import HttpAccess, serve
 from shoal.policy import KafkaSection, Policy
-from shoal.settings import kafka_settings
+from shoal.settings import kafka_settings, require_no_fault
 from shoal.streams import precompile
 
-__all__ = ["COLLECT_S", "SUMMARY", "add_arguments", "execute", "spaced_collections"]
+__all__ = ["COLLECT_S", "SUMMARY", "add_arguments", "add_http_options", "execute", "http_access", "spaced_collections"]
 
+SUMMARY = "Run the service: Kafka to Kafka, exactly once."
+DEFAULT_ADDRESS = "127.0.0.1:9464"
 ALLOCATIONS = 50_000
 """Containers allocated and not freed, after which Python collects without being asked."""
 
 COLLECT_S = 1.0
 """Time between two collections (s). The Kafka client leaves fetched data of about 1 MB in a reference cycle when a
 partition is paused, which takes few allocations; so collections must not depend on their number alone."""
-
-
-@asynccontextmanager
-async def spaced_collections() -> AsyncIterator[None]:
-    """Collect once a second while the context is open, and leave out what exists when it is entered.
-
-    It changes the settings of the whole process, and restores them at the end. Enter it when modules are loaded and
-    kernels compiled.
-
-    Notes
-    -----
-    Cost: one full collection at the beginning (about 0.1 s), then one of some milliseconds each second.
-    """
-    before = gc.get_threshold()
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(ALLOCATIONS, *before[1:])
-    collecting = asyncio.create_task(_collect())
-    try:
-        yield
-    finally:
-        collecting.cancel()
-        gc.set_threshold(*before)
-        gc.unfreeze()
-
-
-async def _collect() -> NoReturn:
-    while True:
-        await asyncio.sleep(COLLECT_S)
-        gc.collect()
-
-
-SUMMARY = "Run the service: Kafka to Kafka, exactly once."
-Server: TypeAlias = Callable[[Metrics, Health, Callable[[], dict[str, int]]], AbstractAsyncContextManager[int]]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -100,23 +65,58 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_http_options(parser: argparse.ArgumentParser) -> None:
+    """Declare the address, TLS and token of the HTTP port, which `shoal check` examines."""
+    add_option(
+        parser,
+        "--http",
+        "SHOAL_HTTP",
+        default=DEFAULT_ADDRESS,
+        metavar="HOST:PORT",
+        meaning="address of metrics and probes",
+    )
+    files = (
+        ("--http-certfile", "certificate of the HTTP port and its chain (PEM); the port then speaks TLS"),
+        ("--http-keyfile", "private key of this certificate (PEM)"),
+        ("--http-key-password-file", "file with the password of this key, if it is encrypted"),
+        ("--http-token-file", "file with the bearer token that metrics and page require; the probes require none"),
+    )
+    for flag, meaning in files:
+        variable = "SHOAL_" + flag.removeprefix("--").replace("-", "_").upper()
+        add_option(parser, flag, variable, metavar="FILE", meaning=meaning)
+    add_secret(
+        parser,
+        "http_key_password",
+        "SHOAL_HTTP_KEY_PASSWORD",
+        meaning="the password of this key itself, in place of its file",
+    )
+    add_secret(parser, "http_token", "SHOAL_HTTP_TOKEN", meaning="the bearer token itself, in place of its file")
+
+
+def http_access(options: argparse.Namespace) -> HttpAccess:
+    """Return what the options say."""
+    return HttpAccess(
+        certfile=options.http_certfile,
+        keyfile=options.http_keyfile,
+        key_password_file=options.http_key_password_file,
+        key_password=options.http_key_password,
+        token_file=options.http_token_file,
+        token=options.http_token,
+    )
+
+
 def execute(options: argparse.Namespace) -> int:
     """Run a worker until a signal stops it, or until the input is drained."""
     policy = Policy.load(options.policy)
     settings = kafka_settings(policy)
-    require_files(policy, settings)
+    require_no_fault(policy, check_files(settings))
     policy.require_stream(options.policy)
     start = StartOptions(reset=options.reset, skip_to_end=options.skip_to_end, drain=options.drain)
-    access = http_access(options)
-    if is_open(options.http, access):
-        words = "metrics and page can be read by other machines without a token; --http-token-file requires one"
-        logger("cli").warning(words, http=options.http)
-    server = partial(serve, options.http, host_names=options.http_host, access=access)
-    asyncio.run(_serve(policy, settings, start, server))
+    asyncio.run(_serve(policy, settings, start, options.http, http_access(options)))
     return 0
 
 
-async def _serve(policy: Policy, settings: KafkaSection, start: StartOptions, server: Server) -> None:
+async def _serve(policy: Policy, settings: KafkaSection, start: StartOptions, address: str, access: HttpAccess) -> None:
     """Run a worker until it has ended, while probes are answered.
 
     Kernels are compiled while the worker checks the topics or waits for the broker.
@@ -128,7 +128,7 @@ async def _serve(policy: Policy, settings: KafkaSection, start: StartOptions, se
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, worker.stop)
     async with AsyncExitStack() as stack:
-        port = await stack.enter_async_context(server(metrics, health, metrics.totals))
+        port = await stack.enter_async_context(serve(address, metrics, health, metrics.totals, access))
         logger("cli").info("started", http_port=port, policy=policy.fingerprint[:16], group=settings.group)
         worker.compiling = asyncio.create_task(_compile(policy, health, stack))
         try:
@@ -144,3 +144,29 @@ async def _compile(policy: Policy, health: Health, stack: AsyncExitStack) -> Non
     with CompilationNotice(logger("cli"), stream_compile_s(policy), health.set_compiling):
         await in_daemon_thread(partial(precompile, policy))
     await stack.enter_async_context(spaced_collections())
+
+
+@asynccontextmanager
+async def spaced_collections() -> AsyncIterator[None]:
+    """Collect once a second while the context is open, and leave out what exists when it is entered.
+
+    It changes the settings of the whole process, and restores them at the end. Enter it when modules are loaded and
+    kernels compiled. Cost: one full collection at the beginning (about 0.1 s), then one of some milliseconds a second.
+    """
+    before = gc.get_threshold()
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(ALLOCATIONS, *before[1:])
+    collecting = asyncio.create_task(_collect())
+    try:
+        yield
+    finally:
+        collecting.cancel()
+        gc.set_threshold(*before)
+        gc.unfreeze()
+
+
+async def _collect() -> NoReturn:
+    while True:
+        await asyncio.sleep(COLLECT_S)
+        gc.collect()

@@ -25,12 +25,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--evidence", metavar="FILE", help="which records formed which cluster")
     parser.add_argument("--summary", metavar="FILE", help="counts to balance against")
     parser.add_argument("--quarantine", metavar="FILE", help="references to records that were not released")
-    extent = parser.add_mutually_exclusive_group()
-    extent.add_argument(
+    parser.add_argument(
         "--partial", action="store_true", help="judge a part: do not ask for records that were not released"
-    )
-    extent.add_argument(
-        "--complete", action="store_true", help="the default: every record must be released or accounted for"
     )
     parser.add_argument(
         "--table", action="store_true", help="shoal batch made the release, though the policy has a stream section"
@@ -72,7 +68,6 @@ def execute(options: argparse.Namespace) -> int:
             evidence=options.evidence,
             summary=options.summary,
             quarantine=options.quarantine,
-            complete=options.complete,
             partial=options.partial,
             table=True if options.table else None,
             strict=options.strict,

@@ -7,7 +7,6 @@ error, without attribute values.
 
 from shoal.observability.certificates import certificate_warning
 from shoal.observability.compilation import TABLE_COMPILE_S, CompilationNotice, stream_compile_s
-from shoal.observability.health import Health
 from shoal.observability.logs import (
     error_code,
     escape_control_characters,
@@ -18,8 +17,14 @@ from shoal.observability.logs import (
     raise_location,
     set_up_logs,
 )
-from shoal.observability.metrics import ClusterFigures, ConfidentialMetrics, Metrics
-from shoal.observability.totals import log_totals, warn_unless_representative
+from shoal.observability.metrics import (
+    ClusterFigures,
+    ConfidentialMetrics,
+    Health,
+    Metrics,
+    log_totals,
+    warn_unless_representative,
+)
 
 __all__ = [
     "TABLE_COMPILE_S",

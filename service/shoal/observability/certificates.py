@@ -1,7 +1,4 @@
-"""When the certificates expire that a worker uses.
-
-From when until when the certificates of a file are valid, and what fails at other times. No text has a path.
-"""
+"""When the certificates of a worker expire, and what fails then. No text has a path."""
 
 from __future__ import annotations
 
@@ -11,17 +8,18 @@ import warnings
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from shoal.observability.logs import logger
+from shoal.secret_files import FileVersion, file_version
 
-__all__ = ["CertificateExpiry", "FileState", "Validity", "certificate_warning", "file_state", "read_validity"]
+__all__ = ["CertificateExpiry", "certificate_warning"]
 
-FileState: TypeAlias = tuple[int, int, int]
-"""What tells that a file was replaced: inode, time of change (ns), length (bytes)."""
+NAME = "shoal_certificate_expiry_timestamp_seconds"
+_HELP = "When a certificate that this worker uses expires, as Unix time"
 
 DAY_S = 86_400
 SOON_S = 14 * DAY_S
@@ -48,61 +46,7 @@ _EFFECTS = {
 """The setting of each kind of certificate, and what fails while it is not valid."""
 
 
-class Validity(NamedTuple):
-    """When the certificates of a file begin and cease to be valid (s since 1970)."""
-
-    start_s: float
-    end_s: float
-
-
-def file_state(path: Path) -> FileState:
-    """Return what tells that a file was replaced; OSError if it cannot be examined."""
-    stat = path.stat()
-    return stat.st_ino, stat.st_mtime_ns, stat.st_size
-
-
-def read_validity(certificate: str, path: Path) -> Validity:
-    """Return when the certificates of a file are valid.
-
-    Parameters
-    ----------
-    certificate : {"ca", "client", "http"}
-        Of the authorities in a file ``ca`` one that is valid is enough, as where an old and a new one stand together:
-        of those that are valid now the one that ends last counts, or of all if none is. One that cannot be parsed is
-        left out, because bundles of a system hold some that do not follow the standard. The other files are a
-        certificate and its chain, which are valid as long as all of them are.
-    path : pathlib.Path
-        File in PEM.
-
-    Raises
-    ------
-    OSError, ValueError
-        The file cannot be read, or holds no certificate.
-    """
-    found = _read_blocks(path.read_bytes(), may_skip=certificate == "ca")
-    if not found:
-        raise ValueError("no certificate can be read")
-    if certificate == "ca":
-        now_s = time.time()
-        valid = [one for one in found if one.start_s <= now_s < one.end_s]
-        return max(valid or found, key=lambda one: one.end_s)
-    return Validity(max(one.start_s for one in found), min(one.end_s for one in found))
-
-
-def _read_blocks(content: bytes, *, may_skip: bool) -> list[Validity]:
-    from cryptography import x509  # noqa: PLC0415 - most processes have no certificate, and it is slow to load
-
-    found = []
-    for block in _BLOCK.finditer(content):
-        try:
-            with warnings.catch_warnings():  # they are lines of text in a log of JSON
-                warnings.simplefilter("ignore")
-                one = x509.load_pem_x509_certificate(block[0])
-                found.append(Validity(one.not_valid_before_utc.timestamp(), one.not_valid_after_utc.timestamp()))
-        except (ValueError, x509.InvalidVersion):
-            if not may_skip:
-                raise ValueError("a certificate cannot be parsed") from None
-    return found
+log = logger("certificates")
 
 
 def certificate_warning(certificate: str, path: str) -> str:
@@ -110,15 +54,10 @@ def certificate_warning(certificate: str, path: str) -> str:
 
     A file that cannot be read, or holds no certificate, gives an empty text: other checks name it.
 
-    Parameters
-    ----------
-    certificate : {"ca", "client", "http"}
-        As for `read_validity`.
-    path : str
-        File in PEM, no pipe.
+    ``certificate`` is "ca", "client" or "http". The file, in PEM, is no pipe: reading would take its contents away.
     """
     try:
-        start_s, end_s = read_validity(certificate, Path(path))
+        start_s, end_s = _read_validity(certificate, Path(path))
     except (OSError, ValueError):
         return ""
     now_s = time.time()
@@ -136,12 +75,6 @@ def _date(time_s: float) -> str:
     return f"{datetime.fromtimestamp(time_s, UTC):%Y-%m-%d %H:%M} UTC"
 
 
-NAME = "shoal_certificate_expiry_timestamp_seconds"
-_HELP = "When a certificate that this worker uses expires, as Unix time"
-
-log = logger("certificates")
-
-
 class CertificateExpiry(Collector):
     """The metric of the certificates in files.
 
@@ -151,18 +84,10 @@ class CertificateExpiry(Collector):
 
     def __init__(self) -> None:
         self._paths: dict[str, Path] = {}
-        self._read: dict[str, tuple[FileState, float]] = {}
+        self._read: dict[str, tuple[FileVersion, float]] = {}
 
     def watch(self, certificate: str, path: str) -> None:
-        """Report a file. Log a warning if its certificate is not valid now, or expires soon.
-
-        Parameters
-        ----------
-        certificate : {"ca", "client", "http"}
-            Value of the label. Which certificate of the file counts is that of `read_validity`.
-        path : str
-            File in PEM. A pipe must not be given: reading would take its contents away.
-        """
+        """Report a file, as for `certificate_warning`. Log a warning if its certificate is not valid, or soon not."""
         if warning := certificate_warning(certificate, path):
             log.warning(warning)
         self._paths[certificate] = Path(path)
@@ -183,9 +108,50 @@ class CertificateExpiry(Collector):
 
     def _update(self, certificate: str, path: Path) -> None:
         try:
-            state = file_state(path)
-            if certificate in self._read and self._read[certificate][0] == state:
+            version = file_version(str(path))
+            if certificate in self._read and self._read[certificate][0] == version:
                 return
-            self._read[certificate] = state, read_validity(certificate, path).end_s
+            self._read[certificate] = version, _read_validity(certificate, path).end_s
         except (OSError, ValueError):
             return
+
+
+class _Validity(NamedTuple):
+    """When the certificates of a file begin and cease to be valid (s since 1970)."""
+
+    start_s: float
+    end_s: float
+
+
+def _read_validity(certificate: str, path: Path) -> _Validity:
+    """Return when the certificates of a file are valid. OSError or ValueError if none can be read.
+
+    Of the authorities in a file ``ca`` one that is valid is enough, as where an old and a new one stand together: of
+    those that are valid now the one that ends last counts, or of all if none is. One that cannot be parsed is left out,
+    because bundles of a system hold some that do not follow the standard. The other files are a certificate and its
+    chain, which are valid as long as all of them are.
+    """
+    found = _read_blocks(path.read_bytes(), may_skip=certificate == "ca")
+    if not found:
+        raise ValueError("no certificate can be read")
+    if certificate == "ca":
+        now_s = time.time()
+        valid = [one for one in found if one.start_s <= now_s < one.end_s]
+        return max(valid or found, key=lambda one: one.end_s)
+    return _Validity(max(one.start_s for one in found), min(one.end_s for one in found))
+
+
+def _read_blocks(content: bytes, *, may_skip: bool) -> list[_Validity]:
+    from cryptography import x509  # noqa: PLC0415 - most processes have no certificate, and it is slow to load
+
+    found = []
+    for block in _BLOCK.finditer(content):
+        try:
+            with warnings.catch_warnings():  # they are lines of text in a log of JSON
+                warnings.simplefilter("ignore")
+                one = x509.load_pem_x509_certificate(block[0])
+                found.append(_Validity(one.not_valid_before_utc.timestamp(), one.not_valid_after_utc.timestamp()))
+        except (ValueError, x509.InvalidVersion):
+            if not may_skip:
+                raise ValueError("a certificate cannot be parsed") from None
+    return found

@@ -12,7 +12,6 @@ import structlog
 
 from shoal.kernels.jit import on_compilation
 from shoal.policy import Policy
-from shoal.streams.indexed import INDEXED_FROM, MAX_INDEXED_DIMENSIONS
 
 __all__ = ["TABLE_COMPILE_S", "CompilationNotice", "stream_compile_s"]
 
@@ -22,11 +21,8 @@ RULES_S = {"nearest": 10, "awo": 30, "greedy": 30, "block": 35}
 TABLE_COMPILE_S = 25
 """The same for algorithm `auto` of tables; 18 s for up to 256 records."""
 
-INDEX_S = 30
-"""The same for the kernels of the index of rule awo, which are compiled in addition."""
-
 PROTECTED_S = 50
-"""The same for every rule of a stream that protects confidential values; it has kernels of its own, and no index."""
+"""The same for every rule of a stream that protects confidential values."""
 
 REMINDER_S = 10.0
 """Time between two log lines while kernels are compiled (s)."""
@@ -36,26 +32,14 @@ class CompilationNotice:
     """Context that logs the first kernel that is compiled in it, and adds up the time of the compiler.
 
     Every 10 s it logs that kernels are still compiled. Nothing is logged if the cache has all kernels.
-
-    Parameters
-    ----------
-    log : BoundLogger
-        Of the command.
-    about_s : int
-        Time to announce (s).
-    announce : callable, optional
-        Called with the text that is logged when the compiler begins, and with an empty text when the context ends.
-
-    Attributes
-    ----------
-    seconds : float
-        Time that the compiler took (s); summaries leave it out.
+    ``announce`` is called with the text that is logged when the compiler begins, and with an empty text at the end.
     """
 
     def __init__(
         self, log: structlog.stdlib.BoundLogger, about_s: int, announce: Callable[[str], None] | None = None
     ) -> None:
         self.seconds = 0.0
+        """Time that the compiler took (s); summaries leave it out."""
         self._log, self._announce = log, announce
         self._text = f"compiling kernels, once: about {about_s} s"
         self._began_s, self._is_compiling, self._is_announced = 0.0, False, False
@@ -95,11 +79,5 @@ class CompilationNotice:
 
 
 def stream_compile_s(policy: Policy) -> int:
-    """Return the time (s) to announce for the kernels of a policy's rule."""
-    stream = policy.require_stream()
-    if policy.protects_values:
-        return PROTECTED_S
-    has_index = stream.rule == "awo" and stream.delta >= INDEXED_FROM and not policy.position and not policy.target_span
-    has_codes = any(a.is_nominal or a.missing == "group" for a in policy.clustered)
-    is_narrow = len(policy.clustered) <= MAX_INDEXED_DIMENSIONS and not has_codes
-    return RULES_S[stream.rule] + (INDEX_S if has_index and is_narrow else 0)
+    """Return the time (s) to announce for the kernels of a policy's rule; with an index it is up to twice as long."""
+    return PROTECTED_S if policy.protects_values else RULES_S[policy.require_stream().rule]

@@ -1,14 +1,12 @@
 """Structured logs on standard error: event, error code, topic, partition, offset, counts; no attribute value.
 
 No line holds a traceback or the text of an exception from outside Shoal, because both can quote attribute values.
-`error_code` and `raise_location` say what may be logged of an exception. Lines of the client libraries are logged from
-level WARNING on, reduced by `client_lines`. `install_exception_hooks` and
+`error_code` and `raise_location` say what may be logged of an exception. `install_exception_hooks` and
 `install_loop_exception_handler` apply the same rule to exceptions that no code catches.
 
-What is logged of a line of a client library: its template, numbers of brokers, and classes of exceptions.
-
-Every other argument is left out, and so is the text of an exception: they may hold attribute values. A node id, a port
-or a count is a whole number, and an attribute value never is one there: clients handle messages as bytes.
+Of a line of a client library (from level WARNING on), its template is logged, with numbers of brokers and classes of
+exceptions. Every other argument is left out, and so is the text of an exception: they may hold attribute values. A node
+id, a port or a count is a whole number, and an attribute value never is one there: clients handle messages as bytes.
 """
 
 from __future__ import annotations
@@ -30,18 +28,20 @@ from structlog.types import EventDict, Processor
 from shoal.errors import ShoalError
 
 __all__ = [
-    "client_line",
-    "client_template",
     "error_code",
     "escape_control_characters",
     "install_exception_hooks",
     "install_loop_exception_handler",
-    "is_routine",
     "join_logs",
     "logger",
     "raise_location",
     "set_up_logs",
 ]
+
+REPEAT_INTERVAL_S = 30.0
+"""How long a repeated line of a client library is left out (s)."""
+
+_CLIENT_LOGGERS = ("aiokafka", "aiohttp", "asyncio", "numba", "kafka")
 
 _PLACEHOLDER = r"%(?:\(\w+\))?[-#0 +]*(?:\d+|\*)?(?:\.(?:\d+|\*))?[diouxXeEfFgGcrsa]"
 _JOINED = rf"{_PLACEHOLDER}(?::{_PLACEHOLDER})*"
@@ -52,57 +52,49 @@ _ROUTINE = ("Heartbeat failed for group %s because it is rebalancing",)
 """Templates of warnings that every rebalance writes."""
 
 
-def client_line(record: logging.LogRecord) -> str:
-    """Return the line of a client with the arguments that may be logged; without the placeholders of the others."""
-    return _line(record, record.args if isinstance(record.args, tuple) else ())
+def logger(package: str) -> structlog.stdlib.BoundLogger:
+    """Return the logger ``shoal.PACKAGE``."""
+    bound: structlog.stdlib.BoundLogger = structlog.stdlib.get_logger(f"shoal.{package}")
+    return bound
 
 
-def client_template(record: logging.LogRecord) -> str:
-    """Return the line of a client without any argument: lines that differ in arguments only have the same."""
-    return _line(record, ())
+def error_code(error: BaseException) -> str:
+    """Return the code of a Shoal error, or the class name of another exception."""
+    return error.code if isinstance(error, ShoalError) else type(error).__name__
 
 
-def is_routine(record: logging.LogRecord) -> bool:
-    """Return whether the client warns of what is no fault."""
-    return record.msg in _ROUTINE
+def raise_location(error: BaseException) -> str:
+    """Return class, file and line of an unexpected exception, without its text."""
+    frame = traceback.extract_tb(error.__traceback__)[-1:]
+    return type(error).__name__ + (f" at {Path(frame[0].filename).name}:{frame[0].lineno}" if frame else "")
 
 
-def _line(record: logging.LogRecord, arguments: tuple[object, ...]) -> str:
-    if not isinstance(record.msg, str):
-        return "message"
-    # Asyncio appends the exception of a task to the template, from its second line on.
-    template = record.msg.partition("\n")[0]
-    placeholders = [found for found in _ONE.findall(record.msg) if found != "%%"]
-    # A template that takes its arguments in another way gets none.
-    shown = iter(map(_shown, arguments) if len(placeholders) == len(arguments) else [""] * len(placeholders))
-    words = " ".join(_GROUPS.sub(lambda group: _filled(group.group(), shown), template).split())
-    return re.sub(r"[ :]+(?=[.,])| +(?=[:)])", "", words).rstrip(" ,:-") or "message"
+def escape_control_characters(text: str) -> str:
+    """Escape control and direction characters, which could change what a terminal shows; names come from files."""
+    return "".join(c if c.isprintable() or c == "\n" else f"\\u{ord(c):04x}" for c in text)
 
 
-def _shown(argument: object) -> str:
-    """Return what is logged of an argument: a whole number, or the class of an exception; else nothing."""
-    if isinstance(argument, int) and not isinstance(argument, bool):
-        return str(argument)
-    if isinstance(argument, BaseException):
-        return type(argument).__name__
-    if isinstance(argument, type) and issubclass(argument, BaseException):
-        return argument.__name__
-    return ""
+def install_exception_hooks() -> None:
+    """Log class and location of uncaught exceptions, in all threads, instead of a traceback."""
+
+    def log_error(error: BaseException | None) -> None:
+        if error is not None and not isinstance(error, KeyboardInterrupt | SystemExit):
+            logger("process").error("unexpected", code=error_code(error), location=raise_location(error))
+
+    sys.excepthook = lambda _, error, __: log_error(error)
+    threading.excepthook = lambda args: log_error(args.exc_value)
+    sys.unraisablehook = lambda args: log_error(args.exc_value)
 
 
-def _filled(group: str, shown: Iterator[str]) -> str:
-    """Return placeholders that belong together with what is shown of them; nothing if nothing is shown."""
-    if group == "%%":
-        return group
-    parts = [next(shown, "") for _ in re.findall(_PLACEHOLDER, group)]
-    text = ":".join(filter(None, parts))
-    return group[0] + text + group[-1] if text and group[0] != "%" else text
+def install_loop_exception_handler(loop: asyncio.AbstractEventLoop) -> None:
+    """Do the same for the callbacks and tasks of an event loop whose exceptions no code retrieves."""
 
+    def log_error(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        error = context.get("exception")
+        fields = {} if error is None else {"code": error_code(error), "location": raise_location(error)}
+        logger("process").error("unhandled error in an event loop", **fields)
 
-REPEAT_INTERVAL_S = 30.0
-"""How long a repeated line of a client library is left out (s)."""
-
-_CLIENT_LOGGERS = ("aiokafka", "aiohttp", "asyncio", "numba", "kafka")
+    loop.set_exception_handler(log_error)
 
 
 def set_up_logs(style: Literal["json", "text"], level: Literal["debug", "info", "warning", "error"] = "info") -> None:
@@ -167,61 +159,16 @@ class _ClientFilter(logging.Filter):
     def filter(self, record: logging.LogRecord) -> bool:
         """Return whether to write this line; lines of Shoal itself are always written."""
         # The formatter no longer has the arguments.
-        record.reduced = client_line(record)
+        record.reduced = _line(record, has_arguments=True)
         if not record.name.startswith(_CLIENT_LOGGERS):
             return True
-        if is_routine(record):
+        if record.msg in _ROUTINE:
             return False
-        line = (record.name, client_template(record))
+        line = (record.name, _line(record, has_arguments=False))  # lines that differ in arguments only are one
         is_due = time.monotonic() - self._last.get(line, -REPEAT_INTERVAL_S) >= REPEAT_INTERVAL_S
         if is_due:
             self._last[line] = time.monotonic()
         return is_due
-
-
-def logger(package: str) -> structlog.stdlib.BoundLogger:
-    """Return the logger ``shoal.PACKAGE``."""
-    bound: structlog.stdlib.BoundLogger = structlog.stdlib.get_logger(f"shoal.{package}")
-    return bound
-
-
-def error_code(error: BaseException) -> str:
-    """Return the code of a Shoal error, or the class name of another exception."""
-    return error.code if isinstance(error, ShoalError) else type(error).__name__
-
-
-def raise_location(error: BaseException) -> str:
-    """Return class, file and line of an unexpected exception, without its text."""
-    frame = traceback.extract_tb(error.__traceback__)[-1:]
-    return type(error).__name__ + (f" at {Path(frame[0].filename).name}:{frame[0].lineno}" if frame else "")
-
-
-def escape_control_characters(text: str) -> str:
-    """Escape control and direction characters, which could change what a terminal shows; names come from files."""
-    return "".join(c if c.isprintable() or c == "\n" else f"\\u{ord(c):04x}" for c in text)
-
-
-def install_exception_hooks() -> None:
-    """Log class and location of uncaught exceptions, in all threads, instead of a traceback."""
-
-    def log_error(error: BaseException | None) -> None:
-        if error is not None and not isinstance(error, KeyboardInterrupt | SystemExit):
-            logger("process").error("unexpected", code=error_code(error), location=raise_location(error))
-
-    sys.excepthook = lambda _, error, __: log_error(error)
-    threading.excepthook = lambda args: log_error(args.exc_value)
-    sys.unraisablehook = lambda args: log_error(args.exc_value)
-
-
-def install_loop_exception_handler(loop: asyncio.AbstractEventLoop) -> None:
-    """Do the same for the callbacks and tasks of an event loop whose exceptions no code retrieves."""
-
-    def log_error(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        error = context.get("exception")
-        fields = {} if error is None else {"code": error_code(error), "location": raise_location(error)}
-        logger("process").error("unhandled error in an event loop", **fields)
-
-    loop.set_exception_handler(log_error)
 
 
 def _drop_traceback(_: object, __: str, event: EventDict) -> EventDict:
@@ -241,3 +188,37 @@ def _reduce_client_line(_: object, __: str, event: EventDict) -> EventDict:
         event["event"] = getattr(record, "reduced", "message")
         event["client"] = record.name
     return event
+
+
+def _line(record: logging.LogRecord, *, has_arguments: bool) -> str:
+    """Return the line of a client with the arguments that may be logged, without the placeholders of the others."""
+    if not isinstance(record.msg, str):
+        return "message"
+    # Asyncio appends the exception of a task to the template, from its second line on.
+    template = record.msg.partition("\n")[0]
+    placeholders = [found for found in _ONE.findall(record.msg) if found != "%%"]
+    arguments = record.args if has_arguments and isinstance(record.args, tuple) else ()
+    # A template that takes its arguments in another way gets none.
+    shown = iter(map(_shown, arguments) if len(placeholders) == len(arguments) else [""] * len(placeholders))
+    words = " ".join(_GROUPS.sub(lambda group: _filled(group.group(), shown), template).split())
+    return re.sub(r"[ :]+(?=[.,])| +(?=[:)])", "", words).rstrip(" ,:-") or "message"
+
+
+def _shown(argument: object) -> str:
+    """Return what is logged of an argument: a whole number, or the class of an exception; else nothing."""
+    if isinstance(argument, int) and not isinstance(argument, bool):
+        return str(argument)
+    if isinstance(argument, BaseException):
+        return type(argument).__name__
+    if isinstance(argument, type) and issubclass(argument, BaseException):
+        return argument.__name__
+    return ""
+
+
+def _filled(group: str, shown: Iterator[str]) -> str:
+    """Return placeholders that belong together with what is shown of them; nothing if nothing is shown."""
+    if group == "%%":
+        return group
+    parts = [next(shown, "") for _ in re.findall(_PLACEHOLDER, group)]
+    text = ":".join(filter(None, parts))
+    return group[0] + text + group[-1] if text and group[0] != "%" else text

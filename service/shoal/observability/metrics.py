@@ -1,4 +1,4 @@
-"""All metrics of the service. No attribute value is ever a label.
+"""All metrics of the service, and the facts behind its readiness. No attribute value is ever a label.
 
 Counts of records and clusters change at once. Metrics that depend on values or delays are stepped: they change after
 every `STEP_CLUSTERS` clusters, by an amount that is rounded to three significant digits (`Metrics.observe`). Without
@@ -6,14 +6,6 @@ that, the difference of two scrapes around one cluster would reveal the values o
 those of all others. `shoal_oldest_held_seconds` is rounded, so that it is no clock of arrivals.
 
 Counters of a partition exist from its assignment, at 0: a rate over a series that begins at 5,000 would be 0.
-
-The registry of a process: it adds the consumer group to every series.
-
-Metrics of the confidential values of released clusters. None has a label.
-
-All are stepped, except that `shoal_protects_values` repeats what the policy says.
-
-The metric of the loss of each quasi-identifier. Its label is the name of the attribute, a word of the policy.
 """
 
 from __future__ import annotations
@@ -24,17 +16,27 @@ import time
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from importlib.metadata import version
 from typing import TypeAlias
 
 import numpy as np
+import structlog
 from prometheus_client import CollectorRegistry, Counter, Gauge, ProcessCollector
 from prometheus_client.core import HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from shoal.arrays import Float64Vector, Int64Vector
-from shoal.formats import DropReason, Reason, RefusalCounter
+from shoal.formats import (
+    NOT_REPRESENTATIVE,
+    DropReason,
+    Reason,
+    RefusalCounter,
+    is_notable,
+    is_representative,
+)
 from shoal.observability.certificates import CertificateExpiry
+from shoal.observability.logs import escape_control_characters
 from shoal.policy import Policy
 from shoal.scales.loss import LossTotals
 from shoal.streams import PartitionPipeline
@@ -42,147 +44,13 @@ from shoal.streams.stats import NO_CONFIDENTIAL_STATS, ConfidentialStats, Releas
 
 __all__ = [
     "STEP_CLUSTERS",
-    "AttributeLosses",
-    "BulkHistogram",
     "ClusterFigures",
     "ConfidentialMetrics",
-    "GroupRegistry",
+    "Health",
     "Metrics",
-    "three_digits",
+    "log_totals",
+    "warn_unless_representative",
 ]
-
-
-class GroupRegistry(CollectorRegistry):
-    """A registry whose series all have the label ``group``, also those of the process.
-
-    One process serves one consumer group. With the label, an alert tells two pipelines apart that one job scrapes.
-
-    Parameters
-    ----------
-    group : str
-        Consumer group; with an empty text no label is added.
-    """
-
-    def __init__(self, group: str = "") -> None:
-        super().__init__()
-        self.group = group
-
-    def collect(self) -> Iterator[Metric]:
-        """Yield the metric families of a scrape."""
-        for family in super().collect():
-            if self.group:
-                family.samples = [
-                    sample._replace(labels={**sample.labels, "group": self.group}) for sample in family.samples
-                ]
-            yield family
-
-
-_EXTREMES = {
-    "shoal_cluster_values_min": "Smallest number of distinct values",
-    "shoal_cluster_value_share_max": "Largest share of one value",
-    "shoal_cluster_distance_max": "Largest earth mover's distance from the reference",
-}
-"""Gauges of the clusters of one step; NaN until something was measured."""
-
-
-class ConfidentialMetrics:
-    """The metrics of policies that measure confidential values.
-
-    Parameters
-    ----------
-    registry : CollectorRegistry
-        Where the metrics are registered.
-    """
-
-    def __init__(self, registry: CollectorRegistry) -> None:
-        self.sse = Counter(
-            "shoal_confidential_sse_total",
-            "Squared distance of confidential numbers from the means of clusters, scaled to [0, 1]; stepped",
-            registry=registry,
-        )
-        self.sst = Counter(
-            "shoal_confidential_sst_total",
-            "Total sum of squares of confidential numbers, scaled likewise; stepped",
-            registry=registry,
-        )
-        self.protects_values = Gauge(
-            "shoal_protects_values", "1 if the policy sets privacy.l, t or max_value_share, else 0", registry=registry
-        )
-        self._extremes = {
-            name: Gauge(name, f"{text} of a confidential attribute, clusters of the last step", registry=registry)
-            for name, text in _EXTREMES.items()
-        }
-        for gauge in self._extremes.values():
-            gauge.set(math.nan)
-        self._pending = NO_CONFIDENTIAL_STATS
-
-    def observe(self, stats: ConfidentialStats) -> None:
-        """Add figures that are published with the next step."""
-        self._pending = ConfidentialStats.join((self._pending, stats))
-
-    def publish_step(self) -> None:
-        """Publish the figures that were added since the last step, with three digits."""
-        self.sse.inc(three_digits(self._pending.within))
-        self.sst.inc(three_digits(self._pending.total))
-        figures = (self._pending.fewest_values, self._pending.value_share, self._pending.distance)
-        for gauge, figure in zip(self._extremes.values(), figures, strict=True):
-            if math.isfinite(figure):
-                gauge.set(three_digits(figure))
-        self._pending = NO_CONFIDENTIAL_STATS
-
-
-def three_digits(number: float) -> float:
-    """Round to three significant digits."""
-    if number == 0:
-        return 0.0
-    return round(number, 2 - math.floor(math.log10(abs(number))))
-
-
-class AttributeLosses:
-    """The loss of each quasi-identifier over the clusters of one step.
-
-    Parameters
-    ----------
-    registry : CollectorRegistry
-        Where the metric is registered.
-
-    Notes
-    -----
-    Sums of squares are those of the step: variation between steps does not count. A time of which less than half of
-    them is left after the means of the windows of each partition is measured against that, as in a summary. A loss
-    stays if the attribute has none in a step.
-    """
-
-    def __init__(self, registry: CollectorRegistry) -> None:
-        self._loss = Gauge(
-            "shoal_attribute_loss",
-            "Loss of a quasi-identifier in its own measure, clusters of the last step; stepped",
-            ("attribute",),
-            registry=registry,
-        )
-        self._pending: dict[tuple[str, int], LossTotals] = {}
-
-    def observe(self, partition: tuple[str, int], losses: LossTotals) -> None:
-        """Add sums that are published with the next step; ``partition``: topic and number."""
-        if partition not in self._pending:
-            self._pending[partition] = LossTotals(losses.attributes)
-        self._pending[partition].merge(losses)
-
-    def publish_step(self) -> None:
-        """Publish the losses of what was added since the last step, with three digits."""
-        for totals in self._pending.values():
-            if totals.windows is not None:
-                totals.windows.close()  # those of another partition have the same numbers
-        joined = LossTotals.join(list(self._pending.values()))
-        for name, loss in ({} if joined is None else joined.by_attribute()).items():
-            if loss is not None:
-                self._loss.labels(name).set(three_digits(loss))
-        self._pending.clear()
-
-    def clear(self) -> None:
-        """Remove all series: the process has no partition."""
-        self._loss.clear()
-
 
 STEP_CLUSTERS = 20
 """Least number of clusters between two changes of a stepped metric."""
@@ -201,53 +69,66 @@ SECONDS = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 900, 3600)
 SHORT_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 ClusterFigures: TypeAlias = tuple[ReleaseStats, float, Float64Vector, ConfidentialStats, LossTotals | None]
 """What `Metrics.observe` counts of clusters, in the order of its parameters."""
+_EXTREMES = {
+    "shoal_cluster_values_min": "Smallest number of distinct values",
+    "shoal_cluster_value_share_max": "Largest share of one value",
+    "shoal_cluster_distance_max": "Largest earth mover's distance from the reference",
+}
+"""Gauges of the clusters of one step; NaN until something was measured."""
 
 
-class BulkHistogram(Collector):
-    """A histogram that observes arrays; `prometheus_client.Histogram` observes one number per call."""
+@dataclass(slots=True)
+class Health:
+    """The facts behind the readiness probe."""
 
-    def __init__(self, name: str, help_text: str, edges: Sequence[float]) -> None:
-        self.name, self.help_text = name, help_text
-        self.edges = np.array(edges, float)
-        self.counts = np.zeros(len(edges) + 1, np.int64)
-        self.total = 0.0
+    joined: bool = False
+    """The worker is a member of the consumer group."""
+    broker_reached: bool = False
+    """The broker answered the last request."""
+    leaders_away: bool = False
+    """None of the leaders of its open partitions answers, although a broker does."""
+    restoring: set[tuple[str, int]] = field(default_factory=set)
+    """Assigned partitions, as topic and number, that are not restored yet."""
+    stopping: bool = False
+    unassigned: bool = False
+    """The group assigned no partition to this worker, as where there are more workers than partitions."""
+    compiling: str = ""
+    """What is said while kernels are compiled."""
 
-    def observe(self, numbers: Float64Vector | Int64Vector | Sequence[float]) -> None:
-        """Add these numbers to the histogram."""
-        values = np.asarray(numbers, float)
-        self.counts += np.bincount(np.searchsorted(self.edges, values), minlength=len(self.counts))
-        self.total += float(values.sum())
+    def set_compiling(self, text: str) -> None:
+        """Set what is said while kernels are compiled."""
+        self.compiling = text
 
-    def merge_and_clear(self, other: BulkHistogram) -> None:
-        """Add the counts of ``other`` and its sum, rounded to three digits, and clear ``other``."""
-        self.counts += other.counts
-        self.total += three_digits(other.total)
-        other.counts[:] = 0
-        other.total = 0.0
+    @property
+    def ready(self) -> bool:
+        """Whether the worker can read and release records now."""
+        return not self.reasons()
 
-    def collect(self) -> Iterator[Metric]:
-        """Yield the metric family for a scrape."""
-        labels = [*(f"{edge:g}" for edge in self.edges), "+Inf"]
-        family = HistogramMetricFamily(self.name, self.help_text)
-        family.add_metric([], list(zip(labels, np.cumsum(self.counts).tolist(), strict=True)), self.total)
-        yield family
+    @property
+    def status(self) -> str:
+        """What the probe and the status page say: ready or not, and why."""
+        if not self.ready:
+            return "not ready: " + ", ".join(self.reasons())
+        return "ready: in the group, no partition assigned" if self.unassigned else "ready"
 
-    def describe(self) -> Iterable[Metric]:
-        """Return the metric family without samples."""
-        return [HistogramMetricFamily(self.name, self.help_text)]
+    def reasons(self) -> list[str]:
+        """Return the reasons why the worker is not ready."""
+        facts = {
+            "stopping": self.stopping,
+            self.compiling: bool(self.compiling),
+            "broker not reached": not self.broker_reached,
+            "no leader of its partitions answers": self.leaders_away,
+            "not a member of the group yet": not self.joined,
+            "partitions are being restored": bool(self.restoring),
+        }
+        return [reason for reason, holds in facts.items() if holds]
 
 
 class Metrics:
-    """The metrics of a process and the registry from which they are scraped.
-
-    Parameters
-    ----------
-    group : str
-        Consumer group, a label of all series; empty where there is none.
-    """
+    """The metrics of a process and the registry from which they are scraped; ``group`` is a label of all series."""
 
     def __init__(self, group: str = "") -> None:
-        self.registry = GroupRegistry(group)
+        self.registry = _GroupRegistry(group)
         _add_process_metrics(self.registry)
         tp = ("topic", "partition")
 
@@ -292,7 +173,7 @@ class Metrics:
         self.registry.register(self.certificates)
         self.sse = counter("shoal_sse_total", "Squared error of released records, scaled to [0, 1]; stepped")
         self.sst = counter("shoal_sst_total", "Total sum of squares of released records, scaled likewise; stepped")
-        self.attribute_losses = AttributeLosses(self.registry)
+        self.attribute_losses = _AttributeLosses(self.registry)
         self._add_histograms()
         self._loss, self._pending_clusters = [0.0, 0.0], 0
         self.confidential: ConfidentialMetrics | None = None
@@ -315,10 +196,10 @@ class Metrics:
         self.delay = self._histogram("shoal_delay_positions", "Records waited for; stepped", POSITIONS)
         self.delay_seconds = self._histogram("shoal_delay_seconds", "Time held; stepped", SECONDS)
         self._stepped = [self.reordering, self.delay, self.delay_seconds]
-        self._pending = [BulkHistogram(h.name, h.help_text, h.edges.tolist()) for h in self._stepped]
+        self._pending = [_BulkHistogram(h.name, h.help_text, h.edges.tolist()) for h in self._stepped]
 
-    def _histogram(self, name: str, help_text: str, edges: Sequence[float]) -> BulkHistogram:
-        histogram = BulkHistogram(name, help_text, edges)
+    def _histogram(self, name: str, help_text: str, edges: Sequence[float]) -> _BulkHistogram:
+        histogram = _BulkHistogram(name, help_text, edges)
         self.registry.register(histogram)
         return histogram
 
@@ -354,10 +235,7 @@ class Metrics:
             self.confidential.protects_values.set(measures.has_protection)
 
     def watch_oldest_held(self, topic: str, partition: int, held_s: Callable[[], float | None]) -> None:
-        """Report at each scrape how long the oldest record of a partition has been held.
-
-        ``held_s`` returns this time (s), or None if no record is held.
-        """
+        """Report at each scrape how long (s) the oldest record of a partition has been held; None if none is held."""
         self.oldest_held.labels(topic, partition).set_function(lambda: _held_step(held_s()))
 
     def totals(self) -> dict[str, int]:
@@ -400,7 +278,7 @@ class Metrics:
 
     def _publish_position_weight(self) -> None:
         if self._weights:
-            self.position_weight.set(three_digits(sum(self._weights.values()) / len(self._weights)))
+            self.position_weight.set(_three_digits(sum(self._weights.values()) / len(self._weights)))
 
     def remove_partition(self, topic: str, partition: int) -> None:
         """Remove the gauges of a revoked partition: another worker reports them now."""
@@ -422,20 +300,9 @@ class Metrics:
     ) -> None:
         """Add committed clusters to the metrics; publish the stepped ones after every `STEP_CLUSTERS` clusters.
 
-        Parameters
-        ----------
-        stats : ReleaseStats
-            Figures of the clusters.
-        total_squares : float
-            The records' part of the total sum of squares, scaled like ``stats.numeric_squared``.
-        seconds : ndarray of float64, shape (n_records,)
-            How long each record was held (s).
-        confidential : ConfidentialStats
-            Figures of the confidential values of the clusters.
-        losses : LossTotals or None
-            Sums of the loss of their records; None if no cluster was decided.
-        partition : (str, int)
-            Input topic and partition: each has windows of its own.
+        ``total_squares`` is the records' part of the total sum of squares, scaled like ``stats.numeric_squared``;
+        ``seconds`` (n_records,) is how long each was held. ``losses`` is None if no cluster was decided. ``partition``
+        is the input topic and its number: each has windows of its own.
         """
         self.size.observe(stats.size)
         self.subjects.observe(stats.subjects)
@@ -456,8 +323,8 @@ class Metrics:
     def _publish_step(self) -> None:
         for published, pending in zip(self._stepped, self._pending, strict=True):
             published.merge_and_clear(pending)
-        self.sse.inc(three_digits(self._loss[0]))
-        self.sst.inc(three_digits(self._loss[1]))
+        self.sse.inc(_three_digits(self._loss[0]))
+        self.sst.inc(_three_digits(self._loss[1]))
         self.attribute_losses.publish_step()
         if self.confidential is not None:
             self.confidential.publish_step()
@@ -470,6 +337,182 @@ class Metrics:
         self._publish_position_weight()
         self._loss = [0.0, 0.0]
         self._pending_clusters = 0
+
+
+def log_totals(log: structlog.stdlib.BoundLogger, metrics: Metrics, value_limits: Sequence[str] = ()) -> None:
+    """Log what this process did with its records.
+
+    If nothing was released of an input that has records, or more than 1 % of all records were refused, this is a
+    warning of its own, and so is each reason and field for which records were refused. ``value_limits`` are settings
+    that limit the values of clusters: under these, more than 10 % of suppressed records are a warning, too.
+    """
+    totals, held = metrics.totals(), metrics.held_at_close
+    records_in, released = totals["in"], totals["released"]
+    if is_notable(records_in, released, totals["quarantined"]):
+        for text in metrics.refusals.texts(records_in):
+            log.warning("records refused", refused=escape_control_characters(text))
+    by_topic = metrics.totals_by_topic()
+    if len(by_topic) > 1:
+        for topic, of_topic in sorted(by_topic.items()):
+            if of_topic["in"] and not of_topic["released"]:
+                log.warning("nothing was released", topic=topic, records_in=of_topic["in"])
+    elif records_in and not released:
+        log.warning("nothing was released", records_in=records_in, held=held)
+    warn_unless_representative(log, value_limits, records_in, released, totals["suppressed"])
+    unknown = {"not_in_taxonomy": metrics.unknown_totals} if metrics.unknown_totals else {}
+    log.info("stopped", **totals, held=held, **unknown)
+
+
+def warn_unless_representative(
+    log: structlog.stdlib.BoundLogger, value_limits: Sequence[str], records_in: int, released: int, suppressed: int
+) -> None:
+    """Warn if these settings, which limit the values of clusters, may have caused many suppressed records."""
+    if value_limits and not is_representative(records_in, released, suppressed):
+        log.warning(NOT_REPRESENTATIVE, records_in=records_in, suppressed=suppressed, under=", ".join(value_limits))
+
+
+class ConfidentialMetrics:
+    """The metrics of policies that measure confidential values. None has a label.
+
+    All are stepped, except that `shoal_protects_values` repeats what the policy says.
+    """
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self.sse = Counter(
+            "shoal_confidential_sse_total",
+            "Squared distance of confidential numbers from the means of clusters, scaled to [0, 1]; stepped",
+            registry=registry,
+        )
+        self.sst = Counter(
+            "shoal_confidential_sst_total",
+            "Total sum of squares of confidential numbers, scaled likewise; stepped",
+            registry=registry,
+        )
+        self.protects_values = Gauge(
+            "shoal_protects_values", "1 if the policy sets privacy.l, t or max_value_share, else 0", registry=registry
+        )
+        self._extremes = {
+            name: Gauge(name, f"{text} of a confidential attribute, clusters of the last step", registry=registry)
+            for name, text in _EXTREMES.items()
+        }
+        for gauge in self._extremes.values():
+            gauge.set(math.nan)
+        self._pending = NO_CONFIDENTIAL_STATS
+
+    def observe(self, stats: ConfidentialStats) -> None:
+        """Add figures that are published with the next step."""
+        self._pending = ConfidentialStats.join((self._pending, stats))
+
+    def publish_step(self) -> None:
+        """Publish the figures that were added since the last step, with three digits."""
+        self.sse.inc(_three_digits(self._pending.within))
+        self.sst.inc(_three_digits(self._pending.total))
+        figures = (self._pending.fewest_values, self._pending.value_share, self._pending.distance)
+        for gauge, figure in zip(self._extremes.values(), figures, strict=True):
+            if math.isfinite(figure):
+                gauge.set(_three_digits(figure))
+        self._pending = NO_CONFIDENTIAL_STATS
+
+
+class _AttributeLosses:
+    """The loss of each quasi-identifier over the clusters of one step. Its label is the name of the attribute.
+
+    Sums of squares are those of the step: variation between steps does not count. A time of which less than half of
+    them is left after the means of the windows of each partition is measured against that, as in a summary. A loss
+    stays if the attribute has none in a step.
+    """
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._loss = Gauge(
+            "shoal_attribute_loss",
+            "Loss of a quasi-identifier in its own measure, clusters of the last step; stepped",
+            ("attribute",),
+            registry=registry,
+        )
+        self._pending: dict[tuple[str, int], LossTotals] = {}
+
+    def observe(self, partition: tuple[str, int], losses: LossTotals) -> None:
+        """Add sums that are published with the next step; ``partition``: topic and number."""
+        if partition not in self._pending:
+            self._pending[partition] = LossTotals(losses.attributes)
+        self._pending[partition].merge(losses)
+
+    def publish_step(self) -> None:
+        """Publish the losses of what was added since the last step, with three digits."""
+        for totals in self._pending.values():
+            if totals.windows is not None:
+                totals.windows.close()  # those of another partition have the same numbers
+        joined = LossTotals.join(list(self._pending.values()))
+        for name, loss in ({} if joined is None else joined.by_attribute()).items():
+            if loss is not None:
+                self._loss.labels(name).set(_three_digits(loss))
+        self._pending.clear()
+
+    def clear(self) -> None:
+        """Remove all series: the process has no partition."""
+        self._loss.clear()
+
+
+class _BulkHistogram(Collector):
+    """A histogram that observes arrays; `prometheus_client.Histogram` observes one number per call."""
+
+    def __init__(self, name: str, help_text: str, edges: Sequence[float]) -> None:
+        self.name, self.help_text = name, help_text
+        self.edges = np.array(edges, float)
+        self.counts = np.zeros(len(edges) + 1, np.int64)
+        self.total = 0.0
+
+    def observe(self, numbers: Float64Vector | Int64Vector | Sequence[float]) -> None:
+        """Add these numbers to the histogram."""
+        values = np.asarray(numbers, float)
+        self.counts += np.bincount(np.searchsorted(self.edges, values), minlength=len(self.counts))
+        self.total += float(values.sum())
+
+    def merge_and_clear(self, other: _BulkHistogram) -> None:
+        """Add the counts of ``other`` and its sum, rounded to three digits, and clear ``other``."""
+        self.counts += other.counts
+        self.total += _three_digits(other.total)
+        other.counts[:] = 0
+        other.total = 0.0
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield the metric family for a scrape."""
+        labels = [*(f"{edge:g}" for edge in self.edges), "+Inf"]
+        family = HistogramMetricFamily(self.name, self.help_text)
+        family.add_metric([], list(zip(labels, np.cumsum(self.counts).tolist(), strict=True)), self.total)
+        yield family
+
+    def describe(self) -> Iterable[Metric]:
+        """Return the metric family without samples."""
+        return [HistogramMetricFamily(self.name, self.help_text)]
+
+
+class _GroupRegistry(CollectorRegistry):
+    """A registry whose series all have the label ``group``, also those of the process.
+
+    One process serves one consumer group. With the label, an alert tells two pipelines apart that one job scrapes.
+    With an empty text no label is added.
+    """
+
+    def __init__(self, group: str = "") -> None:
+        super().__init__()
+        self.group = group
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield the metric families of a scrape."""
+        for family in super().collect():
+            if self.group:
+                family.samples = [
+                    sample._replace(labels={**sample.labels, "group": self.group}) for sample in family.samples
+                ]
+            yield family
+
+
+def _three_digits(number: float) -> float:
+    """Round to three significant digits."""
+    if number == 0:
+        return 0.0
+    return round(number, 2 - math.floor(math.log10(abs(number))))
 
 
 def _add_process_metrics(registry: CollectorRegistry) -> None:

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from shoal.arrays import BoolVector, Float64Matrix, Float64Vector, Int64Matrix, Int64Vector
-from shoal.errors import AnonymityViolation, DelayViolation, GuaranteeError
+from shoal.errors import AnonymityViolation, GuaranteeError
 from shoal.kernels.jit import njit, njit_inline
 from shoal.kernels.sorting import shell_sort
 from shoal.protection import DISTINCT, ENTROPY, NO_L, ORDERED, RECURSIVE, DiversityRule, Protection
@@ -130,7 +130,7 @@ class InvariantChecker:
         AnonymityViolation
             A cluster has too few subjects, has a subject above ``max_share``, or violates the protection; or a decision
             names a record that is not held.
-        DelayViolation
+        GuaranteeError
             A record was due and not decided before the next arrival, or is due and still held.
         """
         self._violated = True  # until all checks have passed
@@ -153,7 +153,7 @@ class InvariantChecker:
                 f"a subject has a share above {self._limits.max_share} of a cluster; nothing of its block was released"
             )
         if result == OVERDUE:
-            raise DelayViolation(
+            raise GuaranteeError(
                 f"a record was not decided in time (delta is {self._limits.delta}); nothing of its block was released"
             )
         if violated:

@@ -6,7 +6,7 @@ import json
 from argparse import Namespace
 
 import pytest
-from shoal.cli.closing import print_report
+from shoal.cli.options import print_report
 from shoal.files import LossReport, RunReport
 from shoal.observability import set_up_logs
 from shoal.policy import Scale

@@ -1,11 +1,241 @@
-"""How a command ends that nobody expected to end so."""
+"""Options from the environment, misspelt variables, and how a command ends that nobody expected to end so."""
 
 from __future__ import annotations
 
+import argparse
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
 import pytest
 from shoal.cli import main
+from shoal.cli.command_line import COMMANDS, build_parser
+from shoal.cli.options import VARIABLES, check_variables, option_variables, read_variables
+from shoal.errors import ParameterError
+from support.commands import run_command
 
 pytestmark = pytest.mark.unit
+
+CANARY = "xq7canary9z"
+TOKEN = f"{CANARY}-0123456789"
+
+
+def options_of(*arguments: str, **environment: str) -> argparse.Namespace:
+    options = build_parser().parse_args(arguments)
+    read_variables(options, environment)
+    return options
+
+
+def test_an_option_counts_before_its_variable_and_the_variable_before_the_default() -> None:
+    environment = {
+        "SHOAL_HTTP": "0.0.0.0:1",
+        "SHOAL_LOG": "json",
+        "SHOAL_LOG_LEVEL": "error",
+        "SHOAL_FROM": "latest",
+        "SHOAL_HTTP_TOKEN_FILE": "token",
+    }
+    given = ("--http", ":2", "--log", "text", "--log-level", "debug", "--from", "earliest")
+    names = ("http", "log", "log_level", "reset", "http_token_file")
+    usual = options_of("run", "p.yaml")
+    assert [getattr(usual, name) for name in names] == ["127.0.0.1:9464", "text", "info", None, None]
+    found = options_of("run", "p.yaml", **environment)
+    assert [getattr(found, name) for name in names] == [*("0.0.0.0:1", "json", "error", "latest", "token")]
+    named = options_of("run", "p.yaml", *given, "--http-token-file", "other", **environment)
+    assert [getattr(named, name) for name in names] == [":2", "text", "debug", "earliest", "other"]
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_takes_style_and_level_of_its_log_from_the_environment(name: str) -> None:
+    parser = build_parser([name])
+    found = {variable.name: variable.option for variable in option_variables(subparser(parser, name))}
+    assert found["SHOAL_LOG"] == "--log"
+    assert found["SHOAL_LOG_LEVEL"] == "--log-level"
+    assert len(found) == {"run": 10, "check": 9}.get(name, 2)
+
+
+def subparser(parser: argparse.ArgumentParser, name: str) -> argparse.ArgumentParser:
+    (actions,) = [action for action in parser._actions if isinstance(action, argparse._SubParsersAction)]
+    found = actions.choices[name]
+    assert isinstance(found, argparse.ArgumentParser)
+    return found
+
+
+def test_the_help_names_the_variable_of_every_option() -> None:
+    run = subparser(build_parser(["run"]), "run")
+    text = " ".join(run.format_help().split())
+    for variable in option_variables(run):
+        assert not variable.option or f"(variable {variable.name}" in text, variable.name
+    assert "(variable SHOAL_HTTP, default 127.0.0.1:9464)" in text
+
+
+@pytest.mark.parametrize(
+    ("variable", "message"),
+    [
+        ("SHOAL_LOG", "must be json or text"),
+        ("SHOAL_LOG_LEVEL", "must be debug, info, warning or error"),
+        ("SHOAL_FROM", "must be earliest or latest"),
+    ],
+)
+def test_a_variable_with_another_word_is_a_usage_fault(variable: str, message: str) -> None:
+    done = run_command("run", "no.yaml", environment={variable: CANARY})
+    assert done.returncode == 2
+    assert done.stderr.decode().endswith(f"shoal run: error: {variable}: {message}\n")
+    assert CANARY not in done.stderr.decode()
+
+
+@pytest.mark.parametrize("variable", ["SHOAL_LOG", "SHOAL_HTTP", "SHOAL_HTTP_CERTFILE", "SHOAL_HTTP_TOKEN"])
+def test_an_empty_variable_is_a_usage_fault(variable: str) -> None:
+    for value in ("", " "):
+        done = run_command("run", "no.yaml", environment={variable: value})
+        assert done.returncode == 2
+        assert f"shoal run: error: {variable}: " in done.stderr.decode()
+
+
+def test_the_variables_of_another_command_are_not_read(tmp_path: Path) -> None:
+    done = run_command("check", str(tmp_path / "no.yaml"), environment={"SHOAL_FROM": CANARY})
+    assert done.stderr.decode().startswith(f"shoal: {tmp_path}/no.yaml: cannot be read")
+
+
+def test_the_command_line_replaces_an_invalid_variable(tmp_path: Path) -> None:
+    done = run_command("check", str(tmp_path / "no.yaml"), "--log", "json", environment={"SHOAL_LOG": CANARY})
+    said = json.loads(done.stderr)
+    assert (said["level"], said["code"], said["event"]) == ("error", "input", "stopped")
+    assert said["reason"] == f"{tmp_path}/no.yaml: cannot be read: No such file or directory"
+
+
+POLICY = {
+    "attributes": {"x": {"role": "quasi_identifier", "bounds": [0, 1]}},
+    "subject": "every_record",
+    "privacy": {"k": 2},
+}
+
+
+def policy_file(folder: Path, **more: object) -> str:
+    path = folder / "policy.yaml"
+    path.write_text(json.dumps(POLICY | more))
+    return str(path)
+
+
+def test_the_level_of_the_log_leaves_out_lines_below_it(tmp_path: Path) -> None:
+    policy = policy_file(tmp_path)
+    assert b"[warning" in run_command("check", policy).stderr
+    assert b"[warning" in run_command("check", policy, environment={"SHOAL_LOG_LEVEL": "warning"}).stderr
+    assert run_command("check", policy, environment={"SHOAL_LOG_LEVEL": "error"}).stderr == b""
+    assert run_command("check", policy, "--log-level", "error").stderr == b""
+
+
+KAFKA = {"bootstrap_servers": "127.0.0.1:1", "input": "a", "output": "b", "group": "g"}
+
+
+@pytest.mark.parametrize(
+    ("environment", "message"),
+    [
+        ({"SHOAL_HTTP": "nowhere"}, "--http (SHOAL_HTTP): give HOST:PORT"),
+        (
+            {"SHOAL_HTTP_CERTFILE": "absent.pem", "SHOAL_HTTP_KEYFILE": "absent.key"},
+            "--http-certfile (SHOAL_HTTP_CERTFILE): the file cannot be read",
+        ),
+        ({"SHOAL_HTTP_TOKEN": CANARY}, "SHOAL_HTTP_TOKEN: holds a token with fewer than 16 characters"),
+        ({"SHOAL_HTTP_TOKEN": f"{TOKEN} é"}, "SHOAL_HTTP_TOKEN: holds a character that no bearer token has"),
+    ],
+)
+@pytest.mark.parametrize("style", ["text", "json"])
+def test_unusable_settings_of_the_http_port_end_the_service_at_once(
+    tmp_path: Path, environment: Mapping[str, str], message: str, style: str
+) -> None:
+    policy = policy_file(tmp_path, stream={"delta": 2}, kafka=KAFKA)
+    done = run_command("run", policy, environment={**environment, "SHOAL_LOG": style})
+    assert done.returncode == 2
+    assert message in done.stderr.decode()
+    assert CANARY not in (done.stderr + done.stdout).decode()
+
+
+@pytest.mark.parametrize(
+    ("environment", "message"),
+    [
+        ({"SHOAL_HTTP": CANARY}, "--http (SHOAL_HTTP): give HOST:PORT"),
+        ({"SHOAL_HTTP": "0.0.0.0:65536"}, "--http (SHOAL_HTTP): give HOST:PORT"),
+    ],
+)
+def test_check_names_the_addresses_that_the_service_refuses(
+    tmp_path: Path, environment: Mapping[str, str], message: str
+) -> None:
+    policy = policy_file(tmp_path, stream={"delta": 2}, kafka=KAFKA)
+    checked, ran = (run_command(name, policy, environment=environment) for name in ("check", "run"))
+    assert (checked.returncode, ran.returncode) == (0, 2)
+    for done in (checked, ran):
+        assert message in done.stderr.decode()
+        assert CANARY not in (done.stderr + done.stdout).decode()
+    assert "shoal run refuses this where it runs" in checked.stderr.decode()
+    assert "can be read by other machines" not in ran.stderr.decode()
+
+
+# ---------------------------------------------------------------- misspelt variables
+
+
+def test_the_variables_of_all_commands_are_known() -> None:
+    parsers = [subparser(build_parser(), name) for name in COMMANDS]
+    assert set(VARIABLES) == {one.name for parser in parsers for one in option_variables(parser)}
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("SHOAL_HTTP_TOKENFILE", "SHOAL_HTTP_TOKEN_FILE"),
+        ("SHOAL_HTTP_CERT_FILE", "SHOAL_HTTP_CERTFILE"),
+        ("SHOAL_LOGLEVEL", "SHOAL_LOG_LEVEL"),
+        ("SHOAL_FORM", "SHOAL_FROM"),
+        ("SHOAL_KAFKA_GROUP", "SHOAL_KAFKA__GROUP"),
+    ],
+)
+def test_a_misspelt_variable_is_refused_with_the_one_that_is_meant(name: str, meant: str) -> None:
+    with pytest.raises(ParameterError) as caught:
+        check_variables({name: "canary"})
+    assert str(caught.value) == f"{name}: unknown variable; did you mean {meant}?"
+
+
+def test_all_misspelt_variables_are_named() -> None:
+    with pytest.raises(ParameterError, match=r"(?s)SHOAL_FORM.*SHOAL_LOGS"):
+        check_variables({"SHOAL_LOGS": "", "SHOAL_FORM": ""})
+
+
+@pytest.mark.parametrize("name", ["SHOAL_TEST_BROKER", "SHOAL_DATA", "SHOAL_VERSION", "SHOAL_KAFKA__GROUP", "SHOALS"])
+def test_a_variable_that_resembles_none_is_left_alone(name: str) -> None:
+    check_variables({name: "x"})
+
+
+@pytest.mark.parametrize("service", ["SHOAL", "SHOAL_KAFKA", "SHOAL_HTTP"])
+def test_the_variables_of_a_service_in_kubernetes_are_left_alone(service: str) -> None:
+    endings = ("_SERVICE_HOST", "_SERVICE_PORT", "_SERVICE_PORT_HTTP", "_PORT", "_PORT_9464_TCP", "_PORT_9464_TCP_ADDR")
+    check_variables({service + ending: "10.0.0.1" for ending in endings})
+
+
+def test_without_the_host_of_a_service_its_other_variables_are_misspelt() -> None:
+    with pytest.raises(ParameterError, match="SHOAL_KAFKA_PORT: unknown variable; did you mean SHOAL_KAFKA__PORT"):
+        check_variables({"SHOAL_KAFKA_PORT": "9464"})
+
+
+def test_a_command_with_a_misspelt_variable_does_not_begin() -> None:
+    done = run_command("run", "no.yaml", environment={"SHOAL_HTTP_TOKENFILE": "canary"})
+    assert done.returncode == 2
+    said = done.stderr.decode()
+    assert said.endswith(
+        "shoal run: error: SHOAL_HTTP_TOKENFILE: unknown variable; did you mean SHOAL_HTTP_TOKEN_FILE?\n"
+    )
+    assert "canary" not in said
+
+
+def test_a_variable_for_another_section_of_the_policy_is_refused() -> None:
+    done = run_command("check", "no.yaml", environment={"SHOAL_PRIVACY__K": "canary", "SHOAL_OTHER__K": "1"})
+    assert done.returncode == 2
+    said = done.stderr.decode()
+    assert said.endswith(
+        "error: SHOAL_PRIVACY__K: variables can set settings of section kafka only; set privacy.k in the policy\n"
+    )
+    assert "canary" not in said
+
+
+# ---------------------------------------------------------------- errors that nobody expected
 
 
 def test_an_unexpected_error_says_what_holds_for_every_command(

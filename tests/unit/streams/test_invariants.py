@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from shoal.errors import AnonymityViolation, DelayViolation, GuaranteeError
+from shoal.errors import AnonymityViolation, GuaranteeError
 from shoal.streams import StreamClusterer, invariants
 from shoal.streams.held_records import BY_POSITION, FLUSHED, DecisionBuffer
 from shoal.streams.invariants import InvariantLimits, RegisteredRecords, check_decisions
@@ -52,8 +52,8 @@ def omitted(decisions: DecisionBuffer) -> DecisionBuffer:
         (unknown, AnonymityViolation, "not held"),
         (single, AnonymityViolation, "fewer than 2 subjects"),
         (above_share, AnonymityViolation, "a share above 0.5"),
-        (delayed, DelayViolation, "delta is 4"),
-        (omitted, DelayViolation, "delta is 4"),
+        (delayed, GuaranteeError, "delta is 4"),
+        (omitted, GuaranteeError, "delta is 4"),
     ],
 )
 def test_a_rule_that_violates_an_invariant_closes_the_stream(

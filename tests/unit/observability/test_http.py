@@ -1,12 +1,12 @@
-"""TLS and the bearer token of the HTTP port: who is answered, rotation, and faults at the start."""
+"""The HTTP port: TLS and token, rotation, faults at the start, and connections that send nothing or half a request."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import ssl
-from collections.abc import Callable
-from contextlib import nullcontext
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 from shoal.errors import ConfigError
-from shoal.observability import Health, Metrics
+from shoal.observability import Health, Metrics, http
 from shoal.observability.http import HttpAccess, serve
 from structlog.testing import capture_logs
 from support.canaries import traces
@@ -160,7 +160,7 @@ async def test_tls_is_1_2_or_newer(authority: Authority, version: str) -> None:
     certificate, key = authority.issue(f"version-{version}")
     context = authority.client_context()
     context.set_ciphers("ALL:@SECLEVEL=0")
-    with pytest.warns(DeprecationWarning, match="TLSv1_1") if version == "TLSv1_1" else nullcontext():
+    with pytest.warns(DeprecationWarning, match="TLSv1_1") if version == "TLSv1_1" else contextlib.nullcontext():
         context.minimum_version = context.maximum_version = ssl.TLSVersion[version]
     async with (
         serve("127.0.0.1:0", Metrics(), Health(), dict, access=HttpAccess(str(certificate), str(key))) as port,
@@ -240,9 +240,18 @@ def of_encrypted_key(authority: Authority, folder: Path, password: str | None = 
     return {"certfile": str(certificate), "keyfile": str(key)} | given
 
 
+def pipe(folder: Path) -> str:
+    os.mkfifo(folder / "pipe")
+    return str(folder / "pipe")
+
+
 @pytest.mark.parametrize(
     ("given", "message"),
     [
+        (lambda a, f: of_pair(a, certfile=pipe(f)), f"{CERTFILE}is a pipe"),
+        (lambda a, f: of_pair(a, keyfile=pipe(f)), f"{KEYFILE}is a pipe"),
+        (lambda a, f: of_pair(a, key_password_file=pipe(f)), f"{PASSWORD}is a pipe"),
+        (lambda _, f: {"token_file": pipe(f)}, f"{TOKEN_FILE}is a pipe"),
         (lambda a, f: of_pair(a, certfile=str(f / "absent")), f"{CERTFILE}the file cannot be read: No such file"),
         (lambda a, f: of_pair(a, keyfile=str(f / "absent")), f"{KEYFILE}the file cannot be read: No such file"),
         (lambda a, f: of_pair(a, certfile=str(f)), f"{CERTFILE}the file cannot be read: Is a directory"),
@@ -292,41 +301,36 @@ async def test_what_cannot_be_used_is_refused_at_the_start(
     assert caught.value.exit_code == 2
 
 
-async def test_a_pipe_is_refused(tmp_path: Path, authority: Authority) -> None:
-    os.mkfifo(tmp_path / "pipe")
-    pipe = str(tmp_path / "pipe")
-    for given, name in (
-        (of_pair(authority, certfile=pipe), CERTFILE),
-        (of_pair(authority, keyfile=pipe), KEYFILE),
-        (of_pair(authority, key_password_file=pipe), PASSWORD),
-        ({"token_file": pipe}, TOKEN_FILE),
-    ):
-        with pytest.raises(ConfigError) as caught:
-            async with serve("127.0.0.1:0", Metrics(), Health(), dict, access=HttpAccess(**given)):
-                pass
-        assert str(caught.value).startswith(f"{name}is a pipe")
-
-
 @pytest.mark.parametrize(
-    ("address", "events"),
-    [
-        ("127.0.0.1:0", []),
-        ("localhost:0", []),
-        ("[::1]:0", []),
-        (":0", []),
-        ("0.0.0.0:0", ["the HTTP token crosses the network in plain text: use --http-certfile and --http-keyfile"]),
-    ],
+    "address", ["127.0.0.1:0", "127.0.0.2:0", "localhost:0", "[::1]:0", ":0", "0.0.0.0:0", "[::]:0"]
 )
-async def test_a_token_in_plain_text_on_a_network_is_warned_of(
-    authority: Authority, address: str, events: list[str]
-) -> None:
+async def test_what_a_network_can_read_is_warned_of(authority: Authority, address: str) -> None:
     files = of_pair(authority)
     os.chmod(files["keyfile"], 0o600)  # noqa: PTH101 - a Path would be a blocking call to the linter
-    for access, expected in ((HttpAccess(token=TOKEN), events), (HttpAccess(**files, token=TOKEN), [])):
+    for access, expected in (
+        (
+            HttpAccess(),
+            "metrics and page can be read by other machines without a token; --http-token-file requires one",
+        ),
+        (
+            HttpAccess(token=TOKEN),
+            "the HTTP token crosses the network in plain text: use --http-certfile and --http-keyfile",
+        ),
+        (HttpAccess(**files, token=TOKEN), None),
+    ):
         with capture_logs() as logs:
             async with serve(address, Metrics(), Health(), dict, access=access):
                 pass
-        assert [line["event"] for line in logs] == expected
+        is_on_network = address in {"0.0.0.0:0", "[::]:0"}
+        assert [line["event"] for line in logs] == ([expected] if expected and is_on_network else [])
+
+
+async def test_an_address_that_cannot_be_bound_is_named_with_the_reason() -> None:
+    async with serve("127.0.0.1:0", Metrics(), Health(), dict) as port:
+        with pytest.raises(ConfigError) as caught:
+            async with serve(f"127.0.0.1:{port}", Metrics(), Health(), dict):
+                pass
+    assert str(caught.value) == f"--http (SHOAL_HTTP): 127.0.0.1:{port} cannot be bound: Address already in use"
 
 
 async def test_a_secret_that_other_users_can_read_is_warned_of(tmp_path: Path) -> None:
@@ -356,3 +360,70 @@ async def test_no_answer_and_no_log_line_holds_a_token(tmp_path: Path) -> None:
                 assert answer.status == 200
     told["logs"] = str(logs).encode()
     assert traces([TOKEN], told) == []
+
+
+# ---------------------------------------------------------------- connections
+
+REQUEST = b"GET /livez HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
+Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+
+
+@contextlib.asynccontextmanager
+async def connected(
+    port: int, count: int, sends: bytes = b"", context: ssl.SSLContext | None = None
+) -> AsyncIterator[list[Streams]]:
+    """Open so many connections, which all send the same; they are closed at the end."""
+    opened = [await asyncio.open_connection("127.0.0.1", port, ssl=context) for _ in range(count)]
+    try:
+        for _, writer in opened:
+            writer.write(sends)
+        yield opened
+    finally:
+        for _, writer in opened:
+            writer.transport.abort()
+
+
+async def is_closed(streams: Streams, within_s: float) -> bool:
+    """Return whether the other side closes a connection in time, without an answer."""
+    try:
+        return await asyncio.wait_for(streams[0].read(1), within_s) == b""
+    except ConnectionError:
+        return True
+    except TimeoutError:
+        return False
+
+
+async def answer(streams: Streams) -> bytes:
+    streams[1].write(REQUEST)
+    head = await asyncio.wait_for(streams[0].readuntil(b"\r\n\r\n"), 10)
+    return head + await asyncio.wait_for(streams[0].readexactly(6), 10)
+
+
+def is_alive(text: bytes) -> bool:
+    return text.startswith(b"HTTP/1.1 200 OK\r\n") and text.endswith(b"alive\n")
+
+
+async def test_a_connection_without_a_tls_handshake_is_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http, "HANDSHAKE_S", 0.5)
+    authority = Authority(tmp_path)
+    certificate, key = authority.issue("localhost")
+    access, context = HttpAccess(str(certificate), str(key)), authority.client_context()
+    async with serve("127.0.0.1:0", Metrics(), Health(), dict, access=access) as port, connected(port, 1) as (silent,):
+        assert await is_closed(silent, 10)
+        async with connected(port, 1, context=context) as (quick,):
+            assert is_alive(await answer(quick))
+
+
+@pytest.mark.parametrize("sends", [b"", b"GET /livez HTT", REQUEST])
+async def test_idle_connections_keep_no_probe_out(sends: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The oldest make room, also those that have had an answer and wait for another request."""
+    monkeypatch.setattr(http, "MAX_CONNECTIONS", 4)
+    async with serve("127.0.0.1:0", Metrics(), Health(), dict) as port, connected(port, 12, sends) as idle:
+        for streams in idle if sends == REQUEST else []:
+            with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
+                await asyncio.wait_for(streams[0].readuntil(b"alive\n"), 10)
+        for _ in range(6):  # the last of those may have come in one go
+            async with connected(port, 1) as (probe,):
+                assert is_alive(await answer(probe))
+        assert all([await is_closed(streams, 10) for streams in idle[:8]])
+        assert not await is_closed(idle[11], 0.1)

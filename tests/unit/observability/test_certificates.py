@@ -1,23 +1,28 @@
-"""A certificate that is not valid, or soon will not be, is named at the start with its setting and what fails."""
+"""Certificates that are not valid, or soon will not be, are named at the start; a metric has when they expire."""
 
 from __future__ import annotations
 
 import base64
 import datetime as dt
+import os
 import re
+import shutil
 import warnings
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 from cryptography import x509
+from shoal.kafka.credentials import certificate_files
 from shoal.observability import Metrics, certificate_warning, certificates
+from shoal.policy import KafkaSection
 from structlog.testing import capture_logs
 from support.certificates import Authority
 
 pytestmark = pytest.mark.unit
 
 DAY_S = 86_400
+EXPIRY = "shoal_certificate_expiry_timestamp_seconds"
 
 
 def at(monkeypatch: pytest.MonkeyPatch, days: float) -> None:
@@ -135,3 +140,72 @@ def test_the_warning_is_logged_when_the_metric_begins(tmp_path: Path) -> None:
     (line,) = logs
     assert line["log_level"] == "warning"
     assert line["event"].startswith("kafka.ssl_certfile: has expired on ")
+
+
+# ---------------------------------------------------------------- the metric
+
+
+def expiries(metrics: Metrics) -> dict[str, float]:
+    families = [family for family in metrics.registry.collect() if family.name == EXPIRY]
+    return {sample.labels["certificate"]: sample.value for family in families for sample in family.samples}
+
+
+def days_left(seconds: float) -> int:
+    return round((seconds - dt.datetime.now(dt.UTC).timestamp()) / 86_400)
+
+
+def test_no_series_exists_without_certificates() -> None:
+    assert expiries(Metrics()) == {}
+
+
+def test_a_chain_expires_with_its_first_certificate_and_authorities_with_their_last(tmp_path: Path) -> None:
+    authority, metrics = Authority(tmp_path), Metrics()
+    files = [authority.issue(f"{days}", valid=dt.timedelta(days=days))[0] for days in (10, 3, 20)]
+    together = tmp_path / "together.pem"
+    together.write_bytes(b"".join(file.read_bytes() for file in files))
+    metrics.certificates.watch("ca", str(together))
+    metrics.certificates.watch("client", str(together))
+    assert {name: days_left(seconds) for name, seconds in expiries(metrics).items()} == {"ca": 20, "client": 3}
+
+
+def test_a_private_key_in_the_same_file_is_passed_over(tmp_path: Path) -> None:
+    certificate, key = Authority(tmp_path).issue("worker", valid=dt.timedelta(days=4))
+    certificate.write_bytes(key.read_bytes() + certificate.read_bytes())
+    metrics = Metrics()
+    metrics.certificates.watch("client", str(certificate))
+    assert days_left(expiries(metrics)["client"]) == 4
+
+
+def test_a_file_that_was_replaced_is_read_again(tmp_path: Path) -> None:
+    authority, metrics = Authority(tmp_path), Metrics()
+    old, new = [authority.issue(name, valid=dt.timedelta(days=days))[0] for name, days in (("old", 2), ("new", 9))]
+    metrics.certificates.watch("client", str(old))
+    assert days_left(expiries(metrics)["client"]) == 2
+    shutil.copy(new, tmp_path / "next.pem")
+    (tmp_path / "next.pem").replace(old)
+    assert days_left(expiries(metrics)["client"]) == 9
+
+
+@pytest.mark.parametrize("content", [b"", b"no certificate", b"-----BEGIN CERTIFICATE-----\nAAAA\n", None])
+def test_a_file_without_a_certificate_keeps_what_was_read_before(tmp_path: Path, content: bytes | None) -> None:
+    file, metrics = Authority(tmp_path).issue("worker", valid=dt.timedelta(days=4))[0], Metrics()
+    metrics.certificates.watch("client", str(file))
+    before = expiries(metrics)
+    if content is None:
+        file.unlink()
+    else:
+        file.write_bytes(content)
+    assert expiries(metrics) == before
+    other = Metrics()
+    other.certificates.watch("client", str(file))
+    assert expiries(other) == {}, "nothing was ever read"
+
+
+def test_the_certificates_of_the_settings_are_watched(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    tls = KafkaSection(security_protocol="SSL", ssl_cafile="ca.pem", ssl_certfile="client.pem")
+    assert certificate_files(tls) == {"ca": "ca.pem", "client": "client.pem"}
+    assert certificate_files(KafkaSection(security_protocol="SASL_SSL", ssl_cafile="ca.pem")) == {"ca": "ca.pem"}
+    assert certificate_files(KafkaSection(security_protocol="SSL", ssl_cafile=str(pipe))) == {}, "a pipe is read once"
+    assert certificate_files(KafkaSection(security_protocol="SASL_PLAINTEXT", ssl_cafile="ca.pem")) == {}

@@ -89,69 +89,31 @@ def test_nothing_is_logged_if_the_cache_has_all_kernels(compiler: list[Callable[
     assert (log.lines, notice.seconds) == ([], 0.0)
 
 
-def policy_file(folder: Path, rule: str, k: int, delta: int = 60, **more: Any) -> Path:
+def policy_file(folder: Path, rule: str, k: int, **more: Any) -> Path:
     path = folder / "policy.json"
     content = {
         "attributes": {"age": {"role": "quasi_identifier", "bounds": [0, 110], "integer": True}, **more},
         "subject": "every_record",
         "privacy": {"k": k},
-        "stream": {"delta": delta, "rule": rule},
+        "stream": {"delta": 60, "rule": rule},
     }
     path.write_text(json.dumps(content))
     return path
 
 
 @pytest.mark.parametrize(
-    ("rule", "k", "delta", "about_s"),
-    [
-        ("nearest", 5, 20_000, 10),
-        ("auto", 5, 3999, 30),
-        ("auto", 5, 4000, 60),
-        ("auto", 7, 20_000, 35),
-        ("greedy", 7, 20_000, 30),
-    ],
+    ("rule", "k", "about_s"),
+    [("nearest", 5, 10), ("auto", 5, 30), ("auto", 7, 35), ("greedy", 7, 30), ("block", 7, 35)],
 )
-def test_the_time_to_announce_depends_on_the_rule_and_its_index(
-    rule: str, k: int, delta: int, about_s: int, tmp_path: Path
+def test_the_time_to_announce_depends_on_the_rule_and_on_protected_values(
+    rule: str, k: int, about_s: int, tmp_path: Path
 ) -> None:
-    assert stream_compile_s(Policy.load(policy_file(tmp_path, rule, k, delta))) == about_s
-
-
-@pytest.mark.parametrize(
-    ("attribute", "about_s"),
-    [
-        ({"role": "quasi_identifier", "scale": "nominal"}, 30),
-        ({"role": "quasi_identifier", "bounds": [0, 9], "integer": True, "missing": "group"}, 30),
-        ({"role": "quasi_identifier", "bounds": [0, 9], "integer": True, "missing": "mean"}, 60),
-        ({"role": "quasi_identifier", "scale": "ordinal", "order": ["low", "high"]}, 60),
-        ({"role": "confidential"}, 60),
-    ],
-)
-def test_no_index_is_compiled_for_categories(attribute: dict[str, Any], about_s: int, tmp_path: Path) -> None:
-    policy = Policy.load(policy_file(tmp_path, "awo", 5, 4000, more=attribute))
-    assert stream_compile_s(policy) == about_s
-
-
-@pytest.mark.parametrize("rule", ["nearest", "greedy", "awo", "block"])
-def test_protected_values_have_kernels_of_their_own_and_no_index(rule: str, tmp_path: Path) -> None:
-    path = policy_file(tmp_path, rule, 5, 5000, more={"role": "confidential"})
+    path = policy_file(tmp_path, rule, k, more={"role": "confidential"})
+    assert stream_compile_s(Policy.load(path)) == about_s
     document = json.loads(path.read_text())
     document["privacy"]["l"] = 2
     path.write_text(json.dumps(document))
     assert stream_compile_s(Policy.load(path)) == 50
-
-
-def test_no_index_is_compiled_for_many_attributes(tmp_path: Path) -> None:
-    number = {"role": "quasi_identifier", "bounds": [0, 9], "integer": True}
-    steering = {"role": "steering", "bounds": [0, 9]}
-    some = {f"x{one}": number for one in range(7)}
-    path = policy_file(tmp_path, "awo", 5, 4000, **some)
-    assert stream_compile_s(Policy.load(path)) == 60
-    document = json.loads(path.read_text())
-    document["attributes"]["ward"] = steering
-    document["steering"] = {"by": [{"attribute": "ward", "weight": 1}]}
-    path.write_text(json.dumps(document))
-    assert stream_compile_s(Policy.load(path)) == 30
 
 
 @pytest.mark.parametrize(("has_stream", "what"), [(True, "rule nearest"), (False, "tables")])

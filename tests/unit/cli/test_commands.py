@@ -39,11 +39,15 @@ def records(count: int) -> list[dict[str, Any]]:
     return [{"who": f"p{i % 40}", "age": i * 7 % 111, "income": i * 13 % 1001, "ill": f"i{i}"} for i in range(count)]
 
 
+def policy_file(folder: Path, **more: Any) -> str:
+    path = folder / "policy.yaml"
+    path.write_text(json.dumps(POLICY | more))
+    return str(path)
+
+
 @pytest.fixture
 def policy(tmp_path: Path) -> str:
-    path = tmp_path / "policy.yaml"
-    path.write_text(json.dumps(POLICY))
-    return str(path)
+    return policy_file(tmp_path)
 
 
 @pytest.fixture
@@ -67,7 +71,7 @@ def test_check_prints_the_resolved_policy(policy: str) -> None:
 
 
 def test_check_advises_on_confidential_values_of_the_policy_of_the_readme_only() -> None:
-    done = run_command("check", str(Path(__file__).parents[2] / "docs" / "quickstart" / "policy.yaml"))
+    done = run_command("check", str(Path(__file__).parents[3] / "docs" / "quickstart" / "policy.yaml"))
     assert (done.returncode, done.stderr.count(b"warning")) == (0, 1)
     assert b"attributes.diagnosis: k alone does not protect a confidential value" in done.stderr
 
@@ -118,10 +122,9 @@ def test_check_advises_on_names_unchanged_fields_and_copies(
 
 
 def test_check_warns_of_settings_that_the_service_needs(tmp_path: Path) -> None:
-    path = tmp_path / "policy.yaml"
-    path.write_text(json.dumps(POLICY | {"kafka": {"input": "a", "security_protocol": "SASL_SSL"}}))
+    path = policy_file(tmp_path, kafka={"input": "a", "security_protocol": "SASL_SSL"})
     environment = {"SHOAL_KAFKA__GROUP": "g", "SHOAL_KAFKA__SASL_USERNAME": "canary"}
-    done = run_command("check", str(path), environment=environment)
+    done = run_command("check", path, environment=environment)
     assert done.returncode == 0
     names = ("bootstrap_servers", "input", "output", "group", "sasl_username", "sasl_password")
     warned = [name for name in names if f"kafka.{name}: ".encode() in done.stderr]
@@ -131,12 +134,9 @@ def test_check_warns_of_settings_that_the_service_needs(tmp_path: Path) -> None:
 
 
 def test_check_prints_the_settings_of_policy_and_environment_without_secrets(tmp_path: Path) -> None:
-    path = tmp_path / "policy.yaml"
-    path.write_text(json.dumps(POLICY | {"kafka": {"input": "a", "output": "b", "group": "g"}}))
+    path = policy_file(tmp_path, kafka={"input": "a", "output": "b", "group": "g"})
     variables = {"SECURITY_PROTOCOL": "SASL_SSL", "OUTPUT": "c", "SASL_USERNAME": "canary", "SASL_PASSWORD": "canary"}
-    done = run_command(
-        "check", str(path), environment={f"SHOAL_KAFKA__{name}": text for name, text in variables.items()}
-    )
+    done = run_command("check", path, environment={f"SHOAL_KAFKA__{name}": text for name, text in variables.items()})
     assert done.returncode == 0
     kafka = json.loads(done.stdout)["kafka"]
     assert {name: kafka[name] for name in ("input", "output", "group", "security_protocol", "patience_s")} == {
@@ -151,14 +151,13 @@ def test_check_prints_the_settings_of_policy_and_environment_without_secrets(tmp
 
 
 def test_check_prints_no_argument_of_a_program_of_the_environment(tmp_path: Path) -> None:
-    path = tmp_path / "policy.yaml"
-    path.write_text(json.dumps(POLICY))
+    path = policy_file(tmp_path)
     variables = {
         "SHOAL_KAFKA__SECURITY_PROTOCOL": "SASL_SSL",
         "SHOAL_KAFKA__SASL_MECHANISM": "OAUTHBEARER",
         "SHOAL_KAFKA__SASL_OAUTH_COMMAND": '["/bin/token", "canary"]',
     }
-    done = run_command("check", str(path), environment=variables)
+    done = run_command("check", path, environment=variables)
     assert done.returncode == 0
     assert json.loads(done.stdout)["kafka"]["sasl_oauth_command"] == ["/bin/token", "(1 argument)"]
     assert b"canary" not in done.stderr + done.stdout
@@ -193,9 +192,8 @@ def test_check_reads_the_files_that_the_policy_names(tmp_path: Path) -> None:
 
 
 def test_check_refuses_a_metadata_key_of_the_environment_that_is_none(tmp_path: Path) -> None:
-    path = tmp_path / "policy.yaml"
-    path.write_text(json.dumps(POLICY | {"kafka": {"input": "a", "output": "b"}}))
-    done = run_command("check", str(path), environment={"SHOAL_KAFKA__METADATA_KEY": "canary"})
+    path = policy_file(tmp_path, kafka={"input": "a", "output": "b"})
+    done = run_command("check", path, environment={"SHOAL_KAFKA__METADATA_KEY": "canary"})
     assert (done.returncode, done.stdout) == (2, b"")
     assert b"  SHOAL_KAFKA__METADATA_KEY: word 1 is no key: 32 random bytes as hex or base64" in done.stderr
     assert b"canary" not in done.stderr
@@ -296,25 +294,11 @@ def test_pipe_and_verify_agree(policy: str, visits: Path, tmp_path: Path, source
     told = json.loads(summary.read_text())
     assert told["records_in"] == told["released"] == 200
     assert told["held"] == 0
-    assert set(told) == {
-        *("records_in", "released", "suppressed", "quarantined", "clipped", "held", "clusters", "cluster_size"),
-        *(
-            "subjects",
-            "share",
-            "mse",
-            "mae",
-            "sse",
-            "sst",
-            "information_loss",
-            "loss",
-            "mean_loss",
-            "clocks",
-            "displacement",
-            "excess_span",
-            "delay",
-        ),
-        *("elapsed_s", "records_per_s", "widths", "policy"),
-    }
+    assert " ".join(sorted(told)) == (
+        "clipped clocks cluster_size clusters delay displacement elapsed_s excess_span held information_loss loss "
+        "mae mean_loss mse policy quarantined records_in records_per_s released share sse sst subjects suppressed "
+        "widths"
+    )
     assert set(told["widths"]) == {"age", "income"}
     judged = run_command(
         *("verify", policy, "--original", str(original), "--released", str(out), "--evidence", str(evidence)),
@@ -587,37 +571,19 @@ def test_wrong_words_on_the_command_line_exit_with_2(policy: str) -> None:
     assert b"unrecognized arguments: --skip" in run_command("run", policy, "--skip").stderr
 
 
-def test_verify_finds_a_changed_value(policy: str, visits: Path, tmp_path: Path) -> None:
-    out, evidence = tmp_path / "out.csv", tmp_path / "evidence.jsonl"
-    run_command("pipe", policy, "-i", str(visits), "-o", str(out), "--evidence", str(evidence))
-    rows = list(csv.reader(io.StringIO(out.read_text())))
-    rows[5][0] = str(int(rows[5][0]) + 1)
-    out.write_text("\n".join(",".join(row) for row in rows) + "\n")
-    done = run_command("verify", policy, "--original", str(visits), "--released", str(out), "--evidence", str(evidence))
-    assert done.returncode == 1
-
-
-def test_a_closed_pipe_is_no_traceback(policy: str) -> None:
-    lines = b"".join(json.dumps(record).encode() + b"\n" for record in records(20_000))
-    with subprocess.Popen(
-        [*SHOAL, "pipe", policy, "--format", "jsonl"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    ) as process:
-        assert process.stdout is not None
-        process.stdout.close()
-        _, errors = process.communicate(lines) if process.stdout.closed is False else (b"", _feed(process, lines))
-    assert b"Traceback" not in errors
-
-
 @pytest.mark.parametrize(
-    ("command", "style"), [("check", "text"), ("pipe", "json"), *at_night(("check", "json"), ("pipe", "text"))]
+    ("command", "style", "count"),
+    [
+        ("check", "text", 60),
+        ("pipe", "json", 60),
+        ("pipe", "text", 20_000),
+        *at_night(("check", "json", 60), ("pipe", "text", 60)),
+    ],
 )
 def test_a_reader_that_closes_the_output_ends_a_command_with_141_and_a_sentence(
-    command: str, style: str, policy: str
+    command: str, style: str, count: int, policy: str
 ) -> None:
-    lines = b"".join(json.dumps(record).encode() + b"\n" for record in records(60))
+    lines = b"".join(json.dumps(record).encode() + b"\n" for record in records(count))
     reading, writing = os.pipe()
     os.close(reading)
     arguments = [command, policy, "--log", style, *(["--format", "jsonl"] if command == "pipe" else [])]
@@ -654,17 +620,6 @@ def test_a_format_that_contradicts_a_suffix_is_refused(
     assert b"; leave out the option, or rename the file" in done.stderr
     assert not (tmp_path / "out.csv").exists()
     assert visits.exists()
-
-
-def _feed(process: subprocess.Popen[bytes], lines: bytes) -> bytes:
-    assert process.stdin is not None
-    assert process.stderr is not None
-    try:
-        process.stdin.write(lines)
-        process.stdin.close()
-    except BrokenPipeError:
-        pass
-    return process.stderr.read()
 
 
 @pytest.mark.parametrize(
@@ -738,7 +693,7 @@ def test_references_balance_the_accounts_of_a_file(policy: str, tmp_path: Path) 
     assert told == {"topic": "visits.jsonl", "partition": 0, "offset": 4, "reason": "undecodable"}
     judged = run_command(
         *("verify", policy, "--original", str(original), "--released", names["out"]),
-        *("--evidence", names["evidence"], "--quarantine", names["quarantine"], "--complete"),
+        *("--evidence", names["evidence"], "--quarantine", names["quarantine"]),
     )
     assert judged.returncode == 0, judged.stdout
 

@@ -1,0 +1,458 @@
+"""The metrics of a worker, its readiness, and the last lines of its log."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, cast
+
+import numpy as np
+import pytest
+from prometheus_client.exposition import generate_latest
+from prometheus_client.parser import text_string_to_metric_families
+from shoal.formats import JsonEncoder
+from shoal.kafka.offsets import OffsetState
+from shoal.observability import Health, Metrics, log_totals
+from shoal.policy import Policy, Scale
+from shoal.policy.schema import Document
+from shoal.scales.loss import LossTotals
+from shoal.streams import PartitionPipeline
+from shoal.streams.stats import EMPTY_STATS, NO_CONFIDENTIAL_STATS, ConfidentialStats
+from support.messages import Message
+from support.partition_tasks import START_MS, RecordingSink, task_of
+from support.scales import attribute, policy_with
+
+pytestmark = pytest.mark.unit
+
+
+def policy() -> Policy:
+    return policy_with(attribute("city", Scale.NOMINAL), k=2, delta=6)
+
+
+def assigned(group: str = "") -> Metrics:
+    """Return the metrics of a process that was assigned a partition."""
+    metrics = Metrics(group)
+    metrics.set_policy(policy())
+    metrics.add_partition("in", 0, PartitionPipeline(policy(), JsonEncoder(policy())))
+    return metrics
+
+
+def scraped(metrics: Metrics) -> list[Any]:
+    text = generate_latest(metrics.registry).decode()
+    return [
+        one
+        for family in text_string_to_metric_families(text)
+        for one in family.samples
+        if not one.name.endswith("_created")
+    ]
+
+
+# ---------------------------------------------------------------- the group
+
+
+def test_every_series_has_the_group() -> None:
+    samples = scraped(assigned("visits"))
+    assert {one.labels.get("group") for one in samples} == {"visits"}
+    names = {one.name for one in samples}
+    assert names >= {"shoal_delay_seconds_bucket", "shoal_build_info", "process_start_time_seconds", "shoal_ready"}
+
+
+def test_without_a_group_no_series_has_one() -> None:
+    assert not [one for one in scraped(assigned()) if "group" in one.labels]
+
+
+def test_a_group_with_quotation_marks_is_one_label() -> None:
+    group = 'a"b\\c\nd'
+    assert {one.labels["group"] for one in scraped(assigned(group))} == {group}
+
+
+# ---------------------------------------------------------------- counters of a partition
+
+
+def test_counters_of_a_partition_are_0_from_its_assignment_on() -> None:
+    found = {
+        (one.name, one.labels.get("outcome", ""), one.labels.get("reason", "")): one.value
+        for one in scraped(assigned())
+        if one.labels.get("partition") == "0"
+    }
+    assert found == {
+        ("shoal_records_total", "in", ""): 0,
+        ("shoal_records_total", "released", ""): 0,
+        ("shoal_records_total", "suppressed", "suppressed"): 0,
+        ("shoal_records_total", "quarantined", "undecodable"): 0,
+        ("shoal_records_total", "quarantined", "invalid"): 0,
+        ("shoal_records_total", "quarantined", "too_large"): 0,
+        ("shoal_records_total", "dropped", "deletes"): 0,
+        ("shoal_records_total", "dropped", "tombstones"): 0,
+        ("shoal_clusters_released_total", "", ""): 0,
+        ("shoal_values_clipped_total", "", ""): 0,
+        ("shoal_clusters_early_total", "", ""): 0,
+        ("shoal_records_skipped_total", "", ""): 0,
+        ("shoal_records_dated_ahead_total", "", ""): 0,
+        ("shoal_published_offsets_lost_total", "", ""): 0,
+        ("shoal_policy_changes_total", "", ""): 0,
+    }
+
+
+def test_transactions_are_0_from_the_start_on() -> None:
+    found = {one.labels["outcome"]: one.value for one in scraped(Metrics()) if one.name == "shoal_transactions_total"}
+    assert found == {"committed": 0, "aborted": 0}
+
+
+def test_a_partition_that_comes_back_keeps_its_counts() -> None:
+    metrics = assigned()
+    metrics.early.labels("in", 0).inc(3)
+    metrics.add_partition("in", 0, PartitionPipeline(policy(), JsonEncoder(policy())))
+    assert metrics.registry.get_sample_value("shoal_clusters_early_total", {"topic": "in", "partition": "0"}) == 3
+
+
+def test_outcomes_that_no_record_had_are_not_in_the_totals() -> None:
+    assert assigned().totals() == {"in": 0, "released": 0, "suppressed": 0, "quarantined": 0}
+
+
+async def test_records_that_are_dated_ahead_are_counted() -> None:
+    task, metrics = task_of(policy(), RecordingSink())
+    ahead = START_MS + 7_200_000
+    await task.process([Message(offset, ahead if offset < 3 else START_MS, b'{"city": "X"}') for offset in range(5)])
+    labels = {"topic": "t", "partition": "0"}
+    assert metrics.registry.get_sample_value("shoal_records_dated_ahead_total", labels) == 3
+
+
+# ---------------------------------------------------------------- the oldest held record
+
+
+def oldest(metrics: Metrics) -> float | None:
+    return metrics.registry.get_sample_value("shoal_oldest_held_seconds", {"topic": "in", "partition": "0"})
+
+
+@pytest.mark.parametrize(
+    ("held_s", "shown"),
+    [
+        *((-5.0, 0), (0.0, 0), (0.9, 0), (1.0, 1), (1.9, 1), (2.0, 2), (4.9, 2), (5.0, 5), (9.9, 5), (10.0, 10)),
+        *(
+            (19.0, 10),
+            (20.0, 20),
+            (49.0, 20),
+            (99.0, 50),
+            (100.0, 100),
+            (999.0, 500),
+            (1000.0, 1000),
+            (90_000.0, 50_000),
+        ),
+    ],
+)
+def test_the_time_of_the_oldest_record_is_rounded_down(held_s: float, shown: int) -> None:
+    metrics = assigned()
+    metrics.watch_oldest_held("in", 0, lambda: held_s)
+    assert oldest(metrics) == shown
+
+
+def test_the_time_of_the_oldest_record_is_that_of_the_scrape() -> None:
+    metrics, held_s = assigned(), [0.0, 700.0, None]
+    metrics.watch_oldest_held("in", 0, lambda: held_s[0])
+    assert oldest(metrics) == 0
+    held_s.pop(0)
+    assert oldest(metrics) == 500, "without any event"
+    held_s.pop(0)
+    assert oldest(metrics) == 0, "none is held"
+
+
+def test_gauges_of_a_revoked_partition_are_removed() -> None:
+    metrics = assigned()
+    metrics.watch_oldest_held("in", 0, lambda: None)
+    metrics.held.labels("in", 0).set(1)
+    metrics.lag.labels("in", 0).set(1)
+    metrics.remove_partition("in", 0)
+    left = {one.name for one in scraped(metrics) if "partition" in one.labels}
+    assert not left & {"shoal_oldest_held_seconds", "shoal_records_held", "shoal_consumer_lag_records"}
+    assert "shoal_records_total" in left
+
+
+async def test_the_oldest_held_record_is_the_one_that_was_read_first() -> None:
+    now_s = [100.0]
+    task, _ = task_of(policy(), RecordingSink(), monotonic_clock=lambda: now_s[0])
+    assert task.oldest_held_s is None
+    await task.process([Message(0, START_MS - 500_000, b'{"city": "X"}')])
+    now_s[0] += 7.0
+    await task.process([Message(1, START_MS - 500_000, b'{"city": "X"}')])
+    assert task.oldest_held_s == 7.0, "since it was read, not since it was produced"
+
+
+def test_while_records_are_read_again_no_time_is_known() -> None:
+    state = OffsetState(committed_offset=3, next_offset=9, incomplete=(3, 8))
+    task, _ = task_of(policy(), RecordingSink(), state)
+    assert task.is_restoring
+    assert task.oldest_held_s is None
+
+
+# ---------------------------------------------------------------- figures of steps of 20 clusters
+
+
+def observe(
+    metrics: Metrics,
+    clusters: int,
+    stats: ConfidentialStats = NO_CONFIDENTIAL_STATS,
+    losses: LossTotals | None = None,
+    partition: tuple[str, int] = ("in", 0),
+) -> None:
+    ones = np.full(clusters, 3)
+    of_clusters = replace(EMPTY_STATS, size=ones, subjects=ones)
+    metrics.observe(of_clusters, 0.0, np.zeros(0), stats, losses, partition)
+
+
+NAMES = (
+    *("shoal_confidential_sse_total", "shoal_confidential_sst_total", "shoal_cluster_values_min"),
+    *("shoal_cluster_value_share_max", "shoal_cluster_distance_max"),
+)
+
+
+def metrics_of(**privacy: Any) -> Metrics:
+    policy = Policy.from_document(
+        Document.model_validate(
+            {
+                "attributes": {
+                    "age": {"role": "quasi_identifier", "bounds": [0, 110]},
+                    "ward": {"role": "confidential"},
+                },
+                "subject": "every_record",
+                "privacy": {"k": 3, **privacy},
+                "stream": {"delta": 10},
+            }
+        )
+    )
+    metrics = Metrics()
+    metrics.add_partition("in", 0, PartitionPipeline(policy, JsonEncoder(policy)))
+    return metrics
+
+
+def figures(metrics: Metrics) -> list[float | None]:
+    return [metrics.registry.get_sample_value(name) for name in NAMES]
+
+
+def test_figures_are_published_with_every_twentieth_cluster() -> None:
+    metrics = metrics_of(l=2)
+    observe(metrics, 12, ConfidentialStats(1.23456, 10.0, 3.0, 0.45678, 0.2))
+    observe(metrics, 7, ConfidentialStats(2.0, 20.0, 2.0, 0.4, 0.31234))
+    before = figures(metrics)
+    assert before[:2] == [0.0, 0.0]
+    assert all(math.isnan(figure or 0) for figure in before[2:])
+    observe(metrics, 1, ConfidentialStats(0.5, 5.0, 4.0, 0.1, 0.0))
+    assert figures(metrics) == [3.73, 35.0, 2.0, 0.457, 0.312]
+
+
+def test_extremes_are_those_of_the_last_step() -> None:
+    metrics = metrics_of(l=2)
+    observe(metrics, 20, ConfidentialStats(1.0, 4.0, 2.0, 0.6, 0.4))
+    observe(metrics, 20, ConfidentialStats(1.0, 4.0, 5.0, 0.3, 0.1))
+    assert figures(metrics) == [2.0, 8.0, 5.0, 0.3, 0.1]
+
+
+def test_what_is_not_measured_stays_undefined() -> None:
+    metrics = metrics_of(l=2)
+    observe(metrics, 20, ConfidentialStats(fewest_values=2.0, value_share=0.5))
+    assert math.isnan(figures(metrics)[4] or 0)
+
+
+def test_the_metrics_say_whether_the_policy_protects_values() -> None:
+    assert metrics_of(l=2).registry.get_sample_value("shoal_protects_values") == 1
+    assert metrics_of().registry.get_sample_value("shoal_protects_values") is None
+
+
+def test_the_metrics_have_no_labels() -> None:
+    metrics = metrics_of(max_value_share=0.5)
+    observe(metrics, 20, ConfidentialStats(1.0, 4.0, 2.0, 0.6, 0.4))
+    samples = [sample for family in metrics.registry.collect() for sample in family.samples]
+    found = {sample.name: sample.labels for sample in samples if sample.name in (*NAMES, "shoal_protects_values")}
+    assert found == {name: {} for name in (*NAMES, "shoal_protects_values")}
+
+
+# ---------------------------------------------------------------- the loss of each attribute
+
+AGE, SHOP, AT = attribute("age", Scale.NUMERIC), attribute("shop", Scale.NOMINAL), attribute("at", Scale.TIME)
+ATTRIBUTES = (AGE, SHOP, AT)
+
+
+def losses_of(rows: Sequence[tuple[float, float, float]], error: float, windows: Sequence[int]) -> LossTotals:
+    """Return the sums of records that are published with this error, and this distance of categories."""
+    values = np.array(rows, float)
+    return LossTotals.of(ATTRIBUTES, values, values + error, np.full_like(values, error), np.array(windows))
+
+
+def shown(metrics: Metrics) -> dict[str, float]:
+    families = [family for family in metrics.registry.collect() if family.name == "shoal_attribute_loss"]
+    return {sample.labels["attribute"]: sample.value for family in families for sample in family.samples}
+
+
+EARLY, LATE = [(10.0, 1.0, 5000.0), (20.0, 2.0, 5010.0)], [(50.0, 1.0, 9000.0), (70.0, 1.0, 9010.0)]
+
+
+def test_losses_are_published_with_every_twentieth_cluster() -> None:
+    metrics = Metrics()
+    observe(metrics, 12, losses=losses_of(EARLY, 1.0, [0, 0]))
+    observe(metrics, 7)
+    assert shown(metrics) == {}
+    observe(metrics, 1, losses=losses_of(LATE, 3.0, [1, 1]))
+    # Squared errors of 20. Of ages 2275 in total, of times 100 in two windows.
+    assert shown(metrics) == {"age": 0.00879, "shop": 2.0, "at": 0.2}
+
+
+def test_losses_are_those_of_the_last_step() -> None:
+    metrics = Metrics()
+    observe(metrics, 20, losses=losses_of(EARLY, 1.0, [0, 0]))
+    assert shown(metrics) == {"age": 0.04, "shop": 1.0, "at": 0.04}
+    observe(metrics, 20, losses=losses_of(LATE, 0.5, [1, 1]))
+    assert shown(metrics) == {"age": 0.0025, "shop": 0.5, "at": 0.01}
+    observe(metrics, 20)
+    observe(metrics, 20, losses=losses_of([(5.0, 1.0, 9000.0)] * 2, 0.25, [2, 2]))
+    assert shown(metrics) == {"age": 0.0025, "shop": 0.25, "at": 0.01}, "equal values have no loss, and change nothing"
+
+
+def test_windows_of_different_partitions_are_different() -> None:
+    metrics = Metrics()
+    observe(metrics, 5, losses=losses_of(EARLY[:1], 1.0, [7]), partition=("in", 0))
+    observe(metrics, 5, losses=losses_of(LATE[:1], 1.0, [7]), partition=("in", 1))
+    observe(metrics, 5, losses=losses_of(EARLY[1:], 1.0, [7]), partition=("in", 0))
+    observe(metrics, 5, losses=losses_of(LATE[1:], 1.0, [7]), partition=("in", 1))
+    assert shown(metrics)["at"] == 0.04
+
+
+def test_the_series_end_with_the_last_partition() -> None:
+    metrics, policy = Metrics(), policy_with(*ATTRIBUTES)
+    for partition in (0, 1):
+        metrics.add_partition("in", partition, PartitionPipeline(policy, JsonEncoder(policy)))
+    observe(metrics, 20, losses=losses_of(EARLY, 1.0, [0, 0]))
+    metrics.remove_partition("in", 0)
+    assert shown(metrics) != {}
+    metrics.remove_partition("in", 1)
+    assert shown(metrics) == {}, "a worker without partitions says nothing of clusters that others release now"
+
+
+@pytest.mark.parametrize("release", ["cluster", "ordered"])
+async def test_committed_clusters_of_a_partition_are_measured(release: str) -> None:
+    shop = attribute("shop", Scale.NOMINAL)
+    age = attribute("age", Scale.NUMERIC, bounds=(0.0, 100.0), integer=True, weight=0.001)
+    policy = policy_with(age, shop, k=2, stream={"delta": 6, "release": release})
+    task, metrics = task_of(policy, RecordingSink())
+
+    def message(n: int, **record: Any) -> Message:
+        return Message(n, START_MS + n, json.dumps(record).encode())
+
+    await task.process([message(n, age=n * 37 % 100, shop=f"s{n // 3 % 2}") for n in range(300)])
+    assert shown(metrics) == {}, "nothing is committed"
+    await task.commit(flush=True)
+    found = shown(metrics)
+    assert list(found) == ["age", "shop"]
+    assert found["shop"] == 0.0
+    assert 0.1 < found["age"] < 1.5
+    assert found["age"] == float(f"{found['age']:.3g}")
+
+
+# ---------------------------------------------------------------- the last lines of the log
+
+
+class Log:
+    """Keeps the lines that are logged."""
+
+    def __init__(self) -> None:
+        self.lines: list[tuple[str, dict[str, Any]]] = []
+
+    def info(self, event: str, **fields: Any) -> None:
+        self.lines.append((event, fields))
+
+    warning = info
+
+
+def logged(*counts: tuple[str, str, int]) -> list[tuple[str, dict[str, Any]]]:
+    """Return what is logged after these counts: topic, outcome, records."""
+    metrics, log = Metrics(), Log()
+    for topic, outcome, count in counts:
+        for partition in range(2):
+            metrics.records.labels(outcome, "", topic, partition).inc(count)
+    metrics.held_at_close = 5
+    log_totals(cast("Any", log), metrics)
+    return log.lines
+
+
+STOPPED = {"suppressed": 0, "quarantined": 0, "held": 5}
+
+
+def test_an_input_of_which_nothing_was_released_is_reported() -> None:
+    assert logged(("a", "in", 3)) == [
+        ("nothing was released", {"records_in": 6, "held": 5}),
+        ("stopped", {"in": 6, "released": 0} | STOPPED),
+    ]
+    assert logged(("a", "in", 3), ("a", "released", 1)) == [("stopped", {"in": 6, "released": 2} | STOPPED)]
+    assert logged() == [("stopped", {"in": 0, "released": 0} | STOPPED)]
+
+
+def test_values_that_a_taxonomy_lacks_are_reported() -> None:
+    metrics, log = Metrics(), Log()
+    metrics.count_unknown("a", 0, {"job": 3, "area": 1})
+    metrics.count_unknown("a", 1, {"job": 2})
+    log_totals(cast("Any", log), metrics)
+    assert [fields["not_in_taxonomy"] for _, fields in log.lines] == [{"job": 5, "area": 1}]
+
+
+def test_each_of_several_inputs_is_reported() -> None:
+    assert logged(("b", "in", 3), ("a", "in", 4), ("a", "released", 4), ("c", "released", 1)) == [
+        ("nothing was released", {"topic": "b", "records_in": 6}),
+        ("stopped", {"in": 14, "released": 10} | STOPPED),
+    ]
+
+
+def test_records_that_an_earlier_process_has_read_are_no_reason_to_warn() -> None:
+    metrics, log = Metrics(), Log()
+    for outcome, count in (("in", 0), ("released", 41), ("suppressed", 1)):
+        metrics.records.labels(outcome, "", "a", 0).inc(count)
+    log_totals(cast("Any", log), metrics, ("privacy.l",))
+    assert [event for event, _ in log.lines] == ["stopped"]
+
+
+@pytest.mark.parametrize(
+    ("suppressed", "limits", "warns"), [(6, ("privacy.l",), True), (5, ("privacy.l",), False), (6, (), False)]
+)
+def test_many_suppressed_records_under_limits_of_values_are_reported(
+    suppressed: int,
+    limits: tuple[str, ...],
+    warns: bool,  # noqa: FBT001
+) -> None:
+    metrics, log = Metrics(), Log()
+    for outcome, count in (("in", 50), ("released", 50 - suppressed), ("suppressed", suppressed)):
+        metrics.records.labels(outcome, "", "a", 0).inc(count)
+    log_totals(cast("Any", log), metrics, limits)
+    warning = (
+        "the release is not representative of the input: suppressed records mostly have frequent values",
+        {"records_in": 50, "suppressed": 6, "under": "privacy.l"},
+    )
+    assert (warning in log.lines) == warns
+    assert len(log.lines) == 1 + warns
+
+
+# ---------------------------------------------------------------- readiness
+
+
+@pytest.mark.parametrize(
+    ("health", "status"),
+    [
+        (Health(joined=True, broker_reached=True), "ready"),
+        (Health(joined=True, broker_reached=True, unassigned=True), "ready: in the group, no partition assigned"),
+        (
+            Health(broker_reached=True, compiling="compiling kernels, once: about 10 s"),
+            "not ready: compiling kernels, once: about 10 s, not a member of the group yet",
+        ),
+        (
+            Health(joined=True, broker_reached=True, leaders_away=True),
+            "not ready: no leader of its partitions answers",
+        ),
+        (Health(joined=True, unassigned=True), "not ready: broker not reached"),
+        (
+            Health(joined=True, broker_reached=True, restoring={("visits", 2)}),
+            "not ready: partitions are being restored",
+        ),
+    ],
+)
+def test_the_status_says_whether_a_worker_is_ready_and_why_not(health: Health, status: str) -> None:
+    assert health.status == status
+    assert health.ready == status.startswith("ready")
