@@ -31,7 +31,7 @@ from shoal.formats import (
 from shoal.formats.columns import parse_epoch_times, parse_iso_times
 from shoal.formats.parquet import ParquetReader
 from shoal.policy import EpochUnit
-from shoal.policy.times import parse_time
+from shoal.policy.texts import parse_time
 from support.making import policy_of, unchanged_field
 
 pytestmark = pytest.mark.property

@@ -24,7 +24,7 @@ from shoal.formats.block import FaultReason, ProtectedValues
 from shoal.formats.json_text import canonical_json, document_key
 from shoal.formats.numerals import canonical_number, is_json_number
 from shoal.policy import Attribute, Policy, Reference
-from shoal.policy.folded_text import fold_characters
+from shoal.policy.texts import fold_characters
 
 __all__ = ["NO_BIN", "ConfidentialKeys", "Key", "ProtectedReader", "ReferenceBins", "describe_unplaced"]
 

@@ -22,7 +22,7 @@ import numpy as np
 from shoal.arrays import Int64Vector
 from shoal.formats.block import Reason
 from shoal.formats.numerals import JSON_NUMBER, canonical_number
-from shoal.policy.folded_text import fold_characters
+from shoal.policy.texts import fold_characters
 
 __all__ = ["MAX_DEPTH", "canonical_json", "document_key", "has_repeated_key", "prescreen", "validate_strictly"]
 
