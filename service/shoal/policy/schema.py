@@ -158,7 +158,6 @@ class AttributeSection(Section):
     role: Literal["identifier", "quasi_identifier", "confidential", "other", "steering"] | None = key(
         "How the field can reveal a person, and whether it is published ([roles](#attributes)).",
         required="give identifier, quasi_identifier, confidential, other or steering",
-        example="quasi_identifier",
     )
     subject: bool = key(
         "This attribute names the person that k counts. Its role must be `identifier`. Exactly one attribute is the "
@@ -178,7 +177,6 @@ class AttributeSection(Section):
         "[categories without an order](#nominal-categories-without-an-order), or as [times](#time). Of a "
         "`confidential` attribute: how far two values are apart for `t`; it has no scale `time`.",
         shown="`numeric`; by `type` for `confidential`",
-        example="ordinal",
     )
     bounds: list[Number | str] | None = key(
         "Lowest and highest value of a number or a time. Numbers are within ±2^53, times are written like values. "
@@ -194,7 +192,6 @@ class AttributeSection(Section):
         "For numbers and times: what happens to values outside the bounds. `clip` moves them to the bounds and counts "
         "them, `quarantine` rejects the record as `invalid`.",
         shown="the key of the top level",
-        example="quarantine",
     )
     integer: bool | None = key(
         "The numbers are whole. With a fractional `resolution`, published values are not; `shoal check` warns.",
@@ -231,13 +228,11 @@ class AttributeSection(Section):
         "What a cluster publishes of a [nominal](#nominal-categories-without-an-order) attribute. `ancestor` and "
         "`median` need a taxonomy.",
         shown="`ancestor` with a taxonomy, else `mode`",
-        example="median",
     )
     unknown: Literal["root", "quarantine"] | None = key(
         "Values that the taxonomy lacks: `root` takes each as a leaf of its own below the root, `quarantine` rejects "
         "the record as `invalid`.",
         shown="`root`",
-        example="quarantine",
     )
     unit: EpochUnit | None = key(
         "For scale `time`: values are numbers since 1970-01-01T00:00Z in this unit; without it they are texts.",
@@ -361,7 +356,6 @@ class KafkaSection(Section):
     sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"] | None = key(
         "How the worker authenticates itself. `PLAIN` sends the password as it is, so use it with `SASL_SSL` only.",
         shown="`PLAIN`",
-        example="SCRAM-SHA-512",
     )
     sasl_username: SecretStr | None = key("User name. Required for SASL with a password.", strict=False)
     sasl_username_file: Text | None = key(
@@ -677,7 +671,6 @@ class SteeringSection(Section):
         "published values, or by their `bounds`, as in the literature ([steering](steering.md#scaling)). Tables use "
         "standard deviations.",
         default="spreads",
-        example="bounds",
     )
     dependence: Number = key(
         "Weight of confidential numbers in distances ([tables](tables.md#dependence), "
@@ -697,23 +690,19 @@ class SteeringSection(Section):
 class CsvSection(Section):
     """``csv``: the dialect of the input, and of the output where section ``output`` does not override it."""
 
-    delimiter: Literal[",", ";", "\t", "tab", "|"] | None = key(
-        "Separates the cells of a row.", shown="`,`", example=";"
-    )
-    quote: Literal['"', "'"] | None = key("Stands around a cell that needs it.", shown='`"`', example="'")
+    delimiter: Literal[",", ";", "\t", "tab", "|"] | None = key("Separates the cells of a row.", shown="`,`")
+    quote: Literal['"', "'"] | None = key("Stands around a cell that needs it.", shown='`"`')
     escape: Literal["doubled", "backslash"] | None = key(
         "How a quotation mark is written inside quotes: twice, or after a backslash.",
         shown="`doubled`",
-        example="backslash",
     )
     decimal: Literal[".", ","] | None = key(
         "The decimal sign. With `,`, a cell with a point is no number. There are no thousands separators.",
         shown="`.`",
-        example=",",
     )
     encoding: Encoding | None = key("How characters are written as bytes.", shown="`utf-8`", example="cp1252")
     line_end: Literal["lf", "crlf", "cr"] | None = key(
-        "Ends a row. LF and CRLF are both read unless it is `cr`.", shown="`lf`", example="crlf"
+        "Ends a row. LF and CRLF are both read unless it is `cr`.", shown="`lf`"
     )
     multiline: bool | None = key(
         "Cells may contain lines that would be valid records by themselves ([files](files.md#csv)).", shown="`false`"
@@ -739,7 +728,6 @@ class Document(Section):
     subject: Literal["every_record"] | None = key(
         "Each record is a different person, [also one that is sent twice](#subjects). Without this key exactly one "
         "attribute has `subject: true`.",
-        example="every_record",
     )
     undeclared: Literal["quarantine", "drop"] = key(
         "Fields that are not declared: `quarantine` rejects the record as `invalid`, `drop` ignores the field.",
@@ -758,14 +746,12 @@ class Document(Section):
         example=["", "?"],
     )
     unwrap: Literal["debezium", "connect", "cloudevents"] | None = key(
-        "The envelope of messages ([messages](#nested-fields-and-envelopes)).", example="debezium"
+        "The envelope of messages ([messages](#nested-fields-and-envelopes))."
     )
     deletes: Literal["drop", "quarantine"] | None = key(
-        "With `unwrap: debezium`: messages that say that a row was deleted.", shown="`quarantine`", example="drop"
+        "With `unwrap: debezium`: messages that say that a row was deleted.", shown="`quarantine`"
     )
-    tombstones: Literal["drop", "quarantine"] | None = key(
-        "Messages without a value.", shown="`quarantine`", example="drop"
-    )
+    tombstones: Literal["drop", "quarantine"] | None = key("Messages without a value.", shown="`quarantine`")
     privacy: PrivacySection | None = key(
         "How many people a cluster has, and further requirements ([privacy](#privacy)).",
         required="give at least privacy.k",
@@ -818,10 +804,10 @@ def validate(model: type[_Model], tree: dict[str, Any], *, strict: bool | None =
                 kinds.setdefault(_path_in(tree, tuple(map(str, detail["loc"]))), detail["type"])
             # Describe all faults before a field is removed: a description reads the fields of the file.
             found = {path: _describe(kind, path, model, tree) for path, kind in kinds.items()}
-            for path, message in found.items():
-                # A section that lacks a removed field has no fault of its own.
-                if not any(known[: len(path)] == path for known in faults):
-                    faults[path] = message
+            # A section that lacks a removed field has no fault of its own.
+            around = {known[:length] for known in faults for length in range(len(known) + 1)}
+            faults |= {path: message for path, message in found.items() if path not in around}
+            for path in found:
                 _remove(tree, path)
 
 
@@ -891,8 +877,6 @@ _REMOVED: dict[FieldPath, str] = {
     ("privacy", "l", name): "removed; give the number itself: l: 3" for name in ("distinct", "p_sensitive")
 }
 _ARTICLE = re.compile("^(integer|number|list|mapping|file|path)|, secret$")
-
-
 _OF_KIND = {
     "finite_number": "must be a finite number",
     "string_too_short": "must not be empty; give a value or remove the field",
