@@ -16,10 +16,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from typing import Any, TypeAlias
 
-from pydantic import ValidationError
-
 from shoal.errors import Fault, PolicyError
-from shoal.policy import FieldPath, KafkaSection, Policy, check_connection, check_names, describe_fault
+from shoal.policy import (
+    FieldPath,
+    KafkaSection,
+    Policy,
+    check_connection,
+    check_names,
+    is_follow_up,
+    missing_keys,
+    validate,
+)
 
 __all__ = ["PREFIX", "REQUIRED", "kafka_settings", "missing_settings", "require_no_fault", "settings_error"]
 
@@ -61,7 +68,10 @@ def kafka_settings(
     faults: list[Finding] = [(("kafka", name), EMPTY) for name in sorted(empty)]
     if no_topics and content.pop("topics", None) is not None:
         faults.append((("kafka", "topics"), no_topics))
-    settings = _merge(content, overrides, faults)
+    settings, misfits = validate(KafkaSection, content, strict=False)
+    for path, message in misfits:
+        is_list = len(path) == 1 and path[0] in LISTS and path[0] in overrides
+        faults.append((("kafka", *path), f"must be a list in JSON: {LISTS[path[0]]}" if is_list else message))
     # A field of the wrong kind was removed: it is not missing, too.
     known = {path for path, _ in faults}
     has_faulty_topics = any(path[1] == "topics" for path in known)
@@ -72,8 +82,10 @@ def kafka_settings(
     # What the other security settings should be follows from these.
     is_known = empty.isdisjoint({"security_protocol", "sasl_mechanism"})
     of_connection = check_connection(settings, has_secrets=has_secrets) if is_known else ()
-    found = chain(missing, check_names(settings), of_connection)
-    faults += [finding for finding in found if finding[0] not in known]
+    found = chain(missing, missing_keys(settings, ("kafka",)), check_names(settings), of_connection)
+    faults += [
+        (path, message) for path, message in found if not any(is_follow_up(path, message, other) for other in known)
+    ]
     if faults:
         raise settings_error(faults, policy, environment)
     return settings
@@ -117,25 +129,3 @@ def _with_lists(overrides: Mapping[str, str]) -> dict[str, Any]:
         with contextlib.suppress(KeyError, ValueError, RecursionError):
             parsed[name] = json.loads(parsed[name])
     return parsed
-
-
-def _merge(content: dict[str, Any], overrides: Mapping[str, str], faults: list[Finding]) -> KafkaSection:
-    """Return the settings without the fields of the wrong kind; what is wrong with those is added to ``faults``."""
-    while True:
-        try:
-            return KafkaSection.model_validate(content, strict=False)
-        except ValidationError as error:
-            by_path: dict[FieldPath, list[Any]] = {}
-            for detail in error.errors(include_input=False, include_url=False):
-                path = tuple(map(str, detail["loc"]))
-                # Each item of a list has faults of its own. Other paths may end with a type that a field may have.
-                by_path.setdefault(path if path[0] == "topics" else path[:1], []).append(detail)
-            faults += [(("kafka", *path), _describe(path, details, overrides)) for path, details in by_path.items()]
-            faulty = {path[0] for path in by_path}
-            content = {name: value for name, value in content.items() if name not in faulty}
-
-
-def _describe(path: FieldPath, details: Sequence[Any], overrides: Mapping[str, str]) -> str:
-    if len(path) == 1 and path[0] in LISTS and path[0] in overrides:
-        return f"must be a list in JSON: {LISTS[path[0]]}"
-    return describe_fault(details, KafkaSection, overrides)

@@ -262,7 +262,7 @@ def test_a_crash_report_of_a_pipe_contains_its_location_and_no_value(tmp_path: P
 
 def secret_policy(**kafka: Any) -> str:
     topics = {"input": "in", "output": "out", "group": "g", "bootstrap_servers": "127.0.0.1:1"}
-    secrets = {"sasl_username": SECRETS[0], "sasl_password": SECRETS[1], "ssl_password": SECRETS[2]}
+    secrets = {"sasl_username": SECRETS[0], "sasl_password": SECRETS[1]}
     document = document_of()
     return json.dumps({**document, "kafka": topics | secrets | kafka}, indent=1)
 
@@ -271,6 +271,7 @@ SECRET_RUNS: dict[str, tuple[list[str], dict[str, Any], dict[str, str]]] = {
     "check": (["check"], {"security_protocol": "SASL_SSL"}, {}),
     "secrets without a protocol": (["check"], {}, {}),
     "a list for a password": (["check"], {"sasl_password": [SECRETS[1]]}, {}),
+    "a secret that only the environment may hold": (["run"], {"ssl_password": SECRETS[2]}, {}),
     "a mapping for a password": (["run"], {"ssl_password": {SECRETS[2]: SECRETS[2]}}, {}),
     "an unknown setting": (["check"], {"sasl_passwort": SECRETS[1]}, {}),
     "a word that is not in the list": (["run"], {"sasl_mechanism": SECRETS[1]}, {}),
@@ -291,6 +292,7 @@ def test_no_secret_is_in_a_message(tmp_path: Path, name: str, style: str) -> Non
     arguments, kafka, environment = SECRET_RUNS[name]
     (tmp_path / "policy.yaml").write_text(secret_policy(**kafka))
     http = ["--http", "127.0.0.1:0", "--from", "earliest"] if arguments == ["run"] else []
+    environment = {"SHOAL_KAFKA__SSL_PASSWORD": SECRETS[2]} | environment
     with every_logger_at_debug():
         done = run_command(*arguments, "policy.yaml", "--log", style, *http, folder=tmp_path, environment=environment)
     assert done.returncode in {0, 2, 3}

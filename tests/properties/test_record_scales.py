@@ -24,7 +24,7 @@ from shoal.formats.csv import CsvDecoder, CsvReader
 from shoal.formats.json import find_json_faults
 from shoal.formats.parquet import ParquetReader
 from shoal.policy import EpochUnit
-from shoal.policy.times import parse_time
+from shoal.policy.texts import parse_time
 from support.making import policy_of, unchanged_field
 
 pytestmark = pytest.mark.property

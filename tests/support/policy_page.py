@@ -7,17 +7,16 @@ import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from types import NoneType
 from typing import Any, Literal, get_args, get_origin
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from pydantic import BaseModel, SecretStr
+from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from shoal.cli.command_line import COMMANDS, build_parser
 from shoal.cli.options import OptionVariable, option_variables
 from shoal.policy import schema
-from shoal.policy.schema import ONLY_ENVIRONMENT, REQUIRED_KEY, SHOWN_DEFAULT, SHOWN_VALUES
+from shoal.policy.schema import ONLY_ENVIRONMENT, REQUIRED_KEY, SHOWN_DEFAULT, values_in_words
 from shoal.settings import PREFIX
 
 __all__ = ["PAGE", "main", "page", "rows_of"]
@@ -27,7 +26,6 @@ PAGE, TEMPLATE = ROOT / "docs" / "policy.md", ROOT / "docs" / "policy.template"
 DIRECTIVE = re.compile(r"^\{\{ (\w+)(?::((?: \w+)+))? \}\}$", re.MULTILINE)
 """``{{ Section }}``, ``{{ Section: key key }}`` or ``{{ variables }}``."""
 HEAD = "| key | values | default | meaning |\n|---|---|---|---|\n"
-WORDS = {str: "text", SecretStr: "text, secret", int: "integer", float: "number", dict: "mapping"}
 
 
 def page() -> str:
@@ -68,7 +66,7 @@ def rows_of(model: type[BaseModel], key: str, prefix: str = "") -> Iterator[str]
     name = f"`{prefix}{key}`"
     if model is schema.KafkaSection:
         name = f"`{PREFIX}{key.upper()}`" if extra.get(ONLY_ENVIRONMENT) else f"{name}<br>`{PREFIX}{key.upper()}`"
-    yield row(name, values_of(field, extra), default_of(field, extra), meaning_of(field))
+    yield row(name, values_in_words(field), default_of(field, extra), meaning_of(field))
     below = section_in(field.annotation)
     if below is not None and not issubclass(model, below) and model is not schema.Document:
         for inner in key_names(below):
@@ -84,44 +82,6 @@ def section_in(annotation: object) -> type[BaseModel] | None:
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation
     return next((found for part in get_args(annotation) if (found := section_in(part))), None)
-
-
-def values_of(field: FieldInfo, extra: dict[str, Any]) -> str:
-    """Return what a key may hold, in words."""
-    limits = {name: getattr(rule, name) for rule in field.metadata for name in ("ge", "le") if hasattr(rule, name)}
-    words = extra.get(SHOWN_VALUES) or " or ".join(dict.fromkeys(words_of(field.annotation)))
-    if not re.match(r"integer$|number$", words):
-        return str(words)
-    return words + limits_in_words(
-        extra.get("minimum", limits.get("ge")),
-        extra.get("maximum", limits.get("le")),
-        extra.get("exclusiveMinimum"),
-        extra.get("exclusiveMaximum"),
-    )
-
-
-def limits_in_words(low: float | None, high: float | None, above: float | None, below: float | None) -> str:
-    if low is not None and high is not None:
-        return f" from {low:,} to {high:,}"
-    parts = {"at least": low, "above": above, "at most": high, "below": below}
-    found = [f"{word} {limit:,}" for word, limit in parts.items() if limit is not None]
-    return ", " + " and ".join(found) if found else ""
-
-
-def words_of(annotation: object) -> Iterator[str]:
-    if annotation is bool:
-        yield "`true` or `false`"
-    elif get_origin(annotation) is Literal:
-        yield ", ".join(f"`{json.dumps(word)[1:-1] if word == chr(9) else word}`" for word in get_args(annotation))
-    elif get_origin(annotation) is list:
-        (item,) = get_args(annotation)
-        yield f"list of {' and '.join(word if word.startswith('`') else f'{word}s' for word in words_of(item))}"
-    elif isinstance(annotation, type) and annotation in WORDS:
-        yield WORDS[annotation]
-    else:
-        for part in get_args(annotation):
-            if part is not NoneType:
-                yield from words_of(part)
 
 
 def default_of(field: FieldInfo, extra: dict[str, Any]) -> str:

@@ -42,9 +42,7 @@ def with_protection(random: Random, document: Document, kind: Kind, folder: Path
     privacy = document["privacy"]
     privacy.pop("t", None)
     if random.random() < 0.6:
-        privacy["l"] = random.choice(
-            (2, 2, 3, {"p_sensitive": 2}, {"entropy": 1.5}, {"entropy": 2.5}, {"recursive": [2, 2]})
-        )
+        privacy["l"] = random.choice((2, 2, 3, 2, {"entropy": 1.5}, {"entropy": 2.5}, {"recursive": [2, 2]}))
     if random.random() < 0.4 or "l" not in privacy:
         privacy["max_value_share"] = random.choice((0.4, 0.5, 0.7, 1))
     if random.random() < 0.5:

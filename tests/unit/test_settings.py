@@ -115,10 +115,10 @@ def test_a_password_from_the_environment_is_not_shown() -> None:
     assert "hunter2" not in repr(settings)
 
 
-def test_a_key_in_a_policy_is_refused() -> None:
-    for name in ("metadata_key", "metadata_key_file"):
+def test_a_key_or_a_secret_that_only_the_environment_may_hold_is_refused_in_a_policy() -> None:
+    for name in ("metadata_key", "metadata_key_file", "ssl_password", "sasl_oauth_token"):
         with pytest.raises(PolicyError) as caught:
-            policy(KAFKA | {name: "ab" * 32})
+            policy(KAFKA | {"security_protocol": "SASL_SSL", name: "ab" * 32})
         assert f"kafka.{name}: " in str(caught.value)
         assert "into a file" in str(caught.value)
         assert "abab" not in str(caught.value)
@@ -144,7 +144,10 @@ def test_a_key_from_the_environment_is_not_shown() -> None:
 )
 @pytest.mark.parametrize("has_secrets", [True, False])
 def test_security_settings_without_a_protocol_are_refused(name: str, remedy: str, *, has_secrets: bool) -> None:
-    for kafka, environment in ((KAFKA | {name: "canary"}, {}), (KAFKA, {f"SHOAL_KAFKA__{name.upper()}": "canary"})):
+    given: list[tuple[dict[str, str], dict[str, str]]] = [(KAFKA, {f"SHOAL_KAFKA__{name.upper()}": "canary"})]
+    if name != "ssl_password":  # only the environment may hold it
+        given.append((KAFKA | {name: "canary"}, {}))
+    for kafka, environment in given:
         with pytest.raises(PolicyError) as caught:
             kafka_settings(policy(kafka), environment, has_secrets=has_secrets)
         place = f"SHOAL_KAFKA__{name.upper()}" if environment else f"kafka.{name}"
@@ -152,7 +155,8 @@ def test_security_settings_without_a_protocol_are_refused(name: str, remedy: str
         assert remedy in str(caught.value)
         assert "canary" not in str(caught.value)
     named = {"SHOAL_KAFKA__SECURITY_PROTOCOL": "PLAINTEXT"}
-    assert kafka_settings(policy(KAFKA | {name: "canary"}), named).security_protocol == "PLAINTEXT"
+    for kafka, environment in given:
+        assert kafka_settings(policy(kafka), environment | named).security_protocol == "PLAINTEXT"
 
 
 @pytest.mark.parametrize("protocol", ["SASL_SSL", "SASL_PLAINTEXT"])
@@ -232,7 +236,7 @@ def test_an_empty_variable_is_the_only_fault(name: str, text: str) -> None:
         ),
         (
             {"sasl_username": "u", "sasl_password": "p", "sasl_oauth_token": "canary"},
-            "kafka.sasl_oauth_token: has no effect with kafka.sasl_mechanism PLAIN; remove it",
+            "SHOAL_KAFKA__SASL_OAUTH_TOKEN: has no effect with kafka.sasl_mechanism PLAIN; remove it",
         ),
         (
             {"sasl_mechanism": "OAUTHBEARER", "sasl_oauth_command": []},
@@ -261,8 +265,10 @@ def test_an_empty_variable_is_the_only_fault(name: str, text: str) -> None:
     ],
 )
 def test_security_settings_that_contradict_each_other_are_refused(given: dict[str, Any], fault: str) -> None:
+    kafka = {name: value for name, value in given.items() if name != "sasl_oauth_token"}
+    secret = {"SHOAL_KAFKA__SASL_OAUTH_TOKEN": given["sasl_oauth_token"]} if kafka != given else {}
     with pytest.raises(PolicyError) as caught:
-        kafka_settings(policy(KAFKA | {"security_protocol": "SASL_SSL"} | given), {})
+        kafka_settings(policy(KAFKA | {"security_protocol": "SASL_SSL"} | kafka), secret)
     assert fault in str(caught.value)
     assert "canary" not in str(caught.value)
 

@@ -21,7 +21,7 @@ from shoal.errors import ParameterError
 from shoal.formats.faults import FaultReason
 from shoal.formats.json_text import canonical_json, canonical_number, document_key, is_json_number
 from shoal.policy import Attribute, Policy, Reference
-from shoal.policy.folded_text import fold_characters
+from shoal.policy.texts import fold_characters
 
 __all__ = [
     "NO_BIN",

@@ -21,7 +21,7 @@ import numpy as np
 from shoal.arrays import Int64Vector
 from shoal.formats.faults import Reason
 from shoal.policy import JSON_NUMBER as NUMBER_OF_A_POLICY
-from shoal.policy.folded_text import fold_characters
+from shoal.policy.texts import fold_characters
 
 __all__ = [
     "DECIMAL",

@@ -2,31 +2,42 @@
 
 `Policy.load` works in four steps:
 
-1. `loader` parses YAML or TOML and notes the line of every field.
-2. `schema` checks the type of each field.
-3. `validation` checks the rules that involve more than one field, and collects all faults.
-4. `resolved` fills in every default. A resolved policy is never changed.
+1. `document` parses YAML or JSON and notes the line of every field.
+2. `schema` checks the type and the range of each field.
+3. `checks` checks the rules that involve several fields. All faults are reported at once.
+4. `Policy` fills in every default. A resolved policy is never changed.
 """
 
-from shoal.policy.attribute import Attribute, Reference
-from shoal.policy.checks import (
-    MAX_DELTA,
-    RULES,
-    check_connection,
-    check_names,
-    missing_credentials,
-    resolve_rule,
-)
-from shoal.policy.diversity import Diversity
-from shoal.policy.document import FieldPath, describe_fault, did_you_mean
+from shoal.policy.attribute import Attribute, MessagePart, Reference, Source
+from shoal.policy.checks import check_connection, check_names, is_follow_up, missing_credentials
 from shoal.policy.explanation import advise, explain
-from shoal.policy.messages import CsvDialect, MessagePart, Source
-from shoal.policy.policy import PerSubject, Policy, Stream, shown_settings
+from shoal.policy.policy import (
+    RULES,
+    CsvDialect,
+    Diversity,
+    PerSubject,
+    Policy,
+    Stream,
+    resolve_rule,
+    shown_settings,
+)
 from shoal.policy.references import REFERENCE_HEADER
-from shoal.policy.schema import EpochUnit, FieldType, KafkaSection, Missing, NormalizeStep, Role, Scale
+from shoal.policy.schema import (
+    MAX_DELTA,
+    EpochUnit,
+    FieldPath,
+    FieldType,
+    KafkaSection,
+    Missing,
+    NormalizeStep,
+    Role,
+    Scale,
+    did_you_mean,
+    missing_keys,
+    validate,
+)
 from shoal.policy.taxonomy import Taxonomy
-from shoal.policy.texts import BLANKS, JSON_NUMBER, MAX_CATEGORY_BYTES
-from shoal.policy.times import FIRST_MS, LAST_MS, MS_PER_UNIT, TimeStep
+from shoal.policy.texts import BLANKS, FIRST_MS, JSON_NUMBER, LAST_MS, MAX_CATEGORY_BYTES, MS_PER_UNIT, TimeStep
 
 __all__ = [
     "BLANKS",
@@ -60,10 +71,12 @@ __all__ = [
     "advise",
     "check_connection",
     "check_names",
-    "describe_fault",
     "did_you_mean",
     "explain",
+    "is_follow_up",
     "missing_credentials",
+    "missing_keys",
     "resolve_rule",
     "shown_settings",
+    "validate",
 ]

@@ -1,267 +1,370 @@
-"""The rules that involve more than one field of a policy.
+"""The rules that involve more than one key of a policy, or that no range expresses.
 
-Each check is a generator of (path of the field, message). A message names the fault and the remedy and never
-contains an attribute value.
-
-The rules for confidential attributes: l-diversity, t-closeness, the largest share of a value, and dependence.
-
-The rules for single attributes: which fields fit which role, the subject, and the steering attributes.
-
-Checks of the Kafka settings that need no broker and read no file.
-
-`check_names` applies to the policy and to the merged settings of policy and environment. `check_connection` applies to
-the merged settings only, because each may hold a part of them.
-
-Faults that only follow from another fault: they are not reported beside it.
-
-Resolve the stream rule ``auto``.
-
-The rule is resolved from the policy alone, before the stream starts, so that a restarted stream uses the same rule.
+Each check yields the key and a message, which names the fault and the remedy and never contains a value. `check_names`
+and `check_connection` apply to the settings of policy and environment together.
 """
 
 from __future__ import annotations
 
-import math
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from decimal import Decimal
 from itertools import chain
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
-from shoal.policy.attribute import (
-    SCALE_FIELDS,
-    check_missing,
-    check_missing_values,
-    check_numeric_bounds,
-    check_order,
-    check_scale,
-)
-from shoal.policy.diversity import resolve_diversity
-from shoal.policy.document import FieldPath
-from shoal.policy.folded_text import has_repeated_value
-from shoal.policy.messages import check_dialects, check_messages, check_sources
+from shoal.policy.attribute import MAX_EXACT_INTEGER, MessagePart, Source, path_of_source, split_path
 from shoal.policy.schema import (
+    ONLY_ENVIRONMENT,
     AttributeSection,
-    DiversitySection,
     Document,
+    FieldPath,
+    Finding,
     KafkaSection,
-    PrivacySection,
-    StreamSection,
+    TargetSpanSection,
+    did_you_mean,
+    missing_keys,
 )
 from shoal.policy.taxonomy import Taxonomy
-from shoal.policy.texts import has_lone_surrogate
+from shoal.policy.texts import (
+    BLANKS,
+    MAX_CATEGORY_BYTES,
+    TimeStep,
+    has_lone_surrogate,
+    has_repeated_value,
+    is_long_category,
+    parse_time,
+)
 
 __all__ = [
-    "BLOCK_FROM_K",
-    "MAX_DELTA",
-    "RULES",
-    "check_attributes",
-    "check_confidential",
     "check_connection",
     "check_document",
     "check_leaves",
     "check_names",
-    "check_normalize",
-    "check_protection",
-    "check_steering",
-    "check_subject",
-    "explain_rule",
     "is_follow_up",
-    "is_number",
-    "is_numeric_quasi_identifier",
     "missing_credentials",
-    "resolve_rule",
 ]
 
-Finding: TypeAlias = tuple[FieldPath, str]
-
-_ALLOWED_FIELDS = ("scale", "bounds", "order", "taxonomy")
-"""Fields of quasi-identifiers that a confidential attribute can have, too."""
-_SCALE_OF = {"bounds": "numeric", "order": "ordinal", "taxonomy": "nominal"}
-_TYPES_OF = {
-    "numeric": {"integer", "number", "any", None},
-    "ordinal": {"string", "integer", "number", "boolean", "any", None},
-    "nominal": {"string", "integer", "number", "boolean", "any", "json", None},
-}
-"""The types of a confidential attribute for which a scale has a meaning."""
-_MIN_DISTINCT = 2
-_ROUNDING = 1e-9
-"""Allowance for a share such as 0.3333333333 for a third."""
+_Found: TypeAlias = Iterator[tuple[str | FieldPath, str]]
+"""A key, with dots between the names of sections, or its path; and what is wrong with it."""
 
 
-def check_confidential(path: FieldPath, attribute: AttributeSection, document: Document) -> Iterator[Finding]:
-    """Check the fields of a confidential attribute that concern its scale."""
-    scale = attribute.scale
-    for name in SCALE_FIELDS:
-        if getattr(attribute, name) is not None and name not in _ALLOWED_FIELDS:
-            yield (*path, name), "only for a quasi_identifier; remove it, or change the role from confidential"
-    if scale == "time":
-        yield (
-            (*path, "scale"),
-            (
-                "a confidential attribute has no scale time; give its times as numbers with scale: numeric, or use "
-                "scale: nominal"
-            ),
-        )
-        return
-    yield from _check_scale(path, attribute)
-    if scale == "ordinal":
-        yield from check_order(path, attribute.order, document)
-        if has_repeated_value(map(str, attribute.order or ()), attribute):
-            yield (*path, "order"), "names a value twice, such as 1 and 1.0; remove one"
-    yield from _check_bounds(path, attribute, document)
-
-
-def _check_scale(path: FieldPath, attribute: AttributeSection) -> Iterator[Finding]:
-    scale = attribute.scale
-    for name, needed in _SCALE_OF.items():
-        if getattr(attribute, name) is not None and scale != needed and (name, scale) != ("bounds", None):
-            yield (*path, name), f"only for scale {needed}; remove it, or give scale: {needed}"
-    if scale is not None and attribute.type not in _TYPES_OF[scale]:
-        yield (*path, "scale"), f"has no meaning for type {attribute.type}; remove it, or change the type"
-    if attribute.taxonomy is not None and attribute.type == "json":
-        yield (*path, "taxonomy"), "type json has no names; remove it, or change the type"
-
-
-def _check_bounds(path: FieldPath, attribute: AttributeSection, document: Document) -> Iterator[Finding]:
-    if attribute.bounds is None:
-        return
-    if document.stream is None or document.steering.dependence == 0:
-        yield (
-            (*path, "bounds"),
-            (
-                "of a confidential attribute, only for steering.dependence in a stream, where they scale distances; "
-                "remove it, or change the role from confidential"
-            ),
-        )
-    elif attribute.type not in _TYPES_OF["numeric"]:
-        yield (*path, "bounds"), f"only for numbers; remove it, or change the type from {attribute.type}"
-    else:
-        yield from check_numeric_bounds(path, attribute.bounds)
+def check_document(document: Document) -> Iterator[Finding]:
+    """Yield every violated rule of a document whose single keys are well formed."""
+    yield from missing_keys(document)
+    for name, attribute in document.attributes.items():
+        for key, message in _check_attribute(name, attribute, document):
+            yield ("attributes", name, *(key if isinstance(key, tuple) else (key,))), message
+    sections = chain(
+        _check_attributes(document),
+        _check_sources(document),
+        _check_messages(document),
+        _check_missing_values(document),
+        _check_dialects(document),
+        _check_subject(document),
+        _check_privacy(document),
+        _check_per_subject(document),
+        _check_diversity(document),
+        _check_value_share(document),
+        _check_t(document),
+        _check_marks(document),
+        _check_dependence(document),
+        _check_stream(document),
+        _check_steering(document),
+        _check_kafka(document.kafka),
+    )
+    for key, message in sections:
+        yield key if isinstance(key, tuple) else tuple(key.split(".")), message
 
 
 def check_leaves(document: Document, taxonomies: Mapping[str, Taxonomy]) -> Iterator[Finding]:
     """Check that no two leaves in the taxonomy of a confidential attribute mean the same value."""
     for name, taxonomy in taxonomies.items():
         attribute = document.attributes[name]
-        if attribute.role == "confidential" and has_repeated_value(taxonomy.leaves, attribute):
-            yield ("attributes", name, "taxonomy"), "names a value twice, such as 1 and 1.0; remove one"
+        if attribute.role == "confidential" and has_repeated_value(taxonomy.leaves, attribute.type):
+            yield ("attributes", name, "taxonomy"), _TWICE
 
 
-def is_number(attribute: AttributeSection) -> bool:
-    """Return whether a confidential attribute is declared as a number: its place in a distance has a meaning."""
-    if attribute.scale is not None:
-        return attribute.scale == "numeric"
-    return attribute.type in {"integer", "number"} or attribute.bounds is not None
+def is_follow_up(path: FieldPath, message: str, known: FieldPath) -> bool:
+    """Return whether a fault at ``path`` may only show that the field ``known`` was removed for a fault of its own."""
+    if path == ("attributes",):
+        # They may lack an attribute, or the mark of the subject.
+        return known in {path, ("subject",)} or (known[:1] == path and (len(known) == 2 or known[2:] == ("subject",)))  # noqa: PLR2004
+    if path[: len(known)] == known or (path == known[: len(path)] and known[len(path)].isdigit()):
+        return True
+    if path[:-1] == known[:-1] and message.startswith("missing") and did_you_mean(known[-1], path[-1:]):
+        return True
+    if path[:1] != ("attributes",) or len(path) < 3:  # noqa: PLR2004
+        return False
+    if path[:2] == known[:2]:
+        return len(known) > 2 and path[2] in _DEPENDENT.get(known[2], ())  # noqa: PLR2004
+    return known[:2] in _NEEDED_BY.get(path[2], ())
 
 
-def check_protection(document: Document) -> Iterator[Finding]:
-    """Check which confidential attributes are protected, and how."""
-    privacy = document.privacy
-    if privacy is not None:
-        yield from _check_diversity(privacy.l, document)
-        yield from _check_value_share(document)
-        yield from _check_t(document)
-    yield from _check_marks(document)
-    yield from _check_dependence(document)
+# ---------------------------------------------------------------- attributes
+
+_SCALES_OF = {
+    "bounds": ("numeric", "time"),
+    "out_of_bounds": ("numeric", "time"),
+    "integer": ("numeric",),
+    "resolution": ("numeric", "time"),
+    "order": ("ordinal",),
+    "taxonomy": ("nominal",),
+    "publish": ("nominal",),
+    "unknown": ("nominal",),
+    "unit": ("time",),
+}
+"""The scales for which a key of a quasi-identifier or a steering attribute has a meaning."""
+_SCALE_OF = {"bounds": "numeric", "order": "ordinal", "taxonomy": "nominal"}
+"""The same for a confidential attribute."""
+_CLUSTERED = ("quasi_identifier", "steering")
+_QUASI = "only for a quasi_identifier; remove it, or change the role from {role}"
+_CONFIDENTIAL = "only for a confidential attribute; remove it, or change the role from {role}"
+_OF_SCALE = "not allowed for role {role}, whose type follows from its scale; remove type"
+_UNCHANGED = "an attribute of role {role} is never published unchanged; remove it"
+_BY = "the weight of a steering attribute is given in steering.by; remove it here"
+_NOT_ALLOWED = (
+    (_CLUSTERED, ("type",), _OF_SCALE),
+    (_CLUSTERED, ("publish_unchanged",), _UNCHANGED),
+    (("steering",), ("resolution", "publish", "to"), "an attribute of role steering is not published; remove it"),
+    (("steering",), ("weight",), _BY),
+    (("identifier",), ("publish_unchanged", "to"), "an identifier is never published; remove it"),
+    (("identifier", "other"), ("weight", "scale", *_SCALES_OF, "missing"), _QUASI),
+    (("confidential",), ("weight", *(key for key in _SCALES_OF if key not in _SCALE_OF), "missing"), _QUASI),
+    ((*_CLUSTERED, "identifier", "other"), ("protect", "reference"), _CONFIDENTIAL),
+)
+"""Roles, keys that attributes of these roles must not have, and what to do."""
+_NUMBERS = ("integer", "number", "any", None)
+_TYPES_OF = {
+    "numeric": _NUMBERS,
+    "ordinal": ("string", "boolean", *_NUMBERS),
+    "nominal": ("string", "boolean", "json", *_NUMBERS),
+}
+"""The types of a confidential attribute for which a scale has a meaning."""
+_DEPENDENT = {
+    "scale": (*_SCALES_OF, "missing", "reference"),
+    "unit": ("bounds", "resolution"),
+    "type": ("scale", "reference"),
+    "bounds": ("resolution",),
+    "integer": ("resolution",),
+}
+"""The keys of an attribute that are checked by another key of it."""
+_NEEDED_BY = {
+    "protect": {("privacy",), ("privacy", "l"), ("privacy", "t"), ("privacy", "max_value_share")},
+    "reference": {("privacy",), ("privacy", "t"), ("stream",)},
+    "bounds": {("steering",), ("steering", "dependence"), ("stream",)},
+}
+"""The keys outside the attributes by which a key of a confidential attribute is checked."""
+_TWICE = "names a value twice, such as 1 and 1.0; remove one"
+_TOO_WIDE = "is wider than the bounds, so all records would be equal; give a smaller step"
+_NO_STEP = (
+    "missing: a stream learns how far values are spread, but not the step of published values; give resolution (0 "
+    "publishes the exact mean), integer: true, or bounds: [low, high]"
+)
+_NOT_UNCHANGED = (
+    "missing: role other publishes the field unchanged, and a person who knows its value can find the record; set "
+    "publish_unchanged: true to accept this, or declare a quasi_identifier or an identifier"
+)
+_MIN_STEP, _MAX_STEP = Decimal("1e-15"), Decimal("1e15")
+_MIN_WIDTH = 1e-12
+_ISO = "in the form of ISO 8601, such as 2020-01-31 or 2020-01-31T12:00:00Z"
+_STEPS = "15min, h, day, month or year"
 
 
-def _has_confidential(document: Document) -> bool:
-    return any(attribute.role == "confidential" for attribute in document.attributes.values())
+def _check_attribute(name: str, attribute: AttributeSection, document: Document) -> _Found:
+    role = attribute.role
+    if has_lone_surrogate(name):
+        yield (), "contains a lone surrogate, which no message can contain; correct the name"
+    for roles, keys, message in _NOT_ALLOWED:
+        for key in keys if role in roles else ():
+            if getattr(attribute, key) != AttributeSection.model_fields[key].default:
+                yield key, message.format(role=role)
+    if role == "other" and not attribute.publish_unchanged:
+        yield "publish_unchanged", _NOT_UNCHANGED
+    yield from _check_type(attribute)
+    if role in _CLUSTERED:
+        yield from _check_clustered(attribute, document)
+    elif role == "confidential":
+        yield from _check_confidential(attribute, document)
+        yield from _check_confidential_bounds(attribute, document)
 
 
-def _check_diversity(section: DiversitySection | None, document: Document) -> Iterator[Finding]:
-    if section is None:
+def _check_type(attribute: AttributeSection) -> _Found:
+    """Check ``type`` and what depends on it."""
+    kind = attribute.type
+    if kind == "json" and attribute.role in {"identifier", "other"}:
+        yield "type", "json is only for a confidential attribute; declare single fields inside it by their path"
+    if attribute.max_bytes is not None and kind != "json":
+        yield "max_bytes", "only for a confidential attribute of type json; remove it"
+    if attribute.normalize is not None and not attribute.subject:
+        yield "normalize", "only for the subject, whose spellings are counted as one person; remove it"
+    elif attribute.normalize is not None and kind not in {"string", "any", None}:
+        yield "normalize", f"only for a subject of type string or any; remove it, or change the type from {kind}"
+
+
+def _check_clustered(attribute: AttributeSection, document: Document) -> _Found:
+    """Check a quasi-identifier or a steering attribute."""
+    scale = attribute.scale or "numeric"
+    for key, scales in _SCALES_OF.items():
+        if getattr(attribute, key) is not None and scale not in scales:
+            yield key, f"only for scale {' or '.join(scales)}; remove it, or give scale: {scales[0]}"
+    yield from _CHECKS[scale](attribute, document)
+    if document.stream is not None:
+        yield from _check_scaling(attribute, document)
+
+
+def _check_scaling(attribute: AttributeSection, document: Document) -> _Found:
+    """Check that a stream knows how to scale distances, and the step of what it publishes."""
+    if attribute.bounds is not None or attribute.scale not in {"numeric", "time", None}:
         return
-    path = ("privacy", "l")
-    given = [name for name in DiversitySection.model_fields if getattr(section, name) is not None]
-    if len(given) != 1:
-        yield path, "must be one of: an integer, {distinct: L}, {p_sensitive: L}, {entropy: L}, {recursive: [C, L]}"
+    if attribute.role == "steering":
+        yield "bounds", "missing: a stream scales a steering attribute by its bounds; give bounds: [low, high]"
+    elif document.steering.scaling == "bounds":
+        yield "bounds", "missing: steering.scaling is bounds; give bounds: [low, high], or remove scaling"
+    elif attribute.scale != "time" and not attribute.integer and attribute.resolution is None:
+        yield "resolution", _NO_STEP
+
+
+def _check_numeric(attribute: AttributeSection, _: Document) -> _Found:
+    yield from _check_bounds(attribute)
+    if isinstance(attribute.resolution, str):
+        yield "resolution", "must be a number; a step in words is for scale: time"
         return
-    (form,) = given
-    yield from _check_form(path, form, getattr(section, form))
-    if not _has_confidential(document):
-        yield path, "no attribute is confidential, so there are no values to count; remove it"
-    diversity, delta = resolve_diversity(section), _delta_of(document)
-    if diversity is None:
+    step = Decimal(repr(attribute.resolution or 0))
+    numbers = [bound for bound in attribute.bounds or () if not isinstance(bound, str)]
+    if step != 0 and not _MIN_STEP <= step <= _MAX_STEP:
+        yield "resolution", "must be 0 (publish the exact mean), or from 1e-15 to 1e15"
+    elif len(numbers) == 2 and step > numbers[1] - numbers[0] > 0:  # noqa: PLR2004 - low and high
+        yield "resolution", _TOO_WIDE
+
+
+def _check_bounds(attribute: AttributeSection) -> _Found:
+    if attribute.bounds is None:
         return
-    if delta is not None and diversity.l > delta + 1:
-        yield path, "must be at most delta + 1: the buffer never holds more records"
-    for name, attribute in _protected(document):
-        if (most := _most_values(attribute)) is not None and diversity.l > most:
-            yield path, f"attributes.{name} has at most {most} values, a missing one included, so no cluster has l"
+    low, high = attribute.bounds
+    if isinstance(low, str) or isinstance(high, str):
+        yield "bounds", "must be two numbers: [low, high]"
+    elif max(abs(low), abs(high)) > MAX_EXACT_INTEGER:
+        yield "bounds", "must be from -2^53 to 2^53"
+    elif not low < high:
+        yield "bounds", "low must be below high"
+    elif high - low < _MIN_WIDTH:
+        yield "bounds", "low and high differ by less than 1e-12; give the attribute in another unit"
 
 
-def _check_form(path: FieldPath, form: str, values: Any) -> Iterator[Finding]:  # noqa: ANN401 - as the form requires
-    if form == "recursive":
-        yield from _check_recursive(path, values)
-    elif form == "entropy" and not (values > 1 and math.isfinite(values)):
-        yield path, "must be a number above 1: l equally frequent values have the entropy log(l)"
-    elif form != "entropy" and values < _MIN_DISTINCT:
-        yield path, "must be at least 2: every cluster has one value"
-
-
-def _most_values(attribute: AttributeSection) -> int | None:
-    """Return how many different values an attribute can have, a missing one included; None without a limit.
-
-    Only ``t`` rejects a value that is not in the order, so an order sets no limit.
-    """
-    return 3 if attribute.type == "boolean" else None
-
-
-def _check_recursive(path: FieldPath, values: list[float]) -> Iterator[Finding]:
-    if len(values) != 2:  # noqa: PLR2004 - c and l
-        yield path, "must be two numbers: [c, l]"
-    elif not (values[0] > 0 and math.isfinite(values[0])):
-        yield path, "c, the first number, must be above 0"
-    elif not (values[1] >= _MIN_DISTINCT and float(values[1]).is_integer()):
-        yield path, "l, the second number, must be an integer of at least 2"
-
-
-def _delta_of(document: Document) -> int | None:
-    """Return the maximum delay in records; None for a table, or if it has a fault of its own."""
-    delta = None if document.stream is None else document.stream.delta
-    return delta if delta is not None and delta >= 1 else None
-
-
-def _check_value_share(document: Document) -> Iterator[Finding]:
-    share = None if document.privacy is None else document.privacy.max_value_share
-    if share is None:
+def _check_time(attribute: AttributeSection, _: Document) -> _Found:
+    resolution, unit = attribute.resolution, attribute.unit
+    step = TimeStep.parse(resolution) if isinstance(resolution, str) else None
+    if resolution is not None and step is None:
+        yield "resolution", f"must be the step of published times: {_STEPS}; or a number with s, min, h or day"
+    elif unit == "days" and step is not None and not step.is_whole_days:
+        yield "resolution", "must be whole days, month or year with unit: days; give another unit, or day"
+    if attribute.bounds is None:
         return
-    path = ("privacy", "max_value_share")
-    if not 0 < share <= 1:
-        yield path, "must be above 0 and at most 1"
-    elif (delta := _delta_of(document)) is not None and share * (delta + 1) < 1:
-        yield path, "must be at least 1 / (delta + 1): the buffer never holds more records"
-    for name, attribute in _protected(document):
-        if share > 0 and (most := _most_values(attribute)) is not None and share * most < 1 - _ROUNDING:
-            why = f"attributes.{name} has at most {most} values, a missing one included, so one has a larger share"
-            yield path, f"must be at least 1 / {most}: {why}"
-    if not _has_confidential(document):
-        yield path, "no attribute is confidential, so there are no values to count; remove it"
+    low, high = (parse_time(bound, unit) for bound in attribute.bounds)
+    if low is None or high is None:
+        form = _ISO if unit is None else f"as numbers in the unit {unit}"
+        yield "bounds", f"must be two times from year 1 to 9999, {form}: [low, high]"
+    elif not low < high:
+        yield "bounds", "low must be before high"
+    elif step is not None and step.milliseconds > high - low:
+        yield "resolution", _TOO_WIDE
 
 
-def _check_t(document: Document) -> Iterator[Finding]:
-    t = None if document.privacy is None else document.privacy.t
-    if t is None:
+def _check_order(attribute: AttributeSection, document: Document) -> _Found:
+    if attribute.order is None:
+        yield "order", "missing: scale ordinal needs its categories; give order: [lowest, ..., highest]"
         return
-    path = ("privacy", "t")
-    if not 0 < t < 1:
-        yield path, "must be above 0 and below 1: it is a distance between two distributions"
-    if not _has_confidential(document):
-        yield path, "no attribute is confidential, so there is no distribution to compare; remove it"
-    if document.stream is None:
+    texts = [str(item) for item in attribute.order]
+    stripped = {text.strip(BLANKS) for text in texts}
+    if len(set(texts)) < len(texts):
+        yield "order", "names a category twice (a number and its text are one category); remove one"
+    elif len(stripped) < len(texts):
+        words = "names two categories that differ in blanks at the ends only, which cells do not keep; remove one"
+        yield "order", words
+    elif any(map(has_lone_surrogate, texts)):
+        yield "order", "contains a lone surrogate, which no message can contain; correct the name"
+    elif any(map(is_long_category, texts)):
+        yield "order", f"names a category of more than {MAX_CATEGORY_BYTES:,} bytes as JSON; shorten it"
+    elif not stripped.isdisjoint(document.missing_texts):
+        yield "order", "names a text that means a missing value; remove it here, or from missing_values"
+
+
+def _check_nominal(attribute: AttributeSection, _: Document) -> _Found:
+    if attribute.missing == "mean":
+        yield "missing", "scale nominal has no mean; use missing: group"
+    if attribute.taxonomy is None and attribute.publish in {"ancestor", "median"}:
+        yield "publish", f"{attribute.publish} needs a taxonomy; give taxonomy, or publish: mode"
+    if attribute.taxonomy is None and attribute.unknown is not None:
+        yield "unknown", "only with a taxonomy, which says which values are known; give taxonomy, or remove it"
+
+
+_CHECKS = {"numeric": _check_numeric, "ordinal": _check_order, "nominal": _check_nominal, "time": _check_time}
+
+
+# ---------------------------------------------------------------- confidential attributes
+
+
+def _check_confidential(attribute: AttributeSection, document: Document) -> _Found:
+    """Check the scale of a confidential attribute."""
+    scale = attribute.scale
+    if scale == "time":
+        words = "give its times as numbers with scale: numeric, or use scale: nominal"
+        yield "scale", f"a confidential attribute has no scale time; {words}"
         return
-    for name, attribute in _protected(document):
-        if attribute.reference is None:
-            yield (
-                ("attributes", name, "reference"),
-                (
-                    "missing: in a stream, privacy.t compares each cluster with a distribution that the policy gives; "
-                    "write one from a sample with shoal reference POLICY -i SAMPLE -o FILE, and name the file here"
-                ),
-            )
+    for key, needed in _SCALE_OF.items():
+        if getattr(attribute, key) is not None and scale != needed and (key, scale) != ("bounds", None):
+            yield key, f"only for scale {needed}; remove it, or give scale: {needed}"
+    if scale is not None and attribute.type not in _TYPES_OF[scale]:
+        yield "scale", f"has no meaning for type {attribute.type}; remove it, or change the type"
+    if attribute.taxonomy is not None and attribute.type == "json":
+        yield "taxonomy", "type json has no names; remove it, or change the type"
+    if scale == "ordinal":
+        yield from _check_order(attribute, document)
+        if has_repeated_value(map(str, attribute.order or ()), attribute.type):
+            yield "order", _TWICE
+
+
+def _check_confidential_bounds(attribute: AttributeSection, document: Document) -> _Found:
+    if attribute.bounds is None or attribute.scale == "time":
+        return
+    if document.stream is None or document.steering.dependence == 0:
+        why = "of a confidential attribute, only for steering.dependence in a stream, where they scale distances"
+        yield "bounds", f"{why}; remove it, or change the role from confidential"
+    elif attribute.type not in _NUMBERS:
+        yield "bounds", f"only for numbers; remove it, or change the type from {attribute.type}"
+    else:
+        yield from _check_bounds(attribute)
+
+
+def _check_marks(document: Document) -> _Found:
+    """Check ``protect`` and ``reference`` of confidential attributes."""
+    privacy, protected = document.privacy, dict(_protected(document))
+    has_t = privacy is not None and privacy.t is not None
+    has_limit = privacy is not None and (privacy.l is not None or privacy.max_value_share not in {None, 1})
+    for name, attribute in document.attributes.items():
+        if attribute.role != "confidential":
+            continue
+        if attribute.protect and not (has_t or has_limit):
+            yield ("attributes", name, "protect"), _PROTECTS_NOTHING
+        if fault := _fault_of_reference(attribute, document, has_t=has_t, is_protected=name in protected):
+            yield ("attributes", name, "reference"), fault
+
+
+def _fault_of_reference(attribute: AttributeSection, document: Document, *, has_t: bool, is_protected: bool) -> str:
+    if attribute.reference is None:
+        return _NO_REFERENCE if has_t and is_protected and document.stream is not None else ""
+    if not has_t:
+        return "only for privacy.t, which compares clusters with it; give privacy.t, or remove it"
+    words = "privacy.t applies to the attributes with protect: true; set it here, too, or remove the reference"
+    return "" if is_protected else words
+
+
+_PROTECTS_NOTHING = "protects nothing without privacy.l, privacy.t or privacy.max_value_share; give one of them"
+_NO_REFERENCE = (
+    "missing: in a stream, privacy.t compares each cluster with a distribution that the policy gives; write one from a "
+    "sample with shoal reference POLICY -i SAMPLE -o FILE, and name the file here"
+)
 
 
 def _protected(document: Document) -> list[tuple[str, AttributeSection]]:
@@ -270,181 +373,259 @@ def _protected(document: Document) -> list[tuple[str, AttributeSection]]:
     return [(name, a) for name, a in confidential if a.protect] or confidential
 
 
-def _check_marks(document: Document) -> Iterator[Finding]:
-    """Check ``protect`` and ``reference``."""
-    privacy = document.privacy
-    has_t = privacy is not None and privacy.t is not None
-    has_share = privacy is not None and privacy.max_value_share not in {None, 1}
-    is_protecting = has_t or has_share or (privacy is not None and privacy.l is not None)
-    protected = {name for name, _ in _protected(document)}
-    for name, attribute in document.attributes.items():
-        path = ("attributes", name)
-        for field in ("protect", "reference"):
-            if getattr(attribute, field) and attribute.role not in {"confidential", None}:
-                yield (
-                    (*path, field),
-                    f"only for a confidential attribute; remove it, or change the role from {attribute.role}",
-                )
-        if attribute.role != "confidential":
-            continue
-        if attribute.protect and not is_protecting:
-            yield (
-                (*path, "protect"),
-                "protects nothing without privacy.l, privacy.t or privacy.max_value_share; give one of them",
-            )
-        if attribute.reference is not None and not has_t:
-            yield (
-                (*path, "reference"),
-                "only for privacy.t, which compares clusters with it; give privacy.t, or remove it",
-            )
-        elif attribute.reference is not None and name not in protected:
-            yield (
-                (*path, "reference"),
-                "privacy.t applies to the attributes with protect: true; set it here, too, or remove the reference",
-            )
+def _has_confidential(document: Document) -> bool:
+    return any(attribute.role == "confidential" for attribute in document.attributes.values())
 
 
-def _check_dependence(document: Document) -> Iterator[Finding]:
+def _most_values(document: Document) -> Iterator[tuple[str, int]]:
+    """Yield the protected attributes that have few values, and how many, a missing one included.
+
+    An order sets no limit: only ``t`` rejects a value that is not in it.
+    """
+    for name, attribute in _protected(document):
+        if attribute.type == "boolean":
+            yield name, 3
+
+
+def _check_diversity(document: Document) -> _Found:
+    given = None if document.privacy is None else document.privacy.l
+    if given is None:
+        return
+    if not _has_confidential(document):
+        yield "privacy.l", "no attribute is confidential, so there are no values to count; remove it"
+    least = given if isinstance(given, int) else given.entropy or (given.recursive or [0, 0])[1]
+    if document.stream is not None and document.stream.delta is not None and least > document.stream.delta + 1:
+        yield "privacy.l", "must be at most delta + 1: the buffer never holds more records"
+    for name, most in _most_values(document):
+        if least > most:
+            words = f"attributes.{name} has at most {most} values, a missing one included, so no cluster has l"
+            yield "privacy.l", words
+
+
+def _check_value_share(document: Document) -> _Found:
+    share = None if document.privacy is None else document.privacy.max_value_share
+    if share is None:
+        return
+    delta = None if document.stream is None else document.stream.delta
+    if delta is not None and share * (delta + 1) < 1:
+        yield "privacy.max_value_share", "must be at least 1 / (delta + 1): the buffer never holds more records"
+    for name, most in _most_values(document):
+        if share * most < 1 - 1e-9:  # a share such as 0.3333333333 is a third
+            why = f"attributes.{name} has at most {most} values, a missing one included, so one has a larger share"
+            yield "privacy.max_value_share", f"must be at least 1 / {most}: {why}"
+    if not _has_confidential(document):
+        words = "no attribute is confidential, so there are no values to count; remove it"
+        yield "privacy.max_value_share", words
+
+
+def _check_t(document: Document) -> _Found:
+    has_t = document.privacy is not None and document.privacy.t is not None
+    if has_t and not _has_confidential(document):
+        yield "privacy.t", "no attribute is confidential, so there is no distribution to compare; remove it"
+
+
+def _check_dependence(document: Document) -> _Found:
+    path = "steering.dependence"
     if document.steering.dependence == 0:
         return
-    path = ("steering", "dependence")
-    confidential = {name: a for name, a in document.attributes.items() if a.role == "confidential"}
-    numeric = [a for a in confidential.values() if a.type in _TYPES_OF["numeric"] and a.scale in {"numeric", None}]
-    if not 0 <= document.steering.dependence <= 1:
-        yield path, "must be from 0 (only quasi-identifiers count) to 1 (only confidential attributes count)"
-    if not numeric:
-        yield path, "no confidential attribute is a number, so there is no dependence to preserve; set it to 0"
     if document.privacy is not None and document.privacy.t is not None:
         yield path, "conflicts with privacy.t, which separates equal confidential values; remove one of the two"
-    if document.stream is None or not numeric:
-        return
-    without = [name for name, a in confidential.items() if is_number(a) and a.bounds is None]
-    for name in without:
-        yield (
-            ("attributes", name, "bounds"),
-            (
-                "missing: steering.dependence in a stream needs the range of each confidential number, which is not "
-                "known before the stream ends; give bounds: [low, high], which scale distances and change no value"
-            ),
-        )
-    if not any(map(is_number, confidential.values())):
-        yield (
-            path,
-            "no confidential attribute is declared as a number; in a stream give one bounds: [low, high]",
-        )
+    confidential = {name: a for name, a in document.attributes.items() if a.role == "confidential"}
+    if not any(a.type in _NUMBERS and a.scale in {"numeric", None} for a in confidential.values()):
+        yield path, "no confidential attribute is a number, so there is no dependence to preserve; set it to 0"
+    elif document.stream is not None:
+        numbers = {name: a for name, a in confidential.items() if _is_declared_number(a)}
+        for name in (name for name, attribute in numbers.items() if attribute.bounds is None):
+            yield ("attributes", name, "bounds"), _NO_RANGE
+        if not numbers:
+            yield path, "no confidential attribute is declared as a number; in a stream give one bounds: [low, high]"
 
 
-MAX_JSON_BYTES = 1_000_000
-"""Largest limit on a field of type ``json``. Kafka's own default limit on a message is of this size."""
-MAX_WEIGHT = 1_000_000
-"""Largest weight of an attribute. Sums of squared distances stay far below the largest float64."""
-_CLUSTERED_FIELDS = (
-    *("scale", "bounds", "out_of_bounds", "integer", "resolution", "weight", "order", "taxonomy", "publish"),
-    *("unknown", "unit", "missing"),
+_NO_RANGE = (
+    "missing: steering.dependence in a stream needs the range of each confidential number, which is not known before "
+    "the stream ends; give bounds: [low, high], which scale distances and change no value"
 )
-"""Fields of quasi-identifiers and, in part, of steering attributes."""
-_PUBLISHED_FIELDS = ("resolution", "publish", "to")
-"""Fields that say how values are published."""
 
 
-def check_attributes(document: Document) -> Iterator[Finding]:
-    """Check role and fields of every attribute."""
-    if not document.attributes:
-        yield ("attributes",), "missing; declare every field of the input"
-        return
+def _is_declared_number(attribute: AttributeSection) -> bool:
+    if attribute.scale is not None:
+        return attribute.scale == "numeric"
+    return attribute.type in {"integer", "number"} or attribute.bounds is not None
+
+
+# ---------------------------------------------------------------- messages and files
+
+_MAX_DEPTH = 20
+"""Names in a path. No message needs more, and decoders recurse once per name."""
+_NO_ITEMS = (
+    "read the whole list as a confidential attribute of type json, or let the producer write the item into a field of "
+    "its own"
+)
+_INDEX = re.compile(r"\[[^\]]*\]")
+_TIMESTAMP = (
+    "an exact timestamp identifies the record for a person who knows when it was sent; declare it as "
+    "quasi_identifier, or set role: other with publish_unchanged: true to accept this"
+)
+_NO_SOURCE = "must be value, key, timestamp, header:NAME or the path to a field, such as value.patient.sex"
+
+
+def _check_sources(document: Document) -> _Found:
+    """Check the key ``from`` of every attribute."""
+    readers: dict[Source, str] = {}
     for name, attribute in document.attributes.items():
-        path = ("attributes", name)
-        if has_lone_surrogate(name):
-            yield path, "contains a lone surrogate, which no message can contain; correct the name"
-        if attribute.role is None:
-            yield (*path, "role"), "missing; give identifier, quasi_identifier, confidential, other or steering"
-        elif attribute.role in {"quasi_identifier", "steering"}:
-            yield from _check_clustered(path, attribute, document)
+        path, source = ("attributes", name, "from"), Source.parse(attribute.source)
+        if source is None or source.part is MessagePart.VALUE:
+            if fault := _fault_of_source(attribute.source):
+                yield path, fault
+            continue
+        if has_lone_surrogate(source.header):
+            yield path, "contains a lone surrogate, which no header name can contain; correct the name"
+        # Two attributes from one source could publish with one role what the other role hides.
+        if (first := readers.setdefault(source, name)) != name:
+            yield path, f"is read by attributes.{first} already; remove one of the two attributes"
+        if source.part is MessagePart.TIMESTAMP:
+            yield from _check_timestamp(name, attribute)
+    paths = [(name, path_of_source(name, attribute.source)) for name, attribute in document.attributes.items()]
+    for name, other, is_same in _collisions([(name, path) for name, path in paths if path]):
+        same = f"is read by attributes.{other} already; remove one of the two attributes"
+        apart = f"is an object around the field of attributes.{other}, or inside its field; read only one of them"
+        yield ("attributes", name, "from"), same if is_same else apart
+
+
+def _fault_of_source(text: str) -> str:
+    """Return what is wrong with a text that names no key, header or timestamp; empty for a field of the value."""
+    first, dot, _ = text.partition(".")
+    if text == MessagePart.VALUE:
+        return ""
+    if not text or text.startswith("header:"):
+        return _NO_SOURCE
+    if not dot:
+        return f"{_NO_SOURCE}; give value.{text} for this field"
+    if first in {MessagePart.KEY, MessagePart.HEADER, MessagePart.TIMESTAMP}:
+        return f"a field inside the {first} is not read; for the field {first} of the value, start with value.{first}"
+    return _fault_of_path(text, _NO_ITEMS)
+
+
+def _fault_of_path(text: str, remedy_for_lists: str) -> str:
+    """Return what is wrong with a dotted path, and the remedy; an empty text if it is valid."""
+    names = split_path(text)
+    if _INDEX.search(text) or any(name.isascii() and name.isdigit() for name in names):
+        return f"names an item of a list; {remedy_for_lists}"
+    if not all(name.strip() for name in names):
+        return "has an empty name between two dots, at its start or at its end; remove a dot"
+    if len(names) > _MAX_DEPTH:
+        return f"has more than {_MAX_DEPTH} names; move the field further out"
+    if has_lone_surrogate(text):
+        return "contains a lone surrogate, which no message can contain; correct the name"
+    return ""
+
+
+def _collisions(paths: Iterable[tuple[str, FieldPath]]) -> Iterator[tuple[str, str, bool]]:
+    """Yield each attribute whose field is the field of an attribute before it, contains it or is inside it.
+
+    With it, yield that other attribute, and whether both have the same field.
+    """
+    fields: dict[FieldPath, str] = {}
+    objects: dict[FieldPath, str] = {}
+    for name, path in paths:
+        outer = [path[:length] for length in range(1, len(path))]
+        taken = next((place for place in (path, *outer) if place in fields), None)
+        if taken is not None:
+            yield name, fields[taken], taken == path
+        elif path in objects:
+            yield name, objects[path], False
+        fields.setdefault(path, name)
+        for prefix in outer:
+            objects.setdefault(prefix, name)
+
+
+def _check_timestamp(name: str, attribute: AttributeSection) -> _Found:
+    path = ("attributes", name)
+    if attribute.subject:
+        yield (*path, "from"), "a timestamp does not identify a person; read the subject from value, key or a header"
+    if attribute.role == "confidential":
+        yield (*path, "role"), _TIMESTAMP
+    if attribute.scale == "time" and attribute.unit != "ms":
+        yield (*path, "unit"), "a timestamp is a number of milliseconds; give unit: ms"
+    if attribute.type in {"string", "boolean"}:
+        yield (*path, "type"), "a timestamp is a whole number of milliseconds; use integer, number or any"
+
+
+def _check_messages(document: Document) -> _Found:
+    """Check the envelope of messages, and that no two fields of the output are one, or one inside the other."""
+    if document.deletes is not None and document.unwrap != "debezium":
+        yield "deletes", "only with unwrap: debezium, whose messages say that a row was deleted; remove it"
+    written: list[tuple[str, FieldPath]] = []
+    for name, attribute in document.attributes.items():
+        if attribute.role in {"identifier", "steering"}:
+            continue
+        fault = attribute.to is not None and _fault_of_path(
+            attribute.to, "give a field of an object, because lists are not written"
+        )
+        if fault:
+            yield ("attributes", name, "to"), fault
         else:
-            yield from _check_other_role(path, attribute, document)
-    if all(attribute.role not in {"quasi_identifier", None} for attribute in document.attributes.values()):
-        yield ("attributes",), "no attribute has the role quasi_identifier, so there is nothing to make k-anonymous"
+            written.append((name, (name,) if attribute.to is None else split_path(attribute.to)))
+    # In formats without objects, the name of a column is the path with dots.
+    columns: dict[str, tuple[str, FieldPath]] = {}
+    for name, path in written:
+        other, taken = columns.setdefault(".".join(path), (name, path))
+        if taken != path:
+            yield ("attributes", name, "to"), f"is the column of attributes.{other} in CSV, too; give it another field"
+    for name, other, is_same in _collisions(written):
+        same = f"is the field of attributes.{other} already; give one of the two another field"
+        apart = f"is an object around the field of attributes.{other}, or inside its field; give it another field"
+        yield ("attributes", name, "to"), same if is_same else apart
 
 
-def _check_clustered(path: FieldPath, attribute: AttributeSection, document: Document) -> Iterator[Finding]:
-    """Check a quasi-identifier or a steering attribute."""
-    role = attribute.role
-    if attribute.type is not None:
-        yield (*path, "type"), f"not allowed for role {role}, whose type follows from its scale; remove type"
-    if attribute.max_bytes is not None:
-        yield (*path, "max_bytes"), "only for a confidential attribute of type json; remove it"
-    if attribute.publish_unchanged:
-        yield (*path, "publish_unchanged"), f"an attribute of role {role} is never published unchanged; remove it"
-    if role == "steering":
-        yield from _check_unpublished(path, attribute)
-    elif attribute.weight is not None and not _is_weight(attribute.weight):
-        yield (*path, "weight"), f"must be above 0 and at most {MAX_WEIGHT:,}"
-    yield from check_scale(path, attribute, document)
+def _check_missing_values(document: Document) -> _Found:
+    for text in document.missing_values or ():
+        if has_lone_surrogate(text):
+            yield "missing_values", "contains a lone surrogate, which no message can contain; correct the text"
+        if text != text.strip(BLANKS):
+            words = "has a text with blanks or tabs at its ends, which are stripped from cells; remove the blanks"
+            yield "missing_values", words
 
 
-def _check_unpublished(path: FieldPath, attribute: AttributeSection) -> Iterator[Finding]:
-    """Check a steering attribute: it is not published, and its weight is in another section."""
-    for name in _PUBLISHED_FIELDS:
-        if getattr(attribute, name) is not None:
-            yield (*path, name), "an attribute of role steering is not published; remove it"
-    if attribute.weight is not None:
-        yield (*path, "weight"), "the weight of a steering attribute is given in steering.by; remove it here"
-
-
-def _check_other_role(path: FieldPath, attribute: AttributeSection, document: Document) -> Iterator[Finding]:
-    is_confidential = attribute.role == "confidential"
-    for name in ("weight",) if is_confidential else _CLUSTERED_FIELDS:
-        if getattr(attribute, name) is not None:
-            yield (*path, name), f"only for a quasi_identifier; remove it, or change the role from {attribute.role}"
-    if is_confidential:
-        yield from check_confidential(path, attribute, document)
-    if attribute.role == "other" and not attribute.publish_unchanged:
-        yield (
-            (*path, "publish_unchanged"),
-            (
-                "missing: role other publishes the field unchanged, and a person who knows its value can find the "
-                "record; set publish_unchanged: true to accept this, or declare a quasi_identifier or an identifier"
-            ),
-        )
-    if attribute.role == "identifier" and attribute.publish_unchanged:
-        yield (*path, "publish_unchanged"), "an identifier is never published; remove it"
-    if attribute.role == "identifier" and attribute.to is not None:
-        yield (*path, "to"), "an identifier is never published; remove it"
-    yield from _check_json(path, attribute)
-
-
-def _check_json(path: FieldPath, attribute: AttributeSection) -> Iterator[Finding]:
-    """Check a field that may hold an object or a list."""
-    if attribute.type == "json" and attribute.role != "confidential":
-        yield (
-            (*path, "type"),
-            "json is only for a confidential attribute; declare single fields inside it by their path",
-        )
-    if attribute.max_bytes is None:
+def _check_dialects(document: Document) -> _Found:
+    """Check that no dialect uses one character both as delimiter and as decimal sign."""
+    if document.csv is None:
         return
-    if attribute.type != "json":
-        yield (*path, "max_bytes"), "only for a confidential attribute of type json; remove it"
-    elif not 1 <= attribute.max_bytes <= MAX_JSON_BYTES:
-        yield (*path, "max_bytes"), f"must be from 1 to {MAX_JSON_BYTES} bytes"
+    delimiter, decimal = document.csv.delimiter or ",", document.csv.decimal or "."
+    if delimiter == decimal:
+        yield "csv.decimal", "is also the delimiter; give another delimiter, such as ';'"
+    elif (output := document.csv.output) is not None:
+        if (output.delimiter or delimiter) == (output.decimal or decimal):
+            yield "csv.output.decimal", "is also the delimiter; give another delimiter, such as ';'"
+        for key in ("multiline", "output"):
+            if getattr(output, key) is not None:
+                yield f"csv.output.{key}", "unknown field; it is only for the input, so remove it"
 
 
-def check_subject(document: Document) -> Iterator[Finding]:
+# ---------------------------------------------------------------- subject, privacy, stream and steering
+
+
+def _check_attributes(document: Document) -> _Found:
+    roles = {attribute.role for attribute in document.attributes.values()}
+    if roles and roles.isdisjoint({"quasi_identifier", None}):
+        yield "attributes", "no attribute has the role quasi_identifier, so there is nothing to make k-anonymous"
+
+
+def _check_subject(document: Document) -> _Found:
     """Check that exactly one attribute is the subject, or that every record is a different person."""
     marked = [name for name, attribute in document.attributes.items() if attribute.subject]
     for name in marked:
         if document.attributes[name].role not in {"identifier", None}:
-            yield ("attributes", name, "subject"), "the subject is never published; set its role to identifier"
-    if len(marked) > 1:
-        for name in marked[1:]:
-            yield (
-                ("attributes", name, "subject"),
-                f"only one attribute can be the subject, and attributes.{marked[0]} is marked already; unmark one",
-            )
+            words = "the subject is never published; set its role to identifier"
+            yield ("attributes", name, "subject"), words
+    for name in marked[1:]:
+        words = f"only one attribute can be the subject, and attributes.{marked[0]} is marked already; unmark one"
+        yield ("attributes", name, "subject"), words
     if marked and document.subject == "every_record":
-        yield ("subject",), f"every_record contradicts attributes.{marked[0]}.subject; remove one of the two"
-    if not marked and document.subject is None:
+        yield "subject", f"every_record contradicts attributes.{marked[0]}.subject; remove one of the two"
+    if document.attributes and not marked and document.subject is None:
         yield (
-            ("attributes",),
+            "attributes",
             (
                 "no subject: mark the attribute that identifies the person with subject: true, or set "
                 "subject: every_record at the top level if every record belongs to a different person"
@@ -452,58 +633,71 @@ def check_subject(document: Document) -> Iterator[Finding]:
         )
 
 
-def check_normalize(document: Document) -> Iterator[Finding]:
-    """Check the steps by which spellings of one person become one text."""
-    for name, attribute in document.attributes.items():
-        path, steps = ("attributes", name, "normalize"), attribute.normalize
-        if steps is None:
-            continue
-        if not attribute.subject:
-            yield path, "only for the subject, whose spellings are counted as one person; remove it"
-        elif attribute.type not in {"string", "any", None}:
-            yield path, f"only for a subject of type string or any; remove it, or change the type from {attribute.type}"
-        elif len(set(steps)) < len(steps):
-            yield path, "names a step twice; remove one"
+def _check_privacy(document: Document) -> _Found:
+    privacy, stream = document.privacy, document.stream
+    if privacy is None:
+        return
+    share, k, population = privacy.max_share, privacy.k, privacy.min_population
+    if share is not None and k is not None and Decimal(repr(share)) * k < 1 and share < 1 / k:
+        yield "privacy.max_share", "must be at least 1/k: in a cluster of k subjects at least one has this share"
+    if population is not None and k is not None and population < k:
+        words = "must be at least k (recommended: 2k); fewer than k subjects are never released"
+        yield "privacy.min_population", words
+    elif population is not None and stream is not None and stream.delta is not None and population > stream.delta:
+        yield "privacy.min_population", "must be at most delta: the buffer never holds more subjects"
 
 
-def check_steering(document: Document) -> Iterator[Finding]:
+def _check_per_subject(document: Document) -> _Found:
+    quota = None if document.privacy is None else document.privacy.per_subject
+    if quota is not None and document.subject == "every_record":
+        remedy = "mark the attribute that is the subject, or remove it"
+        yield "privacy.per_subject", f"limits nothing with subject: every_record; {remedy}"
+    if quota is not None and quota.max is not None and quota.window is not None and quota.max >= quota.window:
+        yield "privacy.per_subject.window", "must be longer than max, or nothing is limited"
+
+
+def _check_stream(document: Document) -> _Found:
+    stream = document.stream
+    if stream is None:
+        if document.steering.scaling == "bounds":
+            yield "steering.scaling", "only for streams; remove it, or add a stream section"
+        if isinstance(document.steering.position, TargetSpanSection):
+            yield "steering.position", "a table has no order to preserve; give a weight, or add a stream section"
+        return
+    k = None if document.privacy is None else document.privacy.k
+    if k is not None and stream.delta is not None and stream.delta < k - 1:
+        yield "stream.delta", "must be at least k - 1, or no cluster can reach k subjects"
+    if stream.reveal_order and stream.release != "ordered":
+        yield "stream.reveal_order", "only for release: ordered; remove it"
+
+
+def _check_steering(document: Document) -> _Found:
     """Check that the attributes of role ``steering`` are those of ``steering.by``, each with a weight."""
-    path, entries = ("steering", "by"), document.steering.by or ()
+    entries = document.steering.by or ()
     names = Counter(entry.attribute for entry in entries)
     for index, entry in enumerate(entries):
-        place = (*path, str(index))
-        if entry.weight is None:
-            yield (*place, "weight"), "missing; give a number above 0"
-        elif not _is_weight(entry.weight):
-            yield (*place, "weight"), f"must be above 0 and at most {MAX_WEIGHT:,}"
-        if fault := _fault_of_steering(entry.attribute, document, names):
-            yield (*place, "attribute"), fault
+        name, path = entry.attribute, f"steering.by.{index}.attribute"
+        if name is None:
+            continue
+        if name not in document.attributes:
+            yield path, "is not declared; add it to attributes with role: steering"
+        elif document.attributes[name].role not in {"steering", None}:
+            yield path, f"attributes.{name} must have role: steering"
+        elif names[name] > 1:
+            yield path, "is listed twice; remove one"
     for name, attribute in document.attributes.items():
         if attribute.role == "steering" and name not in names:
             # The list has no line, and no fault of its own, if there is no section.
-            where = path if "steering" in document.model_fields_set else ("attributes", name, "role")
+            has_section = "steering" in document.model_fields_set
+            where = ("steering", "by") if has_section else ("attributes", name, "role")
             yield where, f"no weight of attributes.{name}; add {{attribute: {name}, weight: W}} to steering.by"
 
 
-def _fault_of_steering(name: str | None, document: Document, names: Counter[str | None]) -> str:
-    """Return what is wrong with the name of an entry of ``steering.by``; ``names`` counts those of all entries."""
-    if name is None:
-        return "missing; name an attribute of role steering"
-    if name not in document.attributes:
-        return "is not declared; add it to attributes with role: steering"
-    if document.attributes[name].role not in {"steering", None}:
-        return f"attributes.{name} must have role: steering"
-    return "is listed twice; remove one" if names[name] > 1 else ""
-
-
-def is_numeric_quasi_identifier(attribute: AttributeSection) -> bool:
-    """Return whether an attribute is a published number."""
+def _is_published_number(attribute: AttributeSection) -> bool:
     return attribute.role == "quasi_identifier" and attribute.scale in {"numeric", None}
 
 
-def _is_weight(weight: float) -> bool:
-    return 0 < weight <= MAX_WEIGHT
-
+# ---------------------------------------------------------------- Kafka
 
 _TOPIC_FIELDS = ("input", "output", "quarantine", "clusters", "evidence", "progress_copy")
 _ENVIRONMENT = "SHOAL_KAFKA__"
@@ -515,16 +709,37 @@ _TOKENS = ("sasl_oauth_token", "sasl_oauth_token_file", "sasl_oauth_command")
 _MAX_PORT = 65_535
 _SEPARATORS = re.compile(r"[\s;|/]")
 """Characters that separate addresses in lists of other programs; none occurs in an address."""
+_KEY_LIKE = re.compile(r"[0-9a-fA-F]{64}|[A-Za-z0-9+/_-]{43}=?")
+"""32 bytes in hexadecimal or base64."""
 
 
-def check_names(settings: KafkaSection) -> Iterator[tuple[FieldPath, str]]:
-    """Yield the faults of brokers' addresses and topics' names, as path and message; empty values are left out."""
+def _check_kafka(kafka: KafkaSection | None) -> _Found:
+    if kafka is None:
+        return
+    for name, field in KafkaSection.model_fields.items():
+        annotations = field.json_schema_extra if isinstance(field.json_schema_extra, dict) else {}
+        if annotations.get(ONLY_ENVIRONMENT) and getattr(kafka, name) is not None:
+            what = "a key" if name == "metadata_key" else "this secret"
+            remedy = f"put it into a file and give its path in kafka.{name}_file"
+            yield f"kafka.{name}", f"a policy must not contain {what}; {remedy}, or set {_ENVIRONMENT}{name.upper()}"
+    if _KEY_LIKE.fullmatch(kafka.metadata_key_file or ""):
+        yield "kafka.metadata_key_file", "looks like a key; put the key into a file and give its path here"
+    yield from check_names(kafka)
+
+
+def check_names(settings: KafkaSection) -> Iterator[Finding]:
+    """Yield the faults of brokers' addresses and topics' names; values that are not given are left out."""
     servers = settings.bootstrap_servers.split(",") if settings.bootstrap_servers else []
     for number, server in enumerate(servers, 1):
         if fault := _fault_of_server(server.strip()):
             which = f"address {number} of {len(servers)}" if len(servers) > 1 else "the address"
             yield ("kafka", "bootstrap_servers"), f"{which} {fault}"
-    yield from _check_pairs(settings)
+    if settings.topics == []:
+        yield ("kafka", "topics"), "names no topic; give at least one {input, output}, or remove it"
+    for name in ("input", "output") if settings.topics is not None else ():
+        if getattr(settings, name):
+            words = "contradicts kafka.topics, which names all inputs and outputs; remove one of the two"
+            yield ("kafka", name), words
     fields: dict[str, str] = {}
     for path, topic in _topics_of(settings):
         if fault := _fault_of_topic(topic, fields):
@@ -541,22 +756,6 @@ def _topics_of(settings: KafkaSection) -> Iterator[tuple[FieldPath, str]]:
         for name in ("input", "output"):
             if topic := getattr(pair, name):
                 yield ("topics", str(index), name), topic
-
-
-def _check_pairs(settings: KafkaSection) -> Iterator[tuple[FieldPath, str]]:
-    """Check the list of several inputs, each with an output of its own."""
-    path = ("kafka", "topics")
-    if settings.topics is None:
-        return
-    if not settings.topics:
-        yield path, "names no topic; give at least one {input, output}, or remove it"
-    for name in ("input", "output"):
-        if getattr(settings, name):
-            yield ("kafka", name), "contradicts kafka.topics, which names all inputs and outputs; remove one of the two"
-    for index, pair in enumerate(settings.topics):
-        for name in ("input", "output"):
-            if not getattr(pair, name):
-                yield (*path, str(index), name), "missing; every input has an output of its own"
 
 
 def _fault_of_server(server: str) -> str:
@@ -594,24 +793,20 @@ def _fault_of_topic(topic: str, fields: dict[str, str]) -> str:
     return ""
 
 
-def check_connection(settings: KafkaSection, *, has_secrets: bool) -> Iterator[tuple[FieldPath, str]]:
-    """Yield the faults of the security settings, as path and message without a value.
+def check_connection(settings: KafkaSection, *, has_secrets: bool) -> Iterator[Finding]:
+    """Yield the faults of the security settings of policy and environment together.
 
     Parameters
     ----------
     settings : KafkaSection
-        Policy and environment together.
     has_secrets : bool
         Whether the environment holds the credentials. `shoal check` may run where it does not.
     """
-    yield from _check_unused(settings)
-    yield from _check_alternatives(settings)
-    if has_secrets:
-        for name in missing_credentials(settings):
-            yield (
-                ("kafka", name),
-                f"missing: {settings.security_protocol} needs it; set it as {_ENVIRONMENT}{name.upper()}",
-            )
+    faults = chain(_check_unused(settings), _check_alternatives(settings))
+    yield from ((("kafka", name), message) for name, message in faults)
+    for name in missing_credentials(settings) if has_secrets else ():
+        words = f"missing: {settings.security_protocol} needs it; set it as {_ENVIRONMENT}{name.upper()}"
+        yield ("kafka", name), words
 
 
 def missing_credentials(settings: KafkaSection) -> list[str]:
@@ -624,7 +819,7 @@ def missing_credentials(settings: KafkaSection) -> list[str]:
     return [name for name in names if not (getattr(settings, name) or getattr(settings, f"{name}_file"))]
 
 
-def _check_unused(settings: KafkaSection) -> Iterator[tuple[FieldPath, str]]:
+def _check_unused(settings: KafkaSection) -> Iterator[tuple[str, str]]:
     """Refuse security settings that the protocol does not use: the client would connect without them.
 
     PLAINTEXT by name switches all of them off, as for a test against a broker on the same machine.
@@ -633,299 +828,33 @@ def _check_unused(settings: KafkaSection) -> Iterator[tuple[FieldPath, str]]:
     if is_named and protocol == "PLAINTEXT":
         return
     used = {"sasl_": protocol.startswith("SASL"), "ssl_": protocol.endswith("SSL")}
+    why = f"with kafka.security_protocol {protocol}" if is_named else "without kafka.security_protocol: the connection"
+    why += "" if is_named else " would be plain text"
     for name in type(settings).model_fields:
         prefix = name.partition("_")[0] + "_"
-        if used.get(prefix, True) or getattr(settings, name) is None:
-            continue
-        protocols = "SASL_SSL (or SASL_PLAINTEXT)" if prefix == "sasl_" else "SSL or SASL_SSL"
-        reason = (
-            f"with kafka.security_protocol {protocol}"
-            if is_named
-            else "without kafka.security_protocol: the connection would be plain text"
-        )
-        yield ("kafka", name), f"has no effect {reason}; set {protocols}"
+        if not used.get(prefix, True) and getattr(settings, name) is not None:
+            protocols = "SASL_SSL (or SASL_PLAINTEXT)" if prefix == "sasl_" else "SSL or SASL_SSL"
+            yield name, f"has no effect {why}; set {protocols}"
     if used["ssl_"] and settings.ssl_certfile is None and settings.ssl_keyfile is not None:
-        yield (
-            ("kafka", "ssl_keyfile"),
-            "has no effect without kafka.ssl_certfile; give the certificate too, or remove it",
-        )
+        words = "has no effect without kafka.ssl_certfile; give the certificate too, or remove it"
+        yield "ssl_keyfile", words
 
 
-def _check_alternatives(settings: KafkaSection) -> Iterator[tuple[FieldPath, str]]:
+def _check_alternatives(settings: KafkaSection) -> Iterator[tuple[str, str]]:
     """Refuse a secret that is given twice, and credentials that the SASL mechanism does not use."""
     for name in ("sasl_username", "sasl_password", "ssl_password"):
         if getattr(settings, name) and getattr(settings, f"{name}_file"):
-            yield ("kafka", f"{name}_file"), f"is given besides kafka.{name}; remove one of the two"
+            yield f"{name}_file", f"is given besides kafka.{name}; remove one of the two"
     first, *others = [name for name in _TOKENS if getattr(settings, name)] or [""]
     for name in others:
-        yield ("kafka", name), f"is given besides kafka.{first}; remove one of the two"
+        yield name, f"is given besides kafka.{first}; remove one of the two"
     command = settings.sasl_oauth_command
     if command is not None and (not command or "" in command):
-        yield ("kafka", "sasl_oauth_command"), "must be a list of a program and its arguments, without an empty one"
-    if settings.security_protocol.startswith("SASL"):
-        yield from _check_mechanism(settings)
-
-
-def _check_mechanism(settings: KafkaSection) -> Iterator[tuple[FieldPath, str]]:
-    """Refuse credentials that the SASL mechanism does not use."""
+        yield "sasl_oauth_command", "must be a list of a program and its arguments, without an empty one"
+    if not settings.security_protocol.startswith("SASL"):
+        return
     mechanism = settings.sasl_mechanism or "PLAIN"
     passwords = ("sasl_username", "sasl_username_file", "sasl_password", "sasl_password_file")
-    unused = _TOKENS if mechanism != "OAUTHBEARER" else passwords
-    for name in unused:
+    for name in _TOKENS if mechanism != "OAUTHBEARER" else passwords:
         if getattr(settings, name):
-            yield ("kafka", name), f"has no effect with kafka.sasl_mechanism {mechanism}; remove it"
-
-
-_DEPENDENT = {"scale": (*SCALE_FIELDS, "reference"), "unit": ("bounds", "resolution"), "type": ("scale", "reference")}
-"""The fields of an attribute that are checked by another field of it."""
-_NEEDED_BY = {
-    "protect": {("privacy",), ("privacy", "l"), ("privacy", "t"), ("privacy", "max_value_share")},
-    "reference": {("privacy",), ("privacy", "t"), ("stream",)},
-    "bounds": {("steering",), ("steering", "dependence"), ("stream",)},
-}
-"""The fields outside the attributes by which a field of a confidential attribute is checked."""
-
-
-def is_follow_up(path: FieldPath, known: FieldPath) -> bool:
-    """Return whether a fault at ``path`` may only show that the field ``known`` was removed for a fault of its own."""
-    return (
-        _covers(path, known)
-        or _depends(path, known)
-        or _is_checked_outside(path, known)
-        or _is_part(path, known)
-        or _may_be_lacking(path, known)
-    )
-
-
-def _covers(path: FieldPath, known: FieldPath) -> bool:
-    """Return whether a field with a fault is ``path``, contains it, or is in an item of its list."""
-    return path[: len(known)] == known or (path == known[: len(path)] and known[len(path)].isdigit())
-
-
-def _depends(path: FieldPath, known: FieldPath) -> bool:
-    """Return whether ``known`` is a scale or a unit by which the field at ``path`` is checked."""
-    if path[:1] != ("attributes",) or path[:2] != known[:2] or len(path) < 3 or len(known) != 3:  # noqa: PLR2004
-        return False
-    return path[2] in _DEPENDENT.get(known[2], ())
-
-
-def _is_checked_outside(path: FieldPath, known: FieldPath) -> bool:
-    """Return whether ``known`` is a field outside the attributes by which the field at ``path`` is checked."""
-    return path[:1] == ("attributes",) and len(path) > 2 and known[:2] in _NEEDED_BY.get(path[2], ())  # noqa: PLR2004
-
-
-def _is_part(path: FieldPath, known: FieldPath) -> bool:
-    """Return whether ``known`` was the form of l-diversity in the section at ``path``."""
-    return path == ("privacy", "l") == known[:2]
-
-
-def _may_be_lacking(path: FieldPath, known: FieldPath) -> bool:
-    """Return whether ``known`` may be what the attributes as a whole lack: an attribute, or the mark of the subject."""
-    is_attribute = known[:1] == ("attributes",) and (len(known) == 2 or known[2:] == ("subject",))  # noqa: PLR2004
-    return path == ("attributes",) and (is_attribute or known == ("subject",))
-
-
-RULES = ("nearest", "greedy", "awo", "block")
-BLOCK_FROM_K = 7
-"""From this k on, ``auto`` selects ``block``. Below it, ``awo`` loses less (docs/reports/benchmarks.md, ADR 14)."""
-
-
-def resolve_rule(name: str, k: int, *, protects_values: bool = False) -> str:
-    """Return the rule for a value of ``stream.rule``. Any value other than ``auto`` is returned unchanged.
-
-    Parameters
-    ----------
-    name : str
-        Value of ``stream.rule``.
-    k : int
-        Minimum number of distinct subjects in a cluster.
-    protects_values : bool
-        Whether the policy has ``l``, ``t`` or a largest share of a value. Rules that form one cluster at a time take
-        the near records, until the held ones lack the values that the last records need; ``block`` suppresses fewer.
-    """
-    if name != "auto":
-        return name
-    return "block" if protects_values or k >= BLOCK_FROM_K else "awo"
-
-
-def explain_rule(name: str, k: int, *, protects_values: bool = False) -> str:
-    """Return why ``auto`` selected its rule; an empty string if the policy names a rule. Parameters as above."""
-    if name != "auto":
-        return ""
-    if protects_values:
-        return "auto: block, which suppresses the fewest records under l, t and shares of values"
-    where = f"from k = {BLOCK_FROM_K} on" if k >= BLOCK_FROM_K else f"below k = {BLOCK_FROM_K}"
-    return f"auto: {resolve_rule(name, k)} {where}"
-
-
-MAX_DELTA = 10_000_000
-"""The buffer of ``delta`` records is allocated at the start. A larger value is most likely a mistake."""
-MAX_WINDOW = 1_000_000
-"""A restart reads the current window again and counts its subjects in memory."""
-_MAX_DELAY_S = 1_000_000_000
-"""About 30 years. Times in ms stay far within 64 bits."""
-_KEY_LIKE = re.compile(r"[0-9a-fA-F]{64}|[A-Za-z0-9+/_-]{43}=?")
-"""32 bytes in hexadecimal or base64."""
-
-
-def check_document(document: Document) -> Iterator[Finding]:
-    """Yield every violated rule of a document whose single fields are well formed, as path and message."""
-    return chain(
-        check_attributes(document),
-        check_sources(document),
-        check_messages(document),
-        check_missing(document),
-        check_missing_values(document),
-        check_dialects(document),
-        check_subject(document),
-        check_normalize(document),
-        _check_privacy(document.privacy),
-        _check_per_subject(document),
-        _check_min_population(document),
-        check_protection(document),
-        _check_stream(document),
-        _check_scaling(document),
-        _check_position(document),
-        check_steering(document),
-        _check_kafka(document.kafka),
-    )
-
-
-# ---------------------------------------------------------------- privacy
-
-
-def _check_privacy(privacy: PrivacySection | None) -> Iterator[Finding]:
-    if privacy is None:
-        yield ("privacy",), "missing; give at least privacy.k"
-        return
-    if privacy.k is None:
-        yield ("privacy", "k"), "missing; give the minimum number of distinct subjects in a cluster"
-    elif not 2 <= privacy.k <= MAX_DELTA:  # noqa: PLR2004 - one subject alone is no cluster
-        yield ("privacy", "k"), f"must be from 2 to {MAX_DELTA}"
-    yield from _check_max_share(privacy.max_share, privacy.k)
-
-
-def _check_max_share(max_share: float | None, k: int | None) -> Iterator[Finding]:
-    path = ("privacy", "max_share")
-    if max_share is None:
-        return
-    if not 0 < max_share <= 1:
-        yield path, "must be above 0 and at most 1"
-    elif k is not None and k >= 2 and Decimal(repr(max_share)) * k < 1 and max_share < 1 / k:  # noqa: PLR2004
-        yield path, "must be at least 1/k: in a cluster of k subjects at least one has this share"
-
-
-def _check_per_subject(document: Document) -> Iterator[Finding]:
-    section = None if document.privacy is None else document.privacy.per_subject
-    if section is None:
-        return
-    path = ("privacy", "per_subject")
-    if document.subject == "every_record":
-        yield path, "limits nothing with subject: every_record; mark the attribute that is the subject, or remove it"
-    if section.max is None:
-        yield (*path, "max"), "missing; give the maximum number of records of one subject released per window"
-    elif section.max < 1:
-        yield (*path, "max"), "must be at least 1"
-    if section.window is None:
-        yield (*path, "window"), "missing; give the length of a window in records of a partition"
-    elif not 1 <= section.window <= MAX_WINDOW:
-        yield (*path, "window"), f"must be from 1 to {MAX_WINDOW} records"
-    elif section.max is not None and section.max >= section.window:
-        yield (*path, "window"), "must be longer than max, or nothing is limited"
-
-
-def _check_min_population(document: Document) -> Iterator[Finding]:
-    privacy, stream = document.privacy, document.stream
-    if privacy is None or privacy.min_population is None:
-        return
-    path = ("privacy", "min_population")
-    if privacy.k is not None and privacy.min_population < privacy.k:
-        yield path, "must be at least k (recommended: 2k); fewer than k subjects are never released"
-    elif stream is not None and stream.delta is not None and privacy.min_population > stream.delta:
-        yield path, "must be at most delta: the buffer never holds more subjects"
-
-
-# ---------------------------------------------------------------- stream and steering
-
-
-def _check_stream(document: Document) -> Iterator[Finding]:
-    stream = document.stream
-    if stream is None:
-        return
-    yield from _check_delay(stream, document.privacy)
-    if stream.reveal_order and stream.release != "ordered":
-        yield ("stream", "reveal_order"), "only for release: ordered; remove it"
-
-
-def _check_scaling(document: Document) -> Iterator[Finding]:
-    """Check that a stream knows how to scale distances in each attribute, and the step of what it publishes."""
-    by_bounds = document.steering.scaling == "bounds"
-    if document.stream is None:
-        if by_bounds:
-            yield ("steering", "scaling"), "only for streams; remove it, or add a stream section"
-        return
-    for name, attribute in document.attributes.items():
-        is_unbounded = attribute.bounds is None and attribute.scale in {"numeric", "time", None}
-        if is_unbounded and attribute.role == "steering":
-            yield (
-                ("attributes", name, "bounds"),
-                "missing: a stream scales a steering attribute by its bounds; give bounds: [low, high]",
-            )
-        if is_unbounded and by_bounds and attribute.role == "quasi_identifier":
-            yield (
-                ("attributes", name, "bounds"),
-                "missing: steering.scaling is bounds; give bounds: [low, high], or remove scaling",
-            )
-            continue
-        has_step = attribute.bounds is not None or attribute.resolution is not None or attribute.integer
-        if is_numeric_quasi_identifier(attribute) and not has_step:
-            yield (
-                ("attributes", name, "resolution"),
-                (
-                    "missing: a stream learns how far values are spread, but not the step of published values; give "
-                    "resolution (0 publishes the exact mean), integer: true, or bounds: [low, high]"
-                ),
-            )
-
-
-def _check_delay(stream: StreamSection, privacy: PrivacySection | None) -> Iterator[Finding]:
-    if stream.delta is None:
-        yield ("stream", "delta"), "missing; give the maximum delay in records"
-    elif not 1 <= stream.delta <= MAX_DELTA:
-        yield ("stream", "delta"), f"must be from 1 to {MAX_DELTA}"
-    elif privacy is not None and privacy.k is not None and stream.delta < privacy.k - 1:
-        yield ("stream", "delta"), "must be at least k - 1, or no cluster can reach k subjects"
-    if stream.max_delay_s is not None and not 0 < stream.max_delay_s <= _MAX_DELAY_S:
-        yield ("stream", "max_delay_s"), f"must be above 0 and at most {_MAX_DELAY_S} seconds"
-
-
-def _check_position(document: Document) -> Iterator[Finding]:
-    path, position = ("steering", "position"), document.steering.position
-    if not isinstance(position, dict):
-        if not (position >= 0 and math.isfinite(position)):
-            yield path, "must be a finite weight, 0 or more"
-    elif set(position) != {"target_span"}:
-        yield path, "must be a weight, or {target_span: S} with the mean excess span to hold, in records"
-    elif not 0 <= position["target_span"] <= MAX_DELTA:
-        yield (*path, "target_span"), f"must be a number of records from 0 to {MAX_DELTA}"
-    elif document.stream is None:
-        yield path, "a table has no order to preserve; give a weight, or add a stream section"
-
-
-# ---------------------------------------------------------------- Kafka
-
-
-def _check_kafka(kafka: KafkaSection | None) -> Iterator[Finding]:
-    if kafka is None:
-        return
-    if kafka.metadata_key is not None:
-        yield (
-            ("kafka", "metadata_key"),
-            "a policy must not contain a key; put the key into a file and give its path in kafka.metadata_key_file",
-        )
-    if _KEY_LIKE.fullmatch(kafka.metadata_key_file or ""):
-        yield ("kafka", "metadata_key_file"), "looks like a key; put the key into a file and give its path here"
-    for name in KafkaSection.model_fields:
-        if getattr(kafka, name) == "":
-            yield ("kafka", name), "must not be empty; give a value or remove the field"
-    yield from check_names(kafka)
+            yield name, f"has no effect with kafka.sasl_mechanism {mechanism}; remove it"

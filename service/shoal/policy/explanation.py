@@ -1,23 +1,20 @@
-"""Sentences on what a policy asks for confidential values: what `shoal check` prints beside the resolved policy.
+"""What `shoal check` says of a valid policy: what its requirements mean, and which settings need a decision.
 
-Advice on confidential attributes: what the settings of a policy leave unprotected, and what they cost.
-
-Advice on a valid policy: settings that are allowed, and that a privacy officer should decide on knowingly.
+No sentence contains a value of a record or of a reference.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
-from shoal.policy.attribute import Attribute, Reference
-from shoal.policy.folded_text import fold_text
-from shoal.policy.messages import MessagePart
+from shoal.policy.attribute import Attribute, MessagePart, Reference
 from shoal.policy.policy import Policy
 from shoal.policy.schema import Scale
+from shoal.policy.texts import fold_text
 
-__all__ = ["advise", "advise_on_confidential", "explain", "least_records"]
+__all__ = ["advise", "explain", "least_records"]
 
 _DISTANCES = {
     "ordered": "values are compared by their rank",
@@ -28,252 +25,39 @@ _DISTANCES = {
 
 
 def explain(policy: Policy) -> dict[str, str]:
-    """Return a sentence for each decision that the policy leaves to Shoal or that needs a definition, by field.
-
-    No sentence contains a value of a record or of a reference.
-    """
+    """Return a sentence for each decision that the policy leaves to Shoal or that needs a definition, by field."""
     found: dict[str, str] = {}
     if policy.stream is not None and policy.stream.reason:
         found["stream.rule"] = policy.stream.reason
     if not policy.protects_values:
         return found
-    names = _joined([attribute.name for attribute in policy.protected])
+    *names, last = [attribute.name for attribute in policy.protected]
+    where = f"{', '.join(names)} and {last}" if names else last
     if policy.diversity is not None:
-        found["privacy.l"] = f"{_diversity_of(policy)}, for {names}"
+        found["privacy.l"] = f"{_diversity_of(policy)}, for {where}"
     if policy.max_value_share is not None:
-        found["privacy.max_value_share"] = (
-            f"at most {policy.max_value_share:g} of the records of a cluster have one value, for {names}"
-        )
+        share = policy.max_value_share
+        found["privacy.max_value_share"] = f"at most {share:g} of the records of a cluster have one value, for {where}"
     if policy.t is not None:
         what = "; ".join(_closeness_of(attribute) for attribute in policy.protected)
         found["privacy.t"] = f"t-closeness, t = {policy.t:g}: {what}"
-    found["privacy"] = _how(policy)
-    return found
-
-
-def _diversity_of(policy: Policy) -> str:
-    diversity = policy.diversity
-    if diversity is None:
-        return ""
-    if diversity.kind == "entropy":
-        form = f"the entropy of a cluster's values is at least log({diversity.l:g})"
-        return f"entropy l-diversity, l = {diversity.l:g}: {form}"
-    if diversity.kind == "recursive":
-        return f"recursive (c, l)-diversity, c = {diversity.c:g}, l = {diversity.l:g}"
-    # p-sensitive k-anonymity is defined for p up to k only.
-    p_sensitive = (
-        f" (with k = {policy.k} also called p-sensitive k-anonymity, p = {diversity.l:g})"
-        if diversity.l <= policy.k
-        else ""
-    )
-    return f"distinct l-diversity, l = {diversity.l:g}{p_sensitive}"
-
-
-def _closeness_of(attribute: Attribute) -> str:
-    reference = attribute.reference
-    source = "the values of the table" if reference is None else f"a reference of {len(reference.texts)} values"
-    return f"{attribute.name} against {source}, where {_DISTANCES[attribute.distance]}"
-
-
-def _how(policy: Policy) -> str:
-    """Return how clusters come to keep l, t and the largest share."""
     if policy.stream is None:
-        return "every algorithm keeps this: records are exchanged and clusters are merged until all clusters do"
-    return (
-        f"rule {policy.stream.rule} keeps this, as every rule does: a cluster grows until it does, and if it cannot, "
-        "its oldest record is suppressed"
-    )
-
-
-def _joined(names: list[str]) -> str:
-    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
-
-
-MOST_RECORDS = 2000
-"""Largest cluster whose distance from a reference is computed in advance."""
-_ROUNDING = 1e-9
-
-
-def advise_on_confidential(policy: Policy) -> Iterator[str]:
-    """Yield a sentence for each setting to decide on. It names fields of the policy, never a value."""
-    if not policy.confidential:
-        return
-    if not policy.protects_values:
-        yield (
-            f"{_names(policy.confidential)}: k alone does not protect a confidential value, because all records of a "
-            "cluster can have the same one; shoal verify measures in how many clusters they do "
-            "(single_value_share.NAME), and of how many records (single_value_records.NAME). Set privacy.l, privacy.t "
-            "or privacy.max_value_share, or accept this"
+        found["privacy"] = (
+            "every algorithm keeps this: records are exchanged and clusters are merged until all clusters do"
         )
-        return
-    yield from _advise_on_diversity(policy)
-    yield from _advise_on_references(policy)
-    unprotected = [attribute for attribute in policy.confidential if attribute not in policy.protected]
-    if unprotected:
-        yield (
-            f"{_names(unprotected)}: not protected, because other attributes have protect: true; all records of a "
-            "cluster can have the same value"
+    else:
+        found["privacy"] = (
+            f"rule {policy.stream.rule} keeps this, as every rule does: a cluster grows until it does, and if it "
+            "cannot, its oldest record is suppressed"
         )
-
-
-def _advise_on_diversity(policy: Policy) -> Iterator[str]:
-    diversity, share = policy.diversity, policy.max_value_share
-    is_distinct = diversity is not None and diversity.kind == "distinct"
-    if is_distinct and share is not None and share >= 1:
-        yield (
-            "privacy.max_value_share: 1 sets no limit, and distinct l alone is weak: all records of a cluster but "
-            "l - 1 can have one value, and the size of a cluster or a suppressed record can show which ones do; leave "
-            "it out (0.5), or give a share below 1"
-        )
-    if share is not None and share * policy.k < 1:
-        least = math.ceil(1 / share)
-        yield (
-            f"privacy.max_value_share: below 1/k, so that no cluster of k records has it; clusters have at "
-            f"least {least} records, which costs precision"
-        )
-    if diversity is not None and diversity.l > policy.k:
-        yield (
-            f"privacy.l: above k, so that no cluster of k records has it; clusters have at least "
-            f"{math.ceil(diversity.l)} records, which costs precision"
-        )
-    if policy.dependence and diversity is not None:
-        yield (
-            "steering.dependence: draws records with similar confidential values together, and privacy.l keeps equal "
-            "ones apart; clusters grow and more records are suppressed than with one of the two"
-        )
-    numbers = [a for a in policy.protected if a.distance == "ordered" and not a.order]
-    if numbers and policy.t is None:
-        yield (
-            f"{_names(numbers)}: privacy.l and privacy.max_value_share count different numbers, however near they are: "
-            "50000 and 50001 are two values; privacy.t compares how they are distributed"
-        )
-    whole = [attribute for attribute in policy.protected if attribute.type == "json"]
-    if whole:
-        yield (
-            f"{_names(whole)}: an object or a list is one value, so two that differ in any part are different values; "
-            "declare the part to be protected as an attribute of its own"
-        )
-
-
-def _advise_on_references(policy: Policy) -> Iterator[str]:
-    for attribute in policy.protected if policy.t is not None else ():
-        reference, place = attribute.reference, f"attributes.{attribute.name}"
-        if reference is None:
-            continue
-        if attribute.taxonomy is not None:
-            leaves = _leaves(attribute)
-            lacking = sum(text is not None and fold_text(text, attribute) not in leaves for text in reference.texts)
-            if lacking:
-                yield (
-                    f"{place}: {lacking} values of its reference are not in its taxonomy, so each is as far as "
-                    "possible from all others; add them to the taxonomy, or correct their spelling"
-                )
-        if attribute.distance in {"equal", "hierarchical"}:
-            yield from _advise_on_size(policy, place, _shares_by_level(attribute, reference))
-
-
-def _shares_by_level(attribute: Attribute, reference: Reference) -> list[list[float]]:
-    """Return the shares of the nodes of each level of the taxonomy; without one, those of the values."""
-    taxonomy = attribute.taxonomy
-    if taxonomy is None:
-        return [list(reference.shares)]
-    levels: list[dict[object, float]] = [{} for _ in range(taxonomy.levels)]
-    leaves = _leaves(attribute)
-    for text, share in zip(reference.texts, reference.shares, strict=True):
-        leaf = leaves.get(fold_text(text, attribute))
-        path = [(text,)] * taxonomy.levels if leaf is None else taxonomy.paths[leaf]
-        for level, node in zip(levels, path, strict=True):
-            level[node] = level.get(node, 0.0) + share
-    return [list(level.values()) for level in levels]
-
-
-def _leaves(attribute: Attribute) -> dict[object, int]:
-    """Return the place of each leaf of the taxonomy by its folded text: 1 and 1.0 are one value."""
-    leaves = {} if attribute.taxonomy is None else attribute.taxonomy.leaves
-    return {fold_text(text, attribute): place for text, place in leaves.items()}
-
-
-def _advise_on_size(policy: Policy, place: str, levels: Sequence[Sequence[float]]) -> Iterator[str]:
-    """Yield advice if t, not k, sets the size of clusters."""
-    most = MOST_RECORDS if policy.stream is None else min(policy.stream.delta + 1, MOST_RECORDS)
-    least = least_records(levels, policy.t or 0.0, most)
-    if least is None:
-        yield (
-            f"{place}: no cluster of up to {most} records is within privacy.t of its reference; give a larger t, a "
-            "larger delta in a stream, or a scale or taxonomy by which some values are near each other"
-        )
-    elif least > policy.k:
-        yield (
-            f"{place}: a cluster within privacy.t of its reference has at least {least} records, more than k; a larger "
-            "t, or a scale or taxonomy by which some values are near each other, costs less precision"
-        )
-
-
-def least_records(levels: Sequence[Sequence[float]], t: float, most: int) -> int | None:
-    """Return a number of records below which no cluster is within t of a reference; exact without a taxonomy.
-
-    Of n records, as many as possible have each value in proportion; the others fill the largest remainders. Their
-    distance is 1 less the sum of all min(count / n, share). With a taxonomy, the distance is at least the mean of these
-    distances over its levels.
-
-    Parameters
-    ----------
-    levels : sequence of sequences of float
-        Shares of the nodes of each level of a taxonomy, or of the values alone; the sum of each is 1.
-    t : float
-    most : int
-        Largest number of records that is tried.
-
-    Returns
-    -------
-    int or None
-        None if no number up to ``most`` fits.
-
-    Notes
-    -----
-    Cost: O(nodes log nodes) per number of records.
-
-    Examples
-    --------
-    >>> least_records([[0.5, 0.3, 0.2]], 0.05, 100)
-    4
-    """
-    for n in range(1, most + 1):
-        if sum(_least_distance(shares, n) for shares in levels) / len(levels) <= t + _ROUNDING:
-            return n
-    return None
-
-
-def _least_distance(shares: Sequence[float], n: int) -> float:
-    """Return the distance of the nearest cluster of n records, if all values are equally far from each other."""
-    exact = [share * n for share in shares]
-    whole = [math.floor(count + _ROUNDING) for count in exact]
-    rests = sorted((count - floor for count, floor in zip(exact, whole, strict=True)), reverse=True)
-    return 1 - (sum(whole) + sum(max(rest, 0.0) for rest in rests[: n - sum(whole)])) / n
-
-
-def _names(attributes: tuple[Attribute, ...] | list[Attribute]) -> str:
-    return ", ".join(f"attributes.{attribute.name}" for attribute in attributes)
-
-
-_CODE_WORDS = {
-    *("account", "code", "guid", "hash", "iban", "id", "imei", "key", "mac", "no", "nr", "num", "number", "pseudonym"),
-    *("serial", "ssn", "token", "uuid"),
-}
-"""Words in the name of a field whose values are codes, not names of people."""
-MANY_LEAVES = 20
-"""From this number of categories on, two random records rarely have the same one."""
-SAFE_SHARE = 0.5
-"""With a larger share, one person can have more than half of the records of a cluster."""
-_WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
+    return found
 
 
 def advise(policy: Policy) -> Iterator[str]:
     """Yield a sentence for each setting to decide on. It names fields of the policy, never a value of a record."""
-    unchanged = [f"attributes.{attribute.name}" for attribute in policy.unchanged_fields if attribute.publish_unchanged]
-    if unchanged:
+    if unchanged := _names(attribute for attribute in policy.unchanged_fields if attribute.publish_unchanged):
         yield (
-            f"{', '.join(unchanged)}: published unchanged. Fields with few values, too, can single people out together "
+            f"{unchanged}: published unchanged. Fields with few values, too, can single people out together "
             "with the published values and with each other: shoal verify measures it on a release "
             "(joint_unique_share); a field that others may know should be a quasi_identifier"
         )
@@ -284,7 +68,8 @@ def advise(policy: Policy) -> Iterator[str]:
             "matters, set normalize: []"
         )
     yield from _advise_on_fields(policy)
-    yield from advise_on_confidential(policy)
+    yield from _advise_on_missing(policy)
+    yield from _advise_on_confidential(policy)
     yield from _advise_on_categories(policy)
     for attribute in policy.quasi_identifiers:
         if attribute.integer and attribute.resolution is not None and attribute.resolution % 1:
@@ -299,24 +84,203 @@ def advise(policy: Policy) -> Iterator[str]:
         )
 
 
+def least_records(levels: Sequence[Sequence[float]], t: float, most: int) -> int | None:
+    """Return a number of records below which no cluster is within t of a reference; exact without a taxonomy.
+
+    None if no number up to ``most`` fits. ``levels`` has the shares of the nodes of each level of a taxonomy, or of the
+    values alone. Of n records, as many as possible have each value in proportion; the others fill the largest
+    remainders. Their distance is 1 less the sum of all min(count / n, share). With a taxonomy, the distance is at least
+    the mean of these distances over its levels. Cost: O(nodes log nodes) per number of records.
+
+    >>> least_records([[0.5, 0.3, 0.2]], 0.05, 100)
+    4
+    """
+    for n in range(1, most + 1):
+        if sum(_least_distance(shares, n) for shares in levels) / len(levels) <= t + _ROUNDING:
+            return n
+    return None
+
+
+def _diversity_of(policy: Policy) -> str:
+    diversity = policy.diversity
+    if diversity is None:
+        return ""
+    l = f"l = {diversity.l:g}"  # noqa: E741 - of l-diversity
+    if diversity.kind == "entropy":
+        return f"entropy l-diversity, {l}: the entropy of a cluster's values is at least log({diversity.l:g})"
+    if diversity.kind == "recursive":
+        return f"recursive (c, l)-diversity, c = {diversity.c:g}, {l}"
+    # p-sensitive k-anonymity is defined for p up to k only.
+    name = f" (with k = {policy.k} also called p-sensitive k-anonymity, p = {diversity.l:g})"
+    return f"distinct l-diversity, {l}{name if diversity.l <= policy.k else ''}"
+
+
+def _closeness_of(attribute: Attribute) -> str:
+    reference = attribute.reference
+    source = "the values of the table" if reference is None else f"a reference of {len(reference.texts)} values"
+    return f"{attribute.name} against {source}, where {_DISTANCES[attribute.distance]}"
+
+
+def _names(attributes: Iterable[Attribute]) -> str:
+    return ", ".join(f"attributes.{attribute.name}" for attribute in attributes)
+
+
+# ---------------------------------------------------------------- confidential attributes
+
+MOST_RECORDS = 2000
+"""Largest cluster whose distance from a reference is computed in advance."""
+_ROUNDING = 1e-9
+
+
+def _advise_on_confidential(policy: Policy) -> Iterator[str]:
+    if policy.confidential and not policy.protects_values:
+        yield (
+            f"{_names(policy.confidential)}: k alone does not protect a confidential value, because all records of a "
+            "cluster can have the same one; shoal verify measures in how many clusters they do "
+            "(single_value_share.NAME), and of how many records (single_value_records.NAME). Set privacy.l, privacy.t "
+            "or privacy.max_value_share, or accept this"
+        )
+    if not policy.protects_values:
+        return
+    yield from _advise_on_diversity(policy)
+    yield from _advise_on_values(policy)
+    for attribute in policy.protected:
+        if policy.t is not None and attribute.reference is not None:
+            yield from _advise_on_reference(policy, policy.t, attribute, attribute.reference)
+    if unprotected := _names(attribute for attribute in policy.confidential if attribute not in policy.protected):
+        yield (
+            f"{unprotected}: not protected, because other attributes have protect: true; all records of a cluster can "
+            "have the same value"
+        )
+
+
+def _advise_on_diversity(policy: Policy) -> Iterator[str]:
+    diversity, share = policy.diversity, policy.max_value_share
+    if diversity is not None and diversity.kind == "distinct" and share is not None and share >= 1:
+        yield (
+            "privacy.max_value_share: 1 sets no limit, and distinct l alone is weak: all records of a cluster but "
+            "l - 1 can have one value, and the size of a cluster or a suppressed record can show which ones do; leave "
+            "it out (0.5), or give a share below 1"
+        )
+    if share is not None and share * policy.k < 1:
+        yield (
+            "privacy.max_value_share: below 1/k, so that no cluster of k records has it; clusters have at least "
+            f"{math.ceil(1 / share)} records, which costs precision"
+        )
+    if diversity is not None and diversity.l > policy.k:
+        yield (
+            "privacy.l: above k, so that no cluster of k records has it; clusters have at least "
+            f"{math.ceil(diversity.l)} records, which costs precision"
+        )
+    if policy.dependence and diversity is not None:
+        yield (
+            "steering.dependence: draws records with similar confidential values together, and privacy.l keeps equal "
+            "ones apart; clusters grow and more records are suppressed than with one of the two"
+        )
+
+
+def _advise_on_values(policy: Policy) -> Iterator[str]:
+    """Yield advice on what counts as one value."""
+    numbers = _names(a for a in policy.protected if a.distance == "ordered" and not a.order)
+    if numbers and policy.t is None:
+        yield (
+            f"{numbers}: privacy.l and privacy.max_value_share count different numbers, however near they are: "
+            "50000 and 50001 are two values; privacy.t compares how they are distributed"
+        )
+    if whole := _names(attribute for attribute in policy.protected if attribute.type == "json"):
+        yield (
+            f"{whole}: an object or a list is one value, so two that differ in any part are different values; "
+            "declare the part to be protected as an attribute of its own"
+        )
+
+
+def _advise_on_reference(policy: Policy, t: float, attribute: Attribute, reference: Reference) -> Iterator[str]:
+    """Yield advice if a taxonomy lacks values of the reference, or if t, not k, sets the size of clusters."""
+    place, leaves = f"attributes.{attribute.name}", _leaves(attribute)
+    lacking = sum(text is not None and fold_text(text, attribute.type) not in leaves for text in reference.texts)
+    if attribute.taxonomy is not None and lacking:
+        yield (
+            f"{place}: {lacking} values of its reference are not in its taxonomy, so each is as far as possible from "
+            "all others; add them to the taxonomy, or correct their spelling"
+        )
+    if attribute.distance not in {"equal", "hierarchical"}:
+        return
+    most = MOST_RECORDS if policy.stream is None else min(policy.stream.delta + 1, MOST_RECORDS)
+    least = least_records(_shares_by_level(attribute, reference), t, most)
+    if least is None:
+        yield (
+            f"{place}: no cluster of up to {most} records is within privacy.t of its reference; give a larger t, a "
+            "larger delta in a stream, or a scale or taxonomy by which some values are near each other"
+        )
+    elif least > policy.k:
+        yield (
+            f"{place}: a cluster within privacy.t of its reference has at least {least} records, more than k; a larger "
+            "t, or a scale or taxonomy by which some values are near each other, costs less precision"
+        )
+
+
+def _leaves(attribute: Attribute) -> dict[object, int]:
+    """Return the place of each leaf of the taxonomy by its folded text: 1 and 1.0 are one value."""
+    leaves = {} if attribute.taxonomy is None else attribute.taxonomy.leaves
+    return {fold_text(text, attribute.type): place for text, place in leaves.items()}
+
+
+def _shares_by_level(attribute: Attribute, reference: Reference) -> list[list[float]]:
+    """Return the shares of the nodes of each level of the taxonomy; without one, those of the values."""
+    taxonomy = attribute.taxonomy
+    if taxonomy is None:
+        return [list(reference.shares)]
+    levels: list[dict[object, float]] = [{} for _ in range(taxonomy.levels)]
+    leaves = _leaves(attribute)
+    for text, share in zip(reference.texts, reference.shares, strict=True):
+        leaf = leaves.get(fold_text(text, attribute.type))
+        path = [(text,)] * taxonomy.levels if leaf is None else taxonomy.paths[leaf]
+        for level, node in zip(levels, path, strict=True):
+            level[node] = level.get(node, 0.0) + share
+    return [list(level.values()) for level in levels]
+
+
+def _least_distance(shares: Sequence[float], n: int) -> float:
+    """Return the distance of the nearest cluster of n records, if all values are equally far from each other."""
+    exact = [share * n for share in shares]
+    whole = [math.floor(count + _ROUNDING) for count in exact]
+    rests = sorted((count - floor for count, floor in zip(exact, whole, strict=True)), reverse=True)
+    return 1 - (sum(whole) + sum(max(rest, 0.0) for rest in rests[: n - sum(whole)])) / n
+
+
+# ---------------------------------------------------------------- other attributes
+
+_CODE_WORDS = {
+    *("account", "code", "guid", "hash", "iban", "id", "imei", "key", "mac", "no", "nr", "num", "number", "pseudonym"),
+    *("serial", "ssn", "token", "uuid"),
+}
+"""Words in the name of a field whose values are codes, not names of people."""
+MANY_LEAVES = 20
+"""From this number of categories on, two random records rarely have the same one."""
+SAFE_SHARE = 0.5
+"""With a larger share, one person can have more than half of the records of a cluster."""
+_WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
+
+
 def _advise_on_fields(policy: Policy) -> Iterator[str]:
-    """Yield advice on the fields of messages and on missing values."""
     for attribute in policy.attributes:
         if "." in attribute.name and attribute.path == (attribute.name,):
             yield (
                 f"attributes.{attribute.name}: the name of one field, dots included; if it is a field inside an "
                 f"object, say so with from: value.{attribute.name}"
             )
-    whole = [f"attributes.{attribute.name}" for attribute in policy.confidential if attribute.type == "json"]
-    if whole:
+    if whole := _names(attribute for attribute in policy.confidential if attribute.type == "json"):
         yield (
-            f"{', '.join(whole)}: published whole, with every field inside it; names, dates and numbers in there can "
-            "identify people, so declare single fields by their paths where that is enough"
+            f"{whole}: published whole, with every field inside it; names, dates and numbers in there can identify "
+            "people, so declare single fields by their paths where that is enough"
         )
-    missing = [f"attributes.{attribute.name}" for attribute in policy.quasi_identifiers if attribute.may_be_missing]
+
+
+def _advise_on_missing(policy: Policy) -> Iterator[str]:
+    missing = _names(attribute for attribute in policy.quasi_identifiers if attribute.may_be_missing)
     if missing and policy.max_share > SAFE_SHARE:
         yield (
-            f"{', '.join(missing)}: a cluster publishes a value if more than half of its records have one; with "
+            f"{missing}: a cluster publishes a value if more than half of its records have one; with "
             "privacy.max_share above 0.5 these can all be records of one person; give max_share: 0.5 or less"
         )
     if policy.missing_values != ("",) and not any(attribute.may_be_missing for attribute in policy.clustered):
@@ -324,25 +288,23 @@ def _advise_on_fields(policy: Policy) -> Iterator[str]:
             "missing_values: a record with one of them in a quasi-identifier is quarantined; set missing: group at the "
             "attributes that may lack a value, to release such records too"
         )
-    categories = [a for a in policy.clustered if a.scale in {Scale.NOMINAL, Scale.ORDINAL}]
+    categories = _names(a for a in policy.clustered if a.scale in {Scale.NOMINAL, Scale.ORDINAL})
     if "" not in policy.missing_values and categories:
-        names = ", ".join(f"attributes.{attribute.name}" for attribute in categories)
         yield (
-            f'missing_values: does not contain "", so an empty text or cell is no missing value of {names}: it is a '
-            'category (nominal) or invalid (ordinal); add "" to the list'
+            f'missing_values: does not contain "", so an empty text or cell is no missing value of {categories}: it is '
+            'a category (nominal) or invalid (ordinal); add "" to the list'
         )
 
 
 def _advise_on_categories(policy: Policy) -> Iterator[str]:
-    """Yield advice on attributes whose values are not numbers."""
-    real = [
-        f"attributes.{attribute.name}"
+    real = _names(
+        attribute
         for attribute in policy.quasi_identifiers
         if attribute.scale is Scale.ORDINAL or (attribute.is_nominal and attribute.publish != "ancestor")
-    ]
+    )
     if real:
         yield (
-            f"{', '.join(real)}: a cluster publishes a category that one of its people has (the median or the most "
+            f"{real}: a cluster publishes a category that one of its people has (the median or the most "
             "frequent one), not a mean of all: it shows that such a person is there. A nominal attribute with a "
             "taxonomy and publish: ancestor publishes what all have in common"
         )

@@ -1,7 +1,4 @@
-"""The resolved policy: every default is filled in, and nothing changes it afterwards.
-
-Sections of a resolved policy, and where it was read.
-"""
+"""The resolved policy: read, checked, every default filled in; nothing changes it afterwards."""
 
 from __future__ import annotations
 
@@ -10,147 +7,49 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
-from itertools import starmap
+from itertools import chain, starmap
 from pathlib import Path
 from typing import Any, Literal, Self
 
 from shoal.errors import Fault, PolicyError
-from shoal.policy.attribute import Attribute, Reference, resolve_attribute
-from shoal.policy.checks import check_document, check_leaves, explain_rule, is_follow_up, resolve_rule
-from shoal.policy.diversity import Diversity, resolve_diversity
-from shoal.policy.document import FieldPath, Lines, line_of, read_document
-from shoal.policy.messages import CsvDialect, MessagePart, resolve_dialects
+from shoal.policy.attribute import Attribute, MessagePart, Reference, resolve_attribute
+from shoal.policy.checks import check_document, check_leaves, is_follow_up
+from shoal.policy.document import Lines, line_of, read_document
 from shoal.policy.references import is_of_reference, read_references, without_references
-from shoal.policy.schema import Document, KafkaSection, PerSubjectSection, PrivacySection, Role, StreamSection
+from shoal.policy.schema import (
+    CsvSection,
+    Document,
+    FieldPath,
+    KafkaSection,
+    PrivacySection,
+    Role,
+    StreamSection,
+    TargetSpanSection,
+    validate,
+)
 from shoal.policy.taxonomy import Taxonomy, read_taxonomies, replace_taxonomies
 
 __all__ = [
     "DEFAULT_MAX_VALUE_SHARE",
-    "Origin",
+    "RULES",
+    "CsvDialect",
+    "Diversity",
     "PerSubject",
     "Policy",
     "Stream",
-    "optional_float",
-    "resolve_per_subject",
-    "resolve_stream",
-    "resolve_value_share",
+    "resolve_rule",
     "shown_settings",
 ]
 
+DEFAULT_MAX_SHARE = 0.5
 DEFAULT_MAX_VALUE_SHARE = 0.5
 """With distinct l-diversity, also in Python. Without a limit, sizes of clusters and suppressed records can reveal the
 common value.
 """
-
-
-@dataclass(frozen=True, slots=True)
-class Stream:
-    """The resolved section ``stream``.
-
-    Attributes
-    ----------
-    delta : int
-        Maximum delay in records.
-    max_delay_s : float or None
-        Maximum delay in seconds.
-    rule : str
-        The rule that forms clusters; never ``auto``.
-    release : {"cluster", "ordered"}
-        Whether whole clusters are released, or single records in the order of the input.
-    reveal_order : bool
-        For ordered release: whether each record keeps its own confidential values.
-    reason : str
-        Why ``auto`` selected the rule; empty if the policy names the rule. For information only.
-    """
-
-    delta: int
-    max_delay_s: float | None
-    rule: str
-    release: Literal["cluster", "ordered"]
-    reveal_order: bool = False
-    reason: str = ""
-
-    @property
-    def is_ordered(self) -> bool:
-        """Whether each record is released when its own delay has passed, in the order of the input."""
-        return self.release == "ordered"
-
-
-@dataclass(frozen=True, slots=True)
-class PerSubject:
-    """At most ``max`` records of one subject are released per window.
-
-    Window j of a partition consists of its offsets from ``j * window`` to ``(j + 1) * window - 1``. In files, record
-    numbers take the place of offsets.
-    """
-
-    max: int
-    window: int
-
-
-@dataclass(frozen=True, slots=True)
-class Origin:
-    """Where a policy was read; only for messages.
-
-    Attributes
-    ----------
-    source : str
-        The file.
-    lines : mapping
-        Line (from 1) of each field, by path.
-    """
-
-    source: str
-    lines: Mapping[FieldPath, int] = field(default_factory=dict)
-
-    def line_of(self, path: FieldPath) -> int | None:
-        """Return the line of a field, or of the nearest enclosing field that has a line."""
-        return line_of(path, self.lines)
-
-
-def resolve_stream(section: StreamSection | None, privacy: PrivacySection) -> Stream | None:
-    """Return the section with its defaults; None without one."""
-    if section is None or section.delta is None or privacy.k is None:
-        return None
-    options = {
-        "protects_values": privacy.t is not None
-        or resolve_diversity(privacy.l) is not None
-        or resolve_value_share(privacy) is not None,
-    }
-    rule = resolve_rule(section.rule, privacy.k, **options)
-    reason = explain_rule(section.rule, privacy.k, **options)
-    limit = optional_float(section.max_delay_s)
-    return Stream(section.delta, limit, rule, section.release, section.reveal_order, reason)
-
-
-def resolve_value_share(privacy: PrivacySection) -> float | None:
-    """Return the largest share of a confidential value; with distinct l-diversity, 0.5 is the default.
-
-    Without l and t, a share of 1 is no limit, so that such a policy does not count as one that protects values.
-    """
-    diversity = resolve_diversity(privacy.l)
-    if privacy.max_value_share == 1 and diversity is None and privacy.t is None:
-        return None
-    if privacy.max_value_share is None and diversity is not None and diversity.kind == "distinct":
-        return DEFAULT_MAX_VALUE_SHARE
-    return optional_float(privacy.max_value_share)
-
-
-def optional_float(value: float | None) -> float | None:
-    """Return a number as float; None stays."""
-    return None if value is None else float(value)
-
-
-def resolve_per_subject(section: PerSubjectSection | None) -> PerSubject | None:
-    """Return the quota; None without a section."""
-    if (
-        section is None or section.max is None or section.window is None
-    ):  # `check_document` reports an incomplete section
-        return None
-    return PerSubject(section.max, section.window)
-
-
-DEFAULT_MAX_SHARE = 0.5
+RULES = ("nearest", "greedy", "awo", "block")
+BLOCK_FROM_K = 7
+"""From this k on, ``auto`` selects ``block``. Below it, ``awo`` loses less (docs/reports/benchmarks.md, ADR 14)."""
+_LINE_ENDS = {"lf": "\n", "crlf": "\r\n", "cr": "\r"}
 
 
 @dataclass(frozen=True)
@@ -162,7 +61,7 @@ class Policy:
     attributes : tuple of Attribute
         In the order of the policy.
     undeclared : {"quarantine", "drop"}
-        What happens to a field that the policy does not declare: its record is quarantined, or the field is dropped.
+        A record with a field that the policy does not declare is quarantined, or the field is dropped.
     k : int
         Minimum number of distinct subjects in a cluster.
     max_share : float
@@ -171,27 +70,23 @@ class Policy:
         None for a policy of finished tables.
     position : float
         Weight of the position of a record; ignored if ``target_span`` is set.
-    target_span : float or None
-        Mean excess span to hold, in records.
     kafka : KafkaSection or None
     csv, csv_output : CsvDialect
-    per_subject, min_population, t, dependence
-        Options of the sections ``privacy`` and ``steering``; None or 0 if not set.
-    scaling : {"spreads", "bounds"}
-        How the distances of a stream are scaled (``steering.scaling``).
-    diversity : Diversity or None
-        l-diversity of each protected attribute (``privacy.l``).
+    per_subject, min_population, t, diversity, dependence, scaling
+        Options of the sections ``privacy`` and ``steering``; None or 0 if not set. ``diversity`` is ``privacy.l``.
     max_value_share : float or None
         Maximum share of one value of a protected attribute in the records of a cluster. 0.5 if the policy asks for
         distinct l-diversity and says nothing of it.
+    target_span : float or None
+        Mean excess span to hold, in records.
+    keep_order : bool
+        Whether the rows of a finished table may keep the order of the input.
     missing_values : tuple of str
         Texts that mean that a value is missing, in cells and in JSON strings. JSON null always does.
     unwrap : {"debezium", "connect", "cloudevents"} or None
         The envelope that messages have.
     deletes, tombstones : {"drop", "quarantine"}
         What happens to messages that say that a row was deleted, and to messages without a value.
-    keep_order : bool
-        Whether the rows of a finished table may keep the order of the input (``table.keep_order``).
     origin : Origin or None
         The file; None for a policy that was made from a document.
     """
@@ -228,7 +123,7 @@ class Policy:
         *,
         needs_references: bool = True,
     ) -> Self:
-        """Read, check and resolve a policy file: TOML if its suffix is ``.toml``, else YAML.
+        """Read, check and resolve a policy file in YAML or JSON.
 
         Parameters
         ----------
@@ -246,68 +141,60 @@ class Policy:
         InputError
             The file cannot be read.
         """
-        document, faults, lines = read_document(Path(path))
+        tree, faults, lines = read_document(Path(path))
+        document, misfits = validate(Document, tree)
+        known = {fault.path for fault in faults}
+        faults += [Fault(place, text, line_of(place, lines)) for place, text in misfits if place not in known]
         document, unknown = replace_taxonomies(document, taxonomies or {})
-        faults = [*faults, *starmap(Fault, unknown)]
+        faults += starmap(Fault, unknown)
         if not needs_references:
             document, faults = without_references(document), [f for f in faults if not is_of_reference(f.path)]
-        policy = cls.from_document(document, faults, lines, str(path), needs_references=needs_references)
+        policy = cls._checked(document, faults, lines, str(path), needs_references=needs_references)
         return replace(policy, origin=Origin(str(path), lines))
 
     @classmethod
-    def from_document(
-        cls,
-        document: Document,
-        faults: list[Fault] | None = None,
-        lines: Lines | None = None,
-        source: str = "policy",
-        *,
-        needs_references: bool = True,
-    ) -> Self:
+    def from_document(cls, document: Document, source: str = "policy") -> Self:
         """Check and resolve a document.
 
         Parameters
         ----------
         document : Document
-        faults : list of Fault, optional
-            Those found while it was read.
-        lines : dict, optional
-            The line of each field.
         source : str
             Path of the policy file, which errors name. Taxonomies and references are read from its folder.
-        needs_references : bool
-            As in `load`.
 
         Raises
         ------
         PolicyError
-            Lists every fault with its line.
+            Lists every fault.
         """
-        found = list(faults or [])
-        known = [fault.path for fault in found]
-        taxonomies, wrong = read_taxonomies(document, Path(source).parent)
-        references, misread = read_references(document, Path(source).parent)
-        located = [*((f.path, f.message, f.place) for f in wrong), *((path, text, path) for path, text in misread)]
-        found += [
-            Fault(path, message, line_of(place, lines or {})) for path, message, place in located if path not in known
-        ]
-        for path, message in (*check_document(document), *check_leaves(document, taxonomies)):
-            # A field with a schema fault was removed from the document.
-            is_needed = needs_references or not is_of_reference(path)
-            if is_needed and not any(is_follow_up(path, other) for other in known):
-                found.append(Fault(path, message, line_of(path, lines or {})))
-        if found:
-            raise PolicyError(found, source)
-        return cls._resolve(document, taxonomies, references)
+        return cls._checked(document, [], {}, source)
 
     @classmethod
-    def _resolve(
+    def _checked(
+        cls, document: Document, faults: list[Fault], lines: Lines, source: str, *, needs_references: bool = True
+    ) -> Self:
+        """Return the policy of a document; ``faults`` are those found while it was read, whose fields it lacks."""
+        known = [fault.path for fault in faults]
+        taxonomies, wrong = read_taxonomies(document, Path(source).parent)
+        references, misread = read_references(document, Path(source).parent)
+        located = chain(wrong, ((path, message, path) for path, message in misread))
+        faults += [Fault(path, message, line_of(place, lines)) for path, message, place in located if path not in known]
+        for path, message in chain(check_document(document), check_leaves(document, taxonomies)):
+            is_needed = needs_references or not is_of_reference(path)
+            if is_needed and not any(is_follow_up(path, message, other) for other in known):
+                faults.append(Fault(path, message, line_of(path, lines)))
+        if faults:
+            raise PolicyError(faults, source)
+        return cls._resolved(document, taxonomies, references)
+
+    @classmethod
+    def _resolved(
         cls, document: Document, taxonomies: Mapping[str, Taxonomy], references: Mapping[str, Reference]
     ) -> Self:
         privacy, position = document.privacy, document.steering.position
         if privacy is None or privacy.k is None:  # `check_document` reports this
             raise PolicyError([Fault((), "incomplete")])
-        max_share = DEFAULT_MAX_SHARE if privacy.max_share is None else float(privacy.max_share)
+        quota, dialect = privacy.per_subject, _dialect(CsvDialect(), document.csv)
         return cls(
             attributes=tuple(
                 resolve_attribute(name, section, document, taxonomies.get(name), references.get(name))
@@ -315,20 +202,20 @@ class Policy:
             ),
             undeclared=document.undeclared,
             k=privacy.k,
-            max_share=max_share,
-            stream=resolve_stream(document.stream, privacy),
-            position=0.0 if isinstance(position, dict) else float(position),
-            target_span=float(position["target_span"]) if isinstance(position, dict) else None,
+            max_share=DEFAULT_MAX_SHARE if privacy.max_share is None else float(privacy.max_share),
+            stream=_stream(document.stream, privacy, privacy.k),
+            position=0.0 if isinstance(position, TargetSpanSection) else float(position),
+            target_span=_float(position.target_span) if isinstance(position, TargetSpanSection) else None,
             kafka=document.kafka,
-            per_subject=resolve_per_subject(privacy.per_subject),
+            per_subject=PerSubject(quota.max, quota.window) if quota and quota.max and quota.window else None,
             min_population=privacy.min_population,
-            t=optional_float(privacy.t),
-            diversity=resolve_diversity(privacy.l),
-            max_value_share=resolve_value_share(privacy),
+            t=_float(privacy.t),
+            diversity=_diversity(privacy),
+            max_value_share=_max_value_share(privacy),
             dependence=float(document.steering.dependence),
             scaling=document.steering.scaling,
-            csv=resolve_dialects(document)[0],
-            csv_output=resolve_dialects(document)[1],
+            csv=dialect,
+            csv_output=_dialect(dialect, None if document.csv is None else document.csv.output),
             keep_order=document.table.keep_order,
             missing_values=tuple(document.missing_texts),
             unwrap=document.unwrap,
@@ -429,7 +316,10 @@ class Policy:
         return self.stream
 
     def resolved(self) -> dict[str, Any]:
-        """Return every setting, including defaults, as plain JSON values. Secrets are left out."""
+        """Return every setting, including defaults, as plain JSON values. Secrets are left out.
+
+        Settings that are younger than the first fingerprints are left out at their default, so that those stay.
+        """
         content: dict[str, Any] = {
             "attributes": {a.name: a.as_dict(table=self.stream is None) for a in self.attributes},
             "undeclared": self.undeclared,
@@ -442,16 +332,9 @@ class Policy:
         if self.subject is None:
             content["subject"] = "every_record"
         if self.stream is not None:
-            content["stream"] = {
-                "delta": self.stream.delta,
-                "max_delay_s": self.stream.max_delay_s,
-                "rule": self.stream.rule,
-                "release": self.stream.release,
-            }
-            if self.stream.is_ordered:
-                content["stream"]["reveal_order"] = self.stream.reveal_order
+            names = ("delta", "max_delay_s", "rule", "release", *(("reveal_order",) if self.stream.is_ordered else ()))
+            content["stream"] = {name: getattr(self.stream, name) for name in names}
         if self.keep_order:
-            # The default is left out, so that fingerprints of other policies stay the same.
             content["table"] = {"keep_order": True}
         if (self.csv, self.csv_output) != (CsvDialect(), CsvDialect()):
             content["csv"] = asdict(self.csv) | {"output": asdict(self.csv_output)}
@@ -460,10 +343,8 @@ class Policy:
         return content
 
     def _messages(self) -> dict[str, Any]:
-        """Return what the policy says of messages and missing values, without defaults."""
-        content: dict[str, Any] = {}
-        if set(self.missing_values) != {""}:
-            content["missing_values"] = sorted(set(self.missing_values))
+        texts = sorted(set(self.missing_values))
+        content: dict[str, Any] = {} if texts == [""] else {"missing_values": texts}
         if self.unwrap is not None:
             content["unwrap"] = self.unwrap
         actions = {"deletes": self.deletes, "tombstones": self.tombstones}
@@ -473,19 +354,158 @@ class Policy:
         return self.position if self.target_span is None else {"target_span": self.target_span}
 
     def _privacy(self) -> dict[str, Any]:
-        """Return section ``privacy`` as plain values, without the options that are not set."""
-        content: dict[str, Any] = {"k": self.k, "max_share": self.max_share}
-        if self.per_subject is not None:
-            content["per_subject"] = {"max": self.per_subject.max, "window": self.per_subject.window}
-        if self.min_population is not None:
-            content["min_population"] = self.min_population
-        if self.diversity is not None:
-            content["l"] = self.diversity.as_plain()
-        if self.t is not None:
-            content["t"] = self.t
-        if self.max_value_share is not None:
-            content["max_value_share"] = self.max_value_share
-        return content
+        options = {
+            "per_subject": self.per_subject and asdict(self.per_subject),
+            "min_population": self.min_population,
+            "l": self.diversity and self.diversity.as_plain(),
+            "t": self.t,
+            "max_value_share": self.max_value_share,
+        }
+        given = {name: value for name, value in options.items() if value is not None}
+        return {"k": self.k, "max_share": self.max_share, **given}
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """The resolved section ``stream``.
+
+    Attributes
+    ----------
+    delta : int
+        Maximum delay in records.
+    max_delay_s : float or None
+        Maximum delay in seconds.
+    rule : str
+        The rule that forms clusters; never ``auto``.
+    release : {"cluster", "ordered"}
+        Whether whole clusters are released, or single records in the order of the input.
+    reveal_order : bool
+        For ordered release: whether each record keeps its own confidential values.
+    reason : str
+        Why ``auto`` selected the rule; empty if the policy names the rule. For information only.
+    """
+
+    delta: int
+    max_delay_s: float | None
+    rule: str
+    release: Literal["cluster", "ordered"]
+    reveal_order: bool = False
+    reason: str = ""
+
+    @property
+    def is_ordered(self) -> bool:
+        """Whether each record is released when its own delay has passed, in the order of the input."""
+        return self.release == "ordered"
+
+
+@dataclass(frozen=True, slots=True)
+class PerSubject:
+    """At most ``max`` records of one subject are released per window.
+
+    Window j of a partition consists of its offsets from ``j * window`` to ``(j + 1) * window - 1``. In files, record
+    numbers take the place of offsets.
+    """
+
+    max: int
+    window: int
+
+
+@dataclass(frozen=True, slots=True)
+class Diversity:
+    """l-diversity of every protected attribute.
+
+    Attributes
+    ----------
+    kind : {"distinct", "entropy", "recursive"}
+        ``distinct``: at least l distinct values. ``entropy``: the entropy of the values, in nats, is at least log(l).
+        ``recursive``: r_1 < c (r_l + ... + r_m), where r_1 >= ... >= r_m are the counts of the values.
+    l : float
+        A whole number for ``distinct`` and ``recursive``.
+    c : float or None
+        Of ``recursive`` only.
+
+    References
+    ----------
+    Machanavajjhala et al., "l-Diversity: Privacy Beyond k-Anonymity", TKDD 1(1), 2007, definitions 4.1 and 4.2,
+    doi:10.1145/1217299.1217302. ``distinct`` is also called p-sensitivity: Truta and Vinay, "Privacy Protection:
+    p-Sensitive k-Anonymity Property", ICDE Workshops 2006, doi:10.1109/ICDEW.2006.116.
+    """
+
+    kind: Literal["distinct", "entropy", "recursive"]
+    l: float  # noqa: E741 - the name of l-diversity's parameter
+    c: float | None = None
+
+    def as_plain(self) -> int | dict[str, Any]:
+        """Return the value of ``privacy.l`` as plain JSON: a number for ``distinct``."""
+        if self.kind == "distinct":
+            return int(self.l)
+        return {self.kind: self.l if self.c is None else [self.c, int(self.l)]}
+
+
+@dataclass(frozen=True, slots=True)
+class CsvDialect:
+    r"""One CSV dialect. The default is RFC 4180 with ``\n`` as the line end.
+
+    Attributes
+    ----------
+    delimiter, quote, decimal : str
+        One character each.
+    escape : {"doubled", "backslash"}
+        How a quotation mark inside a quoted cell is written: twice, or after a backslash.
+    encoding : str
+        Name of a codec of the standard library.
+    line_end : str
+        The characters themselves.
+    multiline : bool
+        Whether a cell may contain lines that would be valid records by themselves.
+    """
+
+    delimiter: str = ","
+    quote: str = '"'
+    escape: str = "doubled"
+    decimal: str = "."
+    encoding: str = "utf-8"
+    line_end: str = "\n"
+    multiline: bool = False
+
+    @property
+    def reader_options(self) -> dict[str, Any]:
+        """Arguments for `csv.reader`, for text in which quotation marks are doubled.
+
+        The option ``escapechar`` of `csv.reader` is not used: it drops a backslash before any character, and a
+        backslash at the end of a line continues the record on the next line.
+        """
+        return {"delimiter": self.delimiter, "quotechar": self.quote, "doublequote": True, "strict": True}
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a policy was read, and the line (from 1) of each field; only for messages."""
+
+    source: str
+    lines: Lines
+
+    def line_of(self, path: FieldPath) -> int | None:
+        """Return the line of a field, or of the nearest enclosing field that has a line."""
+        return line_of(path, self.lines)
+
+
+def resolve_rule(name: str, k: int, *, protects_values: bool = False) -> str:
+    """Return the rule for a value of ``stream.rule``, from the policy alone: a restarted stream uses the same rule.
+
+    Parameters
+    ----------
+    name : str
+        Value of ``stream.rule``. Any value other than ``auto`` is returned unchanged.
+    k : int
+        Minimum number of distinct subjects in a cluster.
+    protects_values : bool
+        Whether the policy has ``l``, ``t`` or a largest share of a value. Rules that form one cluster at a time take
+        the near records, until the held ones lack the values that the last records need; ``block`` suppresses fewer.
+    """
+    if name != "auto":
+        return name
+    return "block" if protects_values or k >= BLOCK_FROM_K else "awo"
 
 
 def shown_settings(kafka: KafkaSection) -> dict[str, Any]:
@@ -499,3 +519,58 @@ def shown_settings(kafka: KafkaSection) -> dict[str, Any]:
         count = len(arguments)
         content["sasl_oauth_command"] = [program, f"({count} argument{'s' if count != 1 else ''})"]
     return content
+
+
+def _stream(section: StreamSection | None, privacy: PrivacySection, k: int) -> Stream | None:
+    if section is None or section.delta is None:
+        return None
+    protects_values = any(limit is not None for limit in (privacy.t, privacy.l, _max_value_share(privacy)))
+    rule = resolve_rule(section.rule, k, protects_values=protects_values)
+    if section.rule != "auto":
+        reason = ""
+    elif protects_values:
+        reason = "auto: block, which suppresses the fewest records under l, t and shares of values"
+    else:
+        where = f"from k = {BLOCK_FROM_K} on" if k >= BLOCK_FROM_K else f"below k = {BLOCK_FROM_K}"
+        reason = f"auto: {rule} {where}"
+    delay = _float(section.max_delay_s)
+    return Stream(section.delta, delay, rule, section.release, section.reveal_order, reason)
+
+
+def _diversity(privacy: PrivacySection) -> Diversity | None:
+    given = privacy.l
+    if given is None:
+        return None
+    if isinstance(given, int):
+        return Diversity("distinct", float(given))
+    if given.recursive is not None:
+        return Diversity("recursive", float(given.recursive[1]), float(given.recursive[0]))
+    return Diversity("entropy", float(given.entropy or 0))
+
+
+def _max_value_share(privacy: PrivacySection) -> float | None:
+    """Return the largest share of a confidential value; with distinct l-diversity, 0.5 is the default.
+
+    Without l and t, a share of 1 is no limit, so that such a policy does not count as one that protects values.
+    """
+    if privacy.max_value_share == 1 and privacy.l is None and privacy.t is None:
+        return None
+    if privacy.max_value_share is None and isinstance(privacy.l, int):
+        return DEFAULT_MAX_VALUE_SHARE
+    return _float(privacy.max_value_share)
+
+
+def _dialect(inherited: CsvDialect, section: CsvSection | None) -> CsvDialect:
+    """Return the dialect with the settings of a section."""
+    if section is None:
+        return inherited
+    settings = section.model_dump(exclude_none=True, exclude={"output"})
+    if "line_end" in settings:
+        settings["line_end"] = _LINE_ENDS[settings["line_end"]]
+    if settings.get("delimiter") == "tab":
+        settings["delimiter"] = "\t"
+    return replace(inherited, **settings)
+
+
+def _float(value: float | None) -> float | None:
+    return None if value is None else float(value)

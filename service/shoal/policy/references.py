@@ -14,11 +14,16 @@ from typing import NamedTuple
 
 from shoal.errors import InputError
 from shoal.policy.attribute import Reference
-from shoal.policy.document import FieldPath, did_you_mean
-from shoal.policy.folded_text import fold_characters, fold_text
-from shoal.policy.schema import AttributeSection, Document
+from shoal.policy.schema import AttributeSection, Document, FieldPath, Finding, did_you_mean
 from shoal.policy.taxonomy import read_named_file
-from shoal.policy.texts import JSON_NUMBER, MAX_CATEGORY_BYTES, is_finite_number, is_long_category
+from shoal.policy.texts import (
+    JSON_NUMBER,
+    MAX_CATEGORY_BYTES,
+    fold_characters,
+    fold_text,
+    is_finite_number,
+    is_long_category,
+)
 
 __all__ = ["REFERENCE_HEADER", "is_of_reference", "read_references", "without_references"]
 
@@ -29,8 +34,8 @@ SUM_TOLERANCE = 1e-6
 """Largest difference of the sum of all shares from 1. Shares are rounded when they are written."""
 
 
-class _Row(NamedTuple):
-    """A row of the file: the folded text, the share as written, and the line of the file."""
+class _ReferenceRow(NamedTuple):
+    """A row of the file: the text (None for a missing value), the share as written, and the line."""
 
     text: str | None
     share: str
@@ -42,22 +47,15 @@ class _RowFault(NamedTuple):
     message: str
 
 
-def read_references(document: Document, folder: Path) -> tuple[dict[str, Reference], list[tuple[FieldPath, str]]]:
-    """Return the references of confidential attributes by the attribute's name, and all faults as path and message.
+def read_references(document: Document, folder: Path) -> tuple[dict[str, Reference], list[Finding]]:
+    """Return the references of confidential attributes by the attribute's name, and all faults.
 
-    Parameters
-    ----------
-    document : Document
-    folder : Path
-        Folder of the policy, to which paths of files are relative.
-
-    Notes
-    -----
-    A message names a line of the file, and never a value or a share.
+    Paths of files are relative to the folder of the policy. A message names a line of the file, never a value or a
+    share.
     """
     references: dict[str, Reference] = {}
-    faults: list[tuple[FieldPath, str]] = []
-    missing = frozenset([""] if document.missing_values is None else document.missing_values)
+    faults: list[Finding] = []
+    missing = frozenset(document.missing_texts)
     for name, attribute in document.attributes.items():
         if attribute.reference is None or attribute.role != "confidential":
             continue
@@ -88,26 +86,20 @@ def is_of_reference(path: FieldPath) -> bool:
     return path[:1] == ("attributes",) and path[2:3] == ("reference",)
 
 
-def _reference_of(rows: Sequence[_Row]) -> Reference:
+def _reference_of(rows: Sequence[_ReferenceRow]) -> Reference:
     """Return the distribution; its shares are divided by their sum, which differs from 1 by rounding only."""
     shares = [float(row.share) for row in rows]
     total = math.fsum(shares)
     return Reference(tuple(row.text for row in rows), tuple(share / total for share in shares))
 
 
-def _read_rows(folder: Path, name: str, missing: Collection[str]) -> tuple[list[_Row], list[_RowFault]]:
-    """Return the rows of a file that have two cells, and the faults of all others.
-
-    Raises
-    ------
-    InputError
-        The file cannot be read, or is no table with the header.
-    """
+def _read_rows(folder: Path, name: str, missing: Collection[str]) -> tuple[list[_ReferenceRow], list[_RowFault]]:
+    """Return the rows of a file that have two cells, and the faults of all others."""
     text = read_named_file(folder, name)
     first = text.partition("\n")[0]
     delimiter = ";" if ";" in first else ","
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
-    rows: list[_Row] = []
+    rows: list[_ReferenceRow] = []
     faults: list[_RowFault] = []
     header: list[str] | None = None
     try:
@@ -123,7 +115,7 @@ def _read_rows(folder: Path, name: str, missing: Collection[str]) -> tuple[list[
             else:
                 value, share = stripped
                 is_missing = fold_characters(value) in {"", *map(fold_characters, missing)}
-                rows.append(_Row(None if is_missing else value, share, reader.line_num))
+                rows.append(_ReferenceRow(None if is_missing else value, share, reader.line_num))
     except csv.Error:
         raise InputError(f"{name} line {reader.line_num}: a quotation mark is missing, or a cell is too long") from None
     if header is None:
@@ -145,7 +137,7 @@ def _describe_width(count: int) -> str:
     return f"has {count} cells; give a value and its share, and put a value with a delimiter in quotes"
 
 
-def _check_rows(rows: Sequence[_Row], attribute: AttributeSection) -> Iterator[_RowFault]:
+def _check_rows(rows: Sequence[_ReferenceRow], attribute: AttributeSection) -> Iterator[_RowFault]:
     """Yield each row with a share that is none, with a value of another kind, or with a value of a row before."""
     lines: dict[object, int] = {}
     order = frozenset(fold_characters(str(item)) for item in attribute.order or ())
@@ -155,7 +147,7 @@ def _check_rows(rows: Sequence[_Row], attribute: AttributeSection) -> Iterator[_
         if row.text is not None and (fault := _fault_of_value(row.text, attribute, order)):
             yield _RowFault(row.line, fault)
             continue
-        first = lines.setdefault(fold_text(row.text, attribute), row.line)
+        first = lines.setdefault(fold_text(row.text, attribute.type), row.line)
         if first != row.line:
             what = "the missing value" if row.text is None else "the value"
             yield _RowFault(row.line, f"{what} occurs twice, also in line {first}; add the shares and remove one row")
@@ -174,11 +166,8 @@ def _fault_of_value(text: str, attribute: AttributeSection, order: Collection[st
     if attribute.type != "json" and is_long_category(text):
         return f"the value has more than {MAX_CATEGORY_BYTES:,} bytes as JSON; shorten it"
     if attribute.scale == "ordinal":
-        return (
-            ""
-            if fold_characters(text) in order or not order
-            else "the value is not in the order of the attribute; correct its spelling"
-        )
+        is_known = not order or fold_characters(text) in order
+        return "" if is_known else "the value is not in the order of the attribute; correct its spelling"
     return _fault_of_type(text, attribute)
 
 
@@ -203,7 +192,7 @@ def _is_json(text: str) -> bool:
     return True
 
 
-def _check_shares(rows: Sequence[_Row]) -> Iterator[str]:
+def _check_shares(rows: Sequence[_ReferenceRow]) -> Iterator[str]:
     """Yield what is wrong with the distribution as a whole."""
     shares = [float(row.share) for row in rows]
     if sum(share > 0 for share in shares) < 2:  # noqa: PLR2004 - one value alone is in every cluster

@@ -1,18 +1,7 @@
-"""A taxonomy: the tree over the values of a nominal attribute.
+"""A taxonomy: the tree over the values of a nominal attribute, from a CSV file or a tree in the policy.
 
-The rules for the rows of a taxonomy: together they are one tree, in which a name means one node.
-
-Read the taxonomies of a policy from other files than those that it names.
-
-Read the files that a policy names: taxonomies and references.
-
-Read the file of a taxonomy: a header and one row per leaf, from the leaf to the root.
-
-Cells are separated by ``;`` or ``,``.
-
-Read the taxonomies of a policy: CSV files, or trees in the policy itself.
-
-A tree in the policy is a mapping from the name of each node to its children, or a list of leaves.
+A file has a header and one row per leaf, from the leaf to the root; its cells are separated by ``;`` or ``,``. A tree
+in the policy is a mapping from the name of each node to its children, or a list of leaves.
 """
 
 from __future__ import annotations
@@ -27,28 +16,13 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from shoal.errors import InputError
-from shoal.policy.document import FieldPath
-from shoal.policy.schema import Document
+from shoal.policy.schema import Document, FieldPath, Finding
 from shoal.policy.texts import MAX_CATEGORY_BYTES, has_lone_surrogate, is_long_category
 
-__all__ = [
-    "MAX_LEVELS",
-    "ROOT",
-    "RowFault",
-    "Taxonomy",
-    "TaxonomyFault",
-    "TaxonomyFile",
-    "TaxonomyRow",
-    "check_rows",
-    "delimiter_of",
-    "read_named_file",
-    "read_taxonomies",
-    "read_taxonomy_file",
-    "replace_taxonomies",
-]
+__all__ = ["ROOT", "Taxonomy", "read_named_file", "read_taxonomies", "replace_taxonomies"]
 
 ROOT = "*"
 """Name of the root where the file names none."""
@@ -115,27 +89,16 @@ class TaxonomyRow(NamedTuple):
     place: FieldPath = ()
 
 
-class RowFault(NamedTuple):
-    """A row with a fault, and what is wrong with it."""
-
-    row: TaxonomyRow
-    message: str
+_Misfit: TypeAlias = tuple[TaxonomyRow, str]
+"""A row with a fault, and what is wrong with it."""
 
 
-def check_rows(rows: Sequence[TaxonomyRow], missing_values: Collection[str]) -> Iterator[RowFault]:
-    """Yield each row that does not fit into one tree with those before it.
-
-    Parameters
-    ----------
-    rows : sequence of TaxonomyRow
-        Equally many cells each.
-    missing_values : collection of str
-        Texts that no leaf may have.
-    """
+def _check_rows(rows: Sequence[TaxonomyRow], missing_values: Collection[str]) -> Iterator[_Misfit]:
+    """Yield each row, of equally many cells, that does not fit into one tree with those before it."""
     if not rows:
         return
     if len(rows[0].cells) > MAX_LEVELS + 1:
-        yield RowFault(rows[0], f"has more than {MAX_LEVELS} levels below the root")
+        yield rows[0], f"has more than {MAX_LEVELS} levels below the root"
         return
     leaves: dict[str, TaxonomyRow] = {}
     parents: dict[tuple[int, str], tuple[str, TaxonomyRow]] = {}
@@ -144,7 +107,7 @@ def check_rows(rows: Sequence[TaxonomyRow], missing_values: Collection[str]) -> 
         if message := (
             _fault_of_names(row, missing_values) or _fault_of_leaf(row, leaves) or _fault_of_groups(row, parents)
         ):
-            yield RowFault(row, message)
+            yield row, message
         else:
             fitting.append(row)
     yield from _check_names(fitting)
@@ -177,7 +140,7 @@ def _fault_of_groups(row: TaxonomyRow, parents: dict[tuple[int, str], tuple[str,
     return ""
 
 
-def _check_names(rows: Sequence[TaxonomyRow]) -> Iterator[RowFault]:
+def _check_names(rows: Sequence[TaxonomyRow]) -> Iterator[_Misfit]:
     """Yield the rows with a name that another node has, too: a published name would mean two nodes.
 
     A node may have the name of the group directly above it: a leaf without groups is repeated on the levels above it.
@@ -190,9 +153,9 @@ def _check_names(rows: Sequence[TaxonomyRow]) -> Iterator[RowFault]:
     repeated = {name: levels for name, levels in places.items() if len(levels) > 1}
     for row in rows:
         if not has_root and ROOT in row.cells:
-            yield RowFault(row, f"{ROOT} is the name of the root here; give all rows one last name, or rename it")
+            yield row, f"{ROOT} is the name of the root here; give all rows one last name, or rename it"
         elif message := next(_faults_of_repeated(row, repeated), ""):
-            yield RowFault(row, message)
+            yield row, message
 
 
 def _faults_of_repeated(row: TaxonomyRow, repeated: Mapping[str, Mapping[int, TaxonomyRow]]) -> Iterator[str]:
@@ -208,20 +171,14 @@ def _also(row: TaxonomyRow) -> str:
     return f", also in line {row.line}" if row.line else ""
 
 
-def replace_taxonomies(
-    document: Document, files: Mapping[str, str | Path]
-) -> tuple[Document, list[tuple[FieldPath, str]]]:
-    """Return a document that reads the taxonomies of some attributes from other files, and the faults.
+def replace_taxonomies(document: Document, files: Mapping[str, str | Path]) -> tuple[Document, list[Finding]]:
+    """Return a document that reads taxonomies from other files by attribute, and the faults.
 
-    Parameters
-    ----------
-    document : Document
-    files : mapping of str to path
-        Files by attribute, relative to the working directory.
+    Paths are relative to the working directory.
     """
     changed = dict(document.attributes)
     known = [f"attributes.{name}" for name, attribute in changed.items() if attribute.taxonomy is not None]
-    faults: list[tuple[FieldPath, str]] = []
+    faults: list[Finding] = []
     for name, file in files.items():
         path = ("attributes", name, "taxonomy")
         if f"attributes.{name}" not in known:
@@ -249,20 +206,7 @@ _UNDECODED = re.compile("[\udc80-\udcff]")
 
 
 def read_named_file(folder: Path, name: str) -> str:
-    """Return the text of a file.
-
-    Parameters
-    ----------
-    folder : Path
-        The folder of the policy.
-    name : str
-        Path of the file, relative to the folder.
-
-    Raises
-    ------
-    InputError
-        It cannot be read, is too large, or is not UTF-8.
-    """
+    """Return the text of a file; its name is relative to the folder of the policy."""
     try:
         path = folder / name
         if not path.exists():
@@ -282,40 +226,16 @@ def read_named_file(folder: Path, name: str) -> str:
     return text
 
 
-def delimiter_of(text: str) -> str:
+def _delimiter_of(text: str) -> str:
     """Return the delimiter of the first of two lines that has one."""
-    for line in text.splitlines()[:2]:
-        for delimiter in (";", ","):
-            if delimiter in line:
-                return delimiter
-    return ";"
+    found = (delimiter for line in text.splitlines()[:2] for delimiter in (";", ",") if delimiter in line)
+    return next(found, ";")
 
 
-class TaxonomyFile(NamedTuple):
-    """What a file contains: its first line, the rows that have as many cells, and the faults of all others."""
-
-    header: tuple[str, ...]
-    rows: list[TaxonomyRow]
-    faults: list[RowFault]
-
-
-def read_taxonomy_file(folder: Path, name: str) -> TaxonomyFile:
-    """Read the taxonomy of a file; `check_rows` checks that its rows are one tree.
-
-    Parameters
-    ----------
-    folder : Path
-        The folder of the policy.
-    name : str
-        Path of the file, relative to the folder.
-
-    Raises
-    ------
-    InputError
-        The file cannot be read, or is no table with at least two columns.
-    """
+def _read_file(folder: Path, name: str) -> tuple[tuple[str, ...], list[TaxonomyRow], list[_Misfit]]:
+    """Return the first line of a file, the rows that have as many cells, and the faults of all others."""
     text = read_named_file(folder, name)
-    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter_of(text), strict=True)
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=_delimiter_of(text), strict=True)
     rows: list[TaxonomyRow] = []
     try:
         rows.extend(TaxonomyRow(tuple(cell.strip() for cell in cells), reader.line_num) for cells in reader if cells)
@@ -327,14 +247,9 @@ def read_taxonomy_file(folder: Path, name: str) -> TaxonomyFile:
     _check_columns(name, header, leaves[0])
     width = len(header.cells)
     whole = [row for row in leaves if len(row.cells) == width]
-    wrong = [_wrong_width(row, width) for row in leaves if len(row.cells) != width]
-    return TaxonomyFile(header.cells, whole, [*_check_header(header, whole), *wrong])
-
-
-def _wrong_width(row: TaxonomyRow, width: int) -> RowFault:
-    return RowFault(
-        row, f"has {len(row.cells)} cells, but the header has {width}; give every leaf a name on every level"
-    )
+    remedy = f"cells, but the header has {width}; give every leaf a name on every level"
+    wrong = [(row, f"has {len(row.cells)} {remedy}") for row in leaves if len(row.cells) != width]
+    return header.cells, whole, [*_check_header(header, whole), *wrong]
 
 
 def _check_columns(name: str, header: TaxonomyRow, leaf: TaxonomyRow) -> None:
@@ -347,20 +262,16 @@ def _check_columns(name: str, header: TaxonomyRow, leaf: TaxonomyRow) -> None:
         raise InputError(f"{name}: has one column; give the leaf and its groups, or leave taxonomy out")
 
 
-def _check_header(header: TaxonomyRow, rows: Sequence[TaxonomyRow]) -> Iterator[RowFault]:
+def _check_header(header: TaxonomyRow, rows: Sequence[TaxonomyRow]) -> Iterator[_Misfit]:
     """Yield the fault of a first line that is a leaf: the tree would lack it."""
     names = {(level, name) for row in rows for level, name in enumerate(row.cells[1:])}
-    if any(node in names for node in enumerate(header.cells[1:])):
-        message = "repeats a name of the rows below, so it is a leaf and no header; add a header with names of its own"
-        yield RowFault(header, message)
-        return
     form = _form_of(header.cells[0])
-    if "9" in form and any(_form_of(row.cells[0]) == form for row in rows):
-        yield RowFault(
-            header,
-            "its first name has the form of the leaves below, so it is a leaf and no header; add a header with names "
-            "of another form",
-        )
+    if any(node in names for node in enumerate(header.cells[1:])):
+        words = "repeats a name of the rows below, so it is a leaf and no header; add a header with names of its own"
+        yield header, words
+    elif "9" in form and any(_form_of(row.cells[0]) == form for row in rows):
+        words = "its first name has the form of the leaves below, so it is a leaf and no header"
+        yield header, f"{words}; add a header with names of another form"
 
 
 def _form_of(name: str) -> str:
@@ -373,14 +284,6 @@ MAX_FAULTS = 5
 _FILE_NAME = re.compile(r"\.(csv|tsv|txt|xlsx?)$", re.IGNORECASE)
 
 
-class TaxonomyFault(NamedTuple):
-    """A fault of a taxonomy: the field that names it, the message, and the place in the policy whose line is shown."""
-
-    path: FieldPath
-    message: str
-    place: FieldPath
-
-
 class _TreeError(InputError):
     """A tree in the policy that has no rows, and the place of the fault."""
 
@@ -389,45 +292,36 @@ class _TreeError(InputError):
         self.place = place
 
 
-def read_taxonomies(document: Document, folder: Path) -> tuple[dict[str, Taxonomy], list[TaxonomyFault]]:
+def read_taxonomies(
+    document: Document, folder: Path
+) -> tuple[dict[str, Taxonomy], list[tuple[FieldPath, str, FieldPath]]]:
     """Return the taxonomies of nominal attributes by the attribute's name, and all faults.
 
-    Parameters
-    ----------
-    document : Document
-    folder : Path
-        Folder of the policy, to which paths of files are relative.
+    A fault is the field that names the taxonomy, the message, and the place in the policy whose line is shown. Paths of
+    files are relative to the folder of the policy.
     """
     taxonomies: dict[str, Taxonomy] = {}
-    faults: list[TaxonomyFault] = []
+    faults: list[tuple[FieldPath, str, FieldPath]] = []
     for name, attribute in document.attributes.items():
-        source = attribute.taxonomy
+        source, path = attribute.taxonomy, ("attributes", name, "taxonomy")
         if source is None or attribute.scale != "nominal":
             continue
-        path = ("attributes", name, "taxonomy")
+        header: tuple[str, ...] = ()
+        wrong: list[_Misfit] = []
         try:
             if isinstance(source, str):
-                header, rows, wrong = read_taxonomy_file(folder, source)
+                header, rows, wrong = _read_file(folder, source)
             else:
-                header, rows, wrong = (), _rows_of_tree(source, path), []
-        except _TreeError as error:
-            faults.append(TaxonomyFault(path, str(error), error.place))
-            continue
+                rows = _rows_of_tree(source, path)
         except InputError as error:
-            faults.append(TaxonomyFault(path, str(error), path))
+            faults.append((path, str(error), error.place if isinstance(error, _TreeError) else path))
             continue
-        found = [
-            TaxonomyFault(path, f"{source} line {row.line}: {message}" if row.line else message, row.place or path)
-            for row, message in sorted((*wrong, *check_rows(rows, document.missing_texts)), key=_line_of)
-        ]
-        faults += found[:MAX_FAULTS]
-        if not found:
+        wrong += _check_rows(rows, document.missing_texts)
+        for row, message in sorted(wrong, key=lambda misfit: misfit[0].line)[:MAX_FAULTS]:
+            faults.append((path, f"{source} line {row.line}: {message}" if row.line else message, row.place or path))
+        if not wrong:
             taxonomies[name] = Taxonomy.of_rows([row.cells for row in rows], header)
     return taxonomies, faults
-
-
-def _line_of(fault: RowFault) -> int:
-    return fault.row.line
 
 
 def _rows_of_tree(tree: object, path: FieldPath) -> list[TaxonomyRow]:

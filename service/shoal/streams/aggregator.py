@@ -79,8 +79,8 @@ class StreamAggregator:
         One per category column: the squared distance of two records whose codes differ there, in squared units of the
         weighted values. For a category that counts as much as an attribute with range 1 and weight w, it is w squared.
     l : int or mapping, optional
-        l-diversity of the confidential values of each cluster: a number of distinct values (also ``{"distinct": l}`` or
-        ``{"p_sensitive": p}``), ``{"entropy": l}``, or ``{"recursive": [c, l]}``.
+        l-diversity of the confidential values of each cluster: a number of distinct values (also ``{"distinct": l}``),
+        ``{"entropy": l}``, or ``{"recursive": [c, l]}``.
     max_value_share : float, optional
         Largest share of one confidential value in a cluster. By default 0.5 with a number of distinct values, else 1.
     t : float, optional

@@ -131,7 +131,7 @@ SUM_TOLERANCE = 1e-6
 _DIFFERENCES = Context(prec=1000, traps=[])
 """For the distances of two numbers of any size; exact in the range of float64 where both have few digits."""
 
-_KINDS = {"distinct": DISTINCT, "p_sensitive": DISTINCT, "entropy": ENTROPY}
+_KINDS = {"distinct": DISTINCT, "entropy": ENTROPY}
 _FORMS = "must be a whole number of 2 or more, {'entropy': a number above 1}, or {'recursive': [c above 0, l]}"
 
 

@@ -75,7 +75,7 @@ def test_the_verdict_names_p_sensitive_k_anonymity() -> None:
     assert "with k = 3 also called p-sensitive k-anonymity, p = 2" in check.claim
     assert check.worst == 2
     assert "p-sensitive" not in checked({"k": 2, "l": 3}, ['"a"', '"b"', '"c"'])["diversity"].claim
-    assert checked({"l": {"p_sensitive": 2}}, ['"a"', '"b"'])["diversity"].status == "holds"
+    assert checked({"l": 2}, ['"a"', '"b"'])["diversity"].status == "holds"
 
 
 def test_the_default_share_beside_distinct_l_is_checked() -> None:

@@ -13,10 +13,10 @@ from typing import Any, get_args
 import pytest
 from jsonschema import Draft202012Validator
 from jsonschema import ValidationError as SchemaError
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
 from shoal.policy.checks import check_document
-from shoal.policy.document import _parse_toml, _parse_yaml
-from shoal.policy.schema import Document, policy_schema
+from shoal.policy.document import parse_document
+from shoal.policy.schema import Document, policy_schema, validate
 from support.commands import run_command
 from support.random_policies import Kind, random_document
 
@@ -53,7 +53,7 @@ def places(errors: Iterable[SchemaError]) -> Iterator[str]:
 
 
 def parsed(path: Path) -> object:
-    return (_parse_toml if path.suffix == ".toml" else _parse_yaml)(path.read_text(encoding="utf-8"), path)[0]
+    return parse_document(path.read_text(encoding="utf-8"), str(path))[0]
 
 
 def test_the_command_prints_a_valid_schema() -> None:
@@ -82,39 +82,18 @@ def test_no_policy_of_the_repository_is_left_out() -> None:
 
 
 @pytest.mark.parametrize("name", PAGES)
-def test_the_examples_of_the_pages_are_valid(name: str, tmp_path: Path) -> None:
+def test_the_examples_of_the_pages_are_valid(name: str) -> None:
     text = (ROOT / name).read_text(encoding="utf-8")
     parts = re.findall(r"^```yaml\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
     for part in parts:
-        document = _parse_yaml(part, tmp_path)[0]
-        assert isinstance(document, dict)
-        assert faults({**BASE, **document}) == []
+        assert faults({**BASE, **parse_document(part, name)[0]}) == []
     assert parts
-
-
-def test_toml_is_valid_as_yaml_is(tmp_path: Path) -> None:
-    path = tmp_path / "policy.toml"
-    path.write_text(
-        "[attributes]\nborn = {role = 'quasi_identifier', scale = 'time', bounds = [1900-01-01, 2030-01-01]}\n"
-        "who = {role = 'identifier', subject = true}\n[privacy]\nk = 3\nl = {recursive = [2, 3]}\n"
-    )
-    assert faults(parsed(path)) == []
-
-
-@pytest.mark.parametrize("kind", get_args(Kind))
-def test_what_the_loader_accepts_is_valid(kind: Kind) -> None:
-    for seed in range(60):
-        document = random_document(Random(seed), kind)
-        Document.model_validate(document)
-        assert faults(document) == []
 
 
 @pytest.mark.parametrize(
     "more",
     [
         {"privacy": {"k": 2, "l": 3}},
-        {"privacy": {"k": 2, "l": {"distinct": 3}}},
-        {"privacy": {"k": 2, "l": {"p_sensitive": 3}}},
         {"privacy": {"k": 2, "l": {"entropy": 2.5}}},
         {"privacy": {"k": 2, "l": {"recursive": [2, 3]}}},
         {"privacy": {"k": 2, "l": None}},
@@ -144,7 +123,7 @@ def test_every_form_of_a_value_is_valid_where_the_loader_reads_it(more: dict[str
         ({"privacy": {"k": 1}}, "privacy.k"),
         ({"privacy": {"k": "2"}}, "privacy.k"),
         ({"privacy": {}}, "privacy"),
-        ({"privacy": {"k": 2, "l": {"distinkt": 3}}}, "privacy.l"),
+        ({"privacy": {"k": 2, "l": {"distinct": 3}}}, "privacy.l"),
         ({"privacy": {"k": 2, "l": 1}}, "privacy.l"),
         ({"privacy": {"k": 2, "l": "3"}}, "privacy.l"),
         ({"privacy": {"k": 2, "per_subject": {"max": 1}}}, "privacy.per_subject"),
@@ -156,7 +135,8 @@ def test_every_form_of_a_value_is_valid_where_the_loader_reads_it(more: dict[str
         ({"kafka": {"metadata_key": "a"}}, "kafka"),
         ({"kafka": {"commit_interval_ms": 0}}, "kafka.commit_interval_ms"),
         ({"kafka": {"topics": [{"input": "a"}]}}, "kafka.topics"),
-        ({"csv": {"output": {"multiline": True}}}, "csv.output"),
+        ({"csv": {"output": {"multilin": True}}}, "csv.output"),
+        ({"kafka": {"ssl_password": "a"}}, "kafka"),
         ({"attributes": {}}, "attributes"),
         ({"attributes": {"x": {}}}, "attributes.x"),
         ({"attributes": {"x": {"role": "quasi-identifier"}}}, "attributes.x.role"),
@@ -196,10 +176,8 @@ def with_value(path: str, value: object) -> dict[str, Any]:
 
 def is_accepted(document: dict[str, Any]) -> bool:
     """Whether schema and rules of the loader find no fault."""
-    try:
-        return not list(check_document(Document.model_validate(json.loads(json.dumps(document)))))
-    except ValidationError:
-        return False
+    content, found = validate(Document, json.loads(json.dumps(document)))
+    return not found and not list(check_document(content))
 
 
 @pytest.mark.parametrize(
@@ -255,7 +233,7 @@ VALUES: tuple[Any, ...] = (
     ["a", "b"],
     {},
     {"a": 1},
-    {"distinct": 2},
+    {"entropy": 2},
     {"target_span": 1},
 )
 
@@ -283,7 +261,8 @@ def test_what_is_not_valid_is_refused_by_the_loader(kind: Kind) -> None:
     refused = accepted = 0
     for seed in range(1500):
         random = Random(seed)
-        document = changed(random_document(random, kind), random)
+        document = random_document(random, kind)
+        document = changed(document, random) if seed % 20 else document
         if is_accepted(document):
             accepted += 1
             assert faults(document) == [], document
@@ -306,7 +285,7 @@ def sections(model: type[BaseModel]) -> set[type[BaseModel]]:
 
 def test_every_key_of_every_section_says_what_it_means() -> None:
     keys = [(model, name, field) for model in sections(Document) for name, field in model.model_fields.items()]
-    assert len(keys) > 95
+    assert len(keys) > 85
     assert [f"{model.__name__}.{name}" for model, name, field in keys if not field.description] == []
 
 

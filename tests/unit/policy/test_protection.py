@@ -41,8 +41,6 @@ def policy(folder: Path, ill: str = "", pay: str = "", privacy: str = "", more: 
     ("given", "diversity", "plain"),
     [
         ("l: 3", Diversity("distinct", 3.0), 3),
-        ("l: {distinct: 3}", Diversity("distinct", 3.0), 3),
-        ("l: {p_sensitive: 3}", Diversity("distinct", 3.0), 3),
         ("l: {entropy: 2.5}", Diversity("entropy", 2.5), {"entropy": 2.5}),
         ("l: {recursive: [2, 3]}", Diversity("recursive", 3.0, 2.0), {"recursive": [2.0, 3]}),
     ],
@@ -53,8 +51,8 @@ def test_each_form_of_l_is_resolved(given: str, diversity: Diversity, plain: obj
     assert found.resolved()["privacy"]["l"] == plain
 
 
-def test_three_names_of_distinct_l_have_one_fingerprint(tmp_path: Path) -> None:
-    forms = ("l: 3", "l: {distinct: 3}", "l: {p_sensitive: 3}", "l: 3, max_value_share: 0.5")
+def test_the_default_share_of_distinct_l_does_not_change_the_fingerprint(tmp_path: Path) -> None:
+    forms = ("l: 3", "l: 3, max_value_share: 0.5")
     assert len({policy(tmp_path, privacy=form).fingerprint for form in forms}) == 1
 
 
@@ -155,15 +153,17 @@ def test_a_policy_without_these_fields_keeps_its_fingerprint(tmp_path: Path) -> 
         ({"privacy": "l: 2.5"}, "privacy.l", "integer"),
         ({"privacy": "l: three"}, "privacy.l", "{entropy: L}"),
         ({"privacy": "l: true"}, "privacy.l", "{entropy: L}"),
-        ({"privacy": "l: {}"}, "privacy.l", "one of"),
-        ({"privacy": "l: {distinct: 2, entropy: 2}"}, "privacy.l", "one of"),
-        ({"privacy": "l: {distict: 2}"}, "privacy.l.distict", "did you mean distinct?"),
-        ({"privacy": "l: {entropy: 1}"}, "privacy.l", "above 1"),
-        ({"privacy": "l: {entropy: .nan}"}, "privacy.l", "above 1"),
-        ({"privacy": "l: {recursive: [2]}"}, "privacy.l", "[c, l]"),
-        ({"privacy": "l: {recursive: [0, 3]}"}, "privacy.l", "above 0"),
-        ({"privacy": "l: {recursive: [2, 2.5]}"}, "privacy.l", "integer"),
-        ({"privacy": "l: {recursive: 2}"}, "privacy.l.recursive", "list"),
+        ({"privacy": "l: {}"}, "privacy.l", "{recursive: [C, L]}"),
+        ({"privacy": "l: {recursive: [2, 3], entropy: 2}"}, "privacy.l", "{entropy: L} or"),
+        ({"privacy": "l: {entrpy: 2}"}, "privacy.l.entrpy", "did you mean entropy?"),
+        ({"privacy": "l: {distinct: 2}"}, "privacy.l.distinct", "give the number itself: l: 3"),
+        ({"privacy": "l: {p_sensitive: 2}"}, "privacy.l.p_sensitive", "give the number itself: l: 3"),
+        ({"privacy": "l: {entropy: 1}"}, "privacy.l.entropy", "above 1"),
+        ({"privacy": "l: {entropy: .nan}"}, "privacy.l.entropy", "finite"),
+        ({"privacy": "l: {recursive: [2]}"}, "privacy.l.recursive", "[c, l]"),
+        ({"privacy": "l: {recursive: [0, 3]}"}, "privacy.l.recursive", "above 0"),
+        ({"privacy": "l: {recursive: [2, 2.5]}"}, "privacy.l.recursive", "integer"),
+        ({"privacy": "l: {recursive: 2}"}, "privacy.l.recursive", "[c, l]"),
         ({"privacy": "l: 22", "more": STREAM}, "privacy.l", "delta + 1"),
         ({"privacy": "l: {recursive: [1, 22]}", "more": STREAM}, "privacy.l", "delta + 1"),
         ({"ill": "type: boolean", "privacy": "l: 4"}, "privacy.l", "attributes.ill has at most 3 values"),
@@ -188,7 +188,7 @@ def test_a_policy_without_these_fields_keeps_its_fingerprint(tmp_path: Path) -> 
         ({"ill": "protect: true", "privacy": "max_value_share: 1"}, "attributes.ill.protect", "protects nothing"),
         ({"privacy": "max_value_share: 0.04", "more": STREAM}, "privacy.max_value_share", "delta + 1"),
         ({"privacy": "max_value_shar: 0.5"}, "privacy.max_value_shar", "did you mean max_value_share?"),
-        ({"privacy": "t: 1.5"}, "privacy.t", "between two distributions"),
+        ({"privacy": "t: 1.5"}, "privacy.t", "above 0 and below 1"),
         ({"ill": "protect: true"}, "attributes.ill.protect", "protects nothing"),
         ({"ill": "protct: true"}, "attributes.ill.protct", "did you mean protect?"),
         ({"ill": "refrence: a.csv"}, "attributes.ill.refrence", "did you mean reference?"),

@@ -181,17 +181,6 @@ def test_names_of_up_to_1000_bytes_are_allowed(tmp_path: Path) -> None:
     assert taxonomy.root == "é" * 499
 
 
-def test_a_tree_is_read_from_toml(tmp_path: Path) -> None:
-    text = """\
-subject = "every_record"
-attributes.job = {role = "quasi_identifier", scale = "nominal", taxonomy = {Health = ["nurse"], Law = ["judge"]}}
-privacy.k = 2
-"""
-    taxonomy = load(text, tmp_path, "p.toml").attributes[0].taxonomy
-    assert taxonomy is not None
-    assert taxonomy.paths == (("nurse", "Health"), ("judge", "Law"))
-
-
 @pytest.mark.parametrize(
     ("tree", "line", "words"),
     [

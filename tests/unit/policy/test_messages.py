@@ -1,13 +1,12 @@
-"""The part of a message that an attribute is read from."""
+"""The parts of messages that attributes are read from, and the dialect of CSV files."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import pytest
-from shoal.errors import PolicyError
 from shoal.policy import Policy
-from support.policy_files import SOURCES, faults, with_sources
+from support.policy_files import SOURCES, faults, load, with_sources
 
 pytestmark = pytest.mark.unit
 
@@ -44,11 +43,9 @@ def test_the_source_of_an_attribute_is_part_of_the_fingerprint(tmp_path: Path) -
     ],
 )
 def test_invalid_sources_are_refused(age: str, ward: str, path: str, words: str, tmp_path: Path) -> None:
-    with pytest.raises(PolicyError) as caught:
-        Policy.load(with_sources(tmp_path, age, ward))
-    (fault,) = caught.value.faults
-    assert (".".join(fault.path), fault.line) == (path, 3 if "age" in path else 4)
-    assert words in fault.message
+    ((found, (line, message)),) = faults(SOURCES.format(age=age, ward=ward), tmp_path).items()
+    assert (found, line) == (path, 3 if "age" in path else 4)
+    assert words in message
 
 
 def test_a_timestamp_is_neither_subject_nor_confidential(tmp_path: Path) -> None:
@@ -61,3 +58,33 @@ def test_a_timestamp_is_neither_subject_nor_confidential(tmp_path: Path) -> None
     found = faults(text, tmp_path)
     assert set(found) == {"attributes.ward.role"}
     assert "quasi_identifier" in found["attributes.ward.role"][1]
+
+
+@pytest.mark.parametrize(
+    ("text", "path", "line", "words"),
+    [
+        ("csv: {delimiter: '#'}", "csv.delimiter", 6, ""),
+        ("csv: {encoding: utf-7}", "csv.encoding", 6, "cp1252"),
+        ("csv:\n  decimal: ','", "csv.decimal", 7, "give another delimiter"),
+        ("csv:\n  delimiter: ';'\n  decimal: ','\n  output: {delimiter: ','}", "csv.output.decimal", 9, "delimiter"),
+        ("csv: {separator: ';'}", "csv.separator", 6, "unknown field"),
+        ("csv: {output: {output: {}}}", "csv.output.output", 6, "unknown field"),
+        ("csv: {output: {multiline: true}}", "csv.output.multiline", 6, "unknown field"),
+    ],
+)
+def test_invalid_dialects_are_refused(text: str, path: str, line: int, words: str, tmp_path: Path) -> None:
+    found = faults(SOURCES.format(age="integer: true", ward="type: any") + text + "\n", tmp_path)
+    assert {name: place for name, (place, _) in found.items()} == {path: line}
+    assert words in found[path][1]
+
+
+def test_the_output_inherits_the_dialect_of_the_input(tmp_path: Path) -> None:
+    usual = Policy.load(with_sources(tmp_path))
+    dialect = "csv: {delimiter: tab, encoding: cp1252, line_end: crlf, output: {encoding: utf-8}}\n"
+    policy = load(SOURCES.format(age="integer: true", ward="type: any") + dialect, tmp_path)
+    assert (policy.csv.delimiter, policy.csv.encoding, policy.csv.line_end) == ("\t", "cp1252", "\r\n")
+    output = policy.csv_output
+    assert (output.delimiter, output.encoding, output.line_end) == ("\t", "utf-8", "\r\n")
+    assert policy.fingerprint == usual.fingerprint
+    assert policy.resolved()["csv"]["output"]["encoding"] == "utf-8"
+    assert "csv" not in usual.resolved()
