@@ -1,29 +1,19 @@
-"""Checks what the policy promises of confidential values: ``l``, ``max_value_share`` and ``t``, cluster by cluster.
+"""Checks what the policy guarantees about confidential values: ``l``, ``max_value_share`` and ``t``, by cluster.
 
-Values are counted as records, by their keys (`value_keys`). All three promises are closed under merging: if clusters
-keep them, so does their union. So rows that are equal on all quasi-identifiers must keep them even where it is not
-known into how many clusters they belong.
-
-The earth mover's distance between the values of a cluster and a reference distribution, for three ground distances.
-
-Source: Li, Li and Venkatasubramanian, t-Closeness (ICDE 2007), doi:10.1109/ICDE.2007.367856, section 4. Nothing here is
-shared with the kernels of the engine: the hierarchical distance is summed over the edges of the tree, and the other two
-over cumulative shares and over shares.
-
-The values of confidential attributes as keys, and their distance from a reference distribution.
-
-l-diversity of three kinds and the share of one value, computed from the counts of a cluster.
+Values are counted as records, by their keys (`shoal.audit.fields`). All three are closed under merging: if clusters
+satisfy them, so does their union. So rows that are equal on all quasi-identifiers must satisfy them even where it is
+not known into how many clusters they belong.
 
 Sources: Machanavajjhala, Kifer, Gehrke and Venkitasubramaniam, l-Diversity, ACM TKDD 1(1), 2007,
 doi:10.1145/1217299.1217302 (distinct, entropy and recursive l-diversity); Truta and Vinay, Privacy Protection:
-p-Sensitive k-Anonymity Property, ICDE Workshops 2006, doi:10.1109/ICDEW.2006.116 (distinct, beside k).
-
-What a summary states of confidential values, recomputed: distances, numbers of values, shares and ``d_y``.
+p-Sensitive k-Anonymity Property, ICDE Workshops 2006, doi:10.1109/ICDEW.2006.116 (distinct, beside k); Li, Li and
+Venkatasubramanian, t-Closeness (ICDE 2007), doi:10.1109/ICDE.2007.367856, section 4 (the earth mover's distance for
+three ground distances). Nothing here is shared with the kernels of the engine: the hierarchical distance is summed over
+the edges of the tree, and the other two over cumulative shares and over shares.
 """
 
 from __future__ import annotations
 
-import json
 import math
 from bisect import bisect_left
 from collections import Counter, defaultdict
@@ -45,13 +35,10 @@ from shoal.policy import Attribute, Diversity, Policy
 
 __all__ = [
     "AuditedColumn",
-    "Distance",
     "Figures",
     "OrderedReference",
     "ValueClass",
     "check_values",
-    "class_distances",
-    "distance_from",
     "effective_values",
     "equal_distance",
     "hierarchical_distance",
@@ -59,22 +46,17 @@ __all__ = [
     "largest_share",
     "measure_values",
     "nearest",
-    "number_or_none",
     "recursive_ratio",
-    "reference_shares",
 ]
 
-Path = TypeVar("Path", bound=tuple[Hashable, ...])
+NodePath = TypeVar("NodePath", bound=tuple[Hashable, ...])
 """The nodes of a value from the leaf up to the child of the root."""
 
 
 class OrderedReference:
     """A distribution over bins in their order, from which the ordered distance of clusters is computed.
 
-    Parameters
-    ----------
-    shares : sequence of float, length m
-        Weight of each bin, the lowest bin first; their sum need not be 1.
+    ``shares``: weight of each bin, the lowest bin first; their sum need not be 1.
     """
 
     def __init__(self, shares: Sequence[float]) -> None:
@@ -106,28 +88,18 @@ class OrderedReference:
 def equal_distance(counts: Mapping[str, int], reference: Mapping[str, float]) -> float:
     """Return the distance if all values are 1 apart: what is not common to both distributions.
 
-    Parameters
-    ----------
-    counts : mapping
-        Number of members with each value; at least one member.
-    reference : mapping
-        Share of each value. One that is not listed has none.
+    ``reference``: share of each value. One that is not listed has none.
     """
     size = sum(counts.values())
     return 1.0 - math.fsum(min(count / size, reference.get(key, 0.0)) for key, count in counts.items())
 
 
-def hierarchical_distance(paths: Mapping[Path, int], reference: Mapping[Path, float]) -> float:
+def hierarchical_distance(paths: Mapping[NodePath, int], reference: Mapping[NodePath, float]) -> float:
     """Return the distance if two values are as far apart as their lowest common ancestor is high, over the levels.
 
     The edge above a node is 1 / (2 levels) long, and carries the difference of the shares below the node.
 
-    Parameters
-    ----------
-    paths : mapping
-        Number of members of each path; all paths have the same length, at least 1.
-    reference : mapping
-        Share of each path.
+    ``paths``: number of members of each path; all paths have the same length, at least 1.
     """
     size, levels = sum(paths.values()), len(next(iter(paths)))
     below: defaultdict[tuple[int, Hashable], float] = defaultdict(float)
@@ -154,8 +126,6 @@ def nearest(value: Decimal, listed: Sequence[Decimal]) -> int:
 
 _EXACT = Context(prec=5000)
 """More digits than the sum of two float64 has."""
-
-
 Distance: TypeAlias = Callable[[Mapping[str, int]], float]
 """From the number of members of each key to the distance of their distribution from the reference."""
 TextKeys: TypeAlias = Callable[[str | None], str]
@@ -164,26 +134,14 @@ TextKeys: TypeAlias = Callable[[str | None], str]
 class AuditedColumn:
     """Reads the keys of one confidential attribute from the texts of unchanged fields.
 
-    Parameters
-    ----------
-    policy : Policy
-    attribute : Attribute
-    released : {"csv", "jsonl"}
-        Form of the release that the texts are compared with.
-    folds : bool
-        Whether spellings of one value have one key. Otherwise only null and the empty text are one value.
-
-    Attributes
-    ----------
-    key_of_text : callable
-        Returns the key that a text of the policy means.
+    ``folds``: whether spellings of one value have one key. Otherwise only null and the empty text are one value.
     """
 
-    def __init__(self, policy: Policy, attribute: Attribute, released: Form = "jsonl", *, folds: bool = True) -> None:
+    def __init__(self, policy: Policy, attribute: Attribute, released: Form = "jsonl") -> None:
         self.attribute = attribute
         self.key_of_text = text_key_reader(attribute, policy.missing_values, released)
         self._place = policy.unchanged_fields.index(attribute)
-        self._read = key_reader(attribute.type, policy.missing_values, released) if folds else _as_spelt
+        self._read = key_reader(attribute.type, policy.missing_values, released)
         self._known: dict[str, str] = {}
 
     def key(self, unchanged: str) -> str:
@@ -211,13 +169,6 @@ class AuditedColumn:
         return bool(keys) and all(number_or_none(key) is not None for key in keys)
 
 
-def _as_spelt(text: str) -> str:
-    """Return a key that keeps the spelling of a text."""
-    if text in {"null", '""'}:
-        return MISSING
-    return f"t{json.loads(text)}" if text.startswith('"') else key_reader("number", ())(text)
-
-
 def reference_shares(attribute: Attribute, keys: TextKeys) -> dict[str, float] | None:
     """Return the share of each key in the reference of the policy; None without one."""
     if attribute.reference is None:
@@ -232,15 +183,8 @@ def reference_shares(attribute: Attribute, keys: TextKeys) -> dict[str, float] |
 def distance_from(attribute: Attribute, shares: Mapping[str, float], keys: TextKeys, *, is_ordered: bool) -> Distance:
     """Return the distance of clusters from a reference distribution.
 
-    Parameters
-    ----------
-    attribute : Attribute
-    shares : mapping
-        Weight of each key of the reference, such as its share or its number of records.
-    keys : callable
-        Returns the key that a text of the policy means.
-    is_ordered : bool
-        Whether values are compared by their order; else by the taxonomy, or all are equally far from each other.
+    ``shares``: weight of each key of the reference, such as its share or its number of records. ``is_ordered``: whether
+    values are compared by their order; else by the taxonomy, or all are equally far from each other.
     """
     if is_ordered:
         bin_of, by_bin = _ordered_bins(attribute, shares, keys)
@@ -341,12 +285,7 @@ SHARE_TOLERANCE = Fraction(2, 10**9)
 class ValueClass:
     """Records that a reader of the release cannot tell apart.
 
-    Attributes
-    ----------
-    label : int or str
-        How checks name it.
-    unchanged : sequence of str
-        Texts of the unchanged fields of its records; at least one record.
+    ``unchanged``: texts of the unchanged fields of its records; at least one record.
     """
 
     label: int | str
@@ -358,15 +297,10 @@ def check_values(
 ) -> list[CheckCounter]:
     """Check the promises that the policy makes.
 
-    Returns
-    -------
-    list of CheckCounter
-        ``diversity`` (for ``l``), ``value_share`` and ``closeness`` (for ``t``). Each cluster is one case, whatever the
-        number of protected attributes. The worst value is the fewest values, the fewest effective ones (entropy) or
-        the largest ratio (recursive); the largest share; the largest distance.
+    Return ``diversity`` (for ``l``), ``value_share`` and ``closeness`` (for ``t``). Each cluster is one case, whatever
+    the number of protected attributes. The worst value is the fewest values, the fewest effective ones (entropy) or the
+    largest ratio (recursive); the largest share; the largest distance.
 
-    Notes
-    -----
     Cost: O(n log n) for each protected attribute.
     """
     checks: list[CheckCounter] = []
@@ -517,16 +451,11 @@ _TIE = 1e-9
 def measure_values(policy: Policy, originals: Originals, classes: Sequence[ValueClass]) -> Figures:
     """Return the figures of the clusters.
 
-    Returns
-    -------
-    dict
-        With ``l``, ``t`` or ``max_value_share``: ``l.min``, the fewest different values of a cluster, and
-        ``value_share.max``. With ``t``: mean and largest distance of each protected attribute, as streams (``emd``)
-        and tables (``emd_of``) name them, and that of the attribute with the largest distance, ``emd`` of a table. With
-        ``steering.dependence``: ``d_y``, the share of the variation of confidential numbers within clusters.
+    Return with ``l``, ``t`` or ``max_value_share``: ``l.min``, the fewest different values of a cluster, and
+    ``value_share.max``. With ``t``: mean and largest distance of each protected attribute, as streams (``emd``) and
+    tables (``emd_of``) name them, and that of the attribute with the largest distance, ``emd`` of a table. With
+    ``steering.dependence``: ``d_y``, the share of the variation of confidential numbers within clusters.
 
-    Notes
-    -----
     Cost: O(n log n) for each confidential attribute.
     """
     found: Figures = {}
@@ -550,31 +479,20 @@ def measure_values(policy: Policy, originals: Originals, classes: Sequence[Value
 def _distances(policy: Policy, originals: Originals, classes: Sequence[ValueClass]) -> Figures:
     """Return mean and largest distance of each protected attribute, and those of the farthest one.
 
-    Without a reference, versions before l-diversity compared values as they were spelt. Then several figures are right.
+    If several attributes are farthest, the mean of each of them is right.
     """
     found: Figures = {}
-    measured = {attribute: _measured(policy, originals, classes, attribute) for attribute in policy.protected}
-    for attribute, pairs in measured.items():
-        for group in ("emd", "emd_of"):
-            found[group, attribute.name, "mean"] = tuple(mean for mean, _ in pairs)
-            found[group, attribute.name, "max"] = tuple(largest for _, largest in pairs)
-    largest = max(pairs[0][1] for pairs in measured.values())
-    farthest = [pairs for pairs in measured.values() if abs(pairs[0][1] - largest) <= _TIE]
-    found["emd", "max"] = tuple(one for pairs in farthest for _, one in pairs)
-    found["emd", "mean"] = tuple(one for pairs in farthest for one, _ in pairs)
-    return found
-
-
-def _measured(
-    policy: Policy, originals: Originals, classes: Sequence[ValueClass], attribute: Attribute
-) -> list[tuple[float, float]]:
-    """Return pairs of mean and largest distance: by the keys of values, and without a reference as they are spelt."""
-    pairs = []
-    for folds in (True, False) if attribute.reference is None else (True,):
-        column = AuditedColumn(policy, attribute, originals.released, folds=folds)
+    measured: dict[str, tuple[float, float]] = {}
+    for attribute in policy.protected:
+        column = AuditedColumn(policy, attribute, originals.released)
         distances = class_distances(originals, column, [column.counts(one.unchanged) for one in classes])
-        pairs.append((math.fsum(distances) / len(distances), max(distances)))
-    return pairs
+        mean, largest = measured[attribute.name] = math.fsum(distances) / len(distances), max(distances)
+        for group in ("emd", "emd_of"):
+            found[group, attribute.name, "mean"], found[group, attribute.name, "max"] = (mean,), (largest,)
+    farthest = max(largest for _, largest in measured.values())
+    found["emd", "max"] = (farthest,)
+    found["emd", "mean"] = tuple(mean for mean, largest in measured.values() if abs(largest - farthest) <= _TIE)
+    return found
 
 
 def _variation_within(policy: Policy, originals: Originals, classes: Sequence[ValueClass]) -> float | None:

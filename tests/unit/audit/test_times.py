@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from shoal.audit.arithmetic import day_of, months_until, start_of_month
-from shoal.audit.scales import TimeGrid, epoch_ms, iso_ms
+from shoal.audit.scales import TimeGrid, day_of, epoch_ms, iso_ms, months_until, start_of_month
 from shoal.policy import TimeStep
 
 pytestmark = pytest.mark.unit
