@@ -303,38 +303,54 @@ def check_values(
 
     Cost: O(n log n) for each protected attribute.
     """
-    checks: list[CheckCounter] = []
-    columns = [AuditedColumn(policy, attribute, originals.released) for attribute in policy.protected]
-    counts = [[column.counts(one.unchanged) for column in columns] for one in classes]
-    if policy.diversity is not None:
-        checks.append(_check_diversity(policy, policy.diversity, classes, counts, unit))
-    if policy.max_value_share is not None:
-        checks.append(_check_value_share(policy, policy.max_value_share, classes, counts, unit))
-    if policy.t is not None:
-        checks.append(_check_closeness(policy, policy.t, originals, columns, classes, counts, unit))
-    return checks
+    found = _ValueChecks(policy, originals, classes, unit)
+    checks = [] if policy.diversity is None else [found.diversity(policy.diversity)]
+    checks += [] if policy.max_value_share is None else [found.value_share(policy.max_value_share)]
+    return checks + ([] if policy.t is None else [found.closeness(policy.t)])
 
 
-def _names(policy: Policy) -> str:
-    return ", ".join(attribute.name for attribute in policy.protected)
+class _ValueChecks:
+    """The three checks, with the values of each class counted once."""
 
+    def __init__(self, policy: Policy, originals: Originals, classes: Sequence[ValueClass], unit: str) -> None:
+        self._policy, self._originals, self._unit = policy, originals, unit
+        self._labels = [one.label for one in classes]
+        self._columns = [AuditedColumn(policy, attribute, originals.released) for attribute in policy.protected]
+        self._counts = [[column.counts(one.unchanged) for column in self._columns] for one in classes]
+        self._names = ", ".join(attribute.name for attribute in policy.protected)
 
-def _check_diversity(
-    policy: Policy,
-    rule: Diversity,
-    classes: Sequence[ValueClass],
-    counts: Sequence[Sequence[Counter[str]]],
-    unit: str,
-) -> CheckCounter:
-    check = CheckCounter("diversity", _diversity_claim(policy, rule), unit)
-    measure, is_diverse, worst = _diversity(rule)
-    for one, columns in zip(classes, counts, strict=True):
-        check.expect(all(is_diverse(list(column.values())) for column in columns), one.label)
-        found = worst(measure(list(column.values())) for column in columns)
-        check.worst = found if check.worst is None else worst((check.worst, found))
-    if check.worst is not None and math.isinf(check.worst):
-        check.worst, check.note = None, "a cluster has fewer than l different values"
-    return check
+    def diversity(self, rule: Diversity) -> CheckCounter:
+        check = CheckCounter("diversity", _diversity_claim(self._names, self._policy.k, rule), self._unit)
+        measure, is_diverse, worst = _diversity(rule)
+        for label, columns in zip(self._labels, self._counts, strict=True):
+            check.expect(all(is_diverse(list(column.values())) for column in columns), label)
+            found = worst(measure(list(column.values())) for column in columns)
+            check.worst = found if check.worst is None else worst((check.worst, found))
+        if check.worst is not None and math.isinf(check.worst):
+            check.worst, check.note = None, "a cluster has fewer than l different values"
+        return check
+
+    def value_share(self, limit: float) -> CheckCounter:
+        claim = f"no value of {self._names} has more than {limit:g} of the records of a cluster"
+        check = CheckCounter("value_share", claim, self._unit)
+        most = Fraction(repr(limit))
+        for label, columns in zip(self._labels, self._counts, strict=True):
+            size = sum(columns[0].values())
+            largest = max(largest_share(list(column.values())) for column in columns)
+            check.expect(largest * size <= most * size + SHARE_TOLERANCE, label)
+            check.worst = max(check.worst or 0.0, float(largest))
+        return check
+
+    def closeness(self, t: float) -> CheckCounter:
+        check = CheckCounter("closeness", _closeness_claim(self._policy, t), self._unit)
+        farthest = [0.0] * len(self._labels)
+        for place, column in enumerate(self._columns):
+            found = class_distances(self._originals, column, [own[place] for own in self._counts])
+            farthest = list(map(max, farthest, found))
+        for label, distance in zip(self._labels, farthest, strict=True):
+            check.expect(distance <= t + TOLERANCE, label)
+        check.worst = max(farthest, default=None)
+        return check
 
 
 def _diversity(
@@ -354,8 +370,7 @@ def _diversity(
     return len, lambda counts: len(counts) >= least, min
 
 
-def _diversity_claim(policy: Policy, rule: Diversity) -> str:
-    names = _names(policy)
+def _diversity_claim(names: str, k: int, rule: Diversity) -> str:
     if rule.kind == "entropy":
         return (
             f"every cluster is entropy {rule.l:g}-diverse in {names}: its values have at least the entropy of "
@@ -367,9 +382,7 @@ def _diversity_claim(policy: Policy, rule: Diversity) -> str:
             f"every cluster is recursively ({rule.c:g}, {rule.l:g})-diverse in {names}: its most frequent value occurs "
             f"less than {rule.c:g} times as often as the {rank} most frequent and all rarer ones together"
         )
-    p_sensitive = (
-        f"; with k = {policy.k} also called p-sensitive k-anonymity, p = {rule.l:g}" if rule.l <= policy.k else ""
-    )
+    p_sensitive = f"; with k = {k} also called p-sensitive k-anonymity, p = {rule.l:g}" if rule.l <= k else ""
     return f"every cluster has at least {rule.l:g} different values of {names} (distinct l-diversity{p_sensitive})"
 
 
@@ -378,54 +391,12 @@ def _ordinal(number: int) -> str:
     return f"{number}{suffix}"
 
 
-def _check_value_share(
-    policy: Policy,
-    limit: float,
-    classes: Sequence[ValueClass],
-    counts: Sequence[Sequence[Counter[str]]],
-    unit: str,
-) -> CheckCounter:
-    claim = f"no value of {_names(policy)} has more than {limit:g} of the records of a cluster"
-    check = CheckCounter("value_share", claim, unit)
-    most = Fraction(repr(limit))
-    for one, columns in zip(classes, counts, strict=True):
-        size = len(one.unchanged)
-        largest = max(largest_share(list(column.values())) for column in columns)
-        check.expect(largest * size <= most * size + SHARE_TOLERANCE, one.label)
-        check.worst = max(check.worst or 0.0, float(largest))
-    return check
-
-
-def _check_closeness(
-    policy: Policy,
-    t: float,
-    originals: Originals,
-    columns: Sequence[AuditedColumn],
-    classes: Sequence[ValueClass],
-    counts: Sequence[Sequence[Counter[str]]],
-    unit: str,
-) -> CheckCounter:
-    check = CheckCounter("closeness", _closeness_claim(policy, t), unit)
-    farthest = [0.0] * len(classes)
-    for place, column in enumerate(columns):
-        found = class_distances(originals, column, [own[place] for own in counts])
-        farthest = list(map(max, farthest, found))
-    for one, distance in zip(classes, farthest, strict=True):
-        check.expect(distance <= t + TOLERANCE, one.label)
-    check.worst = max(farthest, default=None)
-    return check
-
-
 def _closeness_claim(policy: Policy, t: float) -> str:
     if any(attribute.reference is not None for attribute in policy.protected):
-        kinds = {attribute.name: _distance_name(attribute) for attribute in policy.protected}
+        kinds = {attribute.name: attribute.distance or "ordered or equal" for attribute in policy.protected}
         named = ", ".join(f"{name} ({kind} distance)" for name, kind in kinds.items())
         return f"no cluster is farther than {t:g} from the reference of the policy in {named}"
     return f"no confidential attribute of a cluster is farther than {t:g} from the table"
-
-
-def _distance_name(attribute: Attribute) -> str:
-    return attribute.distance or "ordered or equal"
 
 
 def class_distances(originals: Originals, column: AuditedColumn, counts: Sequence[Counter[str]]) -> list[float]:

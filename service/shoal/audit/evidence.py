@@ -35,8 +35,7 @@ __all__ = [
 ]
 
 Summary: TypeAlias = Mapping[str, Any]
-_CLUSTER_FIELDS = ("partition", "cluster", "offsets")
-_POLICY_FIELD, _TOPIC_FIELD = "policy", "topic"
+_CLUSTER_FIELDS = ("partition", "cluster", "offsets", "policy", "topic")
 _FINGERPRINT = re.compile(r"[0-9a-f]{64}")
 _REFERENCE_FIELDS = ("topic", "partition", "offset", "reason")
 REASONS = {"undecodable", "invalid", "suppressed", "too_large"}
@@ -84,11 +83,13 @@ def read_evidence(path: Path) -> Iterator[EvidenceCluster]:
     for number, line in enumerate(byte_lines(path), 1):
         location = f"{path}, line {number}"
         found = _object(line, location, _EVIDENCE_REMEDY)
-        if found.keys() - {*_CLUSTER_FIELDS, _POLICY_FIELD, _TOPIC_FIELD}:
-            fields = ", ".join(_CLUSTER_FIELDS)
-            raise InputError(f"{location}: must be {fields} (and policy, topic) and nothing else; {_EVIDENCE_REMEDY}")
-        topic = found.get(_TOPIC_FIELD)
-        if not isinstance(topic, str) and _TOPIC_FIELD in found:
+        if found.keys() - set(_CLUSTER_FIELDS):
+            raise InputError(
+                f"{location}: must be partition, cluster, offsets (and policy, topic) and nothing else; "
+                f"{_EVIDENCE_REMEDY}"
+            )
+        topic = found.get("topic")
+        if not isinstance(topic, str) and "topic" in found:
             raise InputError(f"{location}: topic must be a text; {_EVIDENCE_REMEDY}")
         offsets = found.get("offsets")
         if not isinstance(offsets, list) or isinstance(offsets, JsonObject):
@@ -135,9 +136,9 @@ def foreign_fingerprints(
 
 def _fingerprint(found: Mapping[str, object], location: str, remedy: str) -> str | None:
     """Return the field ``policy``; None if it is missing, as in files of earlier versions."""
-    value = found.get(_POLICY_FIELD)
-    if _POLICY_FIELD not in found:
+    if "policy" not in found:
         return None
+    value = found["policy"]
     if not isinstance(value, str) or not _FINGERPRINT.fullmatch(value):
         raise InputError(f"{location}: policy must be a fingerprint of 64 hexadecimal digits; {remedy}")
     return value

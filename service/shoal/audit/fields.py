@@ -720,13 +720,10 @@ def unchanged_reader(
     and of the released cells.
     """
     if original == "csv":
-        read = _CSV[kind]
-        if sign.is_comma and kind in {"integer", "number"}:
-            return lambda cell: read(sign.to_point(str(cell)))
-        return read
+        return lambda cell: _cell(kind, str(cell), sign)
     if released == "csv" and kind in {"string", "any"}:
-        return _string_as_cell if kind == "string" else lambda value: _any_as_cell(value, released_sign)
-    return _JSON[kind]
+        return lambda value: _as_cell(_field(kind, value), value, released_sign)
+    return lambda value: _field(kind, value)
 
 
 def released_reader(
@@ -734,18 +731,24 @@ def released_reader(
 ) -> UnchangedReader:
     """Return the same for released rows: its texts equal those of `unchanged_reader` where the values are equal."""
     if original == "jsonl" and released == "csv" and kind == "any":
-        return _cell_text
+        return lambda cell: json_text(str(cell))
     return unchanged_reader(kind, released, released, released_sign, released_sign)
 
 
-def _string_as_cell(value: object) -> str | None:
-    text = _string(value)
-    return '""' if text == "null" else text
+def _field(kind: FieldType, value: object) -> str | None:
+    """Return the text of a JSON value; None for a value of another type than the field's."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return json_text(value) if kind in {"boolean", "any"} else None
+    if isinstance(value, JsonNumber):
+        text = canonical_decimal(value) if kind in {"integer", "number", "any"} else None
+        return text if kind != "integer" or (text and INTEGER.fullmatch(text)) else None
+    return json_text(value) if kind in {"string", "any"} and isinstance(value, str) and is_encodable(value) else None
 
 
-def _any_as_cell(value: object, released_sign: DecimalSign) -> str | None:
+def _as_cell(text: str | None, value: object, released_sign: DecimalSign) -> str | None:
     """Return the text of the cell that a JSON value becomes; null becomes the empty cell."""
-    text = _any(value)
     if text is None or text == "null":
         return text and '""'
     if text.startswith('"'):
@@ -753,68 +756,14 @@ def _any_as_cell(value: object, released_sign: DecimalSign) -> str | None:
     return json_text(released_sign.from_point(text) if isinstance(value, JsonNumber) else text)
 
 
-def _any(value: object) -> str | None:
-    if value is None:
-        return "null"
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, JsonNumber):
-        return canonical_decimal(value)
-    return json_text(value) if isinstance(value, str) and is_encodable(value) else None
-
-
-def _string(value: object) -> str | None:
-    text = _any(value)
-    return text if text is not None and (text == "null" or text.startswith('"')) else None
-
-
-def _number(value: object) -> str | None:
-    return _any(value) if value is None or isinstance(value, JsonNumber) else None
-
-
-def _integer(value: object) -> str | None:
-    text = _number(value)
-    return text if text is not None and (text == "null" or INTEGER.fullmatch(text)) else None
-
-
-def _boolean(value: object) -> str | None:
-    return _any(value) if value is None or isinstance(value, bool) else None
-
-
-_JSON: dict[FieldType, UnchangedReader] = {
-    "string": _string,
-    "integer": _integer,
-    "number": _number,
-    "boolean": _boolean,
-    "any": _any,
-}
-
-
-def _cell_text(value: object) -> str | None:
-    return json_text(str(value))
-
-
-def _cell_number(value: object) -> str | None:
-    text = str(value).strip(BLANKS)
+def _cell(kind: FieldType, cell: str, sign: DecimalSign) -> str | None:
+    if kind in {"string", "any"}:
+        return json_text(cell)
+    text = cell.strip(BLANKS)
     if not text:
         return "null"
-    return canonical_decimal(text) if is_decimal(text) else None
-
-
-def _cell_integer(value: object) -> str | None:
-    text = _cell_number(value)
-    return text if text is not None and (text == "null" or INTEGER.fullmatch(text)) else None
-
-
-def _cell_boolean(value: object) -> str | None:
-    text = str(value).strip(BLANKS).lower()
-    return (text or "null") if text in {"", "true", "false"} else None
-
-
-_CSV: dict[FieldType, UnchangedReader] = {
-    "string": _cell_text,
-    "integer": _cell_integer,
-    "number": _cell_number,
-    "boolean": _cell_boolean,
-    "any": _cell_text,
-}
+    if kind == "boolean":
+        return text.lower() if text.lower() in {"true", "false"} else None
+    number = sign.to_point(text)
+    found = canonical_decimal(number) if is_decimal(number) else None
+    return found if kind == "number" or (found and INTEGER.fullmatch(found)) else None

@@ -63,40 +63,40 @@ __all__ = [
     "within_depth",
 ]
 
-_MIN_PLAIN_EXPONENT = -5
-"""Fractions whose first digit stands for at least 10**-5 are written without an exponent."""
-
-
-def canonical_float(value: float) -> str:
-    """Write a finite float64 in its canonical form: integral values as integers, others in the fewest digits.
-
-    Fractions below 0.00001 have an exponent, without plus sign and leading zeros.
-    """
-    number = Decimal(repr(value))
-    if value.is_integer():
-        return str(int(number))
-    if number.adjusted() >= _MIN_PLAIN_EXPONENT:
-        return f"{number:f}"
-    sign, digits, _ = number.as_tuple()
-    first, *rest = map(str, digits)
-    return f"{'-' * sign}{first}{'.' * bool(rest)}{''.join(rest)}e{number.adjusted()}"
-
-
+Form: TypeAlias = Literal["csv", "jsonl"]
+Record: TypeAlias = Mapping[str, object]
+NumberWriter: TypeAlias = Callable[[float], str]
+Item = TypeVar("Item")
+json_text = json.JSONEncoder(ensure_ascii=False).encode
+"""Write a value as JSON with the fewest escapes."""
+ORIGINAL_EXPORT = frozenset({"partition", "offset", "value"})
+"""Names that every line of an exported original has."""
+ENVELOPE_FIELDS = frozenset({"key", "headers", "timestamp"})
+"""Names that a line of an exported original may have besides."""
+RELEASED_EXPORT = frozenset({"partition", "value"})
+"""Names that every line of an exported release has."""
+RELEASED_ENVELOPE = frozenset({"key", "headers"})
+"""Names that every line of an exported release may have besides."""
+EMPTY_CONTENTS: tuple[object, ...] = (None, [], {})
+"""How exports write that a message has no headers."""
+TOMBSTONE: Record = MappingProxyType({})
+"""The record of a message without a value."""
+_NO_FIELDS: Record = {}
+LARGEST_COUNT = 1 << 62
+"""Partitions, offsets and counts are smaller in magnitude."""
 INTEGER = re.compile(r"[+-]?[0-9]+")
 _MAX_INTEGER_LENGTH = 4300
 """Characters; longer integers are not numbers (the limit of Python's int)."""
-
-
-def canonical_decimal(text: str) -> str | None:
-    """Write a decimal number in its canonical form: integers exactly, others as float64; None if it overflows."""
-    if INTEGER.fullmatch(text):
-        return str(int(text)) if len(text) <= _MAX_INTEGER_LENGTH else None
-    value = float(text)
-    return canonical_float(value) if math.isfinite(value) else None
-
-
-json_text = json.JSONEncoder(ensure_ascii=False).encode
-"""Write a value as JSON with the fewest escapes."""
+_COUNT = re.compile(r"-?[0-9]{1,18}")
+"""Partitions, offsets and usable timestamps; all of them fit 64 bits."""
+_MIN_PLAIN_EXPONENT = -5
+"""Fractions whose first digit stands for at least 10**-5 are written without an exponent."""
+MAX_DEPTH = 64
+"""Nested objects and arrays of a record, itself included."""
+_TOO_LARGE_NUMBER = "1e999"
+_FORMS: dict[str, Form] = {".csv": "csv", ".jsonl": "jsonl", ".json": "jsonl", ".ndjson": "jsonl", ".parquet": "jsonl"}
+_REPLACE_UNDECODABLE = "shoal.audit.replace"
+codecs.register_error(_REPLACE_UNDECODABLE, lambda error: ("\udcff", getattr(error, "end", 1)))
 
 
 class JsonObject(list[tuple[str, object]]):
@@ -109,6 +109,253 @@ class JsonNumber(str):
     """The text of a JSON number."""
 
     __slots__ = ()
+
+
+# ---------------------------------------------------------------- files
+
+
+@dataclass(frozen=True, slots=True)
+class InputFile:
+    """A file and how it is written. For CSV only: the dialect, and the declared columns of an original."""
+
+    path: Path
+    form: Form
+    dialect: CsvDialect
+    columns: frozenset[str] = frozenset()
+
+    @classmethod
+    def of(cls, path: str | Path, dialect: CsvDialect, default_form: Form | None = None) -> InputFile:
+        """Describe a file; ``default_form`` applies where the suffix is unknown."""
+        return cls(Path(path), form_of(Path(path), default_form), dialect)
+
+
+class OriginalRecord(NamedTuple):
+    """A record of an original. ``envelope`` holds the usable key, timestamp and headers, named as in ``from``.
+
+    ``size``: bytes of the record as it was read, or 0 if they are not known.
+    """
+
+    partition: int
+    offset: int
+    record: Record | None
+    envelope: Record
+    size: int = 0
+
+
+class ReleasedRecord(NamedTuple):
+    """A released row: its published text, and the record if the text is one.
+
+    ``is_bare``: whether the message has neither a key nor headers; None if the file does not show them.
+    """
+
+    partition: int
+    text: str
+    record: Record | None
+    is_bare: bool | None = None
+
+
+def form_of(path: Path, default: Form | None = None) -> Form:
+    """Return the form of a file by its suffix, else the default."""
+    form = _FORMS.get(path.suffix.lower(), default)
+    if form is None:
+        raise InputError(f"{path}: verify reads .csv, .jsonl, .json and .parquet; convert the file, or give --format")
+    return form
+
+
+def original_records(
+    file: InputFile, names: frozenset[str] | None = None, *, by_line: bool = False, clustered: Collection[str] = ()
+) -> Iterator[OriginalRecord]:
+    """Yield the records of an original.
+
+    ``names``: what every line must have if the file holds messages of a topic; None for plain records. ``by_line``:
+    number messages by line, from 0 in partition 0, as the records of a plain file are. ``clustered``: as in
+    `parquet_lines`.
+    """
+    if names is not None:
+        yield from _messages(file.path, names) if by_line else _exported(file.path, names)
+    elif file.form == "csv":
+        rows = (cells for _, cells in csv_rows(file.path, file.dialect, skip_bom=True, declared=file.columns))
+        for number, cells in enumerate(_without_blank_end(rows, lambda cells: cells == {})):
+            is_record = cells and not is_repeated_header(cells, file.dialect)
+            yield OriginalRecord(0, number, cells if is_record else None, _NO_FIELDS)
+    else:
+        for number, text in enumerate(_original_lines(file.path, clustered)):
+            yield OriginalRecord(0, number, within_depth(record_of(text)), _NO_FIELDS, len(text))
+
+
+def released_records(
+    file: InputFile, *, is_export: bool, number_writers: Mapping[str, NumberWriter] | None = None
+) -> Iterator[ReleasedRecord]:
+    """Yield the released rows; ``number_writers`` write the numbers of Parquet columns, which have no text."""
+    if is_export:
+        yield from _released_export(file.path)
+    elif file.form == "csv":
+        for text, cells in csv_rows(file.path, file.dialect, skip_bom=False):
+            yield ReleasedRecord(0, text, cells)
+    elif is_parquet(file.path):
+        for text in parquet_lines(file.path, number_writers):
+            yield ReleasedRecord(0, text, record_of(text))
+    else:
+        for row in byte_lines(file.path):
+            yield ReleasedRecord(0, row.decode(errors="surrogateescape"), record_of(row))
+
+
+def byte_lines(path: Path, *, skip_bom: bool = False, clustered: Collection[str] = ()) -> Iterator[bytes]:
+    """Yield the lines of a file without their ends; of a Parquet file its rows as JSON.
+
+    The empty text after the last line end is not a line. ``skip_bom``: ignore a byte order mark at the beginning.
+    ``clustered``: as of `parquet_lines`.
+    """
+    if is_parquet(path):
+        yield from map(str.encode, parquet_lines(path, clustered=clustered))
+        return
+    try:
+        with path.open("rb") as file:
+            for number, line in enumerate(file):
+                text = line.removeprefix(codecs.BOM_UTF8) if skip_bom and not number else line
+                yield text.removesuffix(b"\n")
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror}") from None
+
+
+def first_line_names(path: Path) -> frozenset[str]:
+    """Return the names in the first line of a JSON lines file; empty if the line is not an object."""
+    return frozenset(record_of(next(byte_lines(path, skip_bom=True), b"")) or ())
+
+
+def is_blank(path: Path) -> bool:
+    """Whether a JSON lines file has no records: it is empty, or all its lines are."""
+    return next(_original_lines(path), None) is None
+
+
+def is_ended(file: InputFile) -> bool:
+    """Whether the last record of a file is complete. `shoal pipe --follow` waits for one that is not."""
+    if file.form == "csv":
+        return is_csv_ended(file.path, file.dialect)
+    if is_parquet(file.path):
+        return True
+    with file.path.open("rb") as lines:
+        lines.seek(-min(1, lines.seek(0, os.SEEK_END)), os.SEEK_END)
+        return lines.read() in {b"", b"\n"}
+
+
+def _original_lines(path: Path, clustered: Collection[str] = ()) -> Iterator[bytes]:
+    return _without_blank_end(byte_lines(path, skip_bom=True, clustered=clustered), lambda text: not text.strip())
+
+
+def _without_blank_end(items: Iterable[Item], is_blank: Callable[[Item], bool]) -> Iterator[Item]:
+    """Drop blank items at the end; yield a blank item that another one follows."""
+    pending: list[Item] = []
+    for item in items:
+        pending.append(item)
+        if not is_blank(item):
+            yield from pending
+            pending.clear()
+
+
+# ---------------------------------------------------------------- exports of topics
+
+
+def _export_lines(
+    path: Path, lines: Iterable[bytes], required: frozenset[str], allowed: frozenset[str]
+) -> Iterator[tuple[int, Record]]:
+    """Yield line number, from 1, and content of each line of an export."""
+    for number, text in enumerate(lines, 1):
+        line = record_of(text)
+        if line is None or not required <= line.keys() <= allowed:
+            optional = ", ".join(sorted(allowed - required))
+            names = f"{', '.join(sorted(required))}{f' (and {optional})' if optional else ''}"
+            raise InputError(f"{path}, line {number}: not an export of exactly {names}; export again")
+        yield number, line
+
+
+def _exported(path: Path, required: frozenset[str]) -> Iterator[OriginalRecord]:
+    """Yield the messages of an exported topic. A malformed line is an error of the export, not an unusable record."""
+    for number, line in _export_lines(path, _original_lines(path), required, ORIGINAL_EXPORT | ENVELOPE_FIELDS):
+        partition, offset = (_integer(path, number, line, name) for name in ("partition", "offset"))
+        if "timestamp" in line and not _is_integer(line["timestamp"]):
+            raise InputError(f"{path}, line {number}: timestamp must be an integer; export again")
+        if not _is_headers(line.get("headers", [])):
+            raise InputError(f"{path}, line {number}: headers must be a list of [name, text or null]; export again")
+        text = line["value"]
+        # A text with a lone surrogate had bytes on the broker that were not UTF-8.
+        value = None if isinstance(text, str) and not is_encodable(text) else _value(line)
+        yield OriginalRecord(partition, offset, value, _envelope(line), _size(line))
+
+
+def _messages(path: Path, required: frozenset[str]) -> Iterator[OriginalRecord]:
+    """Yield the messages of a file that `shoal pipe` read, by line. A malformed line is an unusable record."""
+    for number, text in enumerate(_original_lines(path)):
+        line = record_of(text)
+        if line is None or not required <= line.keys() <= ORIGINAL_EXPORT | ENVELOPE_FIELDS:
+            yield OriginalRecord(0, number, None, _NO_FIELDS)
+        else:
+            yield OriginalRecord(0, number, _value(line), _envelope(line), _size(line))
+
+
+def _released_export(path: Path) -> Iterator[ReleasedRecord]:
+    allowed = RELEASED_EXPORT | RELEASED_ENVELOPE
+    for number, line in _export_lines(path, byte_lines(path), RELEASED_EXPORT, allowed):
+        partition, value = _integer(path, number, line, "partition"), line["value"]
+        if isinstance(value, JsonObject):
+            words = "value is an object; it must be the text of the message; export again"
+            raise InputError(f"{path}, line {number}: {words}")
+        text = str(value) if _is_text(value) else ""
+        is_bare = line.get("key") is None and line.get("headers") in EMPTY_CONTENTS
+        yield ReleasedRecord(partition, text, record_of(text), is_bare if line.keys() & RELEASED_ENVELOPE else None)
+
+
+def _value(line: Record) -> Record | None:
+    value = line["value"]
+    if value is None:
+        return TOMBSTONE
+    return within_depth(record_of(str(value)) if _is_text(value) else as_record(value))
+
+
+def _size(line: Record) -> int:
+    """Return the bytes of a message value; 0 if the export contains it as an object and not as its text."""
+    value = line["value"]
+    return len(value.encode(errors="surrogatepass")) if isinstance(value, str) else 0
+
+
+def _envelope(line: Record) -> Record:
+    """Return key, timestamp and headers of a message; without those that are missing, malformed or repeated."""
+    found: dict[str, object] = {"key": line["key"]} if _is_text(line.get("key")) else {}
+    timestamp = line.get("timestamp")
+    if isinstance(timestamp, JsonNumber) and _COUNT.fullmatch(timestamp) and int(timestamp) >= 0:
+        found["timestamp"] = timestamp
+    headers = line.get("headers", [])
+    if not _is_headers(headers):
+        return found
+    counts = Counter(name for name, _ in headers)
+    return found | {f"header:{name}": text for name, text in headers if counts[name] == 1 and _is_text(text)}
+
+
+def _is_headers(headers: object) -> TypeGuard[list[tuple[object, object]]]:
+    return isinstance(headers, list) and not isinstance(headers, JsonObject) and all(map(_is_header, headers))
+
+
+def _is_header(header: object) -> bool:
+    is_list = isinstance(header, list) and not isinstance(header, JsonObject)
+    return is_list and len(header) == 2 and _is_text(header[0])  # type: ignore[arg-type, index]  # noqa: PLR2004
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str) and not isinstance(value, JsonNumber)
+
+
+def _is_integer(value: object) -> TypeGuard[JsonNumber]:
+    return isinstance(value, JsonNumber) and value.removeprefix("-").isdigit()
+
+
+def _integer(path: Path, number: int, line: Record, name: str) -> int:
+    value = line[name]
+    if not _is_integer(value) or not _COUNT.fullmatch(value):
+        raise InputError(f"{path}, line {number}: {name} must be an integer of at most 18 digits; export again")
+    return int(value)
+
+
+# ---------------------------------------------------------------- JSON
 
 
 def _refuse(_name: str) -> NoReturn:
@@ -138,11 +385,75 @@ def json_document(text: str) -> object:
         raise ValueError from None
 
 
-NumberWriter: TypeAlias = Callable[[float], str]
-_INFINITIES = (math.inf, -math.inf)
-_TOO_LARGE_NUMBER = "1e999"
-_REPLACE_UNDECODABLE = "shoal.audit.replace"
-codecs.register_error(_REPLACE_UNDECODABLE, lambda error: ("\udcff", getattr(error, "end", 1)))
+def record_of(text: bytes | str) -> Record | None:
+    """Parse one record with its numbers as `JsonNumber`."""
+    try:
+        return as_record(json_document(text.decode() if isinstance(text, bytes) else text))
+    except ValueError:
+        return None
+
+
+def as_record(value: object) -> Record | None:
+    """Return a JSON object as a mapping; None for any other value and for repeated names."""
+    if not isinstance(value, JsonObject):
+        return None
+    record = dict(value)
+    return record if len(record) == len(value) else None
+
+
+def within_depth(record: Mapping[str, object] | None) -> Mapping[str, object] | None:
+    """Return a record; None if its objects and arrays are nested too deeply.
+
+    Arrays are lists of values, and objects lists of pairs (tuples). Cost: O(size of the record).
+    """
+    level: list[object] = [] if record is None else list(record.values())
+    for _ in range(MAX_DEPTH):
+        level = [item for value in level if isinstance(value, list) for item in _items(value)]
+        if not level:
+            return record
+    return None
+
+
+def _items(value: list[object]) -> list[object]:
+    """Return the values of an array or object; an empty one still counts as a level."""
+    return [item[1] if isinstance(item, tuple) else item for item in value] or [None]
+
+
+def canonical_float(value: float) -> str:
+    """Write a finite float64 in its canonical form: integral values as integers, others in the fewest digits.
+
+    Fractions below 0.00001 have an exponent, without plus sign and leading zeros.
+    """
+    number = Decimal(repr(value))
+    if value.is_integer():
+        return str(int(number))
+    if number.adjusted() >= _MIN_PLAIN_EXPONENT:
+        return f"{number:f}"
+    sign, digits, _ = number.as_tuple()
+    first, *rest = map(str, digits)
+    return f"{'-' * sign}{first}{'.' * bool(rest)}{''.join(rest)}e{number.adjusted()}"
+
+
+def canonical_decimal(text: str) -> str | None:
+    """Write a decimal number in its canonical form: integers exactly, others as float64; None if it overflows."""
+    if INTEGER.fullmatch(text):
+        return str(int(text)) if len(text) <= _MAX_INTEGER_LENGTH else None
+    value = float(text)
+    return canonical_float(value) if math.isfinite(value) else None
+
+
+def is_encodable(value: str, encoding: str = "utf-8") -> bool:
+    """Whether an encoding has all characters of a text; a lone surrogate cannot be published in any."""
+    if value.isascii():
+        return True
+    try:
+        value.encode(encoding)
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+# ---------------------------------------------------------------- CSV
 
 
 def original_header(path: Path, dialect: CsvDialect, declared: Collection[str] = ()) -> list[str]:
@@ -253,7 +564,7 @@ def _records(path: Path, dialect: CsvDialect, *, skip_bom: bool) -> Iterator[tup
             cells = None
         text = "".join(consumed)
         # The reader asks for lines after the last one only if a quoted cell was never closed.
-        yield text, cells if _is_decoded(text) else None, text.endswith(_end(dialect)) and not is_exhausted
+        yield text, cells if is_encodable(text) else None, text.endswith(_end(dialect)) and not is_exhausted
 
 
 class _BackslashEscapes:
@@ -313,15 +624,7 @@ def _end(dialect: CsvDialect) -> str:
     return "\r" if dialect.line_end == "\r" else "\n"
 
 
-def _is_decoded(text: str) -> bool:
-    """Whether every byte of a text could be decoded."""
-    if text.isascii():
-        return True
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
+# ---------------------------------------------------------------- Parquet
 
 
 def is_parquet(path: Path) -> bool:
@@ -388,315 +691,3 @@ def _json_value(value: float | str | None, writer: NumberWriter | None, *, keeps
     if writer is not None:
         return writer(value)
     return str(value) if isinstance(value, int) else canonical_float(value)
-
-
-MAX_DEPTH = 64
-"""Nested objects and arrays of a record, itself included."""
-
-
-def within_depth(record: Mapping[str, object] | None) -> Mapping[str, object] | None:
-    """Return a record; None if its objects and arrays are nested too deeply.
-
-    Arrays are lists of values, and objects lists of pairs (tuples). Cost: O(size of the record).
-    """
-    level: list[object] = [] if record is None else list(record.values())
-    for _ in range(MAX_DEPTH):
-        level = [item for value in level if isinstance(value, list) for item in _items(value)]
-        if not level:
-            return record
-    return None
-
-
-def _items(value: list[object]) -> list[object]:
-    """Return the values of an array or object; an empty one still counts as a level."""
-    return [item[1] if isinstance(item, tuple) else item for item in value] or [None]
-
-
-Record: TypeAlias = Mapping[str, object]
-_NO_FIELDS: Record = {}
-
-
-def record_of(text: bytes | str) -> Record | None:
-    """Parse one record with its numbers as `JsonNumber`."""
-    try:
-        return as_record(json_document(text.decode() if isinstance(text, bytes) else text))
-    except ValueError:
-        return None
-
-
-def as_record(value: object) -> Record | None:
-    """Return a JSON object as a mapping; None for any other value and for repeated names."""
-    if not isinstance(value, JsonObject):
-        return None
-    record = dict(value)
-    return record if len(record) == len(value) else None
-
-
-EMPTY_CONTENTS: tuple[object, ...] = (None, [], {})
-"""How exports write that a message has no headers."""
-Form: TypeAlias = Literal["csv", "jsonl"]
-Item = TypeVar("Item")
-ORIGINAL_EXPORT = frozenset({"partition", "offset", "value"})
-"""Names that every line of an exported original has."""
-ENVELOPE_FIELDS = frozenset({"key", "headers", "timestamp"})
-"""Names that a line of an exported original may have besides."""
-RELEASED_EXPORT = frozenset({"partition", "value"})
-"""Names that every line of an exported release has."""
-RELEASED_ENVELOPE = frozenset({"key", "headers"})
-"""Names that every line of an exported release may have besides."""
-LARGEST_COUNT = 1 << 62
-"""Partitions, offsets and counts are smaller in magnitude."""
-TOMBSTONE: Record = MappingProxyType({})
-"""The record of a message without a value."""
-_COUNT = re.compile(r"-?[0-9]{1,18}")
-"""Partitions, offsets and usable timestamps; all of them fit 64 bits."""
-_FORMS: dict[str, Form] = {".csv": "csv", ".jsonl": "jsonl", ".json": "jsonl", ".ndjson": "jsonl", ".parquet": "jsonl"}
-
-
-@dataclass(frozen=True, slots=True)
-class InputFile:
-    """A file and how it is written. For CSV only: the dialect, and the declared columns of an original."""
-
-    path: Path
-    form: Form
-    dialect: CsvDialect
-    columns: frozenset[str] = frozenset()
-
-    @classmethod
-    def of(cls, path: str | Path, dialect: CsvDialect, default_form: Form | None = None) -> InputFile:
-        """Describe a file; ``default_form`` applies where the suffix is unknown."""
-        return cls(Path(path), form_of(Path(path), default_form), dialect)
-
-
-class OriginalRecord(NamedTuple):
-    """A record of an original. ``envelope`` holds the usable key, timestamp and headers, named as in ``from``.
-
-    ``size``: bytes of the record as it was read, or 0 if they are not known.
-    """
-
-    partition: int
-    offset: int
-    record: Record | None
-    envelope: Record
-    size: int = 0
-
-
-class ReleasedRecord(NamedTuple):
-    """A released row: its published text, and the record if the text is one.
-
-    ``is_bare``: whether the message has neither a key nor headers; None if the file does not show them.
-    """
-
-    partition: int
-    text: str
-    record: Record | None
-    is_bare: bool | None = None
-
-
-def form_of(path: Path, default: Form | None = None) -> Form:
-    """Return the form of a file by its suffix, else the default."""
-    form = _FORMS.get(path.suffix.lower(), default)
-    if form is None:
-        raise InputError(f"{path}: verify reads .csv, .jsonl, .json and .parquet; convert the file, or give --format")
-    return form
-
-
-def byte_lines(path: Path, *, skip_bom: bool = False, clustered: Collection[str] = ()) -> Iterator[bytes]:
-    """Yield the lines of a file without their ends; of a Parquet file its rows as JSON.
-
-    The empty text after the last line end is not a line. ``skip_bom``: ignore a byte order mark at the beginning.
-    ``clustered``: as of `parquet_lines`.
-    """
-    if is_parquet(path):
-        yield from map(str.encode, parquet_lines(path, clustered=clustered))
-        return
-    try:
-        with path.open("rb") as file:
-            for number, line in enumerate(file):
-                text = line.removeprefix(codecs.BOM_UTF8) if skip_bom and not number else line
-                yield text.removesuffix(b"\n")
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror}") from None
-
-
-def _without_blank_end(items: Iterable[Item], is_blank: Callable[[Item], bool]) -> Iterator[Item]:
-    """Drop blank items at the end; yield a blank item that another one follows."""
-    pending: list[Item] = []
-    for item in items:
-        pending.append(item)
-        if not is_blank(item):
-            yield from pending
-            pending.clear()
-
-
-def _original_lines(path: Path, clustered: Collection[str] = ()) -> Iterator[bytes]:
-    return _without_blank_end(byte_lines(path, skip_bom=True, clustered=clustered), lambda text: not text.strip())
-
-
-def is_ended(file: InputFile) -> bool:
-    """Whether the last record of a file is complete. `shoal pipe --follow` waits for one that is not."""
-    if file.form == "csv":
-        return is_csv_ended(file.path, file.dialect)
-    if is_parquet(file.path):
-        return True
-    with file.path.open("rb") as lines:
-        lines.seek(-min(1, lines.seek(0, os.SEEK_END)), os.SEEK_END)
-        return lines.read() in {b"", b"\n"}
-
-
-def is_blank(path: Path) -> bool:
-    """Whether a JSON lines file has no records: it is empty, or all its lines are."""
-    return next(_original_lines(path), None) is None
-
-
-def original_records(
-    file: InputFile, names: frozenset[str] | None = None, *, by_line: bool = False, clustered: Collection[str] = ()
-) -> Iterator[OriginalRecord]:
-    """Yield the records of an original.
-
-    ``names``: what every line must have if the file holds messages of a topic; None for plain records. ``by_line``:
-    number messages by line, from 0 in partition 0, as the records of a plain file are. ``clustered``: as in
-    `parquet_lines`.
-    """
-    if names is not None:
-        yield from _messages(file.path, names) if by_line else _exported(file.path, names)
-    elif file.form == "csv":
-        rows = (cells for _, cells in csv_rows(file.path, file.dialect, skip_bom=True, declared=file.columns))
-        for number, cells in enumerate(_without_blank_end(rows, lambda cells: cells == {})):
-            is_record = cells and not is_repeated_header(cells, file.dialect)
-            yield OriginalRecord(0, number, cells if is_record else None, _NO_FIELDS)
-    else:
-        for number, text in enumerate(_original_lines(file.path, clustered)):
-            yield OriginalRecord(0, number, within_depth(record_of(text)), _NO_FIELDS, len(text))
-
-
-def first_line_names(path: Path) -> frozenset[str]:
-    """Return the names in the first line of a JSON lines file; empty if the line is not an object."""
-    return frozenset(record_of(next(byte_lines(path, skip_bom=True), b"")) or ())
-
-
-def _export_lines(
-    path: Path, lines: Iterable[bytes], required: frozenset[str], allowed: frozenset[str]
-) -> Iterator[tuple[int, Record]]:
-    """Yield line number, from 1, and content of each line of an export."""
-    for number, text in enumerate(lines, 1):
-        line = record_of(text)
-        if line is None or not required <= line.keys() <= allowed:
-            optional = ", ".join(sorted(allowed - required))
-            names = f"{', '.join(sorted(required))}{f' (and {optional})' if optional else ''}"
-            raise InputError(f"{path}, line {number}: not an export of exactly {names}; export again")
-        yield number, line
-
-
-def _is_integer(value: object) -> TypeGuard[JsonNumber]:
-    return isinstance(value, JsonNumber) and value.removeprefix("-").isdigit()
-
-
-def _integer(path: Path, number: int, line: Record, name: str) -> int:
-    value = line[name]
-    if not _is_integer(value) or not _COUNT.fullmatch(value):
-        raise InputError(f"{path}, line {number}: {name} must be an integer of at most 18 digits; export again")
-    return int(value)
-
-
-def _exported(path: Path, required: frozenset[str]) -> Iterator[OriginalRecord]:
-    """Yield the messages of an exported topic. A malformed line is an error of the export, not an unusable record."""
-    for number, line in _export_lines(path, _original_lines(path), required, ORIGINAL_EXPORT | ENVELOPE_FIELDS):
-        partition, offset = (_integer(path, number, line, name) for name in ("partition", "offset"))
-        if "timestamp" in line and not _is_integer(line["timestamp"]):
-            raise InputError(f"{path}, line {number}: timestamp must be an integer; export again")
-        if not _is_headers(line.get("headers", [])):
-            raise InputError(f"{path}, line {number}: headers must be a list of [name, text or null]; export again")
-        text = line["value"]
-        # A text with a lone surrogate had bytes on the broker that were not UTF-8.
-        value = None if isinstance(text, str) and not is_encodable(text) else _value(line)
-        yield OriginalRecord(partition, offset, value, _envelope(line), _size(line))
-
-
-def _messages(path: Path, required: frozenset[str]) -> Iterator[OriginalRecord]:
-    """Yield the messages of a file that `shoal pipe` read, by line. A malformed line is an unusable record."""
-    for number, text in enumerate(_original_lines(path)):
-        line = record_of(text)
-        if line is None or not required <= line.keys() <= ORIGINAL_EXPORT | ENVELOPE_FIELDS:
-            yield OriginalRecord(0, number, None, _NO_FIELDS)
-        else:
-            yield OriginalRecord(0, number, _value(line), _envelope(line), _size(line))
-
-
-def _size(line: Record) -> int:
-    """Return the bytes of a message value; 0 if the export contains it as an object and not as its text."""
-    value = line["value"]
-    return len(value.encode(errors="surrogatepass")) if isinstance(value, str) else 0
-
-
-def _value(line: Record) -> Record | None:
-    value = line["value"]
-    if value is None:
-        return TOMBSTONE
-    return within_depth(record_of(str(value)) if _is_text(value) else as_record(value))
-
-
-def _envelope(line: Record) -> Record:
-    """Return key, timestamp and headers of a message; without those that are missing, malformed or repeated."""
-    found: dict[str, object] = {"key": line["key"]} if _is_text(line.get("key")) else {}
-    timestamp = line.get("timestamp")
-    if isinstance(timestamp, JsonNumber) and _COUNT.fullmatch(timestamp) and int(timestamp) >= 0:
-        found["timestamp"] = timestamp
-    headers = line.get("headers", [])
-    if not _is_headers(headers):
-        return found
-    counts = Counter(name for name, _ in headers)
-    return found | {f"header:{name}": text for name, text in headers if counts[name] == 1 and _is_text(text)}
-
-
-def _is_headers(headers: object) -> TypeGuard[list[tuple[object, object]]]:
-    return isinstance(headers, list) and not isinstance(headers, JsonObject) and all(map(_is_header, headers))
-
-
-def _is_header(header: object) -> bool:
-    is_list = isinstance(header, list) and not isinstance(header, JsonObject)
-    return is_list and len(header) == 2 and _is_text(header[0])  # type: ignore[arg-type, index]  # noqa: PLR2004
-
-
-def _is_text(value: object) -> bool:
-    return isinstance(value, str) and not isinstance(value, JsonNumber)
-
-
-def released_records(
-    file: InputFile, *, is_export: bool, number_writers: Mapping[str, NumberWriter] | None = None
-) -> Iterator[ReleasedRecord]:
-    """Yield the released rows; ``number_writers`` write the numbers of Parquet columns, which have no text."""
-    if is_export:
-        yield from _released_export(file.path)
-    elif file.form == "csv":
-        for text, cells in csv_rows(file.path, file.dialect, skip_bom=False):
-            yield ReleasedRecord(0, text, cells)
-    elif is_parquet(file.path):
-        for text in parquet_lines(file.path, number_writers):
-            yield ReleasedRecord(0, text, record_of(text))
-    else:
-        for row in byte_lines(file.path):
-            yield ReleasedRecord(0, row.decode(errors="surrogateescape"), record_of(row))
-
-
-def _released_export(path: Path) -> Iterator[ReleasedRecord]:
-    allowed = RELEASED_EXPORT | RELEASED_ENVELOPE
-    for number, line in _export_lines(path, byte_lines(path), RELEASED_EXPORT, allowed):
-        partition, value = _integer(path, number, line, "partition"), line["value"]
-        if isinstance(value, JsonObject):
-            words = "value is an object; it must be the text of the message; export again"
-            raise InputError(f"{path}, line {number}: {words}")
-        text = str(value) if _is_text(value) else ""
-        is_bare = line.get("key") is None and line.get("headers") in EMPTY_CONTENTS
-        yield ReleasedRecord(partition, text, record_of(text), is_bare if line.keys() & RELEASED_ENVELOPE else None)
-
-
-def is_encodable(value: str, encoding: str = "utf-8") -> bool:
-    """Whether an encoding has all characters of a text; a lone surrogate cannot be published in any."""
-    if value.isascii():
-        return True
-    try:
-        value.encode(encoding)
-    except UnicodeEncodeError:
-        return False
-    return True

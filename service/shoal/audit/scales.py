@@ -4,8 +4,7 @@ A number is itself, a time its milliseconds since 1970, an ordinal value its ran
 category. A missing value is NaN. None stands for a value that makes the record unusable.
 
 All arithmetic is exact. A float64 is an integer over a power of two, and a time is a whole number of milliseconds. So
-sums, means and rounding to the grid need no tolerance. Nothing here is shared with the code that made the release. The
-calendar is the Gregorian one, without limits on the year; day 0 is 1970-01-01.
+sums, means and rounding to the grid need no tolerance. Nothing here is shared with the code that made the release.
 
 Published values are compared as texts. The text of a number has a decimal point, and that of an empty cell in its place
 is empty. The text of any other value is its JSON form: that of a cell of CSV is a JSON string.
@@ -23,6 +22,7 @@ import re
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Sequence
+from datetime import MAXYEAR, date
 from decimal import Decimal, InvalidOperation
 from fractions import Fraction
 from typing import NamedTuple, TypeAlias
@@ -46,14 +46,11 @@ __all__ = [
     "PublishedValues",
     "TaxonomyTree",
     "TimeGrid",
-    "day_of",
     "decimal_number",
     "epoch_ms",
     "is_decimal",
     "iso_ms",
-    "months_until",
     "published_values",
-    "start_of_month",
     "value_reader",
 ]
 
@@ -76,7 +73,7 @@ class ExactGrid:
         resolution = attribute.publication_step(table=table)
         exponent = resolution.as_tuple().exponent
         self._decimals = max(0, -exponent) if isinstance(exponent, int) else 0
-        self._step = _scaled(resolution, self._decimals)
+        self._step = int(Fraction(resolution) * 10**self._decimals)
         self._has_floats = is_binary and bool(self._step % 10**self._decimals)
         fraction = rf"\.[0-9]{{{self._decimals}}}" if self._decimals else ""
         self._pattern = re.compile(rf"-?(?:0|[1-9][0-9]*){fraction}" if self._step else _NUMBER)
@@ -94,13 +91,11 @@ class ExactGrid:
         release of float64 it is what `canonical` returns for the float64 nearest to the multiple.
         """
         ratios = [value.as_integer_ratio() for value in values]
-        common = max(
-            denominator for _, denominator in ratios
-        )  # all are powers of two: the largest is a multiple of all
+        common = max(denominator for _, denominator in ratios)  # a power of two, as all of them
         total = sum(numerator * (common // denominator) for numerator, denominator in ratios)
         if not self._step:
             return repr(float(Fraction(total, common * len(values))) + 0.0)  # adding 0.0 turns minus zero into zero
-        steps = _half_even(total * 10**self._decimals, common * len(values) * self._step)
+        steps = round(Fraction(total * 10**self._decimals, common * len(values) * self._step))  # half to even
         text = self._text(steps * self._step)
         return self.canonical(float(text)) if self._has_floats else text
 
@@ -123,7 +118,7 @@ class ExactGrid:
         if not self._step:
             return repr(float(value) + 0.0)
         numerator, denominator = value.as_integer_ratio()
-        steps = _half_even(numerator * 10**self._decimals, denominator * self._step)
+        steps = round(Fraction(numerator * 10**self._decimals, denominator * self._step))
         if isinstance(value, int):
             text = self._text(steps * self._step)
             return text if steps * self._step == value * 10**self._decimals else repr(value)
@@ -150,71 +145,14 @@ class ExactGrid:
         return f"{sign}{digits[: -self._decimals]}.{digits[-self._decimals :]}"
 
 
-def _scaled(number: Decimal, decimals: int) -> int:
-    numerator, denominator = number.as_integer_ratio()
-    return int(numerator * 10**decimals // denominator)
-
-
-def _half_even(numerator: int, denominator: int) -> int:
-    """Round a ratio with a positive denominator to the nearest integer, ties to even."""
-    quotient, remainder = divmod(numerator, denominator)
-    doubled = 2 * remainder
-    return quotient + (doubled > denominator or (doubled == denominator and quotient % 2 == 1))
-
-
-_MONTHS = 12
-_FIRST_YEAR = 1970
-_MONTH_DAYS = (31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
-_CYCLE_YEARS, _CYCLE_DAYS = 400, 146_097
-"""The calendar repeats after 400 years."""
-
-
-def month_length(year: int, month: int) -> int:
-    """Return the number of days of a month from 1 to 12."""
-    is_leap = not year % 4 and (year % 100 != 0 or not year % _CYCLE_YEARS)
-    return _MONTH_DAYS[month - 1] + (is_leap and month == 2)  # noqa: PLR2004 - February
-
-
-def day_of(year: int, month: int, day: int) -> int:
-    """Return the day of an existing date."""
-    return _days_before(year) + sum(month_length(year, earlier) for earlier in range(1, month)) + day - 1
-
-
-def start_of_month(count: int) -> int:
-    """Return the first day of a month, given as the number of months since January 1970."""
-    years, month = divmod(count, _MONTHS)
-    return day_of(_FIRST_YEAR + years, month + 1, 1)
-
-
-def months_until(day: int) -> int:
-    """Return the month of a day as the number of months since January 1970."""
-    year = _FIRST_YEAR + day * _CYCLE_YEARS // _CYCLE_DAYS
-    while _days_before(year) > day:
-        year -= 1
-    while _days_before(year + 1) <= day:
-        year += 1
-    month, rest = 1, day - _days_before(year)
-    while rest >= month_length(year, month):
-        rest -= month_length(year, month)
-        month += 1
-    return (year - _FIRST_YEAR) * _MONTHS + month - 1
-
-
-def _days_before(year: int) -> int:
-    """Return the first day of a year."""
-
-    def leap_days(last: int) -> int:
-        return last // 4 - last // 100 + last // _CYCLE_YEARS
-
-    return (year - _FIRST_YEAR) * 365 + leap_days(year - 1) - leap_days(_FIRST_YEAR - 1)
-
-
 _ISO = re.compile(
     r"([0-9]{4})-([0-9]{2})-([0-9]{2})"
     r"(?:[T ]([0-9]{2}):([0-9]{2})(?::([0-9]{2})(?:\.([0-9]{1,9}))?)?)?(Z|[+-][0-9]{2}:?[0-9]{2})?"
 )
 _WHOLE = re.compile(r"0|-?[1-9][0-9]*")
 _DAY_MS = 86_400_000
+_EPOCH = date(1970, 1, 1).toordinal()
+_MONTHS = 12
 _LENGTHS = {"s": Fraction(1000), "ms": Fraction(1), "us": Fraction(1, 1000), "days": Fraction(_DAY_MS)}
 """Milliseconds of one, by unit."""
 _FIRST_MS, _LAST_MS = -62_135_596_800_000, 253_402_300_799_999
@@ -232,13 +170,15 @@ def iso_ms(text: str) -> int | None:
     found = _ISO.fullmatch(text)
     if found is None:
         return None
-    year, month, day, hour, minute, second = (int(found[number] or 0) for number in range(1, 7))
-    if not year or not 1 <= month <= _MONTHS or not 1 <= day <= month_length(year, month):
+    hour, minute, second = (int(found[number] or 0) for number in range(4, 7))
+    try:
+        days = date(*(int(found[number]) for number in range(1, 4))).toordinal() - _EPOCH
+    except ValueError:
         return None
     offset = _offset_minutes(found[8])
     if hour > 23 or minute > 59 or second > 59 or offset is None:  # noqa: PLR2004 - the clock
         return None
-    seconds = day_of(year, month, day) * 86_400 + hour * 3600 + (minute - offset) * 60 + second
+    seconds = days * 86_400 + hour * 3600 + (minute - offset) * 60 + second
     return _in_range(round(seconds * 1000 + Fraction(int((found[7] or "0").ljust(9, "0")), 10**6)))
 
 
@@ -309,18 +249,20 @@ class TimeGrid:
 
     def _count_until(self, time: Fraction) -> int:
         """Return the number of months or years that begin after 1970-01-01 and not after a time."""
-        return months_until(int(time // _DAY_MS)) // (self._months or 1)
+        day = date.fromordinal(int(time // _DAY_MS) + _EPOCH)
+        return ((day.year - 1970) * _MONTHS + day.month - 1) // (self._months or 1)
 
     def _start(self, count: int) -> int:
-        return start_of_month(count * (self._months or 1)) * _DAY_MS
+        years, month = divmod(count * (self._months or 1), _MONTHS)
+        if years > MAXYEAR - 1970:
+            return _LAST_MS + 1
+        return (date(1970 + years, month + 1, 1).toordinal() - _EPOCH) * _DAY_MS
 
     def _text(self, milliseconds: int) -> str:
         if self._unit is not None:
             return str(int(milliseconds / _LENGTHS[self._unit]))
         day, rest = divmod(milliseconds, _DAY_MS)
-        months = months_until(day)
-        years, month = divmod(months, _MONTHS)
-        shown = f"{1970 + years:04}-{month + 1:02}-{day - start_of_month(months) + 1:02}"
+        shown = date.fromordinal(day + _EPOCH).isoformat()
         if self._step.is_date:
             return shown
         seconds = rest // 1000
