@@ -132,6 +132,62 @@ def arrivals_of(
     return StreamArrivals(by_partition, may_be_in_lost_window, is_window_whole)
 
 
+def check_delay(
+    delta: int,
+    originals: Originals,
+    arrivals: Mapping[int, Arrivals],
+    clusters: Sequence[RecomputedCluster],
+    *,
+    is_export: bool,
+) -> CheckCounter:
+    """Check the delay of every cluster. Cost: O(n log n).
+
+    ``is_export``: whether the release is an export of a topic. Its clusters are taken in the order of their numbers;
+    where a number is repeated, each cluster is checked by itself.
+
+    Return ``delay``; its worst value is the largest delay that is certain, in records.
+    """
+    check = CheckCounter(
+        "delay", f"no record was released more than {counted(delta, 'record')} after it arrived", "cluster"
+    )
+    for partition, members in clusters_by_partition(clusters).items():
+        is_in_order = not (is_export and has_repeated_numbers(members))
+        if is_export and is_in_order:
+            members.sort(key=lambda cluster: cluster.number)
+        newest = 0
+        for cluster in members:
+            found = arrivals[partition]
+            ranks = found.at_least[found.positions_of(originals.offsets[list(cluster.members)])]
+            newest = max(newest, int(ranks.max())) if is_in_order else int(ranks.max())
+            delay = newest - int(ranks.min())
+            check.expect(delay <= delta, cluster.label)
+            check.worst = delay if check.worst is None else max(check.worst, delay)
+    return check
+
+
+def check_decision_order(
+    originals: Originals, clusters: Sequence[RecomputedCluster], *, is_export: bool
+) -> CheckCounter:
+    """Check that the oldest members of clusters ascend in the order of decision. Cost: O(n + m log m) for m clusters.
+
+    ``is_export``: whether the release is an export of a topic, whose clusters are taken in the order of their numbers.
+
+    Return ``oldest_first``. It is not examined in partitions in which a number is repeated.
+    """
+    check = CheckCounter("oldest_first", "clusters were decided in the order of their oldest records", "cluster")
+    for members in clusters_by_partition(clusters).values():
+        if is_export and has_repeated_numbers(members):
+            check.skip("the evidence repeats numbers of clusters")
+            continue
+        decided = sorted(members, key=lambda cluster: cluster.number) if is_export else members
+        newest_start = -1
+        for cluster in decided:
+            oldest = int(originals.offsets[list(cluster.members)].min())
+            check.expect(oldest > newest_start, cluster.label)
+            newest_start = max(newest_start, oldest)
+    return check
+
+
 def _is_not_ahead(originals: Originals, is_released: BoolVector) -> BoolVector:
     """Return which records were not rejected by the clock, as released records show, shape (n,). Cost: O(n log n).
 
@@ -191,59 +247,3 @@ def _referenced(reasons: Mapping[int, str], count: int) -> tuple[BoolVector, Boo
 
 def _arrivals(originals: Originals, indices: Int64Vector, sure: BoolVector) -> Arrivals:
     return Arrivals(indices, originals.offsets[indices], sure[indices], np.cumsum(sure[indices]))
-
-
-def check_delay(
-    delta: int,
-    originals: Originals,
-    arrivals: Mapping[int, Arrivals],
-    clusters: Sequence[RecomputedCluster],
-    *,
-    is_export: bool,
-) -> CheckCounter:
-    """Check the delay of every cluster. Cost: O(n log n).
-
-    ``is_export``: whether the release is an export of a topic. Its clusters are taken in the order of their numbers;
-    where a number is repeated, each cluster is checked by itself.
-
-    Return ``delay``; its worst value is the largest delay that is certain, in records.
-    """
-    check = CheckCounter(
-        "delay", f"no record was released more than {counted(delta, 'record')} after it arrived", "cluster"
-    )
-    for partition, members in clusters_by_partition(clusters).items():
-        is_in_order = not (is_export and has_repeated_numbers(members))
-        if is_export and is_in_order:
-            members.sort(key=lambda cluster: cluster.number)
-        newest = 0
-        for cluster in members:
-            found = arrivals[partition]
-            ranks = found.at_least[found.positions_of(originals.offsets[list(cluster.members)])]
-            newest = max(newest, int(ranks.max())) if is_in_order else int(ranks.max())
-            delay = newest - int(ranks.min())
-            check.expect(delay <= delta, cluster.label)
-            check.worst = delay if check.worst is None else max(check.worst, delay)
-    return check
-
-
-def check_decision_order(
-    originals: Originals, clusters: Sequence[RecomputedCluster], *, is_export: bool
-) -> CheckCounter:
-    """Check that the oldest members of clusters ascend in the order of decision. Cost: O(n + m log m) for m clusters.
-
-    ``is_export``: whether the release is an export of a topic, whose clusters are taken in the order of their numbers.
-
-    Return ``oldest_first``. It is not examined in partitions in which a number is repeated.
-    """
-    check = CheckCounter("oldest_first", "clusters were decided in the order of their oldest records", "cluster")
-    for members in clusters_by_partition(clusters).values():
-        if is_export and has_repeated_numbers(members):
-            check.skip("the evidence repeats numbers of clusters")
-            continue
-        decided = sorted(members, key=lambda cluster: cluster.number) if is_export else members
-        newest_start = -1
-        for cluster in decided:
-            oldest = int(originals.offsets[list(cluster.members)].min())
-            check.expect(oldest > newest_start, cluster.label)
-            newest_start = max(newest_start, oldest)
-    return check

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from shoal.audit.evidence import EvidenceCluster
 from shoal.audit.fields import FIELD_SEPARATOR
-from shoal.audit.originals import DEFAULT_MAX_BYTES, UNUSABLE, Originals
+from shoal.audit.originals import UNUSABLE, Originals, max_record_bytes
 from shoal.audit.scales import PublishedValues
 from shoal.audit.verdict import CheckCounter, counted
 from shoal.policy import PerSubject, Policy
@@ -37,6 +37,8 @@ __all__ = [
 
 BoolVector: TypeAlias = npt.NDArray[np.bool_]
 Int64Vector: TypeAlias = npt.NDArray[np.int64]
+SHARE_TOLERANCE = Fraction(1, 10**9)
+"""The limit is a float64 and a share is a ratio: a share this far above the limit is accepted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,30 +57,10 @@ class AdmissionLimits:
     @classmethod
     def of(cls, policy: Policy, originals: Originals) -> AdmissionLimits:
         """Compare all records with the limits. Cost: O(n)."""
-        limit = DEFAULT_MAX_BYTES if policy.kafka is None else policy.kafka.max_record_bytes
+        limit = max_record_bytes(policy)
         is_too_large, may_be_too_large = (originals.sizes > limit).T
         is_counted = (originals.subjects != UNUSABLE) & ~is_too_large
         return cls(_exceeds_quota(policy.per_subject, originals, is_counted), is_too_large, may_be_too_large)
-
-
-def _exceeds_quota(option: PerSubject | None, originals: Originals, is_counted: BoolVector) -> BoolVector:
-    exceeds = np.zeros(len(originals), np.bool_)
-    if option is None:
-        return exceeds
-    for chosen in originals.by_partition.values():
-        usable = chosen[is_counted[chosen]]
-        windows = (originals.offsets[usable] // option.window).tolist()
-        counts: Counter[tuple[int, int]] = Counter()
-        for index, key in zip(
-            usable.tolist(), zip(windows, originals.subjects[usable].tolist(), strict=True), strict=True
-        ):
-            counts[key] += 1
-            exceeds[index] = counts[key] > option.max
-    return exceeds
-
-
-SHARE_TOLERANCE = Fraction(1, 10**9)
-"""The limit is a float64 and a share is a ratio: a share this far above the limit is accepted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,6 +163,22 @@ def check_clusters(
         )
     subjects.worst, shares.worst = found.fewest_subjects, found.largest_share
     return found
+
+
+def _exceeds_quota(option: PerSubject | None, originals: Originals, is_counted: BoolVector) -> BoolVector:
+    exceeds = np.zeros(len(originals), np.bool_)
+    if option is None:
+        return exceeds
+    for chosen in originals.by_partition.values():
+        usable = chosen[is_counted[chosen]]
+        windows = (originals.offsets[usable] // option.window).tolist()
+        counts: Counter[tuple[int, int]] = Counter()
+        for index, key in zip(
+            usable.tolist(), zip(windows, originals.subjects[usable].tolist(), strict=True), strict=True
+        ):
+            counts[key] += 1
+            exceeds[index] = counts[key] > option.max
+    return exceeds
 
 
 def _usable_members(

@@ -51,6 +51,20 @@ __all__ = [
 
 NodePath = TypeVar("NodePath", bound=tuple[Hashable, ...])
 """The nodes of a value from the leaf up to the child of the root."""
+_EXACT = Context(prec=5000)
+"""More digits than the sum of two float64 has."""
+Distance: TypeAlias = Callable[[Mapping[str, int]], float]
+"""From the number of members of each key to the distance of their distribution from the reference."""
+TextKeys: TypeAlias = Callable[[str | None], str]
+TOLERANCE = 1e-9
+"""Rounding error of a distance or an entropy computed in float64."""
+SHARE_TOLERANCE = Fraction(2, 10**9)
+"""In records: the limit may be a rounded number, such as 0.333333333333, and the engine allows half of this."""
+Figures: TypeAlias = dict[tuple[str, ...], tuple[float, ...]]
+"""The numbers that a summary may state at a path of field names: one, or several that are right."""
+_LARGEST = 1e150
+"""Sums of squares of larger numbers are not compared."""
+_TIE = 1e-9
 
 
 class OrderedReference:
@@ -122,13 +136,6 @@ def nearest(value: Decimal, listed: Sequence[Decimal]) -> int:
         return min(place, len(listed) - 1)
     middle = _EXACT.divide(_EXACT.add(listed[place - 1], listed[place]), Decimal(2))
     return place - 1 if value <= middle else place
-
-
-_EXACT = Context(prec=5000)
-"""More digits than the sum of two float64 has."""
-Distance: TypeAlias = Callable[[Mapping[str, int]], float]
-"""From the number of members of each key to the distance of their distribution from the reference."""
-TextKeys: TypeAlias = Callable[[str | None], str]
 
 
 class AuditedColumn:
@@ -206,35 +213,6 @@ def distance_from(attribute: Attribute, shares: Mapping[str, float], keys: TextK
     return lambda counts: hierarchical_distance({path(key): count for key, count in counts.items()}, below)
 
 
-def _ordered_bins(
-    attribute: Attribute, shares: Mapping[str, float], keys: TextKeys
-) -> tuple[Callable[[str], int], list[float]]:
-    """Return the bin of each key, and the share of each bin."""
-    first = [MISSING] if MISSING in shares else []
-    if attribute.order:
-        listed = [*first, *(keys(str(item)) for item in attribute.order)]
-        places = {key: place for place, key in enumerate(listed)}
-        lowest = min((place for key, place in places.items() if key in shares), default=0)
-        places.setdefault(MISSING, lowest)
-        return lambda key: places.get(key, lowest), [shares.get(key, 0.0) for key in listed]
-    return _numeric_bins(shares, len(first))
-
-
-def _numeric_bins(shares: Mapping[str, float], first: int) -> tuple[Callable[[str], int], list[float]]:
-    by_number: dict[Decimal, float] = {}
-    for key, share in shares.items():
-        number = number_or_none(key)
-        if number is not None:
-            by_number[number] = by_number.get(number, 0.0) + share
-    numbers = sorted(by_number)
-
-    def bin_of(key: str) -> int:
-        number = number_or_none(key)
-        return 0 if number is None else first + nearest(number, numbers)
-
-    return bin_of, [*([shares[MISSING]] if first else []), *(by_number[number] for number in numbers)]
-
-
 def number_or_none(key: str) -> Decimal | None:
     """Return the number of a key, or of a text that is one outside JSON, such as 007; None of any other."""
     if is_number(key):
@@ -265,20 +243,9 @@ def recursive_ratio(counts: Collection[int], l: int) -> float:  # noqa: E741 - t
     return first / tail if tail else math.inf
 
 
-def _first_and_tail(counts: Collection[int], l: int) -> tuple[int, int]:  # noqa: E741 - the name of the field
-    ordered = sorted(counts, reverse=True)
-    return ordered[0], sum(ordered[l - 1 :])
-
-
 def largest_share(counts: Collection[int]) -> Fraction:
     """Return the share of the most frequent value."""
     return Fraction(max(counts), sum(counts))
-
-
-TOLERANCE = 1e-9
-"""Rounding error of a distance or an entropy computed in float64."""
-SHARE_TOLERANCE = Fraction(2, 10**9)
-"""In records: the limit may be a rounded number, such as 0.333333333333, and the engine allows half of this."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -307,6 +274,81 @@ def check_values(
     checks = [] if policy.diversity is None else [found.diversity(policy.diversity)]
     checks += [] if policy.max_value_share is None else [found.value_share(policy.max_value_share)]
     return checks + ([] if policy.t is None else [found.closeness(policy.t)])
+
+
+def class_distances(originals: Originals, column: AuditedColumn, counts: Sequence[Counter[str]]) -> list[float]:
+    """Return the distance of each class from the reference of the policy; without one, from all classes together."""
+    attribute = column.attribute
+    shares = reference_shares(attribute, column.key_of_text)
+    if shares is None:
+        totals = Counter[str]()
+        for own in counts:
+            totals.update(own)
+        shares = {key: float(count) for key, count in totals.items()}
+    distance = distance_from(attribute, shares, column.key_of_text, is_ordered=column.is_ordered(originals))
+    return [distance(own) for own in counts]
+
+
+def measure_values(policy: Policy, originals: Originals, classes: Sequence[ValueClass]) -> Figures:
+    """Return the figures of the clusters.
+
+    Return with ``l``, ``t`` or ``max_value_share``: ``l.min``, the fewest different values of a cluster, and
+    ``value_share.max``. With ``t``: mean and largest distance of each protected attribute, as streams (``emd``) and
+    tables (``emd_of``) name them, and that of the attribute with the largest distance, ``emd`` of a table. With
+    ``steering.dependence``: ``d_y``, the share of the variation of confidential numbers within clusters.
+
+    Cost: O(n log n) for each confidential attribute.
+    """
+    found: Figures = {}
+    if not classes:
+        return found
+    if policy.protects_values:
+        columns = [AuditedColumn(policy, attribute, originals.released) for attribute in policy.protected]
+        counts = [[column.counts(one.unchanged) for one in classes] for column in columns]
+        sizes = [len(one.unchanged) for one in classes]
+        found["l", "min"] = (min(len(own) for column in counts for own in column),)
+        shares = (max(own.values()) / size for column in counts for own, size in zip(column, sizes, strict=True))
+        found["value_share", "max"] = (max(shares),)
+        if policy.t is not None:
+            found |= _distances(policy, originals, classes)
+    if policy.dependence > 0:
+        within = _variation_within(policy, originals, classes)
+        found |= {} if within is None else {("d_y",): (within,)}
+    return found
+
+
+def _ordered_bins(
+    attribute: Attribute, shares: Mapping[str, float], keys: TextKeys
+) -> tuple[Callable[[str], int], list[float]]:
+    """Return the bin of each key, and the share of each bin."""
+    first = [MISSING] if MISSING in shares else []
+    if attribute.order:
+        listed = [*first, *(keys(str(item)) for item in attribute.order)]
+        places = {key: place for place, key in enumerate(listed)}
+        lowest = min((place for key, place in places.items() if key in shares), default=0)
+        places.setdefault(MISSING, lowest)
+        return lambda key: places.get(key, lowest), [shares.get(key, 0.0) for key in listed]
+    return _numeric_bins(shares, len(first))
+
+
+def _numeric_bins(shares: Mapping[str, float], first: int) -> tuple[Callable[[str], int], list[float]]:
+    by_number: dict[Decimal, float] = {}
+    for key, share in shares.items():
+        number = number_or_none(key)
+        if number is not None:
+            by_number[number] = by_number.get(number, 0.0) + share
+    numbers = sorted(by_number)
+
+    def bin_of(key: str) -> int:
+        number = number_or_none(key)
+        return 0 if number is None else first + nearest(number, numbers)
+
+    return bin_of, [*([shares[MISSING]] if first else []), *(by_number[number] for number in numbers)]
+
+
+def _first_and_tail(counts: Collection[int], l: int) -> tuple[int, int]:  # noqa: E741 - the name of the field
+    ordered = sorted(counts, reverse=True)
+    return ordered[0], sum(ordered[l - 1 :])
 
 
 class _ValueChecks:
@@ -397,54 +439,6 @@ def _closeness_claim(policy: Policy, t: float) -> str:
         named = ", ".join(f"{name} ({kind} distance)" for name, kind in kinds.items())
         return f"no cluster is farther than {t:g} from the reference of the policy in {named}"
     return f"no confidential attribute of a cluster is farther than {t:g} from the table"
-
-
-def class_distances(originals: Originals, column: AuditedColumn, counts: Sequence[Counter[str]]) -> list[float]:
-    """Return the distance of each class from the reference of the policy; without one, from all classes together."""
-    attribute = column.attribute
-    shares = reference_shares(attribute, column.key_of_text)
-    if shares is None:
-        totals = Counter[str]()
-        for own in counts:
-            totals.update(own)
-        shares = {key: float(count) for key, count in totals.items()}
-    distance = distance_from(attribute, shares, column.key_of_text, is_ordered=column.is_ordered(originals))
-    return [distance(own) for own in counts]
-
-
-Figures: TypeAlias = dict[tuple[str, ...], tuple[float, ...]]
-"""The numbers that a summary may state at a path of field names: one, or several that are right."""
-_LARGEST = 1e150
-"""Sums of squares of larger numbers are not compared."""
-_TIE = 1e-9
-
-
-def measure_values(policy: Policy, originals: Originals, classes: Sequence[ValueClass]) -> Figures:
-    """Return the figures of the clusters.
-
-    Return with ``l``, ``t`` or ``max_value_share``: ``l.min``, the fewest different values of a cluster, and
-    ``value_share.max``. With ``t``: mean and largest distance of each protected attribute, as streams (``emd``) and
-    tables (``emd_of``) name them, and that of the attribute with the largest distance, ``emd`` of a table. With
-    ``steering.dependence``: ``d_y``, the share of the variation of confidential numbers within clusters.
-
-    Cost: O(n log n) for each confidential attribute.
-    """
-    found: Figures = {}
-    if not classes:
-        return found
-    if policy.protects_values:
-        columns = [AuditedColumn(policy, attribute, originals.released) for attribute in policy.protected]
-        counts = [[column.counts(one.unchanged) for one in classes] for column in columns]
-        sizes = [len(one.unchanged) for one in classes]
-        found["l", "min"] = (min(len(own) for column in counts for own in column),)
-        shares = (max(own.values()) / size for column in counts for own, size in zip(column, sizes, strict=True))
-        found["value_share", "max"] = (max(shares),)
-        if policy.t is not None:
-            found |= _distances(policy, originals, classes)
-    if policy.dependence > 0:
-        within = _variation_within(policy, originals, classes)
-        found |= {} if within is None else {("d_y",): (within,)}
-    return found
 
 
 def _distances(policy: Policy, originals: Originals, classes: Sequence[ValueClass]) -> Figures:

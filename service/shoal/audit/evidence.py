@@ -134,44 +134,9 @@ def foreign_fingerprints(
     return [label for label, _ in others], list(dict.fromkeys(found for _, found in others))
 
 
-def _fingerprint(found: Mapping[str, object], location: str, remedy: str) -> str | None:
-    """Return the field ``policy``; None if it is missing, as in files of earlier versions."""
-    if "policy" not in found:
-        return None
-    value = found["policy"]
-    if not isinstance(value, str) or not _FINGERPRINT.fullmatch(value):
-        raise InputError(f"{location}: policy must be a fingerprint of 64 hexadecimal digits; {remedy}")
-    return value
-
-
-def _object(text: bytes, location: str, remedy: str) -> dict[str, object]:
-    try:
-        found = json_value(text)
-    except ValueError:
-        raise InputError(f"{location}: not JSON; {remedy}") from None
-    if not isinstance(found, JsonObject) or len(dict(found)) != len(found):
-        raise InputError(f"{location}: not a JSON object with each name once; {remedy}")
-    if within_depth(dict(found)) is None:
-        raise InputError(f"{location}: nested too deeply; {remedy}")
-    return dict(found)
-
-
-def _integer(found: Mapping[str, object], name: str, location: str, remedy: str) -> int:
-    value = found.get(name)
-    if not is_count(value):
-        raise InputError(f"{location}: {name} must be an integer; {remedy}")
-    return value
-
-
 def is_count(value: object) -> TypeGuard[int]:
     """Whether a value is an integer of plausible size."""
     return type(value) is int and abs(value) < LARGEST_COUNT
-
-
-def _as_plain(value: Any) -> Any:  # noqa: ANN401 - any JSON
-    if isinstance(value, JsonObject | dict):
-        return {name: _as_plain(item) for name, item in dict(value).items()}
-    return [_as_plain(item) for item in value] if isinstance(value, list) else value
 
 
 def require_known_input(policy: Policy, input_topic: str | None) -> None:
@@ -267,3 +232,38 @@ class AuditScope:
         may_be_table = policy.stream is not None and table is None
         window = policy.require_stream().delta + 1 if is_stream else None
         return cls(not is_stream, is_ordered, has_table_grids, may_be_table, partial, strict, window)
+
+
+def _fingerprint(found: Mapping[str, object], location: str, remedy: str) -> str | None:
+    """Return the field ``policy``; None if it is missing, as in files of earlier versions."""
+    if "policy" not in found:
+        return None
+    value = found["policy"]
+    if not isinstance(value, str) or not _FINGERPRINT.fullmatch(value):
+        raise InputError(f"{location}: policy must be a fingerprint of 64 hexadecimal digits; {remedy}")
+    return value
+
+
+def _object(text: bytes, location: str, remedy: str) -> dict[str, object]:
+    try:
+        found = json_value(text)
+    except ValueError:
+        raise InputError(f"{location}: not JSON; {remedy}") from None
+    if not isinstance(found, JsonObject) or len(dict(found)) != len(found):
+        raise InputError(f"{location}: not a JSON object with each name once; {remedy}")
+    if within_depth(dict(found)) is None:
+        raise InputError(f"{location}: nested too deeply; {remedy}")
+    return dict(found)
+
+
+def _integer(found: Mapping[str, object], name: str, location: str, remedy: str) -> int:
+    value = found.get(name)
+    if not is_count(value):
+        raise InputError(f"{location}: {name} must be an integer; {remedy}")
+    return value
+
+
+def _as_plain(value: Any) -> Any:  # noqa: ANN401 - any JSON
+    if isinstance(value, JsonObject | dict):
+        return {name: _as_plain(item) for name, item in dict(value).items()}
+    return [_as_plain(item) for item in value] if isinstance(value, list) else value

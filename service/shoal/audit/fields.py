@@ -516,10 +516,11 @@ FIELD_SEPARATOR = "\x00"
 class UsableRecord:
     """A record that fits the policy.
 
-    ``values``: Quasi-identifiers in the order of the policy, as `shoal.audit.scales` reads them. ``unchanged``: texts
-    of the unchanged fields, separated by `FIELD_SEPARATOR`. ``subject``: normalised subject; None if every record is a
-    subject of its own. ``category_bytes``: bytes of the published categories as JSON, which are limited together with
-    the unchanged fields.
+    - ``values``: Quasi-identifiers in the order of the policy, as `shoal.audit.scales` reads them.
+    - ``unchanged``: texts of the unchanged fields, separated by `FIELD_SEPARATOR`.
+    - ``subject``: normalised subject; None if every record is a subject of its own.
+    - ``category_bytes``: bytes of the published categories as JSON, which are limited together with the unchanged
+      fields.
     """
 
     values: tuple[float, ...]

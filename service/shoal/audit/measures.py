@@ -42,6 +42,18 @@ __all__ = [
     "measure_unchanged_fields",
 ]
 
+IntVector = npt.NDArray[np.int64]
+MIN_RECORDS = 30
+"""With fewer records most values are unique and most correlations are large by chance."""
+MAX_UNIQUE_SHARE = 0.05
+"""A larger share of unique values, or of rows that agree with no other, is a warning."""
+MAX_FIELDS = 3
+"""Most unchanged fields that are combined."""
+MAX_JOINT_FIELDS = 12
+"""Of more fields, those that single out most rows by themselves are combined: at most 286 sets of two and three."""
+MAX_ORDER_CORRELATION = 0.5
+"""A larger rank correlation with the order of arrival is a warning."""
+
 
 def known_classes(found: RecomputedClusters | None) -> list[ValueClass]:
     """Return the clusters; empty if they are not known."""
@@ -95,17 +107,6 @@ def measure_homogeneity(
         shown = sum(len(one.unchanged) for one in single)
         measures[f"single_value_records.{attribute.name}"] = shown / records if records else None
     return measures
-
-
-IntVector = npt.NDArray[np.int64]
-MIN_RECORDS = 30
-"""With fewer records most values are unique and most correlations are large by chance."""
-MAX_UNIQUE_SHARE = 0.05
-"""A larger share of unique values, or of rows that agree with no other, is a warning."""
-MAX_FIELDS = 3
-"""Most unchanged fields that are combined."""
-MAX_JOINT_FIELDS = 12
-"""Of more fields, those that single out most rows by themselves are combined: at most 286 sets of two and three."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,32 +174,6 @@ def measure_joint_uniqueness(policy: Policy, release: ReleasedRows) -> list[Join
     return [*alone, *worst]
 
 
-def _columns(width: int, release: ReleasedRows) -> tuple[IntVector, list[IntVector]]:
-    """Return codes of partition and quasi-identifiers per row, and codes of each unchanged field.
-
-    A row that could not be read is left out; another check reports it.
-    """
-    published: dict[tuple[int, str], int] = {}
-    known: list[dict[str, int]] = [{} for _ in range(width)]
-    classes: list[int] = []
-    columns: list[list[int]] = [[] for _ in range(width)]
-    for partition, rows in release.by_partition.items():
-        for quasi, unchanged in zip(rows.quasi, rows.unchanged, strict=True):
-            texts = unchanged.split(FIELD_SEPARATOR) if width else []
-            if len(texts) != width:
-                continue
-            classes.append(published.setdefault((partition, quasi), len(published)))
-            for field, text in enumerate(texts):
-                columns[field].append(known[field].setdefault(text, len(known[field])))
-    return np.array(classes, dtype=np.int64), [np.array(column, dtype=np.int64) for column in columns]
-
-
-def _combine(classes: IntVector, column: IntVector) -> IntVector:
-    """Return codes from 0 of the pairs of two codes."""
-    combined: IntVector = np.unique(classes * (int(column.max()) + 1) + column, return_inverse=True)[1]
-    return combined
-
-
 @dataclass(frozen=True, slots=True)
 class NearDuplicates:
     """Subjects that every step of ``normalize`` would merge with another.
@@ -251,10 +226,6 @@ def count_near_duplicates(
         with_pairs += people < len(found)
         below += people < policy.k <= len(found)
     return NearDuplicates(subjects, with_pairs, below)
-
-
-MAX_ORDER_CORRELATION = 0.5
-"""A larger rank correlation with the order of arrival is a warning."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -311,17 +282,6 @@ def measure_release(
     return found | {f"joint_unique_share.{'+'.join(one.names)}": one.share for one in joint}
 
 
-def _measure_clusters(originals: Originals, found: RecomputedClusters) -> dict[str, float | int | None]:
-    members = [index for cluster in found.clusters for index in cluster.members]
-    counts = np.bincount(originals.subjects[members]) if members else np.zeros(0, dtype=np.int64)
-    released = counts[counts > 0]
-    return {
-        "releases_per_subject_max": int(released.max()) if released.size else None,
-        "releases_per_subject_mean": float(released.mean()) if released.size else None,
-        "largest_share": found.largest_share,
-    }
-
-
 def measure_unchanged_fields(policy: Policy, originals: Originals) -> list[UnchangedField]:
     """Measure each field that is published unchanged on the usable originals. Cost: O(n log n) per field."""
     # The lines of an export may be in any order; the order of arrival is that of the offsets.
@@ -350,6 +310,43 @@ def check_unchanged_fields(unchanged: Sequence[UnchangedField]) -> CheckCounter:
     if not unchanged:
         check.skip("no field is published unchanged")
     return check
+
+
+def _columns(width: int, release: ReleasedRows) -> tuple[IntVector, list[IntVector]]:
+    """Return codes of partition and quasi-identifiers per row, and codes of each unchanged field.
+
+    A row that could not be read is left out; another check reports it.
+    """
+    published: dict[tuple[int, str], int] = {}
+    known: list[dict[str, int]] = [{} for _ in range(width)]
+    classes: list[int] = []
+    columns: list[list[int]] = [[] for _ in range(width)]
+    for partition, rows in release.by_partition.items():
+        for quasi, unchanged in zip(rows.quasi, rows.unchanged, strict=True):
+            texts = unchanged.split(FIELD_SEPARATOR) if width else []
+            if len(texts) != width:
+                continue
+            classes.append(published.setdefault((partition, quasi), len(published)))
+            for field, text in enumerate(texts):
+                columns[field].append(known[field].setdefault(text, len(known[field])))
+    return np.array(classes, dtype=np.int64), [np.array(column, dtype=np.int64) for column in columns]
+
+
+def _combine(classes: IntVector, column: IntVector) -> IntVector:
+    """Return codes from 0 of the pairs of two codes."""
+    combined: IntVector = np.unique(classes * (int(column.max()) + 1) + column, return_inverse=True)[1]
+    return combined
+
+
+def _measure_clusters(originals: Originals, found: RecomputedClusters) -> dict[str, float | int | None]:
+    members = [index for cluster in found.clusters for index in cluster.members]
+    counts = np.bincount(originals.subjects[members]) if members else np.zeros(0, dtype=np.int64)
+    released = counts[counts > 0]
+    return {
+        "releases_per_subject_max": int(released.max()) if released.size else None,
+        "releases_per_subject_mean": float(released.mean()) if released.size else None,
+        "largest_share": found.largest_share,
+    }
 
 
 def _unique_share(values: Sequence[str]) -> float:

@@ -63,8 +63,16 @@ __all__ = [
     "Originals",
     "csv_line",
     "is_export_of",
+    "max_record_bytes",
     "read_originals",
 ]
+
+DEFAULT_MAX_BYTES = 900_000
+"""``kafka.max_record_bytes`` if the policy has no section ``kafka``."""
+UNUSABLE = -1
+"""Subject code of an unusable record."""
+UNKNOWN_TIMESTAMP = -1
+_ENVELOPE_FIELD = {MessagePart.KEY: "key", MessagePart.HEADER: "headers", MessagePart.TIMESTAMP: "timestamp"}
 
 
 def csv_line(cells: list[str], dialect: CsvDialect) -> str:
@@ -82,10 +90,6 @@ def csv_cell(text: str, dialect: CsvDialect) -> str:
         special.append("\\")
         inner = text.replace("\\", "\\\\").replace(quote, "\\" + quote)
     return quote + inner + quote if any(character in text for character in special) else text
-
-
-DEFAULT_MAX_BYTES = 900_000
-"""``kafka.max_record_bytes`` if the policy has no section ``kafka``."""
 
 
 def max_record_bytes(policy: Policy) -> int:
@@ -144,42 +148,27 @@ class SizeBounds:
         return 0 if self._is_csv and text == "null" else len(text.encode())
 
 
-def _bytes_around(path: tuple[str, ...], before: tuple[str, ...], after: tuple[str, ...]) -> int:
-    """Return the bytes of a JSON field without its value: names, and braces of the objects that it opens and closes."""
-    opened, closed = path[_common(path, before) : -1], len(path) - 1 - _common(path, after)
-    names = sum(len(json_text(name).encode()) + 1 for name in (*opened, path[-1]))
-    return names + len(opened) + closed
-
-
-def _common(path: tuple[str, ...], other: tuple[str, ...]) -> int:
-    """Return how many objects contain both fields."""
-    pairs = zip(path[:-1], other[:-1], strict=False)
-    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
-
-
-UNUSABLE = -1
-"""Subject code of an unusable record."""
-UNKNOWN_TIMESTAMP = -1
-_ENVELOPE_FIELD = {MessagePart.KEY: "key", MessagePart.HEADER: "headers", MessagePart.TIMESTAMP: "timestamp"}
-
-
 @dataclass
 class Originals:
     """All n records of the original, in its order.
 
-    ``values``: Quasi-identifiers: clipped numbers, milliseconds of times, ranks, and codes of categories; NaN where a
-    value is missing, zeros where the record is unusable. ``subjects``: equal codes for equal subjects; -1 where the
-    record is unusable. ``merged``: by subject code: equal for subjects that every step of ``normalize`` would make one.
-    None if the subject is no text, or every record is a subject of its own. ``unchanged``: texts of the unchanged
-    fields; None where the record is unusable. ``is_export``: whether the file is an export of a topic. Else offsets are
-    the numbers of the records, from 0. ``timestamps``: timestamps of messages (ms); -1 where the file has none.
-    ``sizes``: fewest and most bytes that are compared with ``kafka.max_record_bytes``; 0 where the record is unusable.
-    ``was_read_whole``: whether a summary counts all records as read. Then a last record without end was read like the
-    others. ``categories``: the categories of each nominal quasi-identifier; None for other scales. Empty if there is
-    none. ``drops``: indices of the messages that are no records and are dropped, as the policy says of deletes and
-    tombstones. ``refusals``: the reasons for which each record may have been refused, as `Refusal`; 0 where the record
-    fits the policy. ``may_be_followed``: whether a run with ``--follow`` may have read the file. It reads no topic, and
-    not for an ordered release.
+    - ``values``: quasi-identifiers: clipped numbers, milliseconds of times, ranks, and codes of categories; NaN where a
+      value is missing, zeros where the record is unusable.
+    - ``subjects``: equal codes for equal subjects; -1 where the record is unusable.
+    - ``merged``: by subject code: equal for subjects that every step of ``normalize`` would make one. None if the
+      subject is no text, or every record is a subject of its own.
+    - ``unchanged``: texts of the unchanged fields; None where the record is unusable.
+    - ``is_export``: whether the file is an export of a topic. Else offsets are the numbers of the records, from 0.
+    - ``timestamps``: timestamps of messages (ms); -1 where the file has none.
+    - ``sizes``: fewest and most bytes that are compared with ``kafka.max_record_bytes``; 0 where the record is
+      unusable.
+    - ``was_read_whole``: whether a summary counts all records as read. Then a last record without end was read like the
+      others.
+    - ``categories``: the categories of each nominal quasi-identifier; None for other scales. Empty if there is none.
+    - ``drops``: indices of the messages that are no records and are dropped, as the policy says of deletes and
+      tombstones.
+    - ``may_be_followed``: whether a run with ``--follow`` may have read the file. It reads no topic, and not for an
+      ordered release.
     """
 
     values: npt.NDArray[np.float64]
@@ -197,7 +186,6 @@ class Originals:
     released: Form = "jsonl"
     categories: Sequence[Categories | None] = ()
     drops: dict[Dropped, list[int]] = field(default_factory=dict)
-    refusals: npt.NDArray[np.uint8] = field(default_factory=lambda: np.zeros(0, np.uint8))
     _index: dict[int, dict[int, int]] = field(default_factory=dict)
 
     def __len__(self) -> int:
@@ -290,24 +278,6 @@ def is_export_of(
     return required <= names <= required | optional and names not in declared
 
 
-def _export_names(policy: Policy, file: InputFile, *, is_export: bool | None, by_line: bool) -> frozenset[str] | None:
-    """Return the names that every line of an export must have; None for plain records."""
-    if not policy.envelope_attributes:
-        found = is_export_of(policy, file, ORIGINAL_EXPORT, ENVELOPE_FIELDS) if is_export is None else is_export
-        return ORIGINAL_EXPORT if found else None
-    read = {"value", *(_ENVELOPE_FIELD[attribute.source.part] for attribute in policy.envelope_attributes)}
-    required = frozenset(read if by_line else read | ORIGINAL_EXPORT)
-    if file.form != "csv" and is_blank(file.path):
-        return required
-    if file.form == "csv" or not required <= first_line_names(file.path):
-        attribute = policy.envelope_attributes[0]
-        raise InputError(
-            f"{file.path}, line 1: attributes.{attribute.name} is read from {attribute.source}: give JSON lines of "
-            f"{', '.join(sorted(required))}"
-        )
-    return required
-
-
 def read_originals(
     policy: Policy, file: InputFile, released: Form, *, is_export: bool | None = None, by_line: bool = False
 ) -> Originals:
@@ -371,24 +341,6 @@ def read_originals(
     )
 
 
-def _subject_code(found: UsableRecord | None, index: int, codes: dict[str, int]) -> int:
-    """Return the code of a record's subject. Without a declared one every record is a subject of its own."""
-    if found is None:
-        return UNUSABLE
-    return index if found.subject is None else codes.setdefault(found.subject, len(codes))
-
-
-def _merge_subjects(policy: Policy, codes: Iterable[str]) -> npt.NDArray[np.int64] | None:
-    """Return the codes of subjects, in their order, after every step of ``normalize``."""
-    subject = policy.subject
-    if subject is None or subject.type not in {"string", "any"}:
-        return None
-    merged: dict[str, int] = {}
-    kind = subject.type
-    found = [merged.setdefault(merged_subject(text, kind) or text, len(merged)) for text in codes]
-    return np.array(found, dtype=np.int64)
-
-
 class EmbeddedRecordFinder:
     """Finds CSV records in which a cell contains what would be a record by itself."""
 
@@ -432,6 +384,55 @@ class EmbeddedRecordFinder:
             return False
         found = dict(zip(names, cells, strict=True))
         return all(read(found[name]) is not None for name, read in self._readers)
+
+
+def _bytes_around(path: tuple[str, ...], before: tuple[str, ...], after: tuple[str, ...]) -> int:
+    """Return the bytes of a JSON field without its value: names, and braces of the objects that it opens and closes."""
+    opened, closed = path[_common(path, before) : -1], len(path) - 1 - _common(path, after)
+    names = sum(len(json_text(name).encode()) + 1 for name in (*opened, path[-1]))
+    return names + len(opened) + closed
+
+
+def _common(path: tuple[str, ...], other: tuple[str, ...]) -> int:
+    """Return how many objects contain both fields."""
+    pairs = zip(path[:-1], other[:-1], strict=False)
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
+
+
+def _export_names(policy: Policy, file: InputFile, *, is_export: bool | None, by_line: bool) -> frozenset[str] | None:
+    """Return the names that every line of an export must have; None for plain records."""
+    if not policy.envelope_attributes:
+        found = is_export_of(policy, file, ORIGINAL_EXPORT, ENVELOPE_FIELDS) if is_export is None else is_export
+        return ORIGINAL_EXPORT if found else None
+    read = {"value", *(_ENVELOPE_FIELD[attribute.source.part] for attribute in policy.envelope_attributes)}
+    required = frozenset(read if by_line else read | ORIGINAL_EXPORT)
+    if file.form != "csv" and is_blank(file.path):
+        return required
+    if file.form == "csv" or not required <= first_line_names(file.path):
+        attribute = policy.envelope_attributes[0]
+        raise InputError(
+            f"{file.path}, line 1: attributes.{attribute.name} is read from {attribute.source}: give JSON lines of "
+            f"{', '.join(sorted(required))}"
+        )
+    return required
+
+
+def _subject_code(found: UsableRecord | None, index: int, codes: dict[str, int]) -> int:
+    """Return the code of a record's subject. Without a declared one every record is a subject of its own."""
+    if found is None:
+        return UNUSABLE
+    return index if found.subject is None else codes.setdefault(found.subject, len(codes))
+
+
+def _merge_subjects(policy: Policy, codes: Iterable[str]) -> npt.NDArray[np.int64] | None:
+    """Return the codes of subjects, in their order, after every step of ``normalize``."""
+    subject = policy.subject
+    if subject is None or subject.type not in {"string", "any"}:
+        return None
+    merged: dict[str, int] = {}
+    kind = subject.type
+    found = [merged.setdefault(merged_subject(text, kind) or text, len(merged)) for text in codes]
+    return np.array(found, dtype=np.int64)
 
 
 def _without_limits(attribute: Attribute) -> Attribute:

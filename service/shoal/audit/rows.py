@@ -42,6 +42,8 @@ __all__ = [
     "repeated_numbers",
 ]
 
+REMEDY = "give the evidence file (--evidence)"
+
 
 class AllowedOrder(NamedTuple):
     """Allowed orders of the rows of a file: sorted by bytes as a whole, that of the input, or both.
@@ -106,6 +108,138 @@ def check_order(
     return [together, ordered]
 
 
+def is_in_input_order(rows: PartitionRows, clusters: Iterable[RecomputedCluster], originals: Originals) -> bool:
+    """Whether the rows are those of the clusters in the order of the original."""
+    members = sorted((index, cluster.quasi) for cluster in clusters for index in cluster.members)
+    expected = ((quasi, originals.unchanged[index]) for index, quasi in members)
+    return len(members) == len(rows) and all(map(eq, expected, zip(rows.quasi, rows.unchanged, strict=True)))
+
+
+def equal_runs(rows: PartitionRows) -> Iterator[tuple[int, int]]:
+    """Yield start and stop of each maximal run of adjacent rows that are equal on all quasi-identifiers."""
+    start = 0
+    for index in range(1, len(rows) + 1):
+        if index == len(rows) or rows.quasi[index] != rows.quasi[start]:
+            yield start, index
+            start = index
+
+
+def repeated_numbers(clusters: Iterable[RecomputedCluster]) -> list[str]:
+    """Return the question that is open if clusters of a partition have the same number; empty if none have."""
+    by_partition = clusters_by_partition(clusters)
+    partitions = sorted(partition for partition, members in by_partition.items() if has_repeated_numbers(members))
+    if not partitions:
+        return []
+    named = ", ".join(map(str, partitions))
+    question = f"the evidence repeats numbers of clusters (partition {named}), so the order of decision is unknown: "
+    return [question + "give the evidence of this release alone (--evidence)"]
+
+
+def check_ordered_release(
+    release: ReleasedRows,
+    clusters: list[RecomputedCluster],
+    originals: Originals,
+    *,
+    reveals: bool,
+    is_due: BoolVector | None,
+) -> list[CheckCounter]:
+    """Check a release in which each row is published at the position of a record.
+
+    ``reveals``: whether the policy publishes the unchanged fields of a record at its own position (``reveal_order``).
+    Otherwise those of a cluster are assigned to its positions in byte order. ``is_due``: which records must have been
+    released by the end of the original. None: the release is a part, and any row may be missing at its end.
+
+    Return ``nothing_else``, ``nothing_missing``, ``in_turn``, and ``own_position`` or ``byte_order``.
+    """
+    checks = _OrderChecks(reveals=reveals)
+    expected: dict[int, list[_ExpectedRow]] = defaultdict(list)
+    for cluster in clusters:
+        for index, unchanged in zip(cluster.members, cluster.unchanged, strict=True):
+            row = _ExpectedRow(index, int(originals.offsets[index]), cluster, unchanged)
+            expected[cluster.partition].append(row)
+    unfinished = 0
+    for partition in expected.keys() | release.by_partition.keys():
+        rows = release.by_partition.get(partition, PartitionRows())
+        in_order = sorted(expected[partition], key=lambda row: row.offset)
+        _check_rows(rows, in_order, checks, reveals=reveals)
+        unfinished += _check_complete(rows, in_order, checks.missing, is_due)
+    if unfinished:
+        named, then = ("1 cluster is", "it is") if unfinished == 1 else (f"{unfinished} clusters are", "they are")
+        checks.missing.note = f"{named} not yet released as a whole: verify again when {then}"
+    return [checks.extra, checks.missing, checks.in_turn, checks.arrangement]
+
+
+@dataclass(slots=True)
+class InferredClusters:
+    """Clusters read off the release.
+
+    ``clusters``: numbered from 0 in the order of the release, those of a topic by their oldest records: no other order
+    of decision is possible. None if rows cannot be traced to records. ``doubt``: why the clusters may be wrong and what
+    would decide it; empty if they are certain.
+    """
+
+    clusters: list[EvidenceCluster] | None
+    traced: CheckCounter
+    doubt: str = ""
+
+
+def infer_clusters(policy: Policy, originals: Originals, release: ReleasedRows) -> InferredClusters:
+    """Trace the rows to records and split the release into clusters.
+
+    There is a ``doubt`` if records have equal unchanged fields, or if the order of the rows need not show the clusters:
+    a file in the order of its input, or sorted as a whole by an unchanged field.
+    """
+    traced = CheckCounter("traced", "every row has the unchanged fields of one record, which no other row has")
+    index_of = _index_by_unchanged_fields(originals)
+    if index_of is None:
+        _check_unchanged_counts(originals, release, traced)
+        return InferredClusters(None, traced, f"records cannot be told apart by their unchanged fields: {REMEDY}")
+    clusters: list[EvidenceCluster] = []
+    in_input_order = True
+    for partition, rows in release.by_partition.items():
+        known = index_of.get(partition, {})
+        used: set[int] = set()
+        members = []
+        for line, unchanged in zip(rows.lines, rows.unchanged, strict=True):
+            index = known.get(unchanged)
+            traced.expect(index is not None and index not in used, line)
+            members.append(-1 if index is None else index)
+            used.add(members[-1])
+        in_input_order &= members == sorted(members)
+        for start, stop in _ascending_runs(rows):
+            offsets = tuple(originals.offsets[[index for index in members[start:stop] if index >= 0]].tolist())
+            clusters.append(EvidenceCluster(partition, len(clusters), offsets))
+    if release.is_export:
+        by_age = sorted(clusters, key=lambda cluster: min(cluster.offsets, default=-1))
+        clusters = [EvidenceCluster(one.partition, number, one.offsets) for number, one in enumerate(by_age)]
+    doubt = ""
+    if not release.is_export and in_input_order:
+        doubt = f"the rows are in the order of the input, which does not show the clusters: {REMEDY}"
+    elif not release.is_export and _is_sorted_by_unchanged_field(policy, release):
+        doubt = f"the file is in byte order as a whole, which does not show the clusters: {REMEDY}"
+    return InferredClusters(clusters, traced, doubt)
+
+
+def check_without_evidence(
+    policy: Policy, originals: Originals, release: ReleasedRows, published: Sequence[PublishedValues]
+) -> list[CheckCounter]:
+    """Check what the rows show if their clusters are not known.
+
+    Return ``alone``: rows whose quasi-identifiers are shared by fewer than k rows of their partition, wherever these
+    stand. Such a row is in no cluster of k. ``categories``: rows with a category that no record has, where the policy
+    has nominal attributes.
+    """
+    alone = CheckCounter(
+        "alone", f"every row shares its quasi-identifiers with at least {policy.k} rows of its partition"
+    )
+    for rows in release.by_partition.values():
+        counts = Counter(rows.quasi)
+        for line, quasi in zip(rows.lines, rows.quasi, strict=True):
+            alone.expect(counts[quasi] >= policy.k, line)
+            alone.worst = counts[quasi] if alone.worst is None else min(alone.worst, counts[quasi])
+    return [alone, _check_categories(originals, release, published)] if originals.categories else [alone]
+
+
 def _check_table(
     rows: PartitionRows,
     clusters: list[RecomputedCluster],
@@ -163,13 +297,6 @@ def _check_byte_order(rows: PartitionRows, start: int, stop: int, ordered: Check
         ordered.expect(index == start or rows.is_ascending(index), rows.lines[index])
 
 
-def is_in_input_order(rows: PartitionRows, clusters: Iterable[RecomputedCluster], originals: Originals) -> bool:
-    """Whether the rows are those of the clusters in the order of the original."""
-    members = sorted((index, cluster.quasi) for cluster in clusters for index in cluster.members)
-    expected = ((quasi, originals.unchanged[index]) for index, quasi in members)
-    return len(members) == len(rows) and all(map(eq, expected, zip(rows.quasi, rows.unchanged, strict=True)))
-
-
 def _check_topic(
     rows: PartitionRows, clusters: list[RecomputedCluster], together: CheckCounter, ordered: CheckCounter
 ) -> None:
@@ -201,26 +328,6 @@ def _check_topic(
         ordered.expect(index not in descents, line)
 
 
-def equal_runs(rows: PartitionRows) -> Iterator[tuple[int, int]]:
-    """Yield start and stop of each maximal run of adjacent rows that are equal on all quasi-identifiers."""
-    start = 0
-    for index in range(1, len(rows) + 1):
-        if index == len(rows) or rows.quasi[index] != rows.quasi[start]:
-            yield start, index
-            start = index
-
-
-def repeated_numbers(clusters: Iterable[RecomputedCluster]) -> list[str]:
-    """Return the question that is open if clusters of a partition have the same number; empty if none have."""
-    by_partition = clusters_by_partition(clusters)
-    partitions = sorted(partition for partition, members in by_partition.items() if has_repeated_numbers(members))
-    if not partitions:
-        return []
-    named = ", ".join(map(str, partitions))
-    question = f"the evidence repeats numbers of clusters (partition {named}), so the order of decision is unknown: "
-    return [question + "give the evidence of this release alone (--evidence)"]
-
-
 class _ExpectedRow(NamedTuple):
     """What the row at the position of a record must show: the centroid of its cluster, one of its unchanged fields."""
 
@@ -245,40 +352,6 @@ class _OrderChecks:
             else "rows of a cluster are in byte order"
         )
         self.arrangement = CheckCounter("own_position" if reveals else "byte_order", claim)
-
-
-def check_ordered_release(
-    release: ReleasedRows,
-    clusters: list[RecomputedCluster],
-    originals: Originals,
-    *,
-    reveals: bool,
-    is_due: BoolVector | None,
-) -> list[CheckCounter]:
-    """Check a release in which each row is published at the position of a record.
-
-    ``reveals``: whether the policy publishes the unchanged fields of a record at its own position (``reveal_order``).
-    Otherwise those of a cluster are assigned to its positions in byte order. ``is_due``: which records must have been
-    released by the end of the original. None: the release is a part, and any row may be missing at its end.
-
-    Return ``nothing_else``, ``nothing_missing``, ``in_turn``, and ``own_position`` or ``byte_order``.
-    """
-    checks = _OrderChecks(reveals=reveals)
-    expected: dict[int, list[_ExpectedRow]] = defaultdict(list)
-    for cluster in clusters:
-        for index, unchanged in zip(cluster.members, cluster.unchanged, strict=True):
-            row = _ExpectedRow(index, int(originals.offsets[index]), cluster, unchanged)
-            expected[cluster.partition].append(row)
-    unfinished = 0
-    for partition in expected.keys() | release.by_partition.keys():
-        rows = release.by_partition.get(partition, PartitionRows())
-        in_order = sorted(expected[partition], key=lambda row: row.offset)
-        _check_rows(rows, in_order, checks, reveals=reveals)
-        unfinished += _check_complete(rows, in_order, checks.missing, is_due)
-    if unfinished:
-        named, then = ("1 cluster is", "it is") if unfinished == 1 else (f"{unfinished} clusters are", "they are")
-        checks.missing.note = f"{named} not yet released as a whole: verify again when {then}"
-    return [checks.extra, checks.missing, checks.in_turn, checks.arrangement]
 
 
 def _check_rows(rows: PartitionRows, expected: list[_ExpectedRow], checks: _OrderChecks, *, reveals: bool) -> None:
@@ -329,60 +402,6 @@ def _check_complete(
     return unfinished
 
 
-REMEDY = "give the evidence file (--evidence)"
-
-
-@dataclass(slots=True)
-class InferredClusters:
-    """Clusters read off the release.
-
-    ``clusters``: numbered from 0 in the order of the release, those of a topic by their oldest records: no other order
-    of decision is possible. None if rows cannot be traced to records. ``doubt``: why the clusters may be wrong and what
-    would decide it; empty if they are certain.
-    """
-
-    clusters: list[EvidenceCluster] | None
-    traced: CheckCounter
-    doubt: str = ""
-
-
-def infer_clusters(policy: Policy, originals: Originals, release: ReleasedRows) -> InferredClusters:
-    """Trace the rows to records and split the release into clusters.
-
-    There is a ``doubt`` if records have equal unchanged fields, or if the order of the rows need not show the clusters:
-    a file in the order of its input, or sorted as a whole by an unchanged field.
-    """
-    traced = CheckCounter("traced", "every row has the unchanged fields of one record, which no other row has")
-    index_of = _index_by_unchanged_fields(originals)
-    if index_of is None:
-        _check_unchanged_counts(originals, release, traced)
-        return InferredClusters(None, traced, f"records cannot be told apart by their unchanged fields: {REMEDY}")
-    clusters: list[EvidenceCluster] = []
-    in_input_order = True
-    for partition, rows in release.by_partition.items():
-        known = index_of.get(partition, {})
-        used: set[int] = set()
-        members = []
-        for line, unchanged in zip(rows.lines, rows.unchanged, strict=True):
-            index = known.get(unchanged)
-            traced.expect(index is not None and index not in used, line)
-            members.append(-1 if index is None else index)
-            used.add(members[-1])
-        in_input_order &= members == sorted(members)
-        for start, stop in _ascending_runs(rows):
-            offsets = tuple(originals.offsets[[index for index in members[start:stop] if index >= 0]].tolist())
-            clusters.append(EvidenceCluster(partition, len(clusters), offsets))
-    if release.is_export:
-        by_age = sorted(clusters, key=lambda cluster: min(cluster.offsets, default=-1))
-        clusters = [EvidenceCluster(one.partition, number, one.offsets) for number, one in enumerate(by_age)]
-    doubt = ""
-    if not release.is_export and in_input_order:
-        doubt = f"the rows are in the order of the input, which does not show the clusters: {REMEDY}"
-    elif not release.is_export and _is_sorted_by_unchanged_field(policy, release):
-        doubt = f"the file is in byte order as a whole, which does not show the clusters: {REMEDY}"
-    return InferredClusters(clusters, traced, doubt)
-
-
 def _index_by_unchanged_fields(originals: Originals) -> dict[int, dict[str, int]] | None:
     """Return the index of each usable record by partition and unchanged fields; None if two records have equal ones."""
     found: dict[int, dict[str, int]] = {}
@@ -419,26 +438,6 @@ def _is_sorted_by_unchanged_field(policy: Policy, release: ReleasedRows) -> bool
     first = len(policy.quasi_identifiers)
     quasi_identifiers_lead = policy.published[:first] == policy.quasi_identifiers
     return not quasi_identifiers_lead and all(rows.is_sorted for rows in release.by_partition.values())
-
-
-def check_without_evidence(
-    policy: Policy, originals: Originals, release: ReleasedRows, published: Sequence[PublishedValues]
-) -> list[CheckCounter]:
-    """Check what the rows show if their clusters are not known.
-
-    Return ``alone``: rows whose quasi-identifiers are shared by fewer than k rows of their partition, wherever these
-    stand. Such a row is in no cluster of k. ``categories``: rows with a category that no record has, where the policy
-    has nominal attributes.
-    """
-    alone = CheckCounter(
-        "alone", f"every row shares its quasi-identifiers with at least {policy.k} rows of its partition"
-    )
-    for rows in release.by_partition.values():
-        counts = Counter(rows.quasi)
-        for line, quasi in zip(rows.lines, rows.quasi, strict=True):
-            alone.expect(counts[quasi] >= policy.k, line)
-            alone.worst = counts[quasi] if alone.worst is None else min(alone.worst, counts[quasi])
-    return [alone, _check_categories(originals, release, published)] if originals.categories else [alone]
 
 
 def _check_categories(

@@ -42,16 +42,29 @@ __all__ = [
     "stated_suppressed",
 ]
 
+_ACCOUNTED = ("records_in", "released", "suppressed", "quarantined", "held")
+"""Fields with which a summary accounts for all records."""
+RELATIVE_TOLERANCE = 5e-4
+"""Fractions of a summary may be rounded to four digits."""
+ABSOLUTE_TOLERANCE = 1e-9
+"""Rounding error of a loss near zero."""
+SQUARES = frozenset({"sse", "sst", "information_loss", "d_x"})
+"""Fields of a summary that follow from the sums of squares on z-scores."""
+MIN_RELATIVE_VARIANCE = 1e-20
+"""Of values with a smaller variance, relative to their mean square, the total sum of squares is not compared."""
+HALF_TOLERANCE = 1e-6
+"""If this share around one half of the sum of squares is left, rounding decides whether a time is a clock."""
+
 
 @dataclass(frozen=True, slots=True)
 class AuditedCounts:
     """What the audit counted; None where it could not.
 
-    ``reached``: records up to the last one that is released or referenced; of an exported topic all records.
-    ``suppressed``, ``held``: largest numbers of records that the run can have suppressed and that it can still hold.
-    ``quarantined``: fewest and most records of a file that the run can have refused. ``are_exact``: whether
-    ``suppressed`` and ``held`` are the numbers themselves. ``values``: what the summary may state of confidential
-    values.
+    - ``reached``: records up to the last one that is released or referenced; of an exported topic all records.
+    - ``suppressed``, ``held``: largest numbers of records that the run can have suppressed and that it can still hold.
+    - ``quarantined``: fewest and most records of a file that the run can have refused.
+    - ``are_exact``: whether ``suppressed`` and ``held`` are the numbers themselves.
+    - ``values``: what the summary may state of confidential values.
     """
 
     records: int
@@ -162,14 +175,6 @@ def read_lines(summary: Summary, originals: Originals) -> int | None:
     return None if records is None else originals.end_of(records)
 
 
-_ACCOUNTED = ("records_in", "released", "suppressed", "quarantined", "held")
-"""Fields with which a summary accounts for all records."""
-RELATIVE_TOLERANCE = 5e-4
-"""Fractions of a summary may be rounded to four digits."""
-ABSOLUTE_TOLERANCE = 1e-9
-"""Rounding error of a loss near zero."""
-
-
 def check_summary(summary: Summary, counts: AuditedCounts, name: str = "the summary") -> CheckCounter:
     """Check a summary against what was counted; fields that are null or missing are not compared."""
     check = CheckCounter("accounts", "the summary adds up and agrees with the files", "field")
@@ -194,6 +199,112 @@ def check_summary(summary: Summary, counts: AuditedCounts, name: str = "the summ
     for key in filter(reader.has_negative, _ACCOUNTED):
         check.fail(key)
     return check
+
+
+def stated_suppressed(summary: Summary, name: str = "the summary") -> int | None:
+    """Return the number of suppressed records of a summary that accounts for all records; None of any other."""
+    reader = _SummaryReader(summary, name)
+    if any(reader.total(key) is None for key in _ACCOUNTED):
+        return None
+    return reader.total("suppressed")
+
+
+def reading_warnings(
+    summary: Summary, originals: Originals, dropped: Sequence[str] = (), name: str = "the summary"
+) -> list[str]:
+    """Warn if a summary counts fewer records than there are, leaves counts out, or differs on refused messages."""
+    reader = _SummaryReader(summary, name)
+    records_in, count = reader.total("records_in"), originals.records
+    quarantined = reader.total("quarantined") if originals.is_export else None
+    read = count if records_in is None else min(max(records_in, 0), count)
+    warnings = []
+    if read < count:
+        warnings.append(
+            f"the summary counts {read} of {counted(count, 'record')} as read; if the input has grown since, judge it "
+            "as it was, or give --partial"
+        )
+    missing = [key for key in _ACCOUNTED if reader.total(key) is None]
+    if records_in is not None and missing:
+        warnings.append(f"the summary does not state {', '.join(missing)}, so it does not account for all records")
+    unstated = [f"dropped.{kind}" for kind in dropped if reader.number("dropped", kind) is None]
+    if unstated:
+        warnings.append(
+            f"the summary does not state {', '.join(unstated)}, though the policy drops such messages: their number is "
+            "not compared"
+        )
+    unusable = originals.unusable_of(originals.end_of(read))
+    if quarantined is not None and quarantined != unusable:
+        warnings.append(
+            f"the summary counts {counted(quarantined, 'quarantined record')}; the audit finds "
+            f"{counted(unusable, 'record')} not fitting the policy"
+        )
+    return warnings
+
+
+@dataclass(frozen=True, slots=True)
+class Losses:
+    """The loss of a release.
+
+    - ``by_attribute``: loss of each quasi-identifier in its own measure; None if it has none or is not known.
+    - ``sse``, ``sst``: sums of squares on z-scores (ddof = 0) of the numbers and times that vary; None without numbers
+      and times, or if one of them hardly varies.
+    - ``mean``: mean of the losses of attributes that have one; None if one of them is not known, or none has one.
+    - ``clocks``: times of which a trend is removed; None of a table, and if it is not known of all times.
+    """
+
+    by_attribute: dict[str, float | None]
+    sse: float | None
+    sst: float | None
+    mean: float | None = None
+    clocks: list[str] | None = None
+
+
+def measure_losses(
+    summary: Summary,
+    originals: Originals,
+    found: RecomputedClusters | None,
+    published: Sequence[PublishedValues],
+    window: int | None,
+) -> Losses | None:
+    """Return the losses; None if the clusters are not known, or the summary states no loss. Cost: O(n d).
+
+    ``window``: as of `AuditScope`. A summary without ``clocks`` is of an earlier version, which removed no trend.
+    """
+    if found is None or summary.keys().isdisjoint({"loss", "mean_loss", "clocks", *SQUARES}):
+        return None
+    window = window if "clocks" in summary else None
+    clusters = found.clusters
+    members = [np.array(cluster.members) for cluster in clusters]
+    texts = [cluster.quasi.split(FIELD_SEPARATOR) for cluster in clusters]
+    losses: dict[str, float | None] = {}
+    squares: list[_Squares | None] = []
+    clocks: dict[str, bool | None] = {}
+    for column, one in enumerate(published):
+        shown, name = [own[column] for own in texts], one.attribute.name
+        values = [originals.values[own, column] for own in members]
+        if not one.has_moments:
+            categories = originals.categories[column] if originals.categories else None
+            losses[name] = _mean_distance(one, values, shown, categories) if clusters else None
+            continue
+        numbers = [one.number_of(text) for text in shown]
+        own_squares = _squares(values, numbers)
+        squares.append(own_squares)
+        total = 0.0 if own_squares is None else own_squares.total
+        if window is not None and one.attribute.scale is Scale.TIME:
+            left = _left_after_trend(originals, members, values, numbers, window)
+            clocks[name] = _is_clock(left, own_squares)
+            total = left if clocks[name] else total
+        is_known = own_squares is not None and clocks.get(name, False) is not None
+        loss = own_squares.error / total if own_squares is not None and is_known and total else None
+        losses[name] = min(loss, 1.0) if loss is not None and clocks.get(name) else loss
+    are_clocks_known, known = None not in clocks.values(), [loss for loss in losses.values() if loss is not None]
+    is_mean_known = bool(known) and None not in squares and are_clocks_known
+    return Losses(
+        losses,
+        *_sums(squares),
+        mean=sum(known) / len(known) if is_mean_known else None,
+        clocks=[name for name, is_one in clocks.items() if is_one] if window is not None and are_clocks_known else None,
+    )
 
 
 def _check_reasons(check: CheckCounter, reader: _SummaryReader) -> None:
@@ -275,46 +386,6 @@ def _compared(
     ]
 
 
-def stated_suppressed(summary: Summary, name: str = "the summary") -> int | None:
-    """Return the number of suppressed records of a summary that accounts for all records; None of any other."""
-    reader = _SummaryReader(summary, name)
-    if any(reader.total(key) is None for key in _ACCOUNTED):
-        return None
-    return reader.total("suppressed")
-
-
-def reading_warnings(
-    summary: Summary, originals: Originals, dropped: Sequence[str] = (), name: str = "the summary"
-) -> list[str]:
-    """Warn if a summary counts fewer records than there are, leaves counts out, or differs on refused messages."""
-    reader = _SummaryReader(summary, name)
-    records_in, count = reader.total("records_in"), originals.records
-    quarantined = reader.total("quarantined") if originals.is_export else None
-    read = count if records_in is None else min(max(records_in, 0), count)
-    warnings = []
-    if read < count:
-        warnings.append(
-            f"the summary counts {read} of {counted(count, 'record')} as read; if the input has grown since, judge it "
-            "as it was, or give --partial"
-        )
-    missing = [key for key in _ACCOUNTED if reader.total(key) is None]
-    if records_in is not None and missing:
-        warnings.append(f"the summary does not state {', '.join(missing)}, so it does not account for all records")
-    unstated = [f"dropped.{kind}" for kind in dropped if reader.number("dropped", kind) is None]
-    if unstated:
-        warnings.append(
-            f"the summary does not state {', '.join(unstated)}, though the policy drops such messages: their number is "
-            "not compared"
-        )
-    unusable = originals.unusable_of(originals.end_of(read))
-    if quarantined is not None and quarantined != unusable:
-        warnings.append(
-            f"the summary counts {counted(quarantined, 'quarantined record')}; the audit finds "
-            f"{counted(unusable, 'record')} not fitting the policy"
-        )
-    return warnings
-
-
 def _agrees(stated: float, found: float) -> bool:
     """Whether two numbers agree: counts exactly, fractions within rounding."""
     if isinstance(found, int):
@@ -387,86 +458,12 @@ class _SummaryReader:
         raise InputError(f"{self._name}: {reason}; give the file written by --summary")
 
 
-SQUARES = frozenset({"sse", "sst", "information_loss", "d_x"})
-"""Fields of a summary that follow from the sums of squares on z-scores."""
-MIN_RELATIVE_VARIANCE = 1e-20
-"""Of values with a smaller variance, relative to their mean square, the total sum of squares is not compared."""
-HALF_TOLERANCE = 1e-6
-"""If this share around one half of the sum of squares is left, rounding decides whether a time is a clock."""
-
-
-@dataclass(frozen=True, slots=True)
-class Losses:
-    """The loss of a release.
-
-    ``by_attribute``: loss of each quasi-identifier in its own measure; None if it has none or is not known. ``sse``,
-    ``sst``: sums of squares on z-scores (ddof = 0) of the numbers and times that vary; None without numbers and times,
-    or if one of them hardly varies. ``mean``: mean of the losses of attributes that have one; None if one of them is
-    not known, or none has one. ``clocks``: times of which a trend is removed; None of a table, and if it is not known
-    of all times.
-    """
-
-    by_attribute: dict[str, float | None]
-    sse: float | None
-    sst: float | None
-    mean: float | None = None
-    clocks: list[str] | None = None
-
-
 class _Squares(NamedTuple):
     """Squared error, total sum of squares, and number of values; all are 0 if the values are equal."""
 
     error: float
     total: float
     members: int
-
-
-def measure_losses(
-    summary: Summary,
-    originals: Originals,
-    found: RecomputedClusters | None,
-    published: Sequence[PublishedValues],
-    window: int | None,
-) -> Losses | None:
-    """Return the losses; None if the clusters are not known, or the summary states no loss. Cost: O(n d).
-
-    ``window``: as of `AuditScope`. A summary without ``clocks`` is of an earlier version, which removed no trend.
-    """
-    if found is None or summary.keys().isdisjoint({"loss", "mean_loss", "clocks", *SQUARES}):
-        return None
-    window = window if "clocks" in summary else None
-    clusters = found.clusters
-    members = [np.array(cluster.members) for cluster in clusters]
-    texts = [cluster.quasi.split(FIELD_SEPARATOR) for cluster in clusters]
-    losses: dict[str, float | None] = {}
-    squares: list[_Squares | None] = []
-    clocks: dict[str, bool | None] = {}
-    for column, one in enumerate(published):
-        shown, name = [own[column] for own in texts], one.attribute.name
-        values = [originals.values[own, column] for own in members]
-        if not one.has_moments:
-            categories = originals.categories[column] if originals.categories else None
-            losses[name] = _mean_distance(one, values, shown, categories) if clusters else None
-            continue
-        numbers = [one.number_of(text) for text in shown]
-        own_squares = _squares(values, numbers)
-        squares.append(own_squares)
-        total = 0.0 if own_squares is None else own_squares.total
-        if window is not None and one.attribute.scale is Scale.TIME:
-            left = _left_after_trend(originals, members, values, numbers, window)
-            clocks[name] = _is_clock(left, own_squares)
-            total = left if clocks[name] else total
-        is_known = own_squares is not None and clocks.get(name, False) is not None
-        loss = own_squares.error / total if own_squares is not None and is_known and total else None
-        losses[name] = min(loss, 1.0) if loss is not None and clocks.get(name) else loss
-    are_clocks_known, known = None not in clocks.values(), [loss for loss in losses.values() if loss is not None]
-    is_mean_known = bool(known) and None not in squares and are_clocks_known
-    return Losses(
-        losses,
-        *_sums(squares),
-        mean=sum(known) / len(known) if is_mean_known else None,
-        clocks=[name for name, is_one in clocks.items() if is_one] if window is not None and are_clocks_known else None,
-    )
 
 
 def _sums(squares: Sequence[_Squares | None]) -> tuple[float | None, float | None]:

@@ -85,6 +85,13 @@ MAX_AHEAD_MS = 3_600_000
 _WITHIN_LIMIT = (
     "referenced as too large although within kafka.max_record_bytes: set it in the policy to the limit of the service"
 )
+FIRST_LOOK = 8
+"""So many times k records are counted first; among them are usually k subjects."""
+UNDECIDED_WINDOW = (
+    "referenced as suppressed although k subjects were held: only a restart that did not find the start of their quota "
+    "window in the log explains this, and the original has the start: give an original that begins where the log "
+    "began then, or judge a part (--partial)"
+)
 
 
 class AuditedReferences:
@@ -200,33 +207,6 @@ def check_references(
     if is_released is None:
         found.valid.skip("which records were released is not known without evidence")
     return found
-
-
-@dataclass(frozen=True, slots=True)
-class _Log:
-    """The released records of one partition in the order of their offsets; `latest`: largest timestamp up to each."""
-
-    offsets: Int64Vector
-    timestamps: Int64Vector
-    latest: Int64Vector
-
-    @classmethod
-    def of(cls, originals: Originals, is_released: BoolVector, partition: int) -> _Log:
-        chosen = originals.by_partition[partition]
-        chosen = chosen[is_released[chosen]]
-        timestamps = originals.timestamps[chosen]
-        return cls(originals.offsets[chosen], timestamps, np.maximum.accumulate(timestamps))
-
-    def latest_around(self, offset: int, count: int) -> tuple[int, int | None]:
-        """Return the latest timestamp before an offset, and the latest of the next ``count`` records, None if none."""
-        position = int(np.searchsorted(self.offsets, offset))
-        before = int(self.latest[position - 1]) if position else UNKNOWN_TIMESTAMP
-        following = self.timestamps[position : position + count]
-        return before, int(following.max()) if len(following) else None
-
-
-FIRST_LOOK = 8
-"""So many times k records are counted first; among them are usually k subjects."""
 
 
 class PartitionHistory:
@@ -349,13 +329,6 @@ class PartitionHistory:
         return held, len(np.unique(self._subjects[held]))
 
 
-UNDECIDED_WINDOW = (
-    "referenced as suppressed although k subjects were held: only a restart that did not find the start of their quota "
-    "window in the log explains this, and the original has the start: give an original that begins where the log "
-    "began then, or judge a part (--partial)"
-)
-
-
 class Cause(Enum):
     """What may have suppressed a record although delta and the end of the input did not."""
 
@@ -454,11 +427,6 @@ class BreakableValues:
         )
 
 
-def _can_have_few(subjects: Sequence[int], k: int, least: int) -> bool:
-    """Whether fewer values than the least number may be those of k subjects; ``subjects``: how many have each value."""
-    return sum(sorted(subjects, reverse=True)[: least - 1]) >= k
-
-
 @dataclass(frozen=True, slots=True)
 class StatedAccounts:
     """What the run states about its unpublished records.
@@ -478,14 +446,17 @@ class StatedAccounts:
 class Accounts:
     """The unpublished records, as far as they are accounted for.
 
-    ``complete``, ``suppressed``: whether no record is missing, and whether each suppression was necessary or is at
-    least possible. ``suppressible``, ``certain``: unreferenced records that were or may have been suppressed, and those
-    that had to be. ``is_due``: false for the records after which so few arrived for certain that they need not be
-    released. ``claimed``, ``undecided``: numbers of records by what only the run states of them, and by what would
-    decide. The texts follow the word "records". ``population``: whether ``privacy.min_population`` subjects were held
-    where the end of the input released records; None if the policy does not set it, or the files do not show it.
-    ``early_decisions``: fewest decisions before delta that explain the claimed suppressions; None if not all of these
-    are named.
+    - ``complete``, ``suppressed``: whether no record is missing, and whether each suppression was necessary or is at
+      least possible.
+    - ``suppressible``, ``certain``: unreferenced records that were or may have been suppressed, and those that had to
+      be.
+    - ``is_due``: false for the records after which so few arrived for certain that they need not be released.
+    - ``claimed``, ``undecided``: numbers of records by what only the run states of them, and by what would decide. The
+      texts follow the word "records".
+    - ``population``: whether ``privacy.min_population`` subjects were held where the end of the input released records;
+      None if the policy does not set it, or the files do not show it.
+    - ``early_decisions``: fewest decisions before delta that explain the claimed suppressions; None if not all of these
+      are named.
     """
 
     complete: CheckCounter
@@ -520,14 +491,6 @@ def check_unpublished(
     if accounts.held:
         accounts.complete.note = f"{counted(accounts.held, 'record')} may still be held: verify again later"
     return accounts
-
-
-def _unpublished(originals: Originals, found: RecomputedClusters, accounts: Accounts) -> list[int]:
-    """Return the records that were not released, and count the others as examined."""
-    is_released = found.is_member()
-    accounts.complete.examined += int(np.count_nonzero(is_released))
-    indices: list[int] = np.flatnonzero(~is_released & ~originals.is_dropped).tolist()
-    return indices
 
 
 def check_unpublished_rows(
@@ -566,6 +529,49 @@ def check_unpublished_rows(
     return accounts
 
 
+def unknown_completeness() -> CheckCounter:
+    """Return the check ``complete`` of a release whose clusters are not known."""
+    check = _completeness()
+    check.skip("which records were released is not known without evidence")
+    return check
+
+
+@dataclass(frozen=True, slots=True)
+class _Log:
+    """The released records of one partition in the order of their offsets; `latest`: largest timestamp up to each."""
+
+    offsets: Int64Vector
+    timestamps: Int64Vector
+    latest: Int64Vector
+
+    @classmethod
+    def of(cls, originals: Originals, is_released: BoolVector, partition: int) -> _Log:
+        chosen = originals.by_partition[partition]
+        chosen = chosen[is_released[chosen]]
+        timestamps = originals.timestamps[chosen]
+        return cls(originals.offsets[chosen], timestamps, np.maximum.accumulate(timestamps))
+
+    def latest_around(self, offset: int, count: int) -> tuple[int, int | None]:
+        """Return the latest timestamp before an offset, and the latest of the next ``count`` records, None if none."""
+        position = int(np.searchsorted(self.offsets, offset))
+        before = int(self.latest[position - 1]) if position else UNKNOWN_TIMESTAMP
+        following = self.timestamps[position : position + count]
+        return before, int(following.max()) if len(following) else None
+
+
+def _can_have_few(subjects: Sequence[int], k: int, least: int) -> bool:
+    """Whether fewer values than the least number may be those of k subjects; ``subjects``: how many have each value."""
+    return sum(sorted(subjects, reverse=True)[: least - 1]) >= k
+
+
+def _unpublished(originals: Originals, found: RecomputedClusters, accounts: Accounts) -> list[int]:
+    """Return the records that were not released, and count the others as examined."""
+    is_released = found.is_member()
+    accounts.complete.examined += int(np.count_nonzero(is_released))
+    indices: list[int] = np.flatnonzero(~is_released & ~originals.is_dropped).tolist()
+    return indices
+
+
 def _suppressed_per_subject(policy: Policy, originals: Originals, exceeds: BoolVector) -> Counter[int]:
     """Return how many records of each subject must be suppressed so that none has too large a share of the table.
 
@@ -583,13 +589,6 @@ def _suppressed_per_subject(policy: Policy, originals: Originals, exceeds: BoolV
 def _population(fewest: int) -> CheckCounter:
     claim = f"the end of the input released records only where at least {fewest} subjects were held"
     return CheckCounter("population", claim, "partition")
-
-
-def unknown_completeness() -> CheckCounter:
-    """Return the check ``complete`` of a release whose clusters are not known."""
-    check = _completeness()
-    check.skip("which records were released is not known without evidence")
-    return check
 
 
 def _completeness() -> CheckCounter:
