@@ -22,10 +22,11 @@ import re
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Sequence
-from datetime import MAXYEAR, date
 from decimal import Decimal, InvalidOperation
 from fractions import Fraction
 from typing import NamedTuple, TypeAlias
+
+import numpy as np
 
 from shoal.audit.reading import INTEGER, Form, JsonNumber, canonical_decimal, is_encodable, json_text
 from shoal.policy import Attribute, MessagePart, Policy, Scale, Taxonomy, TimeStep
@@ -151,7 +152,6 @@ _ISO = re.compile(
 )
 _WHOLE = re.compile(r"0|-?[1-9][0-9]*")
 _DAY_MS = 86_400_000
-_EPOCH = date(1970, 1, 1).toordinal()
 _MONTHS = 12
 _LENGTHS = {"s": Fraction(1000), "ms": Fraction(1), "us": Fraction(1, 1000), "days": Fraction(_DAY_MS)}
 """Milliseconds of one, by unit."""
@@ -172,7 +172,7 @@ def iso_ms(text: str) -> int | None:
         return None
     hour, minute, second = (int(found[number] or 0) for number in range(4, 7))
     try:
-        days = date(*(int(found[number]) for number in range(1, 4))).toordinal() - _EPOCH
+        days = int(np.datetime64(text[:10], "D").astype(np.int64))
     except ValueError:
         return None
     offset = _offset_minutes(found[8])
@@ -249,20 +249,18 @@ class TimeGrid:
 
     def _count_until(self, time: Fraction) -> int:
         """Return the number of months or years that begin after 1970-01-01 and not after a time."""
-        day = date.fromordinal(int(time // _DAY_MS) + _EPOCH)
-        return ((day.year - 1970) * _MONTHS + day.month - 1) // (self._months or 1)
+        months = np.datetime64(int(time // _DAY_MS), "D").astype("datetime64[M]").astype(np.int64)
+        return int(months) // (self._months or 1)
 
     def _start(self, count: int) -> int:
-        years, month = divmod(count * (self._months or 1), _MONTHS)
-        if years > MAXYEAR - 1970:
-            return _LAST_MS + 1
-        return (date(1970 + years, month + 1, 1).toordinal() - _EPOCH) * _DAY_MS
+        month = np.datetime64(count * (self._months or 1), "M")
+        return int(month.astype("datetime64[D]").astype(np.int64)) * _DAY_MS
 
     def _text(self, milliseconds: int) -> str:
         if self._unit is not None:
             return str(int(milliseconds / _LENGTHS[self._unit]))
         day, rest = divmod(milliseconds, _DAY_MS)
-        shown = date.fromordinal(day + _EPOCH).isoformat()
+        shown = str(np.datetime64(day, "D"))
         if self._step.is_date:
             return shown
         seconds = rest // 1000
