@@ -10,7 +10,7 @@ an operator hides in what he publishes (ADR 20).
    ones.
 3. Account (`arrivals`, `unpublished`, `summary`): the delay, each record that was not released, and what the run states
    of both.
-4. Judge (`verify`, `measures`, `verdict`): one `Check` per question, measures, warnings, and what could not be examined.
+4. Judge (`verify`, `measures`, `verdict`): one `Check` per question, measures, warnings, and what was not examined.
 """
 
 from shoal.audit.verdict import Check, Verdict

@@ -181,21 +181,18 @@ def check_summary(summary: Summary, counts: AuditedCounts, name: str = "the summ
     if not summary.keys() & {"records_in", "records", "released", "clusters"}:
         raise InputError(f"{name}: none of its fields is known; give the file written by --summary")
     reader = _SummaryReader(summary, name)
-    parts = [reader.total(key) for key in _ACCOUNTED[1:]]
-    _check_totals(check, reader, parts, counts)
-    for key, stated, found in _compared(reader, parts[0], counts):
-        if stated is not None and found is not None:
-            check.expect(_agrees(stated, found), key)
-    for key, total, most in (("suppressed", parts[1], counts.suppressed), ("held", parts[3], counts.held)):
-        if total is not None and most is not None:
-            fewest = counts.certain if key == "suppressed" else 0
-            check.expect(total == most if counts.are_exact else fewest <= total <= most, key)
-    if parts[2] is not None and counts.quarantined is not None:
-        fewest, most = counts.quarantined
-        check.expect(fewest <= parts[2] <= most, "quarantined")
-    _check_reasons(check, reader)
-    _check_scales(check, reader, counts)
-    _check_values(check, reader, counts)
+    stated = {key: reader.total(key) for key in _ACCOUNTED}
+    known = [total for total in stated.values() if total is not None]
+    if len(known) == len(stated):
+        check.expect(2 * known[0] == sum(known), "records_in, the sum")
+    for key, number, bounds in _bounds(reader, stated, counts):
+        if number is not None and bounds is not None:
+            check.expect(bounds[0] <= number <= bounds[1], key)
+    for path, right in _figures(counts).items():
+        figure = reader.at(path)
+        if figure is not None:
+            check.expect(any(_agrees(figure, one) for one in right), ".".join(path))
+    _check_names(check, reader, counts)
     for key in filter(reader.has_negative, _ACCOUNTED):
         check.fail(key)
     return check
@@ -226,7 +223,7 @@ def reading_warnings(
     missing = [key for key in _ACCOUNTED if reader.total(key) is None]
     if records_in is not None and missing:
         warnings.append(f"the summary does not state {', '.join(missing)}, so it does not account for all records")
-    unstated = [f"dropped.{kind}" for kind in dropped if reader.number("dropped", kind) is None]
+    unstated = [f"dropped.{kind}" for kind in dropped if reader.at(("dropped", kind)) is None]
     if unstated:
         warnings.append(
             f"the summary does not state {', '.join(unstated)}, though the policy drops such messages: their number is "
@@ -307,90 +304,54 @@ def measure_losses(
     )
 
 
-def _check_reasons(check: CheckCounter, reader: _SummaryReader) -> None:
-    """Check the names of the reasons of the records that were refused."""
-    reasons = reader.parts("quarantined")
-    if reasons:
-        check.expect(reasons <= REASONS - {"suppressed"}, "quarantined, its reasons")
-
-
-def _check_scales(check: CheckCounter, reader: _SummaryReader, counts: AuditedCounts) -> None:
-    """Check the numbers of dropped messages, the loss of each attribute in its own measure, and the clocks."""
+def _bounds(
+    reader: _SummaryReader, stated: Mapping[str, int | None], counts: AuditedCounts
+) -> Iterator[tuple[str, float | None, tuple[int, int] | None]]:
+    """Yield a field, its number, and the fewest and the most that it may state."""
+    # The file may have grown since the run read it.
+    yield "records_in", stated["records_in"], (counts.reached, counts.records)
+    yield "released", stated["released"], (counts.rows, counts.rows)
+    for key, fewest, most in (("suppressed", counts.certain, counts.suppressed), ("held", 0, counts.held)):
+        yield key, stated[key], None if most is None else (most if counts.are_exact else fewest, most)
+    yield "quarantined", stated["quarantined"], counts.quarantined
     for key, most in counts.dropped.items():
-        dropped = reader.number("dropped", key)
-        if dropped is not None:
-            fewest = most if counts.reached == counts.records else 0
-            check.expect(fewest <= dropped <= most, f"dropped.{key}")
-    for key, loss, stated in _stated_losses(reader, counts.losses):
-        if stated is not None and loss is not None:
-            check.expect(_is_near(stated, loss), key)
+        yield f"dropped.{key}", reader.at(("dropped", key)), (most if counts.reached == counts.records else 0, most)
+
+
+def _check_names(check: CheckCounter, reader: _SummaryReader, counts: AuditedCounts) -> None:
+    """Check the names of reasons and clocks."""
+    if reasons := reader.parts("quarantined"):
+        check.expect(reasons <= REASONS - {"suppressed"}, "quarantined, its reasons")
     clocks, told = None if counts.losses is None else counts.losses.clocks, reader.names("clocks")
     if clocks is not None and told is not None:
         check.expect(sorted(clocks) == sorted(told), "clocks")
 
 
-def _check_values(check: CheckCounter, reader: _SummaryReader, counts: AuditedCounts) -> None:
-    """Check what the summary states of confidential values, and ``d_x`` beside it."""
-    figures = dict(counts.values)
+def _figures(counts: AuditedCounts) -> Figures:
+    """Return the numbers that the summary may state of clusters, losses and confidential values."""
+    found: dict[tuple[str, ...], float | None] = {
+        ("clusters",): counts.clusters,
+        ("cluster_size", "min"): counts.smallest,
+        ("cluster_size", "max"): counts.largest,
+        ("cluster_size", "mean"): counts.rows / counts.clusters if counts.clusters else None,
+        ("subjects", "min"): counts.fewest_subjects,
+        ("share", "max"): counts.largest_share,
+    }
     losses = counts.losses
-    if losses is not None and losses.sse is not None and losses.sst:
-        figures["d_x",] = (losses.sse / losses.sst,)
-    for path, right in figures.items():
-        number = reader.at(path)
-        if number is not None:
-            check.expect(any(_is_near(number, one) for one in right), ".".join(path))
-
-
-def _is_near(number: float, right: float) -> bool:
-    return abs(number - right) <= RELATIVE_TOLERANCE * abs(right) + ABSOLUTE_TOLERANCE
-
-
-def _stated_losses(reader: _SummaryReader, losses: Losses | None) -> Iterator[tuple[str, float | None, float | None]]:
-    """Yield field, recomputed number and stated number."""
-    if losses is None:
-        return
-    for name, loss in losses.by_attribute.items():
-        yield f"loss.{name}", loss, reader.number("loss", name)
-    sse, sst = losses.sse, losses.sst
-    relative = None if sse is None or not sst else 100 * sse / sst
-    for key, total in (("mean_loss", losses.mean), ("sse", sse), ("sst", sst), ("information_loss", relative)):
-        yield key, total, reader.measure(key)
-
-
-def _check_totals(check: CheckCounter, reader: _SummaryReader, parts: list[int | None], counts: AuditedCounts) -> None:
-    """Check the numbers of records read."""
-    records_in = reader.total("records_in")
-    if records_in is not None and None not in parts:
-        check.expect(records_in == sum(part for part in parts if part is not None), "records_in, the sum")
-    if records_in is not None:
-        # The file may have grown since the run read it.
-        check.expect(counts.reached <= records_in <= counts.records, "records_in")
-    records = reader.total("records")
-    if records is not None:
-        check.expect(records in {counts.rows, counts.records}, "records")
-
-
-def _compared(
-    reader: _SummaryReader, released: int | None, counts: AuditedCounts
-) -> list[tuple[str, float | None, float | None]]:
-    """Return field, stated number and counted number."""
-    mean_size = counts.rows / counts.clusters if counts.clusters else None
-    return [
-        ("released", released, counts.rows),
-        ("clusters", reader.total("clusters"), counts.clusters),
-        ("cluster_size.min", reader.number("cluster_size", "min"), counts.smallest),
-        ("cluster_size.max", reader.number("cluster_size", "max"), counts.largest),
-        ("cluster_size.mean", reader.number("cluster_size", "mean"), mean_size),
-        ("subjects.min", reader.number("subjects", "min"), counts.fewest_subjects),
-        ("share.max", reader.number("share", "max"), counts.largest_share),
-    ]
+    if losses is not None:
+        share = None if losses.sse is None or not losses.sst else losses.sse / losses.sst
+        found |= {("loss", name): loss for name, loss in losses.by_attribute.items()}
+        found |= {("mean_loss",): losses.mean, ("sse",): losses.sse, ("sst",): losses.sst}
+        found |= {("information_loss",): None if share is None else 100 * share, ("d_x",): share}
+    numbers = {path: (number,) for path, number in found.items() if number is not None}
+    return {("records",): (counts.rows, counts.records)} | numbers | counts.values
 
 
 def _agrees(stated: float, found: float) -> bool:
     """Whether two numbers agree: counts exactly, fractions within rounding."""
     if isinstance(found, int):
         return stated == found
-    return abs(stated - found) <= RELATIVE_TOLERANCE * abs(found)
+    return abs(stated - found) <= RELATIVE_TOLERANCE * abs(found) + ABSOLUTE_TOLERANCE
 
 
 class _SummaryReader:
@@ -417,12 +378,6 @@ class _SummaryReader:
         parts = value.values() if isinstance(value, Mapping) else () if value is None else (value,)
         return any(self._count(key, part) < 0 for part in parts)
 
-    def number(self, group: str, key: str) -> float | None:
-        """Return one number of a group of fields."""
-        found = self._summary.get(group)
-        value = found.get(key) if isinstance(found, Mapping) else None
-        return None if value is None else self._number(f"{group}.{key}", value)
-
     def at(self, path: Sequence[str]) -> float | None:
         """Return one number inside fields of fields; None if the summary has none there."""
         value: object = self._summary
@@ -438,11 +393,6 @@ class _SummaryReader:
         if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
             self._refuse(f"{key} must be a list of names")
         return value
-
-    def measure(self, key: str) -> float | None:
-        """Return one number."""
-        value = self._summary.get(key)
-        return None if value is None else self._number(key, value)
 
     def _count(self, key: str, value: object) -> int:
         if not is_count(value):
