@@ -57,7 +57,6 @@ from shoal.errors import InputError
 from shoal.policy import Attribute, CsvDialect, MessagePart, Policy, Role
 
 __all__ = [
-    "DEFAULT_MAX_BYTES",
     "UNKNOWN_TIMESTAMP",
     "UNUSABLE",
     "Originals",
