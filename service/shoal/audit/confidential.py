@@ -127,7 +127,7 @@ def hierarchical_distance(paths: Mapping[NodePath, int], reference: Mapping[Node
 
 
 def nearest(value: Decimal, listed: Sequence[Decimal]) -> int:
-    """Return the index of the listed number that is nearest to a value; of two, that of the lower one.
+    """Return the index of the listed number that is nearest to a value; of two, the index of the lower one.
 
     ``listed``: ascending. The comparison with the middle of two listed numbers is exact.
     """
@@ -262,7 +262,7 @@ class ValueClass:
 def check_values(
     policy: Policy, originals: Originals, classes: Sequence[ValueClass], *, unit: str = "cluster"
 ) -> list[CheckCounter]:
-    """Check the promises that the policy makes.
+    """Check the limits of confidential values that the policy sets.
 
     Return ``diversity`` (for ``l``), ``value_share`` and ``closeness`` (for ``t``). Each cluster is one case, whatever
     the number of protected attributes. The worst value is the fewest values, the fewest effective ones (entropy) or the

@@ -358,7 +358,7 @@ def document_reader(form: Form, released: Form, max_bytes: int) -> Callable[[obj
 def released_document_reader(released: Form, *, is_binary: bool = False) -> Callable[[object], str | None]:
     """Return the same for released rows. A cell in another spelling than the compact one is no value.
 
-    ``is_binary``: whether the release is a Parquet file, which holds the text, too.
+    ``is_binary``: whether the release is a Parquet file, whose column holds the text.
     """
 
     def read_cell(value: object) -> str | None:
@@ -459,7 +459,7 @@ def _comparable(attribute: Attribute, missing_values: Collection[str], released:
 
 
 def is_number(key: str) -> bool:
-    """Whether a key is that of a number."""
+    """Whether a key stands for a number."""
     return key.startswith(_NUMBER)
 
 

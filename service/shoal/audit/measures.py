@@ -284,7 +284,7 @@ def measure_release(
 
 def measure_unchanged_fields(policy: Policy, originals: Originals) -> list[UnchangedField]:
     """Measure each field that is published unchanged on the usable originals. Cost: O(n log n) per field."""
-    # The lines of an export may be in any order; the order of arrival is that of the offsets.
+    # The lines of an export may be in any order; records arrive in the order of their offsets.
     by_offset = np.argsort(originals.offsets, kind="stable").tolist()
     usable = [index for index in by_offset if originals.is_usable(index)]
     if len(usable) < MIN_RECORDS:

@@ -230,7 +230,7 @@ class Originals:
     def by_partition(self) -> dict[int, npt.NDArray[np.int64]]:
         """Indices of the records of each partition in the order of their offsets. Cost: O(n log n), once.
 
-        The lines of an export may be in any order. A service reads records in that of the offsets.
+        The lines of an export may be in any order. A service reads records in the order of their offsets.
         """
         by_offset = np.argsort(self.offsets, kind="stable")
         partitions = self.partitions[by_offset]

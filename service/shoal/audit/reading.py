@@ -651,7 +651,7 @@ def parquet_lines(
 ) -> Iterator[str]:
     """Yield the rows of a Parquet file as compact JSON objects.
 
-    Dates, times and decimals become texts in Arrow's format, and NaN becomes null. Infinity becomes null, too, in the
+    Dates, times and decimals become texts in Arrow's format, and NaN becomes null. Infinity becomes null in the
     columns of an original that are published unchanged, as in the product. Elsewhere it becomes a number that no
     float64 can hold. ``number_writers``: of a release, functions that write the numbers of some columns; other numbers
     are written in their canonical form. ``clustered``: of an original, its quasi-identifiers and steering attributes.

@@ -69,7 +69,7 @@ class PartitionRows:
         return all(self.is_ascending(index) for index in range(len(self)))
 
     def is_ascending(self, index: int) -> bool:
-        """Whether a row is not below the row before it in byte order, which is that of code points for UTF-8."""
+        """Whether a row is not below the row before it. In UTF-8 the order of bytes is the order of code points."""
         return index == 0 or self.texts[index - 1] <= self.texts[index]
 
     def add(self, line: int, text: str, quasi: str, unchanged: str) -> None:

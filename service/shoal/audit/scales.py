@@ -7,7 +7,7 @@ All arithmetic is exact. A float64 is an integer over a power of two, and a time
 sums, means and rounding to the grid need no tolerance. Nothing here is shared with the code that made the release.
 
 Published values are compared as texts. The text of a number has a decimal point, and that of an empty cell in its place
-is empty. The text of any other value is its JSON form: that of a cell of CSV is a JSON string.
+is empty. The text of any other value is its JSON form: a cell of CSV is a JSON string.
 
 A node of a taxonomy is a level and a name: level 0 holds the leaves, and the root is above the highest level. Equal
 names on two levels are two nodes. A category that the taxonomy lacks is a leaf of its own directly below the root, so
@@ -612,7 +612,7 @@ class PublishedValues(ABC):
 
     @abstractmethod
     def _allows_present(self, text: str) -> bool:
-        """Whether the text is that of an allowed value."""
+        """Whether the text stands for an allowed value."""
 
     def _is_inside(self, text: str) -> bool:  # noqa: ARG002 - categories have no bounds
         return True
@@ -718,7 +718,7 @@ class PublishedCategories(PublishedValues):
     def __init__(self, attribute: Attribute, form: Form, *, table: bool, missing_values: tuple[str, ...] = ()) -> None:
         super().__init__(attribute, form, table=table)
         self._publish = attribute.publish
-        # A whole number or truth value is missing, too, if its text is that of a missing value.
+        # A whole number or truth value is missing if its text stands for a missing value.
         self._missing_texts = frozenset(map(json_text, missing_values)).union(
             text for text in missing_values if not text.startswith('"')
         )

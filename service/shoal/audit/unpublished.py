@@ -198,7 +198,7 @@ def check_references(
         index = originals.find(reference.partition, reference.offset)
         is_free = index is not None and index not in found.reasons and not (is_released and is_released[index])
         found.valid.expect(is_free, number)
-        # All references name one topic: that of the original.
+        # All references name one topic, the input of the original.
         topics.add(reference.topic)
         is_wellformed = reference.is_wellformed and len(topics) == 1
         found.fitting.expect(is_wellformed and (index is None or found.allows(index, reference.reason)), number)
@@ -397,14 +397,14 @@ class ClaimedSuppressions:
 
 
 class BreakableValues:
-    """Decides of sets of records whether clusters of them may break a promise."""
+    """Says of sets of records whether a cluster of them may break a limit of confidential values."""
 
     def __init__(self, policy: Policy, originals: Originals) -> None:
         self._policy, self._originals = policy, originals
         self._columns = [AuditedColumn(policy, attribute, originals.released) for attribute in policy.protected]
 
     def can_be_broken(self, indices: Sequence[int]) -> bool:
-        """Whether some set of at least k subjects among these usable records may break a promise.
+        """Whether some set of at least k subjects among these usable records may break a limit.
 
         True for ``t``, and for entropy and recursive l-diversity. Cost: O(number of records) per attribute.
         """

@@ -424,7 +424,7 @@ class _Audit:
 
         Where files do not show for certain whether a record arrived, the checks are made without these records, and
         with every record that no file shows to be above a limit. A check that fails only with them is not examined. If
-        it fails without the claimed ones, too, or if these are more than half of all records, the verdict is undecided.
+        it fails also without the claimed ones, or if these are more than half of all records, the verdict is undecided.
         So no statement of the quarantine makes a check less strict, whether it is a claim or disputed.
         """
         ahead = () if self._references is None else self._references.ahead
