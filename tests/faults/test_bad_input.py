@@ -230,7 +230,6 @@ def run_and_judge(folder: Path, source: str, lines: Sequence[tuple[bytes, str]],
         folder / "evidence.jsonl",
         folder / "summary.json",
         quarantine=folder / "quarantine.jsonl",
-        complete=True,
     )
     assert verdict.exit_code == 0, verdict.text()
 

@@ -363,7 +363,7 @@ def test_the_judge_names_file_and_remedy_of_a_broken_file_and_no_value(tmp_path:
         broken.write_bytes(bent(names[victim].read_text(), draw).encode(errors="surrogatepass"))
         given: dict[str, Any] = names | {victim: broken}
         try:
-            verdict = verify(policy, complete=True, **given)
+            verdict = verify(policy, **given)
             said = verdict.text() + json.dumps(verdict.as_dict())
         except ShoalError as error:
             refused += 1

@@ -173,25 +173,10 @@ def test_a_sound_release_gains_nothing_and_holds(name: str, tmp_path: Path) -> N
     assert found.code == 0, found.text
 
 
-def test_clusters_of_a_topic_in_an_order_that_no_decisions_in_time_explain_gain_their_sequence() -> None:
-    releases = {
-        falsification.name: falsification.make()
-        for falsification in CATALOGUE
-        if (falsification.base, falsification.check) == ("topic", "sequence")
-    }
-    assert {name: gains(release) for name, release in releases.items() if isinstance(release, ReleaseFiles)} == {
-        "the first cluster published last": {"sequence"},
-        "the last cluster published first": {"sequence"},
-        "the clusters in the reverse order": {"sequence"},
-        "two clusters ten apart exchanged": {"sequence"},
-    }
-
-
-@pytest.mark.parametrize("name", ["stream", "topic"])
-def test_two_clusters_exchanged_within_delta_gain_their_sequence_and_are_noticed(name: str, tmp_path: Path) -> None:
+def test_two_clusters_exchanged_within_delta_gain_their_sequence_and_are_noticed(tmp_path: Path) -> None:
     found = []
-    for place in range(len(base_of(name).clusters) - 1):
-        release = ReleaseFiles.of(base_of(name))
+    for place in range(len(base_of("stream").clusters) - 1):
+        release = ReleaseFiles.of(base_of("stream"))
         release.clusters.sort(key=lambda members: (release.base.places[members[0]][0], min(members)))
         release.clusters[place : place + 2] = release.clusters[place + 1], release.clusters[place]
         release.recompose()
@@ -201,10 +186,10 @@ def test_two_clusters_exchanged_within_delta_gain_their_sequence_and_are_noticed
     assert set(found) == {1}
 
 
-def test_clusters_of_a_topic_may_stand_in_any_order_that_decisions_in_time_explain(tmp_path: Path) -> None:
+def test_clusters_of_a_topic_may_stand_in_any_order(tmp_path: Path) -> None:
     release = ReleaseFiles.of(base_of("topic"))
     before = release.released_bytes()
-    release.clusters.sort(key=min)  # each in a transaction of its own
+    release.clusters.reverse()
     release.recompose()
     assert release.released_bytes() != before
     assert gains(release) == set()

@@ -1,18 +1,17 @@
-"""A release can carry data beside its values, in the bytes of its file. The judge compares the bytes."""
+"""The judge compares the contents of a release: the values of Parquet, and the rows of CSV and JSON lines."""
 
 from __future__ import annotations
 
 import io
 import json
+import math
 import random
-import re
-import struct
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -53,7 +52,6 @@ SCHEMA = pa.schema(
         "seen": pa.date32(),
     }
 )
-CREATED_BY = f"parquet-cpp-arrow version {pa.__version__}".encode()
 
 
 def policy_in(folder: Path) -> Path:
@@ -94,196 +92,91 @@ def of_type(name: str, kind: pa.DataType) -> Callable[[pa.Table], bytes]:
     return lambda table: written(with_column(table, name, table[name].combine_chunks().cast(kind)))
 
 
-def with_metadata(table: pa.Table) -> bytes:
-    return written(table.replace_schema_metadata({"rows": json.dumps([row["who"] for row in ROWS])}))
+def with_first(name: str, value: Any) -> Callable[[pa.Table], bytes]:
+    """Write another value in the first row of a column."""
+
+    def change(table: pa.Table) -> bytes:
+        column = table[name].combine_chunks()
+        kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
+        return written(with_column(table, name, pa.array([value, *column.to_pylist()[1:]], kind)))
+
+    return change
 
 
-def with_field_metadata(table: pa.Table) -> bytes:
-    fields = [field.with_metadata({"offsets": "0,4,2"}) for field in table.schema]
-    return written(table.cast(pa.schema(fields)))
-
-
-def with_offsets_in_nan_payloads(table: pa.Table) -> bytes:
-    column = table["cost"].to_numpy(zero_copy_only=False)
-    bits = [
-        struct.unpack("<Q", struct.pack("<d", value))[0] if value == value else 0x7FF8_0000_0000_0000 | number  # noqa: PLR0124
-        for number, value in enumerate(column.tolist())
-    ]
-    return written(with_column(table, "cost", pa.array(np.array(bits, np.uint64).view(np.float64), from_pandas=False)))
-
-
-def with_nan_for_null(table: pa.Table) -> bytes:
-    values = [float("nan") if value is None else value for value in table["cost"].to_pylist()]
-    return written(with_column(table, "cost", pa.array(values, pa.float64(), from_pandas=False)))
-
-
-def with_negative_zero(table: pa.Table) -> bytes:
-    values = table["cost"].to_pylist()
-    values[values.index(0.0)] = -0.0
-    return written(with_column(table, "cost", pa.array(values, pa.float64())))
-
-
-def with_an_unused_dictionary_entry(table: pa.Table) -> bytes:
-    column = table["note"].combine_chunks()
-    entries = pa.array([*column.dictionary.to_pylist(), "patient p3"])
-    return written(with_column(table, "note", pa.DictionaryArray.from_arrays(column.indices, entries)))
-
-
-def with_a_permuted_dictionary(table: pa.Table) -> bytes:
-    column = table["note"].combine_chunks()
-    entries = sorted(column.dictionary.to_pylist())
-    indices = pa.array([entries.index(value) for value in column.to_pylist()], pa.int32())
-    return written(with_column(table, "note", pa.DictionaryArray.from_arrays(indices, pa.array(entries))))
-
-
-def with_split_row_groups(table: pa.Table) -> bytes:
+def with_two_groups(table: pa.Table) -> bytes:
     file = io.BytesIO()
-    with pq.ParquetWriter(file, table.schema, compression="zstd") as writer:
-        for start, end in ((0, 5), (5, 6), (6, COUNT)):
+    with pq.ParquetWriter(file, table.schema) as writer:
+        for start, end in ((0, 5), (5, COUNT)):
             writer.write_table(table.slice(start, end - start))
     return file.getvalue()
 
 
-def with_bytes_between(table: pa.Table) -> bytes:
-    """Put bytes between the pages and the footer, where no reader looks."""
-    content = written(table)
-    footer = int.from_bytes(content[-8:-4], "little")
-    return content[: -8 - footer] + b"the patient of row 3 is p3" + content[-8 - footer :]
-
-
-def with_another_creator(table: pa.Table) -> bytes:
-    return written(table).replace(CREATED_BY, CREATED_BY[:-6] + b"p3, p9")
-
-
-def with_appended_bytes(table: pa.Table) -> bytes:
-    """Repeat the whole footer behind the file: readers use the last one only."""
-    content = written(table)
-    footer = int.from_bytes(content[-8:-4], "little")
-    return content + b"p3 p9 p4" + content[-8 - footer :]
-
-
-def with_a_renamed_timezone(table: pa.Table) -> bytes:
-    column = table["seen"].combine_chunks().cast(pa.timestamp("ms")).cast(pa.timestamp("ms", tz="Etc/GMT+3"))
-    return written(with_column(table, "seen", column))
-
-
-FALSIFICATIONS: dict[str, Callable[[pa.Table], bytes]] = {
-    "records in the metadata of the file": with_metadata,
-    "offsets in the metadata of columns": with_field_metadata,
-    "offsets in NaN payloads": with_offsets_in_nan_payloads,
-    "NaN for null": with_nan_for_null,
-    "negative zero": with_negative_zero,
-    "an unused entry of a dictionary": with_an_unused_dictionary_entry,
-    "a permuted dictionary": with_a_permuted_dictionary,
-    "row groups of other sizes": with_split_row_groups,
-    "bytes before the footer": with_bytes_between,
-    "bytes before a second footer": with_appended_bytes,
-    "another creator": with_another_creator,
-    "a time zone": with_a_renamed_timezone,
+OTHER_BYTES: dict[str, Callable[[pa.Table], bytes]] = {
+    "metadata": lambda table: written(table.replace_schema_metadata({"a": "b"})),
     "another width of integers": of_type("age", pa.int16()),
-    "floats for integers": of_type("age", pa.float64()),
     "large strings": of_type("note", pa.large_string()),
-    "binary": of_type("note", pa.binary()),
-    "another compression": lambda table: written(table, compression="snappy"),
-    "another level of compression": lambda table: written(table, compression_level=9),
-    "no dictionaries": lambda table: written(table, use_dictionary=False),
-    "no statistics": lambda table: written(table, write_statistics=False),
-    "small pages": lambda table: written(table, data_page_size=16, write_batch_size=2),
-    "a sort order": lambda table: written(table, sorting_columns=[pq.SortingColumn(0)]),
-    "an index of pages": lambda table: written(table, write_page_index=True),
-    "checksums of pages": lambda table: written(table, write_page_checksum=True),
-    "another version of the format": lambda table: written(table, version="1.0"),
-    "pages of version 2": lambda table: written(table, data_page_version="2.0"),
-    "no Arrow schema": lambda table: written(table, store_schema=False),
-    "columns that may not be null": lambda table: written(
-        table.cast(pa.schema([field.with_nullable(field.name != "age") for field in table.schema]))
-    ),
+    "another compression": lambda table: written(table, compression="snappy", use_dictionary=False),
+    "row groups of other sizes": with_two_groups,
 }
+"""The same values in other bytes."""
 
-
-UNDECIDED = {
-    "an unused entry of a dictionary",
-    "a permuted dictionary",
-    "another level of compression",
-    "small pages",
-    "checksums of pages",
-    "pages of version 2",
+OTHER_VALUES: dict[str, tuple[str, Callable[[pa.Table], bytes]]] = {
+    "another mean": ("nothing_else", with_first("income", 7.5)),
+    "a mean out of bounds": ("bounds", with_first("age", 111)),
+    "no mean": ("grid", with_first("age", None)),
+    "another note": ("nothing_else", with_first("note", "note 99")),
+    "an infinite cost": ("nothing_else", with_first("cost", math.inf)),
+    "no date": ("nothing_else", with_first("seen", None)),
+    "ages as texts": ("grid", of_type("age", pa.string())),
+    "binary notes": ("nothing_else", of_type("note", pa.binary())),
+    "a row twice": ("nothing_else", lambda table: written(pa.concat_tables([table, table.slice(0, 1)]))),
+    "a row missing": ("nothing_missing", lambda table: written(table.slice(1))),
+    "the reverse order": ("byte_order", lambda table: written(table.take(list(range(COUNT))[::-1]))),
 }
-"""These differ in compressed pages alone, as a file of another build of the compression library may."""
 
 
 def test_the_release_of_the_product_holds(sound: Path) -> None:
     found = judged(sound, sound / "out.parquet")
     assert found.exit_code == 0, found.text()
-    assert found["bytes"].status == "holds"
-    # `written` makes the falsified files below. Without a change it writes the bytes of the product.
-    assert written(pq.read_table(sound / "out.parquet")) == (sound / "out.parquet").read_bytes()
 
 
-@pytest.mark.parametrize("falsified", FALSIFICATIONS)
-def test_a_parquet_file_that_carries_more_is_broken(sound: Path, tmp_path: Path, falsified: str) -> None:
-    content = FALSIFICATIONS[falsified](pq.read_table(sound / "out.parquet"))
+@pytest.mark.parametrize("change", OTHER_BYTES)
+def test_the_same_values_in_other_bytes_hold(sound: Path, tmp_path: Path, change: str) -> None:
+    content = OTHER_BYTES[change](pq.read_table(sound / "out.parquet"))
     assert content != (sound / "out.parquet").read_bytes()
     (tmp_path / "out.parquet").write_bytes(content)
     found = judged(sound, tmp_path / "out.parquet")
-    assert found.exit_code == (2 if falsified in UNDECIDED else 1), found.text()
+    assert found.exit_code == 0, found.text()
+
+
+@pytest.mark.parametrize("change", OTHER_VALUES)
+def test_other_values_in_parquet_are_broken(sound: Path, tmp_path: Path, change: str) -> None:
+    check, falsified = OTHER_VALUES[change]
+    (tmp_path / "out.parquet").write_bytes(falsified(pq.read_table(sound / "out.parquet")))
+    found = judged(sound, tmp_path / "out.parquet")
+    assert found[check].status == "broken", found.text()
     assert "p3" not in found.text()
 
 
-def test_a_file_of_another_pyarrow_is_undecided_with_the_remedy(sound: Path, tmp_path: Path) -> None:
-    other = CREATED_BY[:-1] + (b"8" if CREATED_BY[-1:] != b"8" else b"7")
-    content = (sound / "out.parquet").read_bytes().replace(CREATED_BY, other)
-    (tmp_path / "out.parquet").write_bytes(content)
-    found = judged(sound, tmp_path / "out.parquet")
-    assert (found.exit_code, found["bytes"].status) == (2, "not examined")
-    version = other.decode().removeprefix("parquet-cpp-arrow version ")
-    assert f"install pyarrow=={version} and verify again" in found.undecided[0]
-    # A value that is off is found with every version.
-    table = pq.read_table(sound / "out.parquet")
-    wrong = with_column(table, "age", pa.array([0] * COUNT, pa.int32()))
-    (tmp_path / "out.parquet").write_bytes(written(wrong).replace(CREATED_BY, other))
-    assert judged(sound, tmp_path / "out.parquet").exit_code == 1
-
-
-def test_types_that_another_format_does_not_give_are_undecided_with_the_remedy(sound: Path, tmp_path: Path) -> None:
+def test_a_release_of_parquet_is_judged_beside_a_copy_of_its_original(sound: Path, tmp_path: Path) -> None:
     lines = (json.dumps(row | {"seen": str(row["seen"])}) + "\n" for row in ROWS)
     (tmp_path / "in.jsonl").write_text("".join(lines))
     policy = Policy.load(sound / "policy.yaml")
     found = verify(policy, tmp_path / "in.jsonl", sound / "out.parquet", sound / "evidence")
-    assert found.exit_code == 2, found.text()
-    assert "give the Parquet file that was released as --original" in found.undecided[0]
-    # The release of the copy itself has the types of the policy, and holds beside both.
-    command = ["batch", str(sound / "policy.yaml"), "-i", str(tmp_path / "in.jsonl"), "-o"]
-    command += [str(tmp_path / "out.parquet"), "--evidence", str(tmp_path / "evidence"), "--algorithm", "mdav"]
-    assert main(command) == 0
-    for original in (tmp_path / "in.jsonl", sound / "in.parquet"):
-        again = verify(policy, original, tmp_path / "out.parquet", tmp_path / "evidence")
-        assert again.exit_code == 0, again.text()
+    assert found.exit_code == 0, found.text()
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_no_change_of_a_few_bytes_holds_or_ends_in_another_error(sound: Path, tmp_path: Path, seed: int) -> None:
+def test_a_change_of_a_few_bytes_ends_in_no_other_error(sound: Path, tmp_path: Path, seed: int) -> None:
     draw, whole = random.Random(seed), (sound / "out.parquet").read_bytes()
     for _ in range(50):
         content = bytearray(whole)
         for _ in range(draw.choice([1, 1, 3])):
             position = draw.randrange(len(content))
             content[position : position + draw.randrange(2)] = draw.randbytes(draw.randrange(2))
-        if content == whole:
-            continue
         (tmp_path / "out.parquet").write_bytes(content)
-        try:
-            found = judged(sound, tmp_path / "out.parquet")
-        except InputError:
-            continue
-        assert found.exit_code in {1, 2}, found.text()
-
-
-def test_statistics_without_a_python_value_are_broken(sound: Path, tmp_path: Path) -> None:
-    table = pq.read_table(sound / "out.parquet")
-    column = pa.array([2**31 - 1, *range(COUNT - 1)], pa.int32()).cast(pa.date32())
-    (tmp_path / "out.parquet").write_bytes(written(with_column(table, "seen", column), use_dictionary=False))
-    assert judged(sound, tmp_path / "out.parquet").exit_code == 1
+        with suppress(InputError):
+            assert judged(sound, tmp_path / "out.parquet").exit_code in {0, 1, 2}
 
 
 @pytest.mark.parametrize("broken", [b"", b"PAR1", b"PAR1PAR1", b"age,income,note,cost,seen\n"])
@@ -346,14 +239,12 @@ CELLS = 'age,note,cost\n30,"é, x",0\n30,y,100\n33,z,0.5\n33,z,7\n'.encode()
 def test_sound_text_holds(tmp_path: Path, name: str, content: bytes) -> None:
     found = judged_text(tmp_path, name, content)
     assert found.exit_code == 0, found.text()
-    assert found["bytes"].status == "holds"
 
 
 @pytest.mark.parametrize(
     ("name", "before", "after"),
     [
         ("out.jsonl", b"\n", b"\r\n"),
-        ("out.jsonl", b'{"age":33,"note":"z","cost":7}\n', b'{"age":33,"note":"z","cost":7}'),
         ("out.jsonl", b'"cost":7}\n', b'"cost":7}\n\n'),
         ("out.jsonl", b'"cost":7}\n', b'"cost":7}\n \t'),
         ("out.jsonl", b'"cost":0}\n', b'"cost":0}\n\n'),
@@ -373,7 +264,6 @@ def test_sound_text_holds(tmp_path: Path, name: str, content: bytes) -> None:
         ("out.jsonl", "é".encode(), b"\xe9"),
         ("out.jsonl", "é".encode(), b"\xe0\x83\xa9"),
         ("out.csv", b"\n", b"\r\n"),
-        ("out.csv", b"33,z,7\n", b"33,z,7"),
         ("out.csv", b"33,z,7\n", b"33,z,7\n\n"),
         ("out.csv", b"33,z,7\n", b"33,z,7\n "),
         ("out.csv", b"33,z,7\n", b"\n33,z,7\n"),
@@ -401,25 +291,13 @@ def test_text_that_is_spelled_otherwise_is_broken(tmp_path: Path, name: str, bef
     assert found.exit_code == 1, found.text()
 
 
-@pytest.mark.parametrize(
-    ("encoding", "sound", "falsified"),
-    [
-        ("utf-8-sig", "utf-8-sig", "utf-8"),
-        ("utf-16", "utf-16", "utf-16-be with a mark"),
-        ("utf-16-le", "utf-16-le", "utf-16"),
-        ("utf-16-be", "utf-16-be", "utf-16-be with a mark"),
-    ],
-)
-def test_one_encoding_has_one_byte_order_mark_or_none(
-    tmp_path: Path, encoding: str, sound: str, falsified: str
-) -> None:
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "utf-16-le", "utf-16-be"])
+def test_every_encoding_of_the_policy_is_read(tmp_path: Path, encoding: str) -> None:
     text = CELLS.decode()
-    found = judged_text(tmp_path, "out.csv", text.encode(sound), encoding=encoding)
+    found = judged_text(tmp_path, "out.csv", text.encode(encoding), encoding=encoding)
     assert found.exit_code == 0, found.text()
-    content = b"\xfe\xff" + text.encode("utf-16-be") if falsified.endswith("mark") else text.encode(falsified)
-    found = judged_text(tmp_path, "out.csv", content, encoding=encoding)
+    found = judged_text(tmp_path, "out.csv", text.replace("33,z,7", "33,z,8").encode(encoding), encoding=encoding)
     assert found.exit_code == 1, found.text()
-    assert found["bytes"].failed or found["columns"].failed
 
 
 @pytest.mark.parametrize("line_end", ["crlf", "cr"])
@@ -428,7 +306,7 @@ def test_other_line_ends_of_the_policy_are_judged_too(tmp_path: Path, line_end: 
     sound = CELLS.replace(b"\n", end)
     found = judged_text(tmp_path, "out.csv", sound, line_end=line_end)
     assert found.exit_code == 0, found.text()
-    for falsified in (sound[: -len(end)], sound + end, sound[: -len(end)] + b"\n", sound.replace(b"33", b"\n33", 1)):
+    for falsified in (sound + end, sound[: -len(end)] + b"\n", sound.replace(b"33", b"\n33", 1)):
         found = judged_text(tmp_path, "out.csv", falsified, line_end=line_end)
         assert found.exit_code == 1, found.text()
 
@@ -469,9 +347,11 @@ def compact(line: object, *, ascii_only: bool = False) -> str:
         [json.dumps(line | {"key": None, "headers": []}) for line in EXPORTED],
         [json.dumps({"headers": None} | line) for line in EXPORTED],
         [json.dumps({"headers": {}} | line) for line in EXPORTED],
+        [json.dumps(EXPORTED[0]), *(compact(line, ascii_only=True) + " \r" for line in EXPORTED[1:])],
+        [json.dumps(EXPORTED[0] | {"key": None}), *(compact(dict(reversed(line.items()))) for line in EXPORTED[1:])],
     ],
 )
-def test_an_export_in_one_form_holds(tmp_path: Path, lines: list[str]) -> None:
+def test_an_export_in_any_form_holds(tmp_path: Path, lines: list[str]) -> None:
     found = judged_export(tmp_path, "".join(line + "\n" for line in lines))
     assert found.exit_code == 0, found.text()
     assert judged_export(tmp_path, "\n".join(lines)).exit_code == 0
@@ -480,31 +360,16 @@ def test_an_export_in_one_form_holds(tmp_path: Path, lines: list[str]) -> None:
 @pytest.mark.parametrize(
     ("number", "change"),
     [
-        (3, lambda line: line.replace(":", ": ", 1)),
-        (3, lambda line: line.replace(",", ", ", 1)),
-        (3, lambda line: line + " "),
-        (1, lambda line: line + " "),
-        (1, lambda line: line + "\t\r"),
-        (1, lambda line: line.replace(",", " ,", 1)),
-        (2, lambda line: " " + line),
-        (2, lambda line: line + "\r"),
-        (2, lambda line: line.replace("{", "{ ", 1)),
-        (2, lambda line: re.sub('"value":', '"value" :', line)),
-        (2, lambda line: compact(dict(reversed(json.loads(line).items())))),
-        (3, lambda line: line.replace("z", "\\u007a")),
-        (3, lambda line: line.replace('"value"', '"\\u0076alue"')),
-        (3, lambda line: line.replace('"partition":0', '"partition":-0')),
         (3, lambda line: line.replace('"partition":0', '"partition":0.0')),
         (3, lambda line: line.replace('"partition":0', '"partition":0e0')),
         (3, lambda line: line.replace('"partition":0', '"partition":0,"partition":0')),
         (3, lambda line: line.replace('"partition":0', '"partition":"0"')),
         (3, lambda line: line[:-1] + ',"offset":3}'),
-        (3, lambda line: line[:-1] + ',"key":null}'),
         (3, lambda line: line + "\n"),
         (4, lambda line: line + "\n\n"),
     ],
 )
-def test_an_export_whose_lines_have_several_forms_is_refused(
+def test_lines_that_are_none_of_an_export_are_refused(
     tmp_path: Path, number: int, change: Callable[[str], str]
 ) -> None:
     lines = [compact(line) for line in EXPORTED]
@@ -512,19 +377,6 @@ def test_an_export_whose_lines_have_several_forms_is_refused(
     assert changed != lines[number - 1]
     lines[number - 1] = changed
     with pytest.raises(InputError, match=r"line [1-5]: .*export again"):
-        judged_export(tmp_path, "".join(line + "\n" for line in lines))
-
-
-def test_escapes_in_some_lines_only_are_refused(tmp_path: Path) -> None:
-    lines = [compact(EXPORTED[1]), compact(EXPORTED[1], ascii_only=True)]
-    with pytest.raises(InputError, match="line 2: written in another way than the lines before it"):
-        judged_export(tmp_path, "\n".join(lines))
-
-
-def test_each_line_in_a_form_of_its_own_is_refused(tmp_path: Path) -> None:
-    forms: list[Callable[[object], str]] = [json.dumps, compact, compact, json.dumps]
-    lines = [form(line) for form, line in zip(forms, EXPORTED, strict=True)]
-    with pytest.raises(InputError, match="line 2: written in another way than the lines before it"):
         judged_export(tmp_path, "".join(line + "\n" for line in lines))
 
 

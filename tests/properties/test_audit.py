@@ -69,7 +69,7 @@ def test_one_changed_byte_of_the_release_breaks_it(data: st.DataObject, n: int, 
         removed = data.draw(st.integers(0, 1))
         added = data.draw(BYTES if not removed else st.one_of(BYTES, st.just(b"")))
         changed = correct[:position] + added + correct[position + removed :]
-        assume(changed != correct)
+        assume(changed not in {correct, correct[:-1]})  # the last line need not end
         paths["released"].write_bytes(changed)
         verdict = verdict_of(naive, paths)
         assert verdict is None or verdict.exit_code == 1, verdict.text()

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from shoal.audit.arithmetic import ExactGrid
+from shoal.audit.scales import ExactGrid
 from shoal.policy import Attribute, Role
 from shoal.scales import PublicationGrid, exact_means
 

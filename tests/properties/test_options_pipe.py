@@ -93,7 +93,6 @@ def test_the_judge_finds_nothing_wrong_with_what_the_options_let_out(
             names["evidence"],
             names["summary"],
             quarantine=names["bad"],
-            complete=True,
         )
         summary = json.loads(Path(names["summary"]).read_text(encoding="utf-8"))
     assert verdict.outcome == "holds", verdict.text()

@@ -36,14 +36,11 @@ def gains(release: ReleaseFiles) -> set[str]:
     ``below k``, ``share``: too few people in a class, or too much of it from one. ``value``: the bytes of a row are not
     those of its record with the means of its class. ``order``: the rows of a class, of a table or of an ordered release
     are not in their order. ``late``: a class spans more than delta records, or is released after its oldest record
-    expired. ``sequence``: the classes of a file are not in the order of their oldest records, or no transactions
-    explain the order of those of a topic; the delay need not exceed delta. ``lost``: a record is missing, and no
-    suppression can explain it. ``diverse``, ``value share``, ``close``: a class exceeds a limit of confidential
-    values.
+    expired. ``sequence``: the classes of a file are not in the order of their oldest records; the delay need not exceed
+    delta. ``lost``: a record is missing, and no suppression can explain it. ``diverse``, ``value share``, ``close``: a
+    class exceeds a limit of confidential values.
 
-    Classes of a topic in the order of their oldest records, as if each had a transaction of its own, are no gain: each
-    of them may have been published as soon as it was decided. The rows of an ordered release do not show an order of
-    decisions.
+    The order of the classes of a topic is no gain. The rows of an ordered release do not show an order of decisions.
     """
     base = release.base
     rows = list(_rows(base, release.released_bytes()))
@@ -189,24 +186,12 @@ def _lateness(base: Base, classes: Sequence[Sequence[_Row]], delta: int) -> set[
 
 
 def _is_out_of_sequence(base: Base, classes: Sequence[Sequence[_Row]]) -> bool:
-    """Whether no decisions explain the order of the classes, if each decision concerns the oldest held record.
-
-    In a file, the classes follow each other as they were decided. In a topic, a transaction holds the classes that were
-    decided since the one before, sorted by their first rows. So where the first row descends, a transaction ends: all
-    classes before were decided earlier than all after. Any other end would be a further condition.
-    """
-    if base.is_ordered:
+    """Whether the classes of a file are in another order than their oldest records, each decided when it expires."""
+    if base.is_ordered or base.is_topic:
         return False
     ranks = _ranks(base)
-    for partition in {rows[0].partition for rows in classes}:
-        own = [rows for rows in classes if rows[0].partition == partition]
-        oldest = [min(ranks[row.member] for row in rows) for rows in own]
-        first_rows = [min(row.text.encode() for row in rows) for rows in own]
-        for place in range(1, len(own)):
-            is_end = not base.is_topic or first_rows[place] < first_rows[place - 1]
-            if is_end and max(oldest[:place]) > min(oldest[place:]):
-                return True
-    return False
+    oldest = [min(ranks[row.member] for row in rows) for rows in classes]
+    return oldest != sorted(oldest)
 
 
 def _losses(release: ReleaseFiles, released: set[int]) -> set[str]:

@@ -1,16 +1,16 @@
-"""Checks a release against its original, without any code of the clustering, the pipeline or the record decoders.
+"""Checks a release against its original, without any code of the engine or of the record decoders.
 
-`verify` works in these steps:
+It finds faults of the engine, of a policy and of operation, and careless releases. It does not look for messages that
+an operator hides in what he publishes (ADR 20).
 
-1. Read the originals, the released rows and, if given, evidence, quarantine and summary.
-2. Check each released row by itself: columns, canonical form, grid, bounds.
-3. Take the clusters from the evidence, or infer them from the rows.
-4. Check the members of each cluster: they exist, are used once, hold k subjects, and satisfy ``max_share`` and the
-   options.
-5. Recompute the rows of each cluster and compare them, and their order, with the released rows.
-6. In a stream, check the delay. Examine each record that was not released.
-7. Reconcile quarantine and summary with what was counted.
-8. Return a `Verdict` with one `Check` per question, measures, warnings, and what could not be examined.
+1. Read (`reading`, `scales`, `fields`): the originals, the released rows and, if given, evidence, quarantine and
+   summary. Each row is checked by itself: columns, canonical form, grid, bounds.
+2. Recompute (`clusters`, `options`, `confidential`, `rows`): the clusters of the evidence, or those that the rows show,
+   are checked for their members, k subjects and the options of the policy. Their rows are compared with the released
+   ones.
+3. Account (`arrivals`, `unpublished`, `summary`): the delay, each record that was not released, and what the run states
+   of both.
+4. Judge (`verify`, `measures`, `verdict`): one `Check` per question, measures, warnings, and what was not examined.
 """
 
 from shoal.audit.verdict import Check, Verdict

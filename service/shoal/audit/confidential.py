@@ -1,29 +1,19 @@
-"""Checks what the policy promises of confidential values: ``l``, ``max_value_share`` and ``t``, cluster by cluster.
+"""Checks what the policy guarantees about confidential values: ``l``, ``max_value_share`` and ``t``, by cluster.
 
-Values are counted as records, by their keys (`value_keys`). All three promises are closed under merging: if clusters
-keep them, so does their union. So rows that are equal on all quasi-identifiers must keep them even where it is not
-known into how many clusters they belong.
-
-The earth mover's distance between the values of a cluster and a reference distribution, for three ground distances.
-
-Source: Li, Li and Venkatasubramanian, t-Closeness (ICDE 2007), doi:10.1109/ICDE.2007.367856, section 4. Nothing here is
-shared with the kernels of the engine: the hierarchical distance is summed over the edges of the tree, and the other two
-over cumulative shares and over shares.
-
-The values of confidential attributes as keys, and their distance from a reference distribution.
-
-l-diversity of three kinds and the share of one value, computed from the counts of a cluster.
+Values are counted as records, by their keys (`shoal.audit.fields`). All three are closed under merging: if clusters
+satisfy them, so does their union. So rows that are equal on all quasi-identifiers must satisfy them even where it is
+not known into how many clusters they belong.
 
 Sources: Machanavajjhala, Kifer, Gehrke and Venkitasubramaniam, l-Diversity, ACM TKDD 1(1), 2007,
 doi:10.1145/1217299.1217302 (distinct, entropy and recursive l-diversity); Truta and Vinay, Privacy Protection:
-p-Sensitive k-Anonymity Property, ICDE Workshops 2006, doi:10.1109/ICDEW.2006.116 (distinct, beside k).
-
-What a summary states of confidential values, recomputed: distances, numbers of values, shares and ``d_y``.
+p-Sensitive k-Anonymity Property, ICDE Workshops 2006, doi:10.1109/ICDEW.2006.116 (distinct, beside k); Li, Li and
+Venkatasubramanian, t-Closeness (ICDE 2007), doi:10.1109/ICDE.2007.367856, section 4 (the earth mover's distance for
+three ground distances). Nothing here is shared with the kernels of the engine: the hierarchical distance is summed over
+the edges of the tree, and the other two over cumulative shares and over shares.
 """
 
 from __future__ import annotations
 
-import json
 import math
 from bisect import bisect_left
 from collections import Counter, defaultdict
@@ -45,13 +35,10 @@ from shoal.policy import Attribute, Diversity, Policy
 
 __all__ = [
     "AuditedColumn",
-    "Distance",
     "Figures",
     "OrderedReference",
     "ValueClass",
     "check_values",
-    "class_distances",
-    "distance_from",
     "effective_values",
     "equal_distance",
     "hierarchical_distance",
@@ -59,22 +46,31 @@ __all__ = [
     "largest_share",
     "measure_values",
     "nearest",
-    "number_or_none",
     "recursive_ratio",
-    "reference_shares",
 ]
 
-Path = TypeVar("Path", bound=tuple[Hashable, ...])
+NodePath = TypeVar("NodePath", bound=tuple[Hashable, ...])
 """The nodes of a value from the leaf up to the child of the root."""
+_EXACT = Context(prec=5000)
+"""More digits than the sum of two float64 has."""
+Distance: TypeAlias = Callable[[Mapping[str, int]], float]
+"""From the number of members of each key to the distance of their distribution from the reference."""
+TextKeys: TypeAlias = Callable[[str | None], str]
+TOLERANCE = 1e-9
+"""Rounding error of a distance or an entropy computed in float64."""
+SHARE_TOLERANCE = Fraction(2, 10**9)
+"""In records: the limit may be a rounded number, such as 0.333333333333, and the engine allows half of this."""
+Figures: TypeAlias = dict[tuple[str, ...], tuple[float, ...]]
+"""The numbers that a summary may state at a path of field names: one, or several that are right."""
+_LARGEST = 1e150
+"""Sums of squares of larger numbers are not compared."""
+_TIE = 1e-9
 
 
 class OrderedReference:
     """A distribution over bins in their order, from which the ordered distance of clusters is computed.
 
-    Parameters
-    ----------
-    shares : sequence of float, length m
-        Weight of each bin, the lowest bin first; their sum need not be 1.
+    ``shares``: weight of each bin, the lowest bin first; their sum need not be 1.
     """
 
     def __init__(self, shares: Sequence[float]) -> None:
@@ -106,28 +102,18 @@ class OrderedReference:
 def equal_distance(counts: Mapping[str, int], reference: Mapping[str, float]) -> float:
     """Return the distance if all values are 1 apart: what is not common to both distributions.
 
-    Parameters
-    ----------
-    counts : mapping
-        Number of members with each value; at least one member.
-    reference : mapping
-        Share of each value. One that is not listed has none.
+    ``reference``: share of each value. One that is not listed has none.
     """
     size = sum(counts.values())
     return 1.0 - math.fsum(min(count / size, reference.get(key, 0.0)) for key, count in counts.items())
 
 
-def hierarchical_distance(paths: Mapping[Path, int], reference: Mapping[Path, float]) -> float:
+def hierarchical_distance(paths: Mapping[NodePath, int], reference: Mapping[NodePath, float]) -> float:
     """Return the distance if two values are as far apart as their lowest common ancestor is high, over the levels.
 
     The edge above a node is 1 / (2 levels) long, and carries the difference of the shares below the node.
 
-    Parameters
-    ----------
-    paths : mapping
-        Number of members of each path; all paths have the same length, at least 1.
-    reference : mapping
-        Share of each path.
+    ``paths``: number of members of each path; all paths have the same length, at least 1.
     """
     size, levels = sum(paths.values()), len(next(iter(paths)))
     below: defaultdict[tuple[int, Hashable], float] = defaultdict(float)
@@ -141,7 +127,7 @@ def hierarchical_distance(paths: Mapping[Path, int], reference: Mapping[Path, fl
 
 
 def nearest(value: Decimal, listed: Sequence[Decimal]) -> int:
-    """Return the index of the listed number that is nearest to a value; of two, that of the lower one.
+    """Return the index of the listed number that is nearest to a value; of two, the index of the lower one.
 
     ``listed``: ascending. The comparison with the middle of two listed numbers is exact.
     """
@@ -152,38 +138,17 @@ def nearest(value: Decimal, listed: Sequence[Decimal]) -> int:
     return place - 1 if value <= middle else place
 
 
-_EXACT = Context(prec=5000)
-"""More digits than the sum of two float64 has."""
-
-
-Distance: TypeAlias = Callable[[Mapping[str, int]], float]
-"""From the number of members of each key to the distance of their distribution from the reference."""
-TextKeys: TypeAlias = Callable[[str | None], str]
-
-
 class AuditedColumn:
     """Reads the keys of one confidential attribute from the texts of unchanged fields.
 
-    Parameters
-    ----------
-    policy : Policy
-    attribute : Attribute
-    released : {"csv", "jsonl"}
-        Form of the release that the texts are compared with.
-    folds : bool
-        Whether spellings of one value have one key. Otherwise only null and the empty text are one value.
-
-    Attributes
-    ----------
-    key_of_text : callable
-        Returns the key that a text of the policy means.
+    ``folds``: whether spellings of one value have one key. Otherwise only null and the empty text are one value.
     """
 
-    def __init__(self, policy: Policy, attribute: Attribute, released: Form = "jsonl", *, folds: bool = True) -> None:
+    def __init__(self, policy: Policy, attribute: Attribute, released: Form = "jsonl") -> None:
         self.attribute = attribute
         self.key_of_text = text_key_reader(attribute, policy.missing_values, released)
         self._place = policy.unchanged_fields.index(attribute)
-        self._read = key_reader(attribute.type, policy.missing_values, released) if folds else _as_spelt
+        self._read = key_reader(attribute.type, policy.missing_values, released)
         self._known: dict[str, str] = {}
 
     def key(self, unchanged: str) -> str:
@@ -211,13 +176,6 @@ class AuditedColumn:
         return bool(keys) and all(number_or_none(key) is not None for key in keys)
 
 
-def _as_spelt(text: str) -> str:
-    """Return a key that keeps the spelling of a text."""
-    if text in {"null", '""'}:
-        return MISSING
-    return f"t{json.loads(text)}" if text.startswith('"') else key_reader("number", ())(text)
-
-
 def reference_shares(attribute: Attribute, keys: TextKeys) -> dict[str, float] | None:
     """Return the share of each key in the reference of the policy; None without one."""
     if attribute.reference is None:
@@ -232,15 +190,8 @@ def reference_shares(attribute: Attribute, keys: TextKeys) -> dict[str, float] |
 def distance_from(attribute: Attribute, shares: Mapping[str, float], keys: TextKeys, *, is_ordered: bool) -> Distance:
     """Return the distance of clusters from a reference distribution.
 
-    Parameters
-    ----------
-    attribute : Attribute
-    shares : mapping
-        Weight of each key of the reference, such as its share or its number of records.
-    keys : callable
-        Returns the key that a text of the policy means.
-    is_ordered : bool
-        Whether values are compared by their order; else by the taxonomy, or all are equally far from each other.
+    ``shares``: weight of each key of the reference, such as its share or its number of records. ``is_ordered``: whether
+    values are compared by their order; else by the taxonomy, or all are equally far from each other.
     """
     if is_ordered:
         bin_of, by_bin = _ordered_bins(attribute, shares, keys)
@@ -260,35 +211,6 @@ def distance_from(attribute: Attribute, shares: Mapping[str, float], keys: TextK
 
     below = {path(key): share for key, share in parts.items()}
     return lambda counts: hierarchical_distance({path(key): count for key, count in counts.items()}, below)
-
-
-def _ordered_bins(
-    attribute: Attribute, shares: Mapping[str, float], keys: TextKeys
-) -> tuple[Callable[[str], int], list[float]]:
-    """Return the bin of each key, and the share of each bin."""
-    first = [MISSING] if MISSING in shares else []
-    if attribute.order:
-        listed = [*first, *(keys(str(item)) for item in attribute.order)]
-        places = {key: place for place, key in enumerate(listed)}
-        lowest = min((place for key, place in places.items() if key in shares), default=0)
-        places.setdefault(MISSING, lowest)
-        return lambda key: places.get(key, lowest), [shares.get(key, 0.0) for key in listed]
-    return _numeric_bins(shares, len(first))
-
-
-def _numeric_bins(shares: Mapping[str, float], first: int) -> tuple[Callable[[str], int], list[float]]:
-    by_number: dict[Decimal, float] = {}
-    for key, share in shares.items():
-        number = number_or_none(key)
-        if number is not None:
-            by_number[number] = by_number.get(number, 0.0) + share
-    numbers = sorted(by_number)
-
-    def bin_of(key: str) -> int:
-        number = number_or_none(key)
-        return 0 if number is None else first + nearest(number, numbers)
-
-    return bin_of, [*([shares[MISSING]] if first else []), *(by_number[number] for number in numbers)]
 
 
 def number_or_none(key: str) -> Decimal | None:
@@ -321,32 +243,16 @@ def recursive_ratio(counts: Collection[int], l: int) -> float:  # noqa: E741 - t
     return first / tail if tail else math.inf
 
 
-def _first_and_tail(counts: Collection[int], l: int) -> tuple[int, int]:  # noqa: E741 - the name of the field
-    ordered = sorted(counts, reverse=True)
-    return ordered[0], sum(ordered[l - 1 :])
-
-
 def largest_share(counts: Collection[int]) -> Fraction:
     """Return the share of the most frequent value."""
     return Fraction(max(counts), sum(counts))
-
-
-TOLERANCE = 1e-9
-"""Rounding error of a distance or an entropy computed in float64."""
-SHARE_TOLERANCE = Fraction(2, 10**9)
-"""In records: the limit may be a rounded number, such as 0.333333333333, and the engine allows half of this."""
 
 
 @dataclass(frozen=True, slots=True)
 class ValueClass:
     """Records that a reader of the release cannot tell apart.
 
-    Attributes
-    ----------
-    label : int or str
-        How checks name it.
-    unchanged : sequence of str
-        Texts of the unchanged fields of its records; at least one record.
+    ``unchanged``: texts of the unchanged fields of its records; at least one record.
     """
 
     label: int | str
@@ -356,142 +262,18 @@ class ValueClass:
 def check_values(
     policy: Policy, originals: Originals, classes: Sequence[ValueClass], *, unit: str = "cluster"
 ) -> list[CheckCounter]:
-    """Check the promises that the policy makes.
+    """Check the limits of confidential values that the policy sets.
 
-    Returns
-    -------
-    list of CheckCounter
-        ``diversity`` (for ``l``), ``value_share`` and ``closeness`` (for ``t``). Each cluster is one case, whatever the
-        number of protected attributes. The worst value is the fewest values, the fewest effective ones (entropy) or
-        the largest ratio (recursive); the largest share; the largest distance.
+    Return ``diversity`` (for ``l``), ``value_share`` and ``closeness`` (for ``t``). Each cluster is one case, whatever
+    the number of protected attributes. The worst value is the fewest values, the fewest effective ones (entropy) or the
+    largest ratio (recursive); the largest share; the largest distance.
 
-    Notes
-    -----
     Cost: O(n log n) for each protected attribute.
     """
-    checks: list[CheckCounter] = []
-    columns = [AuditedColumn(policy, attribute, originals.released) for attribute in policy.protected]
-    counts = [[column.counts(one.unchanged) for column in columns] for one in classes]
-    if policy.diversity is not None:
-        checks.append(_check_diversity(policy, policy.diversity, classes, counts, unit))
-    if policy.max_value_share is not None:
-        checks.append(_check_value_share(policy, policy.max_value_share, classes, counts, unit))
-    if policy.t is not None:
-        checks.append(_check_closeness(policy, policy.t, originals, columns, classes, counts, unit))
-    return checks
-
-
-def _names(policy: Policy) -> str:
-    return ", ".join(attribute.name for attribute in policy.protected)
-
-
-def _check_diversity(
-    policy: Policy,
-    rule: Diversity,
-    classes: Sequence[ValueClass],
-    counts: Sequence[Sequence[Counter[str]]],
-    unit: str,
-) -> CheckCounter:
-    check = CheckCounter("diversity", _diversity_claim(policy, rule), unit)
-    measure, is_diverse, worst = _diversity(rule)
-    for one, columns in zip(classes, counts, strict=True):
-        check.expect(all(is_diverse(list(column.values())) for column in columns), one.label)
-        found = worst(measure(list(column.values())) for column in columns)
-        check.worst = found if check.worst is None else worst((check.worst, found))
-    if check.worst is not None and math.isinf(check.worst):
-        check.worst, check.note = None, "a cluster has fewer than l different values"
-    return check
-
-
-def _diversity(
-    rule: Diversity,
-) -> tuple[Callable[[list[int]], float], Callable[[list[int]], bool], Callable[[Iterable[float]], float]]:
-    """Return the measure of a kind of l-diversity, whether counts are diverse, and which measure is the worst."""
-    if rule.kind == "entropy":
-        return effective_values, lambda counts: math.log(effective_values(counts)) >= math.log(rule.l) - TOLERANCE, min
-    least = int(rule.l)
-    if rule.kind == "recursive":
-        c = float(rule.c or 0)
-        return (
-            lambda counts: recursive_ratio(counts, least),
-            lambda counts: is_recursive_diverse(counts, c, least),
-            max,
-        )
-    return len, lambda counts: len(counts) >= least, min
-
-
-def _diversity_claim(policy: Policy, rule: Diversity) -> str:
-    names = _names(policy)
-    if rule.kind == "entropy":
-        return (
-            f"every cluster is entropy {rule.l:g}-diverse in {names}: its values have at least the entropy of "
-            f"{rule.l:g} equally frequent ones"
-        )
-    if rule.kind == "recursive":
-        rank = _ordinal(int(rule.l))
-        return (
-            f"every cluster is recursively ({rule.c:g}, {rule.l:g})-diverse in {names}: its most frequent value occurs "
-            f"less than {rule.c:g} times as often as the {rank} most frequent and all rarer ones together"
-        )
-    p_sensitive = (
-        f"; with k = {policy.k} also called p-sensitive k-anonymity, p = {rule.l:g}" if rule.l <= policy.k else ""
-    )
-    return f"every cluster has at least {rule.l:g} different values of {names} (distinct l-diversity{p_sensitive})"
-
-
-def _ordinal(number: int) -> str:
-    suffix = "th" if number % 100 in {11, 12, 13} else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
-    return f"{number}{suffix}"
-
-
-def _check_value_share(
-    policy: Policy,
-    limit: float,
-    classes: Sequence[ValueClass],
-    counts: Sequence[Sequence[Counter[str]]],
-    unit: str,
-) -> CheckCounter:
-    claim = f"no value of {_names(policy)} has more than {limit:g} of the records of a cluster"
-    check = CheckCounter("value_share", claim, unit)
-    most = Fraction(repr(limit))
-    for one, columns in zip(classes, counts, strict=True):
-        size = len(one.unchanged)
-        largest = max(largest_share(list(column.values())) for column in columns)
-        check.expect(largest * size <= most * size + SHARE_TOLERANCE, one.label)
-        check.worst = max(check.worst or 0.0, float(largest))
-    return check
-
-
-def _check_closeness(
-    policy: Policy,
-    t: float,
-    originals: Originals,
-    columns: Sequence[AuditedColumn],
-    classes: Sequence[ValueClass],
-    counts: Sequence[Sequence[Counter[str]]],
-    unit: str,
-) -> CheckCounter:
-    check = CheckCounter("closeness", _closeness_claim(policy, t), unit)
-    farthest = [0.0] * len(classes)
-    for place, column in enumerate(columns):
-        found = class_distances(originals, column, [own[place] for own in counts])
-        farthest = list(map(max, farthest, found))
-    for one, distance in zip(classes, farthest, strict=True):
-        check.expect(distance <= t + TOLERANCE, one.label)
-    check.worst = max(farthest, default=None)
-    return check
-
-
-def _closeness_claim(policy: Policy, t: float) -> str:
-    if any(attribute.reference is not None for attribute in policy.protected):
-        kinds = {attribute.name: _distance_name(attribute) for attribute in policy.protected}
-        named = ", ".join(f"{name} ({kind} distance)" for name, kind in kinds.items())
-        return f"no cluster is farther than {t:g} from the reference of the policy in {named}"
-    return f"no confidential attribute of a cluster is farther than {t:g} from the table"
-
-
-def _distance_name(attribute: Attribute) -> str:
-    return attribute.distance or "ordered or equal"
+    found = _ValueChecks(policy, originals, classes, unit)
+    checks = [] if policy.diversity is None else [found.diversity(policy.diversity)]
+    checks += [] if policy.max_value_share is None else [found.value_share(policy.max_value_share)]
+    return checks + ([] if policy.t is None else [found.closeness(policy.t)])
 
 
 def class_distances(originals: Originals, column: AuditedColumn, counts: Sequence[Counter[str]]) -> list[float]:
@@ -507,26 +289,14 @@ def class_distances(originals: Originals, column: AuditedColumn, counts: Sequenc
     return [distance(own) for own in counts]
 
 
-Figures: TypeAlias = dict[tuple[str, ...], tuple[float, ...]]
-"""The numbers that a summary may state at a path of field names: one, or several that are right."""
-_LARGEST = 1e150
-"""Sums of squares of larger numbers are not compared."""
-_TIE = 1e-9
-
-
 def measure_values(policy: Policy, originals: Originals, classes: Sequence[ValueClass]) -> Figures:
     """Return the figures of the clusters.
 
-    Returns
-    -------
-    dict
-        With ``l``, ``t`` or ``max_value_share``: ``l.min``, the fewest different values of a cluster, and
-        ``value_share.max``. With ``t``: mean and largest distance of each protected attribute, as streams (``emd``)
-        and tables (``emd_of``) name them, and that of the attribute with the largest distance, ``emd`` of a table. With
-        ``steering.dependence``: ``d_y``, the share of the variation of confidential numbers within clusters.
+    Return with ``l``, ``t`` or ``max_value_share``: ``l.min``, the fewest different values of a cluster, and
+    ``value_share.max``. With ``t``: mean and largest distance of each protected attribute, as streams (``emd``) and
+    tables (``emd_of``) name them, and that of the attribute with the largest distance, ``emd`` of a table. With
+    ``steering.dependence``: ``d_y``, the share of the variation of confidential numbers within clusters.
 
-    Notes
-    -----
     Cost: O(n log n) for each confidential attribute.
     """
     found: Figures = {}
@@ -547,34 +317,147 @@ def measure_values(policy: Policy, originals: Originals, classes: Sequence[Value
     return found
 
 
+def _ordered_bins(
+    attribute: Attribute, shares: Mapping[str, float], keys: TextKeys
+) -> tuple[Callable[[str], int], list[float]]:
+    """Return the bin of each key, and the share of each bin."""
+    first = [MISSING] if MISSING in shares else []
+    if attribute.order:
+        listed = [*first, *(keys(str(item)) for item in attribute.order)]
+        places = {key: place for place, key in enumerate(listed)}
+        lowest = min((place for key, place in places.items() if key in shares), default=0)
+        places.setdefault(MISSING, lowest)
+        return lambda key: places.get(key, lowest), [shares.get(key, 0.0) for key in listed]
+    return _numeric_bins(shares, len(first))
+
+
+def _numeric_bins(shares: Mapping[str, float], first: int) -> tuple[Callable[[str], int], list[float]]:
+    by_number: dict[Decimal, float] = {}
+    for key, share in shares.items():
+        number = number_or_none(key)
+        if number is not None:
+            by_number[number] = by_number.get(number, 0.0) + share
+    numbers = sorted(by_number)
+
+    def bin_of(key: str) -> int:
+        number = number_or_none(key)
+        return 0 if number is None else first + nearest(number, numbers)
+
+    return bin_of, [*([shares[MISSING]] if first else []), *(by_number[number] for number in numbers)]
+
+
+def _first_and_tail(counts: Collection[int], l: int) -> tuple[int, int]:  # noqa: E741 - the name of the field
+    ordered = sorted(counts, reverse=True)
+    return ordered[0], sum(ordered[l - 1 :])
+
+
+class _ValueChecks:
+    """The three checks, with the values of each class counted once."""
+
+    def __init__(self, policy: Policy, originals: Originals, classes: Sequence[ValueClass], unit: str) -> None:
+        self._policy, self._originals, self._unit = policy, originals, unit
+        self._labels = [one.label for one in classes]
+        self._columns = [AuditedColumn(policy, attribute, originals.released) for attribute in policy.protected]
+        self._counts = [[column.counts(one.unchanged) for column in self._columns] for one in classes]
+        self._names = ", ".join(attribute.name for attribute in policy.protected)
+
+    def diversity(self, rule: Diversity) -> CheckCounter:
+        check = CheckCounter("diversity", _diversity_claim(self._names, self._policy.k, rule), self._unit)
+        measure, is_diverse, worst = _diversity(rule)
+        for label, columns in zip(self._labels, self._counts, strict=True):
+            check.expect(all(is_diverse(list(column.values())) for column in columns), label)
+            found = worst(measure(list(column.values())) for column in columns)
+            check.worst = found if check.worst is None else worst((check.worst, found))
+        if check.worst is not None and math.isinf(check.worst):
+            check.worst, check.note = None, "a cluster has fewer than l different values"
+        return check
+
+    def value_share(self, limit: float) -> CheckCounter:
+        claim = f"no value of {self._names} has more than {limit:g} of the records of a cluster"
+        check = CheckCounter("value_share", claim, self._unit)
+        most = Fraction(repr(limit))
+        for label, columns in zip(self._labels, self._counts, strict=True):
+            size = sum(columns[0].values())
+            largest = max(largest_share(list(column.values())) for column in columns)
+            check.expect(largest * size <= most * size + SHARE_TOLERANCE, label)
+            check.worst = max(check.worst or 0.0, float(largest))
+        return check
+
+    def closeness(self, t: float) -> CheckCounter:
+        check = CheckCounter("closeness", _closeness_claim(self._policy, t), self._unit)
+        farthest = [0.0] * len(self._labels)
+        for place, column in enumerate(self._columns):
+            found = class_distances(self._originals, column, [own[place] for own in self._counts])
+            farthest = list(map(max, farthest, found))
+        for label, distance in zip(self._labels, farthest, strict=True):
+            check.expect(distance <= t + TOLERANCE, label)
+        check.worst = max(farthest, default=None)
+        return check
+
+
+def _diversity(
+    rule: Diversity,
+) -> tuple[Callable[[list[int]], float], Callable[[list[int]], bool], Callable[[Iterable[float]], float]]:
+    """Return the measure of a kind of l-diversity, whether counts are diverse, and which measure is the worst."""
+    if rule.kind == "entropy":
+        return effective_values, lambda counts: math.log(effective_values(counts)) >= math.log(rule.l) - TOLERANCE, min
+    least = int(rule.l)
+    if rule.kind == "recursive":
+        c = float(rule.c or 0)
+        return (
+            lambda counts: recursive_ratio(counts, least),
+            lambda counts: is_recursive_diverse(counts, c, least),
+            max,
+        )
+    return len, lambda counts: len(counts) >= least, min
+
+
+def _diversity_claim(names: str, k: int, rule: Diversity) -> str:
+    if rule.kind == "entropy":
+        return (
+            f"every cluster is entropy {rule.l:g}-diverse in {names}: its values have at least the entropy of "
+            f"{rule.l:g} equally frequent ones"
+        )
+    if rule.kind == "recursive":
+        rank = _ordinal(int(rule.l))
+        return (
+            f"every cluster is recursively ({rule.c:g}, {rule.l:g})-diverse in {names}: its most frequent value occurs "
+            f"less than {rule.c:g} times as often as the {rank} most frequent and all rarer ones together"
+        )
+    p_sensitive = f"; with k = {k} also called p-sensitive k-anonymity, p = {rule.l:g}" if rule.l <= k else ""
+    return f"every cluster has at least {rule.l:g} different values of {names} (distinct l-diversity{p_sensitive})"
+
+
+def _ordinal(number: int) -> str:
+    suffix = "th" if number % 100 in {11, 12, 13} else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
+    return f"{number}{suffix}"
+
+
+def _closeness_claim(policy: Policy, t: float) -> str:
+    if any(attribute.reference is not None for attribute in policy.protected):
+        kinds = {attribute.name: attribute.distance or "ordered or equal" for attribute in policy.protected}
+        named = ", ".join(f"{name} ({kind} distance)" for name, kind in kinds.items())
+        return f"no cluster is farther than {t:g} from the reference of the policy in {named}"
+    return f"no confidential attribute of a cluster is farther than {t:g} from the table"
+
+
 def _distances(policy: Policy, originals: Originals, classes: Sequence[ValueClass]) -> Figures:
     """Return mean and largest distance of each protected attribute, and those of the farthest one.
 
-    Without a reference, versions before l-diversity compared values as they were spelt. Then several figures are right.
+    If several attributes are farthest, the mean of each of them is right.
     """
     found: Figures = {}
-    measured = {attribute: _measured(policy, originals, classes, attribute) for attribute in policy.protected}
-    for attribute, pairs in measured.items():
-        for group in ("emd", "emd_of"):
-            found[group, attribute.name, "mean"] = tuple(mean for mean, _ in pairs)
-            found[group, attribute.name, "max"] = tuple(largest for _, largest in pairs)
-    largest = max(pairs[0][1] for pairs in measured.values())
-    farthest = [pairs for pairs in measured.values() if abs(pairs[0][1] - largest) <= _TIE]
-    found["emd", "max"] = tuple(one for pairs in farthest for _, one in pairs)
-    found["emd", "mean"] = tuple(one for pairs in farthest for one, _ in pairs)
-    return found
-
-
-def _measured(
-    policy: Policy, originals: Originals, classes: Sequence[ValueClass], attribute: Attribute
-) -> list[tuple[float, float]]:
-    """Return pairs of mean and largest distance: by the keys of values, and without a reference as they are spelt."""
-    pairs = []
-    for folds in (True, False) if attribute.reference is None else (True,):
-        column = AuditedColumn(policy, attribute, originals.released, folds=folds)
+    measured: dict[str, tuple[float, float]] = {}
+    for attribute in policy.protected:
+        column = AuditedColumn(policy, attribute, originals.released)
         distances = class_distances(originals, column, [column.counts(one.unchanged) for one in classes])
-        pairs.append((math.fsum(distances) / len(distances), max(distances)))
-    return pairs
+        mean, largest = measured[attribute.name] = math.fsum(distances) / len(distances), max(distances)
+        for group in ("emd", "emd_of"):
+            found[group, attribute.name, "mean"], found[group, attribute.name, "max"] = (mean,), (largest,)
+    farthest = max(largest for _, largest in measured.values())
+    found["emd", "max"] = (farthest,)
+    found["emd", "mean"] = tuple(mean for mean, largest in measured.values() if abs(largest - farthest) <= _TIE)
+    return found
 
 
 def _variation_within(policy: Policy, originals: Originals, classes: Sequence[ValueClass]) -> float | None:

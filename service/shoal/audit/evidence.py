@@ -1,10 +1,7 @@
 """Reads what a run states about its release: evidence, references of the quarantine, and the summary.
 
-None of it is trusted. The clusters of the evidence are checked, and the rest is reconciled with the files.
-
-Selects what evidence and quarantine state about one input topic. A service may read several inputs.
-
-What an audit is given beside original and release: the files that the run states, and what is to be judged.
+None of it is trusted. The clusters of the evidence are checked, and the rest is reconciled with the files. A service
+may read several inputs; then what is stated about one of them is selected.
 """
 
 from __future__ import annotations
@@ -20,6 +17,7 @@ from shoal.errors import InputError
 from shoal.policy import Policy
 
 __all__ = [
+    "REASONS",
     "AuditScope",
     "EvidenceCluster",
     "QuarantineReference",
@@ -37,12 +35,10 @@ __all__ = [
 ]
 
 Summary: TypeAlias = Mapping[str, Any]
-
-_CLUSTER_FIELDS = ("partition", "cluster", "offsets")
-_POLICY_FIELD, _TOPIC_FIELD = "policy", "topic"
+_CLUSTER_FIELDS = ("partition", "cluster", "offsets", "policy", "topic")
 _FINGERPRINT = re.compile(r"[0-9a-f]{64}")
 _REFERENCE_FIELDS = ("topic", "partition", "offset", "reason")
-_REASONS = {"undecodable", "invalid", "suppressed", "too_large"}
+REASONS = {"undecodable", "invalid", "suppressed", "too_large"}
 _EVIDENCE_REMEDY = "write the evidence again with --evidence"
 _QUARANTINE_REMEDY = "export the quarantine again"
 _SUMMARY_REMEDY = "write the summary again with --summary"
@@ -83,21 +79,17 @@ class QuarantineReference:
 
 
 def read_evidence(path: Path) -> Iterator[EvidenceCluster]:
-    """Yield the clusters of an evidence file, one JSON object per line.
-
-    Raises
-    ------
-    InputError
-        A line has another shape. Whether its offsets exist is checked later.
-    """
+    """Yield the clusters of an evidence file, one JSON object per line."""
     for number, line in enumerate(byte_lines(path), 1):
         location = f"{path}, line {number}"
         found = _object(line, location, _EVIDENCE_REMEDY)
-        if found.keys() - {*_CLUSTER_FIELDS, _POLICY_FIELD, _TOPIC_FIELD}:
-            fields = ", ".join(_CLUSTER_FIELDS)
-            raise InputError(f"{location}: must be {fields} (and policy, topic) and nothing else; {_EVIDENCE_REMEDY}")
-        topic = found.get(_TOPIC_FIELD)
-        if not isinstance(topic, str) and _TOPIC_FIELD in found:
+        if found.keys() - set(_CLUSTER_FIELDS):
+            raise InputError(
+                f"{location}: must be partition, cluster, offsets (and policy, topic) and nothing else; "
+                f"{_EVIDENCE_REMEDY}"
+            )
+        topic = found.get("topic")
+        if not isinstance(topic, str) and "topic" in found:
             raise InputError(f"{location}: topic must be a text; {_EVIDENCE_REMEDY}")
         offsets = found.get("offsets")
         if not isinstance(offsets, list) or isinstance(offsets, JsonObject):
@@ -110,30 +102,18 @@ def read_evidence(path: Path) -> Iterator[EvidenceCluster]:
 
 
 def read_quarantine(path: Path) -> Iterator[QuarantineReference]:
-    """Yield the references of a quarantine file, one JSON object per line.
-
-    Raises
-    ------
-    InputError
-        A line is not an object with integers as partition and offset.
-    """
+    """Yield the references of a quarantine file, one JSON object per line."""
     for number, line in enumerate(byte_lines(path), 1):
         location = f"{path}, line {number}"
         found = _object(line, location, _QUARANTINE_REMEDY)
         partition, offset = (_integer(found, name, location, _QUARANTINE_REMEDY) for name in ("partition", "offset"))
         topic, reason = found.get("topic"), str(found.get("reason"))
-        is_wellformed = set(found) == set(_REFERENCE_FIELDS) and isinstance(topic, str) and reason in _REASONS
+        is_wellformed = set(found) == set(_REFERENCE_FIELDS) and isinstance(topic, str) and reason in REASONS
         yield QuarantineReference(str(topic), partition, offset, reason, is_wellformed)
 
 
 def read_summary(source: Path | Summary) -> Summary:
-    """Read a summary from a file, or return a mapping as it is.
-
-    Raises
-    ------
-    InputError
-        The file is not one JSON object.
-    """
+    """Read a summary from a file, or return a mapping as it is."""
     if isinstance(source, Mapping):
         return source
     text = b"\n".join(byte_lines(source))
@@ -145,24 +125,7 @@ def foreign_fingerprints(
 ) -> tuple[list[int | str], list[str]]:
     """Find the clusters and the summary that state another policy than the given one.
 
-    Parameters
-    ----------
-    policy : str
-        Fingerprint of the given policy.
-    clusters : iterable of EvidenceCluster
-    summary : mapping, optional
-    name : str
-        What errors call the summary.
-
-    Returns
-    -------
-    (list, list of str)
-        Labels of the clusters, and "summary"; and the other fingerprints, each once.
-
-    Raises
-    ------
-    InputError
-        The field ``policy`` of the summary is not a fingerprint.
+    Return labels of the clusters, and "summary"; and the other fingerprints, each once.
     """
     stated: list[tuple[int | str, str | None]] = [(cluster.label, cluster.fingerprint) for cluster in clusters]
     if summary is not None:
@@ -171,55 +134,15 @@ def foreign_fingerprints(
     return [label for label, _ in others], list(dict.fromkeys(found for _, found in others))
 
 
-def _fingerprint(found: Mapping[str, object], location: str, remedy: str) -> str | None:
-    """Return the field ``policy``; None if it is missing, as in files of earlier versions."""
-    value = found.get(_POLICY_FIELD)
-    if _POLICY_FIELD not in found:
-        return None
-    if not isinstance(value, str) or not _FINGERPRINT.fullmatch(value):
-        raise InputError(f"{location}: policy must be a fingerprint of 64 hexadecimal digits; {remedy}")
-    return value
-
-
-def _object(text: bytes, location: str, remedy: str) -> dict[str, object]:
-    try:
-        found = json_value(text)
-    except ValueError:
-        raise InputError(f"{location}: not JSON; {remedy}") from None
-    if not isinstance(found, JsonObject) or len(dict(found)) != len(found):
-        raise InputError(f"{location}: not a JSON object with each name once; {remedy}")
-    if within_depth(dict(found)) is None:
-        raise InputError(f"{location}: nested too deeply; {remedy}")
-    return dict(found)
-
-
-def _integer(found: Mapping[str, object], name: str, location: str, remedy: str) -> int:
-    value = found.get(name)
-    if not is_count(value):
-        raise InputError(f"{location}: {name} must be an integer; {remedy}")
-    return value
-
-
 def is_count(value: object) -> TypeGuard[int]:
     """Whether a value is an integer of plausible size."""
     return type(value) is int and abs(value) < LARGEST_COUNT
-
-
-def _as_plain(value: Any) -> Any:  # noqa: ANN401 - any JSON
-    if isinstance(value, JsonObject | dict):
-        return {name: _as_plain(item) for name, item in dict(value).items()}
-    return [_as_plain(item) for item in value] if isinstance(value, list) else value
 
 
 def require_known_input(policy: Policy, input_topic: str | None) -> None:
     """Refuse an input that is none of ``kafka.topics``, if the policy has them: the name is mistyped.
 
     An input of which nothing was released or refused has no line of its own, so that lines do not show the inputs.
-
-    Raises
-    ------
-    InputError
-        It is none of them.
     """
     known = [pair.input for pair in (policy.kafka and policy.kafka.topics) or () if pair.input]
     if input_topic is not None and known and input_topic not in known:
@@ -227,20 +150,7 @@ def require_known_input(policy: Policy, input_topic: str | None) -> None:
 
 
 def select_clusters(clusters: list[EvidenceCluster], input_topic: str | None) -> list[EvidenceCluster]:
-    """Return the clusters of an input.
-
-    Parameters
-    ----------
-    clusters : list of EvidenceCluster
-    input_topic : str or None
-        None returns all clusters.
-
-    Raises
-    ------
-    InputError
-        An input is given, and a cluster names none: it could be of any input. Or no input is given, and only some
-        clusters name one.
-    """
+    """Return the clusters of an input."""
     count = sum(cluster.topic is None for cluster in clusters)
     if input_topic is None:
         if 0 < count < len(clusters):
@@ -274,11 +184,6 @@ def require_one_input(
 
     Evidence that names no input is of a service with one: a reference to another topic is then false, and is left to
     the check of the references.
-
-    Raises
-    ------
-    InputError
-        They name several input topics.
     """
     named = {cluster.topic for cluster in clusters or [] if cluster.topic is not None}
     if clusters and not named:
@@ -292,16 +197,7 @@ def require_one_input(
 
 @dataclass(frozen=True, slots=True)
 class StatedFiles:
-    """What the run states about its release; None where the file is not given.
-
-    Attributes
-    ----------
-    evidence_clusters : list of EvidenceCluster or None
-    references : list of QuarantineReference or None
-    summary_fields : mapping or None
-    summary_name : str
-        What errors call the summary.
-    """
+    """What the run states about its release; None where the file is not given."""
 
     evidence_clusters: list[EvidenceCluster] | None
     references: list[QuarantineReference] | None
@@ -313,17 +209,10 @@ class StatedFiles:
 class AuditScope:
     """What is judged, as the policy and the user of `verify` say; nothing of it comes from the judged files.
 
-    Attributes
-    ----------
-    is_table, is_ordered : bool
-        Whether the release is that of a finished table, or of a stream with ``release: ordered``.
-    has_table_grids : bool
-        Whether the default resolutions of tables apply.
-    may_be_table : bool
-        Whether the policy has a stream section and the user did not say which command made the release.
-    is_partial, is_strict : bool
-    window : int or None
-        Offsets of a window of a stream, within which a clock has no trend: delta + 1. None for a table.
+    ``is_table``, ``is_ordered``: whether the release is that of a finished table, or of a stream with ``release:
+    ordered``. ``may_be_table``: whether the policy has a stream section and the user did not say which command made the
+    release. ``window``: offsets of a window of a stream, within which a clock has no trend: delta + 1. None for a
+    table.
     """
 
     is_table: bool
@@ -343,3 +232,38 @@ class AuditScope:
         may_be_table = policy.stream is not None and table is None
         window = policy.require_stream().delta + 1 if is_stream else None
         return cls(not is_stream, is_ordered, has_table_grids, may_be_table, partial, strict, window)
+
+
+def _fingerprint(found: Mapping[str, object], location: str, remedy: str) -> str | None:
+    """Return the field ``policy``; None if it is missing, as in files of earlier versions."""
+    if "policy" not in found:
+        return None
+    value = found["policy"]
+    if not isinstance(value, str) or not _FINGERPRINT.fullmatch(value):
+        raise InputError(f"{location}: policy must be a fingerprint of 64 hexadecimal digits; {remedy}")
+    return value
+
+
+def _object(text: bytes, location: str, remedy: str) -> dict[str, object]:
+    try:
+        found = json_value(text)
+    except ValueError:
+        raise InputError(f"{location}: not JSON; {remedy}") from None
+    if not isinstance(found, JsonObject) or len(dict(found)) != len(found):
+        raise InputError(f"{location}: not a JSON object with each name once; {remedy}")
+    if within_depth(dict(found)) is None:
+        raise InputError(f"{location}: nested too deeply; {remedy}")
+    return dict(found)
+
+
+def _integer(found: Mapping[str, object], name: str, location: str, remedy: str) -> int:
+    value = found.get(name)
+    if not is_count(value):
+        raise InputError(f"{location}: {name} must be an integer; {remedy}")
+    return value
+
+
+def _as_plain(value: Any) -> Any:  # noqa: ANN401 - any JSON
+    if isinstance(value, JsonObject | dict):
+        return {name: _as_plain(item) for name, item in dict(value).items()}
+    return [_as_plain(item) for item in value] if isinstance(value, list) else value

@@ -3,28 +3,21 @@
 Equal values become equal texts or numbers whatever their spelling; different values stay different. A record that
 does not fit the policy is unusable: no cluster may hold it. Nothing here is shared with the decoders of the engine.
 
-Finds the fields of a record in a message: inside an envelope, and inside objects.
-
 Debezium, Kafka Connect's JsonConverter and CloudEvents put envelopes around records. A message that deletes a row, or
 has no value at all, is no record. The policy says whether such a message is dropped or quarantined.
 
-Brings the spellings of a subject to one text, as the policy's ``normalize`` defines it. Separate from the engine.
+Spellings of a subject become one text, as ``normalize`` defines it, in this order: `invisible` characters are removed;
+`nfkc` and `casefold` are applied until nothing changes; runs of white space become one space (`spaces`). NFC and
+trimming follow for every subject.
 
-The steps, in this order: `invisible` characters are removed; `nfkc` and `casefold` are applied until nothing changes;
-runs of white space become one space (`spaces`). NFC and trimming follow for every subject.
+Fields of type ``json`` are compared as compact JSON. Members stay in their order. An integer has all its digits. Any
+other number is the shortest decimal of its float64: it keeps a point or an exponent, so 100.0 and 100 are two values.
 
-Unchanged fields of type ``json``: arrays, objects and scalars, published as compact JSON.
-
-Members stay in their order. An integer has all its digits. Any other number is the shortest decimal of its float64: it
-keeps a point or an exponent, so 100.0 and 100 are two values here.
-
-Keys of confidential values: two values count as one if and only if their keys are equal.
-
-A key does not depend on the spelling. All spellings of a number are one value, whether it is a JSON number or the text
-of one; blanks around a text, format characters and the form of its letters (NFKC) do not count. All spellings of a
-missing value are one value, which is none of the others. In a JSON document, the order of members does not count,
-either. A reader of a release could not tell such values apart by their meaning, so counting them as several would make
-a cluster look more diverse than it is.
+Confidential values have keys: two values count as one if and only if their keys are equal. A key does not depend on the
+spelling. All spellings of a number are one value, whether it is a JSON number or the text of one; blanks around a text,
+format characters and the form of its letters (NFKC) do not count. All spellings of a missing value are one value, which
+is none of the others. In a JSON document the order of members does not count. A reader of a release could not tell such
+values apart by their meaning, so counting them as several would make a cluster look more diverse than it is.
 """
 
 from __future__ import annotations
@@ -41,47 +34,41 @@ from enum import StrEnum
 from itertools import chain, groupby
 from typing import TypeAlias
 
-from shoal.audit.arithmetic import canonical_float
-from shoal.audit.reading import TOMBSTONE, Form, JsonNumber, JsonObject, Record, as_record, json_document, json_text
-from shoal.audit.scales import (
-    ABSENT,
-    BLANKS,
-    POINT,
-    Categories,
-    DecimalSign,
-    decimal_number,
-    is_decimal,
+from shoal.audit.reading import (
+    INTEGER,
+    TOMBSTONE,
+    Form,
+    JsonNumber,
+    JsonObject,
+    Record,
+    as_record,
+    canonical_decimal,
+    canonical_float,
     is_encodable,
-    value_reader,
+    json_document,
+    json_text,
 )
+from shoal.audit.scales import ABSENT, BLANKS, POINT, Categories, DecimalSign, decimal_number, is_decimal, value_reader
 from shoal.policy import Attribute, FieldType, MessagePart, NormalizeStep, Policy, Role, Scale
 
 __all__ = [
-    "EVERY_STEP",
     "FIELD_SEPARATOR",
     "MISSING",
-    "MOST_CATEGORY_BYTES",
     "Dropped",
     "FieldPaths",
-    "KeyReader",
     "MessageStructure",
     "RecordReader",
-    "UnchangedReader",
     "UsableRecord",
-    "canonical_decimal",
     "column_name",
-    "comparable_fields",
     "document_reader",
     "document_text",
     "dropped_kinds",
-    "has_long_mark_sequence",
     "input_path",
     "is_number",
     "key_reader",
     "merged_subject",
     "nested_order",
     "number_of",
-    "one_spelling",
     "output_path",
     "released_document_reader",
     "released_reader",
@@ -117,13 +104,7 @@ def column_name(attribute: Attribute) -> str:
 
 
 class FieldPaths:
-    """The declared fields of an object, which may be inside other objects.
-
-    Parameters
-    ----------
-    paths : dict of tuple of str to str
-        Name of the attribute by path.
-    """
+    """The declared fields of an object, which may be inside other objects."""
 
     def __init__(self, paths: dict[tuple[str, ...], str]) -> None:
         self.paths = paths
@@ -161,15 +142,7 @@ def dropped_kinds(policy: Policy) -> list[str]:
 
 
 class MessageStructure:
-    """Returns the fields of messages by the names of their attributes.
-
-    Parameters
-    ----------
-    policy : Policy
-        ``unwrap``, ``deletes``, ``tombstones``, ``undeclared`` and the paths of the attributes.
-    form : {"csv", "jsonl"}
-        Cells have neither envelopes nor objects.
-    """
+    """Returns the fields of messages by the names of their attributes."""
 
     def __init__(self, policy: Policy, form: Form) -> None:
         self._unwrap = policy.unwrap if form == "jsonl" else None
@@ -268,7 +241,6 @@ def _has_distinct_names(message: Record) -> bool:
 
 
 EVERY_STEP: tuple[NormalizeStep, ...] = ("nfkc", "casefold", "spaces", "invisible")
-
 _IGNORED = frozenset(
     chain(
         (0x034F, 0x115F, 0x1160, 0x17B4, 0x17B5, 0x2065, 0x3164, 0xFFA0),
@@ -279,9 +251,7 @@ _IGNORED = frozenset(
     )
 )
 """Code points with Unicode's property Default_Ignorable_Code_Point, except those of the category Cf."""
-
 _MOST_MARKS = 30
-
 _BLANKS = re.compile(r"\s+")
 
 
@@ -326,9 +296,7 @@ def _is_invisible(letter: str) -> bool:
     return unicodedata.category(letter) == "Cc" and _BLANKS.fullmatch(letter) is None
 
 
-_INTEGER = re.compile(r"-?[0-9]+")
 _EXPONENT = re.compile(r"e([+-])0*([0-9]+)")
-_MAX_INTEGER_LENGTH = 4300
 
 
 def document_text(value: object) -> str | None:
@@ -360,8 +328,8 @@ def _scalar_text(value: object) -> str | None:
 
 
 def _number_text(text: str) -> str | None:
-    if _INTEGER.fullmatch(text):
-        return str(int(text)) if len(text) <= _MAX_INTEGER_LENGTH else None
+    if INTEGER.fullmatch(text):
+        return canonical_decimal(text)
     value = float(text)
     if not math.isfinite(value):
         return None
@@ -390,7 +358,7 @@ def document_reader(form: Form, released: Form, max_bytes: int) -> Callable[[obj
 def released_document_reader(released: Form, *, is_binary: bool = False) -> Callable[[object], str | None]:
     """Return the same for released rows. A cell in another spelling than the compact one is no value.
 
-    ``is_binary``: whether the release is a Parquet file, which holds the text, too.
+    ``is_binary``: whether the release is a Parquet file, whose column holds the text.
     """
 
     def read_cell(value: object) -> str | None:
@@ -416,7 +384,6 @@ def _of_cell(cell: str) -> str | None:
 
 
 KeyReader: TypeAlias = Callable[[str], str]
-
 MISSING = ""
 """Key of every missing value. Other keys begin with the letter of their kind."""
 _NUMBER, _TEXT, _DOCUMENT = "ntj"
@@ -430,15 +397,10 @@ _LARGEST_POWER = 10**17
 def key_reader(kind: FieldType, missing_values: Collection[str], released: Form = "jsonl") -> KeyReader:
     """Return the function from the text of an unchanged field, which is JSON, to the key of its value.
 
-    Parameters
-    ----------
-    kind : FieldType
-        Type of the attribute. Only the types any, integer and number have numbers: the texts "007" and "7" of type
-        string are two values. Of type json only null is missing.
-    missing_values : collection of str
-        Texts that stand for a missing value. JSON null and the empty text always do.
-    released : {"csv", "jsonl"}
-        Form of the release: a cell of type json is the text of a document, and not the document.
+    ``kind``: type of the attribute. Only the types any, integer and number have numbers: the texts "007" and "7" of
+    type string are two values. Of type json only null is missing. ``missing_values``: texts that stand for a missing
+    value. JSON null and the empty text always do. ``released``: form of the release: a cell of type json is the text of
+    a document, and not the document.
     """
     has_numbers = kind in {"any", "integer", "number"}
     missing = {_key_of_text(text, has_numbers=has_numbers) for text in ("", *missing_values)}
@@ -497,7 +459,7 @@ def _comparable(attribute: Attribute, missing_values: Collection[str], released:
 
 
 def is_number(key: str) -> bool:
-    """Whether a key is that of a number."""
+    """Whether a key stands for a number."""
     return key.startswith(_NUMBER)
 
 
@@ -544,30 +506,21 @@ def _key_of_text(text: str, *, has_numbers: bool) -> str:
 
 
 UnchangedReader: TypeAlias = Callable[[object], str | None]
-
 MOST_CATEGORY_BYTES = 1_000
 """Bytes of a category as JSON. A record with a longer one is too large, whatever ``kafka.max_record_bytes`` is."""
-
 FIELD_SEPARATOR = "\x00"
 """Separates the texts of unchanged fields. JSON text holds no raw NUL, so no field contains it."""
-
-_CANONICAL_INTEGER = re.compile(r"[+-]?[0-9]+")
 
 
 @dataclass(frozen=True, slots=True)
 class UsableRecord:
     """A record that fits the policy.
 
-    Attributes
-    ----------
-    values : tuple of float
-        Quasi-identifiers in the order of the policy, as `shoal.audit.scales` reads them.
-    unchanged : str
-        Texts of the unchanged fields, separated by `FIELD_SEPARATOR`.
-    subject : str or None
-        Normalised subject; None if every record is a subject of its own.
-    category_bytes : int
-        Bytes of the published categories as JSON, which are limited together with the unchanged fields.
+    - ``values``: Quasi-identifiers in the order of the policy, as `shoal.audit.scales` reads them.
+    - ``unchanged``: texts of the unchanged fields, separated by `FIELD_SEPARATOR`.
+    - ``subject``: normalised subject; None if every record is a subject of its own.
+    - ``category_bytes``: bytes of the published categories as JSON, which are limited together with the unchanged
+      fields.
     """
 
     values: tuple[float, ...]
@@ -579,14 +532,7 @@ class UsableRecord:
 class RecordReader:
     """Reads records of an original into what a release of them would show.
 
-    Parameters
-    ----------
-    policy : Policy
-        Names, roles and types, and the part of a message that each attribute is read from.
-    original, released : {"csv", "jsonl"}
-        Form of the records, and form of the rows that they are compared with.
-    is_parquet : bool
-        Whether the records are rows of Parquet, which are not compared with the names of their columns.
+    ``is_parquet``: whether the records are rows of Parquet, which are not compared with the names of their columns.
     """
 
     def __init__(self, policy: Policy, original: Form, released: Form, *, is_parquet: bool = False) -> None:
@@ -713,9 +659,6 @@ def source_form(attribute: Attribute, original: Form) -> Form:
             return "csv"
 
 
-# ---------------------------------------------------------------- the subject
-
-
 def _spelt_subject(value: object, subject: Attribute) -> str | None:
     """Return one text per subject, with the steps of ``normalize``; None if the value cannot be a subject."""
     if isinstance(value, str) and not isinstance(value, JsonNumber):
@@ -750,11 +693,7 @@ def merged_subject(text: str, kind: FieldType) -> str | None:
 
 def _is_typed(text: str) -> bool:
     """Whether a JSON number is an integer of at most 4,300 characters, or a finite float64; any other text is."""
-    if not isinstance(text, JsonNumber):
-        return True
-    if _CANONICAL_INTEGER.fullmatch(text):
-        return len(text) <= _MAX_INTEGER_LENGTH
-    return not math.isinf(float(text))
+    return not isinstance(text, JsonNumber) or canonical_decimal(text) is not None
 
 
 def _exact(text: str) -> tuple[str, int] | None:
@@ -772,9 +711,6 @@ def _exact(text: str) -> tuple[str, int] | None:
     return "-" * sign + short, int(exponent) + len(integer) - len(short)
 
 
-# ---------------------------------------------------------------- unchanged fields
-
-
 def unchanged_reader(
     kind: FieldType, original: Form, released: Form, sign: DecimalSign = POINT, released_sign: DecimalSign = POINT
 ) -> UnchangedReader:
@@ -785,13 +721,10 @@ def unchanged_reader(
     and of the released cells.
     """
     if original == "csv":
-        read = _CSV[kind]
-        if sign.is_comma and kind in {"integer", "number"}:
-            return lambda cell: read(sign.to_point(str(cell)))
-        return read
+        return lambda cell: _cell(kind, str(cell), sign)
     if released == "csv" and kind in {"string", "any"}:
-        return _string_as_cell if kind == "string" else lambda value: _any_as_cell(value, released_sign)
-    return _JSON[kind]
+        return lambda value: _as_cell(_field(kind, value), value, released_sign)
+    return lambda value: _field(kind, value)
 
 
 def released_reader(
@@ -799,18 +732,24 @@ def released_reader(
 ) -> UnchangedReader:
     """Return the same for released rows: its texts equal those of `unchanged_reader` where the values are equal."""
     if original == "jsonl" and released == "csv" and kind == "any":
-        return _cell_text
+        return lambda cell: json_text(str(cell))
     return unchanged_reader(kind, released, released, released_sign, released_sign)
 
 
-def _string_as_cell(value: object) -> str | None:
-    text = _string(value)
-    return '""' if text == "null" else text
+def _field(kind: FieldType, value: object) -> str | None:
+    """Return the text of a JSON value; None for a value of another type than the field's."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return json_text(value) if kind in {"boolean", "any"} else None
+    if isinstance(value, JsonNumber):
+        text = canonical_decimal(value) if kind in {"integer", "number", "any"} else None
+        return text if kind != "integer" or (text and INTEGER.fullmatch(text)) else None
+    return json_text(value) if kind in {"string", "any"} and isinstance(value, str) and is_encodable(value) else None
 
 
-def _any_as_cell(value: object, released_sign: DecimalSign) -> str | None:
+def _as_cell(text: str | None, value: object, released_sign: DecimalSign) -> str | None:
     """Return the text of the cell that a JSON value becomes; null becomes the empty cell."""
-    text = _any(value)
     if text is None or text == "null":
         return text and '""'
     if text.startswith('"'):
@@ -818,76 +757,14 @@ def _any_as_cell(value: object, released_sign: DecimalSign) -> str | None:
     return json_text(released_sign.from_point(text) if isinstance(value, JsonNumber) else text)
 
 
-def _any(value: object) -> str | None:
-    if value is None:
-        return "null"
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, JsonNumber):
-        return canonical_decimal(value)
-    return json_text(value) if isinstance(value, str) and is_encodable(value) else None
-
-
-def canonical_decimal(text: str) -> str | None:
-    """Write a decimal number in its canonical form: integers exactly, others as float64; None if it overflows."""
-    if _CANONICAL_INTEGER.fullmatch(text):
-        return str(int(text)) if len(text) <= _MAX_INTEGER_LENGTH else None
-    value = float(text)
-    return canonical_float(value) if math.isfinite(value) else None
-
-
-def _string(value: object) -> str | None:
-    text = _any(value)
-    return text if text is not None and (text == "null" or text.startswith('"')) else None
-
-
-def _number(value: object) -> str | None:
-    return _any(value) if value is None or isinstance(value, JsonNumber) else None
-
-
-def _integer(value: object) -> str | None:
-    text = _number(value)
-    return text if text is not None and (text == "null" or _CANONICAL_INTEGER.fullmatch(text)) else None
-
-
-def _boolean(value: object) -> str | None:
-    return _any(value) if value is None or isinstance(value, bool) else None
-
-
-_JSON: dict[FieldType, UnchangedReader] = {
-    "string": _string,
-    "integer": _integer,
-    "number": _number,
-    "boolean": _boolean,
-    "any": _any,
-}
-
-
-def _cell_text(value: object) -> str | None:
-    return json_text(str(value))
-
-
-def _cell_number(value: object) -> str | None:
-    text = str(value).strip(BLANKS)
+def _cell(kind: FieldType, cell: str, sign: DecimalSign) -> str | None:
+    if kind in {"string", "any"}:
+        return json_text(cell)
+    text = cell.strip(BLANKS)
     if not text:
         return "null"
-    return canonical_decimal(text) if is_decimal(text) else None
-
-
-def _cell_integer(value: object) -> str | None:
-    text = _cell_number(value)
-    return text if text is not None and (text == "null" or _CANONICAL_INTEGER.fullmatch(text)) else None
-
-
-def _cell_boolean(value: object) -> str | None:
-    text = str(value).strip(BLANKS).lower()
-    return (text or "null") if text in {"", "true", "false"} else None
-
-
-_CSV: dict[FieldType, UnchangedReader] = {
-    "string": _cell_text,
-    "integer": _cell_integer,
-    "number": _cell_number,
-    "boolean": _cell_boolean,
-    "any": _cell_text,
-}
+    if kind == "boolean":
+        return text.lower() if text.lower() in {"true", "false"} else None
+    number = sign.to_point(text)
+    found = canonical_decimal(number) if is_decimal(number) else None
+    return found if kind == "number" or (found and INTEGER.fullmatch(found)) else None

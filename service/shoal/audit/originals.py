@@ -3,23 +3,13 @@
 A CSV record is unusable if one of its cells contains another record. An unpaired quote in the file causes this: the
 cell then holds the fields of another subject.
 
-The reasons for which a record that does not fit the policy may have been refused.
-
-A reason is one of three words, so a false one could tell two bits of the record. Here each unusable record gets the
-reasons that are possible for it: mostly one, and several where one text has several faults, or where the file does not
-show a length.
-
-The one spelling of CSV cells and records: with the fewest quotes.
-
-Bounds of the bytes that are compared with ``kafka.max_record_bytes``.
-
-Three lengths are limited: the length of a message, the length of each key and header that the policy reads, and the
-length of the categories of a record and its unchanged fields as they are published. Separators between these fields and
-the quasi-identifiers do not count. A category has a limit of its own, which `shoal.audit.fields` checks.
-
-The original shows these lengths exactly, with two exceptions: messages that an export contains as JSON objects, and
-rows of Parquet. Their lengths are estimated by a smallest and a largest one. A record is certainly too large if the
-smallest length exceeds the limit. It is certainly not too large if the largest length does not exceed it.
+Three lengths are compared with ``kafka.max_record_bytes``: the length of a message, the length of each key and header
+that the policy reads, and the length of the categories of a record and its unchanged fields as they are published.
+Separators between these fields and the quasi-identifiers do not count. A category has a limit of its own, which
+`shoal.audit.fields` checks. The original shows these lengths exactly, with two exceptions: messages that an export
+contains as JSON objects, and rows of Parquet. Their lengths are estimated by a smallest and a largest one. A record is
+certainly too large if the smallest length exceeds the limit. It is certainly not too large if the largest length does
+not exceed it.
 """
 
 from __future__ import annotations
@@ -31,7 +21,6 @@ from array import array
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from enum import IntFlag
 from functools import cached_property
 from itertools import groupby, takewhile
 
@@ -40,7 +29,6 @@ import numpy.typing as npt
 
 from shoal.audit.fields import (
     FIELD_SEPARATOR,
-    MOST_CATEGORY_BYTES,
     Dropped,
     RecordReader,
     UsableRecord,
@@ -55,10 +43,8 @@ from shoal.audit.reading import (
     Form,
     InputFile,
     OriginalRecord,
-    Outcome,
     Record,
     first_line_names,
-    has_lone_surrogate,
     is_blank,
     is_ended,
     is_parquet,
@@ -68,127 +54,24 @@ from shoal.audit.reading import (
 )
 from shoal.audit.scales import Categories, DecimalSign, value_reader
 from shoal.errors import InputError
-from shoal.policy import Attribute, CsvDialect, MessagePart, Policy, Role, Scale
+from shoal.policy import Attribute, CsvDialect, MessagePart, Policy, Role
 
 __all__ = [
-    "DEFAULT_MAX_BYTES",
     "UNKNOWN_TIMESTAMP",
     "UNUSABLE",
-    "EmbeddedRecordFinder",
     "Originals",
-    "Refusal",
-    "RefusalReader",
-    "SizeBounds",
-    "csv_cell",
     "csv_line",
     "is_export_of",
+    "max_record_bytes",
     "read_originals",
 ]
 
-MOST_GROWTH = 8
-"""A text that is written is at most so many times as long as it was read: escapes, digits of numbers, bytes."""
-
-
-class Refusal(IntFlag):
-    """Possible reasons of one record. `NONE`: the record fits the policy, or is dropped."""
-
-    NONE = 0
-    UNDECODABLE = 1
-    INVALID = 2
-    TOO_LARGE = 4
-
-    @classmethod
-    def named(cls, word: str) -> Refusal:
-        """Return the reason of a reference or a summary; NONE if it is no reason of a refusal."""
-        return next((reason for reason in cls if reason.word == word), cls.NONE)
-
-    @property
-    def word(self) -> str:
-        """The word of one reason."""
-        return str(self.name).lower()
-
-
-_DECODED = {
-    Outcome.UNDECODABLE: Refusal.UNDECODABLE,
-    Outcome.NO_RECORD: Refusal.INVALID,
-    Outcome.UNCLEAR: Refusal.UNDECODABLE | Refusal.INVALID,
-}
-
-
-class RefusalReader:
-    """Finds the possible reasons of unusable records.
-
-    Parameters
-    ----------
-    policy : Policy
-    form : {"csv", "jsonl"}
-        Form of the original.
-    max_bytes : int
-        The limit ``kafka.max_record_bytes``.
-    is_measured : bool
-        Whether the original shows how many bytes each record had: not so in Parquet.
-    """
-
-    def __init__(self, policy: Policy, form: Form, max_bytes: int, *, is_measured: bool) -> None:
-        self._form, self._max_bytes, self._is_measured = form, max_bytes, is_measured
-        self._is_wrapped = policy.unwrap is not None
-        self._parts = {a.name: str(a.source) for a in policy.envelope_attributes}
-        nominal = [a for a in policy.clustered if a.scale is Scale.NOMINAL]
-        is_in_envelope = [a.source.part is not MessagePart.VALUE for a in nominal]
-        self._most_part_bytes = min(MOST_CATEGORY_BYTES, max_bytes) if any(is_in_envelope) else max_bytes
-        self._limits = {a.name: MOST_CATEGORY_BYTES for a in nominal}
-        self._json_limits = {a.name: a.max_bytes for a in policy.unchanged_fields if a.type == "json"}
-
-    def of(self, original: OriginalRecord, content: Record | Dropped | None) -> Refusal:
-        """Return the possible reasons of an unusable record.
-
-        Parameters
-        ----------
-        original : OriginalRecord
-        content : mapping, Dropped or None
-            Its fields by the names of their attributes; why it is dropped unless it is too large; None if it has none.
-        """
-        if isinstance(content, Dropped):
-            return Refusal.TOO_LARGE if original.size > self._max_bytes else Refusal.NONE
-        found = self._content_reasons(original, content)
-        if self._parts:
-            # The parts of a message are read one after the other, each with a reason of its own.
-            found |= Refusal.INVALID
-            if not original.envelope.keys() >= set(self._parts.values()):
-                return found | Refusal.UNDECODABLE | Refusal.TOO_LARGE  # it is missing, or of bytes that are no text
-            if has_lone_surrogate(list(original.envelope.values())):
-                found |= Refusal.UNDECODABLE
-        return found | (Refusal.TOO_LARGE if self._may_be_too_large(original, content) else Refusal.NONE)
-
-    def _content_reasons(self, original: OriginalRecord, content: Record | None) -> Refusal:
-        if original.record is None or original.outcome is not Outcome.RECORD:
-            return _DECODED.get(original.outcome, Refusal.INVALID)
-        if has_lone_surrogate(list(original.record.items())):
-            return Refusal.UNDECODABLE | Refusal.INVALID
-        if content is None and self._is_wrapped:
-            return Refusal.UNDECODABLE | Refusal.INVALID  # a payload of null is no message
-        return Refusal.INVALID
-
-    def _may_be_too_large(self, original: OriginalRecord, content: Record | None) -> bool:
-        is_empty = not original.size and original.outcome is Outcome.UNDECODABLE
-        is_unknown = not ((original.size and self._is_measured) or is_empty)
-        if self._form == "jsonl" and (is_unknown or original.size > self._max_bytes):
-            return True
-        if _written_bytes(original.envelope.values()) > self._most_part_bytes:
-            return True
-        if content is None:
-            return False
-        fields = {**content, **{name: original.envelope[source] for name, source in self._parts.items()}}
-        return MOST_GROWTH * _written_bytes(fields.values()) > self._max_bytes or any(
-            growth * _written_bytes([fields[name]]) > limit
-            for growth, limits in ((1, self._limits), (MOST_GROWTH, self._json_limits))
-            for name, limit in limits.items()
-            if name in fields
-        )
-
-
-def _written_bytes(values: Iterable[object]) -> int:
-    return sum(len(json_text(value).encode(errors="surrogatepass")) for value in values)
+DEFAULT_MAX_BYTES = 900_000
+"""``kafka.max_record_bytes`` if the policy has no section ``kafka``."""
+UNUSABLE = -1
+"""Subject code of an unusable record."""
+UNKNOWN_TIMESTAMP = -1
+_ENVELOPE_FIELD = {MessagePart.KEY: "key", MessagePart.HEADER: "headers", MessagePart.TIMESTAMP: "timestamp"}
 
 
 def csv_line(cells: list[str], dialect: CsvDialect) -> str:
@@ -208,22 +91,16 @@ def csv_cell(text: str, dialect: CsvDialect) -> str:
     return quote + inner + quote if any(character in text for character in special) else text
 
 
-DEFAULT_MAX_BYTES = 900_000
-"""``kafka.max_record_bytes`` if the policy has no section ``kafka``."""
+def max_record_bytes(policy: Policy) -> int:
+    """Return ``kafka.max_record_bytes``, or its default if the policy has no section ``kafka``."""
+    return DEFAULT_MAX_BYTES if policy.kafka is None else policy.kafka.max_record_bytes
 
 
 class SizeBounds:
     """Computes the fewest and the most bytes that are compared with the limit, of one record after the other.
 
-    Parameters
-    ----------
-    policy : Policy
-    released : {"csv", "jsonl"}
-        Form of the release.
-    is_measured : bool
-        Whether each record of the original has a length of its own that is limited. Cells of a CSV file have none.
-    is_binary : bool
-        Whether the original is a Parquet file, whose records have no known length.
+    ``is_measured``: whether each record of the original has a length of its own that is limited. Cells of a CSV file
+    have none. ``is_binary``: whether the original is a Parquet file, whose records have no known length.
     """
 
     def __init__(self, policy: Policy, released: Form, *, is_measured: bool, is_binary: bool = False) -> None:
@@ -246,31 +123,14 @@ class SizeBounds:
             around = zip(is_unchanged, paths, [(), *paths], [*paths[1:], ()], strict=False)
             self._overhead += sum(_bytes_around(path, before, after) for found, path, before, after in around if found)
 
-    def of_record(self, original: OriginalRecord, found: UsableRecord) -> tuple[int, int]:
-        """Return the bounds for a usable record as it was read."""
+    def of(self, original: OriginalRecord, found: UsableRecord) -> tuple[int, int]:
+        """Return the bounds for a usable record as it was read. Cells and rows of Parquet have no known size."""
+        envelope = original.envelope
         size = 0 if self._is_binary else original.size
-        return self.of(original.record, original.envelope, size, found.unchanged, found.category_bytes)
-
-    def of(
-        self, record: Record | None, envelope: Record, size: int, unchanged: str, categories: int = 0
-    ) -> tuple[int, int]:
-        """Return the bounds for a usable record.
-
-        Parameters
-        ----------
-        record, envelope : mapping
-            As read from the original.
-        size : int
-            Bytes of the record; 0 if they are not known, as those of Parquet, or if the record was read as cells.
-        unchanged : str
-            Texts of the unchanged fields, separated by `FIELD_SEPARATOR`.
-        categories : int
-            Bytes of the published categories as JSON.
-        """
         parts = max((len(str(envelope[part]).encode()) for part in self._parts if part in envelope), default=0)
-        fewest = max(size, parts, self._unchanged(unchanged) + categories)
+        fewest = max(size, parts, self._unchanged(found.unchanged) + found.category_bytes)
         if self._is_measured and not size:
-            cells = sum(len(name) + len(str(value)) for name, value in (record or {}).items())
+            cells = sum(len(name) + len(str(value)) for name, value in (original.record or {}).items())
             return fewest, max(fewest, 2 * cells)
         return fewest, fewest
 
@@ -287,62 +147,27 @@ class SizeBounds:
         return 0 if self._is_csv and text == "null" else len(text.encode())
 
 
-def _bytes_around(path: tuple[str, ...], before: tuple[str, ...], after: tuple[str, ...]) -> int:
-    """Return the bytes of a JSON field without its value: names, and braces of the objects that it opens and closes."""
-    opened, closed = path[_common(path, before) : -1], len(path) - 1 - _common(path, after)
-    names = sum(len(json_text(name).encode()) + 1 for name in (*opened, path[-1]))
-    return names + len(opened) + closed
-
-
-def _common(path: tuple[str, ...], other: tuple[str, ...]) -> int:
-    """Return how many objects contain both fields."""
-    pairs = zip(path[:-1], other[:-1], strict=False)
-    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
-
-
-UNUSABLE = -1
-"""Subject code of an unusable record."""
-UNKNOWN_TIMESTAMP = -1
-_ENVELOPE_FIELD = {MessagePart.KEY: "key", MessagePart.HEADER: "headers", MessagePart.TIMESTAMP: "timestamp"}
-
-
 @dataclass
 class Originals:
     """All n records of the original, in its order.
 
-    Attributes
-    ----------
-    values : ndarray of float64, shape (n, d)
-        Quasi-identifiers: clipped numbers, milliseconds of times, ranks, and codes of categories; NaN where a value is
-        missing, zeros where the record is unusable.
-    subjects : ndarray of int64, shape (n,)
-        Equal codes for equal subjects; -1 where the record is unusable.
-    merged : ndarray of int64, shape (number of subjects,), or None
-        By subject code: equal for subjects that every step of ``normalize`` would make one. None if the subject is no
-        text, or every record is a subject of its own.
-    unchanged : list of (str or None), length n
-        Texts of the unchanged fields; None where the record is unusable.
-    partitions, offsets : ndarray of int64, shape (n,)
-    is_export : bool
-        Whether the file is an export of a topic. Else offsets are the numbers of the records, from 0.
-    timestamps : ndarray of int64, shape (n,)
-        Timestamps of messages (ms); -1 where the file has none.
-    sizes : ndarray of int64, shape (n, 2)
-        Fewest and most bytes that are compared with ``kafka.max_record_bytes``; 0 where the record is unusable.
-    file : InputFile, optional
-        The file that was read.
-    was_read_whole : bool
-        Whether a summary counts all records as read. Then a last record without end was read like the others.
-    categories : sequence of (Categories or None), length d
-        The categories of each nominal quasi-identifier; None for other scales. Empty if there is none.
-    drops : dict of Dropped to list of int
-        Indices of the messages that are no records and are dropped, as the policy says of deletes and tombstones.
-    released : {"csv", "jsonl"}
-        Form of the release that the records are compared with.
-    refusals : ndarray of uint8, shape (n,)
-        The reasons for which each record may have been refused, as `Refusal`; 0 where the record fits the policy.
-    may_be_followed : bool
-        Whether a run with ``--follow`` may have read the file. It reads no topic, and not for an ordered release.
+    - ``values``: quasi-identifiers: clipped numbers, milliseconds of times, ranks, and codes of categories; NaN where a
+      value is missing, zeros where the record is unusable.
+    - ``subjects``: equal codes for equal subjects; -1 where the record is unusable.
+    - ``merged``: by subject code: equal for subjects that every step of ``normalize`` would make one. None if the
+      subject is no text, or every record is a subject of its own.
+    - ``unchanged``: texts of the unchanged fields; None where the record is unusable.
+    - ``is_export``: whether the file is an export of a topic. Else offsets are the numbers of the records, from 0.
+    - ``timestamps``: timestamps of messages (ms); -1 where the file has none.
+    - ``sizes``: fewest and most bytes that are compared with ``kafka.max_record_bytes``; 0 where the record is
+      unusable.
+    - ``was_read_whole``: whether a summary counts all records as read. Then a last record without end was read like the
+      others.
+    - ``categories``: the categories of each nominal quasi-identifier; None for other scales. Empty if there is none.
+    - ``drops``: indices of the messages that are no records and are dropped, as the policy says of deletes and
+      tombstones.
+    - ``may_be_followed``: whether a run with ``--follow`` may have read the file. It reads no topic, and not for an
+      ordered release.
     """
 
     values: npt.NDArray[np.float64]
@@ -360,7 +185,6 @@ class Originals:
     released: Form = "jsonl"
     categories: Sequence[Categories | None] = ()
     drops: dict[Dropped, list[int]] = field(default_factory=dict)
-    refusals: npt.NDArray[np.uint8] = field(default_factory=lambda: np.zeros(0, np.uint8))
     _index: dict[int, dict[int, int]] = field(default_factory=dict)
 
     def __len__(self) -> int:
@@ -406,7 +230,7 @@ class Originals:
     def by_partition(self) -> dict[int, npt.NDArray[np.int64]]:
         """Indices of the records of each partition in the order of their offsets. Cost: O(n log n), once.
 
-        The lines of an export may be in any order. A service reads records in that of the offsets.
+        The lines of an export may be in any order. A service reads records in the order of their offsets.
         """
         by_offset = np.argsort(self.offsets, kind="stable")
         partitions = self.partitions[by_offset]
@@ -453,55 +277,13 @@ def is_export_of(
     return required <= names <= required | optional and names not in declared
 
 
-def _export_names(policy: Policy, file: InputFile, *, is_export: bool | None, by_line: bool) -> frozenset[str] | None:
-    """Return the names that every line of an export must have; None for plain records.
-
-    Raises
-    ------
-    InputError
-        The policy reads keys, headers or timestamps, and the file has none.
-    """
-    if not policy.envelope_attributes:
-        found = is_export_of(policy, file, ORIGINAL_EXPORT, ENVELOPE_FIELDS) if is_export is None else is_export
-        return ORIGINAL_EXPORT if found else None
-    read = {"value", *(_ENVELOPE_FIELD[attribute.source.part] for attribute in policy.envelope_attributes)}
-    required = frozenset(read if by_line else read | ORIGINAL_EXPORT)
-    if file.form != "csv" and is_blank(file.path):
-        return required
-    if file.form == "csv" or not required <= first_line_names(file.path):
-        attribute = policy.envelope_attributes[0]
-        raise InputError(
-            f"{file.path}, line 1: attributes.{attribute.name} is read from {attribute.source}: give JSON lines of "
-            f"{', '.join(sorted(required))}"
-        )
-    return required
-
-
 def read_originals(
     policy: Policy, file: InputFile, released: Form, *, is_export: bool | None = None, by_line: bool = False
 ) -> Originals:
-    """Read the original.
+    """Read the original. Cost: O(n) time and memory.
 
-    Parameters
-    ----------
-    policy : Policy
-    file : InputFile
-        CSV, JSON lines, Parquet or an export of a topic.
-    released : {"csv", "jsonl"}
-        Form of the release that the records will be compared with.
-    is_export : bool, optional
-        Whether the file is an export; None: decide by its first line.
-    by_line : bool
-        Whether the evidence names messages by line, as that of `shoal pipe` does, and not by offset.
-
-    Raises
-    ------
-    InputError
-        The file is not readable, or is an export in which an offset is repeated.
-
-    Notes
-    -----
-    Cost: O(n) time and memory.
+    ``released``: form of the release that the records are compared with. ``is_export``: None decides by the first line.
+    ``by_line``: the evidence names messages by line, as that of `shoal pipe` does, and not by offset.
     """
     path, form = file.path, file.form
     if form == "csv":
@@ -511,20 +293,18 @@ def read_originals(
     by_line = by_line and bool(policy.envelope_attributes)
     has_offsets = names is not None and not by_line
     reader, embedded = RecordReader(policy, form, released, is_parquet=is_parquet(path)), EmbeddedRecordFinder(policy)
+    size_bounds = SizeBounds(policy, released, is_measured=form != "csv", is_binary=is_parquet(path))
+    max_bytes = max_record_bytes(policy)
     values, subjects, partitions, offsets = array("d"), array("q"), array("q"), array("q")
     timestamps, sizes = array("q"), array("q")
-    drops: dict[Dropped, list[int]] = {reason: [] for reason in Dropped}
-    max_bytes = DEFAULT_MAX_BYTES if policy.kafka is None else policy.kafka.max_record_bytes
-    size_bounds = SizeBounds(policy, released, is_measured=form != "csv", is_binary=is_parquet(path))
-    refusal_reader = RefusalReader(policy, form, max_bytes, is_measured=not is_parquet(path))
-    refusals = array("B")
     unchanged: list[str | None] = []
-    zeros = (0.0,) * len(policy.quasi_identifiers)
+    drops: dict[Dropped, list[int]] = {reason: [] for reason in Dropped}
     codes: dict[str, int] = {}
     indices: dict[int, dict[int, int]] = {}
+    zeros = (0.0,) * len(policy.quasi_identifiers)
     clustered = {attribute.name for attribute in policy.clustered}
     for index, original in enumerate(original_records(file, names, by_line=by_line, clustered=clustered)):
-        partition, offset, record, envelope, size, _ = original
+        partition, offset, record, envelope, size = original
         if has_offsets and indices.setdefault(partition, {}).setdefault(offset, index) != index:
             raise InputError(f"{path}, line {index + 1}: this partition and offset are repeated; export again")
         if form == "csv" and record and embedded.contains_record(record):
@@ -539,9 +319,8 @@ def read_originals(
         values.extend(zeros if found is None else found.values)
         unchanged.append(None if found is None else found.unchanged)
         timestamps.append(int(str(envelope.get("timestamp", UNKNOWN_TIMESTAMP))))
-        sizes.extend((0, 0) if found is None else size_bounds.of_record(original, found))
+        sizes.extend((0, 0) if found is None else size_bounds.of(original, found))
         subjects.append(_subject_code(found, index, codes))
-        refusals.append(0 if found is not None else refusal_reader.of(original, content))
     return Originals(
         values=np.frombuffer(values, dtype=np.float64).reshape(len(unchanged), len(zeros)),
         subjects=np.frombuffer(subjects, dtype=np.int64),
@@ -555,39 +334,14 @@ def read_originals(
         merged=_merge_subjects(policy, codes),
         may_be_followed=not has_offsets and policy.stream is not None and not policy.stream.is_ordered,
         drops=drops,
-        refusals=np.frombuffer(refusals, dtype=np.uint8),
         released=released,
         categories=reader.categories if any(reader.categories) else (),
         _index=indices,
     )
 
 
-def _subject_code(found: UsableRecord | None, index: int, codes: dict[str, int]) -> int:
-    """Return the code of a record's subject. Without a declared one every record is a subject of its own."""
-    if found is None:
-        return UNUSABLE
-    return index if found.subject is None else codes.setdefault(found.subject, len(codes))
-
-
-def _merge_subjects(policy: Policy, codes: Iterable[str]) -> npt.NDArray[np.int64] | None:
-    """Return the codes of subjects, in their order, after every step of ``normalize``."""
-    subject = policy.subject
-    if subject is None or subject.type not in {"string", "any"}:
-        return None
-    merged: dict[str, int] = {}
-    kind = subject.type
-    found = [merged.setdefault(merged_subject(text, kind) or text, len(merged)) for text in codes]
-    return np.array(found, dtype=np.int64)
-
-
 class EmbeddedRecordFinder:
-    """Finds CSV records in which a cell contains what would be a record by itself.
-
-    Parameters
-    ----------
-    policy : Policy
-        Gives the dialect and the quasi-identifiers. ``csv.multiline`` allows such cells.
-    """
+    """Finds CSV records in which a cell contains what would be a record by itself."""
 
     def __init__(self, policy: Policy) -> None:
         self._dialect: CsvDialect = policy.csv
@@ -629,6 +383,55 @@ class EmbeddedRecordFinder:
             return False
         found = dict(zip(names, cells, strict=True))
         return all(read(found[name]) is not None for name, read in self._readers)
+
+
+def _bytes_around(path: tuple[str, ...], before: tuple[str, ...], after: tuple[str, ...]) -> int:
+    """Return the bytes of a JSON field without its value: names, and braces of the objects that it opens and closes."""
+    opened, closed = path[_common(path, before) : -1], len(path) - 1 - _common(path, after)
+    names = sum(len(json_text(name).encode()) + 1 for name in (*opened, path[-1]))
+    return names + len(opened) + closed
+
+
+def _common(path: tuple[str, ...], other: tuple[str, ...]) -> int:
+    """Return how many objects contain both fields."""
+    pairs = zip(path[:-1], other[:-1], strict=False)
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
+
+
+def _export_names(policy: Policy, file: InputFile, *, is_export: bool | None, by_line: bool) -> frozenset[str] | None:
+    """Return the names that every line of an export must have; None for plain records."""
+    if not policy.envelope_attributes:
+        found = is_export_of(policy, file, ORIGINAL_EXPORT, ENVELOPE_FIELDS) if is_export is None else is_export
+        return ORIGINAL_EXPORT if found else None
+    read = {"value", *(_ENVELOPE_FIELD[attribute.source.part] for attribute in policy.envelope_attributes)}
+    required = frozenset(read if by_line else read | ORIGINAL_EXPORT)
+    if file.form != "csv" and is_blank(file.path):
+        return required
+    if file.form == "csv" or not required <= first_line_names(file.path):
+        attribute = policy.envelope_attributes[0]
+        raise InputError(
+            f"{file.path}, line 1: attributes.{attribute.name} is read from {attribute.source}: give JSON lines of "
+            f"{', '.join(sorted(required))}"
+        )
+    return required
+
+
+def _subject_code(found: UsableRecord | None, index: int, codes: dict[str, int]) -> int:
+    """Return the code of a record's subject. Without a declared one every record is a subject of its own."""
+    if found is None:
+        return UNUSABLE
+    return index if found.subject is None else codes.setdefault(found.subject, len(codes))
+
+
+def _merge_subjects(policy: Policy, codes: Iterable[str]) -> npt.NDArray[np.int64] | None:
+    """Return the codes of subjects, in their order, after every step of ``normalize``."""
+    subject = policy.subject
+    if subject is None or subject.type not in {"string", "any"}:
+        return None
+    merged: dict[str, int] = {}
+    kind = subject.type
+    found = [merged.setdefault(merged_subject(text, kind) or text, len(merged)) for text in codes]
+    return np.array(found, dtype=np.int64)
 
 
 def _without_limits(attribute: Attribute) -> Attribute:

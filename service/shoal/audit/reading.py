@@ -1,25 +1,10 @@
-"""Reads files into records: JSON lines, exports of topics, and tables through `table_parsing`.
+"""Reads files into records: JSON lines, exports of topics, CSV and Parquet.
 
-This module yields an `OriginalRecord` for each record of an original, and partition, text and record for each released
-row. A record maps names to values, or is None where the text is not a record. What the fields mean is not known here.
+A record maps names to values, or is None where the text is no record. This module does not know what the fields mean.
 
-JSON is read with the standard library. The strictness of the reader decides which originals are usable, so it is not
-shared with the decoders of the engine: one defect would then be invisible to both sides.
-
-JSON texts as Python values, without a loss: repeated names, their order, and all digits of numbers.
-
-Reads CSV files into cells and Parquet files into JSON lines.
-
-CSV is read in any dialect of the policy, with the standard library alone. Parquet is read with pyarrow, an optional
-dependency. This module does not know what the columns mean.
-
-The nesting of a record: one that is nested too deeply is not a record.
-
-Parses the text of a record, and says what came of it.
-
-The strictness of this reader decides which originals are usable, so it is not shared with the decoders of the engine.
-
-The form in which the lines of an exported release are written.
+JSON and CSV are read with the standard library, and Parquet with pyarrow, an optional dependency. JSON keeps repeated
+names, their order, and all digits of numbers. The strictness of the readers decides which originals are usable, so they
+are not shared with the decoders of the engine: one defect would then be invisible to both sides.
 """
 
 from __future__ import annotations
@@ -34,20 +19,18 @@ from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from enum import Enum
+from decimal import Decimal
 from importlib import import_module
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, NoReturn, TypeAlias, TypeGuard, TypeVar
 
-from shoal.audit.arithmetic import canonical_float
 from shoal.errors import InputError
 from shoal.policy import CsvDialect
 
 __all__ = [
-    "BLANK",
-    "EMPTY_CONTENTS",
     "ENVELOPE_FIELDS",
+    "INTEGER",
     "LARGEST_COUNT",
     "ORIGINAL_EXPORT",
     "RELEASED_ENVELOPE",
@@ -57,45 +40,63 @@ __all__ = [
     "InputFile",
     "JsonNumber",
     "JsonObject",
-    "LineForm",
-    "NumberWriter",
     "OriginalRecord",
-    "Outcome",
     "Record",
-    "ReleasedRecord",
-    "as_original",
     "as_record",
     "byte_lines",
+    "canonical_decimal",
+    "canonical_float",
     "csv_record_lines",
-    "csv_rows",
     "first_line_names",
     "form_of",
-    "has_encoded_lines",
-    "has_json_type",
-    "has_lone_surrogate",
     "is_blank",
-    "is_csv_ended",
+    "is_encodable",
     "is_ended",
     "is_parquet",
-    "is_repeated_header",
     "json_document",
     "json_text",
     "json_value",
     "original_header",
     "original_records",
-    "parquet_file",
-    "parquet_lines",
-    "plain_values",
-    "read_original",
-    "record_of",
     "released_header",
     "released_records",
-    "rewritten_number",
     "within_depth",
 ]
 
+Form: TypeAlias = Literal["csv", "jsonl"]
+Record: TypeAlias = Mapping[str, object]
+NumberWriter: TypeAlias = Callable[[float], str]
+Item = TypeVar("Item")
 json_text = json.JSONEncoder(ensure_ascii=False).encode
 """Write a value as JSON with the fewest escapes."""
+ORIGINAL_EXPORT = frozenset({"partition", "offset", "value"})
+"""Names that every line of an exported original has."""
+ENVELOPE_FIELDS = frozenset({"key", "headers", "timestamp"})
+"""Names that a line of an exported original may have besides."""
+RELEASED_EXPORT = frozenset({"partition", "value"})
+"""Names that every line of an exported release has."""
+RELEASED_ENVELOPE = frozenset({"key", "headers"})
+"""Names that every line of an exported release may have besides."""
+EMPTY_CONTENTS: tuple[object, ...] = (None, [], {})
+"""How exports write that a message has no headers."""
+TOMBSTONE: Record = MappingProxyType({})
+"""The record of a message without a value."""
+_NO_FIELDS: Record = {}
+LARGEST_COUNT = 1 << 62
+"""Partitions, offsets and counts are smaller in magnitude."""
+INTEGER = re.compile(r"[+-]?[0-9]+")
+_MAX_INTEGER_LENGTH = 4300
+"""Characters; longer integers are not numbers (the limit of Python's int)."""
+_COUNT = re.compile(r"-?[0-9]{1,18}")
+"""Partitions, offsets and usable timestamps; all of them fit 64 bits."""
+_MIN_PLAIN_EXPONENT = -5
+"""Fractions whose first digit stands for at least 10**-5 are written without an exponent."""
+MAX_DEPTH = 64
+"""Nested objects and arrays of a record, itself included."""
+_TOO_LARGE_NUMBER = "1e999"
+_FORMS: dict[str, Form] = {".csv": "csv", ".jsonl": "jsonl", ".json": "jsonl", ".ndjson": "jsonl", ".parquet": "jsonl"}
+_REPLACE_UNDECODABLE = "shoal.audit.replace"
+codecs.register_error(_REPLACE_UNDECODABLE, lambda error: ("\udcff", getattr(error, "end", 1)))
 
 
 class JsonObject(list[tuple[str, object]]):
@@ -110,6 +111,253 @@ class JsonNumber(str):
     __slots__ = ()
 
 
+# ---------------------------------------------------------------- files
+
+
+@dataclass(frozen=True, slots=True)
+class InputFile:
+    """A file and how it is written. For CSV only: the dialect, and the declared columns of an original."""
+
+    path: Path
+    form: Form
+    dialect: CsvDialect
+    columns: frozenset[str] = frozenset()
+
+    @classmethod
+    def of(cls, path: str | Path, dialect: CsvDialect, default_form: Form | None = None) -> InputFile:
+        """Describe a file; ``default_form`` applies where the suffix is unknown."""
+        return cls(Path(path), form_of(Path(path), default_form), dialect)
+
+
+class OriginalRecord(NamedTuple):
+    """A record of an original. ``envelope`` holds the usable key, timestamp and headers, named as in ``from``.
+
+    ``size``: bytes of the record as it was read, or 0 if they are not known.
+    """
+
+    partition: int
+    offset: int
+    record: Record | None
+    envelope: Record
+    size: int = 0
+
+
+class ReleasedRecord(NamedTuple):
+    """A released row: its published text, and the record if the text is one.
+
+    ``is_bare``: whether the message has neither a key nor headers; None if the file does not show them.
+    """
+
+    partition: int
+    text: str
+    record: Record | None
+    is_bare: bool | None = None
+
+
+def form_of(path: Path, default: Form | None = None) -> Form:
+    """Return the form of a file by its suffix, else the default."""
+    form = _FORMS.get(path.suffix.lower(), default)
+    if form is None:
+        raise InputError(f"{path}: verify reads .csv, .jsonl, .json and .parquet; convert the file, or give --format")
+    return form
+
+
+def original_records(
+    file: InputFile, names: frozenset[str] | None = None, *, by_line: bool = False, clustered: Collection[str] = ()
+) -> Iterator[OriginalRecord]:
+    """Yield the records of an original.
+
+    ``names``: what every line must have if the file holds messages of a topic; None for plain records. ``by_line``:
+    number messages by line, from 0 in partition 0, as the records of a plain file are. ``clustered``: as in
+    `parquet_lines`.
+    """
+    if names is not None:
+        yield from _messages(file.path, names) if by_line else _exported(file.path, names)
+    elif file.form == "csv":
+        rows = (cells for _, cells in csv_rows(file.path, file.dialect, skip_bom=True, declared=file.columns))
+        for number, cells in enumerate(_without_blank_end(rows, lambda cells: cells == {})):
+            is_record = cells and not is_repeated_header(cells, file.dialect)
+            yield OriginalRecord(0, number, cells if is_record else None, _NO_FIELDS)
+    else:
+        for number, text in enumerate(_original_lines(file.path, clustered)):
+            yield OriginalRecord(0, number, within_depth(record_of(text)), _NO_FIELDS, len(text))
+
+
+def released_records(
+    file: InputFile, *, is_export: bool, number_writers: Mapping[str, NumberWriter] | None = None
+) -> Iterator[ReleasedRecord]:
+    """Yield the released rows; ``number_writers`` write the numbers of Parquet columns, which have no text."""
+    if is_export:
+        yield from _released_export(file.path)
+    elif file.form == "csv":
+        for text, cells in csv_rows(file.path, file.dialect, skip_bom=False):
+            yield ReleasedRecord(0, text, cells)
+    elif is_parquet(file.path):
+        for text in parquet_lines(file.path, number_writers):
+            yield ReleasedRecord(0, text, record_of(text))
+    else:
+        for row in byte_lines(file.path):
+            yield ReleasedRecord(0, row.decode(errors="surrogateescape"), record_of(row))
+
+
+def byte_lines(path: Path, *, skip_bom: bool = False, clustered: Collection[str] = ()) -> Iterator[bytes]:
+    """Yield the lines of a file without their ends; of a Parquet file its rows as JSON.
+
+    The empty text after the last line end is not a line. ``skip_bom``: ignore a byte order mark at the beginning.
+    ``clustered``: as of `parquet_lines`.
+    """
+    if is_parquet(path):
+        yield from map(str.encode, parquet_lines(path, clustered=clustered))
+        return
+    try:
+        with path.open("rb") as file:
+            for number, line in enumerate(file):
+                text = line.removeprefix(codecs.BOM_UTF8) if skip_bom and not number else line
+                yield text.removesuffix(b"\n")
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror}") from None
+
+
+def first_line_names(path: Path) -> frozenset[str]:
+    """Return the names in the first line of a JSON lines file; empty if the line is not an object."""
+    return frozenset(record_of(next(byte_lines(path, skip_bom=True), b"")) or ())
+
+
+def is_blank(path: Path) -> bool:
+    """Whether a JSON lines file has no records: it is empty, or all its lines are."""
+    return next(_original_lines(path), None) is None
+
+
+def is_ended(file: InputFile) -> bool:
+    """Whether the last record of a file is complete. `shoal pipe --follow` waits for one that is not."""
+    if file.form == "csv":
+        return is_csv_ended(file.path, file.dialect)
+    if is_parquet(file.path):
+        return True
+    with file.path.open("rb") as lines:
+        lines.seek(-min(1, lines.seek(0, os.SEEK_END)), os.SEEK_END)
+        return lines.read() in {b"", b"\n"}
+
+
+def _original_lines(path: Path, clustered: Collection[str] = ()) -> Iterator[bytes]:
+    return _without_blank_end(byte_lines(path, skip_bom=True, clustered=clustered), lambda text: not text.strip())
+
+
+def _without_blank_end(items: Iterable[Item], is_blank: Callable[[Item], bool]) -> Iterator[Item]:
+    """Drop blank items at the end; yield a blank item that another one follows."""
+    pending: list[Item] = []
+    for item in items:
+        pending.append(item)
+        if not is_blank(item):
+            yield from pending
+            pending.clear()
+
+
+# ---------------------------------------------------------------- exports of topics
+
+
+def _export_lines(
+    path: Path, lines: Iterable[bytes], required: frozenset[str], allowed: frozenset[str]
+) -> Iterator[tuple[int, Record]]:
+    """Yield line number, from 1, and content of each line of an export."""
+    for number, text in enumerate(lines, 1):
+        line = record_of(text)
+        if line is None or not required <= line.keys() <= allowed:
+            optional = ", ".join(sorted(allowed - required))
+            names = f"{', '.join(sorted(required))}{f' (and {optional})' if optional else ''}"
+            raise InputError(f"{path}, line {number}: not an export of exactly {names}; export again")
+        yield number, line
+
+
+def _exported(path: Path, required: frozenset[str]) -> Iterator[OriginalRecord]:
+    """Yield the messages of an exported topic. A malformed line is an error of the export, not an unusable record."""
+    for number, line in _export_lines(path, _original_lines(path), required, ORIGINAL_EXPORT | ENVELOPE_FIELDS):
+        partition, offset = (_integer(path, number, line, name) for name in ("partition", "offset"))
+        if "timestamp" in line and not _is_integer(line["timestamp"]):
+            raise InputError(f"{path}, line {number}: timestamp must be an integer; export again")
+        if not _is_headers(line.get("headers", [])):
+            raise InputError(f"{path}, line {number}: headers must be a list of [name, text or null]; export again")
+        text = line["value"]
+        # A text with a lone surrogate had bytes on the broker that were not UTF-8.
+        value = None if isinstance(text, str) and not is_encodable(text) else _value(line)
+        yield OriginalRecord(partition, offset, value, _envelope(line), _size(line))
+
+
+def _messages(path: Path, required: frozenset[str]) -> Iterator[OriginalRecord]:
+    """Yield the messages of a file that `shoal pipe` read, by line. A malformed line is an unusable record."""
+    for number, text in enumerate(_original_lines(path)):
+        line = record_of(text)
+        if line is None or not required <= line.keys() <= ORIGINAL_EXPORT | ENVELOPE_FIELDS:
+            yield OriginalRecord(0, number, None, _NO_FIELDS)
+        else:
+            yield OriginalRecord(0, number, _value(line), _envelope(line), _size(line))
+
+
+def _released_export(path: Path) -> Iterator[ReleasedRecord]:
+    allowed = RELEASED_EXPORT | RELEASED_ENVELOPE
+    for number, line in _export_lines(path, byte_lines(path), RELEASED_EXPORT, allowed):
+        partition, value = _integer(path, number, line, "partition"), line["value"]
+        if isinstance(value, JsonObject):
+            words = "value is an object; it must be the text of the message; export again"
+            raise InputError(f"{path}, line {number}: {words}")
+        text = str(value) if _is_text(value) else ""
+        is_bare = line.get("key") is None and line.get("headers") in EMPTY_CONTENTS
+        yield ReleasedRecord(partition, text, record_of(text), is_bare if line.keys() & RELEASED_ENVELOPE else None)
+
+
+def _value(line: Record) -> Record | None:
+    value = line["value"]
+    if value is None:
+        return TOMBSTONE
+    return within_depth(record_of(str(value)) if _is_text(value) else as_record(value))
+
+
+def _size(line: Record) -> int:
+    """Return the bytes of a message value; 0 if the export contains it as an object and not as its text."""
+    value = line["value"]
+    return len(value.encode(errors="surrogatepass")) if isinstance(value, str) else 0
+
+
+def _envelope(line: Record) -> Record:
+    """Return key, timestamp and headers of a message; without those that are missing, malformed or repeated."""
+    found: dict[str, object] = {"key": line["key"]} if _is_text(line.get("key")) else {}
+    timestamp = line.get("timestamp")
+    if isinstance(timestamp, JsonNumber) and _COUNT.fullmatch(timestamp) and int(timestamp) >= 0:
+        found["timestamp"] = timestamp
+    headers = line.get("headers", [])
+    if not _is_headers(headers):
+        return found
+    counts = Counter(name for name, _ in headers)
+    return found | {f"header:{name}": text for name, text in headers if counts[name] == 1 and _is_text(text)}
+
+
+def _is_headers(headers: object) -> TypeGuard[list[tuple[object, object]]]:
+    return isinstance(headers, list) and not isinstance(headers, JsonObject) and all(map(_is_header, headers))
+
+
+def _is_header(header: object) -> bool:
+    is_list = isinstance(header, list) and not isinstance(header, JsonObject)
+    return is_list and len(header) == 2 and _is_text(header[0])  # type: ignore[arg-type, index]  # noqa: PLR2004
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str) and not isinstance(value, JsonNumber)
+
+
+def _is_integer(value: object) -> TypeGuard[JsonNumber]:
+    return isinstance(value, JsonNumber) and value.removeprefix("-").isdigit()
+
+
+def _integer(path: Path, number: int, line: Record, name: str) -> int:
+    value = line[name]
+    if not _is_integer(value) or not _COUNT.fullmatch(value):
+        raise InputError(f"{path}, line {number}: {name} must be an integer of at most 18 digits; export again")
+    return int(value)
+
+
+# ---------------------------------------------------------------- JSON
+
+
 def _refuse(_name: str) -> NoReturn:
     # The standard library accepts NaN and Infinity, which are not JSON.
     raise ValueError
@@ -122,13 +370,7 @@ _with_number_texts = json.JSONDecoder(
 
 
 def json_value(text: bytes) -> object:
-    """Parse one JSON text with its numbers as int and float; objects become `JsonObject`.
-
-    Raises
-    ------
-    ValueError
-        Not UTF-8 or not JSON. Its message holds the text: never show it.
-    """
+    """Parse one JSON text with its numbers as int and float; objects become `JsonObject`."""
     try:
         return _with_numbers.decode(text.decode())
     except RecursionError:
@@ -136,38 +378,86 @@ def json_value(text: bytes) -> object:
 
 
 def json_document(text: str) -> object:
-    """Parse one JSON text with its numbers as `JsonNumber`.
-
-    Raises
-    ------
-    ValueError
-        Not JSON. Its message holds the text: never show it.
-    """
+    """Parse one JSON text with its numbers as `JsonNumber`."""
     try:
         return _with_number_texts.decode(text)
     except RecursionError:
         raise ValueError from None
 
 
-NumberWriter: TypeAlias = Callable[[float], str]
+def record_of(text: bytes | str) -> Record | None:
+    """Parse one record with its numbers as `JsonNumber`."""
+    try:
+        return as_record(json_document(text.decode() if isinstance(text, bytes) else text))
+    except ValueError:
+        return None
 
-_INFINITIES = (math.inf, -math.inf)
-_TOO_LARGE_NUMBER = "1e999"
-_REPLACE_UNDECODABLE = "shoal.audit.replace"
-codecs.register_error(_REPLACE_UNDECODABLE, lambda error: ("\udcff", getattr(error, "end", 1)))
+
+def as_record(value: object) -> Record | None:
+    """Return a JSON object as a mapping; None for any other value and for repeated names."""
+    if not isinstance(value, JsonObject):
+        return None
+    record = dict(value)
+    return record if len(record) == len(value) else None
+
+
+def within_depth(record: Mapping[str, object] | None) -> Mapping[str, object] | None:
+    """Return a record; None if its objects and arrays are nested too deeply.
+
+    Arrays are lists of values, and objects lists of pairs (tuples). Cost: O(size of the record).
+    """
+    level: list[object] = [] if record is None else list(record.values())
+    for _ in range(MAX_DEPTH):
+        level = [item for value in level if isinstance(value, list) for item in _items(value)]
+        if not level:
+            return record
+    return None
+
+
+def _items(value: list[object]) -> list[object]:
+    """Return the values of an array or object; an empty one still counts as a level."""
+    return [item[1] if isinstance(item, tuple) else item for item in value] or [None]
+
+
+def canonical_float(value: float) -> str:
+    """Write a finite float64 in its canonical form: integral values as integers, others in the fewest digits.
+
+    Fractions below 0.00001 have an exponent, without plus sign and leading zeros.
+    """
+    number = Decimal(repr(value))
+    if value.is_integer():
+        return str(int(number))
+    if number.adjusted() >= _MIN_PLAIN_EXPONENT:
+        return f"{number:f}"
+    sign, digits, _ = number.as_tuple()
+    first, *rest = map(str, digits)
+    return f"{'-' * sign}{first}{'.' * bool(rest)}{''.join(rest)}e{number.adjusted()}"
+
+
+def canonical_decimal(text: str) -> str | None:
+    """Write a decimal number in its canonical form: integers exactly, others as float64; None if it overflows."""
+    if INTEGER.fullmatch(text):
+        return str(int(text)) if len(text) <= _MAX_INTEGER_LENGTH else None
+    value = float(text)
+    return canonical_float(value) if math.isfinite(value) else None
+
+
+def is_encodable(value: str, encoding: str = "utf-8") -> bool:
+    """Whether an encoding has all characters of a text; a lone surrogate cannot be published in any."""
+    if value.isascii():
+        return True
+    try:
+        value.encode(encoding)
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 # ---------------------------------------------------------------- CSV
 
 
 def original_header(path: Path, dialect: CsvDialect, declared: Collection[str] = ()) -> list[str]:
-    """Return the column names of an original; blanks and tabs around a name are ignored if it is declared.
-
-    Raises
-    ------
-    InputError
-        There is no header, or a name is repeated.
-    """
+    """Return the column names of an original; blanks and tabs around a name are ignored if it is declared."""
     header = _column_names((_header(path, dialect, skip_bom=True) or ("", []))[1], declared)
     if not header:
         raise InputError(f"{path}, line 1: no header; the first line must name the columns")
@@ -177,13 +467,7 @@ def original_header(path: Path, dialect: CsvDialect, declared: Collection[str] =
 
 
 def released_header(path: Path, dialect: CsvDialect) -> tuple[str, list[str]] | None:
-    """Return the header of a release, as it stands in the file, and the column names; None for an empty file.
-
-    Raises
-    ------
-    InputError
-        The first line is not CSV in the encoding of the dialect.
-    """
+    """Return the header of a release, as it stands in the file, and the column names; None for an empty file."""
     return _header(path, dialect, skip_bom=False)
 
 
@@ -250,25 +534,6 @@ def is_csv_ended(path: Path, dialect: CsvDialect) -> bool:
     return all(is_ended for _, _, is_ended in last)
 
 
-def has_encoded_lines(path: Path, dialect: CsvDialect) -> bool:
-    """Whether the bytes of a file are those that an encoder writes for its text, and its last line is ended.
-
-    The encoder writes one byte order mark at the beginning if the encoding has one, and none otherwise.
-    """
-    encoder, line = codecs.getincrementalencoder(dialect.encoding)(), ""
-    try:
-        with path.open("rb") as content, path.open(encoding=dialect.encoding, newline=_end(dialect)) as lines:
-            for line in lines:
-                piece = encoder.encode(line)
-                if content.read(len(piece)) != piece:
-                    return False
-            return not content.read(1) and (not line or line.endswith(dialect.line_end))
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror}") from None
-    except UnicodeError:
-        return False
-
-
 def _cells(path: Path, dialect: CsvDialect, *, skip_bom: bool) -> Iterator[tuple[str, list[str] | None]]:
     """Yield text and cells of each record, the header first; the cells are None if the text is not CSV."""
     for text, cells, _ in _records(path, dialect, skip_bom=skip_bom):
@@ -299,7 +564,7 @@ def _records(path: Path, dialect: CsvDialect, *, skip_bom: bool) -> Iterator[tup
             cells = None
         text = "".join(consumed)
         # The reader asks for lines after the last one only if a quoted cell was never closed.
-        yield text, cells if _is_decoded(text) else None, text.endswith(_end(dialect)) and not is_exhausted
+        yield text, cells if is_encodable(text) else None, text.endswith(_end(dialect)) and not is_exhausted
 
 
 class _BackslashEscapes:
@@ -359,17 +624,6 @@ def _end(dialect: CsvDialect) -> str:
     return "\r" if dialect.line_end == "\r" else "\n"
 
 
-def _is_decoded(text: str) -> bool:
-    """Whether every byte of a text could be decoded."""
-    if text.isascii():
-        return True
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
 # ---------------------------------------------------------------- Parquet
 
 
@@ -380,13 +634,7 @@ def is_parquet(path: Path) -> bool:
 
 @contextmanager
 def parquet_file(path: Path) -> Iterator[Any]:
-    """Open a Parquet file as `pyarrow.parquet.ParquetFile`.
-
-    Raises
-    ------
-    InputError
-        pyarrow is not installed, or the file cannot be read, now or within the context.
-    """
+    """Open a Parquet file as `pyarrow.parquet.ParquetFile`."""
     try:
         arrow, files = import_module("pyarrow"), import_module("pyarrow.parquet")
     except ModuleNotFoundError:
@@ -403,513 +651,43 @@ def parquet_lines(
 ) -> Iterator[str]:
     """Yield the rows of a Parquet file as compact JSON objects.
 
-    Dates, times and decimals become texts in Arrow's format. In an original, NaN and infinity become null, as in the
-    product; in a release they become words that are not JSON, as does a zero with a sign. Infinity in a column of
-    ``clustered`` becomes a number that no float64 can hold.
-
-    Parameters
-    ----------
-    path : Path
-    number_writers : mapping, optional
-        Of a release: functions that write the numbers of some columns. Other numbers are written in their canonical
-        form.
-    clustered : collection of str, optional
-        Of an original: the columns of quasi-identifiers and steering attributes.
-
-    Raises
-    ------
-    InputError
-        pyarrow is not installed, or the file cannot be read.
+    Dates, times and decimals become texts in Arrow's format, and NaN becomes null. Infinity becomes null in the
+    columns of an original that are published unchanged, as in the product. Elsewhere it becomes a number that no
+    float64 can hold. ``number_writers``: of a release, functions that write the numbers of some columns; other numbers
+    are written in their canonical form. ``clustered``: of an original, its quasi-identifiers and steering attributes.
     """
     writers, is_release = number_writers or {}, number_writers is not None
     with parquet_file(path) as file:
         arrow = import_module("pyarrow")
         for batch in file.iter_batches():
             names = batch.schema.names
-            for row in zip(*[plain_values(arrow, column) for column in batch.columns], strict=True):
-                fields = [
-                    f"{json_text(name)}:"
-                    + (
-                        _TOO_LARGE_NUMBER
-                        if name in clustered and value in _INFINITIES
-                        else _json_value(value, writers.get(name), is_release=is_release)
-                    )
+            for row in zip(*[_plain_values(arrow, column) for column in batch.columns], strict=True):
+                texts = [
+                    _json_value(value, writers.get(name), keeps_infinity=is_release or name in clustered)
                     for name, value in zip(names, row, strict=True)
                 ]
+                fields = [f"{json_text(name)}:{text}" for name, text in zip(names, texts, strict=True)]
                 yield "{" + ",".join(fields) + "}"
 
 
-def plain_values(arrow: Any, column: Any) -> list[Any]:  # noqa: ANN401 - pyarrow has no types
+def _plain_values(arrow: Any, column: Any) -> list[Any]:  # noqa: ANN401 - pyarrow has no types
     """Return the values of a column as None, bool, int, float and str."""
-    kind = column.type
-    if arrow.types.is_dictionary(kind):
+    kind, types = column.type, arrow.types
+    if types.is_dictionary(kind):
         column, kind = column.cast(kind.value_type), kind.value_type
-    if arrow.types.is_nested(kind) or arrow.types.is_binary(kind) or arrow.types.is_large_binary(kind):
+    if types.is_nested(kind) or types.is_binary(kind) or types.is_large_binary(kind):
         return ["?"] * len(column)  # only a column that is not published can have such a type
-    values: list[Any] = (column if has_json_type(arrow, kind) else column.cast(arrow.string())).to_pylist()
+    plain = (types.is_integer, types.is_floating, types.is_boolean, types.is_null)
+    is_plain = any(test(kind) for test in (*plain, types.is_string, types.is_large_string))
+    values: list[Any] = (column if is_plain else column.cast(arrow.string())).to_pylist()
     return values
 
 
-def has_json_type(arrow: Any, kind: Any) -> bool:  # noqa: ANN401
-    """Whether the values of an Arrow type are JSON numbers, texts, truth values or null."""
-    plain = (arrow.types.is_integer, arrow.types.is_floating, arrow.types.is_boolean, arrow.types.is_null)
-    texts = (arrow.types.is_string, arrow.types.is_large_string)
-    return any(test(kind) for test in plain + texts)
-
-
-def rewritten_number(value: object, writer: NumberWriter | None) -> object:
-    """Return the number that a float64 becomes when it is written as text and read again; other values as they are."""
-    if not isinstance(value, float):
-        return value
+def _json_value(value: float | str | None, writer: NumberWriter | None, *, keeps_infinity: bool) -> str:
+    if value is None or isinstance(value, bool | str):
+        return json_text(value)
     if not math.isfinite(value):
-        return None
-    return float(canonical_float(value) if writer is None else writer(value))
-
-
-def _json_value(value: object, writer: NumberWriter | None, *, is_release: bool) -> str:
-    if value is None or isinstance(value, bool):
-        return {None: "null", True: "true", False: "false"}[value]
-    if not isinstance(value, int | float):
-        return json_text(str(value))
-    if is_release and repr(rewritten_number(value, writer)) != repr(value):
-        return repr(value)
-    if not math.isfinite(value):
-        return "null"
+        return _TOO_LARGE_NUMBER if keeps_infinity and not math.isnan(value) else "null"
     if writer is not None:
         return writer(value)
     return str(value) if isinstance(value, int) else canonical_float(value)
-
-
-MAX_DEPTH = 64
-"""Nested objects and arrays of a record, itself included."""
-
-
-def within_depth(record: Mapping[str, object] | None) -> Mapping[str, object] | None:
-    """Return a record; None if its objects and arrays are nested too deeply.
-
-    Arrays are lists of values, and objects lists of pairs (tuples). Cost: O(size of the record).
-    """
-    level: list[object] = [] if record is None else list(record.values())
-    for _ in range(MAX_DEPTH):
-        level = [item for value in level if isinstance(value, list) for item in _items(value)]
-        if not level:
-            return record
-    return None
-
-
-def _items(value: list[object]) -> list[object]:
-    """Return the values of an array or object; an empty one still counts as a level."""
-    return [item[1] if isinstance(item, tuple) else item for item in value] or [None]
-
-
-Record: TypeAlias = Mapping[str, object]
-
-_SURROGATE = re.compile("[\ud800-\udfff]")
-
-
-class Outcome(Enum):
-    """What came of reading the text of a record.
-
-    `UNDECODABLE`: it is no JSON or CSV. `NO_RECORD`: it is, but no object with names that differ, or no row of the
-    columns with values. `UNCLEAR`: one of the two.
-    """
-
-    RECORD = "record"
-    UNDECODABLE = "undecodable"
-    NO_RECORD = "no record"
-    UNCLEAR = "unclear"
-
-
-def record_of(text: bytes | str) -> Record | None:
-    """Parse one record with its numbers as `JsonNumber`."""
-    try:
-        return as_record(json_document(text.decode() if isinstance(text, bytes) else text))
-    except ValueError:
-        return None
-
-
-def has_lone_surrogate(value: object) -> bool:
-    """Whether a text inside a value has half a surrogate pair, which no UTF-8 can express."""
-    return _SURROGATE.search(json_text(value)) is not None
-
-
-def read_original(text: bytes | str) -> tuple[Record | None, Outcome]:
-    """Parse one record of an original, and return what came of it."""
-    try:
-        value = json_document(text.decode() if isinstance(text, bytes) else text)
-    except ValueError:
-        return None, Outcome.UNDECODABLE
-    return as_original(value)
-
-
-def as_original(value: object) -> tuple[Record | None, Outcome]:
-    """Return a parsed value as a record, and what came of it."""
-    record = as_record(value)
-    if record is not None:
-        shallow = within_depth(record)
-        return shallow, Outcome.UNDECODABLE if shallow is None else Outcome.RECORD
-    try:
-        is_unclear = within_depth({"": value}) is None or has_lone_surrogate(value)
-    except RecursionError:
-        is_unclear = True
-    return None, Outcome.UNCLEAR if is_unclear else Outcome.NO_RECORD
-
-
-def as_record(value: object) -> Record | None:
-    """Return a JSON object as a mapping; None for any other value and for repeated names."""
-    if not isinstance(value, JsonObject):
-        return None
-    record = dict(value)
-    return record if len(record) == len(value) else None
-
-
-EMPTY_CONTENTS: tuple[object, ...] = (None, [], {})
-"""How exports write that a message has no headers."""
-
-
-class LineForm:
-    """The form in which all lines of an exported release are written: order of names, blanks, escapes, empty fields.
-
-    The export is not the release: any one form is accepted. But lines of different forms could carry data, so the lines
-    of one file must have one of the forms that `json.dumps` and ``jq -c`` write.
-
-    Parameters
-    ----------
-    path : Path
-        Named in errors.
-    envelope : frozenset of str
-        Names of the fields that may be empty.
-    """
-
-    def __init__(self, path: Path, envelope: frozenset[str]) -> None:
-        self._path, self._envelope = path, envelope
-        self._names: list[str] = []
-        self._empty: dict[str, str] = {}
-        self._writers = [
-            json.JSONEncoder(ensure_ascii=ascii_only, separators=separators).encode
-            for separators in ((",", ":"), (", ", ": "))
-            for ascii_only in (False, True)
-        ]
-
-    def check(self, number: int, text: str) -> None:
-        """Check one line; its text is a JSON object with each name once.
-
-        Raises
-        ------
-        InputError
-            The line has another form than the lines before it, a number of thousands of digits, or more levels than
-            Python converts: hundreds with version 3.11, thousands with 3.13.
-        """
-        try:
-            line = json.loads(text)
-            self._writers = [write for write in self._writers if write(line) == text]
-        except (ValueError, RecursionError):
-            # An integer may have more digits than Python converts.
-            raise InputError(
-                f"{self._path}, line {number}: a number is too long, or values are nested too deeply; export again"
-            ) from None
-        self._names = self._names or list(line)
-        # null, [] and {} say the same. Other contents are for the check of the envelope.
-        empty = {name: repr(line[name]) for name in self._envelope & line.keys() if line[name] in EMPTY_CONTENTS}
-        self._empty = empty | self._empty
-        if self._writers and list(line) == self._names and empty.items() <= self._empty.items():
-            return
-        other = "than the lines before it" if number > 1 else "than json.dumps or jq -c writes it"
-        raise InputError(
-            f"{self._path}, line {number}: written in another way {other} (blanks, escapes, order, null or []); "
-            "export again, all lines with one JSON writer"
-        )
-
-
-Form: TypeAlias = Literal["csv", "jsonl"]
-Item = TypeVar("Item")
-
-ORIGINAL_EXPORT = frozenset({"partition", "offset", "value"})
-"""Names that every line of an exported original has."""
-ENVELOPE_FIELDS = frozenset({"key", "headers", "timestamp"})
-"""Names that a line of an exported original may have besides."""
-RELEASED_EXPORT = frozenset({"partition", "value"})
-"""Names that every line of an exported release has."""
-RELEASED_ENVELOPE = frozenset({"key", "headers"})
-"""Names that every line of an exported release may have besides."""
-LARGEST_COUNT = 1 << 62
-"""Partitions, offsets and counts are smaller in magnitude."""
-BLANK: Record = {}
-"""The record of an empty line: unusable. Empty lines at the end of a file are no records."""
-
-TOMBSTONE: Record = MappingProxyType({})
-"""The record of a message without a value."""
-
-_COUNT = re.compile(r"-?[0-9]{1,18}")
-"""Partitions, offsets and usable timestamps; all of them fit 64 bits."""
-_FORMS: dict[str, Form] = {".csv": "csv", ".jsonl": "jsonl", ".json": "jsonl", ".ndjson": "jsonl", ".parquet": "jsonl"}
-
-
-@dataclass(frozen=True, slots=True)
-class InputFile:
-    """A file and how it is written. For CSV only: the dialect, and the declared columns of an original."""
-
-    path: Path
-    form: Form
-    dialect: CsvDialect
-    columns: frozenset[str] = frozenset()
-
-    @classmethod
-    def of(cls, path: str | Path, dialect: CsvDialect, default_form: Form | None = None) -> InputFile:
-        """Describe a file; ``default_form`` applies where the suffix is unknown."""
-        return cls(Path(path), form_of(Path(path), default_form), dialect)
-
-
-class OriginalRecord(NamedTuple):
-    """A record of an original. ``envelope`` holds the usable key, timestamp and headers, named as in ``from``.
-
-    ``size``: bytes of the record as it was read, or 0 if they are not known.
-    """
-
-    partition: int
-    offset: int
-    record: Record | None
-    envelope: Record
-    size: int = 0
-    outcome: Outcome = Outcome.RECORD
-
-
-class ReleasedRecord(NamedTuple):
-    """A released row: its published text, and the record if the text is one.
-
-    ``is_bare``: whether the message has neither a key nor headers; None if the file does not show them.
-    """
-
-    partition: int
-    text: str
-    record: Record | None
-    is_bare: bool | None = None
-
-
-def form_of(path: Path, default: Form | None = None) -> Form:
-    """Return the form of a file by its suffix, else the default.
-
-    Raises
-    ------
-    InputError
-        The suffix is unknown and there is no default.
-    """
-    form = _FORMS.get(path.suffix.lower(), default)
-    if form is None:
-        raise InputError(f"{path}: verify reads .csv, .jsonl, .json and .parquet; convert the file, or give --format")
-    return form
-
-
-def byte_lines(path: Path, *, skip_bom: bool = False, clustered: Collection[str] = ()) -> Iterator[bytes]:
-    """Yield the lines of a file without their ends; of a Parquet file its rows as JSON.
-
-    The empty text after the last line end is not a line. ``skip_bom``: ignore a byte order mark at the beginning.
-    ``clustered``: as of `parquet_lines`.
-    """
-    if is_parquet(path):
-        yield from map(str.encode, parquet_lines(path, clustered=clustered))
-        return
-    try:
-        with path.open("rb") as file:
-            for number, line in enumerate(file):
-                text = line.removeprefix(codecs.BOM_UTF8) if skip_bom and not number else line
-                yield text.removesuffix(b"\n")
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror}") from None
-
-
-def _without_blank_end(items: Iterable[Item], is_blank: Callable[[Item], bool]) -> Iterator[Item]:
-    """Drop blank items at the end; yield a blank item that another one follows."""
-    pending: list[Item] = []
-    for item in items:
-        pending.append(item)
-        if not is_blank(item):
-            yield from pending
-            pending.clear()
-
-
-def _original_lines(path: Path, clustered: Collection[str] = ()) -> Iterator[bytes]:
-    return _without_blank_end(byte_lines(path, skip_bom=True, clustered=clustered), lambda text: not text.strip())
-
-
-def is_ended(file: InputFile) -> bool:
-    """Whether the last record of a file is complete. `shoal pipe --follow` waits for one that is not."""
-    if file.form == "csv":
-        return is_csv_ended(file.path, file.dialect)
-    if is_parquet(file.path):
-        return True
-    with file.path.open("rb") as lines:
-        lines.seek(-min(1, lines.seek(0, os.SEEK_END)), os.SEEK_END)
-        return lines.read() in {b"", b"\n"}
-
-
-def is_blank(path: Path) -> bool:
-    """Whether a JSON lines file has no records: it is empty, or all its lines are."""
-    return next(_original_lines(path), None) is None
-
-
-# ---------------------------------------------------------------- originals
-
-
-def original_records(
-    file: InputFile, names: frozenset[str] | None = None, *, by_line: bool = False, clustered: Collection[str] = ()
-) -> Iterator[OriginalRecord]:
-    """Yield the records of an original.
-
-    Parameters
-    ----------
-    file : InputFile
-    names : frozenset of str, optional
-        Names that every line must have, if the file holds messages of a topic; None for plain records.
-    by_line : bool
-        Whether messages are numbered by line, from 0 in partition 0, as the records of a plain file are.
-    clustered : collection of str, optional
-        Names of the quasi-identifiers and steering attributes, in which infinity of Parquet is no missing value.
-    """
-    if names is not None:
-        yield from _messages(file.path, names) if by_line else _exported(file.path, names)
-    elif file.form == "csv":
-        rows = (cells for _, cells in csv_rows(file.path, file.dialect, skip_bom=True, declared=file.columns))
-        for number, cells in enumerate(_without_blank_end(rows, lambda cells: cells == {})):
-            if cells is not None and is_repeated_header(cells, file.dialect):
-                yield OriginalRecord(0, number, None, BLANK, outcome=Outcome.NO_RECORD)
-                continue
-            outcome = Outcome.UNCLEAR if cells is None else Outcome.RECORD if cells else Outcome.NO_RECORD
-            yield OriginalRecord(0, number, BLANK if cells == {} else cells, BLANK, outcome=outcome)
-    else:
-        for number, text in enumerate(_original_lines(file.path, clustered)):
-            record, outcome = read_original(text) if text.strip() else (BLANK, Outcome.UNDECODABLE)
-            yield OriginalRecord(0, number, record, BLANK, len(text), outcome)
-
-
-def first_line_names(path: Path) -> frozenset[str]:
-    """Return the names in the first line of a JSON lines file; empty if the line is not an object."""
-    return frozenset(record_of(next(byte_lines(path, skip_bom=True), b"")) or ())
-
-
-def _export_lines(path: Path, required: frozenset[str], allowed: frozenset[str]) -> Iterator[tuple[int, Record]]:
-    """Yield line number, from 1, and content of each line of an export."""
-    is_release = required == RELEASED_EXPORT
-    form = LineForm(path, RELEASED_ENVELOPE) if is_release else None
-    for number, text in enumerate(byte_lines(path) if is_release else _original_lines(path), 1):
-        line = record_of(text)
-        if line is None or not required <= line.keys() <= allowed:
-            optional = ", ".join(sorted(allowed - required))
-            names = f"{', '.join(sorted(required))}{f' (and {optional})' if optional else ''}"
-            raise InputError(f"{path}, line {number}: not an export of exactly {names}; export again")
-        if form is not None:
-            form.check(number, text.decode())
-        yield number, line
-
-
-def _is_integer(value: object) -> TypeGuard[JsonNumber]:
-    return isinstance(value, JsonNumber) and value.removeprefix("-").isdigit()
-
-
-def _integer(path: Path, number: int, line: Record, name: str) -> int:
-    value = line[name]
-    if not _is_integer(value) or not _COUNT.fullmatch(value):
-        raise InputError(f"{path}, line {number}: {name} must be an integer of at most 18 digits; export again")
-    return int(value)
-
-
-def _exported(path: Path, required: frozenset[str]) -> Iterator[OriginalRecord]:
-    """Yield the messages of an exported topic. A malformed line is an error of the export, not an unusable record."""
-    for number, line in _export_lines(path, required, ORIGINAL_EXPORT | ENVELOPE_FIELDS):
-        partition, offset = (_integer(path, number, line, name) for name in ("partition", "offset"))
-        if "timestamp" in line and not _is_integer(line["timestamp"]):
-            raise InputError(f"{path}, line {number}: timestamp must be an integer; export again")
-        if not _is_headers(line.get("headers", [])):
-            raise InputError(f"{path}, line {number}: headers must be a list of [name, text or null]; export again")
-        value, outcome = (None, Outcome.UNDECODABLE) if _has_undecodable_bytes(line["value"]) else _value(line)
-        yield OriginalRecord(partition, offset, value, _envelope(line), _size(line), outcome)
-
-
-def _has_undecodable_bytes(value: object) -> bool:
-    """Whether a message value is a text with a lone surrogate: its bytes on the broker were not UTF-8."""
-    return _is_text(value) and has_lone_surrogate(value)
-
-
-def _messages(path: Path, required: frozenset[str]) -> Iterator[OriginalRecord]:
-    """Yield the messages of a file that `shoal pipe` read, by line. A malformed line is an unusable record."""
-    for number, text in enumerate(_original_lines(path)):
-        line = record_of(text)
-        if line is None or not required <= line.keys() <= ORIGINAL_EXPORT | ENVELOPE_FIELDS:
-            outcome = Outcome.NO_RECORD if line is not None else read_original(text)[1]
-            yield OriginalRecord(0, number, None if text.strip() else BLANK, BLANK, outcome=outcome)
-        else:
-            value, outcome = _value(line)
-            yield OriginalRecord(0, number, value, _envelope(line), _size(line), outcome)
-
-
-def _size(line: Record) -> int:
-    """Return the bytes of a message value; 0 if the export contains it as an object and not as its text."""
-    value = line["value"]
-    return len(value.encode(errors="surrogatepass")) if isinstance(value, str) else 0
-
-
-def _value(line: Record) -> tuple[Record | None, Outcome]:
-    value = line["value"]
-    if value is None:
-        return TOMBSTONE, Outcome.UNDECODABLE
-    if _is_text(value):
-        return read_original(str(value))
-    # A value that is neither a text nor an object may stand for a JSON value or for no message.
-    return as_original(value) if isinstance(value, JsonObject) else (None, Outcome.UNCLEAR)
-
-
-def _envelope(line: Record) -> Record:
-    """Return key, timestamp and headers of a message; without those that are missing, malformed or repeated."""
-    found: dict[str, object] = {"key": line["key"]} if _is_text(line.get("key")) else {}
-    timestamp = line.get("timestamp")
-    if isinstance(timestamp, JsonNumber) and _COUNT.fullmatch(timestamp) and int(timestamp) >= 0:
-        found["timestamp"] = timestamp
-    headers = line.get("headers", [])
-    if not _is_headers(headers):
-        return found
-    counts = Counter(name for name, _ in headers)
-    return found | {f"header:{name}": text for name, text in headers if counts[name] == 1 and _is_text(text)}
-
-
-def _is_headers(headers: object) -> TypeGuard[list[tuple[object, object]]]:
-    return isinstance(headers, list) and not isinstance(headers, JsonObject) and all(map(_is_header, headers))
-
-
-def _is_header(header: object) -> bool:
-    is_list = isinstance(header, list) and not isinstance(header, JsonObject)
-    return is_list and len(header) == 2 and _is_text(header[0])  # type: ignore[arg-type, index]  # noqa: PLR2004
-
-
-def _is_text(value: object) -> bool:
-    return isinstance(value, str) and not isinstance(value, JsonNumber)
-
-
-# ---------------------------------------------------------------- releases
-
-
-def released_records(
-    file: InputFile, *, is_export: bool, number_writers: Mapping[str, NumberWriter] | None = None
-) -> Iterator[ReleasedRecord]:
-    """Yield the released rows; ``number_writers`` write the numbers of Parquet columns, which have no text."""
-    if is_export:
-        yield from _released_export(file.path)
-    elif file.form == "csv":
-        for text, cells in csv_rows(file.path, file.dialect, skip_bom=False):
-            yield ReleasedRecord(0, text, cells)
-    elif is_parquet(file.path):
-        for text in parquet_lines(file.path, number_writers):
-            yield ReleasedRecord(0, text, record_of(text))
-    else:
-        for row in byte_lines(file.path):
-            yield ReleasedRecord(0, row.decode(errors="surrogateescape"), record_of(row))
-
-
-def _released_export(path: Path) -> Iterator[ReleasedRecord]:
-    for number, line in _export_lines(path, RELEASED_EXPORT, RELEASED_EXPORT | RELEASED_ENVELOPE):
-        partition, value = _integer(path, number, line, "partition"), line["value"]
-        if isinstance(value, JsonObject):
-            words = "value is an object; it must be the text of the message; export again"
-            raise InputError(f"{path}, line {number}: {words}")
-        text = str(value) if _is_text(value) else ""
-        is_bare = line.get("key") is None and line.get("headers") in EMPTY_CONTENTS
-        yield ReleasedRecord(partition, text, record_of(text), is_bare if line.keys() & RELEASED_ENVELOPE else None)

@@ -3,53 +3,46 @@
 Contents are compared as multisets per partition. The order must not show more than the clusters: rows of a cluster
 are adjacent and in byte order. In the file of a stream the clusters stand in the order of the evidence. The rows of a
 table are sorted as a whole, or in the order of the input if the policy allows it: clusters one after the other would
-show the order of arrival. In a topic one transaction may hold several clusters: there they are searched for along runs
-of equal rows.
+show the order of arrival. With ``release: ordered`` each row is published at the position of one record of its cluster,
+so the rows of a cluster are not adjacent.
 
-Checks the order of the clusters in a topic against their numbers.
-
-A service numbers the clusters of a partition in the order of decision. Each transaction holds the clusters that were
-decided since the one before, sorted by their first rows. An export does not show where transactions end. Between two
-clusters an end is possible only if every cluster before it has a smaller number than every cluster after it. So the
-clusters between two possible ends are those of one transaction, and their first rows must ascend.
+Without evidence, clusters are inferred. A row can be traced to its record if its unchanged fields are unique among the
+originals of its partition. Then a cluster is a run of adjacent rows that are equal on all quasi-identifiers; a run ends
+where the byte order descends. Equal rows elsewhere are not counted: they do not make a cluster of five safe. Two
+adjacent clusters with equal centroids and ascending rows are taken for one. This is harmless: if each of them has k
+subjects and respects the cap, so does their union, and a reader of the release cannot tell them apart.
 """
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from itertools import accumulate, pairwise
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from operator import eq
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
-from shoal.audit.clusters import RecomputedCluster, clusters_by_partition, has_repeated_numbers
+from shoal.audit.clusters import BoolVector, RecomputedCluster, clusters_by_partition, has_repeated_numbers
+from shoal.audit.evidence import EvidenceCluster
+from shoal.audit.fields import FIELD_SEPARATOR
 from shoal.audit.originals import Originals
 from shoal.audit.releases import PartitionRows, ReleasedRows
+from shoal.audit.scales import PublishedCategories, PublishedValues
 from shoal.audit.verdict import CheckCounter
+from shoal.policy import Policy
 
 __all__ = [
-    "LOOK_ALIKE",
+    "REMEDY",
     "AllowedOrder",
-    "LocatedClusters",
-    "RowOrder",
-    "RunCover",
     "check_order",
-    "check_topic_order",
+    "check_ordered_release",
+    "check_without_evidence",
     "compare_rows",
-    "cover_runs",
-    "equal_runs",
+    "infer_clusters",
     "is_in_input_order",
     "repeated_numbers",
 ]
 
-MAX_TRIES_PER_ROW = 64
-"""Limit of the search for a run cover. It is reached only where hundreds of clusters have equal centroids."""
-
-LOOK_ALIKE = "too many clusters with equal centroids look alike to tell where each stands"
-
-Contents: TypeAlias = tuple[str, ...]
-"""Unchanged fields of the rows of a cluster, sorted."""
+REMEDY = "give the evidence file (--evidence)"
 
 
 class AllowedOrder(NamedTuple):
@@ -62,49 +55,11 @@ class AllowedOrder(NamedTuple):
     order_of_input: bool
 
 
-@dataclass(frozen=True, slots=True)
-class LocatedClusters:
-    """Where the clusters of one partition of a topic stand.
-
-    Attributes
-    ----------
-    starts : list of (int, RecomputedCluster)
-        The first row of each cluster, ascending.
-    ambiguous : frozenset of str
-        Centroids whose clusters may stand elsewhere: at least two of them are in one run of equal rows.
-    """
-
-    starts: list[tuple[int, RecomputedCluster]]
-    ambiguous: frozenset[str]
-
-
-@dataclass(slots=True)
-class RowOrder:
-    """Result of `check_order`.
-
-    Attributes
-    ----------
-    checks : list of CheckCounter
-        ``together``: the rows of a cluster are adjacent. ``byte_order``: they are in byte order.
-    gave_up : bool
-        Whether a search for the clusters of a topic was given up.
-    located : dict of int to LocatedClusters
-        Of a topic, by partition, without partitions in which the search gave up or failed.
-    """
-
-    checks: list[CheckCounter]
-    gave_up: bool = False
-    located: dict[int, LocatedClusters] = field(default_factory=dict)
-
-
 def compare_rows(release: ReleasedRows, clusters: list[RecomputedCluster]) -> list[CheckCounter]:
     """Compare released and recomputed rows as multisets, per partition.
 
-    Returns
-    -------
-    list of CheckCounter
-        ``nothing_else``: rows that belong to no cluster. ``nothing_missing``: clusters with a row that was not
-        released. A wrong centroid or a changed value fails both.
+    Return ``nothing_else``: rows that belong to no cluster. ``nothing_missing``: clusters with a row that was not
+    released. A wrong centroid or a changed value fails both.
     """
     extra = CheckCounter("nothing_else", "every row is the recomputed row of a member of a cluster")
     missing = CheckCounter("nothing_missing", "every recomputed row of a cluster was released", "cluster")
@@ -132,32 +87,157 @@ def compare_rows(release: ReleasedRows, clusters: list[RecomputedCluster]) -> li
 
 def check_order(
     release: ReleasedRows, clusters: list[RecomputedCluster], originals: Originals, *, allowed: AllowedOrder
-) -> RowOrder:
+) -> list[CheckCounter]:
     """Check the order of the rows: cluster after cluster as in the evidence, or for a table the allowed orders.
 
     Rows that are sorted by their bytes as a whole reveal no order of arrival. Rows in the order of the input do, and so
-    do the clusters of a table one after the other.
-
-    Returns
-    -------
-    RowOrder
+    do the clusters of a table one after the other. Return ``together``: the rows of a cluster are adjacent, and
+    ``byte_order``: they are in byte order.
     """
     together = CheckCounter("together", "rows of a cluster are adjacent and equal on all quasi-identifiers", "cluster")
     ordered = CheckCounter("byte_order", "rows of a cluster are in byte order")
-    found = RowOrder([together, ordered])
     by_partition = clusters_by_partition(clusters)
     for partition, rows in release.by_partition.items():
         members = by_partition[partition]
         if release.is_export:
-            _check_topic(partition, rows, members, found)
+            _check_topic(rows, members, together, ordered)
         elif allowed.sorted_as_whole or allowed.order_of_input:
-            _check_table(rows, members, originals, allowed, found)
+            _check_table(rows, members, originals, allowed, together, ordered)
         else:
             _check_file(rows, members, together, ordered)
-    return found
+    return [together, ordered]
 
 
-# ---------------------------------------------------------------- tables
+def is_in_input_order(rows: PartitionRows, clusters: Iterable[RecomputedCluster], originals: Originals) -> bool:
+    """Whether the rows are those of the clusters in the order of the original."""
+    members = sorted((index, cluster.quasi) for cluster in clusters for index in cluster.members)
+    expected = ((quasi, originals.unchanged[index]) for index, quasi in members)
+    return len(members) == len(rows) and all(map(eq, expected, zip(rows.quasi, rows.unchanged, strict=True)))
+
+
+def equal_runs(rows: PartitionRows) -> Iterator[tuple[int, int]]:
+    """Yield start and stop of each maximal run of adjacent rows that are equal on all quasi-identifiers."""
+    start = 0
+    for index in range(1, len(rows) + 1):
+        if index == len(rows) or rows.quasi[index] != rows.quasi[start]:
+            yield start, index
+            start = index
+
+
+def repeated_numbers(clusters: Iterable[RecomputedCluster]) -> list[str]:
+    """Return the question that is open if clusters of a partition have the same number; empty if none have."""
+    by_partition = clusters_by_partition(clusters)
+    partitions = sorted(partition for partition, members in by_partition.items() if has_repeated_numbers(members))
+    if not partitions:
+        return []
+    named = ", ".join(map(str, partitions))
+    question = f"the evidence repeats numbers of clusters (partition {named}), so the order of decision is unknown: "
+    return [question + "give the evidence of this release alone (--evidence)"]
+
+
+def check_ordered_release(
+    release: ReleasedRows,
+    clusters: list[RecomputedCluster],
+    originals: Originals,
+    *,
+    reveals: bool,
+    is_due: BoolVector | None,
+) -> list[CheckCounter]:
+    """Check a release in which each row is published at the position of a record.
+
+    ``reveals``: whether the policy publishes the unchanged fields of a record at its own position (``reveal_order``).
+    Otherwise those of a cluster are assigned to its positions in byte order. ``is_due``: which records must have been
+    released by the end of the original. None: the release is a part, and any row may be missing at its end.
+
+    Return ``nothing_else``, ``nothing_missing``, ``in_turn``, and ``own_position`` or ``byte_order``.
+    """
+    checks = _OrderChecks(reveals=reveals)
+    expected: dict[int, list[_ExpectedRow]] = defaultdict(list)
+    for cluster in clusters:
+        for index, unchanged in zip(cluster.members, cluster.unchanged, strict=True):
+            row = _ExpectedRow(index, int(originals.offsets[index]), cluster, unchanged)
+            expected[cluster.partition].append(row)
+    unfinished = 0
+    for partition in expected.keys() | release.by_partition.keys():
+        rows = release.by_partition.get(partition, PartitionRows())
+        in_order = sorted(expected[partition], key=lambda row: row.offset)
+        _check_rows(rows, in_order, checks, reveals=reveals)
+        unfinished += _check_complete(rows, in_order, checks.missing, is_due)
+    if unfinished:
+        named, then = ("1 cluster is", "it is") if unfinished == 1 else (f"{unfinished} clusters are", "they are")
+        checks.missing.note = f"{named} not yet released as a whole: verify again when {then}"
+    return [checks.extra, checks.missing, checks.in_turn, checks.arrangement]
+
+
+@dataclass(slots=True)
+class InferredClusters:
+    """Clusters read off the release.
+
+    ``clusters``: numbered from 0 in the order of the release, those of a topic by their oldest records: no other order
+    of decision is possible. None if rows cannot be traced to records. ``doubt``: why the clusters may be wrong and what
+    would decide it; empty if they are certain.
+    """
+
+    clusters: list[EvidenceCluster] | None
+    traced: CheckCounter
+    doubt: str = ""
+
+
+def infer_clusters(policy: Policy, originals: Originals, release: ReleasedRows) -> InferredClusters:
+    """Trace the rows to records and split the release into clusters.
+
+    There is a ``doubt`` if records have equal unchanged fields, or if the order of the rows need not show the clusters:
+    a file in the order of its input, or sorted as a whole by an unchanged field.
+    """
+    traced = CheckCounter("traced", "every row has the unchanged fields of one record, which no other row has")
+    index_of = _index_by_unchanged_fields(originals)
+    if index_of is None:
+        _check_unchanged_counts(originals, release, traced)
+        return InferredClusters(None, traced, f"records cannot be told apart by their unchanged fields: {REMEDY}")
+    clusters: list[EvidenceCluster] = []
+    in_input_order = True
+    for partition, rows in release.by_partition.items():
+        known = index_of.get(partition, {})
+        used: set[int] = set()
+        members = []
+        for line, unchanged in zip(rows.lines, rows.unchanged, strict=True):
+            index = known.get(unchanged)
+            traced.expect(index is not None and index not in used, line)
+            members.append(-1 if index is None else index)
+            used.add(members[-1])
+        in_input_order &= members == sorted(members)
+        for start, stop in _ascending_runs(rows):
+            offsets = tuple(originals.offsets[[index for index in members[start:stop] if index >= 0]].tolist())
+            clusters.append(EvidenceCluster(partition, len(clusters), offsets))
+    if release.is_export:
+        by_age = sorted(clusters, key=lambda cluster: min(cluster.offsets, default=-1))
+        clusters = [EvidenceCluster(one.partition, number, one.offsets) for number, one in enumerate(by_age)]
+    doubt = ""
+    if not release.is_export and in_input_order:
+        doubt = f"the rows are in the order of the input, which does not show the clusters: {REMEDY}"
+    elif not release.is_export and _is_sorted_by_unchanged_field(policy, release):
+        doubt = f"the file is in byte order as a whole, which does not show the clusters: {REMEDY}"
+    return InferredClusters(clusters, traced, doubt)
+
+
+def check_without_evidence(
+    policy: Policy, originals: Originals, release: ReleasedRows, published: Sequence[PublishedValues]
+) -> list[CheckCounter]:
+    """Check what the rows show if their clusters are not known.
+
+    Return ``alone``: rows whose quasi-identifiers are shared by fewer than k rows of their partition, wherever these
+    stand. Such a row is in no cluster of k. ``categories``: rows with a category that no record has, where the policy
+    has nominal attributes.
+    """
+    alone = CheckCounter(
+        "alone", f"every row shares its quasi-identifiers with at least {policy.k} rows of its partition"
+    )
+    for rows in release.by_partition.values():
+        counts = Counter(rows.quasi)
+        for line, quasi in zip(rows.lines, rows.quasi, strict=True):
+            alone.expect(counts[quasi] >= policy.k, line)
+            alone.worst = counts[quasi] if alone.worst is None else min(alone.worst, counts[quasi])
+    return [alone, _check_categories(originals, release, published)] if originals.categories else [alone]
 
 
 def _check_table(
@@ -165,16 +245,16 @@ def _check_table(
     clusters: list[RecomputedCluster],
     originals: Originals,
     allowed: AllowedOrder,
-    found: RowOrder,
+    together: CheckCounter,
+    ordered: CheckCounter,
 ) -> None:
-    together, ordered = found.checks
-    if allowed.sorted_as_whole and all(rows.is_ascending) and _is_in_evidence_order(rows, clusters):
+    if allowed.sorted_as_whole and rows.is_sorted and _is_in_evidence_order(rows, clusters):
         _check_file(rows, clusters, together, ordered)
     elif allowed.order_of_input and is_in_input_order(rows, clusters, originals):
         reason = "the rows are in the order of the input, as the policy allows (table.keep_order)"
         together.skip(reason)
         ordered.skip(reason)
-    elif all(rows.is_ascending):
+    elif rows.is_sorted:
         together.skip("the file is in byte order as a whole: clusters need not be adjacent")
         _check_byte_order(rows, 0, len(rows), ordered)
         ordered.note = "the file is in byte order as a whole"
@@ -182,9 +262,6 @@ def _check_table(
         together.skip("the rows of a table need not be adjacent")
         _check_byte_order(rows, 0, len(rows), ordered)
         ordered.note = "the rows of a table must be in byte order as a whole"
-
-
-# ---------------------------------------------------------------- files of streams
 
 
 def _is_in_evidence_order(rows: PartitionRows, clusters: list[RecomputedCluster]) -> bool:
@@ -217,234 +294,169 @@ def _is_cluster(rows: PartitionRows, start: int, stop: int, cluster: RecomputedC
 
 def _check_byte_order(rows: PartitionRows, start: int, stop: int, ordered: CheckCounter) -> None:
     for index in range(start, stop):
-        ordered.expect(index == start or bool(rows.is_ascending[index]), rows.lines[index])
+        ordered.expect(index == start or rows.is_ascending(index), rows.lines[index])
 
 
-def is_in_input_order(rows: PartitionRows, clusters: Iterable[RecomputedCluster], originals: Originals) -> bool:
-    """Whether the rows are those of the clusters in the order of the original."""
-    members = sorted((index, cluster.quasi) for cluster in clusters for index in cluster.members)
-    expected = ((quasi, originals.unchanged[index]) for index, quasi in members)
-    return len(members) == len(rows) and all(map(eq, expected, zip(rows.quasi, rows.unchanged, strict=True)))
+def _check_topic(
+    rows: PartitionRows, clusters: list[RecomputedCluster], together: CheckCounter, ordered: CheckCounter
+) -> None:
+    """Check that the rows of each centroid are those of whole clusters, wherever these stand in the topic.
 
-
-# ---------------------------------------------------------------- topics
-
-
-def _check_topic(partition: int, rows: PartitionRows, clusters: list[RecomputedCluster], found: RowOrder) -> None:
-    """Search for whole clusters in the runs of equal rows."""
+    Clusters with one centroid may be adjacent, in any order. So there are at most as many runs of equal rows as
+    clusters, and at most as many ascending pieces of runs. If there are as many, each piece is a cluster. If there are
+    fewer, clusters with one centroid follow each other in byte order, and cannot be told apart.
+    """
     clusters_of: dict[str, list[RecomputedCluster]] = defaultdict(list)
-    # Of clusters with equal rows, the one that was decided first stands first.
-    for cluster in sorted(clusters, key=lambda cluster: cluster.number):
+    for cluster in clusters:
         clusters_of[cluster.quasi].append(cluster)
-    runs_of: dict[str, list[tuple[int, int]]] = defaultdict(list)
-    for start, stop in equal_runs(rows):
-        runs_of[rows.quasi[start]].append((start, stop))
-    covers = {quasi: cover_runs(rows, runs, clusters_of[quasi]) for quasi, runs in runs_of.items()}
-    for quasi, cover in covers.items():
-        _check_cover(rows, cover, len(clusters_of[quasi]), found)
-    starts = sorted((start for cover in covers.values() for start in cover.starts), key=lambda start: start[0])
-    if len(starts) == len(clusters):
-        ambiguous = (quasi for quasi, cover in covers.items() if len(cover.starts) > len(runs_of[quasi]))
-        found.located[partition] = LocatedClusters(starts, frozenset(ambiguous))
+    run_starts = {start for start, _ in equal_runs(rows)}
+    pieces_of: dict[str, list[tuple[int, int]]] = defaultdict(list)
+    for start, stop in _ascending_runs(rows):
+        pieces_of[rows.quasi[start]].append((start, stop))
+    descents: set[int] = set()
+    for quasi, pieces in pieces_of.items():
+        own = clusters_of[quasi]
+        runs = [start for start, _ in pieces if start in run_starts]
+        together.examined += len(own)
+        for start in runs[len(own) :]:
+            together.fail(f"row {rows.lines[start]}")
+        descents |= set([start for start, _ in pieces if start not in run_starts][max(len(own) - len(runs), 0) :])
+        contents = Counter(tuple(sorted(rows.unchanged[start:stop])) for start, stop in pieces)
+        if len(pieces) == len(own) and contents != Counter(tuple(sorted(one.unchanged)) for one in own):
+            together.fail(f"row {rows.lines[runs[0]]}")
+    for index, line in enumerate(rows.lines):
+        ordered.expect(index not in descents, line)
 
 
-def _check_cover(rows: PartitionRows, cover: RunCover, count: int, found: RowOrder) -> None:
-    """Check the rows of one centroid, which has ``count`` clusters."""
-    together, ordered = found.checks
-    together.examined += count
-    if cover.gave_up:
-        found.gave_up = True
-        together.skip(LOOK_ALIKE)
-    elif cover.failed_row is not None:
-        together.fail(f"row {rows.lines[cover.failed_row]}")
-    for start, cluster in cover.starts:
-        _check_byte_order(rows, start, start + len(cluster.unchanged), ordered)
+class _ExpectedRow(NamedTuple):
+    """What the row at the position of a record must show: the centroid of its cluster, one of its unchanged fields."""
+
+    record: int
+    offset: int
+    cluster: RecomputedCluster
+    own_unchanged: str
 
 
-def equal_runs(rows: PartitionRows) -> Iterator[tuple[int, int]]:
-    """Yield start and stop of each maximal run of adjacent rows that are equal on all quasi-identifiers."""
-    start = 0
-    for index in range(1, len(rows) + 1):
-        if index == len(rows) or rows.quasi[index] != rows.quasi[start]:
-            yield start, index
-            start = index
+class _OrderChecks:
+    """The four checks, over all partitions."""
+
+    def __init__(self, *, reveals: bool) -> None:
+        self.extra = CheckCounter("nothing_else", "every row is the recomputed row of a member of a cluster")
+        self.missing = CheckCounter(
+            "nothing_missing", "every recomputed row of a cluster was released at a position of the cluster", "cluster"
+        )
+        self.in_turn = CheckCounter("in_turn", "rows are in the order of the input, one at the position of each record")
+        claim = (
+            "each row has the unchanged fields of the record at its position"
+            if reveals
+            else "rows of a cluster are in byte order"
+        )
+        self.arrangement = CheckCounter("own_position" if reveals else "byte_order", claim)
 
 
-@dataclass(frozen=True, slots=True)
-class RunCover:
-    """Clusters laid along runs of equal rows.
-
-    Attributes
-    ----------
-    starts : list of (int, RecomputedCluster)
-        The first row of each cluster; empty if no cover was found.
-    failed_row : int or None
-        The row that no cluster can cover; None if a cover was found or the search gave up.
-    """
-
-    starts: list[tuple[int, RecomputedCluster]]
-    failed_row: int | None = None
-
-    @property
-    def gave_up(self) -> bool:
-        """Whether the search ended before all combinations were tried."""
-        return not self.starts and self.failed_row is None
-
-
-def cover_runs(rows: PartitionRows, runs: list[tuple[int, int]], clusters: list[RecomputedCluster]) -> RunCover:
-    """Cover the runs of one centroid with the clusters that have this centroid.
-
-    Parameters
-    ----------
-    rows : PartitionRows
-    runs : list of (int, int)
-        Start and stop of the runs, ascending.
-    clusters : list of RecomputedCluster
-        In the order of the evidence.
-
-    Returns
-    -------
-    RunCover
-        With the rows of each cluster in byte order if such a cover exists, else in any order.
-    """
-    released = Counter(unchanged for start, stop in runs for unchanged in rows.unchanged[start:stop])
-    if released != Counter(unchanged for cluster in clusters for unchanged in cluster.unchanged):
-        return RunCover([], failed_row=runs[0][0])
-    ascending = _CoverSearch(rows, runs, clusters, ascending=True).run()
-    if ascending.starts or ascending.gave_up:
-        return ascending
-    return _CoverSearch(rows, runs, clusters, ascending=False).run()
-
-
-class _CoverSearch:
-    """Depth-first search with backtracking for a cover of all rows by whole clusters."""
-
-    def __init__(
-        self,
-        rows: PartitionRows,
-        runs: list[tuple[int, int]],
-        clusters: list[RecomputedCluster],
-        *,
-        ascending: bool,
-    ) -> None:
-        self._rows, self._ascending = rows, ascending
-        self._ends = [stop for start, stop in runs for _ in range(start, stop)]
-        self._indices = [index for start, stop in runs for index in range(start, stop)]
-        self._sizes = sorted({len(cluster.unchanged) for cluster in clusters})
-        # Stacks: the cluster that the evidence names first is at the end.
-        self._unused: dict[Contents, list[tuple[int, RecomputedCluster]]] = defaultdict(list)
-        for number, cluster in reversed(list(enumerate(clusters))):
-            self._unused[tuple(sorted(cluster.unchanged))].append((number, cluster))
-
-    def run(self) -> RunCover:
-        """Search until all rows are covered, all combinations have been tried, or the limit is reached."""
-        path: list[tuple[int, Contents, tuple[int, RecomputedCluster]]] = []
-        candidates = [self._candidates(0)]
-        position = furthest = 0
-        tries = MAX_TRIES_PER_ROW * len(self._indices)
-        while position < len(self._indices):
-            tries -= len(self._sizes)
-            if tries < 0:
-                return RunCover([])
-            if candidates[-1]:
-                contents = candidates[-1].pop()
-                path.append((position, contents, self._unused[contents].pop()))
-                position += len(contents)
-                furthest = max(furthest, position)
-                candidates.append(self._candidates(position))
-            elif path:
-                candidates.pop()
-                position, contents, rejected = path.pop()
-                self._unused[contents].append(rejected)
-            else:
-                return RunCover([], failed_row=self._indices[min(furthest, len(self._indices) - 1)])
-        return RunCover([(self._indices[start], cluster) for start, _, (_, cluster) in path])
-
-    def _candidates(self, position: int) -> list[Contents]:
-        """Return the contents of unused clusters that fit here; that of the first in the evidence is last."""
-        if position == len(self._indices):
-            return []
-        start, stop = self._indices[position], self._ends[position]
-        fitting = []
-        for size in self._sizes:
-            end = start + size
-            if end > stop or (self._ascending and not all(self._rows.is_ascending[start + 1 : end])):
-                break
-            contents = tuple(sorted(self._rows.unchanged[start:end]))
-            if self._unused.get(contents):
-                fitting.append(contents)
-        return sorted(fitting, key=lambda contents: self._unused[contents][-1][0], reverse=True)
-
-
-def check_topic_order(release: ReleasedRows, located: Mapping[int, LocatedClusters]) -> CheckCounter:
-    """Check that clusters follow each other by their numbers, or by their first rows within one transaction.
-
-    Parameters
-    ----------
-    release : ReleasedRows
-        An export, with the rows as published.
-    located : mapping of int to LocatedClusters
-        Where the clusters of each partition stand. Partitions in which this is unknown are missing.
-
-    Returns
-    -------
-    CheckCounter
-        ``sequence``. It is not examined if numbers are repeated, and if only clusters that can be mistaken for each
-        other stand in another order. Cost: O(m log m) for m clusters.
-    """
-    claim = "clusters are in the order of their numbers, or sorted by their rows within a transaction"
-    check = CheckCounter("sequence", claim, "cluster")
-    for partition, found in located.items():
-        if has_repeated_numbers([cluster for _, cluster in found.starts]):
-            check.skip("the evidence repeats numbers of clusters")
+def _check_rows(rows: PartitionRows, expected: list[_ExpectedRow], checks: _OrderChecks, *, reveals: bool) -> None:
+    """Check each row against the record at its position, and against the previous row of the same cluster."""
+    unmatched: dict[int, Counter[str]] = {}
+    previous: dict[int, str] = {}
+    for position, line in enumerate(rows.lines):
+        if position >= len(expected):
+            checks.extra.expect(False, line)
             continue
-        rows = release.by_partition[partition]
-        unordered = _out_of_order(rows, found.starts)
-        if unordered and found.ambiguous:
-            certain = [(start, cluster) for start, cluster in found.starts if cluster.quasi not in found.ambiguous]
-            unordered = _out_of_order(rows, certain)
-            if not unordered:
-                check.skip(LOOK_ALIKE)
-        check.examined += len(found.starts)
-        for cluster in unordered:
-            check.fail(cluster.label)
-    return check
+        row = expected[position]
+        cluster = id(row.cluster)
+        unchanged, text = rows.unchanged[position], rows.texts[position]
+        counts = unmatched.setdefault(cluster, Counter(row.cluster.unchanged))
+        is_equal = rows.quasi[position] == row.cluster.quasi
+        checks.in_turn.expect(is_equal, line)
+        checks.extra.expect(is_equal and counts[unchanged] > 0, line)
+        counts[unchanged] -= 1
+        checks.arrangement.expect(
+            unchanged == row.own_unchanged if reveals else previous.get(cluster, "") <= text, line
+        )
+        previous[cluster] = text
 
 
-def _out_of_order(rows: PartitionRows, starts: Sequence[tuple[int, RecomputedCluster]]) -> list[RecomputedCluster]:
-    """Return the clusters whose first row is below that of the cluster before it, in the same transaction."""
-    found = []
-    for members in _transactions(starts):
-        # Rows of a cluster that are not in byte order break another check: its smallest row is its first one here.
-        first_rows = [min(rows.texts[start : start + len(cluster.unchanged)]) for start, cluster in members]
-        found += [
-            cluster
-            for (before, after), (_, cluster) in zip(pairwise(first_rows), members[1:], strict=True)
-            if after < before
-        ]
+def _check_complete(
+    rows: PartitionRows, expected: list[_ExpectedRow], missing: CheckCounter, is_due: BoolVector | None
+) -> int:
+    """Check that clusters were released as far as they are due; return the number of those that are not finished."""
+    clusters: dict[int, RecomputedCluster] = {}
+    unmatched: dict[int, Counter[str]] = {}
+    unreleased: dict[int, list[int]] = defaultdict(list)
+    for position, row in enumerate(expected):
+        key = id(row.cluster)
+        clusters[key] = row.cluster
+        counts = unmatched.setdefault(key, Counter(row.cluster.unchanged))
+        if position < len(rows):
+            counts[rows.unchanged[position]] -= 1
+        else:
+            unreleased[key].append(row.record)
+    unfinished = 0
+    for key, cluster in clusters.items():
+        if key not in unreleased:
+            missing.expect(not any(unmatched[key].values()), cluster.label)
+        elif is_due is not None and is_due[unreleased[key]].any():
+            missing.expect(False, cluster.label)
+        else:
+            unfinished += 1
+    return unfinished
+
+
+def _index_by_unchanged_fields(originals: Originals) -> dict[int, dict[str, int]] | None:
+    """Return the index of each usable record by partition and unchanged fields; None if two records have equal ones."""
+    found: dict[int, dict[str, int]] = {}
+    for index, (partition, unchanged) in enumerate(
+        zip(originals.partitions.tolist(), originals.unchanged, strict=True)
+    ):
+        if unchanged is not None and found.setdefault(partition, {}).setdefault(unchanged, index) != index:
+            return None
     return found
 
 
-def _transactions(
-    starts: Sequence[tuple[int, RecomputedCluster]],
-) -> Iterator[Sequence[tuple[int, RecomputedCluster]]]:
-    """Split clusters wherever a transaction may end. Starts ascend."""
-    numbers = [cluster.number for _, cluster in starts]
-    largest_before = list(accumulate(numbers, max))
-    smallest_after = list(accumulate(reversed(numbers), min))[::-1]
-    begin = 0
-    for end in range(1, len(numbers) + 1):
-        if end == len(numbers) or largest_before[end - 1] < smallest_after[end]:
-            yield starts[begin:end]
-            begin = end
+def _check_unchanged_counts(originals: Originals, release: ReleasedRows, traced: CheckCounter) -> None:
+    """Compare unchanged fields as multisets: a value on more rows than records does not come from the originals."""
+    unmatched = Counter(zip(originals.partitions.tolist(), originals.unchanged, strict=True))
+    for partition, rows in release.by_partition.items():
+        for line, unchanged in zip(rows.lines, rows.unchanged, strict=True):
+            unmatched[partition, unchanged] -= 1
+            traced.expect(unmatched[partition, unchanged] >= 0, line)
 
 
-def repeated_numbers(clusters: Iterable[RecomputedCluster]) -> list[str]:
-    """Return the question that is open if clusters of a partition have the same number; empty if none have."""
-    by_partition = clusters_by_partition(clusters)
-    partitions = sorted(partition for partition, members in by_partition.items() if has_repeated_numbers(members))
-    if not partitions:
-        return []
-    named = ", ".join(map(str, partitions))
-    question = f"the evidence repeats numbers of clusters (partition {named}), so the order of decision is unknown: "
-    return [question + "give the evidence of this release alone (--evidence)"]
+def _ascending_runs(rows: PartitionRows) -> Iterator[tuple[int, int]]:
+    """Split the runs of equal rows where the byte order descends."""
+    for run_start, run_stop in equal_runs(rows):
+        start = run_start
+        for index in range(run_start + 1, run_stop):
+            if not rows.is_ascending(index):
+                yield start, index
+                start = index
+        yield start, run_stop
+
+
+def _is_sorted_by_unchanged_field(policy: Policy, release: ReleasedRows) -> bool:
+    """Whether a file is in byte order, with an unchanged field before the last quasi-identifier."""
+    first = len(policy.quasi_identifiers)
+    quasi_identifiers_lead = policy.published[:first] == policy.quasi_identifiers
+    return not quasi_identifiers_lead and all(rows.is_sorted for rows in release.by_partition.values())
+
+
+def _check_categories(
+    originals: Originals, release: ReleasedRows, published: Sequence[PublishedValues]
+) -> CheckCounter:
+    check = CheckCounter("categories", "every published category is one of a record, or above one in the taxonomy")
+    known = [
+        one.inner_nodes | {one.missing, *map(one.shown_category, categories.texts)}
+        if isinstance(one, PublishedCategories) and categories is not None
+        else None
+        for one, categories in zip(published, originals.categories, strict=True)
+    ]
+    for rows in release.by_partition.values():
+        is_known = {
+            quasi: all(
+                names is None or text in names for names, text in zip(known, quasi.split(FIELD_SEPARATOR), strict=False)
+            )
+            for quasi in set(rows.quasi)
+        }
+        for line, quasi in zip(rows.lines, rows.quasi, strict=True):
+            check.expect(is_known[quasi], line)
+    return check

@@ -1,50 +1,150 @@
-"""Reads the values of quasi-identifiers and steering attributes, by their scale, as float64.
+"""What each scale does with values: reads them as float64, and says what a cluster publishes of them.
 
 A number is itself, a time its milliseconds since 1970, an ordinal value its rank and a nominal value the code of its
 category. A missing value is NaN. None stands for a value that makes the record unusable.
 
-Times as the policy defines them: text or epoch number to milliseconds, and the published step nearest to a mean.
+All arithmetic is exact. A float64 is an integer over a power of two, and a time is a whole number of milliseconds. So
+sums, means and rounding to the grid need no tolerance. Nothing here is shared with the code that made the release.
 
-All arithmetic is on integers and fractions. A time is a whole number of milliseconds since 1970-01-01T00:00Z.
+Published values are compared as texts. The text of a number has a decimal point, and that of an empty cell in its place
+is empty. The text of any other value is its JSON form: a cell of CSV is a JSON string.
 
-The tree of a taxonomy as the audit reads it: common ancestors, medians and distances of leaves.
-
-A node is a level and a name: level 0 holds the leaves, and the root is above the highest level. Equal names on two
-levels are two nodes. A category that the taxonomy lacks is a leaf of its own directly below the root, so it differs
-from every other one on all levels.
+A node of a taxonomy is a level and a name: level 0 holds the leaves, and the root is above the highest level. Equal
+names on two levels are two nodes. A category that the taxonomy lacks is a leaf of its own directly below the root, so
+it differs from every other one on all levels.
 """
 
 from __future__ import annotations
 
+import json
 import math
 import re
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Sequence
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 from fractions import Fraction
 from typing import NamedTuple, TypeAlias
 
-from shoal.audit.arithmetic import canonical_float, day_of, month_length, months_until, start_of_month
-from shoal.audit.reading import Form, JsonNumber, json_text
-from shoal.policy import Attribute, MessagePart, Scale, Taxonomy, TimeStep
+import numpy as np
+
+from shoal.audit.reading import INTEGER, Form, JsonNumber, canonical_decimal, is_encodable, json_text
+from shoal.policy import Attribute, MessagePart, Policy, Scale, Taxonomy, TimeStep
 
 __all__ = [
     "ABSENT",
     "BLANKS",
+    "NO_VALUE",
     "POINT",
     "Categories",
     "DecimalSign",
+    "ExactGrid",
     "Node",
+    "PublishedCategories",
+    "PublishedNumbers",
+    "PublishedRanks",
+    "PublishedTimes",
+    "PublishedValues",
     "TaxonomyTree",
     "TimeGrid",
-    "ValueReader",
     "decimal_number",
     "epoch_ms",
     "is_decimal",
-    "is_encodable",
     "iso_ms",
+    "published_values",
     "value_reader",
 ]
+
+_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
+_MAX_LENGTH = 400
+"""No finite float64 printed on a grid has more characters."""
+
+
+class ExactGrid:
+    """The grid of publishable values of one quasi-identifier.
+
+    ``is_binary``: whether the release is a Parquet file. Its means are float64 unless the resolution is whole, and
+    neighbouring multiples of the resolution may be one float64.
+
+    The grid step is ``_step / 10**_decimals``; both are integers. A step of 0 means that means are published as the
+    nearest float64.
+    """
+
+    def __init__(self, attribute: Attribute, *, table: bool, is_binary: bool = False) -> None:
+        resolution = attribute.publication_step(table=table)
+        exponent = resolution.as_tuple().exponent
+        self._decimals = max(0, -exponent) if isinstance(exponent, int) else 0
+        self._step = int(Fraction(resolution) * 10**self._decimals)
+        self._has_floats = is_binary and bool(self._step % 10**self._decimals)
+        fraction = rf"\.[0-9]{{{self._decimals}}}" if self._decimals else ""
+        self._pattern = re.compile(rf"-?(?:0|[1-9][0-9]*){fraction}" if self._step else _NUMBER)
+        self._limits = None
+        if attribute.bounds is not None:
+            low, high = (Decimal(repr(bound)) for bound in attribute.bounds)
+            self._limits = (low - resolution / 2, high + resolution / 2)
+
+    def mean(self, values: Sequence[float]) -> str:
+        """Return the mean of the values as published text, rounded once, half to even: to the grid, or to float64.
+
+        ``values``: clipped values of the members of one cluster: at least one, all finite.
+
+        Without a step the result is within the range of the values, since both ends of it are float64. In a binary
+        release of float64 it is what `canonical` returns for the float64 nearest to the multiple.
+        """
+        ratios = [value.as_integer_ratio() for value in values]
+        common = max(denominator for _, denominator in ratios)  # a power of two, as all of them
+        total = sum(numerator * (common // denominator) for numerator, denominator in ratios)
+        if not self._step:
+            return repr(float(Fraction(total, common * len(values))) + 0.0)  # adding 0.0 turns minus zero into zero
+        steps = round(Fraction(total * 10**self._decimals, common * len(values) * self._step))  # half to even
+        text = self._text(steps * self._step)
+        return self.canonical(float(text)) if self._has_floats else text
+
+    def contains(self, text: str) -> bool:
+        """Whether a text is a value of the grid in its canonical form."""
+        if not self._pattern.fullmatch(text):
+            return False
+        if not self._step:
+            return text == repr(float(text) + 0.0)
+        if len(text) > _MAX_LENGTH:
+            return False
+        scaled = int(text.replace(".", ""))
+        return scaled % self._step == 0 and not (scaled == 0 and text.startswith("-"))
+
+    def canonical(self, value: float) -> str:
+        """Write a number read from a binary column: as a grid value that is equal to it, else in its shortest form.
+
+        Different numbers have different texts. An integer is compared exactly, and a float64 as float64.
+        """
+        if not self._step:
+            return repr(float(value) + 0.0)
+        numerator, denominator = value.as_integer_ratio()
+        steps = round(Fraction(numerator * 10**self._decimals, denominator * self._step))
+        if isinstance(value, int):
+            text = self._text(steps * self._step)
+            return text if steps * self._step == value * 10**self._decimals else repr(value)
+        # At a power of two the nearest multiple may be nearer to the float64 below, and its neighbour to this one.
+        texts = [self._text((steps + other) * self._step) for other in (0, 1, -1)]
+        return next((text for text in texts if float(text) == value), repr(value))
+
+    def within_bounds(self, text: str) -> bool:
+        """Whether a text is a number inside the bounds, widened by half a grid step on both sides."""
+        if len(text) > _MAX_LENGTH or not _NUMBER.fullmatch(text) or not math.isfinite(float(text)):
+            return False
+        if self._limits is None:
+            return True
+        try:
+            number = Decimal(text)
+        except InvalidOperation:  # the exponent exceeds even the range of Decimal
+            return False
+        return self._limits[0] <= number <= self._limits[1]
+
+    def _text(self, scaled: int) -> str:
+        sign, digits = "-" if scaled < 0 else "", str(abs(scaled)).zfill(self._decimals + 1)
+        if not self._decimals:
+            return sign + digits
+        return f"{sign}{digits[: -self._decimals]}.{digits[-self._decimals :]}"
+
 
 _ISO = re.compile(
     r"([0-9]{4})-([0-9]{2})-([0-9]{2})"
@@ -52,9 +152,9 @@ _ISO = re.compile(
 )
 _WHOLE = re.compile(r"0|-?[1-9][0-9]*")
 _DAY_MS = 86_400_000
+_MONTHS = 12
 _LENGTHS = {"s": Fraction(1000), "ms": Fraction(1), "us": Fraction(1, 1000), "days": Fraction(_DAY_MS)}
 """Milliseconds of one, by unit."""
-_MONTHS = 12
 _FIRST_MS, _LAST_MS = -62_135_596_800_000, 253_402_300_799_999
 """The years 0001 to 9999."""
 _MAX_MAGNITUDE, _MIN_MAGNITUDE = 1e18, 1e-9
@@ -70,13 +170,15 @@ def iso_ms(text: str) -> int | None:
     found = _ISO.fullmatch(text)
     if found is None:
         return None
-    year, month, day, hour, minute, second = (int(found[number] or 0) for number in range(1, 7))
-    if not year or not 1 <= month <= _MONTHS or not 1 <= day <= month_length(year, month):
+    hour, minute, second = (int(found[number] or 0) for number in range(4, 7))
+    try:
+        days = int(np.datetime64(text[:10], "D").astype(np.int64))
+    except ValueError:
         return None
     offset = _offset_minutes(found[8])
     if hour > 23 or minute > 59 or second > 59 or offset is None:  # noqa: PLR2004 - the clock
         return None
-    seconds = day_of(year, month, day) * 86_400 + hour * 3600 + (minute - offset) * 60 + second
+    seconds = days * 86_400 + hour * 3600 + (minute - offset) * 60 + second
     return _in_range(round(seconds * 1000 + Fraction(int((found[7] or "0").ljust(9, "0")), 10**6)))
 
 
@@ -107,14 +209,7 @@ def _in_range(milliseconds: int) -> int | None:
 
 
 class TimeGrid:
-    """The publishable times of one attribute: the multiples of a step, or the starts of months or years, in UTC.
-
-    Parameters
-    ----------
-    step : TimeStep
-    unit : {"s", "ms", "us", "days"} or None
-        Unit of published epoch numbers; None for texts.
-    """
+    """The publishable times of one attribute: the multiples of a step, or the starts of months or years, in UTC."""
 
     def __init__(self, step: TimeStep, unit: str | None) -> None:
         self._step, self._unit = step, unit
@@ -154,18 +249,18 @@ class TimeGrid:
 
     def _count_until(self, time: Fraction) -> int:
         """Return the number of months or years that begin after 1970-01-01 and not after a time."""
-        return months_until(int(time // _DAY_MS)) // (self._months or 1)
+        months = np.datetime64(int(time // _DAY_MS), "D").astype("datetime64[M]").astype(np.int64)
+        return int(months) // (self._months or 1)
 
     def _start(self, count: int) -> int:
-        return start_of_month(count * (self._months or 1)) * _DAY_MS
+        month = np.datetime64(count * (self._months or 1), "M")
+        return int(month.astype("datetime64[D]").astype(np.int64)) * _DAY_MS
 
     def _text(self, milliseconds: int) -> str:
         if self._unit is not None:
             return str(int(milliseconds / _LENGTHS[self._unit]))
         day, rest = divmod(milliseconds, _DAY_MS)
-        months = months_until(day)
-        years, month = divmod(months, _MONTHS)
-        shown = f"{1970 + years:04}-{month + 1:02}-{day - start_of_month(months) + 1:02}"
+        shown = str(np.datetime64(day, "D"))
         if self._step.is_date:
             return shown
         seconds = rest // 1000
@@ -173,14 +268,9 @@ class TimeGrid:
 
 
 ValueReader: TypeAlias = Callable[[object], float | None]
-
 ABSENT = object()
 """Stands for a field that a JSON object does not have."""
-
 _DECIMAL = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
-_INTEGER = re.compile(r"[+-]?[0-9]+")
-_MAX_INTEGER_LENGTH = 4300
-"""Characters; longer integers are not numbers (the limit of Python's int)."""
 BLANKS = " \t"
 """What is ignored around a text cell. Other white space, such as a no-break space or a line end, is not."""
 
@@ -242,34 +332,12 @@ def decimal_number(text: str) -> float | None:
     return float(text) if _DECIMAL.fullmatch(text) else None
 
 
-def is_encodable(value: str, encoding: str = "utf-8") -> bool:
-    """Whether an encoding has all characters of a text; a lone surrogate cannot be published in any."""
-    if value.isascii():
-        return True
-    try:
-        value.encode(encoding)
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
 def value_reader(
     attribute: Attribute, form: Form, sign: DecimalSign, missing_values: tuple[str, ...], categories: Categories | None
 ) -> ValueReader:
     """Return the function from the value of a field, or `ABSENT`, to its float64.
 
-    Parameters
-    ----------
-    attribute : Attribute
-        A quasi-identifier or steering attribute.
-    form : {"csv", "jsonl"}
-        How the field is written.
-    sign : DecimalSign
-        Of the original's cells.
-    missing_values : tuple of str
-        Texts that stand for a missing value. So do equal numbers, and categories with the text of one.
-    categories : Categories or None
-        Gets the categories of a nominal attribute.
+    ``missing_values``: texts that stand for a missing value. So do equal numbers, and categories with the text of one.
     """
     read = _present_reader(attribute, form, sign, categories)
     if not attribute.may_be_missing and attribute.scale is Scale.NUMERIC and set(missing_values) <= {""}:
@@ -314,9 +382,6 @@ def _present_reader(attribute: Attribute, form: Form, sign: DecimalSign, categor
             return _BoundedReader(attribute, _time_reader(attribute, form, sign))
         case _:
             return _BoundedReader(attribute, _number_reader(form, sign))
-
-
-# ---------------------------------------------------------------- numbers and times
 
 
 class _BoundedReader:
@@ -364,9 +429,6 @@ def _float_or_none(number: int | None) -> float | None:
     return None if number is None else float(number)
 
 
-# ---------------------------------------------------------------- categories
-
-
 def _text(value: object, form: Form) -> str | None:
     """Return the text of a cell without blanks around it, or a JSON string as it is; None for other values."""
     if form == "csv":
@@ -386,10 +448,8 @@ def _name(value: object, form: Form) -> str | None:
 
 def _whole_number(text: str) -> str | None:
     """Return the digits of a whole number: exactly, or those of its float64 if it has a point or an exponent."""
-    if _INTEGER.fullmatch(text):
-        return str(int(text)) if len(text) <= _MAX_INTEGER_LENGTH else None
-    number = float(text)
-    return canonical_float(number) if number.is_integer() else None
+    found = canonical_decimal(text)
+    return found if found is not None and INTEGER.fullmatch(found) else None
 
 
 def _nominal_reader(attribute: Attribute, form: Form, categories: Categories) -> ValueReader:
@@ -426,11 +486,7 @@ def _ordinal_reader(attribute: Attribute, form: Form) -> ValueReader:
 class Node(NamedTuple):
     """A leaf, an inner node or the root.
 
-    Attributes
-    ----------
-    level : int
-        0 for a leaf; the number of levels for the root.
-    name : str
+    ``level``: 0 for a leaf; the number of levels for the root.
     """
 
     level: int
@@ -440,14 +496,7 @@ class Node(NamedTuple):
 class TaxonomyTree:
     """A taxonomy with the paths of its leaves.
 
-    Parameters
-    ----------
-    taxonomy : Taxonomy
-
-    Attributes
-    ----------
-    leaves, inner : frozenset of str
-        Names of the leaves, and of all nodes above them. A name can be in both.
+    ``leaves``, ``inner``: names of the leaves, and of all nodes above them. A name can be in both.
     """
 
     def __init__(self, taxonomy: Taxonomy) -> None:
@@ -490,3 +539,262 @@ class TaxonomyTree:
         other = self.path(node.name) if node.level == 0 else self._from.get(node, (None,) * self.depth)
         common = (level for level in range(self.depth) if path[level] == other[level])
         return Fraction(min(common, default=self.depth), self.depth)
+
+
+NO_VALUE = "\x02"
+"""Text of an unreadable value. Recomputed texts are JSON, numbers or cells, so it equals none of them."""
+
+
+class PublishedValues(ABC):
+    """The published values of one quasi-identifier."""
+
+    is_number = False
+    has_moments = False
+
+    def __init__(self, attribute: Attribute, form: Form, *, table: bool) -> None:
+        self.attribute = attribute
+        self._is_csv, self._is_table = form == "csv", table
+        self.missing = '""' if self._is_csv else "null"
+        self._may_be_missing = attribute.may_be_missing
+
+    def of_members(self, values: Sequence[float], categories: Categories | None = None) -> str:
+        """Return the text that a cluster publishes.
+
+        ``values``: of all members, at least one; NaN where a value is missing. ``categories``: of a nominal attribute:
+        what the values stand for.
+        """
+        if not self._may_be_missing:
+            return self._of_present(values, categories)
+        present = [value for value in values if not math.isnan(value)]
+        return self._of_present(present, categories) if 2 * len(present) > len(values) else self.missing
+
+    def allows(self, text: str) -> bool:
+        """Whether the policy allows a published text, apart from bounds."""
+        return (self._may_be_missing and text == self.missing) or self._allows_present(text)
+
+    def within_bounds(self, text: str) -> bool:
+        """Whether a published text is missing or inside the bounds, widened by half a step on both sides."""
+        return (self._may_be_missing and text == self.missing) or self._is_inside(text)
+
+    def text_of(self, value: object) -> str:
+        """Return the text of a value that was read from a released row; `NO_VALUE` if it has another type."""
+        if self._is_csv:
+            return json_text(str(value))
+        if value is None:
+            return "null"
+        if isinstance(value, bool):
+            return "true" if value else "false"
+        if isinstance(value, JsonNumber):
+            return str(value)
+        return json_text(value) if isinstance(value, str) else NO_VALUE
+
+    def number_of(self, text: str) -> float:
+        """Return a published number, or the milliseconds of a time; NaN if it is missing."""
+        return math.nan if text == self.missing else self._number(text)
+
+    def total_distance(self, values: Sequence[float], text: str, categories: Categories | None) -> float:
+        """Return the sum over members of the distance in [0, 1] of a rank or category from the published one."""
+        present = [value for value in values if not math.isnan(value)]
+        # An empty cell can also be the category that is an empty text.
+        if 2 * len(present) <= len(values):
+            return float(len(present))
+        return len(values) - len(present) + self._total_distance(present, text, categories or Categories())
+
+    def _number(self, text: str) -> float:
+        raise NotImplementedError
+
+    def _total_distance(self, values: Sequence[float], text: str, categories: Categories) -> float:
+        raise NotImplementedError
+
+    @abstractmethod
+    def _of_present(self, values: Sequence[float], categories: Categories | None) -> str:
+        """Return the text of members that all have a value."""
+
+    @abstractmethod
+    def _allows_present(self, text: str) -> bool:
+        """Whether the text stands for an allowed value."""
+
+    def _is_inside(self, text: str) -> bool:  # noqa: ARG002 - categories have no bounds
+        return True
+
+    def _shown(self, json_text: str) -> str:
+        """Return the text of a JSON scalar in the form of the release: a cell has the type of a string."""
+        return f'"{json_text}"' if self._is_csv and not json_text.startswith('"') else json_text
+
+
+class PublishedNumbers(PublishedValues):
+    """Exact means on the grid of a numeric attribute."""
+
+    is_number = True
+    has_moments = True
+
+    def __init__(
+        self, attribute: Attribute, form: Form, *, table: bool, is_binary: bool = False, sign: DecimalSign | None = None
+    ) -> None:
+        super().__init__(attribute, form, table=table)
+        self.missing = "" if self._is_csv else "null"
+        self.grid = ExactGrid(attribute, table=table, is_binary=is_binary)
+        self._sign = sign or DecimalSign()
+        # A JSON number is read as `JsonNumber`, a quoted one as str. A cell is always str.
+        self._type = str if self._is_csv else JsonNumber
+
+    def text_of(self, value: object) -> str:
+        """Return a number with a decimal point."""
+        if isinstance(value, self._type):
+            return self._sign.to_point(str(value))
+        return "null" if value is None else NO_VALUE
+
+    def _of_present(self, values: Sequence[float], categories: Categories | None) -> str:  # noqa: ARG002
+        return self.grid.mean(values)
+
+    def _allows_present(self, text: str) -> bool:
+        return self.grid.contains(text)
+
+    def _is_inside(self, text: str) -> bool:
+        return self.grid.within_bounds(text)
+
+    def _number(self, text: str) -> float:
+        return float(text)
+
+
+class PublishedTimes(PublishedValues):
+    """Means of times, on the step of the policy."""
+
+    has_moments = True
+
+    def __init__(self, attribute: Attribute, form: Form, *, table: bool) -> None:
+        super().__init__(attribute, form, table=table)
+        step = attribute.time_step
+        if step is None:
+            raise ValueError(attribute.name)
+        self._grid = TimeGrid(step, attribute.unit)
+        self._has_quotes = attribute.unit is None or self._is_csv
+        self._limits = (
+            None if attribute.bounds is None else tuple(self._grid.rounded(limit) for limit in attribute.limits)
+        )
+
+    def _of_present(self, values: Sequence[float], categories: Categories | None) -> str:  # noqa: ARG002
+        text = self._grid.mean(values)
+        return f'"{text}"' if self._has_quotes else text
+
+    def _parse(self, text: str) -> int | None:
+        if self._has_quotes:
+            return self._grid.parse(text[1:-1]) if text[:1] == text[-1:] == '"' else None
+        return self._grid.parse(text)
+
+    def _allows_present(self, text: str) -> bool:
+        return self._parse(text) is not None
+
+    def _is_inside(self, text: str) -> bool:
+        found = self._parse(text)
+        return found is None or self._limits is None or self._limits[0] <= found <= self._limits[1]
+
+    def _number(self, text: str) -> float:
+        found = self._parse(text)
+        return math.nan if found is None else float(found)
+
+
+class PublishedRanks(PublishedValues):
+    """Lower medians of an ordinal attribute, as items of its order."""
+
+    def __init__(self, attribute: Attribute, form: Form, *, table: bool) -> None:
+        super().__init__(attribute, form, table=table)
+        self._texts = [self._shown(json_text(item)) for item in attribute.order]
+
+    def _of_present(self, values: Sequence[float], categories: Categories | None) -> str:  # noqa: ARG002
+        return self._texts[int(sorted(values)[(len(values) - 1) // 2])]
+
+    def _allows_present(self, text: str) -> bool:
+        return text in self._texts
+
+    def _total_distance(self, values: Sequence[float], text: str, categories: Categories) -> float:  # noqa: ARG002
+        rank = self._texts.index(text)
+        return sum(abs(value - rank) for value in values) / max(len(self._texts) - 1, 1)
+
+
+class PublishedCategories(PublishedValues):
+    """Modes of a nominal attribute; with a taxonomy also common ancestors and tree medians."""
+
+    def __init__(self, attribute: Attribute, form: Form, *, table: bool, missing_values: tuple[str, ...] = ()) -> None:
+        super().__init__(attribute, form, table=table)
+        self._publish = attribute.publish
+        # A whole number or truth value is missing if its text stands for a missing value.
+        self._missing_texts = frozenset(map(json_text, missing_values)).union(
+            text for text in missing_values if not text.startswith('"')
+        )
+        self._tree = None if attribute.taxonomy is None else TaxonomyTree(attribute.taxonomy)
+        self._nodes: frozenset[str] | None = None
+        if self._tree is not None and attribute.unknown == "quarantine":
+            names = self._tree.leaves | (frozenset() if attribute.publish == "mode" else self._tree.inner)
+            self._nodes = frozenset(self._shown(json_text(name)) for name in names)
+
+    @property
+    def inner_nodes(self) -> frozenset[str]:
+        """The texts of the nodes above leaves, which may be published although no record has them."""
+        if self._tree is None or self._publish == "mode":
+            return frozenset()
+        return frozenset(self._shown(json_text(name)) for name in self._tree.inner)
+
+    def shown_category(self, category: str) -> str:
+        """Return the published text of a category."""
+        return self._shown(category if self._tree is None else json_text(category))
+
+    def _of_present(self, values: Sequence[float], categories: Categories | None) -> str:
+        known = categories or Categories()
+        if self._tree is None or self._publish == "mode":
+            return self.shown_category(self._mode(values, known))
+        return self._shown(json_text(self._node(self._tree, [known.texts[int(value)] for value in values]).name))
+
+    def _node(self, tree: TaxonomyTree, leaves: Sequence[str]) -> Node:
+        return tree.ancestor(leaves) if self._publish == "ancestor" else tree.median(leaves)
+
+    def _mode(self, values: Sequence[float], categories: Categories) -> str:
+        counts = Counter(map(int, values))
+        most = max(counts.values())
+        tied = [code for code, count in counts.items() if count == most]
+        if self._is_table and len(tied) > 1:
+            largest = max(categories.counts[code] for code in tied)
+            tied = [code for code in tied if categories.counts[code] == largest]
+        # The order of code points is that of UTF-8 bytes.
+        as_json = (lambda text: text) if self._tree is None else json_text
+        return min((categories.texts[code] for code in tied), key=as_json)
+
+    def _allows_present(self, text: str) -> bool:
+        if self._nodes is not None:
+            return text in self._nodes
+        if text in self._missing_texts:
+            return text in self.inner_nodes
+        if self._is_csv:
+            return True
+        if self._tree is not None:
+            return text.startswith('"')
+        return text.startswith('"') or text in {"true", "false"} or text.removeprefix("-").isdigit()
+
+    def _total_distance(self, values: Sequence[float], text: str, categories: Categories) -> float:
+        counts = Counter(categories.texts[int(value)] for value in values)
+        if self._tree is None:
+            return float(sum(count for name, count in counts.items() if self.shown_category(name) != text))
+        # The text names a node, but not its level: leaf, inner node and root can have one name.
+        mode = self._publish == "mode"
+        node = Node(0, json.loads(text)) if mode else self._node(self._tree, list(counts.elements()))
+        return float(sum(count * self._tree.distance(name, node) for name, count in counts.items()))
+
+
+def published_values(
+    policy: Policy, form: Form, *, table: bool, has_table_grids: bool, is_binary: bool = False
+) -> list[PublishedValues]:
+    """Return the published values of each quasi-identifier."""
+    sign = DecimalSign(policy.csv_output.decimal if form == "csv" else ".")
+
+    def of(attribute: Attribute) -> PublishedValues:
+        match attribute.scale:
+            case Scale.NOMINAL:
+                return PublishedCategories(attribute, form, table=table, missing_values=policy.missing_values)
+            case Scale.ORDINAL:
+                return PublishedRanks(attribute, form, table=table)
+            case Scale.TIME:
+                return PublishedTimes(attribute, form, table=table)
+            case _:
+                return PublishedNumbers(attribute, form, table=has_table_grids, is_binary=is_binary, sign=sign)
+
+    return [of(attribute) for attribute in policy.quasi_identifiers]

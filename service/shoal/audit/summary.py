@@ -1,70 +1,70 @@
-"""Checks a summary against what the audit counted: it adds up and agrees with the files.
+"""Checks a summary: it adds up, and agrees with what the audit counted and recomputed.
 
-What the audit counted of a release, to be compared with its summary.
+Losses are recomputed from the original and the published values. The loss of a number or a time is the sum of squared
+errors over the total sum of squares, of the members that have a value and whose cluster publishes one. That of an
+ordinal attribute is the mean distance of ranks over the largest one, and that of a nominal attribute the mean distance
+in the taxonomy, or the share of records whose category is not published. A missing value is at distance 1 from every
+other.
+
+In a stream, a time may be a clock: less than half of its total sum of squares is left if the mean of each window of
+delta + 1 offsets of a partition is taken away. Then the sum of squared errors is over what is left, at most 1.
 """
 
 from __future__ import annotations
 
+import math
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import NoReturn
+from typing import NamedTuple, NoReturn
 
 import numpy as np
 
-from shoal.audit.clusters import AdmissionLimits, BoolVector, RecomputedClusters
+from shoal.audit.clusters import AdmissionLimits, RecomputedClusters
 from shoal.audit.confidential import Figures
-from shoal.audit.evidence import Summary, is_count
-from shoal.audit.fields import Dropped
-from shoal.audit.losses import SQUARES, Losses
-from shoal.audit.originals import UNUSABLE, Originals, Refusal
+from shoal.audit.evidence import REASONS, Summary, is_count
+from shoal.audit.fields import FIELD_SEPARATOR, Dropped
+from shoal.audit.originals import UNUSABLE, Originals
 from shoal.audit.reading import LARGEST_COUNT
+from shoal.audit.scales import Categories, PublishedValues
 from shoal.audit.verdict import CheckCounter, counted
 from shoal.errors import InputError
+from shoal.policy import Scale
 
 __all__ = [
     "AuditedCounts",
     "check_summary",
     "count_release",
+    "measure_losses",
     "read_lines",
     "read_records",
     "reading_warnings",
-    "refusal_bounds",
     "stated_suppressed",
 ]
+
+_ACCOUNTED = ("records_in", "released", "suppressed", "quarantined", "held")
+"""Fields with which a summary accounts for all records."""
+RELATIVE_TOLERANCE = 5e-4
+"""Fractions of a summary may be rounded to four digits."""
+ABSOLUTE_TOLERANCE = 1e-9
+"""Rounding error of a loss near zero."""
+SQUARES = frozenset({"sse", "sst", "information_loss", "d_x"})
+"""Fields of a summary that follow from the sums of squares on z-scores."""
+MIN_RELATIVE_VARIANCE = 1e-20
+"""Of values with a smaller variance, relative to their mean square, the total sum of squares is not compared."""
+HALF_TOLERANCE = 1e-6
+"""If this share around one half of the sum of squares is left, rounding decides whether a time is a clock."""
 
 
 @dataclass(frozen=True, slots=True)
 class AuditedCounts:
     """What the audit counted; None where it could not.
 
-    Attributes
-    ----------
-    records : int
-        Records of the original.
-    reached : int
-        Records up to the last one that is released or referenced; of an exported topic all records.
-    rows, clusters, smallest, largest : int
-        Released rows, clusters, and the sizes of the smallest and the largest cluster.
-    fewest_subjects : int
-        Fewest subjects of a cluster.
-    largest_share : float
-        Largest share of one subject in a cluster.
-    suppressed, held : int
-        Largest numbers of records that the run can have suppressed and that it can still hold.
-    certain : int
-        Records that the run must have suppressed.
-    quarantined : (int, int)
-        Fewest and most records of a file that the run can have refused.
-    refused : mapping of str to (int, int)
-        The same for each reason. Of a topic, or where nothing is known: empty.
-    are_exact : bool
-        Whether ``suppressed`` and ``held`` are the numbers themselves.
-    dropped : mapping of str to int
-        Messages that are dropped, by kind.
-    losses : Losses or None
-        None if they are not known.
-    values : dict
-        What the summary may state of confidential values (`measure_values`).
+    - ``reached``: records up to the last one that is released or referenced; of an exported topic all records.
+    - ``suppressed``, ``held``: largest numbers of records that the run can have suppressed and that it can still hold.
+    - ``quarantined``: fewest and most records of a file that the run can have refused.
+    - ``are_exact``: whether ``suppressed`` and ``held`` are the numbers themselves.
+    - ``values``: what the summary may state of confidential values.
     """
 
     records: int
@@ -80,7 +80,6 @@ class AuditedCounts:
     are_exact: bool = False
     certain: int = 0
     quarantined: tuple[int, int] | None = None
-    refused: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     dropped: Mapping[str, int] = field(default_factory=dict)
     losses: Losses | None = None
     values: Figures = field(default_factory=dict)
@@ -123,23 +122,11 @@ def count_release(
 ) -> AuditedCounts:
     """Return what original, clusters and rows show.
 
-    Parameters
-    ----------
-    originals : Originals
-    found : RecomputedClusters or None
-        None if the clusters are not known.
-    limits : AdmissionLimits
-    rows : int
-        Number of released rows.
-    referenced_end : int
-        Lines up to the last one that is referenced.
-    records_in : int or None
-        Number of records that the summary counts as read.
+    ``referenced_end``: lines up to the last one that is referenced. ``records_in``: number of records that the summary
+    counts as read.
     """
     released_end = 0 if found is None else found.is_released.rfind(1) + 1
     read_end = len(originals) if originals.is_export else max(referenced_end, released_end)
-    is_released = None if found is None else found.is_released
-    quarantined, by_reason = refusal_bounds(originals, limits, is_released, records_in)
     sizes = [] if found is None else [len(cluster.members) for cluster in found.clusters]
     return AuditedCounts(
         records=originals.records,
@@ -150,42 +137,30 @@ def count_release(
         largest=max(sizes, default=None),
         fewest_subjects=None if found is None else found.fewest_subjects,
         largest_share=None if found is None else found.largest_share,
-        quarantined=quarantined,
-        refused=by_reason,
+        quarantined=refused_bounds(originals, limits, None if found is None else found.is_released, records_in),
         dropped={reason.value: len(originals.drops.get(reason, ())) for reason in Dropped},
     )
 
 
-def refusal_bounds(
+def refused_bounds(
     originals: Originals, limits: AdmissionLimits, is_released: bytearray | None, records_in: int | None
-) -> tuple[tuple[int, int] | None, dict[str, tuple[int, int]]]:
-    """Return the fewest and the most records of a file that the run refused, and the same by reason.
+) -> tuple[int, int] | None:
+    """Return the fewest and the most records of a file that the run refused. Nothing is known of a topic.
 
-    Unusable records and those that are too large are refused, and those near the limit may be. Nothing is known of a
-    topic.
+    Unusable records and those that are too large are refused, and those near the limit may be.
     """
     if originals.is_export:
-        return None, {}
+        return None
     most = len(originals) if records_in is None else originals.end_of(records_in)
     # A run that follows a file does not read a last record without end.
     fewest = most - 1 if records_in is None and not originals.is_ended else most
-    is_unpublished = originals.subjects != UNUSABLE
+    is_unpublished = np.ones(len(originals), np.bool_)
     if is_released is not None:
         is_unpublished &= ~np.frombuffer(bytes(is_released), np.bool_)
-    too_large, perhaps = limits.is_too_large & is_unpublished, limits.may_be_too_large & is_unpublished
-
-    def bounds(is_certain: BoolVector, is_possible: BoolVector) -> tuple[int, int]:
-        return int(np.count_nonzero(is_certain[:fewest])), int(np.count_nonzero(is_possible[:most]))
-
-    unusable = originals.refusals
-    by_reason = {
-        reason.word: bounds(
-            (unusable == reason) | (too_large & (reason is Refusal.TOO_LARGE)),
-            ((unusable & reason) > 0) | (perhaps & (reason is Refusal.TOO_LARGE)),
-        )
-        for reason in Refusal
-    }
-    return bounds((unusable > 0) | too_large, (unusable > 0) | perhaps), by_reason
+    unusable = (originals.subjects == UNUSABLE) & ~originals.is_dropped
+    is_certain = unusable | (limits.is_too_large & is_unpublished)
+    is_possible = unusable | (limits.may_be_too_large & is_unpublished)
+    return int(np.count_nonzero(is_certain[:fewest])), int(np.count_nonzero(is_possible[:most]))
 
 
 def read_records(summary: Summary) -> int | None:
@@ -200,138 +175,27 @@ def read_lines(summary: Summary, originals: Originals) -> int | None:
     return None if records is None else originals.end_of(records)
 
 
-_ACCOUNTED = ("records_in", "released", "suppressed", "quarantined", "held")
-"""Fields with which a summary accounts for all records."""
-
-_REFUSED = frozenset(reason.word for reason in Refusal)
-"""Reasons for which a summary counts refused records."""
-
-RELATIVE_TOLERANCE = 5e-4
-"""Fractions of a summary may be rounded to four digits."""
-ABSOLUTE_TOLERANCE = 1e-9
-"""Rounding error of a loss near zero."""
-
-
 def check_summary(summary: Summary, counts: AuditedCounts, name: str = "the summary") -> CheckCounter:
-    """Check a summary against what was counted; fields that are null or missing are not compared.
-
-    Parameters
-    ----------
-    summary : mapping
-    counts : AuditedCounts
-    name : str
-        What errors call the summary.
-
-    Raises
-    ------
-    InputError
-        None of the fields is known, or one is not a number.
-    """
+    """Check a summary against what was counted; fields that are null or missing are not compared."""
     check = CheckCounter("accounts", "the summary adds up and agrees with the files", "field")
     if not summary.keys() & {"records_in", "records", "released", "clusters"}:
         raise InputError(f"{name}: none of its fields is known; give the file written by --summary")
     reader = _SummaryReader(summary, name)
-    parts = [reader.total(key) for key in _ACCOUNTED[1:]]
-    _check_totals(check, reader, parts, counts)
-    for key, stated, found in _compared(reader, parts[0], counts):
-        if stated is not None and found is not None:
-            check.expect(_agrees(stated, found), key)
-    for key, total, most in (("suppressed", parts[1], counts.suppressed), ("held", parts[3], counts.held)):
-        if total is not None and most is not None:
-            fewest = counts.certain if key == "suppressed" else 0
-            check.expect(total == most if counts.are_exact else fewest <= total <= most, key)
-    if parts[2] is not None and counts.quarantined is not None:
-        fewest, most = counts.quarantined
-        check.expect(fewest <= parts[2] <= most, "quarantined")
-    _check_reasons(check, reader, counts)
-    _check_scales(check, reader, counts)
-    _check_values(check, reader, counts)
+    stated = {key: reader.total(key) for key in _ACCOUNTED}
+    known = [total for total in stated.values() if total is not None]
+    if len(known) == len(stated):
+        check.expect(2 * known[0] == sum(known), "records_in, the sum")
+    for key, number, bounds in _bounds(reader, stated, counts):
+        if number is not None and bounds is not None:
+            check.expect(bounds[0] <= number <= bounds[1], key)
+    for path, right in _figures(counts).items():
+        figure = reader.at(path)
+        if figure is not None:
+            check.expect(any(_agrees(figure, one) for one in right), ".".join(path))
+    _check_names(check, reader, counts)
     for key in filter(reader.has_negative, _ACCOUNTED):
         check.fail(key)
     return check
-
-
-def _check_reasons(check: CheckCounter, reader: _SummaryReader, counts: AuditedCounts) -> None:
-    """Check the reasons of the records that were refused, and their numbers. Another word could hide a value."""
-    reasons = reader.parts("quarantined")
-    if reasons:
-        check.expect(reasons <= _REFUSED, "quarantined, its reasons")
-    for reason, (fewest, most) in counts.refused.items():
-        stated = reader.number("quarantined", reason)
-        if stated is not None:
-            check.expect(fewest <= stated <= most, f"quarantined.{reason}")
-
-
-def _check_scales(check: CheckCounter, reader: _SummaryReader, counts: AuditedCounts) -> None:
-    """Check the numbers of dropped messages, the loss of each attribute in its own measure, and the clocks."""
-    for key, most in counts.dropped.items():
-        dropped = reader.number("dropped", key)
-        if dropped is not None:
-            fewest = most if counts.reached == counts.records else 0
-            check.expect(fewest <= dropped <= most, f"dropped.{key}")
-    for key, loss, stated in _stated_losses(reader, counts.losses):
-        if stated is not None and loss is not None:
-            check.expect(_is_near(stated, loss), key)
-    clocks, told = None if counts.losses is None else counts.losses.clocks, reader.names("clocks")
-    if clocks is not None and told is not None:
-        check.expect(sorted(clocks) == sorted(told), "clocks")
-
-
-def _check_values(check: CheckCounter, reader: _SummaryReader, counts: AuditedCounts) -> None:
-    """Check what the summary states of confidential values, and ``d_x`` beside it."""
-    figures = dict(counts.values)
-    losses = counts.losses
-    if losses is not None and losses.sse is not None and losses.sst:
-        figures["d_x",] = (losses.sse / losses.sst,)
-    for path, right in figures.items():
-        number = reader.at(path)
-        if number is not None:
-            check.expect(any(_is_near(number, one) for one in right), ".".join(path))
-
-
-def _is_near(number: float, right: float) -> bool:
-    return abs(number - right) <= RELATIVE_TOLERANCE * abs(right) + ABSOLUTE_TOLERANCE
-
-
-def _stated_losses(reader: _SummaryReader, losses: Losses | None) -> Iterator[tuple[str, float | None, float | None]]:
-    """Yield field, recomputed number and stated number."""
-    if losses is None:
-        return
-    for name, loss in losses.by_attribute.items():
-        yield f"loss.{name}", loss, reader.number("loss", name)
-    sse, sst = losses.sse, losses.sst
-    relative = None if sse is None or not sst else 100 * sse / sst
-    for key, total in (("mean_loss", losses.mean), ("sse", sse), ("sst", sst), ("information_loss", relative)):
-        yield key, total, reader.measure(key)
-
-
-def _check_totals(check: CheckCounter, reader: _SummaryReader, parts: list[int | None], counts: AuditedCounts) -> None:
-    """Check the numbers of records read."""
-    records_in = reader.total("records_in")
-    if records_in is not None and None not in parts:
-        check.expect(records_in == sum(part for part in parts if part is not None), "records_in, the sum")
-    if records_in is not None:
-        # The file may have grown since the run read it.
-        check.expect(counts.reached <= records_in <= counts.records, "records_in")
-    records = reader.total("records")
-    if records is not None:
-        check.expect(records in {counts.rows, counts.records}, "records")
-
-
-def _compared(
-    reader: _SummaryReader, released: int | None, counts: AuditedCounts
-) -> list[tuple[str, float | None, float | None]]:
-    """Return field, stated number and counted number."""
-    mean_size = counts.rows / counts.clusters if counts.clusters else None
-    return [
-        ("released", released, counts.rows),
-        ("clusters", reader.total("clusters"), counts.clusters),
-        ("cluster_size.min", reader.number("cluster_size", "min"), counts.smallest),
-        ("cluster_size.max", reader.number("cluster_size", "max"), counts.largest),
-        ("cluster_size.mean", reader.number("cluster_size", "mean"), mean_size),
-        ("subjects.min", reader.number("subjects", "min"), counts.fewest_subjects),
-        ("share.max", reader.number("share", "max"), counts.largest_share),
-    ]
 
 
 def stated_suppressed(summary: Summary, name: str = "the summary") -> int | None:
@@ -345,17 +209,7 @@ def stated_suppressed(summary: Summary, name: str = "the summary") -> int | None
 def reading_warnings(
     summary: Summary, originals: Originals, dropped: Sequence[str] = (), name: str = "the summary"
 ) -> list[str]:
-    """Warn if a summary counts fewer records than there are, leaves counts out, or differs on refused messages.
-
-    Parameters
-    ----------
-    summary : mapping
-    originals : Originals
-    dropped : sequence of str
-        The kinds of messages that the policy drops.
-    name : str
-        What errors call the summary.
-    """
+    """Warn if a summary counts fewer records than there are, leaves counts out, or differs on refused messages."""
     reader = _SummaryReader(summary, name)
     records_in, count = reader.total("records_in"), originals.records
     quarantined = reader.total("quarantined") if originals.is_export else None
@@ -369,7 +223,7 @@ def reading_warnings(
     missing = [key for key in _ACCOUNTED if reader.total(key) is None]
     if records_in is not None and missing:
         warnings.append(f"the summary does not state {', '.join(missing)}, so it does not account for all records")
-    unstated = [f"dropped.{kind}" for kind in dropped if reader.number("dropped", kind) is None]
+    unstated = [f"dropped.{kind}" for kind in dropped if reader.at(("dropped", kind)) is None]
     if unstated:
         warnings.append(
             f"the summary does not state {', '.join(unstated)}, though the policy drops such messages: their number is "
@@ -384,11 +238,120 @@ def reading_warnings(
     return warnings
 
 
+@dataclass(frozen=True, slots=True)
+class Losses:
+    """The loss of a release.
+
+    - ``by_attribute``: loss of each quasi-identifier in its own measure; None if it has none or is not known.
+    - ``sse``, ``sst``: sums of squares on z-scores (ddof = 0) of the numbers and times that vary; None without numbers
+      and times, or if one of them hardly varies.
+    - ``mean``: mean of the losses of attributes that have one; None if one of them is not known, or none has one.
+    - ``clocks``: times of which a trend is removed; None of a table, and if it is not known of all times.
+    """
+
+    by_attribute: dict[str, float | None]
+    sse: float | None
+    sst: float | None
+    mean: float | None = None
+    clocks: list[str] | None = None
+
+
+def measure_losses(
+    summary: Summary,
+    originals: Originals,
+    found: RecomputedClusters | None,
+    published: Sequence[PublishedValues],
+    window: int | None,
+) -> Losses | None:
+    """Return the losses; None if the clusters are not known, or the summary states no loss. Cost: O(n d).
+
+    ``window``: as of `AuditScope`. A summary without ``clocks`` is of an earlier version, which removed no trend.
+    """
+    if found is None or summary.keys().isdisjoint({"loss", "mean_loss", "clocks", *SQUARES}):
+        return None
+    window = window if "clocks" in summary else None
+    clusters = found.clusters
+    members = [np.array(cluster.members) for cluster in clusters]
+    texts = [cluster.quasi.split(FIELD_SEPARATOR) for cluster in clusters]
+    losses: dict[str, float | None] = {}
+    squares: list[_Squares | None] = []
+    clocks: dict[str, bool | None] = {}
+    for column, one in enumerate(published):
+        shown, name = [own[column] for own in texts], one.attribute.name
+        values = [originals.values[own, column] for own in members]
+        if not one.has_moments:
+            categories = originals.categories[column] if originals.categories else None
+            losses[name] = _mean_distance(one, values, shown, categories) if clusters else None
+            continue
+        numbers = [one.number_of(text) for text in shown]
+        own_squares = _squares(values, numbers)
+        squares.append(own_squares)
+        total = 0.0 if own_squares is None else own_squares.total
+        if window is not None and one.attribute.scale is Scale.TIME:
+            left = _left_after_trend(originals, members, values, numbers, window)
+            clocks[name] = _is_clock(left, own_squares)
+            total = left if clocks[name] else total
+        is_known = own_squares is not None and clocks.get(name, False) is not None
+        loss = own_squares.error / total if own_squares is not None and is_known and total else None
+        losses[name] = min(loss, 1.0) if loss is not None and clocks.get(name) else loss
+    are_clocks_known, known = None not in clocks.values(), [loss for loss in losses.values() if loss is not None]
+    is_mean_known = bool(known) and None not in squares and are_clocks_known
+    return Losses(
+        losses,
+        *_sums(squares),
+        mean=sum(known) / len(known) if is_mean_known else None,
+        clocks=[name for name, is_one in clocks.items() if is_one] if window is not None and are_clocks_known else None,
+    )
+
+
+def _bounds(
+    reader: _SummaryReader, stated: Mapping[str, int | None], counts: AuditedCounts
+) -> Iterator[tuple[str, float | None, tuple[int, int] | None]]:
+    """Yield a field, its number, and the fewest and the most that it may state."""
+    # The file may have grown since the run read it.
+    yield "records_in", stated["records_in"], (counts.reached, counts.records)
+    yield "released", stated["released"], (counts.rows, counts.rows)
+    for key, fewest, most in (("suppressed", counts.certain, counts.suppressed), ("held", 0, counts.held)):
+        yield key, stated[key], None if most is None else (most if counts.are_exact else fewest, most)
+    yield "quarantined", stated["quarantined"], counts.quarantined
+    for key, most in counts.dropped.items():
+        yield f"dropped.{key}", reader.at(("dropped", key)), (most if counts.reached == counts.records else 0, most)
+
+
+def _check_names(check: CheckCounter, reader: _SummaryReader, counts: AuditedCounts) -> None:
+    """Check the names of reasons and clocks."""
+    if reasons := reader.parts("quarantined"):
+        check.expect(reasons <= REASONS - {"suppressed"}, "quarantined, its reasons")
+    clocks, told = None if counts.losses is None else counts.losses.clocks, reader.names("clocks")
+    if clocks is not None and told is not None:
+        check.expect(sorted(clocks) == sorted(told), "clocks")
+
+
+def _figures(counts: AuditedCounts) -> Figures:
+    """Return the numbers that the summary may state of clusters, losses and confidential values."""
+    found: dict[tuple[str, ...], float | None] = {
+        ("clusters",): counts.clusters,
+        ("cluster_size", "min"): counts.smallest,
+        ("cluster_size", "max"): counts.largest,
+        ("cluster_size", "mean"): counts.rows / counts.clusters if counts.clusters else None,
+        ("subjects", "min"): counts.fewest_subjects,
+        ("share", "max"): counts.largest_share,
+    }
+    losses = counts.losses
+    if losses is not None:
+        share = None if losses.sse is None or not losses.sst else losses.sse / losses.sst
+        found |= {("loss", name): loss for name, loss in losses.by_attribute.items()}
+        found |= {("mean_loss",): losses.mean, ("sse",): losses.sse, ("sst",): losses.sst}
+        found |= {("information_loss",): None if share is None else 100 * share, ("d_x",): share}
+    numbers = {path: (number,) for path, number in found.items() if number is not None}
+    return {("records",): (counts.rows, counts.records)} | numbers | counts.values
+
+
 def _agrees(stated: float, found: float) -> bool:
     """Whether two numbers agree: counts exactly, fractions within rounding."""
     if isinstance(found, int):
         return stated == found
-    return abs(stated - found) <= RELATIVE_TOLERANCE * abs(found)
+    return abs(stated - found) <= RELATIVE_TOLERANCE * abs(found) + ABSOLUTE_TOLERANCE
 
 
 class _SummaryReader:
@@ -415,12 +378,6 @@ class _SummaryReader:
         parts = value.values() if isinstance(value, Mapping) else () if value is None else (value,)
         return any(self._count(key, part) < 0 for part in parts)
 
-    def number(self, group: str, key: str) -> float | None:
-        """Return one number of a group of fields."""
-        found = self._summary.get(group)
-        value = found.get(key) if isinstance(found, Mapping) else None
-        return None if value is None else self._number(f"{group}.{key}", value)
-
     def at(self, path: Sequence[str]) -> float | None:
         """Return one number inside fields of fields; None if the summary has none there."""
         value: object = self._summary
@@ -437,11 +394,6 @@ class _SummaryReader:
             self._refuse(f"{key} must be a list of names")
         return value
 
-    def measure(self, key: str) -> float | None:
-        """Return one number."""
-        value = self._summary.get(key)
-        return None if value is None else self._number(key, value)
-
     def _count(self, key: str, value: object) -> int:
         if not is_count(value):
             self._refuse(f"{key} must be a whole number")
@@ -454,3 +406,73 @@ class _SummaryReader:
 
     def _refuse(self, reason: str) -> NoReturn:
         raise InputError(f"{self._name}: {reason}; give the file written by --summary")
+
+
+class _Squares(NamedTuple):
+    """Squared error, total sum of squares, and number of values; all are 0 if the values are equal."""
+
+    error: float
+    total: float
+    members: int
+
+
+def _sums(squares: Sequence[_Squares | None]) -> tuple[float | None, float | None]:
+    """Return the sums of squares on z-scores; None without numbers and times, or if one of them hardly varies."""
+    known = [square for square in squares if square is not None]
+    if not known or len(known) < len(squares):
+        return None, None
+    sse = sum(square.error / square.total * square.members for square in known if square.members)
+    return sse, float(sum(square.members for square in known))
+
+
+def _squares(values: Sequence[np.ndarray], shown: Sequence[float]) -> _Squares | None:
+    """Return the sums of the members that have a value in clusters that publish one; None if they hardly differ."""
+    pairs = [(own[~np.isnan(own)], number) for own, number in zip(values, shown, strict=True) if not math.isnan(number)]
+    every = np.concatenate([own for own, _ in pairs]) if pairs else np.zeros(0)
+    if not len(every) or every.min() == every.max():
+        return _Squares(0.0, 0.0, 0)
+    errors = np.concatenate([own - number for own, number in pairs])
+    total = float(np.sum((every - every.mean()) ** 2))
+    # Of nearly equal values, the sum of squares is a rounding error.
+    is_varied = total > MIN_RELATIVE_VARIANCE * float(np.sum(every**2))
+    return _Squares(float(np.sum(errors**2)), total, len(every)) if is_varied else None
+
+
+def _left_after_trend(
+    originals: Originals,
+    members: Sequence[np.ndarray],
+    values: Sequence[np.ndarray],
+    shown: Sequence[float],
+    window: int,
+) -> float:
+    """Return the squared deviations of times from the means of their windows, in whole numbers but for the last step.
+
+    ``members``, ``values``: of each cluster: indices of its members and their times (whole milliseconds). ``shown``:
+    what each cluster publishes; NaN if it is missing.
+    """
+    times: defaultdict[tuple[int, int], list[int]] = defaultdict(list)
+    for indices, own, number in zip(members, values, shown, strict=True):
+        known = ~np.isnan(own) if not math.isnan(number) else np.zeros(len(own), np.bool_)
+        places = indices[known]
+        windows = originals.offsets[places] // window
+        found = zip(originals.partitions[places].tolist(), windows.tolist(), own[known].tolist(), strict=True)
+        for partition, number_of_window, time in found:
+            times[partition, number_of_window].append(int(time))
+    return float(sum((len(own) * sum(one * one for one in own) - sum(own) ** 2) / len(own) for own in times.values()))
+
+
+def _is_clock(left: float, squares: _Squares | None) -> bool | None:
+    """Return whether less than half of the sum of squares is left after the trend; None if that is not known."""
+    if squares is None or (squares.total and abs(2 * left - squares.total) <= HALF_TOLERANCE * squares.total):
+        return None
+    return 2 * left < squares.total
+
+
+def _mean_distance(
+    one: PublishedValues, values: Sequence[np.ndarray], shown: Sequence[str], categories: Categories | None
+) -> float:
+    total, count = 0.0, 0
+    for own, text in zip(values, shown, strict=True):
+        count += len(own)
+        total += one.total_distance(own.tolist(), text, categories)
+    return total / count

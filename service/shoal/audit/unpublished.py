@@ -1,10 +1,10 @@
-"""Checks the records that were not published: each must be accounted for, and none may have been dropped.
+"""Accounts for the records that were not published: none may have been dropped.
 
 A usable record of a stream may be unpublished for these reasons only:
 
 - it is still held at the end of the original;
 - it exceeds ``privacy.per_subject``;
-- fewer than k subjects were held when it expired (`held`);
+- fewer than k subjects were held when it expired;
 - ``privacy.min_population`` was not reached at the end;
 - the service rejected it by its size or by its clock.
 
@@ -12,98 +12,206 @@ A record of a table may be unpublished because of ``privacy.per_subject``, or be
 ``max_share`` of the whole table.
 
 Files decide the first four, unless a clock, the size of the offset metadata, an operator, a restart, or
-a promise about confidential values (`value_suppression`) may have decided on the record. Then a suppression that is
-possible is a claim (`claims`) of the quarantine file or of the summary: it is counted and reported, and does not change
-the outcome. One that is impossible is a fault.
+a limit of confidential values may have decided on the record. Then a suppression that is possible is a claim of the
+quarantine file or of the summary: it is counted and reported, and does not change the outcome. One that is impossible
+is a fault.
 
-Which records of a stream were held when one of them expired, computed from the clusters of the evidence.
-
-Every decision of a stream concerns the oldest held record: it is released in a cluster, or suppressed; a release of all
-held records includes it. So when a record is suppressed, a cluster with an older member has been decided before, and a
-cluster without one is decided later, whatever the rule. The records that were held with a suppressed record are those
-of later clusters and later suppressed ones, as far as they had arrived.
+**Which records were held.** Every decision of a stream concerns the oldest held record, whatever decides: delta, a
+clock, the size of the metadata. It is released in a cluster, or suppressed; a release of all held records includes it.
+So when a record is suppressed, a cluster with an older member has been decided before, and a cluster without one is
+decided later. The records that were held with a suppressed record are those of later clusters and later suppressed
+ones, as far as they had arrived. Records arrive in the order of their offsets, and a restart holds the undecided ones
+again. So the oldest members of the clusters ascend in the order of decision, and no record is held that is older than
+the oldest member of a cluster that was decided.
 
 The moment is known where only delta and the end of the input decide: then delta more records have arrived, or the input
 has ended. A clock, the size of the metadata or an operator may decide earlier. Then at least the newest member of all
 earlier clusters has arrived.
 
-The decided record is the oldest held one under every cause: delta, a clock, the size of the metadata. Rule block and a
-flush decide on all held records, and number their clusters by the oldest member. A restart holds the undecided records
-again. Records arrive in the order of their offsets. So the oldest members of the clusters ascend in the order of
-decision, and no record is held that is older than the oldest member of a cluster that was decided.
+**How many decisions the claims need.** A flush decides on all held records at once, and so do a time limit and the size
+of the offset metadata as far as they suppress: the records that one moment suppresses were all held, so they belong to
+fewer than k subjects (of fewer than ``min_population`` where the policy sets it). No cluster with an older member was
+decided between them. If the one between a and b was decided at that moment, its members were held when a was
+suppressed, and k subjects were held. So the claimed records of a partition, in the order of their positions, need a
+moment for each group of fewer than k subjects between two clusters. The fewest groups are found by taking as many
+records as possible into each.
 
-Suppressions that the files show to be possible, and not to have happened: what may have caused them, and how often.
-
-A flush decides on all held records at once, and so do a time limit and the size of the offset metadata as far as they
-suppress: the records that one moment suppresses were all held, so they belong to fewer than k subjects (of fewer than
-``min_population`` where the policy sets it). No cluster with an older member was decided between them. If the one
-between a and b was decided at that moment, its members were held when a was suppressed, and k subjects were held. So
-the claimed records of a partition, in the order of their positions, need a moment for each group of fewer than k
-subjects between two clusters. The fewest groups are found by taking as many records as possible into each.
-
-Whether ``l``, ``max_value_share`` or ``t`` may have been the reason why a record was suppressed.
-
-Files do not show which clusters a stream has tried. A suppression is possible if some of the records that may have been
-held form a set of at least k subjects that breaks a promise. If none of them does, every cluster of k subjects keeps
-all promises, and the record could have been released. This is decided by counting; where it is not known, the
-suppression counts as possible.
+**Confidential values.** Files do not show which clusters a stream has tried. A suppression because of ``l``,
+``max_value_share`` or ``t`` is possible if some of the records that may have been held form a set of at least k
+subjects that breaks one of them. If none does, every cluster of k subjects satisfies all, and the record could have
+been released. This is decided by counting; where it is not known, the suppression counts as possible.
 """
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from fractions import Fraction
 
 import numpy as np
 
+from shoal.audit.arrivals import Arrivals, StreamArrivals
 from shoal.audit.clusters import (
     SHARE_TOLERANCE,
     AdmissionLimits,
-    Arrivals,
     BoolVector,
     Int64Vector,
     RecomputedCluster,
     RecomputedClusters,
-    StreamArrivals,
     clusters_by_partition,
 )
 from shoal.audit.confidential import AuditedColumn
-from shoal.audit.originals import UNUSABLE, Originals
+from shoal.audit.evidence import QuarantineReference
+from shoal.audit.originals import UNKNOWN_TIMESTAMP, UNUSABLE, Originals
 from shoal.audit.verdict import CheckCounter, counted
 from shoal.policy import Policy
 
 __all__ = [
     "Accounts",
+    "AuditedReferences",
     "BreakableValues",
-    "Cause",
-    "ClaimedSuppressions",
-    "PartitionHistory",
     "StatedAccounts",
+    "check_references",
     "check_unpublished",
     "check_unpublished_rows",
     "unknown_completeness",
 ]
 
+MAX_AHEAD_MS = 3_600_000
+"""A service rejects records with a timestamp more than this far ahead of its clock (ms)."""
+_WITHIN_LIMIT = (
+    "referenced as too large although within kafka.max_record_bytes: set it in the policy to the limit of the service"
+)
 FIRST_LOOK = 8
 """So many times k records are counted first; among them are usually k subjects."""
+UNDECIDED_WINDOW = (
+    "referenced as suppressed although k subjects were held: only a restart that did not find the start of their quota "
+    "window in the log explains this, and the original has the start: give an original that begins where the log "
+    "began then, or judge a part (--partial)"
+)
+
+
+class AuditedReferences:
+    """The references of the quarantine, checked.
+
+    ``reasons``: reason of each referenced original, by its index. ``ahead``: indices of usable records that are claimed
+    to be rejected for a timestamp too far ahead of the clock. ``claimed``, ``undecided``: numbers of records by what
+    only the quarantine states, and by the file that would decide. The texts follow the word "records".
+    """
+
+    def __init__(
+        self, policy: Policy, originals: Originals, limits: AdmissionLimits, is_released: bytearray | None
+    ) -> None:
+        self.valid = CheckCounter(
+            "references", "references name existing records that were not released, each once", "reference"
+        )
+        self.fitting = CheckCounter(
+            "reasons",
+            "references hold topic, partition, offset and one of four reasons that the record allows, nothing else",
+            "reference",
+        )
+        self.reasons: dict[int, str] = {}
+        self.ahead: set[int] = set()
+        self.claimed: Counter[str] = Counter()
+        self.undecided: Counter[str] = Counter()
+        self._originals, self._limits = originals, limits
+        self._delta = 0 if policy.stream is None else policy.stream.delta
+        self._is_released = np.zeros(len(originals), np.bool_)
+        if is_released is not None:
+            self._is_released |= np.frombuffer(bytes(is_released), np.bool_)
+        self._logs: dict[int, _Log] = {}
+
+    def allows(self, index: int, reason: str) -> bool:
+        """Whether a record may be unpublished for this reason. Cases that files cannot decide are counted."""
+        if self._originals.is_dropped[index]:
+            return False
+        if not self._originals.is_usable(index):
+            return reason != "suppressed"
+        if reason == "suppressed":
+            return True
+        if reason == "too_large":
+            return bool(self._limits.is_too_large[index]) or self._may_be_too_large(index)
+        # The record fits the policy. Only a service has a clock, and rejects what is too far ahead of it.
+        return reason == "invalid" and self._originals.is_export and self._may_be_ahead(index)
+
+    def _may_be_too_large(self, index: int) -> bool:
+        if self._limits.may_be_too_large[index]:
+            self.undecided[
+                "referenced as too large, and the original does not show their sizes: give an original with messages "
+                "as texts, or set kafka.max_record_bytes to a larger limit"
+            ] += 1
+            return True
+        if self._originals.is_export:
+            self.undecided[_WITHIN_LIMIT] += 1
+        return self._originals.is_export
+
+    def _may_be_ahead(self, index: int) -> bool:
+        """Whether the timestamp of a record may have been too far ahead of the clock.
+
+        It is then later than the timestamps of all records that were released before it. If the timestamp is over an
+        hour later than those of the records released next, the rejection is claimed. Otherwise it is disputed.
+        """
+        timestamp = int(self._originals.timestamps[index])
+        if timestamp == UNKNOWN_TIMESTAMP:
+            self.undecided[
+                "referenced as invalid although usable: export the original with timestamps, which show whether they "
+                "are too far ahead"
+            ] += 1
+            return True
+        before, after = self._log_of(index).latest_around(int(self._originals.offsets[index]), self._delta)
+        if timestamp <= before:
+            return False
+        if after is None or timestamp <= after + MAX_AHEAD_MS:
+            self.undecided[
+                "referenced as invalid although usable, with a timestamp at most an hour later than the "
+                "timestamps of the records released next; one too far ahead of the clock is later than that: if no "
+                "record was released next, export input and output again when some are"
+            ] += 1
+            return True
+        self.ahead.add(index)
+        self.claimed[
+            "rejected for a timestamp too far ahead of the clock, as the quarantine states: files do not show the clock"
+        ] += 1
+        return True
+
+    def _log_of(self, index: int) -> _Log:
+        partition = int(self._originals.partitions[index])
+        if partition not in self._logs:
+            self._logs[partition] = _Log.of(self._originals, self._is_released, partition)
+        return self._logs[partition]
+
+
+def check_references(
+    policy: Policy,
+    originals: Originals,
+    limits: AdmissionLimits,
+    is_released: bytearray | None,
+    references: Iterable[QuarantineReference],
+) -> AuditedReferences:
+    """Check the references; ``is_released``: 1 for each released record, or None if the clusters are not known."""
+    found = AuditedReferences(policy, originals, limits, is_released)
+    topics: set[str] = set()
+    for number, reference in enumerate(references, 1):
+        index = originals.find(reference.partition, reference.offset)
+        is_free = index is not None and index not in found.reasons and not (is_released and is_released[index])
+        found.valid.expect(is_free, number)
+        # All references name one topic, the input of the original.
+        topics.add(reference.topic)
+        is_wellformed = reference.is_wellformed and len(topics) == 1
+        found.fitting.expect(is_wellformed and (index is None or found.allows(index, reference.reason)), number)
+        if index is not None:
+            found.reasons.setdefault(index, reference.reason)
+    if is_released is None:
+        found.valid.skip("which records were released is not known without evidence")
+    return found
 
 
 class PartitionHistory:
     """The arrivals of one partition and the decisions on them.
 
-    Parameters
-    ----------
-    policy : Policy
-        Must have a stream section.
-    originals : Originals
-    arrivals : Arrivals
-    clusters : sequence of RecomputedCluster
-        The clusters of the partition.
-    may_flush_early : bool
-        Whether something else than delta and the end of the input may have decided on records.
+    ``may_flush_early``: whether something else than delta and the end of the input may have decided on records.
     """
 
     def __init__(
@@ -220,13 +328,6 @@ class PartitionHistory:
         return held, len(np.unique(self._subjects[held]))
 
 
-UNDECIDED_WINDOW = (
-    "referenced as suppressed although k subjects were held: only a restart that did not find the start of their quota "
-    "window in the log explains this, and the original has the start: give an original that begins where the log "
-    "began then, or judge a part (--partial)"
-)
-
-
 class Cause(Enum):
     """What may have suppressed a record although delta and the end of the input did not."""
 
@@ -239,12 +340,7 @@ class Cause(Enum):
 class ClaimedSuppressions:
     """Collects claimed suppressions in the order of their positions, and tells of them.
 
-    Parameters
-    ----------
-    policy : Policy
-        Must have a stream section.
-    is_export : bool
-        Whether the original is an export of a topic. A file is flushed by a time limit alone.
+    ``is_export``: whether the original is an export of a topic. A file is flushed by a time limit alone.
     """
 
     def __init__(self, policy: Policy, *, is_export: bool) -> None:
@@ -299,20 +395,14 @@ class ClaimedSuppressions:
 
 
 class BreakableValues:
-    """Decides of sets of records whether clusters of them may break a promise.
-
-    Parameters
-    ----------
-    policy : Policy
-    originals : Originals
-    """
+    """Says of sets of records whether a cluster of them may break a limit of confidential values."""
 
     def __init__(self, policy: Policy, originals: Originals) -> None:
         self._policy, self._originals = policy, originals
         self._columns = [AuditedColumn(policy, attribute, originals.released) for attribute in policy.protected]
 
     def can_be_broken(self, indices: Sequence[int]) -> bool:
-        """Whether some set of at least k subjects among these usable records may break a promise.
+        """Whether some set of at least k subjects among these usable records may break a limit.
 
         True for ``t``, and for entropy and recursive l-diversity. Cost: O(number of records) per attribute.
         """
@@ -335,25 +425,13 @@ class BreakableValues:
         )
 
 
-def _can_have_few(subjects: Sequence[int], k: int, least: int) -> bool:
-    """Whether fewer values than the least number may be those of k subjects; ``subjects``: how many have each value."""
-    return sum(sorted(subjects, reverse=True)[: least - 1]) >= k
-
-
 @dataclass(frozen=True, slots=True)
 class StatedAccounts:
     """What the run states about its unpublished records.
 
-    Attributes
-    ----------
-    reasons : mapping of int to str, or None
-        Reason of each referenced original, by its index; None without a quarantine file.
-    suppressed : int or None
-        Records that a complete summary of a file counts as suppressed; None without one, and for a topic.
-    is_drained : bool
-        Whether the summary states that nothing was held.
-    read_records : int or None
-        Records that the summary counts as read, from the first; None if it does not say, or for a topic.
+    ``reasons``: reason of each referenced original, by its index; None without a quarantine file. ``suppressed``:
+    records that a complete summary of a file counts as suppressed; None without one, and for a topic. ``read_records``:
+    records that the summary counts as read, from the first; None if it does not say, or for a topic.
     """
 
     reasons: Mapping[int, str] | None
@@ -366,24 +444,17 @@ class StatedAccounts:
 class Accounts:
     """The unpublished records, as far as they are accounted for.
 
-    Attributes
-    ----------
-    complete, suppressed : CheckCounter
-        Whether no record is missing, and whether each suppression was necessary or is at least possible.
-    held : int
-        Records that may still be held.
-    suppressible, certain : int
-        Unreferenced records that were or may have been suppressed, and those that had to be.
-    is_due : ndarray of bool, shape (n,)
-        False for the records after which so few arrived for certain that they need not be released.
-    claimed, undecided : Counter
-        Numbers of records by what only the run states of them, and by what would decide. The texts follow the word
-        "records".
-    population : CheckCounter or None
-        Whether ``privacy.min_population`` subjects were held where the end of the input released records; None if the
-        policy does not set it, or the files do not show it.
-    early_decisions : int or None
-        Fewest decisions before delta that explain the claimed suppressions; None if not all of these are named.
+    - ``complete``, ``suppressed``: whether no record is missing, and whether each suppression was necessary or is at
+      least possible.
+    - ``suppressible``, ``certain``: unreferenced records that were or may have been suppressed, and those that had to
+      be.
+    - ``is_due``: false for the records after which so few arrived for certain that they need not be released.
+    - ``claimed``, ``undecided``: numbers of records by what only the run states of them, and by what would decide. The
+      texts follow the word "records".
+    - ``population``: whether ``privacy.min_population`` subjects were held where the end of the input released records;
+      None if the policy does not set it, or the files do not show it.
+    - ``early_decisions``: fewest decisions before delta that explain the claimed suppressions; None if not all of these
+      are named.
     """
 
     complete: CheckCounter
@@ -406,32 +477,11 @@ def check_unpublished(
     arrivals: StreamArrivals,
     stated: StatedAccounts,
 ) -> Accounts:
-    """Check every unpublished record of a stream. Cost: O(n log n), and O(delta) more per suppressed record.
-
-    Parameters
-    ----------
-    policy : Policy
-        Must have a stream section.
-    originals : Originals
-    limits : AdmissionLimits
-    found : RecomputedClusters
-    arrivals : StreamArrivals
-    stated : StatedAccounts
-
-    Returns
-    -------
-    Accounts
-    """
-    accounts = _new_accounts(
-        originals, f"only records with which fewer than {policy.k} subjects were held were suppressed"
-    )
-    examiner = _Examiner(policy, originals, limits, found, arrivals, stated, accounts)
-    accounts.population = examiner.check_population()
-    is_released = found.is_member()
-    accounts.complete.examined += int(np.count_nonzero(is_released))
-    for index in np.flatnonzero(~is_released & ~originals.is_dropped).tolist():
+    """Check every unpublished record of a stream. Cost: O(n log n), and O(delta) more per suppressed record."""
+    examiner = _Examiner(policy, originals, limits, found, arrivals, stated)
+    for index in _unpublished(originals, found, examiner.accounts):
         examiner.examine(index)
-    examiner.settle()
+    accounts = examiner.settled()
     if not originals.is_ended and not found.is_released[-1]:
         accounts.complete.note = (
             "the last record has no end: a run with --follow does not read it, so it is not missing"
@@ -452,26 +502,17 @@ def check_unpublished_rows(
 
     The number of suppressed records of each subject is known, and which of them are suppressed is not checked.
 
-    Parameters
-    ----------
-    policy : Policy
-    originals : Originals
-    limits : AdmissionLimits
-    found : RecomputedClusters
-    reasons : mapping of int to str, or None
-        Reason of each referenced original, by its index; None without a quarantine file.
+    ``reasons``: reason of each referenced original, by its index; None without a quarantine file.
     """
     accounts = _new_accounts(originals, "only records above per_subject or max_share were suppressed")
     exceeds = limits.exceeds_quota
     may_be_suppressed = _suppressed_per_subject(policy, originals, exceeds)
-    is_released = found.is_member()
-    if policy.min_population is not None and is_released.any():
+    if policy.min_population is not None and found.is_member().any():
         subjects = len(np.unique(originals.subjects[(originals.subjects != UNUSABLE) & ~exceeds]))
         accounts.population = _population(policy.min_population)
         accounts.population.expect(subjects >= policy.min_population, 0)
         accounts.population.worst = subjects
-    accounts.complete.examined += int(np.count_nonzero(is_released))
-    for index in np.flatnonzero(~is_released & ~originals.is_dropped).tolist():
+    for index in _unpublished(originals, found, accounts):
         is_referenced = reasons is not None and index in reasons
         is_explained = not originals.is_usable(index) or bool(exceeds[index] or limits.is_too_large[index])
         if not is_explained:
@@ -484,6 +525,49 @@ def check_unpublished_rows(
             accounts.suppressible += is_explained and originals.is_usable(index)
         accounts.complete.expect(is_referenced or (reasons is None and is_explained), index)
     return accounts
+
+
+def unknown_completeness() -> CheckCounter:
+    """Return the check ``complete`` of a release whose clusters are not known."""
+    check = _completeness()
+    check.skip("which records were released is not known without evidence")
+    return check
+
+
+@dataclass(frozen=True, slots=True)
+class _Log:
+    """The released records of one partition in the order of their offsets; `latest`: largest timestamp up to each."""
+
+    offsets: Int64Vector
+    timestamps: Int64Vector
+    latest: Int64Vector
+
+    @classmethod
+    def of(cls, originals: Originals, is_released: BoolVector, partition: int) -> _Log:
+        chosen = originals.by_partition[partition]
+        chosen = chosen[is_released[chosen]]
+        timestamps = originals.timestamps[chosen]
+        return cls(originals.offsets[chosen], timestamps, np.maximum.accumulate(timestamps))
+
+    def latest_around(self, offset: int, count: int) -> tuple[int, int | None]:
+        """Return the latest timestamp before an offset, and the latest of the next ``count`` records, None if none."""
+        position = int(np.searchsorted(self.offsets, offset))
+        before = int(self.latest[position - 1]) if position else UNKNOWN_TIMESTAMP
+        following = self.timestamps[position : position + count]
+        return before, int(following.max()) if len(following) else None
+
+
+def _can_have_few(subjects: Sequence[int], k: int, least: int) -> bool:
+    """Whether fewer values than the least number may be those of k subjects; ``subjects``: how many have each value."""
+    return sum(sorted(subjects, reverse=True)[: least - 1]) >= k
+
+
+def _unpublished(originals: Originals, found: RecomputedClusters, accounts: Accounts) -> list[int]:
+    """Return the records that were not released, and count the others as examined."""
+    is_released = found.is_member()
+    accounts.complete.examined += int(np.count_nonzero(is_released))
+    indices: list[int] = np.flatnonzero(~is_released & ~originals.is_dropped).tolist()
+    return indices
 
 
 def _suppressed_per_subject(policy: Policy, originals: Originals, exceeds: BoolVector) -> Counter[int]:
@@ -503,13 +587,6 @@ def _suppressed_per_subject(policy: Policy, originals: Originals, exceeds: BoolV
 def _population(fewest: int) -> CheckCounter:
     claim = f"the end of the input released records only where at least {fewest} subjects were held"
     return CheckCounter("population", claim, "partition")
-
-
-def unknown_completeness() -> CheckCounter:
-    """Return the check ``complete`` of a release whose clusters are not known."""
-    check = _completeness()
-    check.skip("which records were released is not known without evidence")
-    return check
 
 
 def _completeness() -> CheckCounter:
@@ -536,9 +613,11 @@ class _Examiner:
         found: RecomputedClusters,
         arrivals: StreamArrivals,
         stated: StatedAccounts,
-        accounts: Accounts,
     ) -> None:
-        self._policy, self._originals, self._accounts, self._stated = policy, originals, accounts, stated
+        self._policy, self._originals, self._stated = policy, originals, stated
+        self.accounts = accounts = _new_accounts(
+            originals, f"only records with which fewer than {policy.k} subjects were held were suppressed"
+        )
         self._limits, self._arrivals = limits, arrivals
         self._partitions = originals.partitions.tolist()
         self._positions = np.zeros(len(originals), np.int64)
@@ -563,7 +642,7 @@ class _Examiner:
                 may_be_held = history.may_be_held(positions, counts_all=originals.is_export)
                 self._may_be_held[here] = may_be_held & ~history.is_decided(originals.offsets[here])
 
-    def check_population(self) -> CheckCounter | None:
+    def _check_population(self) -> CheckCounter | None:
         """Check how many subjects were held where the end of the input released records."""
         populations = {partition: history.flushed_population() for partition, history in self._histories.items()}
         known = {partition: population for partition, population in populations.items() if population is not None}
@@ -577,7 +656,7 @@ class _Examiner:
 
     def examine(self, index: int) -> None:
         """Examine one record that was not released."""
-        accounts, reasons = self._accounts, self._stated.reasons
+        accounts, reasons = self.accounts, self._stated.reasons
         may_be_held = bool(self._may_be_held[index])
         reason = None if reasons is None else reasons.get(index)
         if reason is not None:
@@ -606,13 +685,13 @@ class _Examiner:
         if reason == "suppressed":
             was_suppressed = self._was_suppressed(index)
             cause = None if was_suppressed else self._possible_cause(index)
-            self._accounts.suppressed.expect(was_suppressed or cause is not None, index)
+            self.accounts.suppressed.expect(was_suppressed or cause is not None, index)
             if cause is not None:
                 self._claim(index, cause)
 
     def _examine_unreferenced(self, index: int) -> None:
         """Examine a usable record within the limit that is neither released nor held, without a quarantine file."""
-        accounts = self._accounts
+        accounts = self.accounts
         may_be_too_large = bool(self._limits.may_be_too_large[index])
         was_suppressed = self._was_suppressed(index)
         cause = None if was_suppressed else self._possible_cause(index)
@@ -624,21 +703,23 @@ class _Examiner:
         else:
             accounts.complete.expect(was_suppressed, index)
 
-    def settle(self) -> None:
-        """Account for the records of which the files do not show whether they were suppressed.
+    def settled(self) -> Accounts:
+        """Return the accounts, with the records of which the files do not show whether they were suppressed.
 
         A complete summary of a file claims as many of them as it counts beyond those that had to be suppressed. The
         others are missing.
         """
-        accounts, stated = self._accounts, self._stated.suppressed
+        accounts, stated = self.accounts, self._stated.suppressed
+        accounts.population = self._check_population()
         if self._possible:
             self._settle_unreferenced(stated)
         accounts.claimed += self._claims.texts("summary" if self._stated.reasons is None else "quarantine")
         accounts.undecided += self._claims.undecided()
         accounts.early_decisions = self._claims.fewest_moments() if self._claims.names_records else None
+        return accounts
 
     def _settle_unreferenced(self, stated: int | None) -> None:
-        accounts = self._accounts
+        accounts = self.accounts
         if stated is None:
             accounts.undecided[
                 "not released although usable, and the files do not show why: give the quarantine file (--quarantine), "

@@ -8,13 +8,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
-__all__ = ["Check", "CheckCounter", "Status", "Verdict", "counted"]
+__all__ = ["Check", "CheckCounter", "Verdict", "counted"]
 
 Status: TypeAlias = Literal["holds", "broken", "not examined"]
-
 MAX_PLACES = 10
 """Failed cases that a check lists."""
-
 _SMALLEST_FIXED = 0.001
 """Smaller numbers are printed with two significant digits, others with up to four decimals."""
 

@@ -1,19 +1,21 @@
-"""The public function `verify`: reads the files, runs the checks and returns the verdict.
-
-Lines of the failed cases of a verdict, counted as every command counts them: from 1, a CSV header included.
-"""
+"""The public function `verify`: reads the files, recomputes the release, accounts for all records, and judges."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
-from shoal.audit.auditor import Auditor
+from shoal.audit.arrivals import Counted, StreamArrivals, arrivals_of, check_decision_order, check_delay
+from shoal.audit.clusters import AdmissionLimits, RecomputedClusters, check_clusters, released_above_limit
+from shoal.audit.confidential import measure_values
 from shoal.audit.evidence import (
     AuditScope,
+    EvidenceCluster,
     StatedFiles,
     Summary,
+    foreign_fingerprints,
     read_evidence,
     read_quarantine,
     read_summary,
@@ -22,34 +24,681 @@ from shoal.audit.evidence import (
     select_clusters,
     select_references,
 )
-from shoal.audit.originals import Originals, is_export_of, read_originals
-from shoal.audit.published_values import PublishedValues, published_values
-from shoal.audit.reading import (
-    ENVELOPE_FIELDS,
-    ORIGINAL_EXPORT,
-    Form,
-    InputFile,
-    csv_record_lines,
-    first_line_names,
-    is_parquet,
+from shoal.audit.fields import dropped_kinds
+from shoal.audit.measures import (
+    check_unchanged_fields,
+    check_values_of_rows,
+    count_near_duplicates,
+    known_classes,
+    measure_joint_uniqueness,
+    measure_release,
+    measure_unchanged_fields,
 )
+from shoal.audit.options import check_options, unobservable_options
+from shoal.audit.originals import Originals, read_originals
+from shoal.audit.reading import Form, InputFile, csv_record_lines, first_line_names, is_parquet
 from shoal.audit.releases import ReleasedRows, read_release
-from shoal.audit.summary import read_records
-from shoal.audit.verdict import Verdict
+from shoal.audit.rows import (
+    REMEDY,
+    AllowedOrder,
+    check_order,
+    check_ordered_release,
+    check_without_evidence,
+    compare_rows,
+    infer_clusters,
+    is_in_input_order,
+    repeated_numbers,
+)
+from shoal.audit.scales import PublishedValues, published_values
+from shoal.audit.summary import (
+    AuditedCounts,
+    check_summary,
+    count_release,
+    measure_losses,
+    read_lines,
+    read_records,
+    reading_warnings,
+    stated_suppressed,
+)
+from shoal.audit.unpublished import (
+    Accounts,
+    AuditedReferences,
+    StatedAccounts,
+    check_references,
+    check_unpublished,
+    check_unpublished_rows,
+    unknown_completeness,
+)
+from shoal.audit.verdict import CheckCounter, Verdict, counted
 from shoal.errors import InputError
 from shoal.policy import Policy
 
-__all__ = ["add_lines", "verify"]
+__all__ = ["verify"]
+
+_DISPUTED = (
+    "the files do not show whether records that are referenced as rejected, or as suppressed after a restart, count as "
+    "arrivals"
+)
+_NOT_REFERENCED = (
+    "the files do not show whether records that were not released count as arrivals: give the quarantine file "
+    "(--quarantine)"
+)
 
 
-def add_lines(verdict: Verdict, *, original: InputFile, released: InputFile) -> Verdict:
+def verify(
+    policy: Policy,
+    original: str | Path,
+    released: str | Path,
+    evidence: str | Path | None = None,
+    summary: str | Path | Summary | None = None,
+    *,
+    quarantine: str | Path | None = None,
+    table: bool | None = None,
+    form: Form | None = None,
+    released_form: Form | None = None,
+    strict: bool = False,
+    partial: bool = False,
+    is_export: bool | None = None,
+    input_topic: str | None = None,
+) -> Verdict:
+    """Check a release against its original, with separate code.
+
+    Only the policy loader and the error classes are shared with the engine.
+
+    Parameters
+    ----------
+    policy : Policy
+        The policy of the run.
+    original, released : path
+        ``.csv`` in the policy's dialect, JSON lines (``.jsonl``, ``.ndjson``, ``.json``) or ``.parquet``. Both may be
+        exports of a topic; then every check is made per partition. An export is a JSON lines file:
+
+        - of the original: ``{"partition", "offset", "value"}``; the value is the record or its text. It may also have
+          ``key`` (text or null), ``headers`` (list of ``[name, text or null]``) and ``timestamp`` (ms), and must have
+          those that the policy reads.
+        - of the release: ``{"partition", "value"}``; the value is the published text. It may also have ``key`` and
+          ``headers``.
+
+        If the original is an export and the release is a plain file, the original was the input of `shoal pipe`; its
+        record numbers are line numbers.
+    evidence : path, optional
+        JSON lines of ``{"partition", "cluster", "offsets", "policy"}``, one per cluster; ``policy``, the fingerprint,
+        may be missing. With several inputs also ``topic``, the input. In plain files the partition is 0 and offsets are
+        the numbers of records, from 0. Evidence is checked, never trusted.
+    summary : path or mapping, optional
+        The summary of the run. It is checked. Nothing in it makes a check less strict.
+    quarantine : path, optional
+        JSON lines of ``{"topic", "partition", "offset", "reason"}``, one per record that was not released.
+    table : bool, optional
+        Whether the release was made by `shoal batch`: ``stream`` is ignored, and rows may be sorted by their bytes as a
+        whole. None: true if the policy has no ``stream`` section.
+    form, released_form : {"csv", "jsonl"}, optional
+        Form of files with another suffix.
+    strict : bool
+        Whether an unchanged field that identifies records fails the verification, unless the policy sets
+        ``publish_unchanged: true`` for it. Otherwise it is a warning. That fields identify records together is always
+        a warning.
+    partial : bool
+        Whether the release is only a part, so that records that were not released are not examined. The verdict says
+        so.
+    is_export : bool, optional
+        Whether both files are exports of topics; None: decide by their first lines.
+    input_topic : str, optional
+        The topic that ``original`` is an export of, for a service with several inputs. Clusters and references of other
+        topics are not judged. None: all evidence and references must be of one input.
+
+    Returns
+    -------
+    Verdict
+        Its ``exit_code`` is 0 if no check is broken and nothing is undecided, 1 if a check is broken, and 2 if the
+        inputs cannot decide or another policy is needed.
+
+    Raises
+    ------
+    InputError
+        A file is not readable or has another shape, or a release without rows does not show which command made it.
+        The message names file, line and remedy, and no value.
+
+    Notes
+    -----
+    Guarantee, if every check holds, none is "not examined", and evidence is given: every released row is the row of one
+    cluster of the evidence. Each cluster has at least k subjects, no subject has more than ``max_share``, and
+    ``per_subject`` and ``t`` hold where the policy sets them. In a stream no record was released more than delta
+    records after its arrival. Unless ``partial``, every other record of the original is unusable, had to be suppressed,
+    may still be held, or is counted in ``claimed``.
+
+    The contents of files are judged, not their bytes beside the rows. Data that an operator hides in a Parquet file, in
+    the order of clusters or in the way an export is written is not found.
+
+    Cost: O(n log n) time, O(n) memory.
+    """
+    source = InputFile.of(original, policy.csv, form)
+    target = InputFile.of(released, policy.csv_output, released_form or form)
+    require_known_input(policy, input_topic)
+    stated = _read_stated(evidence, quarantine, summary, input_topic)
+    scope = AuditScope.of(policy, table=table, partial=partial, strict=strict)
+    shown = published_values(
+        policy,
+        target.form,
+        table=scope.is_table,
+        has_table_grids=scope.has_table_grids,
+        is_binary=is_parquet(target.path),
+    )
+    release = read_release(policy, target, shown, original=source, is_export=is_export)
+    originals = _read_originals(
+        policy, source, target, release, is_export=is_export, has_summary=stated.summary_fields is not None
+    )
+    if not len(originals) and (len(release) or scope.is_table):
+        raise InputError(f"{source.path}: no records, so there is nothing to compare with; give the original")
+    if stated.summary_fields is not None and not originals.is_export:
+        originals.was_read_whole = (read_records(stated.summary_fields) or 0) >= originals.records
+    verdict = _Audit(policy, originals, release, shown, scope, stated).verdict()
+    if verdict.outcome == "broken" and not len(release) and originals.is_export and is_export is None:
+        # `shoal pipe` may have refused each of these lines, if the policy reads other records.
+        raise _unclear_numbers(target)
+    return _add_lines(verdict, original=source, released=target)
+
+
+def _read_stated(
+    evidence: str | Path | None, quarantine: str | Path | None, summary: str | Path | Summary | None, topic: str | None
+) -> StatedFiles:
+    clusters = None if evidence is None else list(read_evidence(Path(evidence)))
+    references = None if quarantine is None else list(read_quarantine(Path(quarantine)))
+    require_one_input(clusters, references, topic)
+    return StatedFiles(
+        evidence_clusters=None if clusters is None else select_clusters(clusters, topic),
+        references=None if references is None else select_references(references, topic),
+        summary_fields=None
+        if summary is None
+        else read_summary(Path(summary) if isinstance(summary, str) else summary),
+        summary_name=str(summary) if isinstance(summary, str | Path) else "the summary",
+    )
+
+
+def _read_originals(
+    policy: Policy,
+    source: InputFile,
+    target: InputFile,
+    release: ReleasedRows,
+    *,
+    is_export: bool | None,
+    has_summary: bool,
+) -> Originals:
+    """Read the original; number its messages by line, as `shoal pipe` does, or by offset, as `shoal run` does.
+
+    The rows of a release show which of them made it. Without rows a summary does: `shoal run` writes none.
+    """
+    by_line = not release.is_export
+    if not len(release):
+        by_line = is_export is False
+        if is_export is None and policy.envelope_attributes and source.form != "csv":
+            has_offsets = first_line_names(source.path) >= {"partition", "offset"}
+            by_line = has_summary or not has_offsets or target.form == "csv"
+            if not by_line:
+                raise _unclear_numbers(target)
+        is_export = False if by_line else is_export
+    originals = read_originals(policy, source, target.form, is_export=is_export, by_line=by_line)
+    if len(release) and release.is_export != originals.is_export:
+        raise InputError(
+            f"{target.path}: an export of a topic can only be compared with another export; give two exports or none"
+        )
+    return originals
+
+
+def _unclear_numbers(target: InputFile) -> InputError:
+    return InputError(
+        f"{target.path}: the release has no rows, so it does not show which command made it: shoal run numbers records "
+        "by offset, shoal pipe by line. Give --topic if shoal run made it. If shoal pipe made it, give the summary "
+        "(--summary), or an original without the fields partition and offset"
+    )
+
+
+class _Audit:
+    """Runs the checks of one release in their order, and returns the verdict.
+
+    ADR 20 says from which input each check takes its limits.
+    """
+
+    def __init__(
+        self,
+        policy: Policy,
+        originals: Originals,
+        release: ReleasedRows,
+        published: Sequence[PublishedValues],
+        scope: AuditScope,
+        stated: StatedFiles,
+    ) -> None:
+        self._policy, self._originals, self._release, self._published = policy, originals, release, published
+        self._scope, self._stated, self._limits = scope, stated, AdmissionLimits.of(policy, originals)
+        self._is_inferred = stated.evidence_clusters is None and len(release) > 0
+        self._clusters: RecomputedClusters | None = None
+        self._accounts: Accounts | None = None
+        self._references: AuditedReferences | None = None
+        self._compared: frozenset[str] = frozenset()
+        self._unchanged = measure_unchanged_fields(policy, originals)
+        self._joint = measure_joint_uniqueness(policy, release)
+        self._checks = list(release.checks)
+        self._warnings = [text for unchanged in self._unchanged for text in unchanged.warnings()]
+        self._warnings += [text for fields in self._joint for text in fields.warnings()]
+        self._claimed: Counter[str] = Counter()
+        self._undecided: list[str] = []
+
+    def verdict(self) -> Verdict:
+        """Run all checks and return the verdict."""
+        if not self._has_other_policy():
+            self._recompute()
+            self._check_references()
+            self._account()
+            if self._scope.is_strict:
+                self._checks.append(check_unchanged_fields(self._unchanged))
+            self._check_summary()
+            # A file without records has no rows: `shoal pipe` accepts it.
+            if len(self._originals) and not len(self._release):
+                self._confirm_empty()
+        return self._result()
+
+    def _has_other_policy(self) -> bool:
+        """Check the policy that evidence and summary name; return whether another policy is needed to judge them."""
+        clusters, summary = self._stated.evidence_clusters or [], self._stated.summary_fields
+        labels, others = foreign_fingerprints(self._policy.fingerprint, clusters, summary, self._stated.summary_name)
+        if others and self._release.is_export:
+            # A service may change its policy, so records of a topic may have been released under several.
+            self._checks.clear()
+            self._undecided += [
+                f"the evidence or the summary names the policy with the fingerprint {other}: give that policy, with "
+                "the part of the topic that was released under it (--partial)"
+                for other in others
+            ]
+            return True
+        if others:
+            check = CheckCounter("policy", "evidence and summary were written under the given policy", "cluster")
+            check.examined = len(clusters) + (summary is not None)
+            check.note = (
+                f"they name {', '.join(others)}, and the given policy has {self._policy.fingerprint}: "
+                "give the policy under which the release was made"
+            )
+            for label in labels:
+                check.fail(label)
+            self._checks.append(check)
+        return False
+
+    def _confirm_empty(self) -> None:
+        """Ask for the file that says that nothing was released: a summary, or the quarantine of a topic."""
+        summary_fields: Mapping[str, object] = self._stated.summary_fields or {}
+        if self._originals.is_export and self._stated.references is None:
+            self._undecided.append("nothing was released: give the quarantine file (--quarantine) to confirm it")
+        elif not self._originals.is_export and summary_fields.get("released") != 0:
+            self._undecided.append("nothing was released: give the summary (--summary) to confirm it")
+
+    # ---------------------------------------------------------------- recompute
+
+    def _recompute(self) -> None:
+        """Check clusters, rows and row order. Without evidence, infer the clusters."""
+        clusters = self._stated.evidence_clusters
+        if self._scope.is_ordered:
+            if clusters is None and len(self._originals):
+                reason = f"the rows are in the order of the input, which does not show the clusters: {REMEDY}"
+                self._undecided.append(reason)
+            else:
+                self._check_clusters(clusters or [])
+        elif self._is_inferred:
+            self._check_inferred()
+        else:
+            self._check_rows(clusters or [])
+        if self._clusters is None:
+            self._checks += check_values_of_rows(self._policy, self._originals, self._release, self._scope)
+
+    def _check_inferred(self) -> None:
+        inferred = infer_clusters(self._policy, self._originals, self._release)
+        self._checks.append(inferred.traced)
+        self._checks += check_without_evidence(self._policy, self._originals, self._release, self._published)
+        before = len(self._checks)
+        if inferred.clusters is not None:
+            self._check_rows(inferred.clusters)
+        if inferred.doubt and (inferred.clusters is None or any(check.failed for check in self._checks[before:])):
+            # A failed check may be the fault of the inference, so it is not reported. If all checks pass, the inferred
+            # clusters explain the release, and the checks stand.
+            del self._checks[before:]
+            self._clusters = None
+            self._undecided.append(inferred.doubt)
+
+    def _check_rows(self, evidence_clusters: Iterable[EvidenceCluster]) -> None:
+        clusters = self._check_clusters(evidence_clusters).clusters
+        self._checks += compare_rows(self._release, clusters)
+        is_table = self._scope.is_table
+        allowed = AllowedOrder(sorted_as_whole=is_table, order_of_input=is_table and self._policy.keep_order)
+        self._checks += check_order(self._release, clusters, self._originals, allowed=allowed)
+
+    def _check_clusters(self, evidence_clusters: Iterable[EvidenceCluster]) -> RecomputedClusters:
+        found = check_clusters(self._policy, self._originals, evidence_clusters, self._published, self._limits)
+        self._clusters = found
+        self._checks += found.checks
+        self._checks += check_options(self._policy, self._originals, found.clusters)
+        if self._release.is_export:
+            self._undecided += repeated_numbers(found.clusters) + released_above_limit(self._limits, found)
+        return found
+
+    # ---------------------------------------------------------------- account
+
+    def _check_references(self) -> None:
+        if self._stated.references is None:
+            return
+        is_released = None if self._clusters is None else self._clusters.is_released
+        found = check_references(self._policy, self._originals, self._limits, is_released, self._stated.references)
+        self._references = found
+        self._checks += [found.valid, found.fitting]
+        self._add_counts(found.claimed, found.undecided)
+
+    @property
+    def _reasons(self) -> Mapping[int, str] | None:
+        return None if self._references is None else self._references.reasons
+
+    def _account(self) -> None:
+        """Check the delay, and that no record is missing. If the clusters are not known, neither can be checked."""
+        if self._clusters is None:
+            self._checks += [] if self._scope.is_partial else [unknown_completeness()]
+            return
+        before = len(self._checks)
+        if not self._scope.is_table:
+            self._check_stream(self._clusters)
+        elif not self._scope.is_partial:
+            self._accounts = check_unpublished_rows(
+                self._policy, self._originals, self._limits, self._clusters, self._reasons
+            )
+        accounts = self._accounts
+        if accounts is not None:
+            self._checks += [accounts.complete, *([accounts.suppressed] if accounts.suppressed.examined else [])]
+            self._checks += [] if accounts.population is None else [accounts.population]
+            self._add_counts(accounts.claimed, accounts.undecided)
+            self._claim_unended(self._clusters)
+            if 2 * accounts.held > self._originals.usable:
+                held = counted(accounts.held, "record")
+                self._warnings.append(f"{held} may still be held, more than half: verify again")
+        self._withdraw_uncertain(before)
+
+    def _check_stream(self, clusters: RecomputedClusters) -> None:
+        """Run all checks that count arrivals, up to three times.
+
+        Where files do not show for certain whether a record arrived, the checks are made without these records, and
+        with every record that no file shows to be above a limit. A check that fails only with them is not examined. If
+        it fails also without the claimed ones, or if these are more than half of all records, the verdict is undecided.
+        So no statement of the quarantine makes a check less strict, whether it is a claim or disputed.
+        """
+        ahead = () if self._references is None else self._references.ahead
+        if 2 * len(ahead) > self._originals.usable:
+            ahead = ()  # the clock of most records is more likely right than that of the others
+        is_released, reasons = clusters.is_member(), self._reasons
+
+        def arrived(counted: Counted) -> StreamArrivals:
+            return arrivals_of(
+                self._policy, self._originals, self._limits, is_released, reasons, counted=counted, ahead=ahead
+            )
+
+        certain, largest = arrived("certain"), arrived("all")
+        is_partial = self._scope.is_partial
+        checks, self._accounts = self._check_arrivals(clusters, certain, is_partial=is_partial)
+        self._checks += checks
+        if certain.has_as_many(largest):
+            return
+        # Only the rows of an ordered release are compared with the records that are due.
+        is_partial = is_partial or not self._scope.is_ordered
+        doubtful = _failed_besides(checks, self._check_arrivals(clusters, largest, is_partial=is_partial)[0])
+        if doubtful:
+            unclaimed = self._check_arrivals(clusters, arrived("unless claimed"), is_partial=is_partial)[0]
+            disputed = _failed_besides(checks, unclaimed)
+            reason = _NOT_REFERENCED if self._references is None else _DISPUTED
+            for check in doubtful:
+                check.skip(reason)
+                self._undecided += [f"whether {check.claim}: {reason}"] if check in disputed else []
+
+    def _check_arrivals(
+        self, clusters: RecomputedClusters, arrivals: StreamArrivals, *, is_partial: bool
+    ) -> tuple[list[CheckCounter], Accounts | None]:
+        stream, found, is_export = self._policy.require_stream(), clusters.clusters, self._release.is_export
+        accounts = None
+        if not is_partial:
+            accounts = check_unpublished(
+                self._policy, self._originals, self._limits, clusters, arrivals, self._stated_accounts()
+            )
+        checks = [
+            check_delay(stream.delta, self._originals, arrivals.by_partition, found, is_export=is_export),
+            check_decision_order(self._originals, found, is_export=is_export),
+        ]
+        if stream.is_ordered:
+            is_due = None if accounts is None else accounts.is_due
+            checks += check_ordered_release(
+                self._release, found, self._originals, reveals=stream.reveal_order, is_due=is_due
+            )
+        return checks, accounts
+
+    def _stated_accounts(self) -> StatedAccounts:
+        summary = self._stated.summary_fields
+        of_file = None if self._originals.is_export else summary
+        # A finished run of `pipe` holds nothing. It cannot follow a file and keep the order of the input.
+        is_finished = self._scope.is_ordered and not self._originals.is_export
+        return StatedAccounts(
+            reasons=self._reasons,
+            suppressed=None if of_file is None else stated_suppressed(of_file, self._stated.summary_name),
+            is_drained=is_finished or (summary is not None and summary.get("held") == 0),
+            read_records=None if of_file is None else read_lines(of_file, self._originals),
+        )
+
+    def _withdraw_uncertain(self, before: int) -> None:
+        """Withdraw failed checks that another reading of the files would not fail, and say what decides."""
+        failed = [check for check in self._checks[before:] if check.failed]
+        together = [check for check in self._checks[:before] if check.name == "together" and check.failed]
+        if self._is_inferred and failed:
+            self._undecided.append(f"the delay and missing records cannot be judged by inferred clusters: {REMEDY}")
+        elif self._scope.may_be_table and (failed or together) and self._looks_like_table():
+            failed += together
+            self._undecided.append(
+                "the rows are in the order in which shoal batch writes them, and the policy has a stream section: give "
+                "--table if shoal batch made the release"
+            )
+        else:
+            return
+        self._checks = [check for check in self._checks if check not in failed]
+        self._accounts = None
+
+    def _looks_like_table(self) -> bool:
+        """Whether a file is sorted as a whole, or in the order of its input where the policy allows this to a table."""
+        if self._release.is_export or self._clusters is None or not len(self._release):
+            return False
+        parts, clusters = self._release.by_partition.values(), self._clusters.clusters
+        return all(rows.is_sorted for rows in parts) or (
+            self._policy.keep_order and all(is_in_input_order(rows, clusters, self._originals) for rows in parts)
+        )
+
+    def _claim_unended(self, clusters: RecomputedClusters) -> None:
+        """Count a last record without end that is neither released nor referenced: only the run knows why."""
+        last = len(self._originals) - 1
+        if self._scope.is_table or self._originals.is_ended:
+            return
+        if not clusters.is_released[last] and last not in (self._reasons or {}):
+            self._claimed["at the end of the original, without line end: a run with --follow skips it"] = 1
+
+    def _add_counts(self, claimed: Counter[str], undecided: Counter[str]) -> None:
+        self._claimed += claimed
+        self._undecided += [f"{counted(count, 'record')} {text}" for text, count in undecided.items()]
+
+    def _check_summary(self) -> None:
+        """Check the summary. Two clusters with equal rows side by side may have been inferred as one."""
+        summary, name = self._stated.summary_fields, self._stated.summary_name
+        if summary is None:
+            return
+        counts = self._counts(summary)
+        check = check_summary(summary, counts, name)
+        self._compared = counts.compared
+        unknown = counts.without_clusters()
+        if self._is_inferred and check.failed and not (other := check_summary(summary, unknown, name)).failed:
+            check, self._compared = other, unknown.compared
+            self._undecided.append(f"the summary counts other clusters than those inferred: {REMEDY}")
+        self._checks.append(check)
+        self._warnings += reading_warnings(summary, self._originals, dropped_kinds(self._policy), name)
+
+    def _counts(self, summary: Summary) -> AuditedCounts:
+        counts = count_release(
+            self._originals,
+            self._clusters,
+            self._limits,
+            rows=len(self._release),
+            referenced_end=max(self._reasons or {}, default=-1) + 1,
+            records_in=read_records(summary),
+        )
+        return replace(
+            counts,
+            suppressed=self._suppressed(),
+            held=self._held(),
+            are_exact=self._references is not None,
+            certain=0 if self._accounts is None else self._accounts.certain,
+            losses=measure_losses(summary, self._originals, self._clusters, self._published, self._scope.window),
+            values=measure_values(self._policy, self._originals, known_classes(self._clusters)),
+        )
+
+    def _suppressed(self) -> int | None:
+        """Return how many records were or may have been suppressed; None if it is not known."""
+        if self._accounts is None:
+            return None
+        stated = sum(reason == "suppressed" for reason in (self._reasons or {}).values())
+        return stated + self._accounts.suppressible
+
+    def _held(self) -> int | None:
+        """Return how many records may still be held, with those whose cluster is decided; None if it is not known."""
+        if self._accounts is None or self._clusters is None:
+            return None
+        decided = sum(len(cluster.members) for cluster in self._clusters.clusters)
+        unreleased = max(0, decided - len(self._release)) if self._scope.is_ordered else 0
+        return self._accounts.held + unreleased
+
+    # ---------------------------------------------------------------- verdict
+
+    def _result(self) -> Verdict:
+        """Return the verdict on all checks so far."""
+        policy, originals, accounts = self._policy, self._originals, self._accounts
+        measures = measure_release(policy, originals, self._release, self._clusters, self._unchanged, self._joint)
+        near = count_near_duplicates(policy, originals, self._clusters)
+        return Verdict(
+            checks=tuple(check.result() for check in self._checks),
+            counts={
+                "records": originals.records,
+                **({"dropped": len(originals) - originals.records} if dropped_kinds(policy) else {}),
+                "usable": originals.usable,
+                "unusable": originals.records - originals.usable,
+                "rows": len(self._release),
+                "clusters": None if self._clusters is None else self._clusters.count,
+                "suppressed": self._suppressed(),
+                "claimed": sum(self._claimed.values()),
+                "held": self._held(),
+            },
+            measures=measures | ({} if near is None else near.measures()),
+            warnings=(*self._warnings, *([] if near is None else near.warnings())),
+            undecided=tuple(self._undecided),
+            not_examined=_unexamined_questions(
+                policy,
+                self._scope,
+                self._release,
+                is_export=originals.is_export,
+                stated=self._stated,
+                compared=self._compared,
+                is_end_known=accounts is not None and accounts.population is not None,
+            ),
+            claimed=tuple(f"{counted(count, 'record')} {text}" for text, count in self._claimed.items()),
+            partial=self._scope.is_partial,
+            early_decisions=None if accounts is None else accounts.early_decisions,
+        )
+
+
+def _failed_besides(checks: Sequence[CheckCounter], others: Sequence[CheckCounter]) -> list[CheckCounter]:
+    """Return the checks that fail in another result alone."""
+    return [check for check, other in zip(checks, others, strict=True) if other.failed and not check.failed]
+
+
+_NAMED = {"mse", "mae", "clipped", "displacement", "excess_span", "delay", "elapsed_s", "records_per_s", "unknown"}
+"""Fields of a summary that are never compared, and are named in any case."""
+
+
+_MEASURES = (
+    *("loss", "mean_loss", "clocks", "sse", "sst", "information_loss", "d_x", "d_y", "emd", "emd_of", "l"),
+    *("value_share", "dropped", "dld", "l_avg", "bound", "gap", "mdav", "algorithm", "refine", "keep_order"),
+    *("blocks", "jointly_k_anonymous"),
+)
+"""Other fields, in the order in which they are named. Those that could not be compared are not examined."""
+
+
+_LEARNED = ("position_weight", "widths")
+"""What a stream has learned."""
+
+
+_NOT_COMPLETE = "whether every record was released or had to be suppressed, because only a part was judged"
+
+
+def _unexamined_questions(
+    policy: Policy,
+    scope: AuditScope,
+    release: ReleasedRows,
+    *,
+    is_export: bool,
+    stated: StatedFiles,
+    compared: Collection[str],
+    is_end_known: bool,
+) -> tuple[str, ...]:
+    """Return what these files cannot show. Questions that do not concern such a release are left out."""
+    found, summary = [_NOT_COMPLETE] if scope.is_partial else [], stated.summary_fields
+    if is_export and not scope.is_ordered:
+        found.append("whether each cluster was published in one transaction")
+    if is_export:
+        missing = [name for name, field in (("keys", "key"), ("headers", "headers")) if field not in release.envelope]
+        found.append(f"{_listed([*missing, 'timestamps'])} of released messages")
+    if not scope.is_table:
+        found.append("when anything was released, and delays in seconds")
+    if is_export:
+        found.append("aborted messages, which a read_uncommitted reader can see")
+    if summary is not None and "unknown" in summary:
+        found.append("how many values are not in their taxonomy, as the summary states")
+    if summary is not None:
+        found.append("mse and mae in the summary, and its clipped values, displacement, excess span, delay and speed")
+        found += _other_fields(summary, compared)
+    if any(a.reference or a.taxonomy for a in policy.protected) and not _names_policy(stated):
+        found.append(
+            "whether references and taxonomies of confidential attributes are those of the run, because the evidence "
+            "and the summary do not name its policy"
+        )
+    found.append("earlier or other releases of the same records")
+    return (*found, *unobservable_options(policy, is_end_known=is_end_known))
+
+
+def _other_fields(summary: Summary, compared: Collection[str]) -> list[str]:
+    """Return what else a summary states that was not compared. Names that Shoal does not write are not shown."""
+    others = [name for name, value in summary.items() if name not in compared and _is_stated(value)]
+    known = [[name for name in names if name in others] for names in (_MEASURES, _LEARNED)]
+    found = [f"{_listed(names)} in the summary" for names in known if names]
+    if not set(others) <= {*_MEASURES, *_LEARNED, *_NAMED}:
+        found.append("fields of the summary that Shoal does not write")
+    return found
+
+
+def _is_stated(value: object) -> bool:
+    """Whether a field has a value; of a group of fields, whether one of them has."""
+    return any(map(_is_stated, value.values())) if isinstance(value, Mapping) else value is not None
+
+
+def _names_policy(stated: StatedFiles) -> bool:
+    """Whether the summary, or every line of the evidence, states a fingerprint. A wrong one is a fault."""
+    clusters = stated.evidence_clusters
+    return "policy" in (stated.summary_fields or {}) or bool(clusters and all(one.fingerprint for one in clusters))
+
+
+def _listed(names: list[str]) -> str:
+    *others, last = names
+    return f"{', '.join(others)} and {last}" if others else last
+
+
+def _add_lines(verdict: Verdict, *, original: InputFile, released: InputFile) -> Verdict:
     """Return the verdict with the line of each row and each record that a broken check lists.
 
     Rows are numbered from 1 and records from 0, both without a header. A row of a CSV file may span several lines. Rows
     of a Parquet file have no lines.
 
-    Notes
-    -----
     Cost: one pass over a CSV file with failed cases, O(n) time.
     """
     sources = {"row": (released, 1), "record": (original, 0)}
@@ -80,216 +729,3 @@ def _lines_of(numbers: set[int], file: InputFile) -> dict[int, int]:
         return {number: number + 1 for number in numbers}
     lines = enumerate(csv_record_lines(file.path, file.dialect))
     return {number: line for number, line in lines if number in numbers}
-
-
-def verify(
-    policy: Policy,
-    original: str | Path,
-    released: str | Path,
-    evidence: str | Path | None = None,
-    summary: str | Path | Summary | None = None,
-    *,
-    quarantine: str | Path | None = None,
-    complete: bool = False,
-    wrapped: bool | None = None,
-    table: bool | None = None,
-    form: Form | None = None,
-    released_form: Form | None = None,
-    strict: bool = False,
-    partial: bool = False,
-    is_export: bool | None = None,
-    input_topic: str | None = None,
-) -> Verdict:
-    """Check a release against its original, with separate code.
-
-    Only the policy loader and the error classes are shared with the engine.
-
-    Parameters
-    ----------
-    policy : Policy
-        The policy of the run.
-    original, released : path
-        ``.csv`` in the policy's dialect, JSON lines (``.jsonl``, ``.ndjson``, ``.json``) or ``.parquet``. Both may be
-        exports of a topic; then every check is made per partition. An export is a JSON lines file:
-
-        - of the original: ``{"partition", "offset", "value"}``; the value is the record or its text. It may also have
-          ``key`` (text or null), ``headers`` (list of ``[name, text or null]``) and ``timestamp`` (ms), and must have
-          those that the policy reads.
-        - of the release: ``{"partition", "value"}``; the value is the published text.
-
-        If the original is an export and the release is a plain file, the original was the input of `shoal pipe`; its
-        record numbers are line numbers.
-    evidence : path, optional
-        JSON lines of ``{"partition", "cluster", "offsets", "policy"}``, one per cluster; earlier versions did not write
-        ``policy``, the fingerprint. With several inputs also ``topic``, the input. In plain files the partition is 0
-        and offsets are the numbers of records, from 0. Evidence is checked, never trusted.
-    summary : path or mapping, optional
-        The summary of the run. It is checked. Nothing in it makes a check less strict.
-    quarantine : path, optional
-        JSON lines of ``{"topic", "partition", "offset", "reason"}``, one per record that was not released.
-    complete : bool
-        The default, spelt out: it takes precedence over ``partial``.
-    wrapped : bool, optional
-        Former name of ``is_export``.
-    table : bool, optional
-        Whether the release was made by `shoal batch`: ``stream`` is ignored, and rows may be sorted by their bytes as a
-        whole. None: true if the policy has no ``stream`` section.
-    form, released_form : {"csv", "jsonl"}, optional
-        Form of files with another suffix.
-    strict : bool
-        Whether an unchanged field that identifies records fails the verification, unless the policy sets
-        ``publish_unchanged: true`` for it. Otherwise it is a warning. That fields identify records together is always
-        a warning.
-    partial : bool
-        Whether the release is only a part, so that records that were not released are not examined. The verdict says
-        so.
-    is_export : bool, optional
-        Whether both files are exports of topics; None: decide by their first lines.
-    input_topic : str, optional
-        The topic that ``original`` is an export of, for a service with several inputs. Clusters and references of other
-        topics are not judged. None: all evidence and references must be of one input.
-
-    Returns
-    -------
-    Verdict
-        Its ``exit_code`` is 0 if no check is broken and nothing is undecided, 1 if a check is broken, and 2 if the
-        inputs cannot decide or another policy is needed.
-
-    Raises
-    ------
-    InputError
-        A file is not readable or has another shape. The message names file, line and remedy, and no value.
-
-    Notes
-    -----
-    Guarantee, if every check holds, none is "not examined", and evidence is given: every released row is the row of one
-    cluster of the evidence. Each cluster has at least k subjects, no subject has more than ``max_share``, and
-    ``per_subject`` and ``t`` hold where the policy sets them. In a stream no record was released more than delta
-    records after its arrival. Unless ``partial``, every other record of the original is unusable, had to be suppressed,
-    may still be held, or is counted in ``claimed``.
-
-    Cost: O(n log n) time, O(n) memory.
-    """
-    source = InputFile.of(original, policy.csv, form)
-    target = InputFile.of(released, policy.csv_output, released_form or form)
-    name = str(summary) if isinstance(summary, str | Path) else "the summary"
-    require_known_input(policy, input_topic)
-    clusters = None if evidence is None else list(read_evidence(Path(evidence)))
-    references = None if quarantine is None else list(read_quarantine(Path(quarantine)))
-    require_one_input(clusters, references, input_topic)
-    stated = StatedFiles(
-        evidence_clusters=None if clusters is None else select_clusters(clusters, input_topic),
-        references=None if references is None else select_references(references, input_topic),
-        summary_fields=None
-        if summary is None
-        else read_summary(Path(summary) if isinstance(summary, str) else summary),
-        summary_name=name,
-    )
-    scope = AuditScope.of(policy, table=table, partial=partial and not complete, strict=strict)
-    is_binary = is_parquet(target.path)
-    shown = published_values(
-        policy, target.form, table=scope.is_table, has_table_grids=scope.has_table_grids, is_binary=is_binary
-    )
-    is_export = wrapped if is_export is None else is_export
-    release = read_release(policy, target, shown, original=source, is_export=is_export, stores_texts=scope.is_ordered)
-    verdict = _Judgement(policy, source, target, release, shown, scope, stated, is_export).verdict()
-    return add_lines(verdict, original=source, released=target)
-
-
-@dataclass(frozen=True, slots=True)
-class _Judgement:
-    """A release and the file of its original, which is read when it is known how its records are numbered."""
-
-    policy: Policy
-    source: InputFile
-    target: InputFile
-    release: ReleasedRows
-    published: Sequence[PublishedValues]
-    scope: AuditScope
-    stated: StatedFiles
-    is_export: bool | None
-
-    def verdict(self) -> Verdict:
-        if len(self.release):
-            return self._judge(self._read(by_line=not self.release.is_export))
-        by_line = self._is_numbered_by_line()
-        if by_line is not None:
-            return self._judge(self._read(by_line=by_line))
-        if self.policy.envelope_attributes:
-            return self._judge_both()
-        # By line no message is a record of the policy, so only a doubt may come from this reading.
-        verdict = self._judge(self._read(by_line=False))
-        if verdict.outcome == "broken" and self._judge(self._read(by_line=True)).verified:
-            raise self._unclear_numbers()
-        return verdict
-
-    def _read(self, *, by_line: bool) -> Originals:
-        has_lines = by_line and not len(self.release)
-        is_export = False if has_lines else self.is_export
-        originals = read_originals(self.policy, self.source, self.target.form, is_export=is_export, by_line=by_line)
-        if not len(originals) and (len(self.release) or self.scope.is_table):
-            raise InputError(f"{self.source.path}: no records, so there is nothing to compare with; give the original")
-        if len(self.release) and self.release.is_export != originals.is_export:
-            raise InputError(
-                f"{self.target.path}: an export of a topic can only be compared with another export; give two exports "
-                "or none"
-            )
-        summary = self.stated.summary_fields
-        if summary is not None and not originals.is_export:
-            originals.was_read_whole = (read_records(summary) or 0) >= originals.records
-        return originals
-
-    def _judge(self, originals: Originals) -> Verdict:
-        return Auditor(self.policy, originals, self.release, self.published, self.scope).run(self.stated)
-
-    def _is_numbered_by_line(self) -> bool | None:
-        """Whether the references of an empty release number records by line, as `shoal pipe` does.
-
-        None if only they can tell: `shoal pipe` also reads messages that have a partition and an offset.
-        """
-        if self.source.form == "csv" or self.is_export is not None:
-            return self.is_export is False
-        if not self.policy.envelope_attributes:
-            return None if is_export_of(self.policy, self.source, ORIGINAL_EXPORT, ENVELOPE_FIELDS) else False
-        has_offsets = first_line_names(self.source.path) >= {"partition", "offset"}
-        return True if self.target.form == "csv" or not has_offsets else None
-
-    def _judge_both(self) -> Verdict:
-        """Judge an empty release of messages as that of a topic, and as that of `shoal pipe`.
-
-        If all references name records in one of the readings only, that one is judged. Else one that holds excels one
-        that is undecided.
-
-        Raises
-        ------
-        InputError
-            One reading holds and the other is broken.
-        """
-        by_line = self._read(by_line=True)
-        try:
-            by_offset = self._read(by_line=False)
-        except InputError:
-            # Lines that `shoal pipe` reads need not be an export of a topic.
-            verdict = self._judge(by_line)
-            if verdict.outcome == "broken":
-                raise
-            return verdict
-        references = self.stated.references or []
-        fitting = [
-            originals
-            for originals in (by_offset, by_line)
-            if all(originals.find(reference.partition, reference.offset) is not None for reference in references)
-        ]
-        if len(fitting) == 1:
-            return self._judge(fitting[0])
-        first, second = self._judge(by_offset), self._judge(by_line)
-        if {first.outcome, second.outcome} == {"holds", "broken"}:
-            raise self._unclear_numbers()
-        return second if second.verified and not first.verified else first
-
-    def _unclear_numbers(self) -> InputError:
-        return InputError(
-            f"{self.target.path}: the release has no rows, so it does not show which command made it: shoal run "
-            "numbers records by offset, shoal pipe by line. Give --topic if shoal run made it. If shoal pipe made it, "
-            "give an original without the fields partition and offset"
-        )

@@ -8,7 +8,8 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from shoal.audit.arithmetic import ExactGrid, canonical_float
+from shoal.audit.reading import canonical_float
+from shoal.audit.scales import ExactGrid
 from shoal.formats.json_text import integral_to_int
 from shoal.policy import Attribute, Role
 

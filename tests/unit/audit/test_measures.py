@@ -8,11 +8,9 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
-from oracle.naive_release import POLICY, NaiveRelease, broken, group, load_policy, make_records, make_release
+from oracle.naive_release import POLICY, NaiveRelease, broken, load_policy, make_records, make_release
 from shoal.audit import Verdict, verify
-from shoal.audit.measures import measure_order_information
 
 pytestmark = pytest.mark.unit
 
@@ -121,83 +119,6 @@ def test_an_identifying_field_is_a_warning_and_with_strict_an_error_unless_ackno
     assert strict.exit_code == (0 if acknowledged else 1)
     assert broken(strict) == (set() if acknowledged else {"unchanged"})
     assert json.dumps(strict.as_dict())
-
-
-# ---------------------------------------------------------------- places in disguise
-
-
-@pytest.mark.parametrize(
-    "disguise",
-    [
-        lambda rank: rank % 97,
-        lambda rank: rank * 31 % 97 * 7 % 97,
-        lambda rank: f"x{rank * rank % 97}",
-        lambda rank: (rank % 97) * 1000 + rank * 7919 % 1000,
-        lambda rank: rank // 25 * 7 % 16,
-        lambda rank: None if rank % 5 else "y",
-    ],
-    ids=["rank mod 97", "permuted", "squared", "with noise", "runs", "nulls"],
-)
-def test_a_place_in_disguise_is_a_warning_and_with_strict_an_error(tmp_path: Path, disguise: Any) -> None:
-    records = make_records(400)
-    for rank, record in enumerate(records):
-        record |= {"diagnosis": disguise(rank), "ward": None}
-        record["diagnosis"] = None if record["diagnosis"] is None else f"{record['diagnosis']}"
-    naive = NaiveRelease(tmp_path, records, group(records))
-    lenient, strict = naive.verify(), naive.verify(strict=True)
-    assert any("position in the order of arrival" in text for text in lenient.warnings)
-    assert measure(lenient, "order_information.diagnosis") > 0.5
-    assert abs(measure(lenient, "order_correlation.diagnosis")) < 0.5
-    assert (lenient.exit_code, strict.exit_code) == (0, 1)
-    assert broken(strict) == {"unchanged"}
-
-
-def test_a_place_that_is_split_over_two_fields_is_a_warning_and_with_strict_an_error(tmp_path: Path) -> None:
-    chance = random.Random(6)
-    records = make_records(600)
-    for rank, record in enumerate(records):
-        hidden = chance.randrange(7)
-        record |= {"diagnosis": f"{hidden}", "ward": (hidden + rank) % 7}
-    naive = NaiveRelease(tmp_path, records, group(records))
-    lenient, strict = naive.verify(), naive.verify(strict=True)
-    assert lenient.measures["order_information.diagnosis"] == lenient.measures["order_information.ward"] == 0
-    assert measure(lenient, "order_information.diagnosis+ward") > 1
-    assert any(text.startswith("diagnosis+ward are published unchanged and together") for text in lenient.warnings)
-    assert (lenient.exit_code, strict.exit_code) == (0, 1)
-    assert broken(strict) == {"unchanged"}
-
-
-def test_unusable_records_do_not_hide_a_period_of_the_offsets(tmp_path: Path) -> None:
-    records = make_records(600)
-    for rank, record in enumerate(records):
-        record |= {"diagnosis": f"{rank % 97}", "ward": None}
-    naive = NaiveRelease(tmp_path, records, group(records))
-    assert measure(naive.verify(), "order_information.diagnosis") > 2
-    for record in random.Random(3).sample(records, 60):
-        record["age"] = "old"
-    usable = [index for index, record in enumerate(records) if record["age"] != "old"]
-    found = group([records[index] for index in usable])
-    naive = NaiveRelease(tmp_path, records, [[usable[index] for index in members] for members in found])
-    assert measure(naive.verify(), "order_information.diagnosis") > 2
-
-
-def test_three_hundred_columns_without_order_reveal_nothing() -> None:
-    chance = np.random.default_rng(4)
-    for number in range(300):
-        n = int(chance.choice([30, 60, 150, 400]))
-        values = chance.integers(0, chance.choice([2, 5, 40, 1000]), n)
-        if number % 2:
-            values = np.minimum(chance.zipf(1.5, n), 1000)
-        codes = np.unique(values, return_inverse=True)[1]
-        assert measure_order_information(codes, values.astype(np.float64), np.arange(n)).bits == 0
-
-
-def test_information_is_measured_in_bits() -> None:
-    ranks = np.arange(20_000)
-    found = measure_order_information(ranks % 8, (ranks % 8).astype(np.float64), ranks)
-    assert found.bits == pytest.approx(3, abs=0.02)
-    halves = ranks // 10_000
-    assert measure_order_information(halves, halves.astype(np.float64), ranks).bits == pytest.approx(1, abs=0.02)
 
 
 # ---------------------------------------------------------------- fields together

@@ -11,6 +11,7 @@ from oracle.naive_release import load_policy
 from pyarrow import parquet
 from shoal.audit.originals import read_originals
 from shoal.audit.reading import InputFile
+from shoal.policy import Policy
 
 pytestmark = pytest.mark.unit
 
@@ -74,6 +75,11 @@ def test_subjects_are_coded_by_their_normalised_text(tmp_path: Path) -> None:
     ]
 
 
+def usable_in(policy: Policy, path: Path) -> list[bool]:
+    originals = read_originals(policy, InputFile.of(path, policy.csv), "jsonl")
+    return [originals.is_usable(index) for index in range(len(originals))]
+
+
 NAMES = """
 attributes:
   who:  {role: identifier, subject: true}
@@ -85,33 +91,31 @@ undeclared: drop
 
 
 @pytest.mark.parametrize(
-    ("record", "refusal"),
+    ("record", "is_usable"),
     [
-        ({"who": "who", "sex": "sex", "ill": "ill"}, 2),
-        ({"ill": "ill", "sex": "sex", "who": "who", "more": 1}, 2),
-        ({"who": "p", "sex": "sex", "ill": "ill"}, 0),
-        ({"who": "who", "sex": "f", "ill": "ill"}, 0),
-        ({"who": "who", "sex": "sex", "ill": None}, 0),
-        ({"who": "who", "sex": "sex", "ill": ["ill"]}, 0),
+        ({"who": "who", "sex": "sex", "ill": "ill"}, False),
+        ({"ill": "ill", "sex": "sex", "who": "who", "more": 1}, False),
+        ({"who": "p", "sex": "sex", "ill": "ill"}, True),
+        ({"who": "who", "sex": "f", "ill": "ill"}, True),
+        ({"who": "who", "sex": "sex", "ill": None}, True),
+        ({"who": "who", "sex": "sex", "ill": ["ill"]}, True),
     ],
 )
 @pytest.mark.parametrize("is_export", [False, True])
 def test_a_json_record_with_the_name_of_each_field_as_its_value_is_invalid(
-    tmp_path: Path, record: dict[str, object], refusal: int, *, is_export: bool
+    tmp_path: Path, record: dict[str, object], *, is_usable: bool, is_export: bool
 ) -> None:
     path, text = tmp_path / "original.jsonl", json.dumps(record)
     path.write_text((json.dumps({"partition": 0, "offset": 7, "value": text}) if is_export else text) + "\n")
     policy = load_policy(tmp_path, NAMES)
-    originals = read_originals(policy, InputFile.of(path, policy.csv), "jsonl")
-    assert originals.refusals.tolist() == [refusal]
-    assert originals.is_usable(0) is not bool(refusal)
+    assert usable_in(policy, path) == [is_usable]
 
 
 def test_a_field_is_compared_with_the_name_that_it_has_in_the_message(tmp_path: Path) -> None:
     paths = NAMES.replace("true}", "true, from: value.row.id}").replace("nominal}", "nominal, from: value.row.s}")
     path, policy = tmp_path / "original.jsonl", load_policy(tmp_path, paths)
     path.write_text('{"row": {"id": "id", "s": "s"}, "ill": "ill"}\n{"row": {"id": "who", "s": "sex"}, "ill": "ill"}\n')
-    assert read_originals(policy, InputFile.of(path, policy.csv), "jsonl").refusals.tolist() == [2, 0]
+    assert usable_in(policy, path) == [False, True]
 
 
 def test_a_row_of_parquet_with_the_names_of_its_columns_is_a_record(tmp_path: Path) -> None:
@@ -124,10 +128,10 @@ def test_numbers_and_one_field_are_not_compared_with_names(tmp_path: Path) -> No
     policy = load_policy(tmp_path, NAMES.replace("sex: ", '"1": ').replace("ill: ", '"2": ').replace("who: ", '"3": '))
     path = tmp_path / "original.jsonl"
     path.write_text('{"1": 1, "2": 2, "3": 3}\n{"1": "1", "2": "2", "3": "3"}\n')
-    assert read_originals(policy, InputFile.of(path, policy.csv), "jsonl").refusals.tolist() == [0, 2]
+    assert usable_in(policy, path) == [True, False]
     policy = load_policy(
         tmp_path,
         "attributes: {sex: {role: quasi_identifier, scale: nominal}}\nprivacy: {k: 2}\nsubject: every_record\n",
     )
     path.write_text('{"sex": "sex"}\n')
-    assert read_originals(policy, InputFile.of(path, policy.csv), "jsonl").refusals.tolist() == [0]
+    assert usable_in(policy, path) == [True]

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 from shoal.audit.reading import (
-    BLANK,
     TOMBSTONE,
     InputFile,
     JsonNumber,
@@ -69,7 +68,7 @@ def test_plain_records_are_numbered_by_physical_lines(tmp_path: Path) -> None:
     path = file(tmp_path, '{"a":1}\n\n{"a":"x"}\n{"a":1,"a":1}\n')
     assert originals(path) == [
         (0, 0, {"a": JsonNumber("1")}),
-        (0, 1, BLANK),
+        (0, 1, None),
         (0, 2, {"a": "x"}),
         (0, 3, None),
     ]

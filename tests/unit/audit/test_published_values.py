@@ -6,15 +6,15 @@ import math
 from typing import Any
 
 import pytest
-from shoal.audit.published_values import (
+from shoal.audit.reading import Form, JsonNumber
+from shoal.audit.scales import (
+    Categories,
     PublishedCategories,
     PublishedNumbers,
     PublishedRanks,
     PublishedTimes,
     PublishedValues,
 )
-from shoal.audit.reading import Form, JsonNumber
-from shoal.audit.scales import Categories
 from shoal.policy import Attribute, Role, Scale, Taxonomy, TimeStep
 
 pytestmark = pytest.mark.unit

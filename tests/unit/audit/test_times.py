@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from shoal.audit.arithmetic import day_of, months_until, start_of_month
 from shoal.audit.scales import TimeGrid, epoch_ms, iso_ms
 from shoal.policy import TimeStep
 
@@ -173,13 +172,3 @@ def test_a_published_time_is_of_its_step_in_its_only_spelling(
     found = TimeStep.parse(step)
     assert found is not None
     assert (TimeGrid(found, unit).parse(text) is not None) == is_allowed
-
-
-@pytest.mark.parametrize(
-    ("day", "year", "month", "date"),
-    [(0, 1970, 1, 1), (-1, 1969, 12, 31), (59, 1970, 3, 1), (11_016, 2000, 2, 29), (2_932_896, 9999, 12, 31)],
-)
-def test_days_are_counted_from_1970(day: int, year: int, month: int, date: int) -> None:
-    assert day_of(year, month, date) == day
-    assert months_until(day) == (year - 1970) * 12 + month - 1
-    assert start_of_month(months_until(day)) == day - date + 1

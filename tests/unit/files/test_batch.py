@@ -738,8 +738,7 @@ def test_numbers_are_compared_by_value_however_long_their_spelling(tmp_path: Pat
 def test_parquet_types_come_from_all_rows_and_rows_are_written_in_chunks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for module in ("shoal.formats.parquet", "shoal.audit.releases"):
-        monkeypatch.setattr(f"{module}.ROWS_PER_GROUP", 10)
+    monkeypatch.setattr("shoal.formats.parquet.ROWS_PER_GROUP", 10)
     attributes = ATTRIBUTES | {"note": {"role": "confidential"}}
     rows = [row | {"note": None if n < 25 else n if n < 50 else n + 0.5} for n, row in enumerate(records(60))]
     source = write(tmp_path / "in.jsonl", rows)

@@ -124,7 +124,6 @@ def test_a_growing_file_is_followed_until_a_signal(tmp_path: Path, number: int) 
         tmp_path / "evidence.jsonl",
         tmp_path / "summary.json",
         quarantine=tmp_path / "q.jsonl",
-        complete=True,
     )
     assert verdict.exit_code == 0, verdict.text()
     assert (tmp_path / "evidence.jsonl").stat().st_mode & 0o077 == 0

@@ -43,7 +43,7 @@ def run(folder: Path, policy: Policy, text: bytes) -> tuple[str, list[tuple[int,
     source.write_bytes(text)
     run_pipe(policy, Files(str(source), str(out), None, None, str(summary), str(evidence), str(quarantine)))
     references = [json.loads(line) for line in quarantine.read_text().splitlines()]
-    verdict = verify(policy, source, out, evidence, summary, quarantine=quarantine, complete=True)
+    verdict = verify(policy, source, out, evidence, summary, quarantine=quarantine)
     return out.read_text(), [(one["offset"], one["reason"]) for one in references], verdict
 
 

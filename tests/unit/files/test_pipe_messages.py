@@ -66,7 +66,7 @@ def run(folder: Path, policy: Policy, messages: list[dict[str, Any]], target: st
     source.write_text("".join(json.dumps(one) + "\n" for one in messages))
     evidence, quarantine, summary = (str(folder / name) for name in ("evidence", "quarantine", "summary"))
     run_pipe(policy, Files(str(source), str(out), None, None, summary, evidence, quarantine))
-    return out, verify(policy, source, out, evidence, summary, quarantine=quarantine, complete=True)
+    return out, verify(policy, source, out, evidence, summary, quarantine=quarantine)
 
 
 @pytest.mark.parametrize("target", ["jsonl", "csv"])
@@ -182,7 +182,7 @@ def test_only_the_invalid_line_is_rejected_by_pipe_and_judge(tmp_path: Path, lin
     references = [json.loads(one) for one in Path(quarantine).read_text().splitlines()]
     assert [(one["offset"], one["reason"]) for one in references] == [(20, reason)]
     assert len(out.read_text().splitlines()) == 40
-    verdict = verify(policy, source, out, evidence, summary, quarantine=quarantine, complete=True)
+    verdict = verify(policy, source, out, evidence, summary, quarantine=quarantine)
     assert verdict.exit_code == 0, verdict.text()
     assert verdict.counts["unusable"] == 1
 

@@ -79,9 +79,7 @@ def run(folder: Path, policy: Policy, messages: list[Any], target: str = "jsonl"
     (folder / "in.jsonl").write_text("".join(json.dumps(one) + "\n" for one in messages))
     files, out = outputs(folder, f"out.{target}")
     run_pipe(policy, files)
-    verdict = verify(
-        policy, files.source, out, files.evidence, files.summary, quarantine=files.quarantine, complete=True
-    )
+    verdict = verify(policy, files.source, out, files.evidence, files.summary, quarantine=files.quarantine)
     return out, verdict
 
 

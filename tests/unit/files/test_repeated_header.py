@@ -34,7 +34,7 @@ def judged(folder: Path, original: str = "in.csv") -> Verdict:
     names = (original, "out.csv", "e.jsonl", "s.json", "q.jsonl")
     source, out, evidence, summary, quarantine = (folder / name for name in names)
     policy = Policy.load(folder / "policy.yaml")
-    return verify(policy, source, out, evidence, summary, quarantine=quarantine, complete=True)
+    return verify(policy, source, out, evidence, summary, quarantine=quarantine)
 
 
 def references(folder: Path) -> list[tuple[int, str]]:

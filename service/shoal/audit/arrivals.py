@@ -1,0 +1,249 @@
+"""The arrivals of a stream, and the delay and the order of its decisions.
+
+The delay of a stream is counted in arrivals, per partition. Offsets do not count, because a log has gaps. A record does
+not arrive if it is unusable, above ``privacy.per_subject``, too large, or dated too far ahead. If files do not show
+whether a record arrived, counts get a lower and an upper bound.
+
+The bound follows from the definition of stream microaggregation with delay delta: a record is decided at the latest
+with the delta-th arrival after it. Every member of a cluster has arrived when the cluster is decided, and clusters are
+decided one after the other. So the newest member of all clusters decided so far is at most delta arrivals after the
+oldest member of each cluster.
+
+Each cluster holds the oldest held record, and clusters that are released together are numbered by their oldest members.
+So the oldest members ascend in the order of decision (`shoal.audit.unpublished` derives from it which records were
+held).
+
+Source: J. Domingo-Ferrer and J. Soria-Comas, "Steered Microaggregation", ICDMW 2017, Definition 4
+(doi:10.1109/ICDMW.2017.141).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+import numpy as np
+
+from shoal.audit.clusters import (
+    AdmissionLimits,
+    BoolVector,
+    Int64Vector,
+    RecomputedCluster,
+    clusters_by_partition,
+    has_repeated_numbers,
+)
+from shoal.audit.originals import UNKNOWN_TIMESTAMP, UNUSABLE, Originals
+from shoal.audit.verdict import CheckCounter, counted
+from shoal.policy import Policy
+
+__all__ = ["Arrivals", "Counted", "StreamArrivals", "arrivals_of", "check_decision_order", "check_delay"]
+
+Counted: TypeAlias = Literal["certain", "unless claimed", "all"]
+
+
+@dataclass(frozen=True, slots=True)
+class Arrivals:
+    """The records of one partition that may have arrived, in the order of their offsets.
+
+    The position of a record is its index in these arrays.
+
+    ``is_sure``: whether the record arrived for certain. ``at_least``: number of records up to and including this
+    position that arrived for certain.
+    """
+
+    indices: Int64Vector
+    offsets: Int64Vector
+    is_sure: BoolVector
+    at_least: Int64Vector
+
+    def __len__(self) -> int:
+        return len(self.indices)
+
+    def positions_of(self, offsets: Int64Vector) -> Int64Vector:
+        """Return the positions of offsets. For an offset without such a record: the position of the next record."""
+        return np.searchsorted(self.offsets, offsets).astype(np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class StreamArrivals:
+    """The arrivals of all partitions of a stream.
+
+    ``may_be_in_lost_window``: which of all originals a restart may have suppressed because of ``privacy.per_subject``.
+    ``is_window_whole``: true if the original begins at or before the first offset of the record's quota window. If the
+    log did too, a restart counted the whole window again.
+    """
+
+    by_partition: dict[int, Arrivals]
+    may_be_in_lost_window: BoolVector
+    is_window_whole: BoolVector
+
+    def has_as_many(self, other: StreamArrivals) -> bool:
+        """Whether both have the same number of certain arrivals in each partition."""
+        pairs = ((found, other.by_partition[partition]) for partition, found in self.by_partition.items())
+        return all(np.count_nonzero(one.is_sure) == np.count_nonzero(two.is_sure) for one, two in pairs)
+
+
+def arrivals_of(
+    policy: Policy,
+    originals: Originals,
+    limits: AdmissionLimits,
+    is_released: BoolVector,
+    reasons: Mapping[int, str] | None,
+    *,
+    counted: Counted = "certain",
+    ahead: Collection[int] = (),
+) -> StreamArrivals:
+    """Return the arrivals of each partition. Cost: O(n log n).
+
+    ``is_released``: whether each record is a member of a cluster. Unusable records are never members. ``reasons``:
+    reason of each referenced original, by its index; None without a quarantine file. ``counted``: which records count
+    as certain arrivals. "certain": files prove the arrival. "all": no file shows that a limit is exceeded; the
+    quarantine is ignored. "unless claimed": as "all", without records whose rejection is only claimed. ``ahead``:
+    indices of the records that are claimed to be rejected by the clock.
+    """
+    usable = originals.subjects != UNUSABLE
+    excess, unclear = limits.exceeds_quota, limits.may_be_too_large.copy()
+    if not originals.is_ended:
+        unclear[-1] = True
+    possible = usable & ~excess & ~limits.is_too_large
+    sure = possible & ~unclear if counted == "certain" else possible.copy()
+    if counted == "unless claimed":
+        possible[list(ahead)] = sure[list(ahead)] = False
+    if originals.is_export and counted == "certain" and reasons is None:
+        sure &= _is_not_ahead(originals, is_released)  # a service also rejects records by its clock
+    elif originals.is_export and counted == "certain" and reasons is not None:
+        # The quarantine says which records were rejected, and which arrived; a restart may have suppressed the others.
+        suppressed, others = _referenced(reasons, len(originals))
+        possible, sure = usable & ~others & ~(suppressed & excess), suppressed & ~excess
+    possible |= is_released
+    may_be_in_lost_window = _may_be_in_lost_window(policy, originals, is_released, possible)
+    is_window_whole = _is_window_whole(policy, originals)
+    may_be_lost = {
+        "certain": may_be_in_lost_window,
+        "unless claimed": may_be_in_lost_window & ~is_window_whole,
+        "all": np.zeros_like(sure),
+    }
+    sure = (sure & usable & ~may_be_lost[counted]) | is_released
+    by_partition = {
+        partition: _arrivals(originals, chosen[possible[chosen]], sure)
+        for partition, chosen in originals.by_partition.items()
+    }
+    return StreamArrivals(by_partition, may_be_in_lost_window, is_window_whole)
+
+
+def check_delay(
+    delta: int,
+    originals: Originals,
+    arrivals: Mapping[int, Arrivals],
+    clusters: Sequence[RecomputedCluster],
+    *,
+    is_export: bool,
+) -> CheckCounter:
+    """Check the delay of every cluster. Cost: O(n log n).
+
+    ``is_export``: whether the release is an export of a topic. Its clusters are taken in the order of their numbers;
+    where a number is repeated, each cluster is checked by itself.
+
+    Return ``delay``; its worst value is the largest delay that is certain, in records.
+    """
+    check = CheckCounter(
+        "delay", f"no record was released more than {counted(delta, 'record')} after it arrived", "cluster"
+    )
+    for partition, members in clusters_by_partition(clusters).items():
+        is_in_order = not (is_export and has_repeated_numbers(members))
+        if is_export and is_in_order:
+            members.sort(key=lambda cluster: cluster.number)
+        newest = 0
+        for cluster in members:
+            found = arrivals[partition]
+            ranks = found.at_least[found.positions_of(originals.offsets[list(cluster.members)])]
+            newest = max(newest, int(ranks.max())) if is_in_order else int(ranks.max())
+            delay = newest - int(ranks.min())
+            check.expect(delay <= delta, cluster.label)
+            check.worst = delay if check.worst is None else max(check.worst, delay)
+    return check
+
+
+def check_decision_order(
+    originals: Originals, clusters: Sequence[RecomputedCluster], *, is_export: bool
+) -> CheckCounter:
+    """Check that the oldest members of clusters ascend in the order of decision. Cost: O(n + m log m) for m clusters.
+
+    ``is_export``: whether the release is an export of a topic, whose clusters are taken in the order of their numbers.
+
+    Return ``oldest_first``. It is not examined in partitions in which a number is repeated.
+    """
+    check = CheckCounter("oldest_first", "clusters were decided in the order of their oldest records", "cluster")
+    for members in clusters_by_partition(clusters).values():
+        if is_export and has_repeated_numbers(members):
+            check.skip("the evidence repeats numbers of clusters")
+            continue
+        decided = sorted(members, key=lambda cluster: cluster.number) if is_export else members
+        newest_start = -1
+        for cluster in decided:
+            oldest = int(originals.offsets[list(cluster.members)].min())
+            check.expect(oldest > newest_start, cluster.label)
+            newest_start = max(newest_start, oldest)
+    return check
+
+
+def _is_not_ahead(originals: Originals, is_released: BoolVector) -> BoolVector:
+    """Return which records were not rejected by the clock, as released records show, shape (n,). Cost: O(n log n).
+
+    True if a released record with a lower offset has the same or a later timestamp. The service did not reject this
+    record by its clock.
+    """
+    found = np.zeros(len(originals), np.bool_)
+    for chosen in originals.by_partition.values():
+        timestamps = originals.timestamps[chosen]
+        latest = np.maximum.accumulate(np.where(is_released[chosen], timestamps, UNKNOWN_TIMESTAMP))
+        latest_before = np.concatenate(([UNKNOWN_TIMESTAMP], latest[:-1]))
+        found[chosen] = (timestamps != UNKNOWN_TIMESTAMP) & (timestamps <= latest_before)
+    return found
+
+
+def _is_window_whole(policy: Policy, originals: Originals) -> BoolVector:
+    """Return `StreamArrivals.is_window_whole`: an array, shape (n,)."""
+    found = np.ones(len(originals), np.bool_)
+    option = policy.per_subject
+    if option is None:
+        return found
+    for chosen in originals.by_partition.values():
+        offsets = originals.offsets[chosen]
+        found[chosen] = offsets - offsets % option.window >= offsets[0]
+    return found
+
+
+def _may_be_in_lost_window(
+    policy: Policy, originals: Originals, is_released: BoolVector, may_arrive: BoolVector
+) -> BoolVector:
+    """Return which records a restart may have suppressed because of ``privacy.per_subject``, shape (n,). Cost: O(n).
+
+    A restarted service suppresses the rest of a quota window whose first records it cannot read again. If a record of
+    the window was released more than delta arrivals later, the restart did not suppress this record.
+    """
+    lost = np.zeros(len(originals), np.bool_)
+    option = policy.per_subject
+    if option is None or policy.stream is None or not originals.is_export:
+        return lost
+    for chosen in originals.by_partition.values():
+        ranks = np.cumsum(may_arrive[chosen])
+        windows = originals.offsets[chosen] // option.window
+        starts = np.flatnonzero(np.diff(windows, prepend=windows[0] - 1))
+        latest = np.maximum.reduceat(np.where(is_released[chosen], ranks, 0), starts)
+        sizes = np.diff(np.append(starts, len(chosen)))
+        lost[chosen] = np.repeat(latest, sizes) - ranks <= policy.stream.delta
+    return lost
+
+
+def _referenced(reasons: Mapping[int, str], count: int) -> tuple[BoolVector, BoolVector]:
+    """Return which records are referenced as suppressed, and which for another reason."""
+    suppressed, others = np.zeros((2, count), np.bool_)
+    for index, reason in reasons.items():
+        (suppressed if reason == "suppressed" else others)[index] = True
+    return suppressed, others
+
+
+def _arrivals(originals: Originals, indices: Int64Vector, sure: BoolVector) -> Arrivals:
+    return Arrivals(indices, originals.offsets[indices], sure[indices], np.cumsum(sure[indices]))
