@@ -363,8 +363,11 @@ def tables() -> str:
         ("JSON messages and lines", [(kind.name, kind.outcome) for kind in KINDS]),
         ("CSV lines", [(kind.name, kind.outcome) for kind in CELLS]),
     ):
-        lines = [f"| {name.replace('|', '/')} | {outcome} |" for name, outcome in rows]
-        parts.append("\n".join([f"## {title}", "", "| what comes | what becomes of it |", "|---|---|", *lines]))
+        lines = [
+            f"| {outcome} | {'; '.join(name.replace('|', '/') for name, found in rows if found == outcome)} |"
+            for outcome in dict.fromkeys(outcome for _, outcome in rows)
+        ]
+        parts.append("\n".join([f"## {title}", "", "| what becomes of it | what comes |", "|---|---|", *lines]))
     return "\n\n".join(parts) + "\n"
 
 

@@ -1,4 +1,4 @@
-"""Write docs/policy.md: the text of docs/policy.template, with tables made of the schema and of the command line."""
+"""Write docs/policy.md: the text of docs/policy.template, with tables made of the schema."""
 
 from __future__ import annotations
 
@@ -13,8 +13,6 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
-from shoal.cli.command_line import COMMANDS, build_parser
-from shoal.cli.options import OptionVariable, option_variables
 from shoal.policy import schema
 from shoal.policy.schema import ONLY_ENVIRONMENT, REQUIRED_KEY, SHOWN_DEFAULT, values_in_words
 from shoal.settings import PREFIX
@@ -24,7 +22,7 @@ __all__ = ["PAGE", "main", "page", "rows_of"]
 ROOT = Path(__file__).resolve().parents[2]
 PAGE, TEMPLATE = ROOT / "docs" / "policy.md", ROOT / "docs" / "policy.template"
 DIRECTIVE = re.compile(r"^\{\{ (\w+)(?::((?: \w+)+))? \}\}$", re.MULTILINE)
-"""``{{ Section }}``, ``{{ Section: key key }}`` or ``{{ variables }}``."""
+"""``{{ Section }}`` or ``{{ Section: key key }}``."""
 HEAD = "| key | values | default | meaning |\n|---|---|---|---|\n"
 
 
@@ -40,8 +38,6 @@ def page() -> str:
 
     def table(found: re.Match[str]) -> str:
         name, keys = found[1], (found[2] or "").split()
-        if name == "variables":
-            return "\n".join(variables())
         model: type[BaseModel] = getattr(schema, name)
         shown.setdefault(name, []).extend(keys or map(str, key_names(model)))
         return HEAD + "\n".join(row for key in keys or key_names(model) for row in rows_of(model, key))
@@ -112,24 +108,6 @@ def in_yaml(value: object) -> str:
     if isinstance(value, str):
         return value if re.fullmatch(r"[A-Za-z0-9/._-][A-Za-z0-9/._:-]*", value) else json.dumps(value)
     return json.dumps(value)
-
-
-def variables() -> Iterator[str]:
-    """Yield the table of the variables of command options."""
-    yield "| variable | option | commands | default | meaning |"
-    yield "|---|---|---|---|---|"
-    of: dict[OptionVariable, list[str]] = {}
-    parser = build_parser()
-    (commands,) = [action for action in parser._actions if isinstance(action.choices, dict)]
-    assert commands.choices is not None
-    for name in COMMANDS:
-        for variable in option_variables(dict(commands.choices)[name]):
-            of.setdefault(variable._replace(parse=str, default=str(variable.default or "")), []).append(name)
-    for variable, names in of.items():
-        used = "all" if len(names) == len(COMMANDS) else ", ".join(f"`{name}`" for name in names)
-        default = {"": "none", "[]": "none"}.get(str(variable.default), f"`{variable.default}`")
-        option = f"`{variable.option}`" if variable.option else "none"
-        yield row(f"`{variable.name}`", option, used, default, f"{variable.meaning[0].upper()}{variable.meaning[1:]}.")
 
 
 def main() -> int:

@@ -19,6 +19,8 @@ ROOT = Path(__file__).resolve().parents[2]
 SOURCE = ROOT / "service" / "shoal"
 QUICKSTART = ROOT / "docs" / "quickstart"
 README_LINES = 120
+README_COLUMNS = 88
+"""Of code: GitHub shows a page 838 pixels wide, and cuts off what is longer."""
 PROSE_COLUMNS = 120
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"(?<!\\)\[(?:[^\[\]]|\[[^\]]*\])*\]\(([^()\s]+)\)")
@@ -207,7 +209,7 @@ def test_the_policy_of_the_page_on_confidential_values_has_no_fault(tmp_path: Pa
     assert (policy.t, policy.max_value_share) == (0.4, 0.6)
     assert [sentence for sentence in advise(policy) if "diagnosis" in sentence] == []
     forms = [form for row in table(page, "form of `l`") for form in re.findall(r"`([^`]+)`", row[0])]
-    assert len(forms) == 5
+    assert len(forms) == 3
     for form in forms:
         (tmp_path / "policy.yaml").write_text(shown.replace("l: 3", f"l: {form}"), encoding="utf-8")
         found = Policy.load(tmp_path / "policy.yaml").diversity
@@ -249,8 +251,14 @@ def test_the_five_records_of_the_readme_are_input_and_output_of_the_quick_start(
     visits = [line.split(",") for line in (QUICKSTART / "visits.csv").read_text(encoding="utf-8").splitlines()]
     shown = table(ROOT / "README.md", "patient")
     assert len(shown) == 5
-    assert all(row in visits for row in shown)
-    assert table(ROOT / "README.md", "age") == released
+    assert all(row[:4] in visits for row in shown)
+    assert [row[5:] for row in shown] == released
+    assert [row[4] for row in shown] == ["→"] * 5
+
+
+def test_no_code_of_the_readme_is_wider_than_the_column_of_a_browser() -> None:
+    code = "".join(text for _, text in FENCE.findall((ROOT / "README.md").read_text(encoding="utf-8")))
+    assert [line for line in code.splitlines() if len(line) > README_COLUMNS] == []
 
 
 def spans(text: str) -> list[str]:
@@ -281,7 +289,7 @@ def is_known(span: str) -> bool:
 def test_every_class_and_module_of_the_glossary_is_in_the_package() -> None:
     rows = re.findall(r"^\| [^|]+ \| ([^|]*) \|", (ROOT / "docs" / "glossary.md").read_text("utf-8"), re.MULTILINE)
     named = [span for cell in rows for span in spans(cell)]
-    assert len(named) > 60
+    assert len(named) > 30
     assert [span for span in named if not is_known(span)] == []
     wrong = ["kafka.no_such_module.Worker", "kafka.worker.NoSuchClass", "NoSuchClass", "PartitionTask.no_such_function"]
     assert [span for span in wrong if is_known(span)] == []
