@@ -25,7 +25,7 @@ pytestmark = [
     pytest.mark.usefixtures("kernels"),
 ]
 
-OLDER = "c21ececa54"
+OLDER = "2f27bcebf6"
 """A commit whose offset metadata have the format of today. A release will take its place."""
 COMPILE = """
 import sys, shoal

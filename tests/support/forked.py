@@ -104,7 +104,8 @@ def _context() -> ForkServerContext:
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["support.preloaded"])
     # The server takes over the environment, and does not know where a test finds its modules.
-    with patch.dict(os.environ, {"PYTHONPATH": str(TESTS)}):
+    paths = os.pathsep.join([str(TESTS), *filter(None, [os.environ.get("PYTHONPATH")])])
+    with patch.dict(os.environ, {"PYTHONPATH": paths}):
         ensure_running()
     return context
 

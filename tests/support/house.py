@@ -87,7 +87,8 @@ def policy_keys() -> int:
 
 def files_on_the_way() -> list[str]:
     """Return the files that twenty messages pass from `PartitionTask.process` to their commit, kernels included."""
-    environment = os.environ | {"NUMBA_DISABLE_JIT": "1", "PYTHONPATH": f"{ROOT / 'tests'}{os.pathsep}{PACKAGE.parent}"}
+    paths = os.pathsep.join([str(PACKAGE.parent), str(ROOT / "tests")])
+    environment = os.environ | {"NUMBA_DISABLE_JIT": "1", "PYTHONPATH": paths}
     command = [sys.executable, "-m", "support.house", "--trace"]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
     return list(json.loads(done.stdout))
