@@ -157,7 +157,7 @@ class IndexedGrowthRule(GrowthRule):
 
     def _scan_rest(self, decisions: DecisionBuffer, cursor: Int64Vector) -> None:
         """Discard the index and decide on the remaining staged records by scans."""
-        self._index.state[BUILT_AT] = NONE
+        self._index.state[[BUILT_AT, SEARCH_COST, SCAN_COST]] = NONE, 0, 0
         if self._buffer.held.gap_state[GAP_COUNT]:
             self._buffer.compact(int(cursor[STAGED]))
         super()._decide_due(decisions, cursor)
