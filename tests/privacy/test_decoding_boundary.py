@@ -14,7 +14,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from shoal.errors import GuaranteeError, InputError
-from shoal.formats import Block, CsvDecoder, CsvEncoder, CsvReader, JsonDecoder, JsonEncoder, JsonLinesReader, Reason
+from shoal.formats import Block, CsvEncoder, JsonDecoder, JsonEncoder, Reason
+from shoal.formats.csv import CsvDecoder, CsvReader
+from shoal.formats.format import JsonLinesReader
 from support.by_night import by_day
 from support.making import SUBJECT, message, policy_of, quasi, unchanged_field, usual_policy
 

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from shoal.audit import Verdict, verify
 from shoal.files import Files, run_pipe
-from shoal.formats import CsvReader
+from shoal.formats.csv import CsvReader
 from shoal.policy import CsvDialect, Policy
 from support.by_night import by_day
 

@@ -18,17 +18,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from shoal.audit.reading import Form, JsonNumber
 from shoal.audit.scales import POINT, Categories, value_reader
-from shoal.formats import (
-    Block,
-    CsvDecoder,
-    CsvEncoder,
-    CsvReader,
-    JsonDecoder,
-    JsonEncoder,
-    find_csv_faults,
-    find_json_faults,
-)
+from shoal.formats import Block, CsvEncoder, JsonDecoder, JsonEncoder
 from shoal.formats.columns import parse_epoch_times, parse_iso_times
+from shoal.formats.csv import CsvDecoder, CsvReader, find_csv_faults
+from shoal.formats.json import find_json_faults
 from shoal.formats.parquet import ParquetReader
 from shoal.policy import EpochUnit
 from shoal.policy.times import parse_time

@@ -13,8 +13,7 @@ from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 from shoal.errors import GuaranteeError
 from shoal.formats import CsvEncoder, JsonDecoder, JsonEncoder, Reason
-from shoal.formats.json_text import prescreen, validate_strictly
-from shoal.formats.numerals import canonical_number
+from shoal.formats.json_text import canonical_number, prescreen, validate_strictly
 from support.by_night import by_day
 from support.making import KEY, SUBJECT, policy_of, quasi, unchanged_field
 

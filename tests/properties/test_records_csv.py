@@ -12,7 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from shoal.errors import InputError
-from shoal.formats import CsvDecoder, CsvEncoder, CsvReader, JsonDecoder, JsonEncoder, JsonLinesReader
+from shoal.formats import CsvEncoder, JsonDecoder, JsonEncoder
+from shoal.formats.csv import CsvDecoder, CsvReader
+from shoal.formats.format import JsonLinesReader
 from support.by_night import by_day
 from support.making import KEY, SUBJECT, policy_of, quasi, unchanged_field
 

@@ -11,6 +11,7 @@ from shoal.cli.closing import counts_text
 from shoal.cli.http_access import add_http_options, http_access
 from shoal.errors import ConfigError
 from shoal.files import MOST_RECORDS, run_sample
+from shoal.formats import streamed_formats
 from shoal.kafka import certificate_files, check_files, check_policy, open_secret_files
 from shoal.observability import certificate_warning, escape_control_characters, logger
 from shoal.observability.http import parse_address, parse_host_name
@@ -32,7 +33,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"anonymize up to {MOST_RECORDS:,} records of this file in memory, and print what is lost of each "
         "quasi-identifier; .csv, .jsonl, or without a stream .parquet; - is standard input",
     )
-    parser.add_argument("--format", choices=("csv", "jsonl"), help="format of a pipe, or of a file with another suffix")
+    formats = [one.name for one in streamed_formats()]
+    parser.add_argument("--format", choices=formats, help="format of a pipe, or of a file with another suffix")
     add_http_options(parser)
 
 

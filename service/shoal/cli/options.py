@@ -23,6 +23,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from shoal.errors import ConfigError, ParameterError
 from shoal.files import Files
+from shoal.formats import streamed_formats
 
 __all__ = [
     "VARIABLES",
@@ -65,7 +66,7 @@ def add_file_arguments(parser: argparse.ArgumentParser, formats: str, summary: s
 
 def add_format_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the formats of input and output."""
-    formats, where = ("csv", "jsonl"), "of pipes, and of files with another suffix"
+    formats, where = [one.name for one in streamed_formats()], "of pipes, and of files with another suffix"
     parser.add_argument("--format", choices=formats, help=f"format {where}")
     parser.add_argument("--output-format", choices=formats, help="format of the output, if it differs from --format")
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 
 from shoal.cli.options import refuse_overwriting_inputs
-from shoal.files import Files, choose_attribute, run_reference
+from shoal.files import choose_attribute, run_reference
+from shoal.formats import streamed_formats
 from shoal.policy import Policy
 
 __all__ = ["SUMMARY", "add_arguments", "execute"]
@@ -15,10 +16,10 @@ SUMMARY = "Write the distribution of a confidential attribute, smoothed, from a 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare sample, output and attribute."""
-    formats = ".csv, .jsonl or .parquet"
+    formats, of_pipes = ".csv, .jsonl or .parquet", "format of pipes, and of files with another suffix"
     parser.add_argument("-i", "--input", default="-", metavar="SAMPLE", help=f"{formats}; - is standard input")
     parser.add_argument("-o", "--output", default="-", metavar="FILE", help="CSV with the header value,share")
-    parser.add_argument("--format", choices=("csv", "jsonl"), help="format of pipes, and of files with another suffix")
+    parser.add_argument("--format", choices=[one.name for one in streamed_formats()], help=of_pipes)
     parser.add_argument("--attribute", metavar="NAME", help="needed if the policy protects several attributes")
 
 
@@ -27,6 +28,5 @@ def execute(options: argparse.Namespace) -> int:
     policy = Policy.load(options.policy, needs_references=False)
     attribute = choose_attribute(policy, options.attribute)
     refuse_overwriting_inputs(options.output, options.policy, options.input)
-    source_format, _ = Files(options.input, "-", options.format, "csv").formats
-    run_reference(policy, attribute, options.input, source_format, options.output)
+    run_reference(policy, attribute, options.input, options.format, options.output)
     return 0

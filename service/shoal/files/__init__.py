@@ -4,18 +4,17 @@ Both decode the records of a source, pass them through `shoal.streams` or `shoal
 If asked, they write evidence, references to suppressed records and a summary. `run_sample` writes nothing.
 """
 
-from shoal.files.background import BackgroundRunner, elapsed_time
 from shoal.files.batch import parse_algorithm_options, run_batch
 from shoal.files.files import Files, write_text
 from shoal.files.pipe import run_pipe
-from shoal.files.reference import choose_attribute, run_reference
-from shoal.files.report import RunReport
-from shoal.files.sample import MOST_RECORDS, run_sample
+from shoal.files.run import BackgroundRunner, LossReport, RunReport, elapsed_time
+from shoal.files.sample import MOST_RECORDS, choose_attribute, run_reference, run_sample
 
 __all__ = [
     "MOST_RECORDS",
     "BackgroundRunner",
     "Files",
+    "LossReport",
     "RunReport",
     "choose_attribute",
     "elapsed_time",

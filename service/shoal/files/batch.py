@@ -9,19 +9,26 @@ import heapq
 import json
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO
 
 from shoal.errors import ConfigError, InputError
-from shoal.files.background import BackgroundRunner, elapsed_time, progress_bar
-from shoal.files.files import PIPE, AtomicOutputs, Files, RowSink, UnbufferedOutput, open_input
+from shoal.files.files import AtomicOutputs, Files, RowSink, UnbufferedOutput, open_input, open_source, shown_name
 from shoal.files.pipe import encode_evidence, encode_references
-from shoal.files.report import LossReport, RunReport, dropped_messages, looser_limits
-from shoal.files.sources import RecordSource, import_parquet, open_source
-from shoal.formats import CsvEncoder, FaultReason, JsonEncoder, Reason, RecordEncoder, RecordFault, RefusalCounter
+from shoal.files.run import (
+    BackgroundRunner,
+    LossReport,
+    RunReport,
+    dropped_messages,
+    elapsed_time,
+    looser_limits,
+    progress_bar,
+    reading_bar,
+)
+from shoal.formats import FaultReason, Reason, RecordEncoder, RecordFault, RecordSource, RefusalCounter
 from shoal.observability import TABLE_COMPILE_S, CompilationNotice, logger
 from shoal.policy import Policy
 from shoal.tables import (
@@ -54,7 +61,6 @@ MISSING_VALUE = {FaultReason.EMPTY, FaultReason.NULL, FaultReason.MISSING_VALUE}
 """Reasons of faults by which a record is quarantined; a field that a JSON object lacks is not among them."""
 NO_RECORD = {FaultReason.REPEATED_HEADER, FaultReason.FIELD_NAMES}
 """Reasons of faults by which a record is the header of the table, or was made from it; it is quarantined."""
-ROWS_PER_WRITE = 10_000
 
 
 def run_batch(policy: Policy, files: Files, spec: AlgorithmSpec, *, keep_order: bool = False) -> RunReport:
@@ -87,10 +93,8 @@ def run_batch(policy: Policy, files: Files, spec: AlgorithmSpec, *, keep_order: 
     started = time.monotonic()
     if keep_order and not policy.keep_order:
         raise ConfigError(KEEP_ORDER_REFUSED)
-    source_format, target_format = files.formats
-    if "parquet" in {source_format, target_format}:
-        import_parquet()
-    encoder: RecordEncoder = CsvEncoder(policy) if target_format == "csv" else JsonEncoder(policy)
+    source_format, target_format = files.formats()
+    encoder = target_format.encoder(policy)
     with BackgroundRunner() as background, AtomicOutputs() as outputs, ExitStack() as stack:
         compilation = stack.enter_context(CompilationNotice(logger("batch"), TABLE_COMPILE_S))
         file = stack.enter_context(open_input(files.source))
@@ -118,10 +122,8 @@ def run_batch(policy: Policy, files: Files, spec: AlgorithmSpec, *, keep_order: 
             summary.write(json.dumps(contents, indent=2).encode() + b"\n")
         if isinstance(target, UnbufferedOutput):
             outputs.commit()
-        if target_format == "parquet":
-            _write_chunks(target, import_parquet().encode_parquet(release.rows, policy, source.schema))
-        else:
-            _write_rows(target, encoder, release.rows)
+        has_same_format = type(source_format) is type(target_format)
+        _write_rows(target, encoder, release.rows, source.schema if has_same_format else None)
     return report_table(policy, release, unread.quarantined)
 
 
@@ -161,37 +163,32 @@ class _Unread:
 def _read(table: TablePipeline, source: RecordSource, file: BinaryIO, path: str, policy: Policy) -> _Unread:
     """Add all records to the table; return what was not added.
 
-    The whole source is read also if a record is invalid, so that all faults are told at once.
-
-    Raises
-    ------
-    InputError
-        A record is invalid. The message has the line or row of the first one, and if there are more, the number of
-        records for each field and reason.
+    The whole source is read even if a record is invalid, so that all faults are told at once. InputError if a record is
+    invalid: the message has the line or row of the first one, and if there are more, the number of records for each
+    field and reason.
     """
-    name = "standard input" if path == PIPE else path
+    name = shown_name(path)
     first, refusals, unread = "", RefusalCounter(), _Unread()
-    size = Path(path).stat().st_size if path != PIPE and Path(path).is_file() else None
-    with progress_bar(desc="reading", total=size, unit="B", unit_scale=True) as bar:
-        block_start, unit = 0, "line" if source.schema is None else "row"
+    can_tell = source.unit == "line" and file.seekable()
+    with reading_bar(path, file.tell if can_tell else None) as advance:
+        block_start = 0
         for block, records in source.blocks:
             unread.dropped.update(reason for _, reason in block.dropped)
             for index, reason in block.rejected:
-                faults = source.describe(records[index], reason)
+                faults = source.explain(records[index], reason)
                 if _may_be_left_out(faults, policy):
                     table.quarantine(block_start + index)
                     unread.quarantined.add(reason.value, faults)
                     continue
                 refusals.add(reason.value, faults)
-                first = first or f"{unit} {source.line_of(block_start + index)}{faults[0].location}"
+                first = first or f"{source.unit} {source.line_of(block_start + index)}{faults[0].location}"
             if not first:
                 for index, fault in table.find_oversized(block):
                     record = block_start + int(block.index[index])
-                    raise InputError(f"{name}, {unit} {source.line_of(record)}, {fault}")
+                    raise InputError(f"{name}, {source.unit} {source.line_of(record)}, {fault}")
                 table.add(block, block_start)
             block_start += len(records)
-            if size is not None and source.schema is None:
-                bar.update(file.tell() - bar.n)
+            advance(len(records))
     if first:
         raise InputError(_refusal(f"{name}, {first}", refusals, block_start))
     return unread
@@ -234,20 +231,11 @@ def _release(table: TablePipeline, k: int, spec: AlgorithmSpec, files: Files, *,
     return release
 
 
-def _write_chunks(target: RowSink, chunks: Iterable[bytes]) -> None:
-    for chunk in chunks:
-        target.write(chunk)
-
-
-def _write_rows(target: RowSink, encoder: RecordEncoder, rows: list[bytes]) -> None:
-    header = encoder.header()
-    if header is not None:
-        target.write(encoder.encode_lines([header]))
+def _write_rows(target: RowSink, encoder: RecordEncoder, rows: list[bytes], schema: object) -> None:
     with progress_bar(desc="writing", total=len(rows), unit=" records", unit_scale=True) as bar:
-        for start in range(0, len(rows), ROWS_PER_WRITE):
-            part = rows[start : start + ROWS_PER_WRITE]
-            target.write(encoder.encode_lines(part))
-            bar.update(len(part))
+        for piece, count in encoder.encode_table(rows, schema):
+            target.write(piece)
+            bar.update(count)
 
 
 AUTO = "auto"

@@ -1,43 +1,59 @@
-"""Files and their formats; outputs that appear under their names only when they are complete."""
+"""Inputs and outputs: paths and formats, a source that is followed, and outputs that appear when they are complete."""
 
 from __future__ import annotations
 
 import os
+import stat
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from select import select
 from tempfile import NamedTemporaryFile
-from typing import IO, BinaryIO, Literal, Protocol, Self, cast
+from threading import Event
+from typing import IO, BinaryIO, Protocol, Self, cast
 
 from shoal.errors import ConfigError, InputError
+from shoal.formats import (
+    DEFAULT_MAX_BYTES,
+    Format,
+    FormatEntry,
+    ReadOptions,
+    RecordEncoder,
+    RecordSource,
+    StoppedReading,
+    format_named,
+    format_of_suffix,
+    streamed_formats,
+)
+from shoal.policy import Policy
 
 __all__ = [
     "PIPE",
     "AtomicOutputs",
-    "FileFormat",
     "Files",
+    "FollowedFile",
     "RowSink",
     "UnbufferedOutput",
     "open_appending",
+    "open_followed",
     "open_input",
     "open_output",
-    "standard_input",
+    "open_source",
+    "shown_name",
     "write_text",
 ]
 
-FileFormat = Literal["csv", "jsonl", "parquet"]
-
-_SUFFIXES: dict[str, FileFormat] = {
-    ".csv": "csv",
-    ".jsonl": "jsonl",
-    ".json": "jsonl",
-    ".ndjson": "jsonl",
-    ".parquet": "parquet",
-}
-_COMPRESSED = {".gz", ".bz2", ".xz", ".zst", ".zip"}
 PIPE = "-"
+_COMPRESSED = {".gz", ".bz2", ".xz", ".zst", ".zip"}
+
+
+_POLL_S = 0.1
+"""Time between two checks whether a file has grown."""
+
+_TAIL_BYTES = 4096
+"""Last bytes read, compared before new ones are read: a file may be truncated and filled between two checks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,16 +64,16 @@ class Files:
     ----------
     source, target : str
         Input and output of records.
-    source_format, target_format : FileFormat or None
-        Formats where the suffix of the path does not give them.
+    source_format, target_format : str or None
+        Names of formats, where the suffix of the path does not give them.
     summary, evidence, quarantine : str or None
         Further outputs; None: not written.
     """
 
     source: str
-    target: str
-    source_format: FileFormat | None = None
-    target_format: FileFormat | None = None
+    target: str = PIPE
+    source_format: str | None = None
+    target_format: str | None = None
     summary: str | None = None
     evidence: str | None = None
     quarantine: str | None = None
@@ -77,66 +93,38 @@ class Files:
             duplicate = duplicates[0] if duplicates else "standard output"
             raise ConfigError(f"{duplicate}: named twice; give each its own file")
 
-    @property
-    def formats(self) -> tuple[FileFormat, FileFormat]:
-        """Formats of source and target, from the suffix of the path or else from the option.
+    def formats(self, *, is_stream: bool = False) -> tuple[Format, Format]:
+        """Return the formats of source and target, from the suffix of the path or else from the option.
 
         Raises
         ------
         ConfigError
-            A format is unknown, or a suffix contradicts an option.
+            A format is unknown, a suffix contradicts an option, or a package is not installed. For a stream: a format
+            cannot be read or written from start to end.
         """
         target_option = self.target_format or self.source_format
         source = _format_of(self.source, self.source_format, "standard input")
         target = _format_of(self.target, target_option, "standard output (no -o FILE)")
-        if self.target_format not in {None, target}:
+        if self.target_format not in {None, target.name}:
             raise _contradiction(self.target, f"--output-format {self.target_format}")
         # --format may be given for the target alone.
-        is_used = self.target_format is None and _suffix_of(self.target) not in _SUFFIXES
-        if self.source_format not in {None, source} and not is_used:
+        is_used = self.target_format is None and format_of_suffix(_suffix_of(self.target)) is None
+        if not is_used:
+            self._require_same(source)
+        for path, entry in ((self.source, source), (self.target, target)):
+            _require_streamed(path, entry, is_stream=is_stream)
+        return source.load(), target.load()
+
+    def input_format(self, *, is_stream: bool = False) -> tuple[Format, bool]:
+        """Return the format of the source, and whether it is read from start to end; errors as of `formats`."""
+        source = _format_of(self.source, self.source_format, "standard input")
+        self._require_same(source)
+        _require_streamed(self.source, source, is_stream=is_stream)
+        return source.load(), source.is_streamed
+
+    def _require_same(self, source: FormatEntry) -> None:
+        if self.source_format not in {None, source.name}:
             raise _contradiction(self.source, f"--format {self.source_format}")
-        return source, target
-
-    def stream_formats(self) -> tuple[FileFormat, FileFormat]:
-        """Return the formats of source and target for a stream.
-
-        Raises
-        ------
-        ConfigError
-            A format is unknown, or is Parquet, which cannot be read or written from start to end.
-        """
-        for path, file_format in zip((self.source, self.target), self.formats, strict=True):
-            if file_format == "parquet":
-                raise ConfigError(f"{path}: Parquet is for finished tables; use shoal batch, or a .csv or .jsonl file")
-        return self.formats
-
-
-def _linked(paths: list[str]) -> list[str]:
-    """Return the paths that are hard links to the same file."""
-    files = {path: os.stat(path) for path in paths if Path(path).is_file()}  # noqa: PTH116 - the device is needed
-    nodes = [(status.st_dev, status.st_ino) for status in files.values()]
-    return [path for path, node in zip(files, nodes, strict=True) if nodes.count(node) > 1]
-
-
-def _suffix_of(path: str) -> str:
-    return "" if path == PIPE else Path(path).suffix.lower()
-
-
-def _contradiction(path: str, option: str) -> ConfigError:
-    return ConfigError(f"{path}: its suffix contradicts {option}; leave out the option, or rename the file")
-
-
-def _format_of(path: str, option: FileFormat | None, standard_stream: str) -> FileFormat:
-    """Return the format of a file or of a standard stream, which messages call by the given name."""
-    suffix = _suffix_of(path)
-    if suffix in _COMPRESSED:
-        raise ConfigError(f"{path}: compressed files are not supported; uncompress it, or use a pipe and --format")
-    if suffix in _SUFFIXES:
-        return _SUFFIXES[suffix]
-    if option is None:
-        fault = f"{standard_stream}: has no suffix" if path == PIPE else f"{path}: the suffix does not give the format"
-        raise ConfigError(f"{fault}; add --format csv or --format jsonl")
-    return option
 
 
 class RowSink(Protocol):
@@ -166,19 +154,73 @@ class UnbufferedOutput:
             raise _os_error(error.errno, error.strerror, self._name) from None
 
 
-def _os_error(number: int | None, reason: str | None, name: str) -> OSError:
-    """Return a system error that names its file; errors of descriptors do not."""
-    return OSError(number, reason, name)
+class AtomicOutputs:
+    """Outputs that appear under their names together and complete, if the context ends without an exception.
+
+    Otherwise none of them appears. All files are written to the disk before the first is renamed; they are renamed in
+    the order in which they were opened. An existing file keeps its permissions, and a symbolic link is followed.
+    """
+
+    def __init__(self) -> None:
+        self._outputs: list[_AtomicOutput] = []
+        self._stack = ExitStack()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def open(self, path: str, *, private: bool = False) -> RowSink:
+        """Open a file, a device, or standard output (``-``); only the owner may read a new file that is ``private``.
+
+        InputError if the output cannot be written.
+        """
+        if path == PIPE:
+            if sys.stdout is None:
+                raise InputError("standard output is closed; give -o FILE")
+            return UnbufferedOutput(sys.stdout.buffer, "standard output")
+        target = Path(path).resolve()
+        if target.is_dir():
+            raise InputError(f"{path}: is a folder; give a file")
+        if target.exists() and not target.is_file():
+            # A device or a pipe cannot be replaced: it is written directly.
+            return UnbufferedOutput(self._stack.enter_context(target.open("wb", buffering=0)), path)
+        try:
+            file = NamedTemporaryFile(dir=target.parent, prefix=f".{target.name}.", delete=False)  # noqa: SIM115
+        except OSError as error:
+            raise InputError(f"{path}: cannot be written: {error.strerror}") from None
+        self._outputs.append(_AtomicOutput(cast("IO[bytes]", file), target, path, private))
+        return self._outputs[-1]
+
+    def commit(self) -> None:
+        """Rename all files opened so far to their final names. They can no longer be written."""
+        for output in self._outputs:
+            output.finish()
+        for output in self._outputs:
+            Path(output.file.name).replace(output.target)
+            output.file.close()
+        self._outputs.clear()
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        try:
+            if kind is None:
+                self.commit()
+        finally:
+            for output in self._outputs:
+                output.discard()
+            self._stack.close()
+
+
+@contextmanager
+def open_output(path: str, *, private: bool = False) -> Iterator[RowSink]:
+    """Open one output, as `AtomicOutputs.open` does."""
+    with AtomicOutputs() as outputs:
+        yield outputs.open(path, private=private)
 
 
 @contextmanager
 def open_appending(path: str, *, private: bool = False) -> Iterator[RowSink]:
     """Open an output to which chunks are appended under its final name; or standard output.
 
-    Raises
-    ------
-    InputError
-        The file cannot be written, or is not empty: a second run would release the same records again.
+    InputError if the file cannot be written, or is not empty: a second run would release the same records again.
     """
     target = Path(path)
     if path == PIPE or (target.exists() and not target.is_file()):
@@ -199,30 +241,17 @@ def open_appending(path: str, *, private: bool = False) -> Iterator[RowSink]:
             raise _os_error(error.errno, error.strerror, path) from None
 
 
-def standard_input() -> BinaryIO:
-    """Return standard input as a binary file.
-
-    Raises
-    ------
-    InputError
-        Standard input is closed.
-    """
-    if sys.stdin is None:
-        raise InputError("standard input is closed; give -i FILE")
-    return sys.stdin.buffer
+def write_text(path: str, text: str, *, private: bool = False) -> None:
+    """Write a text file as an `AtomicOutputs` file; with ``private`` only the owner may read a new one."""
+    with open_output(path, private=private) as file:
+        file.write(text.encode())
 
 
 @contextmanager
 def open_input(path: str) -> Iterator[BinaryIO]:
-    """Open a file or standard input for reading.
-
-    Raises
-    ------
-    InputError
-        The file cannot be opened.
-    """
+    """Open a file or standard input for reading; InputError if it cannot be opened."""
     if path == PIPE:
-        yield standard_input()
+        yield _standard_input()
         return
     try:
         file = Path(path).open("rb")  # noqa: SIM115 - only the error of opening is caught
@@ -230,6 +259,126 @@ def open_input(path: str) -> Iterator[BinaryIO]:
         raise InputError(f"{path}: cannot be read: {error.strerror}") from None
     with file:
         yield file
+
+
+def _standard_input() -> BinaryIO:
+    """Return standard input as a binary file; InputError if it is closed."""
+    if sys.stdin is None:
+        raise InputError("standard input is closed; give -i FILE")
+    return sys.stdin.buffer
+
+
+def open_source(
+    stream: BinaryIO,
+    source_format: Format,
+    policy: Policy,
+    encoder: RecordEncoder,
+    path: str,
+    *,
+    with_columns: bool = False,
+) -> RecordSource:
+    """Open an input in a format, under the limits of the policy; see `Format.read`."""
+    max_bytes = DEFAULT_MAX_BYTES if policy.kafka is None else policy.kafka.max_record_bytes
+    return source_format.read(stream, policy, encoder, ReadOptions(shown_name(path), max_bytes, with_columns))
+
+
+def shown_name(path: str) -> str:
+    """Return the name of an input in messages."""
+    return "standard input" if path == PIPE else path
+
+
+@contextmanager
+def open_followed(path: str, stop: Event) -> Iterator[FollowedFile]:
+    """Open a file, a FIFO or standard input to follow it; InputError if it cannot be opened."""
+    if path == PIPE:
+        yield FollowedFile(_standard_input().fileno(), path, stop)
+        return
+    try:
+        # Opening a FIFO without a writer must not block: the command could not be stopped.
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror}") from None
+    try:
+        yield FollowedFile(descriptor, path, stop)
+    finally:
+        os.close(descriptor)
+
+
+class FollowedFile:
+    """Reads bytes as they are written, until ``stop`` is set; the end of a file does not end it.
+
+    ``path`` serves to detect that the file was replaced; ``-`` for standard input. The descriptor is not closed.
+    ``on_idle`` is called about ten times a second while there is no data. ``fault`` says why reading ended without
+    ``stop``.
+    """
+
+    def __init__(self, descriptor: int, path: str, stop: Event) -> None:
+        self._descriptor, self._path, self._stop = descriptor, path, stop
+        self._name = shown_name(path)
+        self._is_file = stat.S_ISREG(os.fstat(descriptor).st_mode)
+        self._offset = os.lseek(descriptor, 0, os.SEEK_CUR) if self._is_file else 0
+        self._tail = b""
+        self.on_idle: Callable[[], None] = lambda: None
+        self.fault: InputError | None = None
+
+    def read1(self, size: int) -> bytes:
+        """Return the next bytes, at most ``size``, as soon as there are any; none at the end of a pipe.
+
+        `StoppedReading` if ``stop`` was set, or the file was changed; see ``fault``.
+        """
+        while not self._stop.is_set():
+            chunk = self._chunk(size)
+            if chunk:
+                self._require_same_tail()
+                self._offset += len(chunk)
+                self._tail = (self._tail + chunk)[-_TAIL_BYTES:]
+                return chunk
+            if chunk is not None and self._path == PIPE and not self._is_file:
+                return b""
+            self._require_same_file()
+            self.on_idle()
+            self._stop.wait(_POLL_S)
+        raise StoppedReading
+
+    def _chunk(self, size: int) -> bytes | None:
+        """Return the available bytes; none at the end; None if that is not known yet."""
+        if not self._is_file and not select([self._descriptor], [], [], 0)[0]:
+            return None
+        try:
+            return os.read(self._descriptor, size)
+        except BlockingIOError:
+            return None
+        except OSError as error:
+            raise InputError(f"{self._name}: cannot be read: {error.strerror}") from None
+
+    def _require_same_tail(self) -> None:
+        """Stop if the bytes before the new ones are not those that were read: the file was replaced."""
+        if self._is_file and self._tail:
+            start = self._offset - len(self._tail)
+            if os.pread(self._descriptor, len(self._tail), start) != self._tail:
+                self._end("was truncated and written again")
+
+    def _require_same_file(self) -> None:
+        if not self._is_file:
+            return
+        opened = os.fstat(self._descriptor)
+        if opened.st_size < self._offset:
+            self._end("was truncated")
+        if self._path != PIPE:
+            try:
+                current = os.stat(self._path)  # noqa: PTH116 - the same call as above
+            except OSError:
+                self._end("was removed")
+            else:
+                if (current.st_dev, current.st_ino) != (opened.st_dev, opened.st_ino):
+                    self._end("was replaced")
+
+    def _end(self, event: str) -> None:
+        self.fault = InputError(
+            f"{self._name}: {event} while it was followed; all records read before are written, start again with the "
+            "records after them"
+        )
+        raise StoppedReading
 
 
 @dataclass(slots=True)
@@ -270,85 +419,42 @@ class _AtomicOutput:
         Path(self.file.name).unlink(missing_ok=True)
 
 
-class AtomicOutputs:
-    """Outputs that appear under their names together and complete, if the context ends without an exception.
-
-    Otherwise none of them appears. All files are written to the disk before the first is renamed; they are renamed in
-    the order in which they were opened. An existing file keeps its permissions, and a symbolic link is followed.
-    """
-
-    def __init__(self) -> None:
-        self._outputs: list[_AtomicOutput] = []
-        self._stack = ExitStack()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def open(self, path: str, *, private: bool = False) -> RowSink:
-        """Open a file, a device, or standard output.
-
-        Parameters
-        ----------
-        path : str
-            ``-`` is standard output.
-        private : bool
-            Whether only the owner may read a new file.
-
-        Raises
-        ------
-        InputError
-            The output cannot be written.
-        """
-        if path == PIPE:
-            if sys.stdout is None:
-                raise InputError("standard output is closed; give -o FILE")
-            return UnbufferedOutput(sys.stdout.buffer, "standard output")
-        target = Path(path).resolve()
-        if target.is_dir():
-            raise InputError(f"{path}: is a folder; give a file")
-        if target.exists() and not target.is_file():
-            # A device or a pipe cannot be replaced: it is written directly.
-            return UnbufferedOutput(self._stack.enter_context(target.open("wb", buffering=0)), path)
-        try:
-            file = NamedTemporaryFile(dir=target.parent, prefix=f".{target.name}.", delete=False)  # noqa: SIM115
-        except OSError as error:
-            raise InputError(f"{path}: cannot be written: {error.strerror}") from None
-        self._outputs.append(_AtomicOutput(cast("IO[bytes]", file), target, path, private))
-        return self._outputs[-1]
-
-    def commit(self) -> None:
-        """Rename all files opened so far to their final names. They can no longer be written."""
-        for output in self._outputs:
-            output.finish()
-        for output in self._outputs:
-            Path(output.file.name).replace(output.target)
-            output.file.close()
-        self._outputs.clear()
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        try:
-            if kind is None:
-                self.commit()
-        finally:
-            for output in self._outputs:
-                output.discard()
-            self._stack.close()
+def _linked(paths: list[str]) -> list[str]:
+    """Return the paths that are hard links to the same file."""
+    files = {path: os.stat(path) for path in paths if Path(path).is_file()}  # noqa: PTH116 - the device is needed
+    nodes = [(status.st_dev, status.st_ino) for status in files.values()]
+    return [path for path, node in zip(files, nodes, strict=True) if nodes.count(node) > 1]
 
 
-@contextmanager
-def open_output(path: str, *, private: bool = False) -> Iterator[RowSink]:
-    """Open one output, as `AtomicOutputs.open` does.
-
-    Raises
-    ------
-    InputError
-        The output cannot be written.
-    """
-    with AtomicOutputs() as outputs:
-        yield outputs.open(path, private=private)
+def _suffix_of(path: str) -> str:
+    return "" if path == PIPE else Path(path).suffix.lower()
 
 
-def write_text(path: str, text: str, *, private: bool = False) -> None:
-    """Write a text file as an `AtomicOutputs` file; with ``private`` only the owner may read a new one."""
-    with open_output(path, private=private) as file:
-        file.write(text.encode())
+def _contradiction(path: str, option: str) -> ConfigError:
+    return ConfigError(f"{path}: its suffix contradicts {option}; leave out the option, or rename the file")
+
+
+def _require_streamed(path: str, entry: FormatEntry, *, is_stream: bool) -> None:
+    if is_stream and not entry.is_streamed:
+        *others, last = (one.suffixes[0] for one in streamed_formats())
+        raise ConfigError(
+            f"{path}: {entry.title} is for finished tables; use shoal batch, or a {', '.join(others)} or {last} file"
+        )
+
+
+def _format_of(path: str, option: str | None, standard_stream: str) -> FormatEntry:
+    """Return the format of a file or of a standard stream, which messages call by the given name."""
+    suffix = _suffix_of(path)
+    if suffix in _COMPRESSED:
+        raise ConfigError(f"{path}: compressed files are not supported; uncompress it, or use a pipe and --format")
+    if (entry := format_of_suffix(suffix)) is not None:
+        return entry
+    if option is None:
+        fault = f"{standard_stream}: has no suffix" if path == PIPE else f"{path}: the suffix does not give the format"
+        raise ConfigError(f"{fault}; add {' or '.join(f'--format {one.name}' for one in streamed_formats())}")
+    return format_named(option)
+
+
+def _os_error(number: int | None, reason: str | None, name: str) -> OSError:
+    """Return a system error that names its file; errors of descriptors do not."""
+    return OSError(number, reason, name)

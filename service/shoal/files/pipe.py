@@ -19,11 +19,18 @@ import msgspec
 import numpy as np
 
 from shoal.errors import ConfigError
-from shoal.files.background import BackgroundRunner, reading_bar
-from shoal.files.files import AtomicOutputs, Files, RowSink, open_appending, open_input
-from shoal.files.report import LossReport, RunReport, dropped_messages, looser_limits
-from shoal.files.sources import FollowedFile, RecordSource, open_followed, open_source
-from shoal.formats import Block, CsvEncoder, JsonEncoder, Reason, RecordEncoder, RefusalCounter, StoppedReading
+from shoal.files.files import (
+    AtomicOutputs,
+    Files,
+    FollowedFile,
+    RowSink,
+    open_appending,
+    open_followed,
+    open_input,
+    open_source,
+)
+from shoal.files.run import BackgroundRunner, LossReport, RunReport, dropped_messages, looser_limits, reading_bar
+from shoal.formats import Block, Reason, RecordEncoder, RecordSource, RefusalCounter, StoppedReading
 from shoal.observability import CompilationNotice, logger, stream_compile_s
 from shoal.policy import Policy
 from shoal.streams import BlockDecisions, PartitionPipeline, ReleaseStrategy, RunSummary, precompile, release_strategy
@@ -38,94 +45,6 @@ __all__ = [
     "report_stream",
     "run_pipe",
 ]
-
-
-def encode_evidence(clusters: Iterable[tuple[int, list[int]]], fingerprint: str) -> bytes:
-    """Return one JSON line for each cluster: its number, the offsets of its members, the fingerprint of the policy."""
-    return msgspec.json.Encoder().encode_lines(
-        [{"partition": 0, "cluster": number, "offsets": offsets, "policy": fingerprint} for number, offsets in clusters]
-    )
-
-
-def encode_references(topic: str, unpublished: Iterable[tuple[int, str]]) -> bytes:
-    """Return one JSON line for each record that is not published: its offset and the reason."""
-    return msgspec.json.Encoder().encode_lines(
-        [{"topic": topic, "partition": 0, "offset": offset, "reason": reason} for offset, reason in unpublished]
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class OutputWriter:
-    """Writes the decisions of a stream.
-
-    Attributes
-    ----------
-    encoder : RecordEncoder
-        Encoder of the rows.
-    target, evidence, quarantine : RowSink or None
-        Outputs of the rows, of the members of clusters, and of references to unpublished records; None: not written.
-    topic : str
-        Name of the input in references.
-    release : ReleaseStrategy
-        How the records of a cluster are released.
-
-    Notes
-    -----
-    Guarantee: a row is written after the evidence of its cluster. All rows of a cluster that is released as a whole are
-    written by one call.
-    """
-
-    encoder: RecordEncoder
-    target: RowSink
-    evidence: RowSink | None
-    quarantine: RowSink | None
-    topic: str
-    release: ReleaseStrategy
-
-    def write(self, decisions: BlockDecisions, rejected: Sequence[tuple[int, str]] = ()) -> None:
-        """Write the decisions on a block, and references to its rejected records (offset and reason)."""
-        for clusters, rows in self.release.writes(decisions):
-            # Evidence first: every row in the output has evidence, even if the process is stopped in between.
-            for cluster in clusters:
-                if self.evidence is not None:
-                    self.evidence.write(encode_evidence([(cluster.number, cluster.offsets)], cluster.policy))
-            if rows:
-                self.target.write(self.encoder.encode_lines(rows))
-        unpublished = [*rejected, *((offset, Reason.SUPPRESSED.value) for offset in decisions.suppressed)]
-        if self.quarantine is not None and unpublished:
-            self.quarantine.write(encode_references(self.topic, unpublished))
-
-
-class HoldTimer:
-    """Measures how long records have been held.
-
-    Parameters
-    ----------
-    max_delay_s : float or None
-        Longest time in seconds; None: no limit.
-    """
-
-    def __init__(self, max_delay_s: float | None) -> None:
-        self._max_delay_s = max_delay_s
-        self._read_at: dict[int, float] = {}
-
-    def start(self, offsets: Iterable[int]) -> int:
-        """Start the time of records that are read now; return the time in ms, from a monotonic clock."""
-        now = time.monotonic()
-        if self._max_delay_s is not None:
-            self._read_at.update(dict.fromkeys(offsets, now))
-        return round(now * 1000)
-
-    def stop(self, decisions: BlockDecisions) -> None:
-        """Stop the time of records that are released or suppressed."""
-        for offset in (*decisions.suppressed, *decisions.released):
-            self._read_at.pop(offset, None)
-
-    def is_overdue(self) -> bool:
-        """Whether the oldest held record has reached the limit."""
-        if self._max_delay_s is None or not self._read_at:
-            return False
-        return time.monotonic() - next(iter(self._read_at.values())) >= self._max_delay_s
 
 
 def run_pipe(policy: Policy, files: Files, stop: Event | None = None) -> RunReport:
@@ -156,8 +75,8 @@ def run_pipe(policy: Policy, files: Files, stop: Event | None = None) -> RunRepo
     """
     started = time.monotonic()
     _require_whole_clusters(policy, follows=stop is not None)
-    source_format, target_format = files.stream_formats()
-    encoder: RecordEncoder = CsvEncoder(policy) if target_format == "csv" else JsonEncoder(policy)
+    source_format, target_format = files.formats(is_stream=True)
+    encoder = target_format.encoder(policy)
     follow: FollowedFile | None = None
     with BackgroundRunner() as background, AtomicOutputs() as outputs, ExitStack() as stack:
 
@@ -207,25 +126,6 @@ def compiled_pipeline(policy: Policy, encoder: RecordEncoder) -> PartitionPipeli
     return PartitionPipeline(policy, encoder)
 
 
-def _require_whole_clusters(policy: Policy, *, follows: bool) -> None:
-    if follows and policy.require_stream().is_ordered:
-        raise ConfigError(
-            "--follow: cannot keep stream.release: ordered, because after a crash it is not known which records of a "
-            "cluster were written; use release: cluster, or shoal run"
-        )
-
-
-def _summarize(policy: Policy, pipeline: PartitionPipeline | None, elapsed_s: float) -> dict[str, Any]:
-    """Return the contents of the summary file: totals, the adaptive state at the end, the fingerprint of the policy."""
-    if pipeline is None:
-        summary = RunSummary.of(policy)
-        totals = summary.as_dict(0, elapsed_s)
-    else:
-        summary = pipeline.summary
-        totals = summary.as_dict(pipeline.waiting_count, elapsed_s) | pipeline.adaptive_state.as_dict(policy)
-    return totals | dropped_messages(policy, summary.dropped) | {"policy": policy.fingerprint}
-
-
 def report_stream(policy: Policy, pipeline: PartitionPipeline | None, refusals: RefusalCounter) -> RunReport:
     """Return what a run did; without a pipeline it was stopped before the first record."""
     summary = RunSummary.of(policy) if pipeline is None else pipeline.summary
@@ -256,18 +156,8 @@ def process_records(
 ) -> None:
     """Process all blocks and write the decisions on each; flush at the end.
 
-    Parameters
-    ----------
-    pipeline : PartitionPipeline
-    records : RecordSource or None
-        None if there is no record.
-    writer : OutputWriter
-    follow : FollowedFile or None
-        The source if it is followed: then records have the time at which they were read.
-    refusals : RefusalCounter
-        Counts records that are refused.
-    advance : callable
-        Called with the number of records of each block.
+    ``records`` is None if there are no records. With ``follow``, the source is followed, and records have the time at
+    which they were read. ``advance`` is called with the number of records of each block.
     """
     block_start = 0
     timer = HoldTimer(pipeline.policy.require_stream().max_delay_s) if follow is not None else None
@@ -293,6 +183,94 @@ def process_records(
     writer.write(pipeline.flush())
 
 
+@dataclass(frozen=True, slots=True)
+class OutputWriter:
+    """Writes the decisions of a stream: rows, evidence, and references to unpublished records of ``topic``.
+
+    Guarantee: a row is written after the evidence of its cluster. All rows of a cluster that is released as a whole are
+    written by one call.
+    """
+
+    encoder: RecordEncoder
+    target: RowSink
+    evidence: RowSink | None
+    quarantine: RowSink | None
+    topic: str
+    release: ReleaseStrategy
+
+    def write(self, decisions: BlockDecisions, rejected: Sequence[tuple[int, str]] = ()) -> None:
+        """Write the decisions on a block, and references to its rejected records (offset and reason)."""
+        for clusters, rows in self.release.writes(decisions):
+            # Evidence first: every row in the output has evidence, even if the process is stopped in between.
+            for cluster in clusters:
+                if self.evidence is not None:
+                    self.evidence.write(encode_evidence([(cluster.number, cluster.offsets)], cluster.policy))
+            if rows:
+                self.target.write(self.encoder.encode_lines(rows))
+        unpublished = [*rejected, *((offset, Reason.SUPPRESSED.value) for offset in decisions.suppressed)]
+        if self.quarantine is not None and unpublished:
+            self.quarantine.write(encode_references(self.topic, unpublished))
+
+
+class HoldTimer:
+    """Measures how long records have been held, up to ``max_delay_s`` seconds; None: no limit."""
+
+    def __init__(self, max_delay_s: float | None) -> None:
+        self._max_delay_s = max_delay_s
+        self._read_at: dict[int, float] = {}
+
+    def start(self, offsets: Iterable[int]) -> int:
+        """Start the time of records that are read now; return the time in ms, from a monotonic clock."""
+        now = time.monotonic()
+        if self._max_delay_s is not None:
+            self._read_at.update(dict.fromkeys(offsets, now))
+        return round(now * 1000)
+
+    def stop(self, decisions: BlockDecisions) -> None:
+        """Stop the time of records that are released or suppressed."""
+        for offset in (*decisions.suppressed, *decisions.released):
+            self._read_at.pop(offset, None)
+
+    def is_overdue(self) -> bool:
+        """Whether the oldest held record has reached the limit."""
+        if self._max_delay_s is None or not self._read_at:
+            return False
+        return time.monotonic() - next(iter(self._read_at.values())) >= self._max_delay_s
+
+
+def encode_evidence(clusters: Iterable[tuple[int, list[int]]], fingerprint: str) -> bytes:
+    """Return one JSON line for each cluster: its number, the offsets of its members, the fingerprint of the policy."""
+    return msgspec.json.Encoder().encode_lines(
+        [{"partition": 0, "cluster": number, "offsets": offsets, "policy": fingerprint} for number, offsets in clusters]
+    )
+
+
+def encode_references(topic: str, unpublished: Iterable[tuple[int, str]]) -> bytes:
+    """Return one JSON line for each record that is not published: its offset and the reason."""
+    return msgspec.json.Encoder().encode_lines(
+        [{"topic": topic, "partition": 0, "offset": offset, "reason": reason} for offset, reason in unpublished]
+    )
+
+
+def _require_whole_clusters(policy: Policy, *, follows: bool) -> None:
+    if follows and policy.require_stream().is_ordered:
+        raise ConfigError(
+            "--follow: cannot keep stream.release: ordered, because after a crash it is not known which records of a "
+            "cluster were written; use release: cluster, or shoal run"
+        )
+
+
+def _summarize(policy: Policy, pipeline: PartitionPipeline | None, elapsed_s: float) -> dict[str, Any]:
+    """Return the contents of the summary file: totals, the adaptive state at the end, the fingerprint of the policy."""
+    if pipeline is None:
+        summary = RunSummary.of(policy)
+        totals = summary.as_dict(0, elapsed_s)
+    else:
+        summary = pipeline.summary
+        totals = summary.as_dict(pipeline.waiting_count, elapsed_s) | pipeline.adaptive_state.as_dict(policy)
+    return totals | dropped_messages(policy, summary.dropped) | {"policy": policy.fingerprint}
+
+
 def _flush_if_overdue(pipeline: PartitionPipeline, writer: OutputWriter, timer: HoldTimer) -> None:
     """Flush all held records if the oldest has reached ``max_delay_s`` and the source has no more data.
 
@@ -309,7 +287,7 @@ def _count_refused(
 ) -> None:
     for index, reason in decoded.rejected:
         if records is not None:
-            refusals.add(reason.value, records.describe(lines[index], reason))
+            refusals.add(reason.value, records.explain(lines[index], reason))
 
 
 def _count_read(summary: RunSummary, block: Block, count: int) -> None:

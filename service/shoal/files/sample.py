@@ -1,39 +1,32 @@
-"""Anonymize the beginning of a file in memory, to tell what a policy keeps of it: `shoal check -i`."""
+"""What a policy keeps of a sample (`shoal check -i`), and the reference that is made from one (`shoal reference`)."""
 
 from __future__ import annotations
 
+import csv
+import io
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from shoal.errors import InputError
-from shoal.files.background import BackgroundRunner, elapsed_time, log_if_slow, reading_bar
+from shoal.errors import ConfigError, InputError
 from shoal.files.batch import report_table
-from shoal.files.files import FileFormat, Files, open_input
+from shoal.files.files import Files, open_input, open_output, open_source
 from shoal.files.pipe import OutputWriter, compiled_pipeline, process_records, report_stream
-from shoal.files.report import RunReport
-from shoal.files.sources import RecordSource, open_source
-from shoal.formats import Block, JsonEncoder, RecordEncoder, RefusalCounter
+from shoal.files.run import BackgroundRunner, RunReport, elapsed_time, log_if_slow, reading_bar
+from shoal.formats import Block, JsonEncoder, RecordEncoder, RecordSource, RefusalCounter
 from shoal.observability import TABLE_COMPILE_S, CompilationNotice, logger, stream_compile_s
-from shoal.policy import Policy
+from shoal.policy import REFERENCE_HEADER, Attribute, Policy
 from shoal.streams import release_strategy
-from shoal.tables import AlgorithmSpec, TablePipeline
+from shoal.tables import UNITS, AlgorithmSpec, ReferenceSample, SmoothedReference, TablePipeline
 
-__all__ = ["MOST_RECORDS", "run_sample"]
+__all__ = ["MOST_RECORDS", "choose_attribute", "run_reference", "run_sample"]
 
 MOST_RECORDS = 20_000
 """Records of a sample."""
-SLOW = "still anonymizing the sample"
+_SLOW = "still anonymizing the sample"
 
 
-class _Nowhere:
-    """An output that is not written."""
-
-    def write(self, data: bytes) -> None:
-        """Do nothing."""
-
-
-def run_sample(policy: Policy, source: str, source_format: FileFormat | None) -> RunReport:
+def run_sample(policy: Policy, source: str, source_format: str | None) -> RunReport:
     """Anonymize the first `MOST_RECORDS` records as a stream, or as a table if the policy has no stream section.
 
     Parameters
@@ -41,8 +34,8 @@ def run_sample(policy: Policy, source: str, source_format: FileFormat | None) ->
     policy : Policy
     source : str
         Path of the input; ``-`` is standard input.
-    source_format : FileFormat or None
-        Format where the suffix of the path does not give it.
+    source_format : str or None
+        Name of its format where the suffix of the path does not give it.
 
     Returns
     -------
@@ -57,8 +50,7 @@ def run_sample(policy: Policy, source: str, source_format: FileFormat | None) ->
         A decision violates an invariant.
     """
     is_stream = policy.stream is not None
-    files = Files(source, source, source_format)
-    file_format = (files.stream_formats() if is_stream else files.formats)[0]
+    file_format, _ = Files(source, source_format=source_format).input_format(is_stream=is_stream)
     encoder = JsonEncoder(policy)
     about_s = stream_compile_s(policy) if is_stream else TABLE_COMPILE_S
     log = logger("check")
@@ -66,14 +58,102 @@ def run_sample(policy: Policy, source: str, source_format: FileFormat | None) ->
         opened = open_source(file, file_format, policy, encoder, source, with_columns=not is_stream)
         records = replace(opened, blocks=_first_records(opened.blocks))
         if not is_stream:
-            with log_if_slow(log, SLOW), elapsed_time("clustering"):
+            with log_if_slow(log, _SLOW), elapsed_time("clustering"):
                 return background.run(lambda: _sample_table(policy, encoder, records))
         pipeline = background.run(lambda: compiled_pipeline(policy, encoder))
         writer = OutputWriter(encoder, _Nowhere(), None, None, "", release_strategy(policy))
         refusals = RefusalCounter()
-        with log_if_slow(log, SLOW), reading_bar(source, file.tell) as advance:
+        with log_if_slow(log, _SLOW), reading_bar(source, file.tell) as advance:
             process_records(pipeline, records, writer, None, refusals, advance)
         return report_stream(policy, pipeline, refusals)
+
+
+def choose_attribute(policy: Policy, name: str | None) -> Attribute:
+    """Return the confidential attribute whose values are counted.
+
+    Parameters
+    ----------
+    policy : Policy
+    name : str or None
+        None selects the only protected attribute; without any, the only confidential one.
+
+    Raises
+    ------
+    ConfigError
+        There is no such attribute, or several.
+    """
+    names = [attribute.name for attribute in policy.confidential]
+    if not names:
+        raise ConfigError("the policy has no confidential attribute, so there is no distribution to compare with")
+    if name is None:
+        candidates = policy.protected or policy.confidential
+        if len(candidates) > 1:
+            listed = ", ".join(attribute.name for attribute in candidates)
+            raise ConfigError(f"--attribute: missing; the policy protects several: {listed}; run once for each")
+        return candidates[0]
+    if name not in names:
+        raise ConfigError(f"--attribute {name}: no confidential attribute; give one of: {', '.join(names)}")
+    return policy.confidential[names.index(name)]
+
+
+def run_reference(
+    policy: Policy, attribute: Attribute, source: str, source_format: str | None, target: str
+) -> SmoothedReference:
+    """Read a sample and write the smoothed distribution of one attribute (`ReferenceSample`).
+
+    Records that the policy rejects are not counted. The log says how many there are, and how many values were left out.
+
+    Parameters
+    ----------
+    policy : Policy
+    attribute : Attribute
+        A confidential attribute of the policy.
+    source : str
+        Path of the sample; ``-`` is standard input.
+    source_format : str or None
+        Name of its format where the suffix of the path does not give it.
+    target : str
+        Path of the reference; ``-`` is standard output.
+
+    Raises
+    ------
+    InputError, ConfigError
+        The sample cannot be read, or has too few subjects. Nothing is written.
+    """
+    file_format, is_streamed = Files(source, source_format=source_format).input_format()
+    sample, refusals = ReferenceSample(policy, attribute), RefusalCounter()
+    with open_input(source) as file:
+        opened = open_source(file, file_format, policy, JsonEncoder(policy), source, with_columns=True)
+        can_tell = is_streamed and file.seekable()
+        count = 0
+        with reading_bar(source, file.tell if can_tell else None) as advance:
+            for block, read in _blocks(opened, refusals):
+                sample.add(block)
+                count += read
+                advance(read)
+    with elapsed_time("smoothing"):
+        reference = sample.smooth()
+    with open_output(target) as output:
+        output.write(_encode(reference).encode())
+    log = logger("reference")
+    if refusals.total:
+        log.warning(
+            "records that the policy rejects were not counted",
+            records=refusals.total,
+            refused="; ".join(refusals.texts(count)),
+        )
+    if reference.unusable:
+        log.warning("records with a value that is not on the scale were not counted", records=reference.unusable)
+    if reference.left_out:
+        log.info("values of too few subjects were left out", values=reference.left_out, fewer_than=policy.k)
+    return reference
+
+
+class _Nowhere:
+    """An output that is not written."""
+
+    def write(self, data: bytes) -> None:
+        """Do nothing."""
 
 
 def _first_records(blocks: Iterator[tuple[Block, Sequence[Any]]]) -> Iterator[tuple[Block, Sequence[Any]]]:
@@ -95,10 +175,28 @@ def _sample_table(policy: Policy, encoder: RecordEncoder, source: RecordSource) 
     table, refusals, first_record = TablePipeline(policy, encoder), RefusalCounter(), 0
     for block, records in source.blocks:
         for index, reason in block.rejected:
-            refusals.add(reason.value, source.describe(records[index], reason))
+            refusals.add(reason.value, source.explain(records[index], reason))
             table.quarantine(first_record + index)
         for _, fault in table.find_oversized(block):
             raise InputError(fault)
         table.add(block, first_record)
         first_record += len(records)
     return report_table(policy, table.release(AlgorithmSpec()), refusals)
+
+
+def _blocks(source: RecordSource, refusals: RefusalCounter) -> Iterator[tuple[Block, int]]:
+    """Yield each block and its number of messages; count the rejected ones."""
+    for block, records in source.blocks:
+        for index, reason in block.rejected:
+            refusals.add(reason.value, source.explain(records[index], reason))
+        yield block, len(records)
+
+
+def _encode(reference: SmoothedReference) -> str:
+    """Return the file: four decimals per share, which add up to 1."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(REFERENCE_HEADER)
+    for row in reference.rows:
+        writer.writerow((row.text or "", f"{row.units // UNITS}.{row.units % UNITS:04}"))
+    return text.getvalue()

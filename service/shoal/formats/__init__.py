@@ -1,23 +1,40 @@
-"""Decode messages and files into arrays, and encode published records into bytes."""
+"""Decode messages and files into arrays, and encode published records into bytes.
 
-from shoal.formats.block import Block, DropReason, FaultReason, ProtectedValues, Reason
+`Format` is how records are read and written; `format.py` lists the formats by name and suffix.
+"""
+
+from shoal.formats.block import Block
 from shoal.formats.columns import to_exact_number, to_number
-from shoal.formats.confidential_keys import NO_BIN, ConfidentialKeys, Key, ReferenceBins
-from shoal.formats.csv import CsvCells, CsvDecoder, CsvReader
-from shoal.formats.encoder import CsvEncoder, JsonEncoder, RecordEncoder
+from shoal.formats.confidential_keys import NO_BIN, ConfidentialKeys, Key, ProtectedValues, ReferenceBins
+from shoal.formats.encoder import CsvEncoder, JsonEncoder, RecordEncoder, fixed_texts
 from shoal.formats.faults import (
     NOT_REPRESENTATIVE,
+    DropReason,
+    FaultReason,
+    Reason,
     RecordFault,
     RefusalCounter,
-    find_csv_faults,
-    find_json_faults,
     is_notable,
     is_representative,
 )
-from shoal.formats.json import DEFAULT_MAX_BYTES, JsonDecoder, JsonLinesReader, StoppedReading
-from shoal.formats.message_export import MessageExportReader, RecordedEnvelope
+from shoal.formats.format import (
+    DEFAULT_MAX_BYTES,
+    Format,
+    FormatEntry,
+    MessageDecoder,
+    MessageFormat,
+    ReadOptions,
+    RecordSource,
+    StoppedReading,
+    format_named,
+    format_of_suffix,
+    message_format,
+    register,
+    streamed_formats,
+)
+from shoal.formats.json import JsonDecoder
+from shoal.formats.json_text import FIRST_INEXACT, is_json_number
 from shoal.formats.messages import Envelope
-from shoal.formats.numerals import FIRST_INEXACT, is_json_number
 
 __all__ = [
     "DEFAULT_MAX_BYTES",
@@ -26,31 +43,35 @@ __all__ = [
     "NO_BIN",
     "Block",
     "ConfidentialKeys",
-    "CsvCells",
-    "CsvDecoder",
     "CsvEncoder",
-    "CsvReader",
     "DropReason",
     "Envelope",
     "FaultReason",
+    "Format",
+    "FormatEntry",
     "JsonDecoder",
     "JsonEncoder",
-    "JsonLinesReader",
     "Key",
-    "MessageExportReader",
+    "MessageDecoder",
+    "MessageFormat",
     "ProtectedValues",
+    "ReadOptions",
     "Reason",
     "RecordEncoder",
     "RecordFault",
-    "RecordedEnvelope",
+    "RecordSource",
     "ReferenceBins",
     "RefusalCounter",
     "StoppedReading",
-    "find_csv_faults",
-    "find_json_faults",
+    "fixed_texts",
+    "format_named",
+    "format_of_suffix",
     "is_json_number",
     "is_notable",
     "is_representative",
+    "message_format",
+    "register",
+    "streamed_formats",
     "to_exact_number",
     "to_number",
 ]

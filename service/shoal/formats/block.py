@@ -1,54 +1,24 @@
-"""`Block`: decoded records as arrays, and the rejected messages with their reasons.
-
-`FaultReason`: each reason for which a record is rejected, and what to do about it. None contains a value.
-"""
+"""`Block`: decoded records as arrays. `BlockBuilder`: the steps from typed columns to a block, for all formats."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from enum import StrEnum
-from itertools import compress
-from typing import Any, NamedTuple, Self
+from typing import Any, TypeAlias
 
-from shoal.arrays import BoolVector, Float64Matrix, Int64Matrix, Int64Vector
+import numpy as np
 
-__all__ = ["Block", "DropReason", "FaultReason", "ProtectedValues", "Reason", "remedy_for"]
+from shoal.arrays import BoolVector, Float64Matrix, Float64Vector, Int64Vector
+from shoal.formats.confidential_keys import ProtectedReader, ProtectedValues
+from shoal.formats.encoder import RecordEncoder
+from shoal.formats.faults import DropReason, Reason
+from shoal.formats.subjects import SubjectHash, normaliser
+from shoal.policy import MAX_CATEGORY_BYTES, Policy
 
+__all__ = ["Block", "BlockBuilder", "Column", "ParsedRecords", "reject_unless", "to_mask"]
 
-class Reason(StrEnum):
-    """Why a record is not released. The reasons are few and coarse, because a finer one could reveal a value."""
-
-    UNDECODABLE = "undecodable"
-    INVALID = "invalid"
-    SUPPRESSED = "suppressed"
-    TOO_LARGE = "too_large"
-
-
-class DropReason(StrEnum):
-    """Why a message is dropped: it is no record, and the policy says that such messages are not quarantined."""
-
-    DELETES = "deletes"
-    TOMBSTONES = "tombstones"
-
-
-class ProtectedValues(NamedTuple):
-    """The values of the q protected attributes of n records.
-
-    Attributes
-    ----------
-    numbers : ndarray of int64, shape (n, q)
-        Index of each value in ``keys``.
-    keys : sequence of sequences of str or None
-        The keys of the values of each attribute, each once, as of `ConfidentialKeys`.
-    """
-
-    numbers: Int64Matrix
-    keys: Sequence[Sequence[str | None]]
-
-    def select(self, records: BoolVector | slice) -> ProtectedValues:
-        """Return the values of some records. The keys stay the same."""
-        return ProtectedValues(self.numbers[records], self.keys)
+Column: TypeAlias = Sequence[Any]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -109,9 +79,9 @@ class Block:
             self,
             values=self.values[mask],
             subjects=self.subjects[mask],
-            unchanged_fields=list(compress(self.unchanged_fields, selectors)),
+            unchanged_fields=list(itertools.compress(self.unchanged_fields, selectors)),
             index=self.index[mask],
-            unchanged_columns=[list(compress(column, selectors)) for column in self.unchanged_columns],
+            unchanged_columns=[list(itertools.compress(column, selectors)) for column in self.unchanged_columns],
             protected=None if self.protected is None else self.protected.select(mask),
         )
 
@@ -134,154 +104,215 @@ class Block:
         return f"Block(records={len(self)}, rejected={len(self.rejected)}, clipped={self.clipped})"
 
 
-_ABSENT = (
-    "fill the values in, remove the records, or give the field another role: confidential and other publish it as it "
-    "is, identifier leaves it out; missing: group releases records without a value"
-)
-_TYPE = "declare the type that the values have, or type: any"
-_UNIT = "correct the values or the unit; leave unit out for times in ISO 8601"
+@dataclass(slots=True, repr=False)
+class ParsedRecords:
+    """n records whose fields have the declared types, as columns.
 
-
-class FaultReason(StrEnum):
-    """What is wrong with a record or a field, as text.
-
-    Attributes
-    ----------
-    remedy : str
-        What to do about it. By default the text itself, which then says it.
+    ``values`` are as in `Block.values`, with infinity where a value could not be read, and NaN where it is missing or
+    could not be read. ``subjects`` are as read; None if every record belongs to a different person.
+    ``unchanged_columns`` hold str, int, float, bool or None. ``protected`` is set by `BlockBuilder`.
     """
 
-    remedy: str
+    index: Int64Vector
+    values: Float64Matrix
+    subjects: Column | None
+    unchanged_columns: Sequence[Column]
+    categories: Sequence[Sequence[str]] = ()
+    protected: ProtectedValues | None = None
 
-    def __new__(cls, text: str, remedy: str = "") -> Self:
-        """Make a member that is equal to its text."""
-        member = str.__new__(cls, text)
-        member._value_ = text
-        member.remedy = remedy or text
-        return member
+    def __len__(self) -> int:
+        return len(self.index)
 
-    # A field of any role
-    EMPTY = "empty", _ABSENT
-    NULL = "null", _ABSENT
-    MISSING_VALUE = "a value of missing_values", _ABSENT
-    ABSENT = "missing", "correct the name of the field in the policy, or add the field to the records"
-    NESTED = (
-        "a list or an object",
-        "give the field the role identifier, which leaves it out, or make the values flat",
-    )
-    NOT_SUBJECT = (
-        "not a valid subject",
-        (
-            "each record needs an identifier of its person, which is no value of missing_values; correct the values or "
-            "the type of the field"
-        ),
-    )
-
-    # A quasi-identifier or a steering attribute
-    NOT_FINITE = (
-        "not a finite number",
-        (
-            "a quasi-identifier must be a number; if the field is a category or a time, set its scale: nominal, "
-            "ordinal or time; if it is another text, give it another role: confidential and other publish it as it "
-            "is, identifier leaves it out; if it is a number, correct the values, or set csv.decimal"
-        ),
-    )
-    NOT_WHOLE = "not a whole number", "set integer: false, or correct the values"
-    OUTSIDE_BOUNDS = "outside its bounds", "widen the bounds, or set out_of_bounds: clip"
-    NOT_IN_ORDER = "not in its order", "add the category to order, or correct the values"
-    NOT_IN_TAXONOMY = "not in the taxonomy", "add the category to the taxonomy, or set unknown: root"
-    NOT_CATEGORY = (
-        "not a text, truth value or whole number",
-        "write categories as texts, or set scale: numeric",
-    )
-    NOT_TIME = "not a time in ISO 8601", "write times as 2026-07-14 or 2026-07-14T09:30:00Z, or set unit"
-    NOT_SECONDS = "not a number of seconds since 1970", _UNIT
-    NOT_MILLISECONDS = "not a number of milliseconds since 1970", _UNIT
-    NOT_MICROSECONDS = "not a number of microseconds since 1970", _UNIT
-    NOT_DAYS = "not a number of days since 1970", _UNIT
-
-    # A confidential or other field
-    NOT_STRING = "not of type string", _TYPE
-    NOT_INTEGER = "not of type integer", _TYPE
-    NOT_NUMBER = "not of type number", _TYPE
-    NOT_BOOLEAN = "not of type boolean", _TYPE
-    NOT_ANY = "not of type any", _TYPE
-    NOT_JSON_FIELD = (
-        "not of type json",
-        (
-            "a value must be JSON (RFC 8259) with each name once in an object and no number beyond float64; correct "
-            "the values"
-        ),
-    )
-    LONG_JSON = "longer than its max_bytes", "raise max_bytes of the attribute, or shorten the values"
-    NOT_NUMBER_AS_SCALE = (
-        "not a number, as its scale needs",
-        "correct the values, or give the attribute the scale that they have",
-    )
-    NOT_NUMBER_AS_REFERENCE = (
-        "not a number, as the values of its reference are",
-        "correct the values, or make the reference from a sample that has such values",
-    )
-
-    # A record as a whole
-    OTHER_WIDTH = (
-        "another number of cells than the header",
-        "correct csv.delimiter and csv.quote in the policy, or the lines of the file",
-    )
-    REPEATED_HEADER = (
-        "equals the header",
-        "remove the lines that repeat the header; a file that was appended to or joined from several files has them",
-    )
-    NOT_CSV = (
-        "invalid quotation marks or bytes for the CSV dialect of the policy, or a cell of more than 131,072 characters",
-        "correct csv.quote, csv.escape and csv.encoding in the policy, or the lines of the file",
-    )
-    EMBEDDED = "a cell contains what looks like another record; close the quotation mark, or set csv.multiline: true"
-    FIELD_NAMES = (
-        "each field has its own name as its value",
-        "remove the records that were made from the header of a CSV file",
-    )
-    NOT_JSON = (
-        "not JSON",
-        (
-            "write each record as one JSON object (RFC 8259) in UTF-8, in a file on one line; if the file has another "
-            "format, name it by the suffix or --format"
-        ),
-    )
-    NOT_UTF8 = (
-        "not UTF-8, or nested too deeply",
-        "write the records in UTF-8, with objects and lists at most 64 deep",
-    )
-    NOT_OBJECT = "not a JSON object; each line must be one object"
-    NOT_MESSAGE = (
-        "not a message in the form of docs/files.md: value, and key, headers or timestamp if the policy reads them"
-    )
-    REPEATED_FIELD = "a field occurs twice; remove one of them"
-    UNDECLARED = "a field that the policy does not declare; declare it, or set undeclared: drop"
-    TOO_LARGE = (
-        "longer than kafka.max_record_bytes, which is 900,000 by default",
-        "raise kafka.max_record_bytes in the policy, or shorten the records",
-    )
-    UNKNOWN = "the record does not fit the policy"
-    ENVELOPE = (
-        "the key, a header or the timestamp does not fit the policy",
-        "correct 'from', type or scale of the attributes that are read from them, or the messages",
-    )
-
-    # A message around a record
-    NOT_DEBEZIUM = "not a message of Debezium; correct unwrap in the policy, or the messages"
-    NOT_CONNECT = "not a message of JsonConverter with schemas; correct unwrap in the policy, or set schemas.enable"
-    NOT_CLOUDEVENT = "not an event in JSON format with JSON data; correct unwrap in the policy, or the events"
-    IN_DEBEZIUM = "inside a message of Debezium; set unwrap: debezium"
-    IN_CONNECT = "inside a message of JsonConverter with schemas; set unwrap: connect"
-    IN_CLOUDEVENT = "inside an event in JSON format; set unwrap: cloudevents"
-    DELETE = "a delete; set deletes: drop to leave such messages out"
-    TOMBSTONE = "no value; set tombstones: drop to leave such messages out"
+    def filter(self, mask: BoolVector) -> ParsedRecords:
+        """Return the records where the mask is true."""
+        selectors = mask.tolist()
+        return ParsedRecords(
+            index=self.index[mask],
+            values=self.values[mask],
+            subjects=None if self.subjects is None else list(itertools.compress(self.subjects, selectors)),
+            unchanged_columns=[list(itertools.compress(column, selectors)) for column in self.unchanged_columns],
+            categories=self.categories,
+            protected=None if self.protected is None else self.protected.select(mask),
+        )
 
 
-def remedy_for(reason: str) -> str:
-    """Return what to do about a reason. A reason that is no `FaultReason` says it itself."""
-    try:
-        return FaultReason(reason).remedy
-    except ValueError:
-        return reason
+class BlockBuilder:
+    """Checks values against the policy, hashes the subjects and encodes the unchanged fields.
+
+    ``max_bytes`` limits the encoded unchanged fields and categories of a record. Blocks contain the unchanged fields as
+    typed columns if asked (``with_columns``), or if the distance of the stream includes confidential numbers.
+    """
+
+    def __init__(
+        self, policy: Policy, encoder: RecordEncoder, hash_key: bytes | None, max_bytes: int, *, with_columns: bool
+    ) -> None:
+        self._with_columns = with_columns or bool(policy.dependence_attributes)
+        self._encoder = encoder
+        self._max_bytes = max_bytes
+        self._hash = SubjectHash(hash_key)
+        subject = policy.subject
+        self._protected = ProtectedReader(policy)
+        self._normalise = None
+        if subject is not None:
+            self._normalise = normaliser(subject.type, subject.normalize, policy.missing_values)
+        self._next_subject = 0
+        attributes = policy.clustered
+        limits = np.array([a.limits for a in attributes], dtype=np.float64).reshape(-1, 2)
+        self._low, self._high = limits.T.copy()
+        self._rejects_outside = np.array([not a.clip for a in attributes], dtype=bool)
+        self._is_integer = np.array([a.integer for a in attributes], dtype=bool)
+        self._may_be_missing = np.array([a.may_be_missing for a in attributes], dtype=bool)
+        self._has_missing = bool(self._may_be_missing.any())
+        self._json_limits = [
+            (number, a.max_bytes) for number, a in enumerate(policy.unchanged_fields) if a.type == "json"
+        ]
+        self._nominal = [number for number, attribute in enumerate(attributes) if attribute.is_nominal]
+        self._published_nominal = [number for number in self._nominal if number < len(policy.quasi_identifiers)]
+
+    def build(self, candidates: ParsedRecords, rejected: list[tuple[int, Reason]]) -> Block:
+        """Return the block. Records rejected here are added to ``rejected``, which is then sorted by index."""
+        candidates = self._reject_long_json(self._reject_invalid(candidates, rejected), rejected)
+        candidates = self._reject_long_categories(candidates, rejected)
+        candidates = self._reject_unplaced(candidates, rejected)
+        unchanged_fields = self._encoder.encode_unchanged(candidates.unchanged_columns, len(candidates))
+        is_short = self._find_short(candidates, unchanged_fields)
+        if is_short is not None:
+            candidates = reject_unless(is_short, candidates, Reason.TOO_LARGE, rejected)
+            unchanged_fields = list(itertools.compress(unchanged_fields, is_short.tolist()))
+        is_encodable = self._find_encodable(candidates, unchanged_fields)
+        if is_encodable is not None:
+            candidates = reject_unless(is_encodable, candidates, Reason.INVALID, rejected)
+            unchanged_fields = list(itertools.compress(unchanged_fields, is_encodable.tolist()))
+        clipped = self._clip(candidates.values)
+        rejected.sort(key=lambda entry: entry[0])
+        return Block(
+            values=candidates.values,
+            subjects=self._hash_subjects(candidates),
+            unchanged_fields=unchanged_fields,
+            index=candidates.index,
+            rejected=rejected,
+            clipped=clipped,
+            unchanged_columns=candidates.unchanged_columns if self._with_columns else (),
+            categories=candidates.categories,
+            protected=candidates.protected,
+        )
+
+    def _reject_invalid(self, candidates: ParsedRecords, rejected: list[tuple[int, Reason]]) -> ParsedRecords:
+        """Reject records with an invalid value or without a subject, and normalise the subjects."""
+        is_valid = self._find_valid(candidates.values)
+        if self._normalise is not None and candidates.subjects is not None:
+            candidates.subjects = self._normalise(candidates.subjects)
+            if "" in candidates.subjects:
+                is_valid &= to_mask(map(bool, candidates.subjects), len(candidates))
+        return reject_unless(is_valid, candidates, Reason.INVALID, rejected)
+
+    def _reject_unplaced(self, candidates: ParsedRecords, rejected: list[tuple[int, Reason]]) -> ParsedRecords:
+        """Read the protected attributes, and reject records with a value that cannot be compared with its reference."""
+        if not len(self._protected):
+            return candidates
+        candidates.protected, is_placed = self._protected.read(candidates.unchanged_columns, len(candidates))
+        return reject_unless(is_placed, candidates, Reason.INVALID, rejected)
+
+    def _reject_long_json(self, candidates: ParsedRecords, rejected: list[tuple[int, Reason]]) -> ParsedRecords:
+        """Reject records with a field of type json that is longer than its limit."""
+        for number, limit in self._json_limits:
+            column = candidates.unchanged_columns[number]
+            is_short = to_mask((text is None or len(text.encode()) <= limit for text in column), len(column))
+            candidates = reject_unless(is_short, candidates, Reason.TOO_LARGE, rejected)
+        return candidates
+
+    def _reject_long_categories(self, candidates: ParsedRecords, rejected: list[tuple[int, Reason]]) -> ParsedRecords:
+        """Reject records with a category that is longer than the limit, and remove these categories."""
+        for position, (column, texts) in enumerate(zip(self._nominal, candidates.categories, strict=False)):
+            is_short = to_mask((len(text.encode()) <= MAX_CATEGORY_BYTES for text in texts), len(texts))
+            if is_short.all():
+                continue
+            kept = _per_record(is_short, candidates.values[:, column], missing=1).astype(np.bool_)
+            candidates = reject_unless(kept, candidates, Reason.TOO_LARGE, rejected)
+            # The numbers of the other categories are those without the long ones.
+            is_present = ~np.isnan(candidates.values[:, column])
+            numbers = candidates.values[is_present, column].astype(np.intp)
+            candidates.values[is_present, column] = (np.cumsum(is_short) - 1)[numbers]
+            categories = list(candidates.categories)
+            categories[position] = list(itertools.compress(texts, is_short.tolist()))
+            candidates.categories = categories
+        return candidates
+
+    def _find_valid(self, values: Float64Matrix) -> BoolVector:
+        """Return which records are finite or may be missing, integers where required, and within bounds that reject."""
+        is_readable = np.isfinite(values)
+        if self._has_missing:
+            is_readable |= np.isnan(values) & self._may_be_missing
+        is_valid = np.asarray(is_readable.all(axis=1))
+        if self._is_integer.any():
+            integers = values[:, self._is_integer]
+            is_valid &= ((integers == np.rint(integers)) | np.isnan(integers)).all(axis=1)
+        if self._rejects_outside.any():
+            is_outside = (values < self._low) | (values > self._high)
+            is_valid &= ~(is_outside & self._rejects_outside).any(axis=1)
+        return is_valid
+
+    def _find_short(self, candidates: ParsedRecords, unchanged_fields: Sequence[bytes]) -> BoolVector | None:
+        """Return which records are not too large, or None if none is."""
+        lengths = {
+            number: [len(text.encode()) for text in texts] for number, texts in self._published_categories(candidates)
+        }
+        longest = max(map(len, unchanged_fields), default=0)
+        if longest + sum(max(column, default=0) for column in lengths.values()) <= self._max_bytes:
+            return None
+        total = np.fromiter(map(len, unchanged_fields), np.int64, len(unchanged_fields))
+        for number, column in lengths.items():
+            total += _per_record(column, candidates.values[:, number], missing=0)
+        return np.asarray(total <= self._max_bytes)
+
+    def _find_encodable(self, candidates: ParsedRecords, unchanged_fields: Sequence[bytes]) -> BoolVector | None:
+        """Return which records the output encoding can represent, or None if it can represent all."""
+        fields_mask = self._encoder.encodable_mask(unchanged_fields)
+        is_encodable = None if fields_mask is None else to_mask(fields_mask, len(unchanged_fields))
+        for number, texts in self._published_categories(candidates):
+            mask = self._encoder.encodable_mask([text.encode() for text in texts])
+            if mask is not None:
+                column = _per_record(mask, candidates.values[:, number], missing=1).astype(np.bool_)
+                is_encodable = column if is_encodable is None else is_encodable & column
+        return is_encodable
+
+    def _published_categories(self, candidates: ParsedRecords) -> Iterable[tuple[int, Sequence[str]]]:
+        """Return column and categories of each nominal quasi-identifier."""
+        return zip(self._published_nominal, candidates.categories, strict=False)
+
+    def _clip(self, values: Float64Matrix) -> int:
+        """Move values to their bounds in place and return how many moved. No zero is negative afterwards."""
+        clipped = int(np.count_nonzero((values < self._low) | (values > self._high)))
+        if clipped:
+            np.clip(values, self._low, self._high, out=values)
+        values += 0.0
+        return clipped
+
+    def _hash_subjects(self, candidates: ParsedRecords) -> Int64Vector:
+        if candidates.subjects is not None:
+            return self._hash(candidates.subjects)
+        first = self._next_subject
+        self._next_subject += len(candidates)
+        return np.arange(first, self._next_subject, dtype=np.int64)
+
+
+def to_mask(answers: Iterable[bool], n: int) -> BoolVector:
+    """Convert n truth values to an array."""
+    return np.fromiter(answers, np.bool_, n)
+
+
+def reject_unless(
+    mask: BoolVector, candidates: ParsedRecords, reason: Reason, rejected: list[tuple[int, Reason]]
+) -> ParsedRecords:
+    """Return the candidates where the mask is true, and add the others to ``rejected``."""
+    if mask.all():
+        return candidates
+    rejected += [(index, reason) for index in candidates.index[~mask].tolist()]
+    return candidates.filter(mask)
+
+
+def _per_record(of_category: Iterable[int], indexes: Float64Vector, *, missing: int) -> Int64Vector:
+    """Return the number of each record's category; ``missing`` for a record without one."""
+    numbers = np.array([*of_category, missing], dtype=np.int64)
+    taken: Int64Vector = numbers[np.where(np.isnan(indexes), len(numbers) - 1, indexes).astype(np.intp)]
+    return taken

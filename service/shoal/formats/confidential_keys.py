@@ -1,8 +1,6 @@
 """Keys of confidential values, by which they are counted, and their bins in the reference of a policy.
 
 Two values are one value for l-diversity, for the largest share of a value and for t-closeness if their keys are equal.
-
-`ProtectedReader`: the values of the protected attributes of a block, numbered by their keys.
 """
 
 from __future__ import annotations
@@ -12,21 +10,28 @@ from collections.abc import Iterable, Mapping, Sequence
 from decimal import Context, Decimal, Inexact
 from functools import cached_property
 from itertools import pairwise
-from typing import Any, Final, Literal, Protocol, TypeAlias
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from shoal.arrays import BoolVector
+from shoal.arrays import BoolVector, Int64Matrix
 from shoal.errors import ParameterError
-from shoal.formats.block import FaultReason, ProtectedValues
-from shoal.formats.json_text import canonical_json, document_key
-from shoal.formats.numerals import canonical_number, is_json_number
+from shoal.formats.faults import FaultReason
+from shoal.formats.json_text import canonical_json, canonical_number, document_key, is_json_number
 from shoal.policy import Attribute, Policy, Reference
 from shoal.policy.folded_text import fold_characters
 
-__all__ = ["NO_BIN", "ConfidentialKeys", "Key", "ProtectedReader", "ReferenceBins", "describe_unplaced"]
+__all__ = [
+    "NO_BIN",
+    "ConfidentialKeys",
+    "Key",
+    "ProtectedReader",
+    "ProtectedValues",
+    "ReferenceBins",
+    "describe_unplaced",
+]
 
 Key: TypeAlias = str | None
 
@@ -184,7 +189,7 @@ class ReferenceBins:
         listed = self._listed_shares(attribute.reference) if counts is None else dict(counts)
         self.distance = attribute.distance or _distance_of(listed)
         self.paths: NDArray[np.int64] = np.empty((0, 0), np.int64)
-        self._finder: _Finder
+        self._finder: _ByKey | _Nearest
         if self.distance != "ordered":
             keys, self.paths = self._keys_and_paths(attribute, listed)
             self._finder = _ByKey(keys, other=len(keys))
@@ -231,14 +236,89 @@ class ReferenceBins:
         return keys, paths
 
 
+class ProtectedValues(NamedTuple):
+    """The values of the q protected attributes of n records.
+
+    Attributes
+    ----------
+    numbers : ndarray of int64, shape (n, q)
+        Index of each value in ``keys``.
+    keys : sequence of sequences of str or None
+        The keys of the values of each attribute, each once, as of `ConfidentialKeys`.
+    """
+
+    numbers: Int64Matrix
+    keys: Sequence[Sequence[str | None]]
+
+    def select(self, records: BoolVector | slice) -> ProtectedValues:
+        """Return the values of some records. The keys stay the same."""
+        return ProtectedValues(self.numbers[records], self.keys)
+
+
+class ProtectedReader:
+    """Reads the protected attributes of records; there is nothing to read if the policy protects no values."""
+
+    def __init__(self, policy: Policy) -> None:
+        names = [attribute.name for attribute in policy.unchanged_fields]
+        self._columns = [
+            (names.index(attribute.name), _ProtectedColumn(policy, attribute)) for attribute in policy.protected
+        ]
+
+    def __len__(self) -> int:
+        return len(self._columns)
+
+    def read(self, unchanged_columns: Sequence[Sequence[Any]], count: int) -> tuple[ProtectedValues, BoolVector]:
+        """Return the values of records, and which records have values that the references can place.
+
+        Cost: about 0.2 µs per value.
+        """
+        numbers = np.empty((count, len(self._columns)), np.int64)
+        keys_of_columns: list[list[Key]] = []
+        are_placed = np.ones(count, np.bool_)
+        for position, (number, column) in enumerate(self._columns):
+            known: dict[Key, int] = {}
+            keys = column.keys.keys(unchanged_columns[number])
+            numbers[:, position] = [known.setdefault(key, len(known)) for key in keys]
+            keys_of_columns.append(list(known))
+            unplaced = [index for key, index in known.items() if column.describe_unplaced(key)]
+            if unplaced:
+                are_placed &= ~np.isin(numbers[:, position], unplaced)
+        return ProtectedValues(numbers, keys_of_columns), are_placed
+
+
+def describe_unplaced(policy: Policy, attribute: Attribute, value: object) -> str:
+    """Return why a typed value cannot be compared with others of its attribute; empty if it can."""
+    if attribute not in policy.protected:
+        return ""
+    column = _ProtectedColumn(policy, attribute)
+    return column.describe_unplaced(column.keys.key(value))
+
+
+class _ProtectedColumn:
+    """One protected attribute, and the values that it may have."""
+
+    def __init__(self, policy: Policy, attribute: Attribute) -> None:
+        self.keys = ConfidentialKeys(attribute, policy.missing_values)
+        has_order = policy.t is not None and attribute.distance == "ordered"
+        self._categories = {self.keys.key_of_text(str(item)) for item in attribute.order} if has_order else set()
+        self._needs_number = has_order and not attribute.order
+        self._not_number = (
+            FaultReason.NOT_NUMBER_AS_SCALE if attribute.reference is None else FaultReason.NOT_NUMBER_AS_REFERENCE
+        )
+
+    def describe_unplaced(self, key: Key) -> str:
+        """Return why the reference cannot place a key; empty if it can."""
+        if key is None:
+            return ""
+        if self._needs_number:
+            return "" if is_json_number(key) else self._not_number
+        return FaultReason.NOT_IN_ORDER if self._categories and key not in self._categories else ""
+
+
 def _distance_of(listed: Iterable[Key]) -> Literal["ordered", "equal"]:
     """Return the distance that the values of a table decide."""
     present = [key for key in listed if key is not None]
     return "ordered" if present and all(map(is_json_number, present)) else "equal"
-
-
-class _Finder(Protocol):
-    def find(self, key: Key) -> int: ...
 
 
 class _ByKey:
@@ -286,78 +366,3 @@ def _number_of(key: str) -> Decimal:
     """Return the number of a key that is a JSON number; only one far beyond the range of float64 is not exact."""
     digits, _, power = key.lower().partition("e")
     return Decimal(f"{digits}e{max(min(int(power or 0), _LARGEST_POWER), -_LARGEST_POWER)}")
-
-
-class ProtectedReader:
-    """Reads the protected attributes of records.
-
-    Parameters
-    ----------
-    policy : Policy
-        There is nothing to read if it protects no values.
-    """
-
-    def __init__(self, policy: Policy) -> None:
-        names = [attribute.name for attribute in policy.unchanged_fields]
-        self._columns = [
-            (names.index(attribute.name), _ProtectedColumn(policy, attribute)) for attribute in policy.protected
-        ]
-
-    def __len__(self) -> int:
-        return len(self._columns)
-
-    def read(self, unchanged_columns: Sequence[Sequence[Any]], count: int) -> tuple[ProtectedValues, BoolVector]:
-        """Return the values of records, and which of the records have values that the references can place.
-
-        Parameters
-        ----------
-        unchanged_columns : sequence of sequences
-            As in `ParsedRecords`.
-        count : int
-            Number of records n.
-
-        Notes
-        -----
-        Cost: about 0.2 µs per value.
-        """
-        numbers = np.empty((count, len(self._columns)), np.int64)
-        keys_of_columns: list[list[Key]] = []
-        are_placed = np.ones(count, np.bool_)
-        for position, (number, column) in enumerate(self._columns):
-            known: dict[Key, int] = {}
-            keys = column.keys.keys(unchanged_columns[number])
-            numbers[:, position] = [known.setdefault(key, len(known)) for key in keys]
-            keys_of_columns.append(list(known))
-            unplaced = [index for key, index in known.items() if column.describe_unplaced(key)]
-            if unplaced:
-                are_placed &= ~np.isin(numbers[:, position], unplaced)
-        return ProtectedValues(numbers, keys_of_columns), are_placed
-
-
-def describe_unplaced(policy: Policy, attribute: Attribute, value: object) -> str:
-    """Return why a typed value cannot be compared with others of its attribute; empty if it can."""
-    if attribute not in policy.protected:
-        return ""
-    column = _ProtectedColumn(policy, attribute)
-    return column.describe_unplaced(column.keys.key(value))
-
-
-class _ProtectedColumn:
-    """One protected attribute, and the values that it may have."""
-
-    def __init__(self, policy: Policy, attribute: Attribute) -> None:
-        self.keys = ConfidentialKeys(attribute, policy.missing_values)
-        has_order = policy.t is not None and attribute.distance == "ordered"
-        self._categories = {self.keys.key_of_text(str(item)) for item in attribute.order} if has_order else set()
-        self._needs_number = has_order and not attribute.order
-        self._not_number = (
-            FaultReason.NOT_NUMBER_AS_SCALE if attribute.reference is None else FaultReason.NOT_NUMBER_AS_REFERENCE
-        )
-
-    def describe_unplaced(self, key: Key) -> str:
-        """Return why the reference cannot place a key; empty if it can."""
-        if key is None:
-            return ""
-        if self._needs_number:
-            return "" if is_json_number(key) else self._not_number
-        return FaultReason.NOT_IN_ORDER if self._categories and key not in self._categories else ""

@@ -1,25 +1,28 @@
-"""Encode published records as JSON or CSV.
+"""Encode published records: `RecordEncoder`, and the encoders of JSON and CSV.
 
 Unchanged fields are encoded when a record is decoded, so that members can be sorted as bytes. The centroid of a
-cluster is encoded once per cluster. `_RecordLayout` combines both in the order of the policy.
+cluster is encoded once per cluster. A template combines both in the order of the policy.
 
 Where the fields of an output record stand: in the outermost object, or inside objects (``to: path``).
+
+`ScalarCheck`: the last check of published quasi-identifiers before bytes are formed.
 """
 
 from __future__ import annotations
 
 import codecs
+import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import groupby, pairwise
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
 
 from shoal.arrays import Int64Vector
 from shoal.errors import ConfigError, GuaranteeError
-from shoal.formats.numerals import ScalarCheck, fixed_texts, integral_to_int
+from shoal.formats.json_text import JSON_NUMBER, integral_to_int
 from shoal.policy import Attribute, CsvDialect, Policy, Role, Scale
 
 __all__ = [
@@ -30,144 +33,45 @@ __all__ = [
     "RecordEncoder",
     "column_name",
     "encode_json_values",
-    "json_template",
-    "nested_fields",
-    "order_of",
+    "fixed_texts",
     "output_path",
     "value_at",
 ]
 
+Column: TypeAlias = Sequence[Any]
+ClusterBounds: TypeAlias = Sequence[int] | Int64Vector
+
+_SEPARATOR = b"\xff"
+"""Separates the runs of unchanged fields of a record. No UTF-8 text contains this byte."""
+_ROWS_PER_PIECE = 10_000
+"""Rows of a table that are encoded at once."""
+
+_encode_json_lines = msgspec.json.Encoder().encode_lines
+_decode_json_text = msgspec.json.Decoder(str).decode
+
+_INTEGER = r"-?(?:0|[1-9][0-9]*)"
+_STRING = r'"(?:[^"\\\x00-\x1f\ud800-\udfff]|\\(?:["\\/bfnrt]|u00[01][0-9a-fA-F]))*+"'
+"""The form that the encoder of categories writes: only control characters have an escape with a code."""
+_DATE = r'"-?[0-9]{1,5}-[0-9]{2}-[0-9]{2}"'
+_DATE_TIME = r'"-?[0-9]{1,5}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z"'
+"""Half a step before the first or after the last time is not in the years 1 to 9999."""
+_MAX_FINITE_LENGTH = 300
+"""A number of up to this many characters without an exponent is a finite float64."""
+
 
 class OutputField(NamedTuple):
-    """A field in the order of the output.
-
-    Attributes
-    ----------
-    attribute : Attribute
-    opens : tuple of str
-        Objects that begin with this field, the outermost first.
-    closes : int
-        Number of objects that end after this field.
-    """
+    """A field in the order of the output: it opens objects, the outermost first, and closes a number of them."""
 
     attribute: Attribute
     opens: tuple[str, ...] = ()
     closes: int = 0
 
 
-def output_path(attribute: Attribute) -> tuple[str, ...]:
-    """Return the names from the outermost object of an output record to the field of an attribute."""
-    return attribute.to or (attribute.name,)
+class RecordEncoder:
+    """Encodes published records in one format. A format derives its encoder from this class.
 
-
-def column_name(attribute: Attribute) -> str:
-    """Return the name of an attribute's column in formats without objects: its path with dots."""
-    return ".".join(output_path(attribute))
-
-
-def nested_fields(attributes: Sequence[Attribute]) -> list[OutputField]:
-    """Return the fields of a record in the order of the output.
-
-    An object stands where its first field is declared, and contains its fields in the order of the policy.
-    """
-    paths = {output_path(attribute): attribute for attribute in attributes}
-    ordered = list(_ordered(paths))
-    fields = []
-    for number, path in enumerate(ordered):
-        before = _common(path, ordered[number - 1] if number else ())
-        after = _common(path, ordered[number + 1] if number + 1 < len(ordered) else ())
-        fields.append(OutputField(paths[path], path[before:-1], len(path) - 1 - after))
-    return fields
-
-
-def json_template(field: OutputField) -> bytes:
-    """Return the template of a field with the objects that it opens and closes; ``%b`` stands for the value."""
-    names = [
-        msgspec.json.encode(name).replace(b"%", b"%%") for name in (*field.opens, output_path(field.attribute)[-1])
-    ]
-    return b":{".join(names) + b":%b" + b"}" * field.closes
-
-
-def order_of(attributes: Sequence[Attribute], fields: Sequence[OutputField]) -> list[int]:
-    """Return the indexes of attributes in the order of the output."""
-    index_of = {attribute.name: index for index, attribute in enumerate(attributes)}
-    return [index_of[field.attribute.name] for field in fields if field.attribute.name in index_of]
-
-
-def value_at(record: Mapping[str, Any], path: Sequence[str]) -> Any:  # noqa: ANN401 - any JSON
-    """Return the value of an output record at a path."""
-    value: Any = record
-    for name in path:
-        value = value[name]
-    return value
-
-
-def _ordered(paths: Iterable[tuple[str, ...]]) -> Iterator[tuple[str, ...]]:
-    """Yield paths so that those into one object are adjacent, at any depth."""
-    below: dict[str, list[tuple[str, ...]]] = {}
-    for path in paths:
-        below.setdefault(path[0], []).append(path[1:])
-    for name, rests in below.items():
-        yield from ((name, *rest) for rest in (rests if rests == [()] else _ordered(rests)))
-
-
-def _common(path: tuple[str, ...], other: tuple[str, ...]) -> int:
-    """Return how many objects, the outermost first, contain both fields."""
-    common = 0
-    for name, other_name in zip(path[:-1], other[:-1], strict=False):
-        if name != other_name:
-            break
-        common += 1
-    return common
-
-
-_SEPARATOR = b"\xff"
-"""Separates the runs of unchanged fields of a record. No UTF-8 text contains this byte."""
-
-Column: TypeAlias = Sequence[Any]
-ClusterBounds: TypeAlias = Sequence[int] | Int64Vector
-
-_encode_json_lines = msgspec.json.Encoder().encode_lines
-_decode_json_text = msgspec.json.Decoder(str).decode
-
-
-class RecordEncoder(Protocol):
-    """Encodes published records in one format."""
-
-    def header(self) -> bytes | None:
-        """Return the line before the first record, without its line end; None if the format has none."""
-        ...
-
-    def encode_unchanged(self, columns: Sequence[Column], n: int, /) -> list[bytes]:
-        """Encode the unchanged fields of n records; see `JsonEncoder.encode_unchanged`."""
-        ...
-
-    def encodable_mask(self, unchanged_fields: Sequence[bytes], /) -> Sequence[bool] | None:
-        """Return a mask of the elements that the output encoding can represent, or None if it can represent all.
-
-        The elements are encoded unchanged fields or other texts in UTF-8.
-        """
-        ...
-
-    def encode_clusters(
-        self, centroids: Sequence[Sequence[str]], unchanged_fields: Sequence[bytes], cluster_bounds: ClusterBounds, /
-    ) -> list[bytes]:
-        """Encode clusters; see `JsonEncoder.encode_clusters`."""
-        ...
-
-    def encode_lines(self, rows: Sequence[bytes], /) -> bytes:
-        """Join lines and encode them. ``rows`` may be ``[header]``.
-
-        The encoder keeps state between calls (byte order mark), so call it in file order.
-        """
-        ...
-
-
-class _RecordLayout:
-    """Byte template of one output record.
-
-    A run is a sequence of adjacent fields that are all quasi-identifiers or all unchanged fields.
-    ``template`` contains a ``%b`` for each quasi-identifier and a separator for each run of unchanged fields.
+    A run is a sequence of adjacent fields that are all quasi-identifiers or all unchanged fields. The template of a
+    record contains a ``%b`` for each quasi-identifier and a separator for each run of unchanged fields.
 
     Parameters
     ----------
@@ -184,6 +88,8 @@ class _RecordLayout:
         Separates two fields.
     encode_scalar : callable, optional
         Encodes the text of a JSON scalar; by default it is written as it is, in UTF-8.
+    around : (bytes, bytes)
+        What precedes and what follows the fields of a record.
     """
 
     def __init__(
@@ -193,19 +99,22 @@ class _RecordLayout:
         field_template: Callable[[OutputField], bytes],
         encode_column: Callable[[Column], Sequence[bytes]],
         encode_json: Callable[[str | None], bytes],
+        *,
         delimiter: bytes = b",",
         encode_scalar: Callable[[str], bytes] | None = None,
+        around: tuple[bytes, bytes] = (b"", b""),
     ) -> None:
         runs = [
             (is_quasi_identifier, delimiter.join(map(field_template, run)))
             for is_quasi_identifier, run in groupby(fields, lambda one: one.attribute.role is Role.QUASI_IDENTIFIER)
         ]
         unchanged_runs = [run for is_quasi_identifier, run in runs if not is_quasi_identifier]
-        self.template = delimiter.join(run if is_quasi_identifier else _SEPARATOR for is_quasi_identifier, run in runs)
+        template = delimiter.join(run if is_quasi_identifier else _SEPARATOR for is_quasi_identifier, run in runs)
+        self._template = template.join(around)
         self._unchanged_template = _SEPARATOR.join(unchanged_runs)
-        self._scalar_order = order_of(policy.quasi_identifiers, fields)
+        self._scalar_order = _order_of(policy.quasi_identifiers, fields)
         self._has_policy_order = self._scalar_order == list(range(len(self._scalar_order)))
-        self._column_order = order_of(policy.unchanged_fields, fields)
+        self._column_order = _order_of(policy.unchanged_fields, fields)
         self._column_encoders = [
             partial(_map, encode_json) if policy.unchanged_fields[number].type == "json" else encode_column
             for number in self._column_order
@@ -213,64 +122,9 @@ class _RecordLayout:
         self._encode_scalar = encode_scalar
         self._check = ScalarCheck(policy.quasi_identifiers)
 
-    def encode_unchanged(self, columns: Sequence[Column], n: int) -> list[bytes]:
-        """See `JsonEncoder.encode_unchanged`."""
-        if not columns:
-            return [b""] * n
-        template = self._unchanged_template
-        ordered = (columns[number] for number in self._column_order)
-        encoded = (encode(column) for encode, column in zip(self._column_encoders, ordered, strict=True))
-        return [template % cells for cells in zip(*encoded, strict=True)]
-
-    def encode_clusters(
-        self, centroids: Sequence[Sequence[str]], unchanged_fields: Sequence[bytes], cluster_bounds: ClusterBounds
-    ) -> list[bytes]:
-        """See `JsonEncoder.encode_clusters`."""
-        bounds = [int(bound) for bound in cluster_bounds]
-        if (
-            len(bounds) != len(centroids) + 1
-            or bounds[0] != 0
-            or bounds[-1] != len(unchanged_fields)
-            or bounds != sorted(bounds)
-        ):
-            raise GuaranteeError("numbers of clusters, centroids and records do not match")
-        rows: list[bytes] = []
-        for centroid, (start, stop) in zip(centroids, pairwise(bounds), strict=True):
-            pieces = self._encode_centroid(centroid)
-            members = unchanged_fields[start:stop]
-            if len(pieces) == 2:  # noqa: PLR2004 - one run of unchanged fields: the usual case
-                prefix, suffix = pieces
-                rows += sorted([prefix + fields + suffix for fields in members])
-            else:
-                rows += sorted([_interleave(pieces, fields) for fields in members])
-        return rows
-
-    def _encode_centroid(self, centroid: Sequence[str]) -> list[bytes]:
-        """Encode what all members of a cluster share, split where the unchanged fields belong."""
-        self._check.require_valid(centroid)
-        if not self._has_policy_order:
-            centroid = [centroid[number] for number in self._scalar_order]
-        scalars = map(str.encode if self._encode_scalar is None else self._encode_scalar, centroid)
-        return (self.template % tuple(scalars)).split(_SEPARATOR)
-
-
-class JsonEncoder:
-    """Encodes published records as compact JSON in UTF-8, with the fields in the order of the policy.
-
-    Fields with a path (``to``) are inside objects; see `nested_fields`.
-
-    Parameters
-    ----------
-    policy : Policy
-    """
-
-    def __init__(self, policy: Policy) -> None:
-        fields = nested_fields(policy.published)
-        self._layout = _RecordLayout(policy, fields, json_template, encode_json_values, _encode_json_text)
-        self._layout.template = b"{" + self._layout.template + b"}"
-
-    def header(self) -> None:
-        """Return None: JSON has no header."""
+    def header(self) -> bytes | None:
+        """Return the line before the first record, without its line end; None if the format has none."""
+        return None
 
     def encode_unchanged(self, columns: Sequence[Column], n: int) -> list[bytes]:
         """Encode the unchanged fields of n records, for `encode_clusters`.
@@ -292,7 +146,19 @@ class JsonEncoder:
         -----
         Cost: about 0.05 µs per field.
         """
-        return self._layout.encode_unchanged(columns, n)
+        if not columns:
+            return [b""] * n
+        template = self._unchanged_template
+        ordered = (columns[number] for number in self._column_order)
+        encoded = (encode(column) for encode, column in zip(self._column_encoders, ordered, strict=True))
+        return [template % cells for cells in zip(*encoded, strict=True)]
+
+    def encodable_mask(self, unchanged_fields: Sequence[bytes]) -> Sequence[bool] | None:  # noqa: ARG002 - UTF-8 can
+        """Return a mask of the elements that the output encoding can represent, or None if it can represent all.
+
+        The elements are encoded unchanged fields or other texts in UTF-8.
+        """
+        return None
 
     def encode_clusters(
         self, centroids: Sequence[Sequence[str]], unchanged_fields: Sequence[bytes], cluster_bounds: ClusterBounds
@@ -326,17 +192,79 @@ class JsonEncoder:
         -----
         Cost: about 0.3 µs per record for clusters of 10 records.
         """
-        return self._layout.encode_clusters(centroids, unchanged_fields, cluster_bounds)
-
-    def encodable_mask(self, unchanged_fields: Sequence[bytes]) -> None:
-        """Return None: UTF-8 can represent all elements."""
+        bounds = [int(bound) for bound in cluster_bounds]
+        if (
+            len(bounds) != len(centroids) + 1
+            or bounds[0] != 0
+            or bounds[-1] != len(unchanged_fields)
+            or bounds != sorted(bounds)
+        ):
+            raise GuaranteeError("numbers of clusters, centroids and records do not match")
+        rows: list[bytes] = []
+        for centroid, (start, stop) in zip(centroids, pairwise(bounds), strict=True):
+            pieces = self._encode_centroid(centroid)
+            members = unchanged_fields[start:stop]
+            if len(pieces) == 2:  # noqa: PLR2004 - one run of unchanged fields: the usual case
+                prefix, suffix = pieces
+                rows += sorted([prefix + fields + suffix for fields in members])
+            else:
+                rows += sorted([_interleave(pieces, fields) for fields in members])
+        return rows
 
     def encode_lines(self, rows: Sequence[bytes]) -> bytes:
-        """Join lines; they are UTF-8 already."""
+        """Join lines and encode them. ``rows`` may be ``[header]``.
+
+        The encoder may keep state between calls (byte order mark), so call it in file order.
+        """
         return b"\n".join(rows) + b"\n"
 
+    def encode_table(self, rows: Sequence[bytes], schema: Any = None) -> Iterator[tuple[bytes, int]]:  # noqa: ANN401, ARG002
+        """Yield the pieces of a whole file with these rows, and the number of rows in each piece.
 
-class CsvEncoder:
+        Parameters
+        ----------
+        rows : sequence of bytes
+            As `encode_clusters` returns them.
+        schema : object, optional
+            The types of the columns of the input (`RecordSource.schema`), if it has the same format.
+
+        Raises
+        ------
+        InputError
+            A column has values that the format cannot represent.
+        """
+        header = self.header()
+        if header is not None:
+            yield self.encode_lines([header]), 0
+        for start in range(0, len(rows), _ROWS_PER_PIECE):
+            part = rows[start : start + _ROWS_PER_PIECE]
+            yield self.encode_lines(part), len(part)
+
+    def _encode_centroid(self, centroid: Sequence[str]) -> list[bytes]:
+        """Encode what all members of a cluster share, split where the unchanged fields belong."""
+        self._check.require_valid(centroid)
+        if not self._has_policy_order:
+            centroid = [centroid[number] for number in self._scalar_order]
+        scalars = map(str.encode if self._encode_scalar is None else self._encode_scalar, centroid)
+        return (self._template % tuple(scalars)).split(_SEPARATOR)
+
+
+class JsonEncoder(RecordEncoder):
+    """Encodes published records as compact JSON in UTF-8, with the fields in the order of the policy.
+
+    Fields with a path (``to``) are inside objects. An object stands where its first field is declared.
+
+    Parameters
+    ----------
+    policy : Policy
+    """
+
+    def __init__(self, policy: Policy) -> None:
+        fields = _nested_fields(policy.published)
+        super().__init__(policy, fields, _json_template, encode_json_values, _encode_json_text, around=(b"{", b"}"))
+
+
+class CsvEncoder(RecordEncoder):
     """Encodes published records as CSV in the output dialect of the policy.
 
     A cell is quoted only if needed, and null is an empty cell.
@@ -362,10 +290,14 @@ class CsvEncoder:
         has_plain_numbers = dialect.decimal == "." and all(
             a.scale is Scale.NUMERIC and not a.may_be_missing for a in policy.quasi_identifiers
         )
-        encode_scalar = None if has_plain_numbers else cells.encode_scalar
-        fields = list(map(OutputField, policy.published))
-        self._layout = _RecordLayout(
-            policy, fields, lambda _: b"%b", cells.encode_column, cells.encode_json_text, delimiter, encode_scalar
+        super().__init__(
+            policy,
+            list(map(OutputField, policy.published)),
+            lambda _: b"%b",
+            cells.encode_column,
+            cells.encode_json_text,
+            delimiter=delimiter,
+            encode_scalar=None if has_plain_numbers else cells.encode_scalar,
         )
         self._header = delimiter.join(cells.encode_text(column_name(attribute)) for attribute in policy.published)
         self._line_end, self._encoding = dialect.line_end.encode(), dialect.encoding
@@ -379,16 +311,6 @@ class CsvEncoder:
         """Return the names of the published attributes, without a line end."""
         return self._header
 
-    def encode_unchanged(self, columns: Sequence[Column], n: int) -> list[bytes]:
-        """Encode the unchanged fields of n records; see `JsonEncoder.encode_unchanged`."""
-        return self._layout.encode_unchanged(columns, n)
-
-    def encode_clusters(
-        self, centroids: Sequence[Sequence[str]], unchanged_fields: Sequence[bytes], cluster_bounds: ClusterBounds
-    ) -> list[bytes]:
-        """Encode clusters; see `JsonEncoder.encode_clusters`."""
-        return self._layout.encode_clusters(centroids, unchanged_fields, cluster_bounds)
-
     def encodable_mask(self, unchanged_fields: Sequence[bytes]) -> Sequence[bool] | None:
         """Return a mask of the elements that the output encoding can represent, or None if it can represent all."""
         if self._encoding.startswith("utf-") or self._is_encodable(b"".join(unchanged_fields)):
@@ -396,10 +318,7 @@ class CsvEncoder:
         return list(map(self._is_encodable, unchanged_fields))
 
     def encode_lines(self, rows: Sequence[bytes]) -> bytes:
-        """Join lines and encode them. ``rows`` may be ``[header]``.
-
-        The encoder keeps state between calls (byte order mark), so call it in file order.
-        """
+        """Join lines and encode them; the first call writes a byte order mark if the encoding needs one."""
         text = self._line_end.join(rows) + self._line_end
         return text if self._recoder is None else self._recoder.encode(text.decode())
 
@@ -418,12 +337,8 @@ class CsvEncoder:
 class CsvCellEncoder:
     """Encodes single cells of one CSV dialect, in UTF-8.
 
-    A cell is quoted if it contains the delimiter, a quotation mark, a line end, or a backslash, if the dialect
-    escapes with backslashes.
-
-    Parameters
-    ----------
-    dialect : CsvDialect
+    A cell is quoted if it contains the delimiter, a quotation mark, a line end, or a backslash, if the dialect escapes
+    with backslashes.
     """
 
     def __init__(self, dialect: CsvDialect) -> None:
@@ -475,12 +390,118 @@ class CsvCellEncoder:
         return text if self._decimal is None else text.replace(b".", self._decimal)
 
 
+class ScalarCheck:
+    """Checks what a cluster publishes: one JSON scalar of the right form per quasi-identifier.
+
+    A scalar is a finite number for a numeric attribute, an item of the order for an ordinal one, a string, truth value
+    or integer for a nominal one (with a taxonomy a string), and a date or an integer for a time. Only an attribute that
+    may be missing can be null.
+    """
+
+    def __init__(self, attributes: Sequence[Attribute]) -> None:
+        self._d = len(attributes)
+        self._numeric = [number for number, a in enumerate(attributes) if a.scale is Scale.NUMERIC]
+        # No scalar contains a line end, so that the text of one attribute cannot pass for those of two.
+        self._scalars = re.compile("\n".join(map(_pattern, attributes)))
+
+    def require_valid(self, texts: Sequence[str]) -> None:
+        """Raise GuaranteeError if a text of a cluster is missing or does not have the form of its attribute.
+
+        Cost: about 0.3 µs per text.
+        """
+        try:
+            joined = "\n".join(texts)
+        except TypeError:
+            joined = ""
+        if len(texts) != self._d or not self._scalars.fullmatch(joined):
+            raise GuaranteeError("a centroid does not have one value of its scale per quasi-identifier")
+        # Only a long text or an exponent can exceed the largest float64.
+        may_overflow = len(joined) > _MAX_FINITE_LENGTH or "e" in joined or "E" in joined
+        if may_overflow and not all(_is_finite_or_null(texts[number]) for number in self._numeric):
+            raise GuaranteeError("a centroid does not have one value of its scale per quasi-identifier")
+
+
+def output_path(attribute: Attribute) -> tuple[str, ...]:
+    """Return the names from the outermost object of an output record to the field of an attribute."""
+    return attribute.to or (attribute.name,)
+
+
+def column_name(attribute: Attribute) -> str:
+    """Return the name of an attribute's column in formats without objects: its path with dots."""
+    return ".".join(output_path(attribute))
+
+
+def value_at(record: Mapping[str, Any], path: Sequence[str]) -> Any:  # noqa: ANN401 - any JSON
+    """Return the value of an output record at a path."""
+    value: Any = record
+    for name in path:
+        value = value[name]
+    return value
+
+
+def fixed_texts(attribute: Attribute) -> Iterator[str]:
+    """Yield the texts of a policy that an attribute may be published as: items of an order, nodes of a taxonomy."""
+    yield from map(str, attribute.order)
+    if attribute.taxonomy is not None:
+        yield attribute.taxonomy.root
+        for path in attribute.taxonomy.paths:
+            yield from path
+
+
 def encode_json_values(column: Column) -> list[bytes]:
     """Encode each value as JSON. Equal numbers have equal bytes, whether they are int or float."""
     if float in set(map(type, column)):
         column = [integral_to_int(value) if isinstance(value, float) else value for value in column]
     # JSON text contains no unescaped newline.
     return _encode_json_lines(column)[:-1].split(b"\n") if column else []
+
+
+def _nested_fields(attributes: Sequence[Attribute]) -> list[OutputField]:
+    """Return the fields of a record in the order of the output.
+
+    An object stands where its first field is declared, and contains its fields in the order of the policy.
+    """
+    paths = {output_path(attribute): attribute for attribute in attributes}
+    ordered = list(_ordered(paths))
+    fields = []
+    for number, path in enumerate(ordered):
+        before = _common(path, ordered[number - 1] if number else ())
+        after = _common(path, ordered[number + 1] if number + 1 < len(ordered) else ())
+        fields.append(OutputField(paths[path], path[before:-1], len(path) - 1 - after))
+    return fields
+
+
+def _ordered(paths: Iterable[tuple[str, ...]]) -> Iterator[tuple[str, ...]]:
+    """Yield paths so that those into one object are adjacent, at any depth."""
+    below: dict[str, list[tuple[str, ...]]] = {}
+    for path in paths:
+        below.setdefault(path[0], []).append(path[1:])
+    for name, rests in below.items():
+        yield from ((name, *rest) for rest in (rests if rests == [()] else _ordered(rests)))
+
+
+def _common(path: tuple[str, ...], other: tuple[str, ...]) -> int:
+    """Return how many objects, the outermost first, contain both fields."""
+    common = 0
+    for name, other_name in zip(path[:-1], other[:-1], strict=False):
+        if name != other_name:
+            break
+        common += 1
+    return common
+
+
+def _json_template(field: OutputField) -> bytes:
+    """Return the template of a field with the objects that it opens and closes; ``%b`` stands for the value."""
+    names = [
+        msgspec.json.encode(name).replace(b"%", b"%%") for name in (*field.opens, output_path(field.attribute)[-1])
+    ]
+    return b":{".join(names) + b":%b" + b"}" * field.closes
+
+
+def _order_of(attributes: Sequence[Attribute], fields: Sequence[OutputField]) -> list[int]:
+    """Return the indexes of attributes in the order of the output."""
+    index_of = {attribute.name: index for index, attribute in enumerate(attributes)}
+    return [index_of[field.attribute.name] for field in fields if field.attribute.name in index_of]
 
 
 def _map(encode: Callable[[str | None], bytes], column: Column) -> list[bytes]:
@@ -495,3 +516,25 @@ def _interleave(pieces: Sequence[bytes], unchanged_fields: bytes) -> bytes:
     """Return one record: the runs of its unchanged fields between the pieces of the centroid."""
     runs = unchanged_fields.split(_SEPARATOR) if len(pieces) > 1 else []
     return b"".join([part for pair in zip(pieces, runs, strict=False) for part in pair]) + pieces[-1]
+
+
+def _pattern(attribute: Attribute) -> str:
+    """Return the regular expression of the scalars of an attribute, without groups."""
+    pattern = _present_pattern(attribute)
+    return f"(?:{pattern}|null)" if attribute.may_be_missing else f"(?:{pattern})"
+
+
+def _present_pattern(attribute: Attribute) -> str:
+    if attribute.scale is Scale.ORDINAL:
+        return "|".join(re.escape(msgspec.json.encode(item).decode()) for item in attribute.order)
+    if attribute.scale is Scale.NOMINAL:
+        return f"{_STRING}|true|false|{_INTEGER}" if attribute.taxonomy is None else _STRING
+    if attribute.time_step is not None:
+        if attribute.unit is not None:
+            return _INTEGER
+        return _DATE if attribute.time_step.is_date else _DATE_TIME
+    return JSON_NUMBER
+
+
+def _is_finite_or_null(text: str) -> bool:
+    return text == "null" or math.isfinite(float(text))

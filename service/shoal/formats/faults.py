@@ -1,49 +1,190 @@
-"""Find what is wrong with a record that was rejected: which columns or fields, and why. No fault contains a value.
+"""Why a record is not released: the reasons, what is wrong with a refused record, and how many were refused.
 
-How many records were refused, by reason and field (`RefusalCounter`). It holds no value of a record.
+No reason, fault or count contains a value of a record.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any, NamedTuple
-
-import msgspec
-import numpy as np
-
-from shoal.formats.block import FaultReason, Reason, remedy_for
-from shoal.formats.columns import (
-    MISMATCH,
-    ScaleReader,
-    is_clustered,
-    parse_values,
-    replace_decimal_commas,
-    scale_reader,
-    to_number,
-)
-from shoal.formats.confidential_keys import describe_unplaced
-from shoal.formats.csv import EmbeddedRecordCheck, RepeatedHeaderCheck
-from shoal.formats.fields import FAUST_FIELD, has_nested_messages, path_of
-from shoal.formats.json_text import canonical_json, validate_strictly
-from shoal.formats.messages import Content, Unwrapper
-from shoal.formats.numerals import NumberText
-from shoal.formats.subjects import normaliser
-from shoal.policy import Attribute, FieldType, Policy, Role, Scale
+from enum import StrEnum
+from typing import NamedTuple, Self
 
 __all__ = [
     "NOT_REPRESENTATIVE",
+    "DropReason",
+    "FaultReason",
+    "Reason",
     "RecordFault",
     "RefusalCounter",
-    "find_csv_faults",
-    "find_json_faults",
     "is_notable",
     "is_representative",
 ]
 
 
+class Reason(StrEnum):
+    """Why a record is not released. The reasons are few and coarse, because a finer one could reveal a value."""
+
+    UNDECODABLE = "undecodable"
+    INVALID = "invalid"
+    SUPPRESSED = "suppressed"
+    TOO_LARGE = "too_large"
+
+
+class DropReason(StrEnum):
+    """Why a message is dropped: it is no record, and the policy says that such messages are not quarantined."""
+
+    DELETES = "deletes"
+    TOMBSTONES = "tombstones"
+
+
+_ABSENT = (
+    "fill the values in, remove the records, or give the field another role: confidential and other publish it as it "
+    "is, identifier leaves it out; missing: group releases records without a value"
+)
+_TYPE = "declare the type that the values have, or type: any"
+_UNIT = "correct the values or the unit; leave unit out for times in ISO 8601"
+
+
+class FaultReason(StrEnum):
+    """What is wrong with a record or a field, as text.
+
+    Attributes
+    ----------
+    remedy : str
+        What to do about it. By default the text itself, which then says it.
+    """
+
+    remedy: str
+
+    def __new__(cls, text: str, remedy: str = "") -> Self:
+        """Make a member that is equal to its text."""
+        member = str.__new__(cls, text)
+        member._value_ = text
+        member.remedy = remedy or text
+        return member
+
+    # A field of any role
+    EMPTY = "empty", _ABSENT
+    NULL = "null", _ABSENT
+    MISSING_VALUE = "a value of missing_values", _ABSENT
+    ABSENT = "missing", "correct the name of the field in the policy, or add the field to the records"
+    NESTED = (
+        "a list or an object",
+        "give the field the role identifier, which leaves it out, or make the values flat",
+    )
+    NOT_SUBJECT = (
+        "not a valid subject",
+        (
+            "each record needs an identifier of its person, which is no value of missing_values; correct the values or "
+            "the type of the field"
+        ),
+    )
+
+    # A quasi-identifier or a steering attribute
+    NOT_FINITE = (
+        "not a finite number",
+        (
+            "a quasi-identifier must be a number; if the field is a category or a time, set its scale: nominal, "
+            "ordinal or time; if it is another text, give it another role: confidential and other publish it as it "
+            "is, identifier leaves it out; if it is a number, correct the values, or set csv.decimal"
+        ),
+    )
+    NOT_WHOLE = "not a whole number", "set integer: false, or correct the values"
+    OUTSIDE_BOUNDS = "outside its bounds", "widen the bounds, or set out_of_bounds: clip"
+    NOT_IN_ORDER = "not in its order", "add the category to order, or correct the values"
+    NOT_IN_TAXONOMY = "not in the taxonomy", "add the category to the taxonomy, or set unknown: root"
+    NOT_CATEGORY = (
+        "not a text, truth value or whole number",
+        "write categories as texts, or set scale: numeric",
+    )
+    NOT_TIME = "not a time in ISO 8601", "write times as 2026-07-14 or 2026-07-14T09:30:00Z, or set unit"
+    NOT_SECONDS = "not a number of seconds since 1970", _UNIT
+    NOT_MILLISECONDS = "not a number of milliseconds since 1970", _UNIT
+    NOT_MICROSECONDS = "not a number of microseconds since 1970", _UNIT
+    NOT_DAYS = "not a number of days since 1970", _UNIT
+
+    # A confidential or other field
+    NOT_STRING = "not of type string", _TYPE
+    NOT_INTEGER = "not of type integer", _TYPE
+    NOT_NUMBER = "not of type number", _TYPE
+    NOT_BOOLEAN = "not of type boolean", _TYPE
+    NOT_ANY = "not of type any", _TYPE
+    NOT_JSON_FIELD = (
+        "not of type json",
+        (
+            "a value must be JSON (RFC 8259) with each name once in an object and no number beyond float64; correct "
+            "the values"
+        ),
+    )
+    LONG_JSON = "longer than its max_bytes", "raise max_bytes of the attribute, or shorten the values"
+    NOT_NUMBER_AS_SCALE = (
+        "not a number, as its scale needs",
+        "correct the values, or give the attribute the scale that they have",
+    )
+    NOT_NUMBER_AS_REFERENCE = (
+        "not a number, as the values of its reference are",
+        "correct the values, or make the reference from a sample that has such values",
+    )
+
+    # A record as a whole
+    OTHER_WIDTH = (
+        "another number of cells than the header",
+        "correct csv.delimiter and csv.quote in the policy, or the lines of the file",
+    )
+    REPEATED_HEADER = (
+        "equals the header",
+        "remove the lines that repeat the header; a file that was appended to or joined from several files has them",
+    )
+    NOT_CSV = (
+        "invalid quotation marks or bytes for the CSV dialect of the policy, or a cell of more than 131,072 characters",
+        "correct csv.quote, csv.escape and csv.encoding in the policy, or the lines of the file",
+    )
+    EMBEDDED = "a cell contains what looks like another record; close the quotation mark, or set csv.multiline: true"
+    FIELD_NAMES = (
+        "each field has its own name as its value",
+        "remove the records that were made from the header of a CSV file",
+    )
+    NOT_JSON = (
+        "not JSON",
+        (
+            "write each record as one JSON object (RFC 8259) in UTF-8, in a file on one line; if the file has another "
+            "format, name it by the suffix or --format"
+        ),
+    )
+    NOT_UTF8 = (
+        "not UTF-8, or nested too deeply",
+        "write the records in UTF-8, with objects and lists at most 64 deep",
+    )
+    NOT_OBJECT = "not a JSON object; each line must be one object"
+    NOT_MESSAGE = (
+        "not a message in the form of docs/files.md: value, and key, headers or timestamp if the policy reads them"
+    )
+    REPEATED_FIELD = "a field occurs twice; remove one of them"
+    UNDECLARED = "a field that the policy does not declare; declare it, or set undeclared: drop"
+    TOO_LARGE = (
+        "longer than kafka.max_record_bytes, which is 900,000 by default",
+        "raise kafka.max_record_bytes in the policy, or shorten the records",
+    )
+    UNKNOWN = "the record does not fit the policy"
+    ENVELOPE = (
+        "the key, a header or the timestamp does not fit the policy",
+        "correct 'from', type or scale of the attributes that are read from them, or the messages",
+    )
+
+    # A message around a record
+    NOT_DEBEZIUM = "not a message of Debezium; correct unwrap in the policy, or the messages"
+    NOT_CONNECT = "not a message of JsonConverter with schemas; correct unwrap in the policy, or set schemas.enable"
+    NOT_CLOUDEVENT = "not an event in JSON format with JSON data; correct unwrap in the policy, or the events"
+    IN_DEBEZIUM = "inside a message of Debezium; set unwrap: debezium"
+    IN_CONNECT = "inside a message of JsonConverter with schemas; set unwrap: connect"
+    IN_CLOUDEVENT = "inside an event in JSON format; set unwrap: cloudevents"
+    DELETE = "a delete; set deletes: drop to leave such messages out"
+    TOMBSTONE = "no value; set tombstones: drop to leave such messages out"
+
+
 class RecordFault(NamedTuple):
-    """One fault of a record. Its texts come from the policy and from this module, so that a policy bounds their number.
+    """One fault of a record. Its texts come from the policy and from this module, so a policy bounds their number.
 
     Attributes
     ----------
@@ -74,305 +215,6 @@ class RecordFault(NamedTuple):
             return f": {self.detail or self.reason}"
         where = f"column {self.column} ({self.field})" if self.column else f"field {self.field}"
         return f", {where}: {self.detail or self.reason}"
-
-
-_TYPES: dict[FieldType, tuple[type, ...]] = {
-    "string": (str,),
-    "integer": (int, float),
-    "number": (int, float),
-    "boolean": (bool,),
-    "any": (str, int, float, bool),
-}
-_NOT_OF_TYPE: dict[FieldType, FaultReason] = {
-    "string": FaultReason.NOT_STRING,
-    "integer": FaultReason.NOT_INTEGER,
-    "number": FaultReason.NOT_NUMBER,
-    "boolean": FaultReason.NOT_BOOLEAN,
-    "any": FaultReason.NOT_ANY,
-}
-_NOT_ON_SCALE = {
-    Scale.NUMERIC: FaultReason.NOT_FINITE,
-    Scale.ORDINAL: FaultReason.NOT_IN_ORDER,
-    Scale.NOMINAL: FaultReason.NOT_CATEGORY,
-}
-_NOT_TIMES = {
-    None: FaultReason.NOT_TIME,
-    "s": FaultReason.NOT_SECONDS,
-    "ms": FaultReason.NOT_MILLISECONDS,
-    "us": FaultReason.NOT_MICROSECONDS,
-    "days": FaultReason.NOT_DAYS,
-}
-_decode = msgspec.json.Decoder(float_hook=NumberText).decode
-_decode_fields = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
-_NO_ENVELOPE = {
-    "debezium": FaultReason.NOT_DEBEZIUM,
-    "connect": FaultReason.NOT_CONNECT,
-    "cloudevents": FaultReason.NOT_CLOUDEVENT,
-}
-_WRAPPED = {
-    "debezium": FaultReason.IN_DEBEZIUM,
-    "connect": FaultReason.IN_CONNECT,
-    "cloudevents": FaultReason.IN_CLOUDEVENT,
-}
-
-
-def find_csv_faults(policy: Policy, columns: Sequence[str], cells: Sequence[str] | None) -> list[RecordFault]:
-    """Find why a CSV record was rejected.
-
-    Parameters
-    ----------
-    policy : Policy
-    columns : sequence of str
-        The header.
-    cells : sequence of str or None
-        As `CsvReader` yields them.
-
-    Returns
-    -------
-    list of RecordFault
-        One for each field at fault, or one for the whole record; never empty.
-
-    Notes
-    -----
-    Cost: about 2 µs per field.
-    """
-    if cells is None:
-        return [RecordFault(FaultReason.NOT_CSV)]
-    if len(cells) != len(columns):
-        return [RecordFault(FaultReason.OTHER_WIDTH, detail=f"{len(cells)} cells, but the header has {len(columns)}")]
-    columns_of_one = [[cell] for cell in cells]
-    if RepeatedHeaderCheck(policy, columns).find(columns_of_one):
-        return [RecordFault(FaultReason.REPEATED_HEADER)]
-    has_line_ends = any("\n" in cell or "\r" in cell for cell in cells)
-    if has_line_ends and EmbeddedRecordCheck(policy, columns).find(columns_of_one):
-        return [RecordFault(FaultReason.EMBEDDED)]
-    found = []
-    for attribute in policy.attributes:
-        column = columns.index(attribute.name)
-        if reason := _describe_cell(policy, attribute, cells[column]):
-            found.append(RecordFault(reason, attribute.name, column + 1))
-    return found or [RecordFault(FaultReason.UNKNOWN)]
-
-
-def find_json_faults(policy: Policy, message: bytes) -> list[RecordFault]:
-    """Find why a JSON message was rejected; as `find_csv_faults`.
-
-    Notes
-    -----
-    Cost: about 10 µs for a message of 200 bytes.
-    """
-    record, content, fault = _find_record(policy, message)
-    fault = fault or _find_fault_of_whole(policy, record)
-    if fault is not None:
-        return [fault]
-    found = []
-    for attribute in policy.value_attributes:
-        value = _value_at(record, path_of(attribute))
-        if value is msgspec.UNSET:
-            reason = _describe_missing(attribute, FaultReason.ABSENT)
-        elif attribute.type == "json":
-            reason = _describe_json(attribute, _text_at(content, path_of(attribute)))
-        else:
-            reason = _describe_value(policy, attribute, value)
-        if reason:
-            found.append(RecordFault(reason, attribute.name))
-    if policy.undeclared == "quarantine" and _has_undeclared(policy, record):
-        found.append(RecordFault(FaultReason.UNDECLARED))
-    return found or [RecordFault(FaultReason.ENVELOPE if policy.envelope_attributes else FaultReason.UNKNOWN)]
-
-
-def _find_record(policy: Policy, message: bytes) -> tuple[dict[str, Any], bytes, RecordFault | None]:
-    """Return fields and text of the record in a message, and why there is no record; None if there is one."""
-    fields, fault = _decode_object(message, checks_nested_keys=has_nested_messages(policy))
-    if fault is not None or policy.unwrap is None:
-        return fields, message, fault
-    content = Unwrapper(policy).find(message)
-    if content is Content.DELETE:
-        return {}, message, RecordFault(FaultReason.DELETE)
-    if content is Content.TOMBSTONE:
-        return {}, message, RecordFault(FaultReason.TOMBSTONE)
-    if not isinstance(content, bytes):
-        return {}, message, RecordFault(_NO_ENVELOPE[policy.unwrap])
-    fields = _decode(content)
-    return fields, content, None if isinstance(fields, dict) else RecordFault(_NO_ENVELOPE[policy.unwrap])
-
-
-def _find_fault_of_whole(policy: Policy, record: dict[str, Any]) -> RecordFault | None:
-    """Return the fault of an object that was made from a header, or is an envelope without fields of the policy."""
-    paths = [path_of(attribute) for attribute in policy.value_attributes]
-    if len(paths) > 1 and all(_value_at(record, path) == path[-1] for path in paths):
-        return RecordFault(FaultReason.FIELD_NAMES)
-    envelope = _envelope_of(record) if record.keys().isdisjoint(path[0] for path in paths) else ""
-    return RecordFault(_WRAPPED[envelope]) if envelope else None
-
-
-def _envelope_of(record: dict[str, Any]) -> str:
-    """Return the value of ``unwrap`` for what has no field of the policy but the form of an envelope; else empty."""
-    if record.keys() == {"schema", "payload"}:
-        return (isinstance(record["payload"], dict) and _envelope_of(record["payload"])) or "connect"
-    if isinstance(record.get("op"), str) and "after" in record:
-        return "debezium"
-    return "cloudevents" if {"specversion", "data"} <= record.keys() else ""
-
-
-def _decode_object(message: bytes, *, checks_nested_keys: bool) -> tuple[dict[str, Any], RecordFault | None]:
-    """Return the fields, and why the message is not a valid object; None if it is one."""
-    try:
-        record = _decode(message)
-    except (msgspec.MsgspecError, ValueError, RecursionError):
-        return {}, RecordFault(FaultReason.NOT_JSON)
-    if not isinstance(record, dict):
-        return {}, RecordFault(FaultReason.NOT_OBJECT)
-    reason = validate_strictly(message, checks_nested_keys=checks_nested_keys)
-    if reason is None:
-        return record, None
-    return {}, RecordFault(FaultReason.REPEATED_FIELD if reason is Reason.INVALID else FaultReason.NOT_UTF8)
-
-
-def _value_at(record: dict[str, Any], path: Sequence[str]) -> Any:  # noqa: ANN401 - any JSON
-    """Return the value at a path; UNSET if it is absent, as all fields of an object that is null are.
-
-    The fields of a value that is no object are absent, too: such a record is invalid for this reason.
-    """
-    value: Any = record
-    for name in path:
-        value = value.get(name, msgspec.UNSET) if isinstance(value, dict) else msgspec.UNSET
-    return value
-
-
-def _text_at(record: bytes, path: Sequence[str]) -> bytes:
-    """Return the text of the value at a path that exists."""
-    for name in path:
-        record = bytes(_decode_fields(record)[name])
-    return record
-
-
-def _has_undeclared(policy: Policy, record: dict[str, Any]) -> bool:
-    """Return whether a record has a field that the policy does not declare, at any depth."""
-    fields = {path_of(attribute) for attribute in policy.value_attributes} | {(FAUST_FIELD,)}
-    objects = {path[:depth] for path in fields for depth in range(len(path))}
-    pending: list[tuple[tuple[str, ...], dict[str, Any]]] = [((), record)]
-    for path, members in pending:  # the list grows
-        for name, value in members.items():
-            if (*path, name) in objects and isinstance(value, dict):
-                pending.append(((*path, name), value))
-            elif (*path, name) not in fields | objects:
-                return True
-    return False
-
-
-def _describe_cell(policy: Policy, attribute: Attribute, cell: str) -> str:
-    has_commas = policy.csv.decimal == ","
-    if is_clustered(attribute):
-        text = cell.strip(" \t")
-        if text in policy.missing_values:
-            return _describe_missing(attribute, FaultReason.MISSING_VALUE if text else FaultReason.EMPTY)
-        if not text.strip() and attribute.scale is Scale.NUMERIC:
-            return FaultReason.EMPTY
-        reader = scale_reader(attribute, policy, has_commas=has_commas)
-        return _describe_converted(reader, float(reader.read_cells([cell]).values[0]))
-    if attribute.subject:
-        text = cell.replace(",", ".") if has_commas and attribute.type in {"integer", "number"} else cell
-        return _describe_subject(policy, attribute, text)
-    if attribute.role is not Role.IDENTIFIER:
-        is_converted = has_commas and attribute.type in {"integer", "number"}
-        return _describe_unchanged_cell(policy, attribute, replace_decimal_commas([cell])[0] if is_converted else cell)
-    return ""
-
-
-def _describe_unchanged_cell(policy: Policy, attribute: Attribute, cell: str) -> str:
-    if attribute.type == "json":
-        text = cell.strip(" \t").encode()
-        return _describe_json(attribute, text) if text else ""
-    (value,), _ = parse_values([cell], attribute.type)
-    return _NOT_OF_TYPE[attribute.type] if value is MISMATCH else describe_unplaced(policy, attribute, value)
-
-
-def _describe_value(policy: Policy, attribute: Attribute, value: Any) -> str:  # noqa: ANN401 - any JSON
-    if is_clustered(attribute):
-        return _describe_clustered_value(policy, attribute, value)
-    if attribute.role is Role.IDENTIFIER:
-        return _describe_subject(policy, attribute, value) if attribute.subject else ""
-    if value is None:
-        return ""
-    return _describe_unchanged_value(attribute, value) or describe_unplaced(policy, attribute, _plain(value))
-
-
-def _describe_clustered_value(policy: Policy, attribute: Attribute, value: Any) -> str:  # noqa: ANN401 - any JSON
-    if value is None:
-        return _describe_missing(attribute, FaultReason.NULL)
-    if type(value) is str and value in policy.missing_values:
-        return _describe_missing(attribute, FaultReason.MISSING_VALUE if value else FaultReason.EMPTY)
-    if isinstance(value, list | dict):
-        return FaultReason.NESTED
-    reader = scale_reader(attribute, policy)
-    if attribute.scale is Scale.NUMERIC:
-        is_number = isinstance(value, int | NumberText) and not isinstance(value, bool)
-        number = to_number(value) if is_number else None
-        found = reader.drop_missing_numbers(np.array([np.inf if number is None else number]))
-        return _describe_converted(reader, float(found[0]))
-    if isinstance(value, NumberText) and (attribute.scale is not Scale.TIME or attribute.unit is None):
-        value = float(value)
-    found = reader.read([value]).values
-    if np.isnan(found[0]):
-        return _describe_missing(attribute, FaultReason.MISSING_VALUE)
-    return _describe_clustered(attribute, float(found[0]))
-
-
-def _plain(value: object) -> object:
-    """Return a number as float, as a record has it."""
-    return float(value) if isinstance(value, NumberText) else value
-
-
-def _describe_unchanged_value(attribute: Attribute, value: Any) -> str:  # noqa: ANN401 - any JSON
-    if isinstance(value, NumberText):
-        value = float(value)
-        if not np.isfinite(value):
-            return FaultReason.NOT_FINITE
-    if type(value) not in _TYPES[attribute.type]:
-        return FaultReason.NESTED if isinstance(value, list | dict) else _NOT_OF_TYPE[attribute.type]
-    is_integer = not isinstance(value, float) or value.is_integer()
-    return "" if attribute.type != "integer" or is_integer else FaultReason.NOT_INTEGER
-
-
-def _describe_json(attribute: Attribute, text: bytes) -> str:
-    try:
-        canonical = canonical_json(text)
-    except ValueError:
-        return FaultReason.NOT_JSON_FIELD
-    return FaultReason.LONG_JSON if canonical is not None and len(canonical.encode()) > attribute.max_bytes else ""
-
-
-def _describe_missing(attribute: Attribute, reason: str) -> str:
-    return "" if attribute.may_be_missing else reason
-
-
-def _describe_converted(reader: ScaleReader, value: float) -> str:
-    """Return what is wrong with a value that is not missing by its text, but may be missing as a number."""
-    if reader.has_missing_numbers and np.isnan(value):
-        return _describe_missing(reader.attribute, FaultReason.MISSING_VALUE)
-    return _describe_clustered(reader.attribute, value)
-
-
-def _describe_clustered(attribute: Attribute, value: float) -> str:
-    """Return what is wrong with a value that is not missing, as `ScaleReader` converted it."""
-    if not np.isfinite(value):
-        if attribute.scale is Scale.TIME:
-            return _NOT_TIMES[attribute.unit]
-        if attribute.scale is Scale.NOMINAL and attribute.taxonomy is not None and attribute.unknown == "quarantine":
-            return FaultReason.NOT_IN_TAXONOMY
-        return _NOT_ON_SCALE[attribute.scale]
-    if attribute.is_nominal:
-        return ""
-    if attribute.integer and not value.is_integer():
-        return FaultReason.NOT_WHOLE
-    low, high = attribute.limits
-    return "" if attribute.clip or low <= value <= high else FaultReason.OUTSIDE_BOUNDS
-
-
-def _describe_subject(policy: Policy, attribute: Attribute, value: object) -> str:
-    normalise = normaliser(attribute.type, attribute.normalize, policy.missing_values)
-    return "" if normalise([value])[0] else FaultReason.NOT_SUBJECT
 
 
 NOTABLE_SHARE = 0.01
@@ -440,7 +282,7 @@ class RefusalCounter:
         if not kinds:
             return ""
         first = kinds[0][1]
-        remedy = remedy_for(first)
+        remedy = _remedy_for(first)
         fields = ", ".join(dict.fromkeys(field for field, text in kinds[:MAX_KINDS] if field and text == first))
         return f"{fields}: {remedy}" if fields else remedy
 
@@ -460,3 +302,11 @@ def is_representative(records_in: int, released: int, suppressed: int) -> bool:
     An empty release has no values. After a restart, records may be decided that an earlier process has counted as read.
     """
     return released == 0 or suppressed <= SUPPRESSED_SHARE * max(records_in, released + suppressed)
+
+
+def _remedy_for(reason: str) -> str:
+    """Return what to do about a reason. A reason that is not a `FaultReason` says it itself."""
+    try:
+        return FaultReason(reason).remedy
+    except ValueError:
+        return reason

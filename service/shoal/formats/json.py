@@ -1,55 +1,54 @@
-"""`JsonDecoder`: decode JSON messages with a typed decoder that is generated from the policy.
-
-Split streams into lines and batches as the bytes arrive, and read JSON lines.
-
-A file is never read as a whole, and a batch is passed on without waiting until it is full.
-"""
+"""JSON: `JsonDecoder` decodes messages with a typed decoder that is generated from the policy; `JsonFormat`."""
 
 from __future__ import annotations
 
-import codecs
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
-from typing import Any, BinaryIO, TypeVar, get_args
+from dataclasses import dataclass, field, replace
+from operator import attrgetter
+from typing import Any, BinaryIO, get_args
 
 import msgspec
 import numpy as np
 
-from shoal.arrays import BoolVector
-from shoal.errors import InputError, ParameterError
-from shoal.formats.block import Block, DropReason, Reason
-from shoal.formats.block_builder import BlockBuilder, ParsedRecords, reject_unless, to_mask
+from shoal.arrays import BoolVector, Int64Vector
+from shoal.errors import ParameterError
+from shoal.formats.block import Block, BlockBuilder, ParsedRecords, reject_unless, to_mask
 from shoal.formats.columns import (
     MISMATCH,
+    NOT_OF_TYPE,
     ScaleColumn,
     ScaleReader,
+    describe_clustered,
+    describe_converted,
+    describe_json,
+    describe_missing,
     is_clustered,
     json_type,
     scale_reader,
     stack_columns,
+    to_number,
 )
+from shoal.formats.confidential_keys import describe_unplaced
 from shoal.formats.encoder import JsonEncoder, RecordEncoder
-from shoal.formats.fields import RecordField, RecordStruct, has_nested_messages, path_of
-from shoal.formats.json_text import canonical_json, prescreen, validate_strictly
-from shoal.formats.messages import Columns, Content, Envelope, EnvelopeReader, Unwrapper
-from shoal.policy import Attribute, FieldType, Policy, Role
+from shoal.formats.faults import DropReason, FaultReason, Reason, RecordFault
+from shoal.formats.format import DEFAULT_MAX_BYTES, JsonLinesReader, MessageFormat, ReadOptions, RecordSource, path_of
+from shoal.formats.json_text import NumberText, canonical_json, prescreen, validate_strictly
+from shoal.formats.messages import (
+    Columns,
+    Content,
+    Envelope,
+    EnvelopeReader,
+    MessageExportReader,
+    RecordedEnvelope,
+    Unwrapper,
+)
+from shoal.formats.subjects import describe_subject
+from shoal.policy import Attribute, FieldType, Policy, Role, Scale
 
-__all__ = [
-    "BATCH_SIZE",
-    "DEFAULT_MAX_BYTES",
-    "JsonDecoder",
-    "JsonLinesReader",
-    "StoppedReading",
-    "Utf8Stream",
-    "read_batches",
-    "read_lines",
-]
-
-DEFAULT_MAX_BYTES = 900_000
+__all__ = ["JsonDecoder", "JsonFormat", "find_json_faults"]
 
 _DECODE_ERRORS = (msgspec.MsgspecError, ValueError, TypeError, RecursionError)
 """All errors that a typed decoder raises. They contain attribute values, so that none may leave this module."""
-
 _PASSTHROUGH_TYPES: dict[FieldType, Any] = {
     "string": str | None,
     "integer": int | float | None,  # 42.0 is an integer in JSON; fractions are rejected later
@@ -58,7 +57,55 @@ _PASSTHROUGH_TYPES: dict[FieldType, Any] = {
     "any": str | int | float | bool | None,
     "json": msgspec.Raw,
 }
+_TYPES: dict[FieldType, tuple[type, ...]] = {
+    "string": (str,),
+    "integer": (int, float),
+    "number": (int, float),
+    "boolean": (bool,),
+    "any": (str, int, float, bool),
+}
+_NO_ENVELOPE = {
+    "debezium": FaultReason.NOT_DEBEZIUM,
+    "connect": FaultReason.NOT_CONNECT,
+    "cloudevents": FaultReason.NOT_CLOUDEVENT,
+}
+_WRAPPED = {
+    "debezium": FaultReason.IN_DEBEZIUM,
+    "connect": FaultReason.IN_CONNECT,
+    "cloudevents": FaultReason.IN_CLOUDEVENT,
+}
+_FAUST_FIELD = "__faust"
+"""Faust adds this field to the messages of its models. It names the model and says nothing about the person."""
+
 _check_syntax = msgspec.json.Decoder(msgspec.Raw).decode
+_decode = msgspec.json.Decoder(float_hook=NumberText).decode
+_decode_fields = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+
+
+class JsonFormat(MessageFormat):
+    """JSON lines, and messages in JSON. Files of a policy that reads envelopes hold exported messages."""
+
+    def read(self, stream: BinaryIO, policy: Policy, encoder: RecordEncoder, options: ReadOptions) -> RecordSource:
+        """Open an input; see `Format.read`."""
+        name, max_bytes, with_columns = options
+        decoder = JsonDecoder(policy, encoder=encoder, max_bytes=max_bytes, with_columns=with_columns)
+        if not policy.envelope_attributes:
+            lines = JsonLinesReader(stream, max_bytes=max_bytes)
+            return RecordSource(((decoder.decode(part), list(part)) for part in lines), decoder.explain)
+        messages = MessageExportReader(stream, policy, name=name)
+        blocks = (
+            (decoder.decode(values, envelopes), list(zip(values, envelopes, strict=True)))
+            for values, envelopes in messages
+        )
+        return RecordSource(blocks, lambda message: _find_message_faults(policy, *message))
+
+    def encoder(self, policy: Policy) -> JsonEncoder:
+        """Return an encoder of published rows."""
+        return JsonEncoder(policy)
+
+    def decoder(self, policy: Policy, *, max_bytes: int = DEFAULT_MAX_BYTES) -> JsonDecoder:
+        """Return a decoder of messages."""
+        return JsonDecoder(policy, max_bytes=max_bytes)
 
 
 class JsonDecoder:
@@ -107,15 +154,16 @@ class JsonDecoder:
         refuses_headers: bool = True,
     ) -> None:
         encoder = JsonEncoder(policy) if encoder is None else encoder
+        self._policy = policy
         self._unwrap, self._has_envelopes = Unwrapper(policy), policy.unwrap is not None
         self._builder = BlockBuilder(policy, encoder, hash_key, max_bytes, with_columns=with_columns)
         self._max_bytes = max_bytes
-        self._struct = RecordStruct(
-            [RecordField(path_of(a), _field_type(a), a.may_be_missing) for a in policy.value_attributes],
+        self._struct = _RecordStruct(
+            [_RecordField(path_of(a), _field_type(a), a.may_be_missing) for a in policy.value_attributes],
             rejects_undeclared=policy.undeclared == "quarantine",
         )
         self._named_fields = _named_fields(policy, self._struct.getters) if refuses_headers else []
-        self._checks_nested_keys = has_nested_messages(policy)
+        self._checks_nested_keys = _has_nested_messages(policy)
         self._getters = dict(zip((a.name for a in policy.value_attributes), self._struct.getters, strict=True))
         self._readers = [scale_reader(attribute, policy) for attribute in policy.clustered]
         self._unchanged_fields = [attribute.name for attribute in policy.unchanged_fields]
@@ -162,9 +210,10 @@ class JsonDecoder:
         """
         if self.has_envelope_attributes and envelopes is None:
             raise ParameterError("the policy reads keys, headers or timestamps: pass envelopes with the values")
-        rejected: list[tuple[int, Reason]] = []
-        dropped: list[tuple[int, DropReason]] = []
-        indexes, records = self._decode_records(messages, rejected, dropped)
+        left_out: list[tuple[int, Reason | DropReason]] = []
+        indexes, records = self._decode_records(messages, left_out)
+        rejected = [(index, reason) for index, reason in left_out if isinstance(reason, Reason)]
+        dropped = sorted((index, reason) for index, reason in left_out if isinstance(reason, DropReason))
         if headers := self._find_headers(records):
             rejected += [(indexes[i], Reason.INVALID) for i in headers]
             indexes, records = _remove(indexes, headers), _remove(records, headers)
@@ -176,25 +225,29 @@ class JsonDecoder:
                 indexes, records = _remove(indexes, envelope_faults), _remove(records, envelope_faults)
                 columns = {name: _remove(column, envelope_faults) for name, column in columns.items()}
         block = self._builder.build(self._parsed_records(indexes, records, columns, rejected), rejected)
-        return replace(block, dropped=sorted(dropped)) if dropped else block
+        return replace(block, dropped=dropped) if dropped else block
+
+    def explain(self, message: bytes) -> list[RecordFault]:
+        """Return why the value of a message was rejected; see `find_json_faults`."""
+        return find_json_faults(self._policy, message)
 
     def build(self, parsed: ParsedRecords) -> Block:
         """Return the block of records whose fields another format has given types, as if they had been messages."""
         return self._builder.build(parsed, [])
 
     def _decode_records(
-        self,
-        messages: Sequence[bytes | None],
-        rejected: list[tuple[int, Reason]],
-        dropped: list[tuple[int, DropReason]],
+        self, messages: Sequence[bytes | None], left_out: list[tuple[int, Reason | DropReason]]
     ) -> tuple[Sequence[int], Sequence[Any]]:
         """Return the indexes and the typed records of the messages whose values have the types of the policy."""
-        indexes, payloads = self._reject_by_size(messages, rejected, dropped)
+        indexes, payloads = self._reject_by_size(messages, left_out)
         if self._has_envelopes:
-            indexes, payloads = self._unwrap_each(indexes, payloads, rejected, dropped)
+            unwrapped = list(zip(indexes, map(self._unwrap, payloads), strict=True))
+            left_out += [(index, record) for index, record in unwrapped if not isinstance(record, bytes)]
+            found = [(index, record) for index, record in unwrapped if isinstance(record, bytes)]
+            indexes, payloads = [index for index, _ in found], [record for _, record in found]
         records, failed = _decode_each(self._struct.decode, payloads)
         if failed:
-            rejected += [(indexes[i], _rejection_reason(payloads[i])) for i in failed]
+            left_out += [(indexes[i], _rejection_reason(payloads[i])) for i in failed]
             indexes, payloads = _remove(indexes, failed), _remove(payloads, failed)
         if self._has_envelopes:  # then the whole messages are checked already
             return indexes, records
@@ -202,7 +255,7 @@ class JsonDecoder:
         for i in prescreen(payloads, b"".join(payloads), self._struct.count_keys(records)):
             if reason := validate_strictly(payloads[i], checks_nested_keys=self._checks_nested_keys):
                 invalid.append(i)
-                rejected.append((indexes[i], reason))
+                left_out.append((indexes[i], reason))
         if invalid:
             indexes, records = _remove(indexes, invalid), _remove(records, invalid)
         return indexes, records
@@ -216,28 +269,8 @@ class JsonDecoder:
             return []
         return [i for i, record in enumerate(records) if all(_is_text(get(record), n) for get, n in self._named_fields)]
 
-    def _unwrap_each(
-        self,
-        indexes: Sequence[int],
-        payloads: Sequence[bytes],
-        rejected: list[tuple[int, Reason]],
-        dropped: list[tuple[int, DropReason]],
-    ) -> tuple[Sequence[int], Sequence[bytes]]:
-        """Return the indexes of the messages that contain a record, and the records."""
-        kept, records = [], []
-        for index, record in zip(indexes, map(self._unwrap, payloads), strict=True):
-            if isinstance(record, bytes):
-                kept.append(index)
-                records.append(record)
-            else:
-                _leave_out(index, record, rejected, dropped)
-        return kept, records
-
     def _reject_by_size(
-        self,
-        messages: Sequence[bytes | None],
-        rejected: list[tuple[int, Reason]],
-        dropped: list[tuple[int, DropReason]],
+        self, messages: Sequence[bytes | None], left_out: list[tuple[int, Reason | DropReason]]
     ) -> tuple[Sequence[int], Sequence[bytes]]:
         """Leave out messages without a value or with too large a value; return indexes and values of the others."""
         if None not in messages and max(map(len, messages), default=0) <= self._max_bytes:  # type: ignore[arg-type]
@@ -245,9 +278,9 @@ class JsonDecoder:
         indexes, payloads = [], []
         for i, message in enumerate(messages):
             if message is None:
-                _leave_out(i, self._unwrap.outcome(Content.TOMBSTONE), rejected, dropped)
+                left_out.append((i, self._unwrap.outcome(Content.TOMBSTONE)))
             elif len(message) > self._max_bytes:
-                rejected.append((i, Reason.TOO_LARGE))
+                left_out.append((i, Reason.TOO_LARGE))
             else:
                 indexes.append(i)
                 payloads.append(message)
@@ -297,6 +330,164 @@ class JsonDecoder:
             return parsed
         are_integers = (all(map(_is_integer_or_null, numbers)) for numbers in zip(*float_columns, strict=True))
         return reject_unless(to_mask(are_integers, len(parsed)), parsed, Reason.INVALID, rejected)
+
+
+def find_json_faults(policy: Policy, message: bytes) -> list[RecordFault]:
+    """Return why the value of a message was rejected: one fault for each field, or one for the whole record.
+
+    Cost: about 10 µs for a message of 200 bytes.
+    """
+    record, content, fault = _find_record(policy, message)
+    fault = fault or _find_fault_of_whole(policy, record)
+    if fault is not None:
+        return [fault]
+    found = []
+    for attribute in policy.value_attributes:
+        value = _value_at(record, path_of(attribute))
+        if value is msgspec.UNSET:
+            reason = describe_missing(attribute, FaultReason.ABSENT)
+        elif attribute.type == "json":
+            reason = describe_json(attribute, _text_at(content, path_of(attribute)))
+        else:
+            reason = _describe_value(policy, attribute, value)
+        if reason:
+            found.append(RecordFault(reason, attribute.name))
+    if policy.undeclared == "quarantine" and _has_undeclared(policy, record):
+        found.append(RecordFault(FaultReason.UNDECLARED))
+    return found or [RecordFault(FaultReason.ENVELOPE if policy.envelope_attributes else FaultReason.UNKNOWN)]
+
+
+def _find_record(policy: Policy, message: bytes) -> tuple[dict[str, Any], bytes, RecordFault | None]:
+    """Return fields and text of the record in a message, and why there is no record; None if there is one."""
+    fields, fault = _decode_object(message, checks_nested_keys=_has_nested_messages(policy))
+    if fault is not None or policy.unwrap is None:
+        return fields, message, fault
+    content = Unwrapper(policy).find(message)
+    if content is Content.DELETE:
+        return {}, message, RecordFault(FaultReason.DELETE)
+    if content is Content.TOMBSTONE:
+        return {}, message, RecordFault(FaultReason.TOMBSTONE)
+    if not isinstance(content, bytes):
+        return {}, message, RecordFault(_NO_ENVELOPE[policy.unwrap])
+    fields = _decode(content)
+    return fields, content, None if isinstance(fields, dict) else RecordFault(_NO_ENVELOPE[policy.unwrap])
+
+
+def _find_fault_of_whole(policy: Policy, record: dict[str, Any]) -> RecordFault | None:
+    """Return the fault of an object that was made from a header, or is an envelope without fields of the policy."""
+    paths = [path_of(attribute) for attribute in policy.value_attributes]
+    if len(paths) > 1 and all(_value_at(record, path) == path[-1] for path in paths):
+        return RecordFault(FaultReason.FIELD_NAMES)
+    envelope = _envelope_of(record) if record.keys().isdisjoint(path[0] for path in paths) else ""
+    return RecordFault(_WRAPPED[envelope]) if envelope else None
+
+
+def _envelope_of(record: dict[str, Any]) -> str:
+    """Return the value of ``unwrap`` for what has no field of the policy but the form of an envelope; else empty."""
+    if record.keys() == {"schema", "payload"}:
+        return (isinstance(record["payload"], dict) and _envelope_of(record["payload"])) or "connect"
+    if isinstance(record.get("op"), str) and "after" in record:
+        return "debezium"
+    return "cloudevents" if {"specversion", "data"} <= record.keys() else ""
+
+
+def _decode_object(message: bytes, *, checks_nested_keys: bool) -> tuple[dict[str, Any], RecordFault | None]:
+    """Return the fields, and why the message is not a valid object; None if it is one."""
+    try:
+        record = _decode(message)
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        return {}, RecordFault(FaultReason.NOT_JSON)
+    if not isinstance(record, dict):
+        return {}, RecordFault(FaultReason.NOT_OBJECT)
+    reason = validate_strictly(message, checks_nested_keys=checks_nested_keys)
+    if reason is None:
+        return record, None
+    return {}, RecordFault(FaultReason.REPEATED_FIELD if reason is Reason.INVALID else FaultReason.NOT_UTF8)
+
+
+def _value_at(record: dict[str, Any], path: Sequence[str]) -> Any:  # noqa: ANN401 - any JSON
+    """Return the value at a path; UNSET if it is absent, as all fields of an object that is null are.
+
+    The fields of a value that is no object are absent, too: such a record is invalid for this reason.
+    """
+    value: Any = record
+    for name in path:
+        value = value.get(name, msgspec.UNSET) if isinstance(value, dict) else msgspec.UNSET
+    return value
+
+
+def _text_at(record: bytes, path: Sequence[str]) -> bytes:
+    """Return the text of the value at a path that exists."""
+    for name in path:
+        record = bytes(_decode_fields(record)[name])
+    return record
+
+
+def _has_undeclared(policy: Policy, record: dict[str, Any]) -> bool:
+    """Return whether a record has a field that the policy does not declare, at any depth."""
+    fields = {path_of(attribute) for attribute in policy.value_attributes} | {(_FAUST_FIELD,)}
+    objects = {path[:depth] for path in fields for depth in range(len(path))}
+    pending: list[tuple[tuple[str, ...], dict[str, Any]]] = [((), record)]
+    for path, members in pending:  # the list grows
+        for name, value in members.items():
+            if (*path, name) in objects and isinstance(value, dict):
+                pending.append(((*path, name), value))
+            elif (*path, name) not in fields | objects:
+                return True
+    return False
+
+
+def _describe_value(policy: Policy, attribute: Attribute, value: Any) -> str:  # noqa: ANN401 - any JSON
+    if is_clustered(attribute):
+        return _describe_clustered_value(policy, attribute, value)
+    if attribute.role is Role.IDENTIFIER:
+        return describe_subject(policy, attribute, value) if attribute.subject else ""
+    if value is None:
+        return ""
+    return _describe_unchanged_value(attribute, value) or describe_unplaced(policy, attribute, _plain(value))
+
+
+def _describe_clustered_value(policy: Policy, attribute: Attribute, value: Any) -> str:  # noqa: ANN401 - any JSON
+    if value is None:
+        return describe_missing(attribute, FaultReason.NULL)
+    if type(value) is str and value in policy.missing_values:
+        return describe_missing(attribute, FaultReason.MISSING_VALUE if value else FaultReason.EMPTY)
+    if isinstance(value, list | dict):
+        return FaultReason.NESTED
+    reader = scale_reader(attribute, policy)
+    if attribute.scale is Scale.NUMERIC:
+        is_number = isinstance(value, int | NumberText) and not isinstance(value, bool)
+        number = to_number(value) if is_number else None
+        found = reader.drop_missing_numbers(np.array([np.inf if number is None else number]))
+        return describe_converted(reader, float(found[0]))
+    if isinstance(value, NumberText) and (attribute.scale is not Scale.TIME or attribute.unit is None):
+        value = float(value)
+    found = reader.read([value]).values
+    if np.isnan(found[0]):
+        return describe_missing(attribute, FaultReason.MISSING_VALUE)
+    return describe_clustered(attribute, float(found[0]))
+
+
+def _describe_unchanged_value(attribute: Attribute, value: Any) -> str:  # noqa: ANN401 - any JSON
+    if isinstance(value, NumberText):
+        value = float(value)
+        if not np.isfinite(value):
+            return FaultReason.NOT_FINITE
+    if type(value) not in _TYPES[attribute.type]:
+        return FaultReason.NESTED if isinstance(value, list | dict) else NOT_OF_TYPE[attribute.type]
+    is_integer = not isinstance(value, float) or value.is_integer()
+    return "" if attribute.type != "integer" or is_integer else FaultReason.NOT_INTEGER
+
+
+def _plain(value: object) -> object:
+    """Return a number as float, as a record has it."""
+    return float(value) if isinstance(value, NumberText) else value
+
+
+def _find_message_faults(policy: Policy, value: bytes | None, envelope: RecordedEnvelope) -> list[RecordFault]:
+    if envelope.fault is not None:
+        return [RecordFault(envelope.fault)]
+    return [RecordFault(FaultReason.TOMBSTONE)] if value is None else find_json_faults(policy, value)
 
 
 def _field_type(attribute: Attribute) -> object:
@@ -363,160 +554,164 @@ def _rejection_reason(payload: bytes) -> Reason:
     return validate_strictly(payload) or Reason.INVALID
 
 
-def _leave_out(
-    index: int,
-    reason: Reason | DropReason,
-    rejected: list[tuple[int, Reason]],
-    dropped: list[tuple[int, DropReason]],
-) -> None:
-    """Add a message to those that are rejected or dropped."""
-    if isinstance(reason, DropReason):
-        dropped.append((index, reason))
-    else:
-        rejected.append((index, reason))
-
-
 def _remove(items: Sequence[Any], indexes: Iterable[int]) -> list[Any]:
     """Return the items without those at these indexes."""
     removed = set(indexes)
     return [item for index, item in enumerate(items) if index not in removed]
 
 
-BATCH_SIZE = 512
-"""Maximum number of messages in a batch. The objects of about 1000 messages no longer fit the processor's cache."""
+def _has_nested_messages(policy: Policy) -> bool:
+    """Return whether records are inside envelopes, or attributes are fields inside objects of the record.
 
-_CHUNK_BYTES = 1 << 16
-_REPLACEMENT = "shoal.replacement"
-codecs.register_error(_REPLACEMENT, lambda error: ("\udcff", getattr(error, "end", 1)))
-
-Item = TypeVar("Item", bytes, list[str] | None)
-
-
-class StoppedReading(Exception):  # noqa: N818 - not an error
-    """Raised by a stream to stop its reader. A line or record that is incomplete is dropped."""
+    No key may then be repeated at any depth. In records that are flat, objects are only dropped, and the keys inside
+    them are not compared.
+    """
+    return policy.unwrap is not None or any(len(path_of(attribute)) > 1 for attribute in policy.value_attributes)
 
 
-class JsonLinesReader:
-    """The lines of a stream as messages.
+@dataclass(frozen=True, slots=True)
+class _RecordField:
+    """A declared field: its path from the outermost object, its type for msgspec, whether it may be absent (UNSET)."""
 
-    Parameters
-    ----------
-    stream : binary file object
-        A file opened in binary mode, or a pipe. It is not closed.
-    max_bytes : int
-        Maximum length of a line. A longer line is cut to some bytes more, so that a decoder rejects it as too large.
+    path: tuple[str, ...]
+    type: Any
+    may_be_absent: bool = False
 
-    Yields
-    ------
-    list of bytes
-        1 to 512 lines without their ends, as soon as they have arrived. Blank lines at the end of the file and a byte
-        order mark at its beginning are dropped.
+
+@dataclass(slots=True)
+class _Node:
+    """A key of a record: of a field, or of an object with fields."""
+
+    attribute: str
+    """Name of the attribute of the Struct, because keys need not be Python identifiers."""
+    declared: _RecordField | None = None
+    children: dict[str, _Node] = field(default_factory=dict)
+
+    def is_optional(self) -> bool:
+        """Whether the key may be absent: an object may if all fields in it may."""
+        if self.declared is not None:
+            return self.declared.may_be_absent
+        return all(child.is_optional() for child in self.children.values())
+
+    def names(self) -> Iterator[str]:
+        """Yield the keys inside this object, at any depth."""
+        for name, child in self.children.items():
+            yield name
+            yield from child.names()
+
+
+class _RecordStruct:
+    """Decodes records to Structs of msgspec, one Struct for each object that contains declared fields.
+
+    No path is the beginning of another one. A field that is not declared is an error at any depth if
+    ``rejects_undeclared``; otherwise it is ignored. The field of Faust is always ignored. A key that occurs twice is
+    not found here; see `prescreen`. An object that is null is treated as absent.
+
+    ``decode`` raises an error if a record does not have the declared types. ``getters`` return the value of each field
+    from a decoded record; UNSET if the field is absent.
     """
 
-    def __init__(self, stream: BinaryIO, *, max_bytes: int = DEFAULT_MAX_BYTES) -> None:
-        self._stream = stream
-        self._max_bytes = max_bytes
+    def __init__(self, fields: Sequence[_RecordField], *, rejects_undeclared: bool) -> None:
+        self._rejects_undeclared = rejects_undeclared
+        self._root = _Node("")
+        lines = [self._insert(one) for one in fields]
+        self.getters = [_getter(line) for line in lines]
+        self._optional = list(_optional_lines(self._root, ()))
+        names = list(self._root.names())
+        self._n_keys = len(names)
+        needs_escapes = any(character in '"\\' or character < " " for name in names for character in name)
+        self.decode: Callable[[bytes], Any] = self._renaming_decoder() if needs_escapes else self._typed_decoder()
 
-    def __iter__(self) -> Iterator[Sequence[bytes]]:
-        # A line that is cut off must be too long also without a byte order mark.
-        lines = read_lines(self._stream, self._max_bytes + len(codecs.BOM_UTF8))
-        return read_batches(_without_byte_order_mark(lines), b"")
+    def count_keys(self, records: Sequence[Any]) -> int | Int64Vector:
+        """Return how many declared keys each record has, with those of objects; one number if all have as many."""
+        if not self._optional:
+            return self._n_keys
+        counts = np.full(len(records), self._n_keys, np.int64)
+        for line in self._optional:
+            values = list(map(_getter(line), records))
+            if msgspec.UNSET in values:
+                counts -= np.fromiter((value is msgspec.UNSET for value in values), np.bool_, len(records))
+        return counts
 
+    def _insert(self, declared: _RecordField) -> tuple[_Node, ...]:
+        """Add a field to the tree; return the nodes from the outermost object to it."""
+        node, line = self._root, []
+        for name in declared.path:
+            node = node.children.setdefault(name, _Node(f"f{len(node.children)}"))
+            line.append(node)
+        node.declared = declared
+        return tuple(line)
 
-class Utf8Stream:
-    """Converts a stream from another encoding to UTF-8.
+    def _typed_decoder(self) -> Callable[[bytes], Any]:
+        record = self._define(self._root, has_keys=True)
+        return msgspec.json.Decoder(record, float_hook=NumberText).decode
 
-    Bytes that cannot be decoded become the byte FF, which no UTF-8 text contains.
+    def _define(self, node: _Node, *, has_keys: bool) -> type[msgspec.Struct]:
+        """Return the Struct of an object, with its keys or with the attributes of the Struct in place of them."""
+        required: list[Any] = []
+        optional: list[Any] = []
+        keys = {}
+        for name, child in node.children.items():
+            kind = self._define(child, has_keys=has_keys) if child.declared is None else child.declared.type
+            keys[child.attribute] = name
+            if not child.is_optional():
+                required.append((child.attribute, kind))
+            else:
+                optional.append((child.attribute, kind | None if child.declared is None else kind, msgspec.UNSET))
+        if node is self._root and self._rejects_undeclared and _FAUST_FIELD not in node.children:
+            optional.append(("model", msgspec.Raw, msgspec.UNSET))
+            keys["model"] = _FAUST_FIELD
+        return msgspec.defstruct(
+            "Record",
+            [*required, *optional],
+            rename=keys if has_keys else None,
+            forbid_unknown_fields=self._rejects_undeclared,
+            gc=False,
+        )
 
-    Parameters
-    ----------
-    stream : binary file object
-        Read as bytes arrive. It is not closed.
-    encoding : str
-        Name of a codec of the standard library.
-    name : str
-        Name of the stream in errors.
-    """
+    def _renaming_decoder(self) -> Callable[[bytes], Any]:
+        """Return a decoder for keys that need escapes in JSON, which a Struct does not support.
 
-    def __init__(self, stream: BinaryIO, encoding: str, name: str = "input") -> None:
-        self._read = _reader_of(stream)
-        self._encoding, self._name = encoding, name
-        self._decoder = codecs.getincrementaldecoder(encoding)(_REPLACEMENT)
-        self._is_at_end = False
-
-    def read1(self, size: int) -> bytes:
-        """Return at least one byte as soon as there are any, or no bytes at the end of the stream.
-
-        Raises
-        ------
-        InputError
-            The encoding needs a byte order mark, and the stream has none.
+        The decoder first replaces the keys by the attributes of the Struct and leaves out undeclared fields, or raises
+        an error if the policy rejects them. It then decodes the result.
         """
-        text = ""
-        while not (text or self._is_at_end):
-            chunk = self._read(size)
-            self._is_at_end = not chunk
-            try:
-                text = self._decoder.decode(chunk, final=self._is_at_end)
-            except UnicodeError:
-                raise InputError(
-                    f"{self._name}, line 1: no byte order mark, which {self._encoding} needs; give csv.encoding "
-                    "utf-16-le or utf-16-be"
-                ) from None
-        return text.encode("utf-8", "surrogateescape")
+        decode_typed = msgspec.json.Decoder(self._define(self._root, has_keys=False), float_hook=NumberText).decode
+        return lambda message: decode_typed(self._rename(self._root, message))
+
+    def _rename(self, node: _Node, text: bytes) -> bytes:
+        if node.declared is not None or (node is not self._root and not text.startswith(b"{")):
+            return text
+        values = _decode_fields(text)
+        ignored = {_FAUST_FIELD} if node is self._root else set()
+        if self._rejects_undeclared and not values.keys() <= node.children.keys() | ignored:
+            raise msgspec.ValidationError
+        renamed = [
+            b'"%b":%b' % (child.attribute.encode(), self._rename(child, bytes(values[name])))
+            for name, child in node.children.items()
+            if name in values
+        ]
+        return b"{" + b",".join(renamed) + b"}"
 
 
-def read_lines(stream: BinaryIO | Utf8Stream, max_bytes: int, line_end: bytes = b"\n") -> Iterator[list[bytes]]:
-    """Yield lines without their ends as they arrive, any number at once. A longer line is cut to max_bytes + 1."""
-    read = _reader_of(stream)
-    rest, is_skipping = b"", False
-    while chunk := read(_CHUNK_BYTES):
-        if is_skipping:
-            end = chunk.find(line_end)
-            if end < 0:
-                continue
-            chunk, is_skipping = chunk[end:], False
-        lines = (rest + chunk).split(line_end)
-        rest = lines.pop()
-        if len(rest) > max_bytes:
-            rest, is_skipping = rest[: max_bytes + 1], True
-        if lines:
-            yield lines
-    if rest:
-        yield [rest]
+def _optional_lines(node: _Node, line: tuple[_Node, ...]) -> Iterator[tuple[_Node, ...]]:
+    """Yield the nodes from the outermost object to each key that may be absent."""
+    for child in node.children.values():
+        if child.is_optional():
+            yield (*line, child)
+        yield from _optional_lines(child, (*line, child))
 
 
-def read_batches(parts: Iterable[Sequence[Item]], blank: Item) -> Iterator[Sequence[Item]]:
-    """Yield batches of at most `BATCH_SIZE` items. Blank items at the end of the stream are dropped."""
-    pending_blanks = 0
-    for part in parts:
-        items = _without_blank_end(part)
-        if items:
-            for start in range(0, pending_blanks, BATCH_SIZE):
-                yield [blank] * min(BATCH_SIZE, pending_blanks - start)
-            for start in range(0, len(items), BATCH_SIZE):
-                yield items[start : start + BATCH_SIZE]
-            pending_blanks = 0
-        pending_blanks += len(part) - len(items)
+def _getter(line: Sequence[_Node]) -> Callable[[Any], Any]:
+    """Return the function that returns the value of a key, or UNSET if the record does not have the key."""
+    names = [node.attribute for node in line]
+    if not any(node.is_optional() for node in line[:-1]):
+        return attrgetter(".".join(names))
 
+    def get(record: Any) -> Any:  # noqa: ANN401 - a Struct that is defined at run time
+        for name in names[:-1]:
+            record = getattr(record, name)
+            if record is None or record is msgspec.UNSET:
+                return msgspec.UNSET
+        return getattr(record, names[-1])
 
-def _reader_of(stream: BinaryIO | Utf8Stream) -> Callable[[int], bytes]:
-    """Return the method that reads what has arrived. The stream of a followed file has no ``read1``."""
-    return stream.read1 if hasattr(stream, "read1") else stream.read
-
-
-def _without_byte_order_mark(parts: Iterator[list[bytes]]) -> Iterator[list[bytes]]:
-    for first in parts:
-        yield [first[0].removeprefix(codecs.BOM_UTF8), *first[1:]]
-        yield from parts
-
-
-def _without_blank_end(items: Sequence[Item]) -> Sequence[Item]:
-    end = len(items)
-    while end and _is_blank(items[end - 1]):
-        end -= 1
-    return items[:end]
-
-
-def _is_blank(item: bytes | list[str] | None) -> bool:
-    return not item.strip() if isinstance(item, bytes) else item == []
+    return get

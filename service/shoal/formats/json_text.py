@@ -1,12 +1,10 @@
-"""Check what the typed JSON decoder does not: repeated keys, invalid UTF-8 in dropped fields, and nesting depth.
+"""Texts of numbers and of JSON: which are valid, and one canonical text for each value.
 
 `prescreen` clears the messages of a block at once, by counting characters of their concatenation. Only a message that
 the count does not clear is checked by itself with `validate_strictly`. The result does not depend on the depth of
 Python's call stack, so that a message is accepted or rejected alike in every run.
 
-Values of type ``json``: any JSON value, published as compact text.
-
-Keys of JSON documents: two documents are one confidential value if and only if their keys are equal.
+`document_key`: two JSON documents are one confidential value if and only if their keys are equal.
 """
 
 from __future__ import annotations
@@ -14,17 +12,45 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
+from decimal import Decimal
 from typing import Any
 
 import msgspec
 import numpy as np
 
 from shoal.arrays import Int64Vector
-from shoal.formats.block import Reason
-from shoal.formats.numerals import JSON_NUMBER, canonical_number
+from shoal.formats.faults import Reason
+from shoal.policy import JSON_NUMBER as NUMBER_OF_A_POLICY
 from shoal.policy.folded_text import fold_characters
 
-__all__ = ["MAX_DEPTH", "canonical_json", "document_key", "has_repeated_key", "prescreen", "validate_strictly"]
+__all__ = [
+    "DECIMAL",
+    "FIRST_INEXACT",
+    "JSON_NUMBER",
+    "MAX_DEPTH",
+    "NumberText",
+    "canonical_json",
+    "canonical_number",
+    "document_key",
+    "integral_to_int",
+    "is_integer_text",
+    "is_json_number",
+    "prescreen",
+    "validate_strictly",
+]
+
+JSON_NUMBER = NUMBER_OF_A_POLICY.pattern
+"""Regular expression for a JSON number (RFC 8259, section 6), without groups."""
+
+DECIMAL = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+"""A decimal number in a text cell."""
+
+_NUMBER = re.compile(r"([+-]?)(?:([0-9]+)\.?([0-9]*)|\.([0-9]+))(?:[eE]([+-]?[0-9]+))?")
+_MAX_DIGITS = 400
+"""An integer of up to this many digits is written without an exponent. Every finite float64 has fewer."""
+_MAX_EXPONENT_DIGITS = 18
+FIRST_INEXACT = 2.0**53
+"""From this value on, several integers can have the same float64."""
 
 MAX_DEPTH = 64
 """Maximum number of nested objects and arrays of a record, itself included."""
@@ -35,34 +61,77 @@ _BRACE, _CASE_BIT = 0x7B, 0x20
 """``[`` and ``{`` differ in this bit only."""
 _CONTAINERS = {dict, list}
 _NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
-
+_PART = re.compile(rf'"(?:[^"\\]|\\.)*"|{JSON_NUMBER}|true|false|null|[\[\]{{}}]', re.DOTALL)
+_CLOSING = {"]": "[", "}": "{"}
 _decode_members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _decode_tree = msgspec.json.Decoder(float_hook=len).decode
+_decode = msgspec.json.Decoder().decode
+_encode = msgspec.json.Encoder().encode
+
+
+class NumberText(str):
+    """The text of a JSON number with a point or an exponent. The type distinguishes it from a JSON string."""
+
+    __slots__ = ()
+
+
+def canonical_number(text: str) -> str | None:
+    """Return the canonical text of a decimal number, or None if the text is not a number.
+
+    Only ASCII digits count, and nothing may surround the number. The value is exact at any length: 7, 7.0, 007, +7
+    and 70e-1 all become "7". A text with an exponent of more than 18 digits is not a number.
+    """
+    if text.isdigit() and text.isascii() and text[0] != "0" and len(text) <= _MAX_DIGITS:
+        return text
+    match = _NUMBER.fullmatch(text)
+    if match is None:
+        return None
+    sign, whole, fraction, bare_fraction, exponent_text = match.groups("")
+    fraction = fraction or bare_fraction
+    if len(exponent_text) > _MAX_EXPONENT_DIGITS:
+        return None
+    digits = (whole + fraction).lstrip("0")
+    if not digits:
+        return "0"
+    significant = digits.rstrip("0")
+    exponent = int(exponent_text or 0) - len(fraction) + len(digits) - len(significant)
+    sign = "-" if sign == "-" else ""
+    if exponent >= 0 and len(significant) + exponent <= _MAX_DIGITS:
+        return sign + significant + "0" * exponent
+    return f"{sign}{significant}e{exponent}"
+
+
+def is_json_number(text: str) -> bool:
+    """Return whether a text is a JSON number whose exponent has at most 18 digits."""
+    match = _NUMBER.fullmatch(text) if NUMBER_OF_A_POLICY.fullmatch(text) else None
+    return match is not None and len(match[5] or "") <= _MAX_EXPONENT_DIGITS
+
+
+def is_integer_text(text: str) -> bool:
+    """Return whether a text from `canonical_number` is an integer."""
+    return "e-" not in text
+
+
+def integral_to_int(number: float) -> int | float:
+    """Return an integral float64 as the integer of its shortest decimal text, and any other float64 unchanged.
+
+    So 1e2, 100.0 and 100 are published as the same bytes, and 1e23 as the same bytes as its 24 digits.
+    """
+    if not number.is_integer():
+        return number
+    return int(number) if abs(number) < FIRST_INEXACT else int(Decimal(repr(number)))
 
 
 def prescreen(messages: Sequence[bytes], joined: bytes, keys: int | Int64Vector) -> Sequence[int]:
-    """Return the indexes of the messages that a count of characters does not clear.
+    """Return the indexes of the messages that a count of characters does not clear, in increasing order.
 
-    A colon between key and value follows a quotation mark or white space. So the number of such colons is at least
-    the number of keys. Each message is known to contain ``keys`` different declared keys: if it has exactly as many
-    such colons, no key is repeated, at any depth. A message with few opening brackets cannot be nested deeply.
+    The messages are n well-formed JSON objects; ``joined`` is their concatenation; ``keys`` is the number of declared
+    keys of each message (int, or int64 of shape (n,)), with the keys of objects that contain declared fields.
 
-    Parameters
-    ----------
-    messages : sequence of n bytes
-        Well-formed JSON objects.
-    joined : bytes
-        Concatenation of the messages.
-    keys : int or ndarray of int64, shape (n,)
-        Number of declared keys of each message, with the keys of objects that contain declared fields.
+    A colon between key and value follows a quotation mark or white space. So the number of such colons is at least the
+    number of keys. Each message is known to contain ``keys`` different declared keys: if it has exactly as many such
+    colons, no key is repeated, at any depth. A message with few opening brackets cannot be nested deeply.
 
-    Returns
-    -------
-    sequence of int
-        Increasing.
-
-    Notes
-    -----
     Cost: about 0.1 µs per message.
     """
     if not messages:
@@ -87,33 +156,60 @@ def prescreen(messages: Sequence[bytes], joined: bytes, keys: int | Int64Vector)
 def validate_strictly(message: bytes, max_depth: int = MAX_DEPTH, *, checks_nested_keys: bool = False) -> Reason | None:
     """Return why a well-formed message must be rejected, or None.
 
-    Parameters
-    ----------
-    message : bytes
-    max_depth : int
-        Maximum number of nested objects and arrays.
-    checks_nested_keys : bool
-        Whether a key must not be repeated at any depth; otherwise only those of the outermost object are compared.
-
-    Notes
-    -----
-    Cost: 1 µs to 10 µs for a message of 200 bytes.
+    Without ``checks_nested_keys`` only the keys of the outermost object are compared. Cost: 1 µs to 10 µs for a message
+    of 200 bytes.
     """
     if not _is_utf8(message) or _is_too_deep(message, max_depth):
         return Reason.UNDECODABLE
-    has_repeated_key = _has_nested_repeated_key if checks_nested_keys else _has_repeated_key
-    return Reason.INVALID if has_repeated_key(message) else None
+    is_repeated = _has_nested_repeated_key if checks_nested_keys else _has_repeated_key
+    return Reason.INVALID if is_repeated(message) else None
 
 
-def has_repeated_key(text: bytes, tree: object) -> bool:
-    """Return whether a key is repeated in an object at any depth of a JSON value.
+def canonical_json(text: bytes) -> str | None:
+    """Return the text of a JSON value without white space between its parts; None for null.
 
-    Parameters
-    ----------
-    text : bytes
-        Well-formed JSON.
-    tree : object
-        The decoded value, in which only the last of equal keys is left; None if it is not known.
+    Members stay in their order. An integer is written with all its digits, any other number as the shortest decimal
+    number of the same float64. ``ValueError``, without a value: the text is not JSON, a key is repeated in an object,
+    or a number is beyond float64. Cost: about 1 µs for a value of 100 bytes.
+    """
+    try:
+        value = _decode(text)
+        canonical = _encode(value).decode()
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        raise ValueError("not JSON") from None
+    if _repeats_key(text, value):
+        raise ValueError("a key is repeated")
+    return None if value is None else canonical
+
+
+def document_key(text: str) -> str:
+    """Return the key of well-formed JSON without repeated keys, as `canonical_json` returns it.
+
+    Members are in the order of their names, numbers are exact values, and all texts, names included, are compared as
+    `fold_characters` returns them. Names that are equal then are kept, each with its value. The function does not call
+    itself, so that the depth of a document has no limit of its own. Cost: about 1 µs per value in the document.
+    """
+    parts: list[str] = []
+    outer: list[list[str]] = []
+    for part in _PART.findall(text):
+        if part in {"[", "{"}:
+            outer.append(parts)
+            parts = []
+        elif part in _CLOSING:
+            inner, parts = parts, outer.pop()
+            members = inner if part == "]" else sorted(map(":".join, zip(inner[::2], inner[1::2], strict=True)))
+            parts.append(f"{_CLOSING[part]}{','.join(members)}{part}")
+        elif part.startswith('"'):
+            parts.append(json.dumps(fold_characters(json.loads(part))))
+        else:
+            parts.append(canonical_number(part) or part)
+    return parts[0]
+
+
+def _repeats_key(text: bytes, tree: object) -> bool:
+    """Return whether a key is repeated in an object at any depth of well-formed JSON.
+
+    ``tree`` is the decoded value, in which only the last of equal keys is left; None if it is not known.
     """
     if tree is not None and _most_keys(text) == _count_keys(tree):
         return False
@@ -171,7 +267,7 @@ def _has_repeated_key(message: bytes) -> bool:
 
 def _has_nested_repeated_key(message: bytes) -> bool:
     """Return whether a key is repeated in an object at any depth, or the message is not an object."""
-    return not message.lstrip().startswith(b"{") or has_repeated_key(message, _tree_of(message))
+    return not message.lstrip().startswith(b"{") or _repeats_key(message, _tree_of(message))
 
 
 def _tree_of(message: bytes) -> Any:  # noqa: ANN401 - any JSON
@@ -205,68 +301,3 @@ def _require_distinct(pairs: list[tuple[str, Any]]) -> None:
     """Raise `ValueError` if a key of an object is repeated."""
     if len({key for key, _ in pairs}) != len(pairs):
         raise ValueError("a key is repeated")
-
-
-_decode = msgspec.json.Decoder().decode
-_encode = msgspec.json.Encoder().encode
-
-
-def canonical_json(text: bytes) -> str | None:
-    """Return the canonical text of a JSON value; None for null.
-
-    The text has no white space between its parts. Members stay in their order. An integer is written with all its
-    digits, any other number as the shortest decimal number of the same float64.
-
-    Raises
-    ------
-    ValueError
-        The text is not JSON, a key is repeated in an object, or a number is beyond float64. The error contains no
-        value.
-
-    Notes
-    -----
-    Cost: about 1 µs for a value of 100 bytes.
-    """
-    try:
-        value = _decode(text)
-        canonical = _encode(value).decode()
-    except (msgspec.MsgspecError, ValueError, RecursionError):
-        raise ValueError("not JSON") from None
-    if has_repeated_key(text, value):
-        raise ValueError("a key is repeated")
-    return None if value is None else canonical
-
-
-_PART = re.compile(rf'"(?:[^"\\]|\\.)*"|{JSON_NUMBER}|true|false|null|[\[\]{{}}]', re.DOTALL)
-_CLOSING = {"]": "[", "}": "{"}
-
-
-def document_key(text: str) -> str:
-    """Return the key of a JSON document.
-
-    Parameters
-    ----------
-    text : str
-        Well-formed JSON without repeated keys, as `canonical_json` returns it.
-
-    Notes
-    -----
-    Members are in the order of their names, numbers are exact values, and all texts, names too, are compared as
-    `fold_characters` returns them. Names that are equal then are kept, each with its value. The function does not
-    call itself, so that the depth of a document has no limit of its own. Cost: about 1 µs per value in the document.
-    """
-    parts: list[str] = []
-    outer: list[list[str]] = []
-    for part in _PART.findall(text):
-        if part in {"[", "{"}:
-            outer.append(parts)
-            parts = []
-        elif part in _CLOSING:
-            inner, parts = parts, outer.pop()
-            members = inner if part == "]" else sorted(map(":".join, zip(inner[::2], inner[1::2], strict=True)))
-            parts.append(f"{_CLOSING[part]}{','.join(members)}{part}")
-        elif part.startswith('"'):
-            parts.append(json.dumps(fold_characters(json.loads(part))))
-        else:
-            parts.append(canonical_number(part) or part)
-    return parts[0]

@@ -1,27 +1,55 @@
-"""Read attributes from the key, the headers and the timestamp of messages. Keys and headers are read as text cells.
+"""Messages around records: key, headers and timestamp; exported messages; the envelopes of other programs.
 
-Take records out of the envelopes that Debezium, Kafka Connect and CloudEvents put around them.
-
-An envelope is decoded only as far as needed: the record stays the bytes of the message.
+`EnvelopeReader` reads attributes from key, headers and timestamp; keys and headers are text cells. `Unwrapper` takes
+records out of what Debezium, Kafka Connect and CloudEvents put around them; it decodes only as much as needed, so that
+the record stays the bytes of the message. `MessageExportReader` reads messages with their envelopes from a file.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, Protocol, TypeAlias
+from typing import Any, BinaryIO, Protocol, TypeAlias
 
 import msgspec
 
-from shoal.formats.block import DropReason, Reason
+from shoal.errors import InputError
 from shoal.formats.columns import MISMATCH, is_clustered, parse_values
+from shoal.formats.faults import DropReason, FaultReason, Reason
+from shoal.formats.format import DEFAULT_MAX_BYTES, JsonLinesReader
 from shoal.formats.json_text import MAX_DEPTH, validate_strictly
 from shoal.policy import Attribute, MessagePart, Policy, Role
 
-__all__ = ["Columns", "Content", "Envelope", "EnvelopeReader", "Unwrapper"]
+__all__ = ["Columns", "Content", "Envelope", "EnvelopeReader", "MessageExportReader", "RecordedEnvelope", "Unwrapper"]
 
 Columns: TypeAlias = dict[str, Sequence[Any]]
+Members: TypeAlias = Mapping[str, msgspec.Raw]
+
+_MAX_LINE_BYTES = 16 * DEFAULT_MAX_BYTES
+"""A longer line is not parsed; its record is too large."""
+
+_FIELDS = frozenset({"value", "key", "headers", "timestamp", "partition", "offset"})
+_FIELD_OF = {MessagePart.KEY: "key", MessagePart.HEADER: "headers", MessagePart.TIMESTAMP: "timestamp"}
+_INVALID_UTF8 = b"\xff"
+"""Takes the place of bytes that are not UTF-8, which JSON cannot contain."""
+_INVALID_RECORD = b"[]"
+"""Value of a line that is JSON but not a message. A decoder rejects it as invalid."""
+_MAX_LINE_DEPTH = MAX_DEPTH + 1
+"""One more than the depth of a record, because the record is nested in the line."""
+_STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
+_TIMESTAMP = re.compile(rb"-?[0-9]{1,18}")
+_NULL = b"null"
+_CONVERTED = {"schema", "payload"}
+"""Members of the object that Kafka Connect's JsonConverter writes with ``schemas.enable``."""
+_LENGTH_WITHOUT_VALUES = len(b'{"schema":,"payload":}')
+_DECODE_ERRORS = (msgspec.MsgspecError, ValueError, RecursionError)
+
+_check_syntax = msgspec.json.Decoder(msgspec.Raw).decode
+_decode_members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+_decode_text = msgspec.json.Decoder(str).decode
+_decode_headers = msgspec.json.Decoder(list[tuple[str, msgspec.Raw]]).decode
 
 
 class Envelope(Protocol):
@@ -42,36 +70,23 @@ class Envelope(Protocol):
 
 @dataclass(slots=True)
 class EnvelopeReader:
-    """Reads the attributes that a policy takes from the envelope.
+    """Reads the attributes that a policy takes from the envelope. Each has a different source, and none is the value.
 
-    Parameters
-    ----------
-    attributes : sequence of Attribute
-        Each has a different source, and none is read from the value.
-    max_bytes : int
-        Maximum length of a key and of a header.
+    ``max_bytes`` limits a key and a header.
     """
 
     attributes: Sequence[Attribute]
     max_bytes: int
 
     def read(self, envelopes: Sequence[Envelope]) -> tuple[Columns, dict[int, Reason]]:
-        """Read n envelopes.
+        """Read n envelopes; return n values by name of attribute, and the reason of each rejected envelope by index.
 
-        Returns
-        -------
-        columns : dict of str to sequence
-            n values by name of the attribute: text, or int for the timestamp, for an attribute of `Policy.clustered`;
-            text for an identifier, a value of the declared type for an unchanged field. The values of a rejected
-            envelope have no meaning.
-        rejected : dict of int to Reason
-            Reason by index. ``undecodable``: bytes that are not UTF-8. ``too_large``: a key or header that is too
-            long. ``invalid``: no key, no header or several headers of the name, no timestamp, or a value of another
-            type.
+        A value is text, or int for the timestamp, for an attribute of `Policy.clustered`; text for an identifier; a
+        value of the declared type for an unchanged field. The values of a rejected envelope have no meaning.
 
-        Notes
-        -----
-        Cost: about 0.5 µs per attribute and envelope.
+        ``undecodable``: bytes that are not UTF-8. ``too_large``: a key or header that is too long. ``invalid``: no key,
+        no header or several headers of the name, no timestamp, or a value of another type. Cost: about 0.5 µs per
+        attribute and envelope.
         """
         rejected: dict[int, Reason] = {}
         return {a.name: self._read_column(a, envelopes, rejected) for a in self.attributes}, rejected
@@ -113,37 +128,6 @@ class EnvelopeReader:
             return "", Reason.UNDECODABLE
 
 
-def _reject(rejected: dict[int, Reason], indexes: Iterable[int]) -> None:
-    for index in indexes:
-        rejected.setdefault(index, Reason.INVALID)
-
-
-def _part_getter(attribute: Attribute) -> Callable[[Envelope], bytes | None]:
-    """Return the function that returns the key, or the one header of the attribute's name, or None."""
-    if attribute.source.part is MessagePart.KEY:
-        return lambda envelope: envelope.key
-    name = attribute.source.header
-
-    def get_header(envelope: Envelope) -> bytes | None:
-        contents = [content for header, content in envelope.headers if header == name]
-        # With several headers of the name, it is unknown which one is meant.
-        return contents[0] if len(contents) == 1 else None
-
-    return get_header
-
-
-Members: TypeAlias = Mapping[str, msgspec.Raw]
-
-_decode_text = msgspec.json.Decoder(str).decode
-_decode_members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
-_check_syntax = msgspec.json.Decoder(msgspec.Raw).decode
-_DECODE_ERRORS = (msgspec.MsgspecError, ValueError, RecursionError)
-_NULL = b"null"
-_CONVERTED = {"schema", "payload"}
-"""Members of the object that Kafka Connect's JsonConverter writes with ``schemas.enable``."""
-_LENGTH_WITHOUT_VALUES = len(b'{"schema":,"payload":}')
-
-
 class Content(Enum):
     """What a message contains in place of a record."""
 
@@ -154,15 +138,8 @@ class Content(Enum):
 class Unwrapper:
     """Finds the record in a message, or why the message has none.
 
-    Parameters
-    ----------
-    policy : Policy
-        ``unwrap``, ``deletes`` and ``tombstones``.
-
-    Notes
-    -----
-    The whole message must be strict JSON, also the parts of the envelope that are not read: UTF-8, at most 64 levels
-    deep, no key twice in one object. Cost: about 5 µs for a message of 500 bytes.
+    The whole message must be strict JSON, and so must the parts of the envelope that are not read: UTF-8, at most 64
+    levels deep, no key twice in one object. Cost: about 5 µs for a message of 500 bytes.
     """
 
     def __init__(self, policy: Policy) -> None:
@@ -209,6 +186,108 @@ class Unwrapper:
         return reason
 
 
+@dataclass(frozen=True, slots=True)
+class RecordedEnvelope:
+    """The envelope of an exported message, or why its line is no message."""
+
+    key: bytes | None
+    headers: Sequence[tuple[str, bytes | None]]
+    timestamp: int
+    fault: FaultReason | None = None
+
+
+_EMPTY_ENVELOPE = RecordedEnvelope(None, (), -1)
+_NO_MESSAGE = RecordedEnvelope(None, (), -1, FaultReason.NOT_MESSAGE)
+
+
+class MessageExportReader:
+    """Exported messages with their envelopes, in the form that `shoal verify` reads: 1 to 512 at once.
+
+    Each line is a JSON object with the fields
+
+    - ``value``: the record, its text, or null;
+    - ``key``: a text or null;
+    - ``headers``: a list of ``[name, text or null]``;
+    - ``timestamp``: ms;
+    - ``partition`` and ``offset``: ignored.
+
+    ``value`` is required, and so are the fields that the policy reads. An object in place of a text stands for bytes
+    that are not UTF-8. The first line decides whether the file has this form: if not, it raises InputError. Any other
+    line that does not have it becomes an undecodable or invalid record. The content of the fields is checked by the
+    decoder.
+    """
+
+    def __init__(self, stream: BinaryIO, policy: Policy, *, name: str = "input") -> None:
+        self._lines = JsonLinesReader(stream, max_bytes=_MAX_LINE_BYTES)
+        self._name = name
+        self._required = {_FIELD_OF[a.source.part]: a for a in reversed(policy.envelope_attributes)}
+        self._line_number = 0
+
+    def __iter__(self) -> Iterator[tuple[Sequence[bytes | None], Sequence[RecordedEnvelope]]]:
+        for lines in self._lines:
+            messages = list(map(self._parse, lines))
+            yield [value for value, _ in messages], [envelope for _, envelope in messages]
+
+    def _parse(self, line: bytes) -> tuple[bytes | None, RecordedEnvelope]:
+        self._line_number += 1
+        if len(line) > _MAX_LINE_BYTES:
+            return line, _EMPTY_ENVELOPE
+        if validate_strictly(line, _MAX_LINE_DEPTH) is None:
+            fields = _parse_fields(line)
+        else:
+            line = _STRING.sub(_replace_lone_surrogate, line)
+            fields = _parse_fields(line) if validate_strictly(line, _MAX_LINE_DEPTH) is None else {}
+        required = {"value", *self._required}
+        if self._line_number == 1 and not required <= fields.keys():
+            raise self._error(next((name for name in ("value", *self._required) if name not in fields), ""))
+        if not required <= fields.keys() <= _FIELDS:
+            return (_INVALID_RECORD, _NO_MESSAGE) if _is_json(line) else (_INVALID_UTF8, _EMPTY_ENVELOPE)
+        try:
+            envelope = self._envelope(fields)
+        except (msgspec.MsgspecError, ValueError):
+            return _INVALID_RECORD, _NO_MESSAGE
+        value = bytes(fields["value"])
+        return (value if value.startswith(b"{") else _content_of(fields["value"])), envelope
+
+    def _envelope(self, fields: dict[str, msgspec.Raw]) -> RecordedEnvelope:
+        """Return the parts of the envelope that the policy reads. The others are not parsed."""
+        time = bytes(fields["timestamp"]) if "timestamp" in self._required else b"-1"
+        headers = _decode_headers(fields["headers"]) if "headers" in self._required else []
+        return RecordedEnvelope(
+            _content_of(fields["key"]) if "key" in self._required else None,
+            [(name, _content_of(text)) for name, text in headers],
+            int(time) if _TIMESTAMP.fullmatch(time) else -1,
+        )
+
+    def _error(self, field: str) -> InputError:
+        attribute = self._required.get(field) or next(iter(self._required.values()))
+        names = ", ".join(["value", *sorted(self._required)])
+        return InputError(
+            f"{self._name}, line {self._line_number}: not a message with {names}; attributes.{attribute.name} is read "
+            f"from {attribute.source}: give a JSON object with these fields on every line, or remove 'from' from the "
+            "policy"
+        )
+
+
+def _reject(rejected: dict[int, Reason], indexes: Iterable[int]) -> None:
+    for index in indexes:
+        rejected.setdefault(index, Reason.INVALID)
+
+
+def _part_getter(attribute: Attribute) -> Callable[[Envelope], bytes | None]:
+    """Return the function that returns the key, or the one header of the attribute's name, or None."""
+    if attribute.source.part is MessagePart.KEY:
+        return lambda envelope: envelope.key
+    name = attribute.source.header
+
+    def get_header(envelope: Envelope) -> bytes | None:
+        contents = [content for header, content in envelope.headers if header == name]
+        # With several headers of the name, it is unknown which one is meant.
+        return contents[0] if len(contents) == 1 else None
+
+    return get_header
+
+
 def _payload(members: Members) -> bytes | Content | Reason:
     """Return the payload of a message of JsonConverter."""
     if members.keys() != _CONVERTED:
@@ -249,3 +328,42 @@ def _reason_of(message: bytes) -> Reason:
     except _DECODE_ERRORS:
         return Reason.UNDECODABLE
     return validate_strictly(message, checks_nested_keys=True) or Reason.INVALID
+
+
+def _parse_fields(line: bytes) -> dict[str, msgspec.Raw]:
+    """Return the fields of a line; none if the line is not an object."""
+    try:
+        return _decode_members(line)
+    except _DECODE_ERRORS:
+        return {}
+
+
+def _is_json(line: bytes) -> bool:
+    try:
+        _check_syntax(line)
+    except _DECODE_ERRORS:
+        return False
+    return validate_strictly(line, _MAX_LINE_DEPTH) is not Reason.UNDECODABLE
+
+
+def _replace_lone_surrogate(string: re.Match[bytes]) -> bytes:
+    """Replace a string with a lone surrogate, which some exports write for invalid bytes, by a list.
+
+    A list in place of a text stands for bytes that are not UTF-8.
+    """
+    try:
+        _decode_text(string[0]).encode()
+    except (msgspec.MsgspecError, ValueError):
+        return b"[]"
+    return string[0]
+
+
+def _content_of(text: msgspec.Raw) -> bytes | None:
+    """Return the bytes of a key, header or value that is written as a JSON text; None for null."""
+    written = bytes(text)
+    if written == b"null":
+        return None
+    try:
+        return _decode_text(written).encode()
+    except (msgspec.MsgspecError, ValueError):
+        return _INVALID_UTF8

@@ -1,9 +1,8 @@
-"""Read Parquet files, and write published rows as Parquet. Needs the optional package pyarrow.
+"""Parquet: read files as blocks, and write published rows. Needs the package pyarrow of the extra ``parquet``.
 
-Rows of a Parquet file as blocks. Columns of the declared types are read at once; all others become JSON messages.
-
-Both ways give the same blocks. A file whose values may have other types than the policy declares is read as messages,
-so that the rules for values of JSON hold for it, too.
+Columns of the declared types are read at once; all others become JSON messages. Both ways give the same blocks. A file
+whose values may have other types than the policy declares is read as messages, so that the rules for values of JSON
+hold for it.
 """
 
 from __future__ import annotations
@@ -24,43 +23,100 @@ import pyarrow.parquet as pq
 
 from shoal.arrays import BoolVector
 from shoal.errors import InputError
-from shoal.formats.block import Block
-from shoal.formats.block_builder import ParsedRecords
+from shoal.formats.block import Block, ParsedRecords
 from shoal.formats.columns import ScaleColumn, is_clustered, scale_reader, stack_columns
-from shoal.formats.encoder import column_name, output_path, value_at
-from shoal.formats.fields import require_columns
-from shoal.formats.json import BATCH_SIZE, JsonDecoder
-from shoal.formats.numerals import integral_to_int
+from shoal.formats.encoder import JsonEncoder, RecordEncoder, column_name, output_path, value_at
+from shoal.formats.format import BATCH_SIZE, Format, ReadOptions, RecordSource, require_columns
+from shoal.formats.json import JsonDecoder
+from shoal.formats.json_text import integral_to_int
 from shoal.policy import Attribute, Policy, Role, Scale
 
-__all__ = ["ParquetReader", "ParquetRows", "encode_parquet", "has_json_type", "is_ignored", "value_type"]
+__all__ = ["ParquetEncoder", "ParquetFormat", "ParquetReader", "encode_parquet"]
 
+ROWS_PER_GROUP = 1 << 16
+"""Rows that are read or written at once."""
 _ESCAPED_BYTES = 6
 """Most bytes that JSON takes for one byte of a text."""
 _NUMBER_BYTES = 32
 """Most bytes that JSON takes for a number or truth value, with punctuation."""
-
+_MAX_BITS = 64
 _INFINITY = msgspec.Raw(b"1e999")
+_TYPE_OF = {
+    "string": pa.string(),
+    "integer": pa.int64(),
+    "number": pa.float64(),
+    "boolean": pa.bool_(),
+    "json": pa.string(),
+}
 
 _encode = msgspec.json.Encoder().encode
 
 
+class ParquetFormat(Format):
+    """Parquet files. They cannot be read or written from start to end, so they are for finished tables."""
+
+    def read(self, stream: BinaryIO, policy: Policy, encoder: RecordEncoder, options: ReadOptions) -> RecordSource:
+        """Open an input; see `Format.read`."""
+        name, max_bytes, with_columns = options
+        decoder = JsonDecoder(
+            policy, encoder=encoder, max_bytes=max_bytes, with_columns=with_columns, refuses_headers=False
+        )
+        reader = ParquetReader(stream, policy, name=name)
+        blocks = (block for rows in reader for block in rows.decode(decoder, max_bytes))
+        return RecordSource(blocks, decoder.explain, unit="row", schema=reader.schema)
+
+    def encoder(self, policy: Policy) -> ParquetEncoder:
+        """Return an encoder of published rows."""
+        return ParquetEncoder(policy)
+
+
+class ParquetEncoder(JsonEncoder):
+    """Encodes a table of published rows as Parquet. Single rows are JSON."""
+
+    def __init__(self, policy: Policy) -> None:
+        super().__init__(policy)
+        self._policy = policy
+
+    def encode_table(self, rows: Sequence[bytes], schema: Any = None) -> Iterator[tuple[bytes, int]]:  # noqa: ANN401
+        """Yield the pieces of the file, and the number of rows in each piece; see `encode_parquet`."""
+        sizes = [len(part) for part in _split(rows, ROWS_PER_GROUP)]
+        yield from zip(encode_parquet(rows, self._policy, schema), [*sizes, 0], strict=True)
+
+
+class ParquetReader:
+    """The rows of a Parquet file, in groups of 1 to 65,536; ``schema`` is that of the declared columns.
+
+    InputError if the file is not valid Parquet, or a column is missing, is undeclared or has an unsupported type.
+    """
+
+    def __init__(self, file: BinaryIO, policy: Policy, *, name: str = "input") -> None:
+        try:
+            self._file = pq.ParquetFile(file)
+        except (pa.ArrowException, OSError):
+            raise InputError(f"{name}: not a valid Parquet file") from None
+        self._policy, self._name = policy, name
+        schema = self._file.schema_arrow
+        _check_columns(schema.names, policy, name)
+        self.schema = pa.schema([schema.field(attribute.name) for attribute in policy.attributes])
+        for attribute in policy.attributes:
+            if not _is_ignored(attribute):
+                _check_type(attribute, self.schema.field(attribute.name).type, name)
+
+    def __iter__(self) -> Iterator[_ParquetRows]:
+        try:
+            for group in self._file.iter_batches(ROWS_PER_GROUP, columns=self.schema.names):
+                yield _ParquetRows(group, self._policy, self._name)
+        except (pa.ArrowException, OSError):
+            raise InputError(f"{self._name}: not a valid Parquet file, or truncated") from None
+
+
 @dataclass(frozen=True, slots=True, repr=False)
-class ParquetRows:
-    """Consecutive rows of a Parquet file.
+class _ParquetRows:
+    """Consecutive rows of a Parquet file: the declared columns, in the order of the policy.
 
     Numbers, texts and booleans keep their type. Dates, times and decimals become texts, as Arrow formats them. NaN
     becomes null. Infinity becomes null in an unchanged field; in a quasi-identifier or steering attribute it is
     invalid.
-
-    Attributes
-    ----------
-    group : pyarrow.RecordBatch
-        The declared columns, in the order of the policy.
-    policy : Policy
-        Its attributes are the columns.
-    name : str
-        Name of the file in errors.
     """
 
     group: pa.RecordBatch
@@ -68,13 +124,7 @@ class ParquetRows:
     name: str
 
     def decode(self, decoder: JsonDecoder, max_bytes: int) -> Iterator[tuple[Block, Sequence[bytes]]]:
-        """Yield blocks, each with its rows as messages of at most ``max_bytes`` bytes.
-
-        Raises
-        ------
-        InputError
-            A text is not UTF-8.
-        """
+        """Yield blocks with their rows as messages of at most ``max_bytes``; InputError if a text is not UTF-8."""
         if self._most_bytes() <= max_bytes and all(map(_has_declared_type, self.policy.attributes, self.group.columns)):
             yield decoder.build(self._parsed()), _Messages(self)
             return
@@ -87,7 +137,7 @@ class ParquetRows:
         names, part = self.group.schema.names, self.group.slice(start, count)
         columns = [
             [None] * part.num_rows
-            if is_ignored(attribute)
+            if _is_ignored(attribute)
             else list(map(_json_scalar, self._attribute_values(attribute, column)))
             for attribute, column in zip(self.policy.attributes, part.columns, strict=True)
         ]
@@ -99,7 +149,7 @@ class ParquetRows:
         return names + sum(
             _NUMBER_BYTES + _longest_text(column)
             for attribute, column in zip(self.policy.attributes, self.group.columns, strict=True)
-            if not is_ignored(attribute)
+            if not _is_ignored(attribute)
         )
 
     def _parsed(self) -> ParsedRecords:
@@ -141,10 +191,10 @@ class ParquetRows:
 
     def _values(self, name: str, column: pa.Array, *, keep_infinity: bool = False) -> list[Any]:
         """Return a column as values of JSON types, and infinity as it is or as None."""
-        kind = value_type(column.type)
+        kind = _value_type(column.type)
         if pa.types.is_dictionary(column.type):
             column = column.cast(kind)
-        if not has_json_type(kind):
+        if not _has_json_type(kind):
             column = column.cast(pa.string())
         if not _is_array(kind):
             return self._texts(name, column)
@@ -163,10 +213,32 @@ class ParquetRows:
         return values
 
 
+def encode_parquet(rows: Sequence[bytes], policy: Policy, schema: pa.Schema | None = None) -> Iterator[bytes]:
+    """Yield consecutive pieces of a Parquet file with published rows, as `JsonEncoder` wrote them.
+
+    With the schema of the input, unchanged fields get their types from it. So do quasi-identifiers that were integers
+    and are published as integers, if their type can hold every published value. Without a schema, the types of the
+    policy are used. InputError if a field without a declared type contains values of several types.
+    """
+    attributes = {column_name(attribute): attribute for attribute in policy.published}
+    declared = {name: _published_type(attribute, schema) for name, attribute in attributes.items()}
+    inferred = _infer_types(rows, policy, {name: attributes[name] for name, kind in declared.items() if kind is None})
+    kinds = {name: kind if kind is not None else inferred[name] for name, kind in declared.items()}
+    buffer = _PieceBuffer()
+    with pq.ParquetWriter(buffer, pa.schema(list(kinds.items())), compression="zstd") as writer:
+        for records in _decode_groups(rows, policy):
+            columns = [
+                _column([record[name] for record in records], kind, attributes[name]) for name, kind in kinds.items()
+            ]
+            writer.write_table(pa.Table.from_arrays(columns, schema=writer.schema))
+            yield buffer.take()
+    yield buffer.take()
+
+
 class _Messages(Sequence[bytes]):
     """The rows as messages, each made when it is asked for: only a row with a fault is."""
 
-    def __init__(self, rows: ParquetRows) -> None:
+    def __init__(self, rows: _ParquetRows) -> None:
         self._rows = rows
 
     def __len__(self) -> int:
@@ -182,17 +254,17 @@ def _json_scalar(value: Any) -> Any:  # noqa: ANN401 - a scalar
     return _INFINITY if type(value) is float and math.isinf(value) else value
 
 
-def is_ignored(attribute: Attribute) -> bool:
+def _is_ignored(attribute: Attribute) -> bool:
     """Return whether the values of an attribute are not read: an identifier that is not the subject."""
     return attribute.role is Role.IDENTIFIER and not attribute.subject
 
 
-def value_type(kind: pa.DataType) -> pa.DataType:
+def _value_type(kind: pa.DataType) -> pa.DataType:
     """Return the type of the values of a column; that of a dictionary's entries."""
     return kind.value_type if pa.types.is_dictionary(kind) else kind
 
 
-def has_json_type(kind: pa.DataType) -> bool:
+def _has_json_type(kind: pa.DataType) -> bool:
     """Return whether JSON has values of this type; others become texts."""
     tests = (pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean, pa.types.is_null)
     return any(test(kind) for test in tests) or _is_text(kind)
@@ -214,10 +286,10 @@ def _is_array(kind: pa.DataType) -> bool:
 
 def _has_declared_type(attribute: Attribute, column: pa.Array) -> bool:
     """Return whether JSON messages with these values would have no value of another type than declared."""
-    kind = value_type(column.type)
+    kind = _value_type(column.type)
     is_integer, is_text = bool(pa.types.is_integer(kind)), _is_text(kind) or _has_short_texts(kind)
     is_number = is_integer or bool(pa.types.is_floating(kind) and kind != pa.float16())
-    if is_ignored(attribute):
+    if _is_ignored(attribute):
         return True
     if is_clustered(attribute):
         return is_number if attribute.scale is Scale.NUMERIC else kind != pa.float16()
@@ -248,112 +320,11 @@ def _are_null(column: pa.Array) -> BoolVector:
 
 def _longest_text(column: pa.Array) -> int:
     """Return a number of bytes that no text of a column exceeds as JSON, without quotation marks."""
-    kind = value_type(column.type)
+    kind = _value_type(column.type)
     if not _is_text(kind):
         return _ESCAPED_BYTES * _NUMBER_BYTES
     texts = column.dictionary if pa.types.is_dictionary(column.type) else column
     return _ESCAPED_BYTES * (pc.max(pc.binary_length(texts)).as_py() or 0)
-
-
-ROWS_PER_GROUP = 1 << 16
-"""Rows that are read or written at once."""
-
-MAX_BITS = 64
-_TYPE_OF = {
-    "string": pa.string(),
-    "integer": pa.int64(),
-    "number": pa.float64(),
-    "boolean": pa.bool_(),
-    "json": pa.string(),
-}
-
-
-class ParquetReader:
-    """The rows of a Parquet file, in groups.
-
-    Parameters
-    ----------
-    file : binary file object
-        It is not closed.
-    policy : Policy
-        Its attributes are the columns.
-    name : str
-        Name of the file in errors.
-
-    Attributes
-    ----------
-    schema : pyarrow.Schema
-        Schema of the declared columns.
-
-    Yields
-    ------
-    ParquetRows
-        1 to 65,536 rows.
-
-    Raises
-    ------
-    InputError
-        The file is not valid Parquet, or a column is missing, is undeclared or has an unsupported type.
-    """
-
-    def __init__(self, file: BinaryIO, policy: Policy, *, name: str = "input") -> None:
-        try:
-            self._file = pq.ParquetFile(file)
-        except (pa.ArrowException, OSError):
-            raise InputError(f"{name}: not a valid Parquet file") from None
-        self._policy, self._name = policy, name
-        schema = self._file.schema_arrow
-        _check_columns(schema.names, policy, name)
-        self.schema = pa.schema([schema.field(attribute.name) for attribute in policy.attributes])
-        for attribute in policy.attributes:
-            if not is_ignored(attribute):
-                _check_type(attribute, self.schema.field(attribute.name).type, name)
-
-    def __iter__(self) -> Iterator[ParquetRows]:
-        try:
-            for group in self._file.iter_batches(ROWS_PER_GROUP, columns=self.schema.names):
-                yield ParquetRows(group, self._policy, self._name)
-        except (pa.ArrowException, OSError):
-            raise InputError(f"{self._name}: not a valid Parquet file, or truncated") from None
-
-
-def encode_parquet(rows: Sequence[bytes], policy: Policy, schema: pa.Schema | None = None) -> Iterator[bytes]:
-    """Write published rows as Parquet.
-
-    Parameters
-    ----------
-    rows : sequence of bytes
-        As `JsonEncoder` wrote them.
-    policy : Policy
-        Attributes and their types.
-    schema : pyarrow.Schema, optional
-        Schema of the input. Unchanged fields get their types from it. So do quasi-identifiers that were integers and
-        are published as integers, if their type can hold every published value. Without a schema, the types of the
-        policy are used.
-
-    Yields
-    ------
-    bytes
-        Consecutive pieces of the file.
-
-    Raises
-    ------
-    InputError
-        A field without a declared type contains values of several types.
-    """
-    attributes = {column_name(attribute): attribute for attribute in policy.published}
-    declared = {name: _published_type(attribute, schema) for name, attribute in attributes.items()}
-    inferred = _infer_types(rows, policy, {name: attributes[name] for name, kind in declared.items() if kind is None})
-    kinds = {name: kind if kind is not None else inferred[name] for name, kind in declared.items()}
-    buffer = _PieceBuffer()
-    with pq.ParquetWriter(buffer, pa.schema(list(kinds.items())), compression="zstd") as writer:
-        for records in _decode_groups(rows, policy):
-            columns = [
-                _column([record[name] for record in records], kind, attributes[name]) for name, kind in kinds.items()
-            ]
-            writer.write_table(pa.Table.from_arrays(columns, schema=writer.schema))
-            yield buffer.take()
-    yield buffer.take()
 
 
 class _PieceBuffer(io.RawIOBase):
@@ -441,7 +412,7 @@ def _check_columns(found: Sequence[str], policy: Policy, name: str) -> None:
 
 
 def _check_type(attribute: Attribute, kind: pa.DataType, name: str) -> None:
-    kind = value_type(kind)
+    kind = _value_type(kind)
     if is_clustered(attribute):
         required = _missing_type(attribute, kind)
         if required:
@@ -495,10 +466,10 @@ def _category_type(source: pa.DataType | None) -> pa.DataType | None:
     """Return the type of categories that were read from a column of type ``source``."""
     if source is None or pa.types.is_null(source):
         return None
-    kind = value_type(source)
+    kind = _value_type(source)
     if pa.types.is_floating(kind):
         return pa.int64()
-    return source if has_json_type(kind) else pa.string()
+    return source if _has_json_type(kind) else pa.string()
 
 
 def _can_hold(kind: pa.DataType, step: Decimal, bounds: tuple[float, float] | None) -> bool:
@@ -509,7 +480,7 @@ def _can_hold(kind: pa.DataType, step: Decimal, bounds: tuple[float, float] | No
     high = low + (1 << kind.bit_width) - 1
     lower, upper = bounds or (low, high)
     ends = (Fraction(min(max(end, lower), upper)) / Fraction(step) for end in (low, high))
-    return kind.bit_width == MAX_BITS or all(low <= round(end) * Fraction(step) <= high for end in ends)
+    return kind.bit_width == _MAX_BITS or all(low <= round(end) * Fraction(step) <= high for end in ends)
 
 
 def _column(values: Iterable[Any], kind: pa.DataType | None, attribute: Attribute) -> pa.Array:
@@ -522,7 +493,7 @@ def _column(values: Iterable[Any], kind: pa.DataType | None, attribute: Attribut
                 float(value) if type(value) is int and integral_to_int(float(value)) == value else value
                 for value in values
             ]
-        if has_json_type(kind):
+        if _has_json_type(kind):
             return pa.array(values, kind)
         if pa.types.is_dictionary(kind):
             return _column(values, kind.value_type, attribute).dictionary_encode().cast(kind)

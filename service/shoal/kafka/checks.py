@@ -27,7 +27,7 @@ from aiokafka.protocol.metadata import MetadataRequest_v5, MetadataResponse_v5
 from aiokafka.protocol.types import Array, Boolean, Int16, Int32, Schema, String
 
 from shoal.errors import BrokerUnavailableError, Fault, InputError, PolicyError
-from shoal.formats.numerals import fixed_texts
+from shoal.formats import fixed_texts
 from shoal.kafka.client import Operation, broker_error, describe_missing, operations_on
 from shoal.kafka.metadata import LIMIT_BYTES, span_limit
 from shoal.kafka.topics import ask_again_unless, settings_by_input

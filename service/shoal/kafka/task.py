@@ -30,7 +30,7 @@ import numpy as np
 
 from shoal.arrays import BoolVector, Int64Matrix, Int64Vector
 from shoal.errors import GuaranteeError, InputError
-from shoal.formats import Block, DropReason, Envelope, JsonDecoder, JsonEncoder, Reason, RecordFault, find_json_faults
+from shoal.formats import Block, DropReason, Envelope, MessageDecoder, Reason, RecordFault, message_format
 from shoal.kafka.cipher import NO_ENCRYPTION, MetadataCipher
 from shoal.kafka.cluster_listener import ClusterListener
 from shoal.kafka.metadata import CommittedState, OutputRows, span_limit
@@ -293,7 +293,7 @@ def restore_pipeline(policy: Policy, state: OffsetState) -> PartitionPipeline:
     """
     return PartitionPipeline(
         policy,
-        JsonEncoder(policy),
+        message_format(policy).encoder(policy),
         max_offset_span=span_limit(policy),
         next_cluster_number=state.next_cluster_number,
         adaptive_state=AdaptiveState.from_bytes(state.adaptive_state, policy),
@@ -308,7 +308,7 @@ class PartitionReader:
     ----------
     topic, partition : str, int
         Input topic and partition.
-    decoder : JsonDecoder
+    decoder : MessageDecoder
         May be shared.
     pipeline : PartitionPipeline
         Applies the quota of each subject.
@@ -324,7 +324,7 @@ class PartitionReader:
         self,
         topic: str,
         partition: int,
-        decoder: JsonDecoder,
+        decoder: MessageDecoder,
         pipeline: PartitionPipeline,
         state: OffsetState,
         metrics: Metrics,
@@ -422,7 +422,7 @@ class PartitionReader:
         for index, reason in block.rejected:
             is_new = messages[index].offset >= self._counts.read_until
             if is_new and reason is not Reason.SUPPRESSED and classified.is_open[index]:
-                self._metrics.refusals.add(reason.value, _find_faults(self._pipeline.policy, messages[index].value))
+                self._metrics.refusals.add(reason.value, _find_faults(self._decoder, messages[index].value))
 
     def _count_ahead(self, count: int, now_ms: int) -> None:
         """Count records that are rejected for their timestamps; the log says it at most every ten seconds."""
@@ -446,11 +446,11 @@ class PartitionReader:
             raise LogTruncatedError.at_reference(self._name, reference)
 
 
-def _find_faults(policy: Policy, value: bytes | None) -> list[RecordFault]:
+def _find_faults(decoder: MessageDecoder, value: bytes | None) -> list[RecordFault]:
     """Return what is wrong with a message; an empty list if that is not known."""
     if value is None:
         return [NO_VALUE]
-    return [] if len(value) > MAX_DESCRIBED_BYTES else find_json_faults(policy, value)
+    return [] if len(value) > MAX_DESCRIBED_BYTES else decoder.explain(value)
 
 
 class CommitTiming:
@@ -540,7 +540,7 @@ class PartitionTask:
     ----------
     topic, partition : str, int
         Input topic and partition.
-    policy, decoder : Policy, JsonDecoder
+    policy, decoder : Policy, MessageDecoder
         Shared by the tasks of a process.
     sink : TransactionSink
         Where transactions go; the task closes it.
@@ -571,7 +571,7 @@ class PartitionTask:
         topic: str,
         partition: int,
         policy: Policy,
-        decoder: JsonDecoder,
+        decoder: MessageDecoder,
         sink: TransactionSink,
         last_commit: CommittedState,
         metrics: Metrics,

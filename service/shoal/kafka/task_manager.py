@@ -13,7 +13,7 @@ from aiokafka import errors as kafka_errors
 from aiokafka.admin import AIOKafkaAdminClient
 
 from shoal.errors import BrokerUnavailableError, InputError, ShoalError
-from shoal.formats import JsonDecoder
+from shoal.formats import MessageDecoder, message_format
 from shoal.kafka.certificates import certificate_files, open_secret_files
 from shoal.kafka.checks import TopicLayout, UncheckedSettings
 from shoal.kafka.cipher import MetadataCipher
@@ -133,7 +133,8 @@ class TaskManager:
         The leaders of the input are asked before a partition takes its turn: those that are away must not delay the
         partitions of the others. What they answer counts for nothing: a partition is fenced before its log is read.
         """
-        decoder = JsonDecoder(self._context.policy, max_bytes=self._context.settings.max_record_bytes)
+        policy, max_bytes = self._context.policy, self._context.settings.max_record_bytes
+        decoder = message_format(policy).decoder(policy, max_bytes=max_bytes)
         limit, metrics = asyncio.Semaphore(MAX_CONCURRENT_OPENS), self._context.metrics
 
         async def open_one(tp: TopicPartition) -> None:
@@ -174,7 +175,7 @@ class TaskManager:
         tp: TopicPartition,
         admin_client: AIOKafkaAdminClient,
         kafka_consumer: AIOKafkaConsumer,
-        decoder: JsonDecoder,
+        decoder: MessageDecoder,
     ) -> PartitionTask:
         """Fence the partition, read its committed state, and make a task of it."""
         context, listener, partition = self._context, self._listener, tp.partition

@@ -11,8 +11,7 @@ import pytest
 from shoal.audit import Verdict, verify
 from shoal.cli import main
 from shoal.errors import InputError
-from shoal.files import run_batch, run_pipe
-from shoal.files.files import Files
+from shoal.files import Files, run_batch, run_pipe
 from shoal.policy import Policy
 from shoal.policy.schema import Document
 from shoal.tables import AlgorithmSpec

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from shoal.audit.arithmetic import ExactGrid, canonical_float
-from shoal.formats.numerals import integral_to_int
+from shoal.formats.json_text import integral_to_int
 from shoal.policy import Attribute, Role
 
 pytestmark = pytest.mark.unit

@@ -9,8 +9,7 @@ import pytest
 from oracle.naive_release import broken
 from shoal.audit import Verdict, verify
 from shoal.errors import InputError
-from shoal.files import run_pipe
-from shoal.files.files import Files
+from shoal.files import Files, run_pipe
 from shoal.policy import Policy
 from shoal.policy.schema import Document
 

@@ -11,8 +11,7 @@ import pytest
 from shoal.audit import verify
 from shoal.audit.verdict import Verdict
 from shoal.errors import ConfigError
-from shoal.files import run_pipe
-from shoal.files.files import Files
+from shoal.files import Files, run_pipe
 from shoal.policy import Policy
 from shoal.policy.schema import Document
 

@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 from oracle.naive_release import broken
 from shoal.audit import Verdict, verify
-from shoal.files import run_batch, run_pipe
-from shoal.files.files import Files
+from shoal.files import Files, run_batch, run_pipe
 from shoal.policy import Policy
 from shoal.policy.schema import Document
 from shoal.tables import AlgorithmSpec

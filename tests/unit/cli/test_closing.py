@@ -7,8 +7,7 @@ from argparse import Namespace
 
 import pytest
 from shoal.cli.closing import print_report
-from shoal.files import RunReport
-from shoal.files.report import LossReport
+from shoal.files import LossReport, RunReport
 from shoal.observability import set_up_logs
 from shoal.policy import Scale
 from support.scales import attribute, policy_with

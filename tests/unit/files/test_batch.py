@@ -22,8 +22,8 @@ import pyarrow.parquet as pq
 import pytest
 from shoal.audit import Verdict, verify
 from shoal.cli import main
-from shoal.files.background import elapsed_time
 from shoal.files.batch import parse_algorithm_options
+from shoal.files.run import elapsed_time
 from shoal.formats.parquet import encode_parquet
 from shoal.policy import Policy
 from shoal.tables import RefinedPartition
@@ -219,7 +219,7 @@ def test_evidence_is_complete_before_rows_are_written_to_a_pipe(
 def test_progress_is_shown_on_a_terminal_while_kernels_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     screen, its_end = pty.openpty()
     termios.tcsetwinsize(screen, (24, 100))
-    monkeypatch.setattr("shoal.files.background.REFRESH_S", 0.01)
+    monkeypatch.setattr("shoal.files.run.REFRESH_S", 0.01)
     with os.fdopen(its_end, "w") as terminal, monkeypatch.context() as patched:
         patched.setattr("sys.stderr", terminal)
         with elapsed_time("clustering") as shown:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from shoal.files.report import LossReport, percent
+from shoal.files.run import LossReport, percent
 from shoal.policy import Scale, TimeStep
 from support.scales import AREAS, attribute, policy_with
 

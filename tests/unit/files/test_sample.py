@@ -9,7 +9,7 @@ from typing import Any
 from unittest.mock import patch
 
 import pytest
-from shoal.files import background, sample
+from shoal.files import run, sample
 from shoal.policy import Policy
 from support.commands import run_command
 
@@ -128,6 +128,6 @@ def test_a_number_that_is_too_large_for_a_table_is_told_without_it(tmp_path: Pat
 
 
 def test_a_slow_sample_says_so(folder: Path) -> None:
-    with patch.object(background, "SLOW_S", 0.0):
+    with patch.object(run, "_SLOW_S", 0.0):
         said = sampled(folder, "-i", str(folder / "in.jsonl"))[2]
     assert said.count("still anonymizing the sample") == 1

@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from shoal.formats import CsvCells, CsvDecoder, CsvEncoder, CsvReader, JsonDecoder, JsonEncoder, Reason
+from shoal.formats import CsvEncoder, JsonDecoder, JsonEncoder, Reason
+from shoal.formats.csv import CsvCells, CsvDecoder, CsvReader
 from support.making import KEY, SUBJECT, policy_of, quasi, unchanged_field, usual_policy
 
 pytestmark = pytest.mark.unit

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 from shoal.errors import ConfigError, InputError
-from shoal.formats import CsvDecoder, CsvEncoder, CsvReader, Reason
+from shoal.formats import CsvEncoder, Reason
+from shoal.formats.csv import CsvDecoder, CsvReader
 from shoal.policy import Policy
 from support.making import KEY, policy_of, quasi, unchanged_field
 

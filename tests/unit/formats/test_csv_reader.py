@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from shoal.errors import InputError
-from shoal.formats import CsvDecoder, CsvReader
+from shoal.formats.csv import CsvDecoder, CsvReader
 from support.making import policy_of, quasi, unchanged_field
 from support.pipes import PiecewisePipe
 

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 from shoal.errors import InputError, ParameterError
-from shoal.formats import CsvEncoder, CsvReader, JsonDecoder, JsonEncoder, Reason
+from shoal.formats import CsvEncoder, JsonDecoder, JsonEncoder, Reason
+from shoal.formats.csv import CsvReader
 from support.making import KEY, policy_of, quasi, unchanged_field
 
 pytestmark = pytest.mark.unit

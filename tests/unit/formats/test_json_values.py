@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from shoal.formats import Block, CsvDecoder, CsvEncoder, JsonDecoder, JsonEncoder, Reason
+from shoal.formats import Block, CsvEncoder, JsonDecoder, JsonEncoder, Reason
+from shoal.formats.csv import CsvDecoder
 from shoal.formats.json_text import canonical_json
 from shoal.policy import Policy
 from support.making import SUBJECT, policy_of, quasi, unchanged_field

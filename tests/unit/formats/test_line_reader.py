@@ -6,7 +6,7 @@ import io
 from typing import Any
 
 import pytest
-from shoal.formats import JsonLinesReader
+from shoal.formats.format import JsonLinesReader
 from support.pipes import PiecewisePipe
 
 pytestmark = pytest.mark.unit

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from msgspec import UNSET
-from shoal.formats import Block, JsonDecoder, Reason
+from shoal.formats import Block, DropReason, JsonDecoder, Reason
 from shoal.policy import Policy
 from support.making import KEY, SUBJECT, policy_of, quasi, unchanged_field
 from support.paths import with_paths
@@ -171,8 +171,8 @@ def test_a_repeated_key_is_found_in_a_record_with_absent_fields() -> None:
     decoder = JsonDecoder(policy)
     # As many keys as a record with every field.
     records = [b'{"who":"p","a":1,"a":1,"who":"p"}', b'{"who":"p","a":1,"x":{}}']
-    rejected: list[tuple[int, Reason]] = []
-    indexes, _ = decoder._decode_records(records, rejected, [])
+    rejected: list[tuple[int, Reason | DropReason]] = []
+    indexes, _ = decoder._decode_records(records, rejected)
     assert (indexes, rejected) == ([1], [(0, INVALID)])
 
 

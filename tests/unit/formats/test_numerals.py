@@ -3,7 +3,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from shoal.formats.numerals import JSON_NUMBER, canonical_number, integral_to_int, is_integer_text
+from shoal.formats.json_text import JSON_NUMBER, canonical_number, integral_to_int, is_integer_text
 
 pytestmark = pytest.mark.unit
 

@@ -11,8 +11,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from shoal.formats import Block, JsonDecoder
-from shoal.formats.faults import RecordFault, find_json_faults
+from shoal.formats import Block, JsonDecoder, RecordFault
+from shoal.formats.json import find_json_faults
 from shoal.formats.parquet import ParquetReader
 from shoal.policy import Policy
 from shoal.policy.schema import Document

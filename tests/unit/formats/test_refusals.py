@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 
 import pytest
-from shoal.formats import RecordFault, RefusalCounter, find_csv_faults, find_json_faults, is_notable
+from shoal.formats import RecordFault, RefusalCounter, is_notable
 from shoal.formats import faults as module
+from shoal.formats.csv import find_csv_faults
+from shoal.formats.json import find_json_faults
 from shoal.policy import Policy
 from shoal.policy.schema import Document
 

@@ -6,7 +6,9 @@ import json
 from typing import Any
 
 import pytest
-from shoal.formats import RefusalCounter, find_csv_faults, find_json_faults
+from shoal.formats import RefusalCounter
+from shoal.formats.csv import find_csv_faults
+from shoal.formats.json import find_json_faults
 from shoal.policy import Policy
 from support.making import policy_of, quasi, unchanged_field
 

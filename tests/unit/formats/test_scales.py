@@ -13,7 +13,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from shoal.errors import InputError
-from shoal.formats import Block, CsvDecoder, CsvEncoder, CsvReader, JsonDecoder, JsonEncoder, Reason
+from shoal.formats import Block, CsvEncoder, JsonDecoder, JsonEncoder, Reason
+from shoal.formats.csv import CsvDecoder, CsvReader
 from shoal.formats.parquet import ParquetReader
 from shoal.policy import Policy
 from support.making import policy_of, quasi, unchanged_field

@@ -7,7 +7,7 @@ import unicodedata
 
 import numpy as np
 import pytest
-from shoal.formats.numerals import NumberText
+from shoal.formats.json_text import NumberText
 from shoal.formats.subjects import SubjectHash, normaliser
 from shoal.policy import FieldType, NormalizeStep
 

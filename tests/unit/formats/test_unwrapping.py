@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from shoal.formats import Block, DropReason, JsonDecoder, Reason, RefusalCounter, find_json_faults
+from shoal.formats import Block, DropReason, JsonDecoder, Reason, RefusalCounter
+from shoal.formats.json import find_json_faults
 from shoal.policy import Policy
 from support.making import KEY, SUBJECT, policy_of, quasi, unchanged_field
 from support.paths import with_paths

@@ -11,7 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 from shoal.errors import GuaranteeError, ParameterError
-from shoal.formats import Block, CsvDecoder, JsonDecoder, JsonEncoder, ProtectedValues, Reason, find_json_faults
+from shoal.formats import Block, JsonDecoder, JsonEncoder, ProtectedValues, Reason
+from shoal.formats.csv import CsvDecoder
+from shoal.formats.json import find_json_faults
 from shoal.policy import Policy
 from shoal.protection.value_codes import ValueIndex
 from shoal.streams import BlockDecisions, PartitionPipeline, precompile

@@ -1,0 +1,331 @@
+"""One run of a command: long work in a thread, its progress on a terminal, and what it did with the records.
+
+`BackgroundRunner` runs kernels so that signals are handled. `RunReport` is for the line with which a command ends, and
+`LossReport` tells the loss of a release in words: the mean, the attribute that loses most, and what would keep more.
+Numbers have two significant digits: more could reveal a value by a difference. Names of attributes and numbers of
+categories are shown, and no value.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from threading import Event, Thread, Timer
+from typing import Any, NoReturn, Self, TypeVar, overload
+
+import structlog
+from tqdm import tqdm
+
+from shoal.files.files import PIPE
+from shoal.formats import DropReason, is_notable
+from shoal.policy import Attribute, Policy, Scale
+from shoal.process_end import end_process
+from shoal.scales.loss import MOST_CATEGORIES, mean_loss
+
+__all__ = [
+    "BackgroundRunner",
+    "LossReport",
+    "RunReport",
+    "dropped_messages",
+    "elapsed_time",
+    "log_if_slow",
+    "looser_limits",
+    "percent",
+    "progress_bar",
+    "reading_bar",
+]
+
+T = TypeVar("T")
+_INTERRUPTED = 130
+REFRESH_S = 0.5
+_SLOW_S = 10.0
+"""Time after which a command that prints nothing meanwhile logs that it is at work."""
+_POLL_S = 0.1
+"""Time between two checks whether work that can be stopped is to stop."""
+_NEEDS_REASON, _NEEDS_CHANGE = 0.5, 0.8
+"""Above these losses, the last line gives a reason, and `shoal check` says what would keep more."""
+
+
+class BackgroundRunner:
+    """Context in which kernels are compiled or run in a thread while the main thread waits.
+
+    A kernel cannot be stopped, and Python handles no signal before the main thread returns from one. The compiler turns
+    an exception of a signal into another error. If a signal ends the command meanwhile, the contexts opened within this
+    one are closed first, so that incomplete files are removed. Then the process ends at once, with the exit code of the
+    signal.
+    """
+
+    def __init__(self) -> None:
+        self._work: Future[Any] | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    @overload
+    def run(self, work: Callable[[], T]) -> T: ...
+
+    @overload
+    def run(self, work: Callable[[], T], stop: Event | None) -> T | None: ...
+
+    def run(self, work: Callable[[], T], stop: Event | None = None) -> T | None:
+        """Return the result of ``work``, or raise its exception; return None once ``stop`` is set.
+
+        The work then goes on, and the process must end by `shoal.process_end.end_process`.
+        """
+        executor = ThreadPoolExecutor(1, thread_name_prefix="kernels")
+        future = executor.submit(work)
+        self._work = future
+        executor.shutdown(wait=False)
+        while stop is not None and not wait([future], _POLL_S).done:
+            if stop.is_set():
+                return None
+        return future.result()
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
+        if kind is None or self._work is None or self._work.done():
+            return
+        code = error.code if isinstance(error, SystemExit) else _INTERRUPTED
+        end_process(code if isinstance(code, int) else _INTERRUPTED)
+
+
+@dataclass(frozen=True, slots=True)
+class RunReport:
+    """Numbers of records of one run.
+
+    Attributes
+    ----------
+    records_in, released, suppressed : int
+    refusals : sequence of str
+        A text for each reason and field, with the number of records.
+    refused : int
+        Records that were refused.
+    remedy : str
+        What to do about most of them; empty if that is not known.
+    information_loss : float or None
+        Of numbers and times, in percent; None if nothing was released.
+    loss : LossReport or None
+        Loss of each quasi-identifier; None if it is not known.
+    unknown : mapping of str to int
+        Values of valid records that the taxonomy of their attribute lacks, by attribute.
+    looser : sequence of str
+        What makes the limits of confidential values looser, such as ``lower privacy.l``; empty without limits.
+    is_compiling : bool
+        Whether the run was stopped while its kernels were compiled: the compiler still works in a thread.
+    value_limits : sequence of str
+        Settings of the policy that limit the values of clusters.
+    """
+
+    records_in: int
+    released: int
+    suppressed: int
+    refused: int = 0
+    refusals: Sequence[str] = ()
+    remedy: str = ""
+    information_loss: float | None = None
+    loss: LossReport | None = None
+    unknown: Mapping[str, int] = field(default_factory=dict)
+    looser: Sequence[str] = ()
+    is_compiling: bool = False
+    value_limits: Sequence[str] = ()
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing was released of an input that has records."""
+        return self.records_in > 0 and self.released == 0
+
+    @property
+    def is_notable(self) -> bool:
+        """Whether the release is empty, or more than 1 % of the records were refused."""
+        return is_notable(self.records_in, self.released, self.refused)
+
+    @property
+    def loss_percent(self) -> float | None:
+        """Information loss with three significant digits: more could reveal a value by a difference."""
+        return None if self.information_loss is None else float(f"{self.information_loss:.3g}")
+
+
+@dataclass(frozen=True, slots=True)
+class LossReport:
+    """The loss of a release under a policy.
+
+    Attributes
+    ----------
+    policy : Policy
+    losses : mapping of str to (float or None)
+        Loss of each quasi-identifier in its own measure; None if it has none.
+    categories : mapping of str to int
+        Number of categories of the released records, by nominal attribute.
+    clocks : collection of str
+        Times of which a trend was removed.
+    is_table : bool
+        Whether this is the release of a table, which has no delta.
+    """
+
+    policy: Policy
+    losses: Mapping[str, float | None]
+    categories: Mapping[str, int]
+    clocks: Collection[str] = ()
+    is_table: bool = False
+
+    @property
+    def mean(self) -> float | None:
+        """Mean of the losses; None if no attribute has one."""
+        return mean_loss(self.losses)
+
+    @property
+    def worst(self) -> list[tuple[Attribute, float]]:
+        """Attributes that have a loss, the largest first."""
+        found = [(one, loss) for one in self.policy.quasi_identifiers if (loss := self.losses[one.name]) is not None]
+        return sorted(found, key=lambda pair: -pair[1])
+
+    def summary(self) -> str:
+        """Return the mean and the worst attribute with the reason; an empty text if no attribute has a loss."""
+        if self.mean is None:
+            return ""
+        attribute, loss = self.worst[0]
+        text = f"mean loss {percent(self.mean)}"
+        if loss == 0:
+            return text
+        text += f"; worst {attribute.name} {percent(loss)}"
+        if loss <= _NEEDS_REASON:
+            return text
+        if attribute.is_nominal and self._are_many(attribute):
+            limit = f"k {self.policy.k}" if self.is_table else f"delta {self.policy.require_stream().delta}"
+            return f"{text}: {self._values_of(attribute)}, {limit} keeps few (docs/numbers.md)"
+        # Nothing is left of a clock whose published step is wider than a window.
+        key = "resolution" if loss >= 1 and attribute.scale is Scale.TIME else "weight"
+        return f"{text}: see {key} in docs/policy.md"
+
+    def lines(self) -> list[str]:
+        """Return the mean, each attribute, the worst first, and what would keep more of those that lose most."""
+        if self.mean is None:
+            return ["mean loss: none, because no attribute has one"]
+        found = [f"mean loss {percent(self.mean)}"]
+        for attribute, loss in self.worst:
+            found.append(f"{attribute.name} {percent(loss)}" + self._note_on(attribute))
+        found += [
+            f"{name}: no loss, because its values do not vary" for name, loss in self.losses.items() if loss is None
+        ]
+        return found + [self._advice_on(attribute) for attribute, loss in self.worst if loss > _NEEDS_CHANGE]
+
+    def _note_on(self, attribute: Attribute) -> str:
+        return " of what is left after its trend" if attribute.name in self.clocks else ""
+
+    def _are_many(self, attribute: Attribute) -> bool:
+        """Return whether clusters of k records each would need more categories than are held, if they were pure."""
+        count = self.categories.get(attribute.name, 0)
+        return self.is_table or count * self.policy.k > self.policy.require_stream().delta + 1
+
+    def _values_of(self, attribute: Attribute) -> str:
+        count = self.categories.get(attribute.name, 0)
+        if count > MOST_CATEGORIES:
+            return f"over {MOST_CATEGORIES} values"
+        return f"{count} value{'' if count == 1 else 's'}"
+
+    def _advice_on(self, attribute: Attribute) -> str:
+        """Return that the policy cannot keep an attribute, and what would help."""
+        limits = f"k {self.policy.k}"
+        changes = ["a smaller k", "a larger weight"]
+        if not self.is_table:
+            limits = f"delta {self.policy.require_stream().delta} and {limits}"
+            changes.insert(0, "a larger delta")
+        if attribute.scale is Scale.TIME:
+            changes.append("a finer resolution")
+        if attribute.is_nominal and attribute.taxonomy is None:
+            changes.append("a taxonomy")
+        kept = f"its {self._values_of(attribute)}" if attribute.is_nominal else "it"
+        reason = f"{limits} cannot keep {kept}"
+        if attribute.is_nominal and not self._are_many(attribute):
+            reason = f"{limits} could keep {kept}, but the other attributes outweigh it"
+        return f"{attribute.name}: {reason}; what helps: {', '.join(changes)}, or leave it out"
+
+
+@contextmanager
+def elapsed_time(label: str) -> Iterator[tqdm[NoReturn]]:
+    """Show the elapsed time of work of unknown length. A thread draws it, since kernels release the interpreter."""
+    with progress_bar(desc=label, bar_format="{desc}: {elapsed}") as bar:
+        is_over = Event()
+
+        def refresh() -> None:
+            while not is_over.wait(REFRESH_S):
+                bar.refresh()
+
+        thread = Thread(target=refresh, name=f"{label}-bar", daemon=True)
+        if not bar.disable:
+            thread.start()
+        try:
+            yield bar
+        finally:
+            is_over.set()
+            if thread.is_alive():
+                thread.join()
+
+
+@contextmanager
+def reading_bar(path: str, position: Callable[[], int] | None) -> Iterator[Callable[[int], None]]:
+    """Show how much of a source has been read: its share of the bytes of a file, else the number of records.
+
+    ``path`` is that of the source; a name that is not a file is a pipe. ``position`` returns the number of bytes read
+    so far; None if the end of the source is not known. The context is a function to be called with the number of
+    records after each block.
+    """
+    is_file = position is not None and path != PIPE and Path(path).is_file()
+    size, unit = (Path(path).stat().st_size, "B") if is_file else (None, " records")
+    with progress_bar(desc="reading", total=size, unit=unit, unit_scale=True) as bar:
+
+        def advance(count: int) -> None:
+            bar.update(count if size is None or position is None else position() - bar.n)
+
+        yield advance
+
+
+def progress_bar(**options: Any) -> tqdm[NoReturn]:  # noqa: ANN401 - the options of tqdm
+    """Return a progress bar on standard error; it is drawn only on a terminal."""
+    return tqdm(**options, disable=not sys.stderr.isatty(), file=sys.stderr)
+
+
+@contextmanager
+def log_if_slow(log: structlog.stdlib.BoundLogger, text: str) -> Iterator[None]:
+    """Log a line if the context lasts longer than `_SLOW_S`."""
+    timer = Timer(_SLOW_S, log.info, (text,))
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+def looser_limits(policy: Policy) -> list[str]:
+    """Return what makes the limits of confidential values looser: a change of each key that the policy sets."""
+    changes = {
+        "lower privacy.l": policy.diversity is not None,
+        "raise privacy.max_value_share": policy.max_value_share not in {None, 1},
+        "raise privacy.t": policy.t is not None,
+    }
+    return [change for change, is_set in changes.items() if is_set]
+
+
+def dropped_messages(policy: Policy, counts: Mapping[str, int]) -> dict[str, Any]:
+    """Return the part of a summary that tells how many messages were dropped; empty if the policy drops none."""
+    if "drop" not in {policy.deletes, policy.tombstones}:
+        return {}
+    return {"dropped": {reason.value: counts.get(reason, 0) for reason in DropReason}}
+
+
+def percent(loss: float) -> str:
+    """Return a loss in percent.
+
+    Examples
+    --------
+    >>> percent(0.2841), percent(0.0), percent(0.00001), percent(0.998), percent(1.216)
+    ('28 %', '0 %', 'below 0.01 %', '100 %', '122 %')
+    """
+    number = 100 * loss
+    if 0 < number < 0.01:  # noqa: PLR2004
+        return "below 0.01 %"
+    return f"{number:.2g} %" if number < 99.5 else f"{number:,.0f} %"  # noqa: PLR2004 - 1e+02 is no percentage

@@ -1,0 +1,425 @@
+"""`Format`: how records are read and written; the formats by name and suffix; and streams as lines.
+
+A new format is one module with a subclass of `Format`, and one entry of `_ENTRIES`. A stream is split into lines and
+batches as its bytes arrive: a file is never read as a whole, and a batch is passed on without waiting until it is full.
+"""
+
+from __future__ import annotations
+
+import codecs
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any, BinaryIO, NamedTuple, Protocol, TypeVar
+
+from shoal.errors import ConfigError, InputError, ParameterError
+from shoal.formats.block import Block
+from shoal.formats.encoder import RecordEncoder
+from shoal.formats.faults import FaultReason, Reason, RecordFault
+from shoal.policy import Attribute, Policy
+
+__all__ = [
+    "BATCH_SIZE",
+    "DEFAULT_MAX_BYTES",
+    "Format",
+    "FormatEntry",
+    "JsonLinesReader",
+    "MessageDecoder",
+    "MessageFormat",
+    "ReadOptions",
+    "RecordSource",
+    "StoppedReading",
+    "Utf8Stream",
+    "format_named",
+    "format_of_suffix",
+    "message_format",
+    "path_of",
+    "read_batches",
+    "read_lines",
+    "register",
+    "require_columns",
+    "streamed_formats",
+]
+
+DEFAULT_MAX_BYTES = 900_000
+
+BATCH_SIZE = 512
+"""Maximum number of messages in a batch. The objects of about 1000 messages no longer fit the processor's cache."""
+
+_CHUNK_BYTES = 1 << 16
+_REPLACEMENT = "shoal.replacement"
+codecs.register_error(_REPLACEMENT, lambda error: ("\udcff", getattr(error, "end", 1)))
+
+Item = TypeVar("Item", bytes, list[str] | None)
+
+
+class ReadOptions(NamedTuple):
+    """How an input is read.
+
+    Attributes
+    ----------
+    name : str
+        Name of the input in messages.
+    max_bytes : int
+        Largest length of a record and of its encoded unchanged fields (bytes).
+    with_columns : bool
+        Whether blocks also contain the unchanged fields as typed columns.
+    """
+
+    name: str = "input"
+    max_bytes: int = DEFAULT_MAX_BYTES
+    with_columns: bool = False
+
+
+class Format(ABC):
+    """How records are read from files and written to them. One object serves all policies and holds no state.
+
+    A format of messages, too, is a `MessageFormat`.
+    """
+
+    @abstractmethod
+    def read(self, stream: BinaryIO, policy: Policy, encoder: RecordEncoder, options: ReadOptions) -> RecordSource:
+        """Open an input. A header is read now, records when they are asked for.
+
+        Parameters
+        ----------
+        stream : binary file object
+            A file opened in binary mode, or a pipe. It is not closed. Its ``read1``, or else ``read``, returns bytes as
+            they arrive, and may raise `StoppedReading`.
+        policy : Policy
+            Attributes of the records.
+        encoder : RecordEncoder
+            Encodes the unchanged fields for the output, which may have another format.
+        options : ReadOptions
+
+        Raises
+        ------
+        InputError
+            The header does not fit the policy, or the policy uses fields that the format does not have.
+        """
+
+    @abstractmethod
+    def encoder(self, policy: Policy) -> RecordEncoder:
+        """Return an encoder of published rows, for one output.
+
+        Raises
+        ------
+        ConfigError
+            The format cannot represent a name or category of the policy.
+        """
+
+
+class MessageDecoder(Protocol):
+    """Decodes the messages of a topic."""
+
+    def decode(self, messages: Sequence[bytes | None], envelopes: Sequence[Any] | None = None) -> Block:
+        """Return the records of messages as a block.
+
+        Parameters
+        ----------
+        messages : sequence of bytes or None
+            Message values; None for a message without a value.
+        envelopes : sequence of Envelope, optional
+            One per message. Required if the policy reads keys, headers or timestamps, else ignored.
+        """
+        ...
+
+    def explain(self, message: bytes) -> list[RecordFault]:
+        """Return why the value of a message was rejected, in words without values; never empty."""
+        ...
+
+
+class MessageFormat(Format):
+    """A format in which the messages of a topic can be."""
+
+    @abstractmethod
+    def decoder(self, policy: Policy, *, max_bytes: int = DEFAULT_MAX_BYTES) -> MessageDecoder:
+        """Return a decoder of messages of at most ``max_bytes`` bytes, whose blocks suit `encoder`."""
+
+
+@dataclass(frozen=True, slots=True)
+class RecordSource:
+    """An open input; its header, if it has one, was read and is valid.
+
+    Attributes
+    ----------
+    blocks : iterator of (Block, sequence)
+        Decoded records, and the raw records from which they were decoded.
+    faults_of : callable
+        Finds why a raw record was rejected; at least one fault.
+    line_of : callable
+        Returns the line (or row) of a record, from 1, for the number of the record, from 0.
+    unit : {"line", "row"}
+        What ``line_of`` counts.
+    schema : object or None
+        Types of the columns, for an encoder of the same format; None if the format has none.
+    """
+
+    blocks: Iterator[tuple[Block, Sequence[Any]]]
+    faults_of: Callable[[Any], list[RecordFault]]
+    line_of: Callable[[int], int] = lambda number: number + 1
+    unit: str = "line"
+    schema: Any = None
+
+    def explain(self, record: Any, reason: Reason) -> list[RecordFault]:  # noqa: ANN401 - as in ``blocks``
+        """Return why a raw record was rejected with a reason, in words without values; never empty."""
+        if reason is not Reason.TOO_LARGE:
+            return self.faults_of(record)
+        return [fault for fault in self.faults_of(record) if fault.reason == FaultReason.LONG_JSON] or [
+            RecordFault(FaultReason.TOO_LARGE)
+        ]
+
+
+@dataclass(frozen=True, slots=True)
+class FormatEntry:
+    """A format by name and suffix. Its module is imported when it is used.
+
+    Attributes
+    ----------
+    name : str
+        As in the option ``--format``.
+    title : str
+        As in messages.
+    suffixes : tuple of str
+        Of file names, in lower case; messages name the first.
+    source : Format or str
+        The format, or the module and class that define it (``module:class``).
+    is_streamed : bool
+        Whether it is read and written from start to end, as pipes and streams need. Only then can ``--format`` name it.
+    package : str
+        Package that the module needs and that only an extra installs.
+    """
+
+    name: str
+    title: str
+    suffixes: tuple[str, ...]
+    source: Format | str
+    is_streamed: bool = True
+    package: str = ""
+
+    def load(self) -> Format:
+        """Return the format.
+
+        Raises
+        ------
+        ConfigError
+            The package that it needs is not installed.
+        """
+        if isinstance(self.source, Format):
+            return self.source
+        module, _, name = self.source.partition(":")
+        try:
+            loaded: Format = getattr(import_module(module), name)()
+        except ModuleNotFoundError:
+            if not self.package:
+                raise
+            raise ConfigError(f"{self.title} needs {self.package}: install shoal[{self.name}]") from None
+        return loaded
+
+
+_ENTRIES = {
+    entry.name: entry
+    for entry in (
+        FormatEntry("csv", "CSV", (".csv",), "shoal.formats.csv:CsvFormat"),
+        FormatEntry("jsonl", "JSON lines", (".jsonl", ".json", ".ndjson"), "shoal.formats.json:JsonFormat"),
+        FormatEntry(
+            "parquet",
+            "Parquet",
+            (".parquet",),
+            "shoal.formats.parquet:ParquetFormat",
+            is_streamed=False,
+            package="pyarrow",
+        ),
+    )
+}
+"""The formats that Shoal has. The order is that of ``--format`` in the help."""
+
+
+def register(entry: FormatEntry) -> None:
+    """Add a format.
+
+    Raises
+    ------
+    ParameterError
+        Another format has its name or one of its suffixes.
+    """
+    if entry.name in _ENTRIES or any(map(format_of_suffix, entry.suffixes)):
+        raise ParameterError(f"format {entry.name}: its name or suffix is taken")
+    _ENTRIES[entry.name] = entry
+
+
+def format_named(name: str) -> FormatEntry:
+    """Return the format of a name.
+
+    Raises
+    ------
+    ConfigError
+        No format has this name.
+    """
+    if name not in _ENTRIES:
+        raise ConfigError(f"--format: unknown format; give one of {', '.join(_ENTRIES)}")
+    return _ENTRIES[name]
+
+
+def format_of_suffix(suffix: str) -> FormatEntry | None:
+    """Return the format of files whose names end with a suffix in lower case; None if none has it."""
+    return next((entry for entry in _ENTRIES.values() if suffix in entry.suffixes), None)
+
+
+def streamed_formats() -> tuple[FormatEntry, ...]:
+    """Return the formats of pipes and streams: the choices of ``--format``."""
+    return tuple(entry for entry in _ENTRIES.values() if entry.is_streamed)
+
+
+def message_format(policy: Policy) -> MessageFormat:  # noqa: ARG001 - until a policy can name another one
+    """Return the format of the messages of a policy's topics: JSON.
+
+    Raises
+    ------
+    ConfigError
+        The format is one of files only.
+    """
+    entry = format_named("jsonl")
+    found = entry.load()
+    if not isinstance(found, MessageFormat):
+        raise ConfigError(f"{entry.title} is a format of files, not of messages")
+    return found
+
+
+class StoppedReading(Exception):  # noqa: N818 - not an error
+    """Raised by a stream to stop its reader. A line or record that is incomplete is dropped."""
+
+
+class JsonLinesReader:
+    """The lines of a stream as messages: 1 to 512 lines without their ends, as soon as they have arrived.
+
+    Blank lines at the end of the file and a byte order mark at its beginning are dropped. A line of more than
+    ``max_bytes`` is cut to some bytes more, so that a decoder rejects it as too large. The stream is not closed.
+    """
+
+    def __init__(self, stream: BinaryIO, *, max_bytes: int = DEFAULT_MAX_BYTES) -> None:
+        self._stream = stream
+        self._max_bytes = max_bytes
+
+    def __iter__(self) -> Iterator[Sequence[bytes]]:
+        # A line that is cut off must be too long also without a byte order mark.
+        lines = read_lines(self._stream, self._max_bytes + len(codecs.BOM_UTF8))
+        return read_batches(_without_byte_order_mark(lines), b"")
+
+
+class Utf8Stream:
+    """Converts a stream from another encoding to UTF-8, as bytes arrive.
+
+    Bytes that cannot be decoded become the byte FF, which no UTF-8 text contains.
+    """
+
+    def __init__(self, stream: BinaryIO, encoding: str, name: str = "input") -> None:
+        self._read = _reader_of(stream)
+        self._encoding, self._name = encoding, name
+        self._decoder = codecs.getincrementaldecoder(encoding)(_REPLACEMENT)
+        self._is_at_end = False
+
+    def read1(self, size: int) -> bytes:
+        """Return at least one byte as soon as there are any, or no bytes at the end of the stream.
+
+        InputError if the encoding needs a byte order mark, and the stream has none.
+        """
+        text = ""
+        while not (text or self._is_at_end):
+            chunk = self._read(size)
+            self._is_at_end = not chunk
+            try:
+                text = self._decoder.decode(chunk, final=self._is_at_end)
+            except UnicodeError:
+                raise InputError(
+                    f"{self._name}, line 1: no byte order mark, which {self._encoding} needs; give csv.encoding "
+                    "utf-16-le or utf-16-be"
+                ) from None
+        return text.encode("utf-8", "surrogateescape")
+
+
+def read_lines(stream: BinaryIO | Utf8Stream, max_bytes: int, line_end: bytes = b"\n") -> Iterator[list[bytes]]:
+    """Yield lines without their ends as they arrive, any number at once. A longer line is cut to max_bytes + 1."""
+    read = _reader_of(stream)
+    rest, is_skipping = b"", False
+    while chunk := read(_CHUNK_BYTES):
+        if is_skipping:
+            end = chunk.find(line_end)
+            if end < 0:
+                continue
+            chunk, is_skipping = chunk[end:], False
+        lines = (rest + chunk).split(line_end)
+        rest = lines.pop()
+        if len(rest) > max_bytes:
+            rest, is_skipping = rest[: max_bytes + 1], True
+        if lines:
+            yield lines
+    if rest:
+        yield [rest]
+
+
+def read_batches(parts: Iterable[Sequence[Item]], blank: Item) -> Iterator[Sequence[Item]]:
+    """Yield batches of at most `BATCH_SIZE` items. Blank items at the end of the stream are dropped."""
+    pending_blanks = 0
+    for part in parts:
+        items = _without_blank_end(part)
+        if items:
+            for start in range(0, pending_blanks, BATCH_SIZE):
+                yield [blank] * min(BATCH_SIZE, pending_blanks - start)
+            for start in range(0, len(items), BATCH_SIZE):
+                yield items[start : start + BATCH_SIZE]
+            pending_blanks = 0
+        pending_blanks += len(part) - len(items)
+
+
+def path_of(attribute: Attribute) -> tuple[str, ...]:
+    """Return the names from the outermost object of a record to the field of an attribute."""
+    return attribute.path or (attribute.name,)
+
+
+def require_columns(policy: Policy, name: str, format_name: str) -> None:
+    """Require that every attribute can be a column of a table in the format ``format_name``.
+
+    InputError if an attribute is read from an envelope, or is a field that has another name or is inside an object; or
+    if the policy unwraps messages.
+    """
+    no_file_has = f"which no {format_name} file has; give messages as JSON lines"
+    for attribute in policy.envelope_attributes:
+        raise InputError(
+            f"{name}: attributes.{attribute.name} is read from {attribute.source}, {no_file_has} with key, headers, "
+            "timestamp and value, or remove 'from' from the policy"
+        )
+    for attribute in policy.value_attributes:
+        if path_of(attribute) != (attribute.name,):
+            raise InputError(
+                f"{name}: attributes.{attribute.name} is read from the field {'.'.join(path_of(attribute))} of "
+                f"messages, {no_file_has}, or remove 'from' from the policy"
+            )
+    if policy.unwrap is not None:
+        raise InputError(
+            f"{name}: unwrap: {policy.unwrap} opens the envelopes of messages, {no_file_has}, or remove unwrap from "
+            "the policy"
+        )
+
+
+def _reader_of(stream: BinaryIO | Utf8Stream) -> Callable[[int], bytes]:
+    """Return the method that reads what has arrived. The stream of a followed file has no ``read1``."""
+    return stream.read1 if hasattr(stream, "read1") else stream.read
+
+
+def _without_byte_order_mark(parts: Iterator[list[bytes]]) -> Iterator[list[bytes]]:
+    for first in parts:
+        yield [first[0].removeprefix(codecs.BOM_UTF8), *first[1:]]
+        yield from parts
+
+
+def _without_blank_end(items: Sequence[Item]) -> Sequence[Item]:
+    end = len(items)
+    while end and _is_blank(items[end - 1]):
+        end -= 1
+    return items[:end]
+
+
+def _is_blank(item: bytes | list[str] | None) -> bool:
+    return not item.strip() if isinstance(item, bytes) else item == []

@@ -1,0 +1,157 @@
+"""A format that Shoal does not have is one class and one entry: here lines of ``name=value;name=value``."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import pytest
+from shoal.errors import ConfigError, ParameterError
+from shoal.formats import (
+    CsvEncoder,
+    Format,
+    FormatEntry,
+    ReadOptions,
+    RecordEncoder,
+    RecordFault,
+    RecordSource,
+    format_named,
+    message_format,
+    register,
+)
+from shoal.formats import format as registry
+from shoal.formats.csv import CsvCells, CsvDecoder
+from shoal.formats.encoder import CsvCellEncoder, OutputField
+from shoal.formats.format import JsonLinesReader
+from shoal.policy import Policy
+from support.commands import run_command
+from support.making import message, usual_policy
+
+pytestmark = pytest.mark.unit
+
+POLICY: dict[str, Any] = {
+    "attributes": {
+        "who": {"role": "identifier", "subject": True},
+        "age": {"role": "quasi_identifier", "bounds": [0, 110], "integer": True},
+        "job": {"role": "quasi_identifier", "scale": "nominal"},
+        "note": {"role": "confidential", "type": "string"},
+    },
+    "privacy": {"k": 2},
+    "stream": {"delta": 4},
+}
+ROWS = [(f"p{number}", 20 + number % 7, "ab"[number % 2], f"n{number}") for number in range(20)]
+PAIRS = "".join(f"note={note};who={who};age={age};job={job}\n" for who, age, job, note in ROWS)
+CSV = "who,age,job,note\n" + "".join(",".join(map(str, row)) + "\n" for row in ROWS)
+
+
+class PairsFormat(Format):
+    def read(self, stream: BinaryIO, policy: Policy, encoder: RecordEncoder, options: ReadOptions) -> RecordSource:
+        _, max_bytes, with_columns = options
+        decoder = CsvDecoder(policy, encoder=encoder, max_bytes=max_bytes, with_columns=with_columns)
+        names = [attribute.name for attribute in policy.attributes]
+
+        def cells(line: bytes) -> CsvCells:
+            pairs = dict(pair.split("=", 1) for pair in line.decode().split(";") if "=" in pair)
+            return [pairs[name] for name in names] if pairs.keys() == set(names) else None
+
+        def blocks() -> Iterator[tuple[Any, list[CsvCells]]]:
+            for lines in JsonLinesReader(stream, max_bytes=max_bytes):
+                records = list(map(cells, lines))
+                yield decoder.decode(records), records
+
+        def explain(record: CsvCells) -> list[RecordFault]:
+            return [RecordFault("not pairs of a name and a value")] if record is None else decoder.explain(record)
+
+        return RecordSource(blocks(), explain)
+
+    def encoder(self, policy: Policy) -> RecordEncoder:
+        cells = CsvCellEncoder(policy.csv_output)
+        return RecordEncoder(
+            policy,
+            list(map(OutputField, policy.published)),
+            lambda field: field.attribute.name.encode() + b"=%b",
+            cells.encode_column,
+            cells.encode_json_text,
+            delimiter=b";",
+            encode_scalar=cells.encode_scalar,
+        )
+
+
+@pytest.fixture(autouse=True)
+def _pairs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry, "_ENTRIES", dict(registry._ENTRIES))
+    register(FormatEntry("pairs", "Pairs", (".pairs",), PairsFormat()))
+
+
+def released(folder: Path, command: str, source: str, target: str) -> list[dict[str, str]]:
+    """Release the records from one format to another; return the rows."""
+    (folder / "policy.yaml").write_text(json.dumps(POLICY))
+    (folder / "in.pairs").write_text(PAIRS)
+    (folder / "in.csv").write_text(CSV)
+    out = folder / f"out.{target}"
+    ended = run_command(command, "policy.yaml", "-i", f"in.{source}", "-o", out.name, folder=folder)
+    assert ended.returncode == 0, ended.stderr
+    first, *lines = out.read_text().splitlines()
+    if target == "csv":
+        return [dict(zip(first.split(","), line.split(","), strict=True)) for line in lines]
+    return [dict(pair.split("=") for pair in line.split(";")) for line in (first, *lines)]
+
+
+@pytest.mark.parametrize("command", ["pipe", "batch"])
+def test_commands_read_and_write_a_format_that_was_registered(tmp_path: Path, command: str) -> None:
+    usual = released(tmp_path, command, "csv", "csv")
+    assert len(usual) == 20
+    assert list(usual[0]) == ["age", "job", "note"]
+    assert released(tmp_path, command, "pairs", "csv") == usual
+    assert released(tmp_path, command, "csv", "pairs") == usual
+    assert released(tmp_path, command, "pairs", "pairs") == usual
+
+
+def test_pipes_name_the_format_and_refused_records_are_explained(tmp_path: Path) -> None:
+    (tmp_path / "policy.yaml").write_text(json.dumps(POLICY))
+    arguments = ("policy.yaml", "--format", "pairs")
+    ended = run_command("pipe", *arguments, stdin=PAIRS.encode() + b"who=secret\n", folder=tmp_path)
+    assert (ended.returncode, ended.stdout.count(b";note=n")) == (0, 20)
+    assert b"1 of 21 undecodable: not pairs of a name and a value" in ended.stderr
+    text = PAIRS.encode().replace(b"age=25", b"age=secret", 1)
+    ended = run_command("batch", *arguments, stdin=text, folder=tmp_path)
+    assert ended.returncode == 2
+    assert b"standard input, line 6, column 2 (age): not a finite number" in ended.stderr
+    assert b"secret" not in ended.stderr
+    ended = run_command("pipe", "policy.yaml", folder=tmp_path)
+    assert b"add --format csv or --format jsonl or --format pairs" in ended.stderr
+
+
+@pytest.mark.parametrize(("name", "suffix"), [("pairs", ".other"), ("other", ".json")])
+def test_a_name_and_a_suffix_have_one_format(name: str, suffix: str) -> None:
+    with pytest.raises(ParameterError, match=f"format {name}: its name or suffix is taken"):
+        register(FormatEntry(name, "Other", (suffix,), PairsFormat()))
+
+
+def test_a_format_is_loaded_when_it_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert type(format_named("csv").load().encoder(usual_policy())) is CsvEncoder
+    with pytest.raises(ConfigError, match="--format: unknown format; give one of csv, jsonl, parquet, pairs"):
+        format_named("xml")
+    monkeypatch.setitem(sys.modules, "shoal.formats.parquet", None)
+    with pytest.raises(ConfigError, match=r"Parquet needs pyarrow: install shoal\[parquet\]"):
+        format_named("parquet").load()
+
+
+def test_messages_have_the_format_that_the_policy_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    policy = usual_policy()
+    found = message_format(policy)
+    decoder = found.decoder(policy, max_bytes=200)
+    good, bad, long = (
+        json.dumps(one).encode() for one in (message(), message(age="old"), message(diagnosis="x" * 300))
+    )
+    block = decoder.decode([good, bad, long])
+    assert len(block) == 1
+    assert [(index, reason.value) for index, reason in block.rejected] == [(1, "invalid"), (2, "too_large")]
+    assert [fault.kind for fault in decoder.explain(bad)] == ["age: not a finite number"]
+    assert found.encoder(policy).encode_clusters([["40", "1"]], block.unchanged_fields, [0, 1])[0].startswith(b'{"age"')
+    monkeypatch.setitem(registry._ENTRIES, "jsonl", format_named("csv"))
+    with pytest.raises(ConfigError, match="CSV is a format of files, not of messages"):
+        message_format(policy)
