@@ -22,14 +22,11 @@ from shoal.formats.block import Block, BlockBuilder, Column, ParsedRecords, reje
 from shoal.formats.columns import (
     MISMATCH,
     NOT_OF_TYPE,
-    ScaleReader,
     describe_converted,
     describe_json,
     describe_missing,
     is_clustered,
     parse_values,
-    replace_decimal_commas,
-    scale_reader,
     stack_columns,
 )
 from shoal.formats.confidential_keys import describe_unplaced
@@ -48,7 +45,10 @@ from shoal.formats.format import (
 )
 from shoal.formats.json_text import canonical_number
 from shoal.formats.subjects import describe_subject
-from shoal.policy import Attribute, FieldType, Policy, Role, Scale
+from shoal.policy import Attribute, FieldType, Policy, Role
+from shoal.scales import SCALES, scale_of
+from shoal.scales.numeric import replace_decimal_commas
+from shoal.scales.reading import ScaleReader
 
 __all__ = ["CsvCells", "CsvDecoder", "CsvFormat", "CsvReader", "describe_cell", "find_csv_faults"]
 
@@ -316,9 +316,9 @@ def describe_cell(policy: Policy, attribute: Attribute, cell: str) -> str:
         text = cell.strip(" \t")
         if text in policy.missing_values:
             return describe_missing(attribute, FaultReason.MISSING_VALUE if text else FaultReason.EMPTY)
-        if not text.strip() and attribute.scale is Scale.NUMERIC:
+        if not text.strip() and SCALES[attribute.scale].is_amount:
             return FaultReason.EMPTY
-        reader = scale_reader(attribute, policy, has_commas=has_commas)
+        reader = scale_of(attribute).reader(policy.missing_values, has_commas=has_commas)
         return describe_converted(reader, float(reader.read_cells([cell]).values[0]))
     if attribute.subject:
         text = cell.replace(",", ".") if has_commas and attribute.type in {"integer", "number"} else cell
@@ -340,7 +340,10 @@ def _describe_unchanged_cell(policy: Policy, attribute: Attribute, cell: str) ->
 def _clustered_readers(policy: Policy, columns: Sequence[str]) -> list[tuple[int, ScaleReader]]:
     """Return column and reader of each attribute of `Policy.clustered`."""
     has_commas = policy.csv.decimal == ","
-    return [(columns.index(a.name), scale_reader(a, policy, has_commas=has_commas)) for a in policy.clustered]
+    return [
+        (columns.index(a.name), scale_of(a).reader(policy.missing_values, has_commas=has_commas))
+        for a in policy.clustered
+    ]
 
 
 class _RepeatedHeaderCheck:

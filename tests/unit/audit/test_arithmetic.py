@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from shoal.audit.arithmetic import ExactGrid, canonical_float
-from shoal.formats.json_text import integral_to_int
 from shoal.policy import Attribute, Role
+from shoal.scales.reading import integral_to_int
 
 pytestmark = pytest.mark.unit
 
