@@ -117,45 +117,28 @@ def test_a_solver_without_a_result_gives_no_bound(monkeypatch: pytest.MonkeyPatc
     assert 1e-3 < found.gap < 0.2
 
 
+@pytest.mark.parametrize(("limit", "mean", "spread"), [(2.5 + 1e-6, 0.3, 0.5), (0.0, 0.8, 0.7)])
 @pytest.mark.parametrize("k", [2, 3])
 @pytest.mark.parametrize("seed", range(6))
-def test_all_clusters_below_a_reduced_cost_are_found(seed: int, k: int) -> None:
+def test_all_clusters_below_a_reduced_cost_are_found(
+    seed: int, k: int, limit: float, mean: float, spread: float
+) -> None:
+    """With a limit of 0, as at a gap of zero, they are those with a negative reduced cost."""
     random = np.random.default_rng(seed)
     rows = random.integers(0, 3, (9, 2)).astype(np.float64) if seed % 2 else random.standard_normal((9, 2))
-    prices = random.normal(0.3, 0.5, 9)
-    limit = 2.5 + 1e-6
-    found = exact.empty_pricing_result(9, 400)
-    assert exact.clusters_below(pair_squares(rows), prices, k, limit, found)
+    prices, squares = random.normal(mean, spread, 9), pair_squares(rows)
     expected = {cluster for cluster, cost in reduced_costs(rows, prices, k).items() if cost < limit}
-    assert found.state[exact.STORED] == len(expected) > 5
-    assert stored_clusters(found) == expected
-    assert not exact.clusters_below(
-        pair_squares(rows), prices, k, limit, exact.empty_pricing_result(9, len(expected) - 1)
-    )
-    full = exact.empty_pricing_result(9, len(expected))
-    assert exact.clusters_below(pair_squares(rows), prices, k, limit, full)
-
-
-@pytest.mark.parametrize("k", [2, 3])
-@pytest.mark.parametrize("seed", range(6))
-def test_at_a_gap_of_zero_the_clusters_with_a_negative_reduced_cost_are_found(seed: int, k: int) -> None:
-    random = np.random.default_rng(seed)
-    rows = random.integers(0, 3, (9, 2)).astype(np.float64) if seed % 2 else random.standard_normal((9, 2))
-    prices = random.normal(0.8, 0.7, 9)
-    found = exact.empty_pricing_result(9, 400)
-    assert exact.clusters_below(pair_squares(rows), prices, k, 0.0, found)
-    expected = {cluster for cluster, cost in reduced_costs(rows, prices, k).items() if cost < 0.0}
-    assert found.state[exact.STORED] == len(expected) > 0
-    assert stored_clusters(found) == expected
-    assert exact.clusters_below(pair_squares(rows), np.zeros(9), k, 0.0, found)
-    assert found.state[exact.STORED] == 0
-
-
-@pytest.mark.parametrize("k", [2, 3])
-def test_records_that_are_all_equal_have_a_gap_of_zero(k: int) -> None:
-    found = refined(np.ones((9, 2)), k, "mdav", "exact", budget_used=small_budget)
-    assert (found.loss, found.bound, found.gap) == (0.0, 0.0, 0.0)
-    assert np.bincount(found.labels).min() >= k
+    assert expected
+    for room, is_enough in ((400, True), (len(expected), True), (len(expected) - 1, False)):
+        found = exact.empty_pricing_result(9, room)
+        assert exact.clusters_below(squares, prices, k, limit, found) == is_enough
+        if is_enough:
+            assert found.state[exact.STORED] == len(expected)
+            assert stored_clusters(found) == expected
+    if limit == 0.0:
+        found = exact.empty_pricing_result(9, 400)
+        assert exact.clusters_below(squares, np.zeros(9), k, limit, found)
+        assert found.state[exact.STORED] == 0
 
 
 @pytest.mark.parametrize("scale", [1e-300, 1e-200, 1e-160])
@@ -175,9 +158,12 @@ def test_a_loss_below_the_smallest_float_is_not_zero_and_the_labels_are_those_of
     assert found.labels.tolist() == expected.labels.tolist()
 
 
-def test_equal_values_lose_nothing_at_any_scale() -> None:
-    for value in (0.0, 1e-300, 3.0, 1e150):
-        assert refined(np.full((6, 2), value), 3, "mdav", "exact").loss == 0.0
+@pytest.mark.parametrize("k", [2, 3])
+def test_equal_values_lose_nothing_at_any_scale(k: int) -> None:
+    for value in (0.0, 1e-300, 1.0, 3.0, 1e150):
+        found = refined(np.full((9, 2), value), k, "mdav", "exact", budget_used=small_budget)
+        assert (found.loss, found.bound, found.gap) == (0.0, 0.0, 0.0)
+        assert np.bincount(found.labels).min() >= k
 
 
 def test_the_largest_values_do_not_overflow() -> None:
@@ -215,10 +201,9 @@ def test_a_solver_stopped_at_its_first_call_returns_the_start() -> None:
 @pytest.mark.parametrize("n", [3, 5, 6])
 def test_few_records(n: int) -> None:
     values = np.random.default_rng(n).random((n, 2))
-    assert refined(values, 3, "mdav", "exact", budget_used=small_budget).gap < 0.5
-    assert refined(values, 3, "mdav", "exact", budget_used=small_budget).loss == pytest.approx(
-        plain.best_of_all(values.tolist(), 3)
-    )
+    found = refined(values, 3, "mdav", "exact", budget_used=small_budget)
+    assert found.gap < 0.5
+    assert found.loss == pytest.approx(plain.best_of_all(values.tolist(), 3))
 
 
 @pytest.mark.parametrize("k", [2, 3])

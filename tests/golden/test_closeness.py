@@ -240,7 +240,7 @@ def test_with_several_confidential_attributes_the_partition_that_loses_least_is_
         binned(np.array(sales, np.float64)),
     )
     constraints = ClusterConstraints(people, 0.5, confidential, 0.3)
-    # Steered by a numeric attribute, clusters are merged until the states are t-found, and more than 70 % is lost.
+    # Steered by a numeric attribute, clusters are merged until the states are t-close, and more than 70 % is lost.
     assert loss_percent(values, "auto", constraints) < 55.0
     # The order of the attributes has no effect.
     named = [

@@ -94,12 +94,12 @@ def test_categories_of_which_all_members_must_agree_are_worth_more(agree: bool, 
 
 
 def test_a_record_moves_to_a_cluster_with_its_code_if_its_own_stays_large_enough() -> None:
-    codes = [[0, 0, 1, 1, 1]]
-    assert case_of(2, [0, 0, 0, 1, 1], codes=codes).exchanged(np.array([0, 0, 0, 1, 1], np.int32)).tolist() == [
-        *(0, 0, 1, 1, 1)
-    ]
-    full = np.array([0, 0, 0, 1, 1, 1], np.int32)
-    assert case_of(2, full.tolist(), codes=[[0, 0, 1, 1, 1, 1]]).exchanged(full).tolist() == full.tolist()
+    for labels, codes, expected in (
+        ([0, 0, 0, 1, 1], [0, 0, 1, 1, 1], [0, 0, 1, 1, 1]),
+        (THREE_AND_THREE, [0, 0, 1, 1, 1, 1], THREE_AND_THREE),
+    ):
+        case = case_of(2, labels, codes=[codes])
+        assert case.exchanged(case.labels).tolist() == expected
 
 
 def test_no_exchange_leaves_a_cluster_with_too_few_people() -> None:
