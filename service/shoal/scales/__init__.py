@@ -3,9 +3,8 @@
 A new scale is one module with a subclass of `AttributeScale`, and its import here.
 """
 
-from shoal.scales.categories import CategoryTree, HeldCodes
 from shoal.scales.embedding import Embedding, Scaling
-from shoal.scales.nominal import CategoryIndex, NominalScale
+from shoal.scales.nominal import CategoryIndex, CategoryTree, HeldCodes, NominalScale
 from shoal.scales.numeric import NumericScale, PublicationGrid, Published, exact_means
 from shoal.scales.ordinal import OrdinalScale
 from shoal.scales.scale import SCALES, AttributeScale, CategoryTexts, ScaleFault, remedies, scale_of

@@ -22,7 +22,7 @@ from shoal.arrays import BoolVector, Float64Matrix, Float64Vector, Int64Matrix, 
 from shoal.errors import ParameterError
 from shoal.kernels.distances import dense_coordinates
 from shoal.policy import Policy, Role
-from shoal.scales.categories import CategoryTree
+from shoal.scales.nominal import CategoryTree
 from shoal.scales.numeric import PublicationGrid, Published
 from shoal.scales.scale import SCALES, AttributeScale, CategoryTexts, Publisher, scale_of
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from shoal.arrays import BoolMatrix, BoolVector, Float64Matrix, Float64Vector, Int64Matrix, Int64Vector
 from shoal.policy import Attribute
-from shoal.scales.categories import CategoryTree
+from shoal.scales.nominal import CategoryTree
 from shoal.scales.scale import SCALES, scale_of
 
 __all__ = [

@@ -21,7 +21,6 @@ import numpy as np
 
 from shoal.arrays import Float64Vector, Int64Matrix, Int64Vector
 from shoal.policy import Attribute, Scale
-from shoal.scales.categories import CategoryTree
 from shoal.scales.reading import ScaleReader
 
 __all__ = [
@@ -75,7 +74,10 @@ class Publisher(ABC):
 
 
 class AttributeScale(ABC):
-    """One attribute on its scale; ``tree`` and ``texts`` are the categories of an attribute that has codes."""
+    """One attribute on its scale; ``tree`` and ``texts`` are the categories of an attribute that has codes.
+
+    They are those of a `CategoryIndex`, of which the base class knows nothing.
+    """
 
     is_coded: ClassVar[bool] = False
     """Whether values are codes, of which only equality counts. They have no coordinate."""
@@ -90,11 +92,8 @@ class AttributeScale(ABC):
     faults: ClassVar[tuple[ScaleFault, ...]] = ()
     """What `explain` can return, besides `OUTSIDE_BOUNDS`."""
 
-    def __init__(
-        self, attribute: Attribute, tree: CategoryTree | None = None, texts: CategoryTexts | None = None
-    ) -> None:
+    def __init__(self, attribute: Attribute, tree: object = None, texts: CategoryTexts | None = None) -> None:  # noqa: ARG002
         self.attribute = attribute
-        self._tree, self._texts = tree, {} if texts is None else texts  # the texts grow with each block
 
     def __init_subclass__(cls, *, scale: Scale) -> None:
         """Register the class of a scale."""
@@ -192,9 +191,7 @@ SCALES: dict[Scale, type[AttributeScale]] = {}
 """The class of each scale."""
 
 
-def scale_of(
-    attribute: Attribute, tree: CategoryTree | None = None, texts: CategoryTexts | None = None
-) -> AttributeScale:
+def scale_of(attribute: Attribute, tree: object = None, texts: CategoryTexts | None = None) -> AttributeScale:
     """Return an attribute on its scale."""
     return SCALES[attribute.scale](attribute, tree, texts)
 
