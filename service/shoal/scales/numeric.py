@@ -161,10 +161,8 @@ class MemberSums:
 SMALLEST, LARGEST = Decimal("1e-300"), Decimal("1e300")
 """Smallest and largest resolution; floats can be divided by it, and no unit of measure needs more."""
 
-
 MANY_STEPS = 1e13
 """Multiple of the resolution from which a float cannot show on which side of a tie a mean is."""
-
 
 CACHED_TEXTS = 1 << 14
 """Texts cached per attribute; far more than the multiples of a resolution between usual bounds."""

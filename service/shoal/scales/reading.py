@@ -31,16 +31,12 @@ __all__ = [
 
 INVALID = np.inf
 
-
 MISSING = np.nan
-
 
 _SCALAR = re.compile(r"true|false|-?[0-9]+")
 """A text that a truth value or a whole number can have."""
 
-
 _UNSET = msgspec.UNSET
-
 
 _encode_text = msgspec.json.Encoder().encode
 
@@ -151,7 +147,6 @@ class ScaleReader(ABC):
 
 DECIMAL = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 """A decimal number in a text cell."""
-
 
 FIRST_INEXACT = 2.0**53
 """From this value on, several integers can have the same float64."""

@@ -155,7 +155,6 @@ def _exact_means(times: Int64Vector, bounds: Int64Vector) -> tuple[Int64Vector, 
 
 _DIGITS_TO_ZERO = str.maketrans("123456789", "000000000")
 
-
 _FORM = re.compile(
     r"(?P<year>0000)-(?P<month>00)-(?P<day>00)"
     r"(?:[T ](?P<hour>00):(?P<minute>00)(?::(?P<second>00)(?:\.(?P<fraction>0{1,9}))?)?"
@@ -163,20 +162,15 @@ _FORM = re.compile(
 )
 """A time with every digit replaced by 0."""
 
-
 _LAST = {"hour": 23, "minute": 59, "second": 59, "zone_hour": 23, "zone_minute": 59}
-
 
 _MAX_MAGNITUDES = {"s": 10**12, "ms": 10**15, "us": 10**18, "days": 10**9}
 """No number of a year up to 9999 is as large, and int64 holds each in ms."""
 
-
 _MIN_MAGNITUDE = 1e-9
 """A smaller number of any unit is 0 ms."""
 
-
 _MAX_INT64_DIGITS = 18
-
 
 _EXACT = Context(prec=MAX_PREC, Emax=MAX_EMAX, Emin=MIN_EMIN, rounding=ROUND_HALF_EVEN)
 
