@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from shoal.audit.reading import Form, JsonNumber
 from shoal.audit.scales import POINT, Categories, value_reader
 from shoal.formats import Block, CsvEncoder, JsonDecoder, JsonEncoder
-from shoal.formats.csv import CsvDecoder, CsvReader, find_csv_faults
+from shoal.formats.csv import CsvDecoder, CsvReader
 from shoal.formats.json import find_json_faults
 from shoal.formats.parquet import ParquetReader
 from shoal.policy import EpochUnit
@@ -115,7 +115,7 @@ def test_equal_texts_are_read_alike_from_every_format(data: st.DataObject, name:
         message = json.dumps({"x": text, "note": "n"}).encode()
         has_fault = [fault.field for fault in find_json_faults(policy, message)] == ["x"]
         assert has_fault is (index not in contents(as_json))
-        cell_faults = find_csv_faults(policy, ["x", "note"], ["" if text is None else text, "n"])
+        cell_faults = CsvDecoder(policy, ["x", "note"]).explain(["" if text is None else text, "n"])
         assert [fault.field for fault in cell_faults] == (["x"] if has_fault else [""])
 
 

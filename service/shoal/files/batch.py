@@ -174,8 +174,7 @@ def _read(table: TablePipeline, source: RecordSource, file: BinaryIO, path: str,
         block_start = 0
         for block, records in source.blocks:
             unread.dropped.update(reason for _, reason in block.dropped)
-            for index, reason in block.rejected:
-                faults = source.explain(records[index], reason)
+            for index, reason, faults in source.refused(block, records):
                 if _may_be_left_out(faults, policy):
                     table.quarantine(block_start + index)
                     unread.quarantined.add(reason.value, faults)

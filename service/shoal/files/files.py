@@ -115,12 +115,12 @@ class Files:
             _require_streamed(path, entry, is_stream=is_stream)
         return source.load(), target.load()
 
-    def input_format(self, *, is_stream: bool = False) -> tuple[Format, bool]:
-        """Return the format of the source, and whether it is read from start to end; errors as of `formats`."""
+    def input_format(self, *, is_stream: bool = False) -> Format:
+        """Return the format of the source; errors as of `formats`."""
         source = _format_of(self.source, self.source_format, "standard input")
         self._require_same(source)
         _require_streamed(self.source, source, is_stream=is_stream)
-        return source.load(), source.is_streamed
+        return source.load()
 
     def _require_same(self, source: FormatEntry) -> None:
         if self.source_format not in {None, source.name}:

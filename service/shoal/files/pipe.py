@@ -109,7 +109,7 @@ def run_pipe(policy: Policy, files: Files, stop: Event | None = None) -> RunRepo
             target.write(encoder.encode_lines([header]))
         refusals = RefusalCounter()
         position = source.tell if follow is None else None
-        if pipeline is not None:
+        if pipeline is not None and records is not None:
             with reading_bar(files.source, position) as advance:
                 process_records(pipeline, records, writer, follow, refusals, advance)
         if summary is not None:
@@ -148,7 +148,7 @@ def report_stream(policy: Policy, pipeline: PartitionPipeline | None, refusals: 
 
 def process_records(
     pipeline: PartitionPipeline,
-    records: RecordSource | None,
+    records: RecordSource,
     writer: OutputWriter,
     follow: FollowedFile | None,
     refusals: RefusalCounter,
@@ -156,17 +156,18 @@ def process_records(
 ) -> None:
     """Process all blocks and write the decisions on each; flush at the end.
 
-    ``records`` is None if there are no records. With ``follow``, the source is followed, and records have the time at
-    which they were read. ``advance`` is called with the number of records of each block.
+    With ``follow``, the source is followed, and records have the time at which they were read. ``advance`` is called
+    with the number of records of each block.
     """
     block_start = 0
     timer = HoldTimer(pipeline.policy.require_stream().max_delay_s) if follow is not None else None
     if timer is not None and follow is not None:
         follow.on_idle = partial(_flush_if_overdue, pipeline, writer, timer)
     with suppress(StoppedReading):
-        for decoded, lines in () if records is None else records.blocks:
+        for decoded, lines in records.blocks:
             count = len(lines)
-            _count_refused(refusals, decoded, lines, records)
+            for _, reason, faults in records.refused(decoded, lines):
+                refusals.add(reason.value, faults)
             pipeline.summary.unknown.update(pipeline.count_unknown(decoded))
             block = pipeline.apply_quota(decoded, decoded.index + block_start)
             _count_read(pipeline.summary, block, count)
@@ -280,14 +281,6 @@ def _flush_if_overdue(pipeline: PartitionPipeline, writer: OutputWriter, timer: 
         decisions = pipeline.flush()
         writer.write(decisions)
         timer.stop(decisions)
-
-
-def _count_refused(
-    refusals: RefusalCounter, decoded: Block, lines: Sequence[Any], records: RecordSource | None
-) -> None:
-    for index, reason in decoded.rejected:
-        if records is not None:
-            refusals.add(reason.value, records.explain(lines[index], reason))
 
 
 def _count_read(summary: RunSummary, block: Block, count: int) -> None:

@@ -40,7 +40,7 @@ def run_sample(policy: Policy, source: str, source_format: str | None) -> RunRep
     Returns
     -------
     RunReport
-        Numbers of records, and the loss. Invalid records are counted and left out, also of a table.
+        Numbers of records, and the loss. Invalid records are counted and left out, even of a table.
 
     Raises
     ------
@@ -50,7 +50,7 @@ def run_sample(policy: Policy, source: str, source_format: str | None) -> RunRep
         A decision violates an invariant.
     """
     is_stream = policy.stream is not None
-    file_format, _ = Files(source, source_format=source_format).input_format(is_stream=is_stream)
+    file_format = Files(source, source_format=source_format).input_format(is_stream=is_stream)
     encoder = JsonEncoder(policy)
     about_s = stream_compile_s(policy) if is_stream else TABLE_COMPILE_S
     log = logger("check")
@@ -120,17 +120,18 @@ def run_reference(
     InputError, ConfigError
         The sample cannot be read, or has too few subjects. Nothing is written.
     """
-    file_format, is_streamed = Files(source, source_format=source_format).input_format()
+    file_format = Files(source, source_format=source_format).input_format()
     sample, refusals = ReferenceSample(policy, attribute), RefusalCounter()
     with open_input(source) as file:
         opened = open_source(file, file_format, policy, JsonEncoder(policy), source, with_columns=True)
-        can_tell = is_streamed and file.seekable()
-        count = 0
+        count, can_tell = 0, opened.unit == "line" and file.seekable()
         with reading_bar(source, file.tell if can_tell else None) as advance:
-            for block, read in _blocks(opened, refusals):
+            for block, records in opened.blocks:
+                for _, reason, faults in opened.refused(block, records):
+                    refusals.add(reason.value, faults)
                 sample.add(block)
-                count += read
-                advance(read)
+                count += len(records)
+                advance(len(records))
     with elapsed_time("smoothing"):
         reference = sample.smooth()
     with open_output(target) as output:
@@ -174,22 +175,14 @@ def _first_records(blocks: Iterator[tuple[Block, Sequence[Any]]]) -> Iterator[tu
 def _sample_table(policy: Policy, encoder: RecordEncoder, source: RecordSource) -> RunReport:
     table, refusals, first_record = TablePipeline(policy, encoder), RefusalCounter(), 0
     for block, records in source.blocks:
-        for index, reason in block.rejected:
-            refusals.add(reason.value, source.explain(records[index], reason))
+        for index, reason, faults in source.refused(block, records):
+            refusals.add(reason.value, faults)
             table.quarantine(first_record + index)
         for _, fault in table.find_oversized(block):
             raise InputError(fault)
         table.add(block, first_record)
         first_record += len(records)
     return report_table(policy, table.release(AlgorithmSpec()), refusals)
-
-
-def _blocks(source: RecordSource, refusals: RefusalCounter) -> Iterator[tuple[Block, int]]:
-    """Yield each block and its number of messages; count the rejected ones."""
-    for block, records in source.blocks:
-        for index, reason in block.rejected:
-            refusals.add(reason.value, source.explain(records[index], reason))
-        yield block, len(records)
 
 
 def _encode(reference: SmoothedReference) -> str:

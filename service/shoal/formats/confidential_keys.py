@@ -41,7 +41,7 @@ NO_BIN: Final = -1
 _CACHED_TEXTS = 4096
 """Texts whose keys are kept. Most confidential attributes have few different values."""
 _OTHER = "\0"
-"""Stands for all values that have no bin of their own. It is no key: a taxonomy has no such name."""
+"""Stands for all values that have no bin of their own. It is not a key: no taxonomy has such a name."""
 _EXACT = Context(prec=2000, traps=[Inexact])
 """For the midpoints of two numbers in the range of float64: no digit is lost."""
 _LARGEST_POWER = 10**17
@@ -164,17 +164,18 @@ class ReferenceBins:
     Raises
     ------
     ParameterError
-        The attribute has no reference, or an ordered one with a value that is no number.
+        The attribute has no reference, or an ordered one with a value that is not a number.
 
     Notes
     -----
     Bins depend on the content of the policy only, not on the order of the rows of its files.
 
-    - Ordered numbers: one bin per listed number, lowest first, after that of a missing value if it is listed. Another
+    - Ordered numbers: one bin per listed number, lowest first, after the bin of a missing value if it is listed.
+    Another
       number has the bin of the nearest one, of the lower one if two are equally near. A missing value that is not
-      listed has the lowest bin. A text that is no number has none (`NO_BIN`).
+      listed has the lowest bin. A text that is not a number has none (`NO_BIN`).
     - Ordered categories: one bin per category of the order, listed or not. A missing value that is not listed has the
-      bin of the lowest listed category. A text that is no category has none.
+      bin of the lowest listed category. A text that is not a category has none.
     - Equal: one bin per listed value, and a last one, with share 0, for all other values. Whether these share a bin or
       not, the distance of two distributions is the same.
     - Hierarchical: one bin per leaf of the taxonomy, one per listed value that the taxonomy lacks, and a last one for
@@ -189,26 +190,39 @@ class ReferenceBins:
         listed = self._listed_shares(attribute.reference) if counts is None else dict(counts)
         self.distance = attribute.distance or _distance_of(listed)
         self.paths: NDArray[np.int64] = np.empty((0, 0), np.int64)
-        self._finder: _ByKey | _Nearest
+        missing: list[Key] = [None] if None in listed else []
+        self._numbers: list[Decimal] = []
+        self._first, self._other = len(missing), NO_BIN
         if self.distance != "ordered":
             keys, self.paths = self._keys_and_paths(attribute, listed)
-            self._finder = _ByKey(keys, other=len(keys))
-            shares = [*(listed.get(key, 0.0) for key in keys), 0.0]
+            self._other = len(keys)
         elif attribute.order:
-            order = [self._keys.key_of_text(str(item)) for item in attribute.order]
-            keys = [*([None] if None in listed else []), *order]
-            lowest = min((index for index, key in enumerate(keys) if key in listed), default=0)
-            self._finder = _ByKey(keys, other=NO_BIN, missing=lowest)
-            shares = [listed.get(key, 0.0) for key in keys]
+            keys = [*missing, *(self._keys.key_of_text(str(item)) for item in attribute.order)]
         else:
-            nearest = _Nearest(listed)
-            self._finder = nearest
-            shares = [listed[key] for key in nearest.keys]
+            numbers = sorted((_number_of(key), key) for key in listed if key is not None and is_json_number(key))
+            if len(numbers) + len(missing) != len(listed) or not numbers:
+                raise ParameterError("reference: an ordered one needs numbers")
+            keys = [*missing, *(key for _, key in numbers)]
+            self._numbers = [number for number, _ in numbers]
+        self._bins = {key: index for index, key in enumerate(keys)}
+        shares = [listed.get(key, 0.0) for key in keys]
+        if self.distance == "ordered":
+            lowest = min((index for index, key in enumerate(keys) if key in listed), default=0)
+            self._bins.setdefault(None, lowest)
+        else:
+            shares.append(0.0)
         self.shares: NDArray[np.float64] = np.array(shares, np.float64)
 
     def bin_of(self, key: Key) -> int:
         """Return the bin of a key of `ConfidentialKeys`; `NO_BIN` if the record is invalid."""
-        return self._finder.find(key)
+        if key is None or key in self._bins or not self._numbers:
+            return self._bins.get(key, self._other)
+        return self._first + bisect_left(self._midpoints, _number_of(key)) if is_json_number(key) else NO_BIN
+
+    @cached_property
+    def _midpoints(self) -> list[Decimal]:
+        """Midpoints of neighbors, for values that are not listed; a table lists all, of any size."""
+        return [_EXACT.divide(_EXACT.add(low, high), Decimal(2)) for low, high in pairwise(self._numbers)]
 
     def _listed_shares(self, reference: Reference | None) -> dict[Key, float]:
         if reference is None:
@@ -319,47 +333,6 @@ def _distance_of(listed: Iterable[Key]) -> Literal["ordered", "equal"]:
     """Return the distance that the values of a table decide."""
     present = [key for key in listed if key is not None]
     return "ordered" if present and all(map(is_json_number, present)) else "equal"
-
-
-class _ByKey:
-    """Finds bins of listed keys."""
-
-    def __init__(self, keys: Sequence[Key], *, other: int, missing: int | None = None) -> None:
-        self._bins = {key: index for index, key in enumerate(keys)}
-        self._other = other
-        if missing is not None:
-            self._bins.setdefault(None, missing)
-
-    def find(self, key: Key) -> int:
-        return self._bins.get(key, self._other)
-
-
-class _Nearest:
-    """Finds the bin of the nearest number."""
-
-    def __init__(self, listed: dict[Key, float]) -> None:
-        numbers = sorted((_number_of(key), key) for key in listed if key is not None and is_json_number(key))
-        missing: list[Key] = [None] if None in listed else []
-        if len(numbers) + len(missing) != len(listed) or not numbers:
-            raise ParameterError("reference: an ordered one needs numbers")
-        self.keys: list[Key] = [*missing, *(key for _, key in numbers)]
-        self._bins = {key: index for index, key in enumerate(self.keys)}
-        self._first = len(missing)
-        self._numbers = [number for number, _ in numbers]
-
-    def find(self, key: Key) -> int:
-        if key in self._bins:
-            return self._bins[key]
-        if key is None:
-            return 0
-        if not is_json_number(key):
-            return NO_BIN
-        return self._first + bisect_left(self._midpoints, _number_of(key))
-
-    @cached_property
-    def _midpoints(self) -> list[Decimal]:
-        """Midpoints of neighbors, for values that are not listed; a table lists all, of any size."""
-        return [_EXACT.divide(_EXACT.add(low, high), Decimal(2)) for low, high in pairwise(self._numbers)]
 
 
 def _number_of(key: str) -> Decimal:

@@ -48,9 +48,8 @@ from shoal.formats.subjects import describe_subject
 from shoal.policy import Attribute, FieldType, Policy, Role
 from shoal.scales import SCALES, scale_of
 from shoal.scales.numeric import replace_decimal_commas
-from shoal.scales.reading import ScaleReader
 
-__all__ = ["CsvCells", "CsvDecoder", "CsvFormat", "CsvReader", "describe_cell", "find_csv_faults"]
+__all__ = ["CsvCells", "CsvDecoder", "CsvFormat", "CsvReader"]
 
 CsvCells: TypeAlias = list[str] | None
 """The cells of one record as in the file; None if they could not be separated."""
@@ -84,7 +83,7 @@ class CsvDecoder:
 
     ``columns`` are the names in the header of the file, including all declared ones; by default the attributes of the
     policy. ``hash_key`` is the key of the subject hash, up to 64 bytes; by default one random key per process.
-    ``max_bytes`` limits the encoded unchanged fields of a record. ``encoder`` is that of the output; by default a
+    ``max_bytes`` limits the encoded unchanged fields of a record. ``encoder`` belongs to the output; by default a
     `CsvEncoder`.
     """
 
@@ -103,10 +102,14 @@ class CsvDecoder:
         encoder = CsvEncoder(policy) if encoder is None else encoder
         self._builder = BlockBuilder(policy, encoder, hash_key, max_bytes, with_columns=with_columns)
         self._width = len(names)
-        self._repeated_headers = _RepeatedHeaderCheck(policy, names)
-        self._embedded_records = _EmbeddedRecordCheck(policy, names)
         self._has_commas = policy.csv.decimal == ","
-        self._clustered = _clustered_readers(policy, names)
+        self._clustered = [
+            (names.index(a.name), scale_of(a).reader(policy.missing_values, has_commas=self._has_commas))
+            for a in policy.clustered
+        ]
+        self._header = [name.strip(" \t") for name in names]
+        # Few values contain the longest name.
+        self._longest = max(range(len(names)), key=lambda column: len(self._header[column]))
         self._unchanged_fields: list[tuple[int, Attribute]] = [
             (names.index(a.name), a) for a in policy.unchanged_fields
         ]
@@ -132,7 +135,7 @@ class CsvDecoder:
                 index.append(i)
                 records.append(cells)
         columns: Sequence[Column] = list(zip(*records, strict=True)) if records else [()] * self._width
-        no_records = {*self._repeated_headers.find(columns), *self._embedded_records.find(columns)}
+        no_records = {*self._find_headers(columns), *self._find_embedded(columns)}
         if no_records:
             rejected += [(index[i], Reason.INVALID) for i in no_records]
             is_accepted = [i not in no_records for i in range(len(index))]
@@ -141,8 +144,91 @@ class CsvDecoder:
         return self._builder.build(self._candidates(index, columns, rejected), rejected)
 
     def explain(self, cells: CsvCells) -> list[RecordFault]:
-        """Return why a record was rejected; see `find_csv_faults`."""
-        return find_csv_faults(self._policy, self._names, cells)
+        """Return why a record was rejected: one fault for each field, or one for the whole record; never empty.
+
+        Cost: about 2 µs per field.
+        """
+        if cells is None:
+            return [RecordFault(FaultReason.NOT_CSV)]
+        if len(cells) != self._width:
+            detail = f"{len(cells)} cells, but the header has {self._width}"
+            return [RecordFault(FaultReason.OTHER_WIDTH, detail=detail)]
+        columns = [[cell] for cell in cells]
+        if self._find_headers(columns):
+            return [RecordFault(FaultReason.REPEATED_HEADER)]
+        if self._find_embedded(columns):
+            return [RecordFault(FaultReason.EMBEDDED)]
+        found = []
+        for attribute in self._policy.attributes:
+            column = self._names.index(attribute.name)
+            if reason := _describe_cell(self._policy, attribute, cells[column]):
+                found.append(RecordFault(reason, attribute.name, column + 1))
+        return found or [RecordFault(FaultReason.UNKNOWN)]
+
+    def _find_headers(self, columns: Sequence[Sequence[str]]) -> list[int]:
+        """Return the indexes of the records that equal the header, but for blanks and tabs around the cells.
+
+        A file that was appended to or joined from several files has such records. Their values are valid wherever the
+        policy accepts any text; released, each would count as a person. A byte order mark before the first cell is
+        ignored: each of the joined files can begin with one. Cost: about 10 ns per record, and 100 ns if a cell
+        contains the longest name.
+        """
+        around = f" \t{_BYTE_ORDER_MARK}{self._policy.csv.quote}"
+        name, cells = self._header[self._longest].strip(around), columns[self._longest]
+        if name not in "".join(cells):
+            return []
+        candidates = [i for i, cell in enumerate(cells) if cell.strip(around) == name]
+        return [i for i in candidates if self._is_header([column[i] for column in columns])]
+
+    def _is_header(self, cells: list[str]) -> bool:
+        if cells[0].startswith(_BYTE_ORDER_MARK):
+            # After the mark the reader takes quotation marks for characters.
+            first, quote = cells[0].removeprefix(_BYTE_ORDER_MARK).strip(" \t"), self._policy.csv.quote
+            cells = [first.removeprefix(quote).removesuffix(quote), *cells[1:]]
+        return [cell.strip(" \t") for cell in cells] == self._header
+
+    def _find_embedded(self, columns: Sequence[Sequence[str]]) -> list[int]:
+        """Return the indexes of the records with a cell that contains another record; none if cells may (multiline).
+
+        A stray quotation mark can make the reader take the following lines into one cell. The records of these lines
+        belong to other people, and their identifiers would be published inside an unchanged field. Cost: about 10 ns
+        per cell, and 10 µs per line of a cell with line ends.
+        """
+        if self._policy.csv.multiline:
+            return []
+        with_line_ends: set[int] = set()
+        for column in columns:
+            text = "".join(column)
+            if "\n" in text or "\r" in text:
+                with_line_ends.update(i for i, cell in enumerate(column) if "\n" in cell or "\r" in cell)
+        return [i for i in sorted(with_line_ends) if self._has_embedded_record([column[i] for column in columns])]
+
+    def _has_embedded_record(self, cells: Sequence[str]) -> bool:
+        for number, cell in enumerate(cells):
+            lines = _LINE_END.split(cell)
+            if len(lines) == 1:
+                continue
+            if any(map(self._is_record, lines)):
+                return True
+            # Each of two records contains a stray quote, so one cell holds the end of one and the start of the next.
+            first, last = self._split(lines[0]), self._split(lines[-1])
+            if self._fits([*cells[:number], *first]) and self._fits([*last, *cells[number + 1 :]]):
+                return True
+        return False
+
+    def _is_record(self, line: str) -> bool:
+        options = self._policy.csv.reader_options | {"strict": False}
+        return self._fits(self._split(line)) or self._fits(next(csv.reader([line], **options), []))
+
+    def _split(self, line: str) -> list[str]:
+        dialect = self._policy.csv
+        return [cell.strip(" \t").strip(dialect.quote) for cell in line.split(dialect.delimiter)]
+
+    def _fits(self, cells: Sequence[str]) -> bool:
+        """Return whether the cells have the width of a record, and values of the quasi-identifiers."""
+        return len(cells) == self._width and all(
+            reader.are_valid(reader.read_cells([cells[column]]).values).all() for column, reader in self._clustered
+        )
 
     def _candidates(
         self, index: list[int], columns: Sequence[Column], rejected: list[tuple[int, Reason]]
@@ -286,30 +372,7 @@ class CsvReader:
         return header if _is_encodable(header) else []
 
 
-def find_csv_faults(policy: Policy, columns: Sequence[str], cells: Sequence[str] | None) -> list[RecordFault]:
-    """Return why a record was rejected: one fault for each field, or one for the whole record; never empty.
-
-    ``columns`` is the header, and the cells are as `CsvReader` yields them. Cost: about 2 µs per field.
-    """
-    if cells is None:
-        return [RecordFault(FaultReason.NOT_CSV)]
-    if len(cells) != len(columns):
-        return [RecordFault(FaultReason.OTHER_WIDTH, detail=f"{len(cells)} cells, but the header has {len(columns)}")]
-    columns_of_one = [[cell] for cell in cells]
-    if _RepeatedHeaderCheck(policy, columns).find(columns_of_one):
-        return [RecordFault(FaultReason.REPEATED_HEADER)]
-    has_line_ends = any("\n" in cell or "\r" in cell for cell in cells)
-    if has_line_ends and _EmbeddedRecordCheck(policy, columns).find(columns_of_one):
-        return [RecordFault(FaultReason.EMBEDDED)]
-    found = []
-    for attribute in policy.attributes:
-        column = columns.index(attribute.name)
-        if reason := describe_cell(policy, attribute, cells[column]):
-            found.append(RecordFault(reason, attribute.name, column + 1))
-    return found or [RecordFault(FaultReason.UNKNOWN)]
-
-
-def describe_cell(policy: Policy, attribute: Attribute, cell: str) -> str:
+def _describe_cell(policy: Policy, attribute: Attribute, cell: str) -> str:
     """Return what is wrong with the cell of an attribute; empty if it is valid."""
     has_commas = policy.csv.decimal == ","
     if is_clustered(attribute):
@@ -335,102 +398,6 @@ def _describe_unchanged_cell(policy: Policy, attribute: Attribute, cell: str) ->
         return describe_json(attribute, text) if text else ""
     (value,), _ = parse_values([cell], attribute.type)
     return NOT_OF_TYPE[attribute.type] if value is MISMATCH else describe_unplaced(policy, attribute, value)
-
-
-def _clustered_readers(policy: Policy, columns: Sequence[str]) -> list[tuple[int, ScaleReader]]:
-    """Return column and reader of each attribute of `Policy.clustered`."""
-    has_commas = policy.csv.decimal == ","
-    return [
-        (columns.index(a.name), scale_of(a).reader(policy.missing_values, has_commas=has_commas))
-        for a in policy.clustered
-    ]
-
-
-class _RepeatedHeaderCheck:
-    """Finds records that equal the header, as in a file that was appended to or joined from several files.
-
-    Such a record has valid values wherever the policy accepts any text. Released, it would count as a person.
-    """
-
-    def __init__(self, policy: Policy, columns: Sequence[str]) -> None:
-        self._quote = policy.csv.quote
-        self._names = [name.strip(" \t") for name in columns]
-        # Few values contain the longest name.
-        self._longest = max(range(len(columns)), key=lambda column: len(self._names[column]))
-        self._around = f" \t{_BYTE_ORDER_MARK}{self._quote}"
-
-    def find(self, columns: Sequence[Sequence[str]]) -> list[int]:
-        """Return the indexes of the records that equal the header, but for blanks and tabs around the cells.
-
-        ``columns`` hold the cells of n records. A byte order mark before the first cell is ignored: each of the joined
-        files can begin with one. Cost: about 10 ns per record, and 100 ns if a cell contains the longest name.
-        """
-        name, cells = self._names[self._longest].strip(self._around), columns[self._longest]
-        if name not in "".join(cells):
-            return []
-        candidates = [i for i, cell in enumerate(cells) if cell.strip(self._around) == name]
-        return [i for i in candidates if self._is_header([column[i] for column in columns])]
-
-    def _is_header(self, cells: list[str]) -> bool:
-        if cells[0].startswith(_BYTE_ORDER_MARK):
-            # After the mark the reader takes quotation marks for characters.
-            first = cells[0].removeprefix(_BYTE_ORDER_MARK).strip(" \t")
-            cells = [first.removeprefix(self._quote).removesuffix(self._quote), *cells[1:]]
-        return [cell.strip(" \t") for cell in cells] == self._names
-
-
-class _EmbeddedRecordCheck:
-    """Finds records with a cell that contains another record, unless the policy says ``csv.multiline: true``.
-
-    A stray quotation mark can make the reader take the following lines into one cell. The records of these lines belong
-    to other people, and their identifiers would be published inside an unchanged field.
-    """
-
-    def __init__(self, policy: Policy, columns: Sequence[str]) -> None:
-        self._is_off = policy.csv.multiline
-        self._delimiter, self._quote = policy.csv.delimiter, policy.csv.quote
-        self._reader_options = policy.csv.reader_options | {"strict": False}
-        self._width = len(columns)
-        self._clustered = _clustered_readers(policy, columns)
-
-    def find(self, columns: Sequence[Sequence[str]]) -> list[int]:
-        """Return the indexes of the records with an embedded record; ``columns`` hold the cells of n records.
-
-        Cost: about 10 ns per cell, and 10 µs per line of a cell with line ends.
-        """
-        if self._is_off:
-            return []
-        with_line_ends: set[int] = set()
-        for column in columns:
-            text = "".join(column)
-            if "\n" in text or "\r" in text:
-                with_line_ends.update(i for i, cell in enumerate(column) if "\n" in cell or "\r" in cell)
-        return [i for i in sorted(with_line_ends) if self._has_embedded_record([column[i] for column in columns])]
-
-    def _has_embedded_record(self, cells: Sequence[str]) -> bool:
-        for number, cell in enumerate(cells):
-            lines = _LINE_END.split(cell)
-            if len(lines) == 1:
-                continue
-            if any(map(self._is_record, lines)):
-                return True
-            # Each of two records contains a stray quote, so one cell holds the end of one and the start of the next.
-            first, last = self._split(lines[0]), self._split(lines[-1])
-            if self._fits([*cells[:number], *first]) and self._fits([*last, *cells[number + 1 :]]):
-                return True
-        return False
-
-    def _is_record(self, line: str) -> bool:
-        return self._fits(self._split(line)) or self._fits(next(csv.reader([line], **self._reader_options), []))
-
-    def _split(self, line: str) -> list[str]:
-        return [cell.strip(" \t").strip(self._quote) for cell in line.split(self._delimiter)]
-
-    def _fits(self, cells: Sequence[str]) -> bool:
-        """Return whether the cells have the width of a record, and values of the quasi-identifiers."""
-        return len(cells) == self._width and all(
-            reader.are_valid(reader.read_cells([cells[column]]).values).all() for column, reader in self._clustered
-        )
 
 
 class _State(Enum):

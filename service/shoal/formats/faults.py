@@ -34,7 +34,7 @@ class Reason(StrEnum):
 
 
 class DropReason(StrEnum):
-    """Why a message is dropped: it is no record, and the policy says that such messages are not quarantined."""
+    """Why a message is dropped: it contains no record, and the policy says that such messages are not quarantined."""
 
     DELETES = "deletes"
     TOMBSTONES = "tombstones"
@@ -70,10 +70,7 @@ class FaultReason(StrEnum):
     NULL = "null", _ABSENT
     MISSING_VALUE = "a value of missing_values", _ABSENT
     ABSENT = "missing", "correct the name of the field in the policy, or add the field to the records"
-    NESTED = (
-        "a list or an object",
-        "give the field the role identifier, which leaves it out, or make the values flat",
-    )
+    NESTED = ("a list or an object", "give the field the role identifier, which leaves it out, or make the values flat")
     NOT_SUBJECT = (
         "not a valid subject",
         (
@@ -139,10 +136,7 @@ class FaultReason(StrEnum):
             "format, name it by the suffix or --format"
         ),
     )
-    NOT_UTF8 = (
-        "not UTF-8, or nested too deeply",
-        "write the records in UTF-8, with objects and lists at most 64 deep",
-    )
+    NOT_UTF8 = ("not UTF-8, or nested too deeply", "write the records in UTF-8, with objects and lists at most 64 deep")
     NOT_OBJECT = "not a JSON object; each line must be one object"
     NOT_MESSAGE = (
         "not a message in the form of docs/files.md: value, and key, headers or timestamp if the policy reads them"

@@ -75,7 +75,7 @@ class ReadOptions(NamedTuple):
 class Format(ABC):
     """How records are read from files and written to them. One object serves all policies and holds no state.
 
-    A format of messages, too, is a `MessageFormat`.
+    A format in which the messages of a topic can be is a `MessageFormat`.
     """
 
     @abstractmethod
@@ -170,6 +170,11 @@ class RecordSource:
             RecordFault(FaultReason.TOO_LARGE)
         ]
 
+    def refused(self, block: Block, records: Sequence[Any]) -> Iterator[tuple[int, Reason, list[RecordFault]]]:
+        """Yield index, reason and faults of each rejected record of a block."""
+        for index, reason in block.rejected:
+            yield index, reason, self.explain(records[index], reason)
+
 
 @dataclass(frozen=True, slots=True)
 class FormatEntry:
@@ -233,7 +238,7 @@ _ENTRIES = {
         ),
     )
 }
-"""The formats that Shoal has. The order is that of ``--format`` in the help."""
+"""The formats that Shoal has. ``--format`` lists them in this order."""
 
 
 def register(entry: FormatEntry) -> None:
@@ -303,7 +308,7 @@ class JsonLinesReader:
         self._max_bytes = max_bytes
 
     def __iter__(self) -> Iterator[Sequence[bytes]]:
-        # A line that is cut off must be too long also without a byte order mark.
+        # A line that is cut off must still be too long without a byte order mark.
         lines = read_lines(self._stream, self._max_bytes + len(codecs.BOM_UTF8))
         return read_batches(_without_byte_order_mark(lines), b"")
 

@@ -193,7 +193,7 @@ class JsonDecoder:
             is missing, is not JSON or is nested more than 64 levels deep, or a key or header that is read is not UTF-8.
             ``too_large``: the value, its unchanged fields, or a key or header that is read is longer than
             ``max_bytes``, or a category is longer than its limit. ``invalid``: the message does not fit the policy. If
-            both the value and the envelope are faulty, the reason is that of the value.
+            both the value and the envelope are faulty, the reason is the one for the value.
 
         Raises
         ------
@@ -354,7 +354,7 @@ def find_json_faults(policy: Policy, message: bytes) -> list[RecordFault]:
 
 
 def _find_record(policy: Policy, message: bytes) -> tuple[dict[str, Any], bytes, RecordFault | None]:
-    """Return fields and text of the record in a message, and why there is no record; None if there is one."""
+    """Return fields and text of the record in a message, and why the message has none; None if it has one."""
     fields, fault = _decode_object(message, checks_nested_keys=_has_nested_messages(policy))
     if fault is not None or policy.unwrap is None:
         return fields, message, fault
@@ -404,7 +404,7 @@ def _decode_object(message: bytes, *, checks_nested_keys: bool) -> tuple[dict[st
 def _value_at(record: dict[str, Any], path: Sequence[str]) -> Any:  # noqa: ANN401 - any JSON
     """Return the value at a path; UNSET if it is absent, as all fields of an object that is null are.
 
-    The fields of a value that is no object are absent, too: such a record is invalid for this reason.
+    If a value on the path is not an object, the field is absent, and the record is invalid for this reason.
     """
     value: Any = record
     for name in path:

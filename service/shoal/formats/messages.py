@@ -188,7 +188,7 @@ class Unwrapper:
 
 @dataclass(frozen=True, slots=True)
 class RecordedEnvelope:
-    """The envelope of an exported message, or why its line is no message."""
+    """The envelope of an exported message, or why its line is not a message."""
 
     key: bytes | None
     headers: Sequence[tuple[str, bytes | None]]

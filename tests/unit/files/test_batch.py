@@ -88,6 +88,14 @@ def batch(policy: Path, source: Path, target: Path, *more: str) -> tuple[int, di
     return code, result, verdict
 
 
+def refusal(capsys: pytest.CaptureFixture[str], policy: Path, source: Path, *more: str, target: str = "out.csv") -> str:
+    """Return why `shoal batch` refuses an input. It writes no output."""
+    out = source.parent / target
+    assert main(["batch", str(policy), "-i", str(source), "-o", str(out), *more]) == 2
+    assert not out.exists()
+    return capsys.readouterr().err
+
+
 @pytest.mark.parametrize("source", ["in.csv", "in.jsonl"])
 @pytest.mark.parametrize("target", ["out.csv", "out.jsonl"])
 def test_a_table_is_released_and_the_judge_agrees(source: str, target: str, tmp_path: Path) -> None:
@@ -252,9 +260,7 @@ def test_the_input_order_is_refused_unless_the_policy_allows_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     source, out = write(tmp_path / "in.csv", records(40)), tmp_path / "out.csv"
-    assert main(["batch", str(policy_of(tmp_path)), "-i", str(source), "-o", str(out), "--keep-order"]) == 2
-    assert "table: {keep_order: true}" in capsys.readouterr().err
-    assert not out.exists()
+    assert "table: {keep_order: true}" in refusal(capsys, policy_of(tmp_path), source, "--keep-order")
     # The policy allows the order and does not ask for it.
     batch(policy_of(tmp_path, **KEEP_ORDER), source, out)
     lines = out.read_bytes().splitlines()
@@ -296,12 +302,10 @@ def test_numbers_with_squares_beyond_float64_are_refused(tmp_path: Path, capsys:
     rows = records(20)
     rows[1]["note"] = "two\nlines"
     rows[7]["income"] = -1e300
-    source, out = write(tmp_path / "in.csv", rows), tmp_path / "out.csv"
-    assert main(["batch", str(policy_of(tmp_path)), "-i", str(source), "-o", str(out)]) == 2
-    assert (
-        "in.csv, line 10, field income: a number beyond 1e+150; give income in another unit" in capsys.readouterr().err
+    source = write(tmp_path / "in.csv", rows)
+    assert "in.csv, line 10, field income: a number beyond 1e+150; give income in another unit" in refusal(
+        capsys, policy_of(tmp_path), source
     )
-    assert not out.exists()
 
 
 @pytest.mark.parametrize(
@@ -314,10 +318,8 @@ def test_numbers_with_squares_beyond_float64_are_refused(tmp_path: Path, capsys:
 def test_a_table_of_too_few_subjects_is_refused(
     privacy: dict[str, Any], subjects: int, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    source, out = write(tmp_path / "in.csv", records(60, people=subjects)), tmp_path / "out.csv"
-    assert main(["batch", str(policy_of(tmp_path, privacy=privacy)), "-i", str(source), "-o", str(out)]) == 2
-    assert words in capsys.readouterr().err
-    assert not out.exists()
+    source = write(tmp_path / "in.csv", records(60, people=subjects))
+    assert words in refusal(capsys, policy_of(tmp_path, privacy=privacy), source)
 
 
 BROKEN = [
@@ -353,8 +355,7 @@ def test_all_invalid_records_are_counted_by_field(tmp_path: Path, capsys: pytest
     for i in range(0, 600, 10):
         rows[i]["age"] = "canary"
     source = write(tmp_path / "in.csv", rows)
-    assert main(["batch", str(policy_of(tmp_path)), "-i", str(source), "-o", str(tmp_path / "out.csv")]) == 2
-    told = capsys.readouterr().err
+    told = refusal(capsys, policy_of(tmp_path), source)
     assert told.startswith(
         f"shoal: {source}, line 2, column 3 (age): not a finite number; correct the record or remove"
     )
@@ -362,7 +363,6 @@ def test_all_invalid_records_are_counted_by_field(tmp_path: Path, capsys: pytest
     kinds = "60 of 600 invalid: age: not a finite number; 30 of 600 invalid: income: empty"
     assert f"; 60 records are refused ({kinds}); what to change: age: a quasi-identifier must be a number;" in told
     assert "canary" not in told
-    assert not (tmp_path / "out.csv").exists()
 
 
 def test_records_without_a_value_are_quarantined(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -438,10 +438,7 @@ def test_an_invalid_line_is_reported_with_its_number(tmp_path: Path, capsys: pyt
         ('a,"b"c,1,2,3,4', "invalid quotation marks or bytes"),
     ]:
         (tmp_path / "in.csv").write_text("\n".join([*lines[:9], broken, *lines[10:]]) + "\n")
-        out = tmp_path / "out.csv"
-        assert main(["batch", str(policy_of(tmp_path)), "-i", str(tmp_path / "in.csv"), "-o", str(out)]) == 2
-        assert f"in.csv, line 10: {words}" in capsys.readouterr().err
-        assert not out.exists()
+        assert f"in.csv, line 10: {words}" in refusal(capsys, policy_of(tmp_path), tmp_path / "in.csv")
 
 
 @pytest.mark.parametrize(
@@ -461,10 +458,8 @@ def test_an_invalid_field_is_reported_with_line_and_name(
 ) -> None:
     rows = records(30)
     rows[7][field] = value
-    source, out = write(tmp_path / "in.jsonl", rows), tmp_path / "out.csv"
-    assert main(["batch", str(policy_of(tmp_path)), "-i", str(source), "-o", str(out)]) == 2
-    assert f"in.jsonl, line 8{words}" in capsys.readouterr().err
-    assert not out.exists()
+    source = write(tmp_path / "in.jsonl", rows)
+    assert f"in.jsonl, line 8{words}" in refusal(capsys, policy_of(tmp_path), source)
 
 
 @pytest.mark.parametrize(
@@ -478,20 +473,17 @@ def test_an_invalid_field_is_reported_with_line_and_name(
 def test_an_invalid_object_is_reported_with_the_remedy(
     old: bytes, new: bytes, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    source, out = write(tmp_path / "in.jsonl", records(30)), tmp_path / "out.csv"
+    source = write(tmp_path / "in.jsonl", records(30))
     lines = source.read_bytes().splitlines(keepends=True)
     source.write_bytes(b"".join([*lines[:7], lines[7].replace(old, new, 1), *lines[8:]]))
     assert source.read_bytes() != b"".join(lines)
-    assert main(["batch", str(policy_of(tmp_path)), "-i", str(source), "-o", str(out)]) == 2
-    assert f"in.jsonl, line 8{words}" in capsys.readouterr().err
-    assert not out.exists()
+    assert f"in.jsonl, line 8{words}" in refusal(capsys, policy_of(tmp_path), source)
 
 
 def test_an_empty_file_is_reported_as_empty(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "in.csv").write_bytes(b"")
-    files = ["-i", str(tmp_path / "in.csv"), "-o", str(tmp_path / "out.csv")]
-    assert main(["batch", str(policy_of(tmp_path)), *files]) == 2
-    assert "in.csv, line 1: the file is empty; give at least a header" in capsys.readouterr().err
+    told = refusal(capsys, policy_of(tmp_path), tmp_path / "in.csv")
+    assert "in.csv, line 1: the file is empty; give at least a header" in told
 
 
 def test_values_outside_their_bounds_are_clipped_or_refused_as_the_policy_says(
@@ -504,9 +496,9 @@ def test_values_outside_their_bounds_are_clipped_or_refused_as_the_policy_says(
     assert result["clipped"] == 1
     assert verdict.exit_code == 0, verdict.text()
     out.unlink()
-    assert main(["batch", str(policy_of(tmp_path, out_of_bounds="quarantine")), "-i", str(source), "-o", str(out)]) == 2
-    assert "line 6, column 3 (age): outside its bounds" in capsys.readouterr().err
-    assert not out.exists()
+    assert "line 6, column 3 (age): outside its bounds" in refusal(
+        capsys, policy_of(tmp_path, out_of_bounds="quarantine"), source
+    )
 
 
 @pytest.mark.parametrize(
@@ -518,10 +510,7 @@ def test_values_outside_their_bounds_are_clipped_or_refused_as_the_policy_says(
         (["--algorithm", "vmdav", "--param", "gama=1"], "--param: unknown name; vmdav has gamma;"),
         (["--algorithm", "genetic", "--param", "macro=1.5"], "--param macro: needs a whole number"),
         (["--algorithm", "vmdav", "--param", "gamma=x"], "--param gamma: needs a number"),
-        (
-            ["--algorithm", "vmdav", "--param", "gamma=nan"],
-            "gamma: must be from 0 to 1000000000; the default is 0.2",
-        ),
+        (["--algorithm", "vmdav", "--param", "gamma=nan"], "gamma: must be from 0 to 1000000000; the default is 0.2"),
         (["--algorithm", "vmdav", "--param", "gamma=-1"], "gamma: must be from 0"),
         (["--algorithm", "vmdav", "--param", "gamma=inf"], "gamma: must be from 0"),
         (["--algorithm", "genetic", "--param", "macro=1000000000000"], "macro: must be from 2 to 1000000; the"),
@@ -549,10 +538,8 @@ def test_values_outside_their_bounds_are_clipped_or_refused_as_the_policy_says(
 def test_an_unknown_option_is_refused_with_the_known_ones(
     words: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    source, out = write(tmp_path / "in.csv", records(30)), tmp_path / "out.csv"
-    assert main(["batch", str(policy_of(tmp_path)), "-i", str(source), "-o", str(out), *words]) == 2
-    assert message in capsys.readouterr().err
-    assert not out.exists()
+    source = write(tmp_path / "in.csv", records(30))
+    assert message in refusal(capsys, policy_of(tmp_path), source, *words)
 
 
 def test_dominance_is_refused_with_a_remedy(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -681,14 +668,11 @@ def test_an_invalid_parquet_row_is_reported(
     rows = [row | {"age": float(row["age"])} for row in records(20)]
     rows[7] |= change
     pq.write_table(pa.Table.from_pylist(rows), tmp_path / "in.parquet")
-    out = tmp_path / "out.parquet"
-    assert main(["batch", str(policy_of(tmp_path)), "-i", str(tmp_path / "in.parquet"), "-o", str(out)]) == 2
-    assert words in capsys.readouterr().err
-    assert not out.exists()
+    assert words in refusal(capsys, policy_of(tmp_path), tmp_path / "in.parquet", target="out.parquet")
 
 
 def test_an_invalid_parquet_file_or_column_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    source, out = tmp_path / "in.parquet", tmp_path / "out.csv"
+    source = tmp_path / "in.parquet"
     rows = records(20)
     pq.write_table(pa.Table.from_pylist(rows), source)
     whole = source.read_bytes()
@@ -705,9 +689,7 @@ def test_an_invalid_parquet_file_or_column_is_refused(tmp_path: Path, capsys: py
             source.write_bytes(content)
         else:
             pq.write_table(pa.Table.from_pylist(content), source)
-        assert main(["batch", str(policy_of(tmp_path)), "-i", str(source), "-o", str(out)]) == 2
-        assert words in capsys.readouterr().err
-        assert not out.exists()
+        assert words in refusal(capsys, policy_of(tmp_path), source)
 
 
 def test_t_closeness_holds_for_numbers_and_categories(tmp_path: Path) -> None:
@@ -777,13 +759,11 @@ def test_parquet_types_come_from_all_rows_and_rows_are_written_in_chunks(
     lines = [b'{"note":1,"age":1,"income":1,"wage":1,"ward":""}'] * 25
     assert len(list(encode_parquet(lines, Policy.load(policy_of(tmp_path, attributes))))) == 4
     rows[55]["note"] = "word"
-    source, out = write(tmp_path / "in.jsonl", rows), tmp_path / "again.parquet"
+    source = write(tmp_path / "in.jsonl", rows)
     policy = policy_of(tmp_path, attributes, **KEEP_ORDER)
-    assert main(["batch", str(policy), "-i", str(source), "-o", str(out), "--keep-order"]) == 2
-    assert (
-        "attributes.note: its values do not fit one Parquet type; set attributes.note.type" in capsys.readouterr().err
+    assert "attributes.note: its values do not fit one Parquet type; set attributes.note.type" in refusal(
+        capsys, policy, source, "--keep-order", target="again.parquet"
     )
-    assert not out.exists()
 
 
 @pytest.mark.parametrize("kind", [pa.float64(), pa.float32(), pa.float16()])
@@ -806,8 +786,9 @@ def test_an_integer_that_float64_cannot_hold_is_not_rounded(tmp_path: Path, caps
     attributes = {"age": ATTRIBUTES["age"], "cost": {"role": "confidential", "type": "number"}}
     source, policy = tmp_path / "in.jsonl", policy_of(tmp_path, attributes, subject="every_record")
     source.write_text("".join(f'{{"age":{n},"cost":{2**53 + n}}}\n' for n in range(4)))
-    assert main(["batch", str(policy), "-i", str(source), "-o", str(tmp_path / "out.parquet")]) == 2
-    assert "attributes.cost: its values do not fit one Parquet type" in capsys.readouterr().err
+    assert "attributes.cost: its values do not fit one Parquet type" in refusal(
+        capsys, policy, source, target="out.parquet"
+    )
 
 
 def test_text_of_parquet_that_is_not_utf_8_is_reported_with_its_column(
@@ -817,12 +798,9 @@ def test_text_of_parquet_that_is_not_utf_8_is_reported_with_its_column(
     notes = pa.StringArray.from_buffers(6, raw.buffers()[1], raw.buffers()[2])
     pq.write_table(pa.table({"age": list(range(6)), "note": notes}), tmp_path / "in.parquet")
     attributes = {name: ATTRIBUTES[name] for name in ("age", "note")}
-    policy, out = policy_of(tmp_path, attributes, subject="every_record"), tmp_path / "out.csv"
-    assert main(["batch", str(policy), "-i", str(tmp_path / "in.parquet"), "-o", str(out)]) == 2
-    errors = capsys.readouterr().err
-    assert "in.parquet, column 'note': a text is not UTF-8; write the file again" in errors
-    assert "CANARY" not in errors
-    assert not out.exists()
+    told = refusal(capsys, policy_of(tmp_path, attributes, subject="every_record"), tmp_path / "in.parquet")
+    assert "in.parquet, column 'note': a text is not UTF-8; write the file again" in told
+    assert "CANARY" not in told
 
 
 def test_a_constant_column_has_no_influence(tmp_path: Path) -> None:
@@ -844,9 +822,7 @@ def test_numbers_too_small_to_be_squared_have_no_influence(tmp_path: Path) -> No
 
 def test_compressed_files_are_refused_with_a_remedy(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "in.csv.gz").write_bytes(b"")
-    out = str(tmp_path / "o.csv")
-    assert main(["batch", str(policy_of(tmp_path)), "-i", str(tmp_path / "in.csv.gz"), "-o", out]) == 2
-    assert "compressed files are not supported" in capsys.readouterr().err
+    assert "compressed files are not supported" in refusal(capsys, policy_of(tmp_path), tmp_path / "in.csv.gz")
 
 
 def test_dependence_lowers_the_loss_of_confidential_attributes(tmp_path: Path) -> None:
@@ -937,12 +913,11 @@ def test_a_long_json_field_is_named(suffix: str, tmp_path: Path, capfd: pytest.C
     assert "canary" not in message
 
 
-def test_a_decimal_column_is_refused_with_a_remedy(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_decimal_column_is_refused_with_a_remedy(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     policy = tmp_path / "policy.json"
     policy.write_text(
         '{"attributes": {"age": {"role": "quasi_identifier"}}, "subject": "every_record", "privacy": {"k": 2}}'
     )
     pq.write_table(pa.table({"age": pa.array([Decimal("1.50")] * 3)}), tmp_path / "in.parquet")
-    names = ["-i", str(tmp_path / "in.parquet"), "-o", str(tmp_path / "out.csv")]
-    assert main(["batch", str(policy), *names]) == 2
-    assert "must be a column of numbers; cast it from decimal128(3, 2) to float64" in capfd.readouterr().err
+    told = refusal(capsys, policy, tmp_path / "in.parquet")
+    assert "must be a column of numbers; cast it from decimal128(3, 2) to float64" in told

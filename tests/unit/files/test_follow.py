@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, chdir, contextmanager
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import pytest
 from shoal.audit import verify
@@ -70,7 +70,7 @@ def following_here(
 ) -> Iterator[FollowingThread]:
     """Run it in a thread, in the folder: for tests of what is read and written, not of the process."""
     (folder / "policy.yaml").write_text(json.dumps(policy))
-    form: Literal["jsonl"] | None = None if Path(source).suffix in {".csv", ".jsonl"} else "jsonl"
+    form = None if Path(source).suffix in {".csv", ".jsonl"} else "jsonl"
     with chdir(folder):
         thread = FollowingThread(folder / "policy.yaml", Files(source, target, form, None, summary))
         try:

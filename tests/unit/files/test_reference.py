@@ -75,7 +75,7 @@ def test_an_attribute_can_be_named(policy: str) -> None:
     done = run_command("reference", policy, "--attribute", "pay", "--format", "csv", stdin=sample)
     assert done.returncode == 0
     assert [line.split(",")[0] for line in done.stdout.decode().splitlines()] == [
-        *("value", "0", "800", "1500", "2000", "2800"),
+        *("value", "0", "800", "1500", "2000", "2800")
     ]
 
 

@@ -140,7 +140,7 @@ def test_an_ordered_reference_takes_the_nearest_number_and_the_lower_of_two(tmp_
     bins = bins_of(tmp_path, "type: number", "value,share\n30,0.2\n10,0.3\n20,0.5\n")
     assert (bins.distance, bins.shares.tolist()) == ("ordered", [0.3, 0.5, 0.2])
     assert [bins.bin_of(key) for key in ("-1e99", "10", "15", "15.0000000000000000001", "25", "26", "1e999999")] == [
-        *(0, 0, 0, 1, 1, 2, 2),
+        *(0, 0, 0, 1, 1, 2, 2)
     ]
     assert bins.bin_of(None) == 0, "missing, not listed: the lowest"
 

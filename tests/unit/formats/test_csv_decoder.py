@@ -186,12 +186,7 @@ def test_a_repeated_header_is_invalid_in_every_dialect(csv: dict[str, Any]) -> N
 @pytest.mark.parametrize(
     "cells",
     [
-        "id,illness,sex",
-        "Id,sex,illness",
-        "id,sex,ill ness",
-        "id1,sex,illness",
-        "id,sex,",
-        "'id',sex,illness",
+        *("id,illness,sex", "Id,sex,illness", "id,sex,ill ness", "id1,sex,illness", "id,sex,", "'id',sex,illness"),
         "x,sex,illness",
     ],
 )

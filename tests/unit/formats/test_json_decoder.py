@@ -327,26 +327,8 @@ def test_passthrough_fields_are_encoded_for_the_output() -> None:
 
 
 NAMES = [
-    "a.b",
-    "two words",
-    "größe",
-    "名前",
-    'quo"te',
-    "back\\slash",
-    "new\nline",
-    "__class__",
-    "class",
-    "f0",
-    "f1",
-    "",
-    "%b",
-    "%",
-    "{}",
-    '":',
-    "a,b",
-    "\x7f",
-    "😀",
-    "self",
+    *("a.b", "two words", "größe", "名前", 'quo"te', "back\\slash", "new\nline", "__class__", "class", "f0", "f1", ""),
+    *("%b", "%", "{}", '":', "a,b", "\x7f", "😀", "self"),
 ]
 
 

@@ -53,13 +53,7 @@ def test_null_is_published_as_null() -> None:
 
 @pytest.mark.parametrize(
     "text",
-    [
-        '{"a":1,"a":1}',
-        '[{"a":1,"b":2},[{"a":1,"\\u0061":1}]]',
-        '{"a":1,"a":"\\":"}',
-        "[1e999]",
-        "[" + "9" * 5000 + "]",
-    ],
+    ['{"a":1,"a":1}', '[{"a":1,"b":2},[{"a":1,"\\u0061":1}]]', '{"a":1,"a":"\\":"}', "[1e999]", "[" + "9" * 5000 + "]"],
 )
 def test_a_value_that_cannot_be_encoded_again_is_invalid(text: str) -> None:
     with pytest.raises(ValueError, match=r"^(not JSON|a key is repeated)$"):

@@ -38,11 +38,7 @@ def nested_policy(**more: Any) -> Policy:
 
 
 def record(**patient: Any) -> dict[str, Any]:
-    return {
-        "at": 7,
-        "vitals": {"weight": 81.5},
-        "patient": {"id": "p1", "born": {"age": 42}, "ill": "flu", **patient},
-    }
+    return {"at": 7, "vitals": {"weight": 81.5}, "patient": {"id": "p1", "born": {"age": 42}, "ill": "flu", **patient}}
 
 
 def decode(policy: Policy, *messages: dict[str, Any] | bytes) -> Block:

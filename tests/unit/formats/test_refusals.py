@@ -7,7 +7,7 @@ import json
 import pytest
 from shoal.formats import RecordFault, RefusalCounter, is_notable
 from shoal.formats import faults as module
-from shoal.formats.csv import find_csv_faults
+from shoal.formats.csv import CsvDecoder
 from shoal.formats.json import find_json_faults
 from shoal.policy import Policy
 from shoal.policy.schema import Document
@@ -52,7 +52,7 @@ HEADER = ["ill", "age", "pay", "who"]
     ],
 )
 def test_all_faults_of_a_csv_record_are_found(cells: list[str] | None, locations: list[str]) -> None:
-    assert [fault.location for fault in find_csv_faults(policy(), HEADER, cells)] == locations
+    assert [fault.location for fault in CsvDecoder(policy(), HEADER).explain(cells)] == locations
 
 
 @pytest.mark.parametrize(

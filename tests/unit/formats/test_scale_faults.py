@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from shoal.formats import RefusalCounter
-from shoal.formats.csv import find_csv_faults
+from shoal.formats.csv import CsvDecoder
 from shoal.formats.json import find_json_faults
 from shoal.policy import Policy
 from support.making import policy_of, quasi, unchanged_field
@@ -81,7 +81,7 @@ def test_faults_of_json(attribute: dict[str, Any], value: Any, reason: str) -> N
     ],
 )
 def test_faults_of_csv(attribute: dict[str, Any], cell: str, reason: str) -> None:
-    faults = find_csv_faults(policy_with(attribute), ["note", "x"], ["1", cell])
+    faults = CsvDecoder(policy_with(attribute), ["note", "x"]).explain(["1", cell])
     assert [fault.location for fault in faults] == [f", column 2 (x): {reason}"]
 
 
@@ -90,7 +90,7 @@ def test_a_value_that_may_be_missing_is_no_fault(attribute: dict[str, Any]) -> N
     policy = policy_with(attribute | GROUP)
     for record in ({"x": None, "note": 1}, {"x": "", "note": 1}, {"x": "NA", "note": 1}, {"note": 1}):
         assert [fault.kind for fault in find_json_faults(policy, json.dumps(record).encode())] == [UNKNOWN]
-    assert [fault.kind for fault in find_csv_faults(policy, ["x", "note"], ["NA", "1"])] == [UNKNOWN]
+    assert [fault.kind for fault in CsvDecoder(policy, ["x", "note"]).explain(["NA", "1"])] == [UNKNOWN]
 
 
 def test_a_subject_that_is_a_missing_value_is_a_fault() -> None:
@@ -99,7 +99,7 @@ def test_a_subject_that_is_a_missing_value_is_a_fault() -> None:
     )
     expected = ["id: not a valid subject"]
     assert [fault.kind for fault in find_json_faults(policy, b'{"id":"NA","x":1}')] == expected
-    assert [fault.kind for fault in find_csv_faults(policy, ["id", "x"], [" NA ", "1"])] == expected
+    assert [fault.kind for fault in CsvDecoder(policy, ["id", "x"]).explain([" NA ", "1"])] == expected
 
 
 @pytest.mark.parametrize("attribute", [NOMINAL, ORDINAL | {"order": [1, 2]}, ICD | {"unknown": "root"}])
@@ -153,7 +153,7 @@ def test_faults_of_fields_of_type_json(text: str, reason: str, remedy: str) -> N
     expected = [f"codes: {reason}" if reason else UNKNOWN]
     faults = find_json_faults(policy, b'{"x":1,"codes":%b}' % text.encode())
     assert [fault.kind for fault in faults] == expected
-    assert [fault.kind for fault in find_csv_faults(policy, ["codes", "x"], [text, "1"])] == expected
+    assert [fault.kind for fault in CsvDecoder(policy, ["codes", "x"]).explain([text, "1"])] == expected
     counter = RefusalCounter()
     counter.add("invalid", faults)
     assert counter.remedy() == (remedy or UNKNOWN)

@@ -70,41 +70,25 @@ def contents(block: Block, n: int) -> list[Any]:
     return found
 
 
+def invalid(*values: Any) -> list[tuple[Any, Any]]:
+    return [(value, INVALID) for value in values]
+
+
 JSON_CASES: list[tuple[dict[str, Any], list[tuple[Any, Any]]]] = [
     (
         NOMINAL,
         [
             *(("M", '"M"'), ("F", '"F"'), (True, "true"), (False, "false"), ("true", '"true"'), (1, "1"), ("1", '"1"')),
             *((0, "0"), (-250, "-250"), (10**30, "1" + "0" * 30), (" M ", '" M "'), ('"\n', '"\\"\\n"'), ("é", '"é"')),
-            *(
-                (1.0, "1"),
-                (-0.0, "0"),
-                (1e23, "1" + "0" * 23),
-                (1.5, INVALID),
-                (1e-300, INVALID),
-                (None, INVALID),
-                ("", INVALID),
-                ([], INVALID),
-                ({}, INVALID),
-            ),
+            *((1.0, "1"), (-0.0, "0"), (1e23, "1" + "0" * 23), *invalid(1.5, 1e-300, None, "", [], {})),
         ],
     ),
-    (NOMINAL | GROUP, [(None, None), ("", None), ("?", '"?"'), (" ", '" "'), (1.5, INVALID), (["a"], INVALID)]),
+    (NOMINAL | GROUP, [(None, None), ("", None), ("?", '"?"'), (" ", '" "'), *invalid(1.5, ["a"])]),
     (
         ORDINAL,
         [
-            *(
-                ("low", 0),
-                (2, 1),
-                ("2", 1),
-                ("high", 2),
-                ("Low", INVALID),
-                (3, INVALID),
-                (2.0, 1),
-                (2.5, INVALID),
-                (0, INVALID),
-            ),
-            *((True, INVALID), (" low", INVALID), (None, INVALID), ("", INVALID)),
+            *(("low", 0), (2, 1), ("2", 1), ("high", 2), (2.0, 1)),
+            *invalid("Low", 3, 2.5, 0, True, " low", None, ""),
         ],
     ),
     (ORDINAL | GROUP, [("low", 0), (None, None), ("", None), ("none", INVALID)]),
@@ -112,44 +96,27 @@ JSON_CASES: list[tuple[dict[str, Any], list[tuple[Any, Any]]]] = [
     (
         ICD,
         [
-            ("A1", '"A1"'),
-            (7, '"7"'),
-            ("7", '"7"'),
-            ("A", '"A"'),
-            ("Z9", '"Z9"'),
-            (8, '"8"'),
-            (7.0, '"7"'),
+            *(("A1", '"A1"'), (7, '"7"'), ("7", '"7"'), ("A", '"A"'), ("Z9", '"Z9"'), (8, '"8"'), (7.0, '"7"')),
             (1.5, INVALID),
         ],
     ),
-    (ICD | {"unknown": "quarantine"}, [("A1", '"A1"'), (7, '"7"'), ("A", INVALID), ("Z9", INVALID), ("", INVALID)]),
+    (ICD | {"unknown": "quarantine"}, [("A1", '"A1"'), (7, '"7"'), *invalid("A", "Z9", "")]),
     (ICD | {"unknown": "quarantine"} | GROUP, [("A1", '"A1"'), (None, None), ("", None), ("A", INVALID)]),
     (
         DATE,
         [
-            *(
-                ("1970-01-02", DAY),
-                ("1970-01-01T12:00:00.5Z", 43_200_500),
-                ("1970-02-30", INVALID),
-                (" 1970-01-02", INVALID),
-            ),
-            *((0, INVALID), (1.5, INVALID), (True, INVALID), (None, INVALID), ("", INVALID)),
+            *(("1970-01-02", DAY), ("1970-01-01T12:00:00.5Z", 43_200_500)),
+            *invalid("1970-02-30", " 1970-01-02", 0, 1.5, True, None, ""),
         ],
     ),
-    (DATE | {"missing": "mean"}, [("1970-01-02", DAY), (None, None), ("", None), ("never", INVALID), (5, INVALID)]),
-    (
-        SECONDS,
-        [(86_400, DAY), (0.5, 500), (-1, -1000), ("1", INVALID), ("", INVALID), (True, INVALID), (None, INVALID)],
-    ),
-    (
-        SECONDS | {"missing": "mean"},
-        [(1e3, 1e6), (None, None), ("", None), ("1", INVALID), (1e30, INVALID), ({}, INVALID)],
-    ),
+    (DATE | {"missing": "mean"}, [("1970-01-02", DAY), (None, None), ("", None), *invalid("never", 5)]),
+    (SECONDS, [(86_400, DAY), (0.5, 500), (-1, -1000), *invalid("1", "", True, None)]),
+    (SECONDS | {"missing": "mean"}, [(1e3, 1e6), (None, None), ("", None), *invalid("1", 1e30, {})]),
     (DATE | {"unit": "ms"}, [(86_400_000, DAY), (0.5, 0), (1.5, 2)]),
     (DATE | {"unit": "us"}, [(86_400_000_000, DAY), (1500, 2), (500.5, 1)]),
     (DATE | {"unit": "days"}, [(1, DAY), (-1, -DAY), (0.25, 21_600_000)]),
-    (NUMBER, [(1, 1), (1.5, 1.5), ("1", INVALID), ("", INVALID), (None, INVALID), (True, INVALID)]),
-    (NUMBER | GROUP, [(1, 1), (-0.0, 0), (None, None), ("", None), ("1", INVALID), (True, INVALID), ([], INVALID)]),
+    (NUMBER, [(1, 1), (1.5, 1.5), *invalid("1", "", None, True)]),
+    (NUMBER | GROUP, [(1, 1), (-0.0, 0), (None, None), ("", None), *invalid("1", True, [])]),
     (NUMBER | GROUP | {"integer": True}, [(1, 1), (None, None), (1.5, INVALID)]),
 ]
 
@@ -163,32 +130,15 @@ def test_values_of_json(attribute: dict[str, Any], cases: list[tuple[Any, Any]])
 
 
 CSV_CASES: list[tuple[dict[str, Any], list[tuple[str, Any]]]] = [
-    (
-        NOMINAL,
-        [
-            ("M", '"M"'),
-            (" M\t", '"M"'),
-            ("1", '"1"'),
-            ("true", '"true"'),
-            ("1,5", '"1,5"'),
-            ("", INVALID),
-            (" ", INVALID),
-        ],
-    ),
+    (NOMINAL, [("M", '"M"'), (" M\t", '"M"'), ("1", '"1"'), ("true", '"true"'), ("1,5", '"1,5"'), *invalid("", " ")]),
     (NOMINAL | GROUP, [("M", '"M"'), ("", None), ("\t ", None), ('a"b', '"a\\"b"')]),
-    (ORDINAL, [("low", 0), (" 2 ", 1), ("2.0", INVALID), ("", INVALID)]),
+    (ORDINAL, [("low", 0), (" 2 ", 1), *invalid("2.0", "")]),
     (ORDINAL | GROUP, [("high", 2), ("", None), ("?", INVALID)]),
     (ICD, [("A1", '"A1"'), ("7", '"7"'), (" Z", '"Z"')]),
     (ICD | {"unknown": "quarantine"} | GROUP, [("A1", '"A1"'), ("Z", INVALID), (" ", None)]),
-    (DATE, [(" 1970-01-02 ", DAY), ("1970-01-02 00:00", DAY), ("0", INVALID), ("", INVALID)]),
-    (
-        SECONDS | {"missing": "mean"},
-        [("86400", DAY), (" 0.5", 500), ("1e3", 1e6), ("1,5", INVALID), ("", None), ("x", INVALID)],
-    ),
-    (
-        NUMBER | GROUP,
-        [("1", 1), (" 1.5 ", 1.5), ("", None), ("  ", None), ("nan", INVALID), ("?", INVALID), ("1e999", INVALID)],
-    ),
+    (DATE, [(" 1970-01-02 ", DAY), ("1970-01-02 00:00", DAY), *invalid("0", "")]),
+    (SECONDS | {"missing": "mean"}, [("86400", DAY), (" 0.5", 500), ("1e3", 1e6), ("", None), *invalid("1,5", "x")]),
+    (NUMBER | GROUP, [("1", 1), (" 1.5 ", 1.5), ("", None), ("  ", None), *invalid("nan", "?", "1e999")]),
 ]
 
 

@@ -184,8 +184,7 @@ def test_a_message_that_is_not_strict_json_is_undecodable(kind: str, text: bytes
         b'{"op":"c","op":"d","after":{"who":"p","x":1}}',
         b'{"op":"c","after":{"who":"p","x":1},"after":{"who":"q","x":1}}',
         b'{"op":"c","after":{"who":"p","x":1,"x":1}}',
-        b'{"op":"c","after":{"who":"p","x":1},"source":{"lsn":1,"lsn":1}}',
-        b'{"op":"d","op":"d","after":null}',
+        *(b'{"op":"c","after":{"who":"p","x":1},"source":{"lsn":1,"lsn":1}}', b'{"op":"d","op":"d","after":null}'),
         b'{"schema":{"type":"a","type":"b"},"payload":{"op":"c","after":{"who":"p","x":1}}}',
     ],
 )
