@@ -26,7 +26,7 @@ OLD, NEW = bytes(range(32)).hex(), bytes(range(60, 92)).hex()
 OPTIONS: dict[str, dict[str, Any]] = {
     "kills-ordered": {"release": "ordered"},
     "kills-per-subject": {"privacy": {"per_subject": {"max": 1, "window": 1000}}},
-    "kills-dominance": {"privacy": {"dominance": 20}, "has_copy": True},
+    "kills-copy": {"has_copy": True},
 }
 
 

@@ -15,7 +15,7 @@ from support.by_night import at_night
 SHOWN = 40
 
 
-@pytest.mark.parametrize(("every", "cases"), [(3, 120), *at_night((1, 360))])
+@pytest.mark.parametrize(("every", "cases"), [(3, 119), *at_night((1, 356))])
 def test_all_recorded_outputs_are_unchanged(tmp_path: Path, every: int, cases: int) -> None:
     now = tmp_path / "now.json"
     recorder = RECORD.with_name("recorder.py")

@@ -66,10 +66,10 @@ POLICIES: dict[str, dict[str, Any]] = {
         "privacy": {"k": 7},
         "stream": {"delta": 40, "release": "ordered"},
     },
-    "cluster release, dominance, subject from the key": {
+    "cluster release, nearest, subject from the key": {
         "attributes": _ATTRIBUTES | {"who": {"role": "identifier", "subject": True, "from": "key"}},
-        "privacy": {"k": 3, "dominance": 60, "min_population": 8},
-        "stream": {"delta": 20},
+        "privacy": {"k": 3, "min_population": 8},
+        "stream": {"delta": 20, "rule": "nearest"},
         "out_of_bounds": "quarantine",
     },
     "ordered release, every_record": {

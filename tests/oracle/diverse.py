@@ -38,7 +38,7 @@ class NaiveProtection:
         return all(self.satisfies(cluster, number) for number in range(len(self.distances)))
 
     def satisfies(self, cluster: list[Record], number: int) -> bool:
-        column = [record["amounts"][number] for record in cluster]
+        column = [record["values"][number] for record in cluster]
         counts, n = sorted(Counter(column).values(), reverse=True), len(column)
         if counts[0] > self.max_value_share * n + TOLERANCE:
             return False
@@ -92,7 +92,7 @@ class NaiveDiverse(NaiveStream):
 
     def __init__(self, k: int, delta: int, protection: NaiveProtection, max_share: float = 0.5) -> None:
         super().__init__(k, delta, 0.0, max_share)
-        self.protection = protection  # values are pushed as amounts
+        self.protection = protection  # values are pushed as values
 
     def expire(self, cause: int) -> None:
         cluster = self.own_cluster() or self.grown()
@@ -154,8 +154,8 @@ class NaiveDiverse(NaiveStream):
         if rule.t >= 1:
             return []
         for number, shares in enumerate(rule.shares):
-            counts = Counter(record["amounts"][number] for record in cluster)
-            waiting = Counter(record["amounts"][number] for record in self.buffer if record not in cluster)
+            counts = Counter(record["values"][number] for record in cluster)
+            waiting = Counter(record["values"][number] for record in self.buffer if record not in cluster)
             budget = n * rule.t * (1 - strictness + strictness * (len(cluster) + 1) / n)
             is_equal = rule.distances[number] == "equal" or (rule.distances[number] != "ordered" and strictness == 1)
             least = rule.least(counts, number, n, waiting) if is_equal else 0.0
@@ -181,16 +181,16 @@ class NaiveDiverse(NaiveStream):
         self, record: Record, cluster: list[Record], n: int, strictness: float, bins: list[set[int]] | None
     ) -> bool:
         """Whether a cluster of n can still be completed with a record."""
-        if bins is None or any(own not in permitted for own, permitted in zip(record["amounts"], bins, strict=False)):
+        if bins is None or any(own not in permitted for own, permitted in zip(record["values"], bins, strict=False)):
             return False
         rule, contributes, lacks = self.protection, False, False
         most = int(min(rule.max_value_share, self.largest_share(strictness)) * n + TOLERANCE)
         for number in range(len(rule.distances)):
-            column = [member["amounts"][number] for member in cluster]
+            column = [member["values"][number] for member in cluster]
             missing = rule.values_needed - len(set(column))
-            if not fits(column, record["amounts"][number], missing, most, n):
+            if not fits(column, record["values"][number], missing, most, n):
                 return False
-            contributes = contributes or (record["amounts"][number] not in column and missing > 0)
+            contributes = contributes or (record["values"][number] not in column and missing > 0)
             lacks = lacks or missing > 0
         subjects = [member["subject"] for member in cluster]
         most = int(self.max_share * n + TOLERANCE)

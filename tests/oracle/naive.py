@@ -35,29 +35,6 @@ class NaiveDecisions:
         return [members[0] for kind, members, _, _ in self.log if kind == "suppressed"]
 
 
-@dataclass(frozen=True)
-class NaiveDominance:
-    """The p % rule: share is p / 100; ``points`` are the reference points of each amount."""
-
-    share: float
-    points: list[list[float]]
-
-    def dominating_subject(self, cluster: list[Record], seen: list[object]) -> object | None:
-        """Return the subject that violates the rule, of equal contributions the one added last, or None."""
-        for number, points in enumerate(self.points):
-            for point in points:
-                totals = dict.fromkeys(seen, 0.0)
-                for record in cluster:
-                    totals[record["subject"]] += abs(record["amounts"][number] - point)
-                ranked = sorted(seen, key=lambda subject: (totals[subject], seen.index(subject)))
-                rest = sum(totals[subject] for subject in ranked[:-2])
-                largest = totals[ranked[-1]]
-                margin = 1 + 1e-9
-                if largest > 0 and rest < self.share * largest * margin:
-                    return ranked[-1]
-        return None
-
-
 class NaiveStream:
     """Delta-delay stream microaggregation by the nearest rule."""
 
@@ -69,10 +46,8 @@ class NaiveStream:
         max_share: float = 0.5,
         expiry_limits: Sequence[int] = (),
         population: int = 0,
-        dominance: NaiveDominance | None = None,
     ) -> None:
         self.population = population
-        self.dominance = dominance
         self.k = k
         self.delta = delta
         self.omega_p = omega_p
@@ -88,14 +63,14 @@ class NaiveStream:
         subject: object,
         position: int,
         expiry_keys: Iterable[int] = (),
-        amounts: Sequence[float] = (),
+        values: Sequence[float] = (),
     ) -> None:
         now = {
             "x": list(x),
             "subject": subject,
             "position": position,
             "expiry_keys": list(expiry_keys),
-            "amounts": list(amounts),
+            "values": list(values),
         }
         self.buffer.append(now)
         self.newest = position
@@ -107,9 +82,7 @@ class NaiveStream:
             while self.buffer:
                 self.suppress(FLUSHED)
         while self.buffer:
-            if self.k <= self.subjects_held() < 2 * self.k and self.dominance is not None:
-                self.expire_undominated(FLUSHED, len(self.buffer) + 1)
-            elif self.k <= self.subjects_held() < 2 * self.k:
+            if self.k <= self.subjects_held() < 2 * self.k:
                 self.release(self.cap(self.by_distance(self.buffer[0])), FLUSHED)
             else:
                 self.expire(FLUSHED)
@@ -126,9 +99,6 @@ class NaiveStream:
 
     def expire(self, cause: int) -> None:
         oldest = self.buffer[0]
-        if self.dominance is not None:
-            self.expire_undominated(cause, self.k)
-            return
         if self.subjects_held() < self.k:
             self.suppress(cause)
             return
@@ -142,42 +112,6 @@ class NaiveStream:
     def suppress(self, cause: int) -> None:
         oldest = self.buffer.pop(0)
         self.decisions.log.append(("suppressed", (oldest["position"],), cause, self.newest))
-
-    def expire_undominated(self, cause: int, wanted: int) -> None:
-        """As `expire`, but remove subjects that violate the p % rule, and add records until none does."""
-        waiting = self.by_distance(self.buffer[0])
-        cluster: list[Record] = []
-        seen: list[object] = []
-        extra_left = 4 * self.k
-        while True:
-            record = waiting.pop(0)
-            cluster.append(record)
-            if record["subject"] not in seen:
-                seen.append(record["subject"])
-            is_last = not waiting or extra_left == 0
-            fits = False
-            if subjects_of(cluster) >= wanted or is_last:
-                extra_left -= 1
-                cluster, fits = self.without_dominating(cluster, seen)
-            if is_last or (fits and subjects_of(cluster) >= wanted):
-                break
-        if fits and (subjects_of(cluster) >= wanted or not waiting):
-            self.release(cluster, cause)
-        else:
-            self.suppress(cause)
-
-    def without_dominating(self, cluster: list[Record], seen: list[object]) -> tuple[list[Record], bool]:
-        assert self.dominance is not None
-        while subjects_of(cluster) >= self.k:
-            cluster = self.cap(cluster)
-            subject = self.dominance.dominating_subject(cluster, seen)
-            if subject is None:
-                return cluster, True
-            farthest = max(index for index, member in enumerate(cluster) if member["subject"] == subject)
-            if farthest == 0:
-                break
-            cluster = [member for index, member in enumerate(cluster) if index != farthest]
-        return cluster, False
 
     def cap(self, cluster: list[Record]) -> list[Record]:
         """Remove the farthest record of a subject above its share, one by one; ``cluster`` is sorted by distance."""

@@ -29,7 +29,6 @@ from shoal.protection import (
     build_diversity_rule,
 )
 from shoal.streams import Decisions, StreamClusterer
-from shoal.streams.dominance import Dominance
 from shoal.streams.steering import TargetSpan
 from shoal.tables import ClusterConstraints, ConfidentialAttribute, microaggregate
 
@@ -45,25 +44,18 @@ KINDS = [
 ]
 
 
-POINT = np.array([[0.0]])
-"""The reference point of all amounts."""
-
-
 @dataclass(frozen=True)
 class Options:
-    """What else a stream can have: a p % rule, a clock, a minimum population, a category, a target of the span."""
+    """What else a stream can have: a clock, a minimum population, a category, a target of the span."""
 
-    percent: int
     limit: int
     population: int
     span: float | None
-    amounts: Float64Matrix
     times: Int64Matrix
     codes: Int64Matrix
 
     def parameters(self) -> dict[str, Any]:
         return {
-            "dominance": Dominance(self.percent / 100, POINT) if self.percent else None,
             "expiry_limits": [self.limit],
             "min_population": self.population,
             "code_distances": np.array([0.25]),
@@ -71,8 +63,7 @@ class Options:
         }
 
     def block(self, chosen: slice) -> dict[str, Any]:
-        amounts = self.amounts[chosen] if self.percent else None
-        return {"expiry_keys": self.times[chosen], "amounts": amounts, "codes": self.codes[chosen]}
+        return {"expiry_keys": self.times[chosen], "codes": self.codes[chosen]}
 
 
 @dataclass(frozen=True)
@@ -185,18 +176,13 @@ def settings_with_options(draw: st.DrawFn) -> Setting:
     setting = draw(settings())
     n = len(setting.subjects)
     random = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
-    percent = draw(st.sampled_from([0, 10, 50]))
     options = Options(
-        percent=percent,
         limit=draw(st.sampled_from([5, 20, 1000])),
         population=draw(st.sampled_from([0, setting.k, 2 * setting.k])),
         span=draw(st.sampled_from([None, 2.0])),
-        amounts=random.choice([0.0, 1.0, 2.0, 5.0, 40.0], (n, 1)),
         times=np.cumsum(random.integers(0, 4, (n, 1)), axis=0),
         codes=random.integers(0, 3, (n, 1)),
     )
-    if percent:
-        setting = replace(setting, rule="nearest", k=max(setting.k, 3), delta=max(setting.delta, 3))
     population = min(options.population, setting.delta)
     return replace(setting, options=replace(options, population=population))
 
@@ -224,17 +210,10 @@ def test_every_cluster_satisfies_the_rule_and_every_record_is_decided(setting: S
 
 @given(settings_with_options())
 def test_every_cluster_satisfies_the_rule_with_other_options(setting: Setting) -> None:
-    options = setting.options
-    assert options is not None
     calls = setting.run(setting.cuts)
     for members in clusters_of(calls):
         assert setting.satisfies(members)
         assert len(set(setting.subjects[members].tolist())) >= setting.k
-        contributions = dict.fromkeys(setting.subjects[members].tolist(), 0.0)
-        for position in members:
-            contributions[int(setting.subjects[position])] += float(options.amounts[position, 0])
-        first, _, *others = sorted(contributions.values(), reverse=True)
-        assert sum(others) >= options.percent / 100 * first - 1e-9
     decided = [position for call in calls for position in [*call.positions.tolist(), *call.suppressed.tolist()]]
     assert sorted(decided) == list(range(len(setting.subjects)))
     assert log_of(calls) == log_of(setting.run([]))

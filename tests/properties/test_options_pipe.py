@@ -44,7 +44,6 @@ def policy_of(k: int, delta: int, **privacy: Any) -> Policy:
     n=st.integers(0, 300),
     k=st.integers(3, 6),
     exponent=st.sampled_from([0.5, 1.0, 1.5]),
-    dominance=st.sampled_from([None, 5, 10, 60]),
     per_subject=st.sampled_from([None, {"max": 1, "window": 20}, {"max": 3, "window": 100}]),
     populous=st.booleans(),
 )
@@ -53,7 +52,6 @@ def test_the_judge_finds_nothing_wrong_with_what_the_options_let_out(
     n: int,
     k: int,
     exponent: float,
-    dominance: float | None,
     per_subject: dict[str, int] | None,
     populous: bool,  # noqa: FBT001
 ) -> None:
@@ -70,7 +68,7 @@ def test_the_judge_finds_nothing_wrong_with_what_the_options_let_out(
     lines = [json.dumps(record) for record in records]
     lines[::17] = ["{}"] * len(lines[::17])
     delta = 30
-    options = {"dominance": dominance, "per_subject": per_subject, "min_population": 2 * k if populous else None}
+    options = {"per_subject": per_subject, "min_population": 2 * k if populous else None}
     policy = policy_of(k, delta, **options)
     with TemporaryDirectory() as folder:
         names = {name: str(Path(folder) / f"{name}.jsonl") for name in ("in", "out", "evidence", "bad")}

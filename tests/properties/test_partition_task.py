@@ -156,7 +156,6 @@ def random_policy(random: Random, ward: dict[str, object] | None = None, **prote
     k = random.randint(2, 4)
     delta = k - 1 + random.randint(0, 12)
     positions: list[float | dict[str, float]] = [0.0, 0.05, *({"target_span": span} for span in (0.0, 2.0, 6.0))]
-    dominance = random.choice([None, 20]) if k > 2 and "mixed" not in protection else None
     return policy_of(
         k,
         delta=delta,
@@ -164,11 +163,10 @@ def random_policy(random: Random, ward: dict[str, object] | None = None, **prote
         max_delay_s=random.choice([None, 0.8, 3.0]),
         max_share=random.choice([0.5, 1.0]),
         per_subject=random.choice([None, {"max": 1, "window": 7}, {"max": 2, "window": 25}]),
-        dominance=dominance,
-        rule=random.choice(["nearest", "greedy", "awo", "block"]) if dominance is None else "nearest",
+        rule=random.choice(["nearest", "greedy", "awo", "block"]),
         min_population=random.choice([None, k]) if delta >= k else None,
         release=random.choice(["cluster", "ordered"]),
-        bounds=None if dominance is None and random.random() < 0.5 else (0, 9000),
+        bounds=None if random.random() < 0.5 else (0, 9000),
         ward=ward,
         **protection,
     )

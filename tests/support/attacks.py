@@ -56,7 +56,7 @@ ATTACKS = {
     "R15": Attack("The last bits of a floating-point mean show the order of summation"),
     "R16": Attack(
         "One very large value dominates the mean of its cluster",
-        outside="unless `dominance` is set (point 7)",
+        outside="a value within its bounds may be worked out from the mean (point 7)",
     ),
     "R17": Attack(
         "A median or mode publishes the value of a real person",

@@ -5,16 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from copy import deepcopy
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
-from shoal.files import Files as Paths
-from shoal.files import run_pipe
-from shoal.policy import Policy
-from shoal.policy.schema import Document
 from support.base_releases import Record, base_of
-from support.named_falsifications import Falsification, Files, sound, with_records
+from support.named_falsifications import Falsification, sound, with_records
 from support.release_files import ReleaseFiles
 
 __all__ = ["FALSIFICATIONS"]
@@ -76,43 +70,6 @@ def under_another_policy(**fields: str) -> Callable[[], ReleaseFiles]:
     return make
 
 
-def dropped_under_dominance() -> Files:
-    """Return a release of which three of four clusters are dropped and listed as suppressed.
-
-    The policy has ``dominance``, which may suppress records; here all contributions are of one size, so it cannot.
-    """
-    unchanged = {"role": "confidential", "type": "string", "publish_unchanged": True}
-    document: dict[str, Any] = {
-        "attributes": {
-            "patient": {"role": "identifier", "subject": True},
-            "age": {"role": "quasi_identifier", "bounds": [0, 110], "integer": True},
-            "tag": unchanged,
-        },
-        "privacy": {"k": 3, "dominance": 5},
-        "stream": {"delta": 20, "rule": "nearest"},
-    }
-    with TemporaryDirectory() as folder:
-        source, target, evidence = (Path(folder) / name for name in ("in.jsonl", "out.jsonl", "evidence.jsonl"))
-        records = [{"patient": f"p{n}", "age": 30 + n * 17 % 40, "tag": f"{n * 7919 % 10007:05}"} for n in range(200)]
-        source.write_text("".join(f"{json.dumps(record)}\n" for record in records), encoding="utf-8")
-        policy = Policy.from_document(Document.model_validate(document))
-        run_pipe(policy, Paths(source=str(source), target=str(target), evidence=str(evidence)))
-        clusters = [(line, json.loads(line)["offsets"]) for line in evidence.read_text("utf-8").splitlines()]
-        rows = iter(target.read_text("utf-8").splitlines())
-        rows_of = [[next(rows) for _ in offsets] for _, offsets in clusters]
-        original = source.read_bytes()
-    kept = [number % 4 == 0 for number in range(len(clusters))]
-    lost = [offset for (_, offsets), stays in zip(clusters, kept, strict=True) if not stays for offset in offsets]
-    reference = {"topic": "in.jsonl", "partition": 0, "reason": "suppressed"}
-    lines = {
-        "released.jsonl": [row for group, stays in zip(rows_of, kept, strict=True) if stays for row in group],
-        "evidence.jsonl": [line for (line, _), stays in zip(clusters, kept, strict=True) if stays],
-        "quarantine.jsonl": [json.dumps(reference | {"offset": offset}) for offset in lost],
-    }
-    files = {name: "".join(f"{line}\n" for line in found).encode() for name, found in lines.items()}
-    return Files(document, files | {"original.jsonl": original})
-
-
 def far_under_quota(window: int) -> Callable[[], ReleaseFiles]:
     """Return a maker of a topic of one cluster, with members 30 apart; the others are listed as suppressed."""
 
@@ -165,13 +122,6 @@ FALSIFICATIONS: list[Falsification] = [
         "suppressed",
     ),
     Falsification(
-        "three of four clusters dropped, listed as suppressed by dominance",
-        "stream",
-        dropped_under_dominance,
-        1,
-        "suppressed",
-    ),
-    Falsification(
         "per_subject exceeded",
         "stream",
         under("stream", privacy={"per_subject": {"max": 1, "window": 1000}}),
@@ -185,7 +135,6 @@ FALSIFICATIONS: list[Falsification] = [
         1,
         "releases",
     ),
-    Falsification("dominance not kept", "stream", under("stream", privacy={"dominance": 60}), 1, "dominance"),
     Falsification("t not kept", "table", under("table", privacy={"t": 0.1}), 1, "closeness"),
     Falsification(
         "a lower cap on the share", "stream", under("stream", privacy={"k": 4, "max_share": 0.25}), 1, "subjects"

@@ -39,14 +39,13 @@ UNDER_EACH = """
 ## Measured under each rule
 
 A rule decides which records are released together. `auto`, the default, selects `block` from k = 7 on and `awo` below.
-With `dominance` it selects `nearest`, the only rule that supports it; another rule with `dominance` is refused. Each
-bound holds under every rule that its row has a figure for.
+Each bound holds under every rule that its row has a figure for.
 
 - **`block` and `awo` lose less, and so their clusters are tighter.** Under `block`, the record of a person is alone
   among 36 false ones that are equal to it, or nearly so, more often than under `nearest` (R29). An attacker that
   knows the other members has about as much success under each rule (R13). Under which rule the second largest
   contributor works out the largest amount more often depends on k and on the resolution (R16). Shoal does not prevent
-  these attacks; `resolution`, trusted writers and `dominance` reduce their success. A policy may set `rule: nearest`.
+  these attacks; `resolution` and trusted writers reduce their success. A policy may set `rule: nearest`.
 - **`block` hides times of arrival better.** All held records are released together, so a time identifies only the
   transaction, with any weight of the position (R2), except if a short delta leaves one or two clusters per transaction.
 """

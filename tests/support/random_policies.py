@@ -47,8 +47,6 @@ def _stream_sections(random: Random, privacy: Document) -> Document:
     sections: Document = {"stream": _stream(random, delta)}
     if "min_population" in privacy:
         privacy["min_population"] = random.randint(privacy["k"], max(privacy["k"], delta))
-    if "dominance" in privacy:
-        sections["stream"]["rule"] = random.choice(("nearest", "auto"))
     if random.random() < 0.4:
         position = random.choice((0.01, 0.5, {"target_span": 3.0}, {"target_span": 0.0}))
         sections["steering"] = {"position": position}
@@ -108,8 +106,6 @@ def _privacy(random: Random, kind: Kind, k: int) -> Document:
         options["per_subject"] = {"max": random.choice((1, 2, 5)), "window": random.choice((7, 25, 100))}
     if random.random() < 0.2:
         options["min_population"] = k + random.randint(0, 4)
-    if kind != "table" and k >= 3 and random.random() < 0.15:
-        options["dominance"] = random.choice((5, 20, 60))
     if kind == "table" and random.random() < 0.25:
         options["t"] = random.choice((0.1, 0.3, 0.6))
     return options

@@ -45,7 +45,7 @@ def with_scales(random: Random, document: Document, kind: Kind) -> Document:
     document["attributes"] = dict(made)
     if random.random() < 0.3:
         _add_steering(random, document)
-    if random.random() < 0.7 and "dominance" not in document["privacy"]:
+    if random.random() < 0.7:
         _let_miss(random, document, is_stream=is_stream)
     if random.random() < 0.3:
         document["missing_values"] = random.choice(_MISSING_TEXTS)

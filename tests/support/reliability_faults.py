@@ -93,9 +93,7 @@ FAULTS = {
     ),
     "kills-ordered": Fault("kill -9 of workers eight times, a restart of a broker, `release: ordered`", STATE_GOES_ON),
     "kills-per-subject": Fault("kill -9 of workers eight times, a restart of a broker, `per_subject`", STATE_GOES_ON),
-    "kills-dominance": Fault(
-        "kill -9 of workers eight times, a restart of a broker, `dominance` and a copy of the progress", STATE_GOES_ON
-    ),
+    "kills-copy": Fault("kill -9 of workers eight times, a restart of a broker, a copy of the progress", STATE_GOES_ON),
     "kills-sealed": Fault(
         "kill -9 of workers eight times, a restart of a broker, encrypted progress, its key replaced meanwhile",
         STATE_GOES_ON,

@@ -11,7 +11,7 @@ A usable record of a stream may be unpublished for these reasons only:
 A record of a table may be unpublished because of ``privacy.per_subject``, or because its subject would have more than
 ``max_share`` of the whole table.
 
-Files decide the first four, unless a clock, the size of the offset metadata, an operator, a restart, ``dominance``, or
+Files decide the first four, unless a clock, the size of the offset metadata, an operator, a restart, or
 a promise about confidential values (`value_suppression`) may have decided on the record. Then a suppression that is
 possible is a claim (`claims`) of the quarantine file or of the summary: it is counted and reported, and does not change
 the outcome. One that is impossible is a fault.
@@ -71,7 +71,6 @@ from shoal.audit.clusters import (
     clusters_by_partition,
 )
 from shoal.audit.confidential import AuditedColumn
-from shoal.audit.options import can_break_dominance
 from shoal.audit.originals import UNUSABLE, Originals
 from shoal.audit.verdict import CheckCounter, counted
 from shoal.policy import Policy
@@ -231,7 +230,6 @@ UNDECIDED_WINDOW = (
 class Cause(Enum):
     """What may have suppressed a record although delta and the end of the input did not."""
 
-    DOMINANCE = "dominance"
     VALUES = "l, t or max_value_share"
     EARLY = "early"
     LOST_WINDOW = "a restart that lost the start of a quota window"
@@ -664,10 +662,6 @@ class _Examiner:
 
     def _possible_cause(self, index: int) -> Cause | None:
         """Return what may have suppressed the record although files do not show it; None if nothing may have."""
-        if self._policy.dominance is not None and can_break_dominance(
-            self._policy, self._originals, self._held_with(index)
-        ):
-            return Cause.DOMINANCE
         if self._values.can_be_broken(self._held_with(index)):
             return Cause.VALUES
         history, position = self._histories[self._partitions[index]], int(self._positions[index])

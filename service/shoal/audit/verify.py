@@ -164,9 +164,9 @@ def verify(
     -----
     Guarantee, if every check holds, none is "not examined", and evidence is given: every released row is the row of one
     cluster of the evidence. Each cluster has at least k subjects, no subject has more than ``max_share``, and
-    ``dominance``, ``per_subject`` and ``t`` hold where the policy sets them. In a stream no record was released more
-    than delta records after its arrival. Unless ``partial``, every other record of the original is unusable, had to be
-    suppressed, may still be held, or is counted in ``claimed``.
+    ``per_subject`` and ``t`` hold where the policy sets them. In a stream no record was released more than delta
+    records after its arrival. Unless ``partial``, every other record of the original is unusable, had to be suppressed,
+    may still be held, or is counted in ``claimed``.
 
     Cost: O(n log n) time, O(n) memory.
     """

@@ -35,7 +35,6 @@ VARIANTS: tuple[Mapping[str, Mapping[str, Any]], ...] = (
     {"attributes": {"value": {"role": "confidential", "reference": REFERENCE}}, "privacy": {"t": 0.5}},
 )
 """Changes of a policy without options such that other kernels are needed."""
-DOMINANCE: Mapping[str, Mapping[str, Any]] = {"privacy": {"dominance": 10}}
 NO_CACHE = (
     "shoal warm: no folder for compiled kernels is writable, so that they would be lost; set NUMBA_CACHE_DIR to a "
     "folder that is"
@@ -76,7 +75,7 @@ def _policies_of_every_rule() -> Iterator[Policy]:
     with TemporaryDirectory() as folder:
         (Path(folder) / REFERENCE).write_text("value,share\na,0.5\nb,0.5\n", encoding="utf-8")
         for rule in RULES:
-            for changes in (*VARIANTS, *([DOMINANCE] if rule == "nearest" else [])):  # no other rule has dominance
+            for changes in VARIANTS:
                 yield _artificial_policy(rule, changes, folder)
         yield _artificial_policy(None, {}, folder)
 

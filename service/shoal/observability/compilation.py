@@ -97,10 +97,10 @@ class CompilationNotice:
 
 def stream_compile_s(policy: Policy) -> int:
     """Return the time (s) to announce for the kernels of a policy's rule."""
-    stream, has_dominance = policy.require_stream(), policy.dominance is not None
+    stream = policy.require_stream()
     if policy.protects_values:
         return PROTECTED_S
-    has_index = INDEXED_FROM.get(stream.rule, math.inf) <= stream.delta and not has_dominance
+    has_index = INDEXED_FROM.get(stream.rule, math.inf) <= stream.delta
     has_codes = any(a.is_nominal or a.missing == "group" for a in policy.clustered)
     is_narrow = len(policy.clustered) <= MAX_INDEXED_DIMENSIONS and not has_codes
     return RULES_S[stream.rule] + (INDEXES_S[stream.rule] if has_index and is_narrow else 0)

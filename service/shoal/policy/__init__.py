@@ -16,7 +16,6 @@ from shoal.policy.checks import (
     check_names,
     missing_credentials,
     resolve_rule,
-    supports_dominance,
 )
 from shoal.policy.diversity import Diversity
 from shoal.policy.document import FieldPath, describe_fault, did_you_mean
@@ -67,5 +66,4 @@ __all__ = [
     "missing_credentials",
     "resolve_rule",
     "shown_settings",
-    "supports_dominance",
 ]

@@ -215,18 +215,12 @@ def _check_taxonomy(path: FieldPath, attribute: AttributeSection) -> Iterator[Fi
 
 def check_missing(document: Document) -> Iterator[Finding]:
     """Check what happens to missing values."""
-    has_dominance = document.privacy is not None and document.privacy.dominance is not None
     for name, attribute in document.attributes.items():
         path = ("attributes", name)
         if attribute.role not in {"quasi_identifier", "steering"} or attribute.missing in {None, "quarantine"}:
             continue
         if attribute.missing == "mean" and attribute.scale == "nominal":
             yield (*path, "missing"), "scale nominal has no mean; use missing: group"
-        if has_dominance and attribute.role == "quasi_identifier":
-            yield (
-                (*path, "missing"),
-                "privacy.dominance needs a value in every record; use missing: quarantine, or remove dominance",
-            )
 
 
 def check_missing_values(document: Document) -> Iterator[Finding]:

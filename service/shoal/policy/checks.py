@@ -72,7 +72,6 @@ __all__ = [
     "is_numeric_quasi_identifier",
     "missing_credentials",
     "resolve_rule",
-    "supports_dominance",
 ]
 
 Finding: TypeAlias = tuple[FieldPath, str]
@@ -731,7 +730,7 @@ BLOCK_FROM_K = 7
 """From this k on, ``auto`` selects ``block``. Below it, ``awo`` loses less (docs/reports/benchmarks.md, ADR 14)."""
 
 
-def resolve_rule(name: str, k: int, *, has_dominance: bool = False, protects_values: bool = False) -> str:
+def resolve_rule(name: str, k: int, *, protects_values: bool = False) -> str:
     """Return the rule for a value of ``stream.rule``. Any value other than ``auto`` is returned unchanged.
 
     Parameters
@@ -740,34 +739,23 @@ def resolve_rule(name: str, k: int, *, has_dominance: bool = False, protects_val
         Value of ``stream.rule``.
     k : int
         Minimum number of distinct subjects in a cluster.
-    has_dominance : bool
-        Whether ``privacy.dominance`` is set. Only ``nearest`` supports it.
     protects_values : bool
         Whether the policy has ``l``, ``t`` or a largest share of a value. Rules that form one cluster at a time take
         the near records, until the held ones lack the values that the last records need; ``block`` suppresses fewer.
     """
     if name != "auto":
         return name
-    if has_dominance:
-        return "nearest"
     return "block" if protects_values or k >= BLOCK_FROM_K else "awo"
 
 
-def explain_rule(name: str, k: int, *, has_dominance: bool = False, protects_values: bool = False) -> str:
+def explain_rule(name: str, k: int, *, protects_values: bool = False) -> str:
     """Return why ``auto`` selected its rule; an empty string if the policy names a rule. Parameters as above."""
     if name != "auto":
         return ""
-    if has_dominance:
-        return "auto: nearest, the only rule that keeps dominance"
     if protects_values:
         return "auto: block, which suppresses the fewest records under l, t and shares of values"
     where = f"from k = {BLOCK_FROM_K} on" if k >= BLOCK_FROM_K else f"below k = {BLOCK_FROM_K}"
     return f"auto: {resolve_rule(name, k)} {where}"
-
-
-def supports_dominance(name: str) -> bool:
-    """Return whether a value of ``stream.rule`` can be combined with ``privacy.dominance``."""
-    return resolve_rule(name, BLOCK_FROM_K, has_dominance=True) == "nearest"
 
 
 MAX_DELTA = 10_000_000
@@ -776,7 +764,6 @@ MAX_WINDOW = 1_000_000
 """A restart reads the current window again and counts its subjects in memory."""
 _MAX_DELAY_S = 1_000_000_000
 """About 30 years. Times in ms stay far within 64 bits."""
-_MIN_K_FOR_DOMINANCE = 3
 _KEY_LIKE = re.compile(r"[0-9a-fA-F]{64}|[A-Za-z0-9+/_-]{43}=?")
 """32 bytes in hexadecimal or base64."""
 
@@ -793,7 +780,6 @@ def check_document(document: Document) -> Iterator[Finding]:
         check_subject(document),
         check_normalize(document),
         _check_privacy(document.privacy),
-        _check_dominance(document),
         _check_per_subject(document),
         _check_min_population(document),
         check_protection(document),
@@ -827,25 +813,6 @@ def _check_max_share(max_share: float | None, k: int | None) -> Iterator[Finding
         yield path, "must be above 0 and at most 1"
     elif k is not None and k >= 2 and Decimal(repr(max_share)) * k < 1 and max_share < 1 / k:  # noqa: PLR2004
         yield path, "must be at least 1/k: in a cluster of k subjects at least one has this share"
-
-
-def _check_dominance(document: Document) -> Iterator[Finding]:
-    privacy = document.privacy
-    if privacy is None or privacy.dominance is None:
-        return
-    path = ("privacy", "dominance")
-    if not 0 < privacy.dominance < 100:  # noqa: PLR2004 - percent
-        yield path, "must be a percentage above 0 and below 100"
-    elif privacy.k is not None and privacy.k < _MIN_K_FOR_DOMINANCE:
-        yield path, "needs privacy.k of at least 3: of two subjects, each can compute what the other contributed"
-    if not any(map(is_numeric_quasi_identifier, document.attributes.values())):
-        yield path, "limits nothing, because no quasi-identifier is numeric; remove it"
-    for name, attribute in document.attributes.items():
-        if is_numeric_quasi_identifier(attribute) and attribute.bounds is None:
-            yield (
-                ("attributes", name, "bounds"),
-                "missing: privacy.dominance measures contributions from the bounds; give bounds: [low, high]",
-            )
 
 
 def _check_per_subject(document: Document) -> Iterator[Finding]:
@@ -886,9 +853,6 @@ def _check_stream(document: Document) -> Iterator[Finding]:
     if stream is None:
         return
     yield from _check_delay(stream, document.privacy)
-    has_dominance = document.privacy is not None and document.privacy.dominance is not None
-    if has_dominance and not supports_dominance(stream.rule):
-        yield ("stream", "rule"), "does not support privacy.dominance; use auto or nearest"
     if stream.reveal_order and stream.release != "ordered":
         yield ("stream", "reveal_order"), "only for release: ordered; remove it"
 

@@ -113,7 +113,6 @@ def resolve_stream(section: StreamSection | None, privacy: PrivacySection) -> St
     if section is None or section.delta is None or privacy.k is None:
         return None
     options = {
-        "has_dominance": privacy.dominance is not None,
         "protects_values": privacy.t is not None
         or resolve_diversity(privacy.l) is not None
         or resolve_value_share(privacy) is not None,
@@ -176,7 +175,7 @@ class Policy:
         Mean excess span to hold, in records.
     kafka : KafkaSection or None
     csv, csv_output : CsvDialect
-    dominance, per_subject, min_population, t, dependence
+    per_subject, min_population, t, dependence
         Options of the sections ``privacy`` and ``steering``; None or 0 if not set.
     scaling : {"spreads", "bounds"}
         How the distances of a stream are scaled (``steering.scaling``).
@@ -206,7 +205,6 @@ class Policy:
     kafka: KafkaSection | None
     csv: CsvDialect
     csv_output: CsvDialect
-    dominance: float | None = None
     per_subject: PerSubject | None = None
     min_population: int | None = None
     t: float | None = None
@@ -322,7 +320,6 @@ class Policy:
             position=0.0 if isinstance(position, dict) else float(position),
             target_span=float(position["target_span"]) if isinstance(position, dict) else None,
             kafka=document.kafka,
-            dominance=optional_float(privacy.dominance),
             per_subject=resolve_per_subject(privacy.per_subject),
             min_population=privacy.min_population,
             t=optional_float(privacy.t),
@@ -478,8 +475,6 @@ class Policy:
     def _privacy(self) -> dict[str, Any]:
         """Return section ``privacy`` as plain values, without the options that are not set."""
         content: dict[str, Any] = {"k": self.k, "max_share": self.max_share}
-        if self.dominance is not None:
-            content["dominance"] = self.dominance
         if self.per_subject is not None:
             content["per_subject"] = {"max": self.per_subject.max, "window": self.per_subject.window}
         if self.min_population is not None:

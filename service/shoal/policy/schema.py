@@ -508,16 +508,6 @@ class PrivacySection(Section):
         exclusiveMinimum=0,
         maximum=1,
     )
-    dominance: Number | None = key(
-        "p in percent, for numeric quasi-identifiers of a stream. The largest contribution to a published mean cannot "
-        "be computed within p %, not even by the second largest contributor "
-        "([ADR 7](adr/0007-dominance-and-minimum-population.md)). It needs bounds and k ≥ 3. Price: extreme records "
-        "wait for similar ones, or are suppressed.",
-        shown="off",
-        example=20,
-        exclusiveMinimum=0,
-        exclusiveMaximum=100,
-    )
     per_subject: PerSubjectSection | None = key(
         "How many records of one person are published within a window ([ADR 6](adr/0006-subject-quota.md)). The others "
         "are suppressed.",
@@ -584,7 +574,7 @@ class StreamSection(Section):
         maximum=1_000_000_000,
     )
     rule: Literal["nearest", "greedy", "awo", "block", "auto"] = key(
-        "Which records form a cluster ([rules](rules.md)). `auto` chooses by k and `dominance`; `shoal check` tells.",
+        "Which records form a cluster ([rules](rules.md)). `auto` chooses by k, `l` and `t`; `shoal check` tells.",
         default="auto",
     )
     release: Literal["cluster", "ordered"] = key(

@@ -26,15 +26,13 @@ MAX_POSITION = 1 << 62
 """Positions and expiry keys must lie within +-2^62, so that their differences fit 64 bits."""
 
 
-def parameter_faults(
-    k: int, delta: int, rule: str, position: object, max_share: float, *, has_dominance: bool = False
-) -> list[str]:
+def parameter_faults(k: int, delta: int, rule: str, position: object, max_share: float) -> list[str]:
     """Return everything that is wrong with the parameters of a stream, as messages; an empty list if all are valid."""
     faults = [
         f"{name}: must be a whole number" for name, value in (("k", k), ("delta", delta)) if not is_integer(value)
     ]
     if faults:
-        return [*faults, *position_faults(position), *rule_faults(rule, has_dominance=has_dominance)]
+        return [*faults, *position_faults(position), *rule_faults(rule)]
     if k < 2:  # noqa: PLR2004 - a cluster needs two subjects
         faults.append("k: must be at least 2")
     if max(k, delta) > MAX_DELTA:
@@ -45,7 +43,7 @@ def parameter_faults(
         faults.append("max_share: must be above 0 and at most 1")
     elif k >= 2 and max_share * min(k, MAX_DELTA) < 1 - 1e-9:  # noqa: PLR2004
         faults.append("max_share: must be at least 1/k, or k subjects could not share a cluster")
-    return [*faults, *position_faults(position), *rule_faults(rule, has_dominance=has_dominance)]
+    return [*faults, *position_faults(position), *rule_faults(rule)]
 
 
 def are_expiry_limits(expiry_limits: object) -> bool:
@@ -60,8 +58,8 @@ class InputValidator:
 
     Parameters
     ----------
-    dimensions, columns, amounts, codes : int
-        Coordinates, expiry keys, amounts and category columns of a record.
+    dimensions, columns, codes : int
+        Coordinates, expiry keys and category columns of a record.
     protection : Protection, optional
         What the protected attributes must satisfy.
 
@@ -71,11 +69,8 @@ class InputValidator:
         Position of the last record; -1 before the first.
     """
 
-    def __init__(
-        self, dimensions: int, columns: int, amounts: int = 0, codes: int = 0, protection: Protection | None = None
-    ) -> None:
+    def __init__(self, dimensions: int, columns: int, codes: int = 0, protection: Protection | None = None) -> None:
         self._protection = protection
-        self._amounts = amounts
         self._codes = codes
         self._dimensions = dimensions
         self._columns = columns
@@ -89,7 +84,6 @@ class InputValidator:
         subjects: AnyArray | None,
         positions: AnyArray | None,
         expiry_keys: AnyArray | None,
-        amounts: AnyArray | None = None,
         codes: AnyArray | None = None,
         values: AnyArray | None = None,
         bins: AnyArray | None = None,
@@ -98,7 +92,7 @@ class InputValidator:
 
         Parameters
         ----------
-        coordinates, subjects, positions, expiry_keys, amounts, codes, values, bins
+        coordinates, subjects, positions, expiry_keys, codes, values, bins
             As of `StreamClusterer.push`.
 
         Raises
@@ -115,7 +109,6 @@ class InputValidator:
             _expect(numbered if subjects is None else subjects, "subjects", np.int64, (count,)),
             _expect(numbered, "positions", np.int64, (count,)),
             _expect(self._keys_or_empty(expiry_keys, count), "expiry_keys", np.int64, (count, self._columns)),
-            _expect(self._amounts_or_empty(amounts, count), "amounts", np.float64, (count, self._amounts)),
             self._with_protected(self._codes_or_empty(codes, count), values, bins),
         )
         if count:
@@ -126,11 +119,6 @@ class InputValidator:
         if expiry_keys is None and self._columns:
             raise ParameterError(f"expiry_keys: missing, expiry_limits requires {self._columns} columns")
         return np.zeros((count, 0), np.int64) if expiry_keys is None else expiry_keys
-
-    def _amounts_or_empty(self, amounts: AnyArray | None, count: int) -> AnyArray:
-        if amounts is None and self._amounts:
-            raise ParameterError(f"amounts: missing, dominance requires {self._amounts} columns")
-        return np.zeros((count, 0)) if amounts is None else amounts
 
     def _codes_or_empty(self, codes: AnyArray | None, count: int) -> Int64Matrix:
         if codes is None and self._codes:
@@ -156,8 +144,6 @@ class InputValidator:
     def _check_content(self, block: CoordinateBlock, *, numbered: bool) -> None:
         if not np.isfinite(block.coordinates).all():
             raise ParameterError("coordinates: must be finite")
-        if not np.isfinite(block.amounts).all():
-            raise ParameterError("amounts: must be finite")
         if block.positions[-1] >= MAX_POSITION or not (numbered or self._ascends(block.positions)):
             raise ParameterError("positions: must ascend strictly, also between blocks, and be below 2^62")
         if self._columns:

@@ -11,7 +11,6 @@ from shoal.arrays import LARGEST, BoolVector, Float64Matrix, Float64Vector, Int8
 from shoal.errors import ParameterError
 from shoal.protection import NO_L, DiversityRule
 from shoal.streams.arguments import InputValidator, are_expiry_limits, is_integer, parameter_faults
-from shoal.streams.dominance import NO_DOMINANCE, Dominance
 from shoal.streams.expiry import StreamConstraints
 from shoal.streams.held_records import BY_POSITION, FLUSHED, Buffer, DecisionBuffer
 from shoal.streams.invariants import InvariantChecker
@@ -76,7 +75,7 @@ class StreamClusterer:
         Numeric coordinates of a record, 1 or more; 0 if there are ``code_distances``.
     rule : str
         ``nearest``, ``greedy``, ``awo`` (opportunity-cost growth), ``block``, or ``auto``: ``block`` for k of 7 or
-        more, else ``awo``; with ``dominance``, ``nearest``.
+        more, else ``awo``.
     position : float or TargetSpan
         Weight omega_p of the position, in units of the coordinates per position, or the target that the weight follows.
     max_share : float
@@ -85,8 +84,6 @@ class StreamClusterer:
         One per expiry key: a record expires as soon as the key of an arriving record exceeds its own by more.
     min_population : int
         While fewer distinct subjects are held, no record expires by the first expiry key, which is a clock.
-    dominance : Dominance, optional
-        The p % rule that each cluster must satisfy; see `clustering.stream.dominance`.
     code_distances : ndarray of float64, shape (c,), optional
         One per category column: the squared distance of two records whose codes differ there, from 0 to 1e150, in
         squared units of the coordinates.
@@ -107,9 +104,8 @@ class StreamClusterer:
     -----
     Guarantees: each record is in exactly one cluster, or suppressed, or held. A cluster has at least k distinct
     subjects, none with more than ``max_share`` of its records. A record is decided at the latest with the first
-    arrival that is delta or more positions after it. It is suppressed only if fewer than k subjects are held then, with
-    ``dominance`` also if no cluster satisfies the p % rule, and at the end also if fewer than ``min_population`` are
-    held.
+    arrival that is delta or more positions after it. It is suppressed only if fewer than k subjects are held
+    then, and at the end also if fewer than ``min_population`` are held.
 
     The squared distance of two records is that of their numeric coordinates plus the ``code_distances`` of the columns
     in which their codes differ. Of codes only equality counts.
@@ -141,13 +137,12 @@ class StreamClusterer:
         max_share: float = 0.5,
         expiry_limits: Sequence[int] = (),
         min_population: int = 0,
-        dominance: Dominance | None = None,
         code_distances: Float64Vector | None = None,
         codes_must_agree: BoolVector | None = None,
         diversity: DiversityRule | None = None,
         protected: int = 1,
     ) -> None:
-        faults = parameter_faults(k, delta, rule, position, max_share, has_dominance=dominance is not None)
+        faults = parameter_faults(k, delta, rule, position, max_share)
         distances = np.zeros(0) if code_distances is None else code_distances
         faults += code_distance_faults(distances)
         if codes_must_agree is not None and np.shape(codes_must_agree) != np.shape(distances):
@@ -162,22 +157,18 @@ class StreamClusterer:
             raise ParameterError("; ".join(faults))
         protection = None if diversity is None else Protection(diversity, int(protected))
         rows = 0 if protection is None else protection.rows
-        dominance_rule = NO_DOMINANCE if dominance is None else dominance
-        amounts = len(dominance_rule.references)
-        buffer = Buffer(int(delta), int(d), len(expiry_limits), amounts, distances, rows, codes_must_agree)
+        buffer = Buffer(int(delta), int(d), len(expiry_limits), distances, rows, codes_must_agree)
         limits = np.asarray(expiry_limits, np.int64)
         weight, target = (
             position.initial(int(k), d, distances) if isinstance(position, TargetSpan) else (position, NO_TARGET)
         )
         self._weight = np.full(1, float(weight))
         population = int(min_population)
-        constraints = StreamConstraints(
-            int(k), int(delta), self._weight, float(max_share), limits, population, dominance_rule, target
-        )
+        constraints = StreamConstraints(int(k), int(delta), self._weight, float(max_share), limits, population, target)
         self._buffer = buffer
-        self._validator = InputValidator(d, len(expiry_limits), amounts, len(distances), protection)
+        self._validator = InputValidator(d, len(expiry_limits), len(distances), protection)
         self._rule = make_rule(rule, buffer, constraints, protection)
-        self._invariants = InvariantChecker(int(k), int(delta), float(max_share), dominance_rule, protection)
+        self._invariants = InvariantChecker(int(k), int(delta), float(max_share), protection)
         self._columns, self._delta, self._limits = len(distances), int(delta), limits
 
     @property
@@ -243,7 +234,6 @@ class StreamClusterer:
         subjects: Int64Vector | None = None,
         positions: Int64Vector | None = None,
         expiry_keys: Int64Matrix | None = None,
-        amounts: Float64Matrix | None = None,
         codes: Int64Matrix | None = None,
         values: Int64Matrix | None = None,
         bins: Int64Matrix | None = None,
@@ -261,8 +251,6 @@ class StreamClusterer:
             position.
         expiry_keys : ndarray of int64, shape (n, C), optional
             One column per expiry limit, never decreasing: a time in ms, a log offset.
-        amounts : ndarray of float64, shape (n, a), optional
-            Values that ``dominance`` is applied to, in the units of its references.
         codes : ndarray of int64, shape (n, c), optional
             Code of each record in each category column. A category must keep its code while a record with it is held.
         values : ndarray of int64, shape (n, q), optional
@@ -283,8 +271,8 @@ class StreamClusterer:
         GuaranteeError
             A decision violates an invariant. This call and all later ones raise.
         """
-        block = self._validator.validate(coordinates, subjects, positions, expiry_keys, amounts, codes, values, bins)
-        self._invariants.register(block.positions, block.subjects, block.amounts, block.codes[:, self._columns :])
+        block = self._validator.validate(coordinates, subjects, positions, expiry_keys, codes, values, bins)
+        self._invariants.register(block.positions, block.subjects, block.codes[:, self._columns :])
         self._validator.remember(block, by_subject=subjects is not None)
         return self._verified(self._rule.push(block))
 
@@ -309,7 +297,7 @@ class StreamClusterer:
             As `push`.
         """
         nothing = np.zeros(0, np.int64)
-        self._invariants.register(nothing, nothing, None)
+        self._invariants.register(nothing, nothing)
         return self._verified(self._rule.flush(self._validator.last))
 
     def _verified(self, decisions: DecisionBuffer) -> Decisions:

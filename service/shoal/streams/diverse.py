@@ -71,7 +71,6 @@ from shoal.protection import (
     empty_diversity_scratch,
     is_diverse,
 )
-from shoal.streams.dominance import NO_DOMINANCE, dominating_subject
 from shoal.streams.expiry import (
     NEWEST_POSITION,
     Candidates,
@@ -97,7 +96,7 @@ from shoal.streams.held_records import (
     empty_held,
     trim,
 )
-from shoal.streams.nearest import release_or_suppress, select_by_distance, select_undominated
+from shoal.streams.nearest import release_or_suppress, select_by_distance
 from shoal.streams.partition import PartitionFlushRule, held_as_table, release_partition
 from shoal.streams.protection import Protection
 from shoal.streams.steering import NO_TARGET, update_weight
@@ -389,7 +388,8 @@ def grow_diverse(
             strictness = level / (levels - 1)
             _start(held, constraints, state, n, strictness)
             size = _grow_to(held, workspace, constraints, state, n, strictness, moves)
-            if size == n and _is_released(held, workspace, constraints, state, n):
+            are_enough = size == n and state.missing[state.attributes[0]] <= 0
+            if are_enough and is_cluster_diverse(held, state, workspace.members[:n]):
                 sort_by_age(workspace.members[:n], workspace.heap[:count])
                 return n
         limit = largest if largest > 0 else count
@@ -583,27 +583,6 @@ def _is_permitted(
     return True
 
 
-@njit_inline
-def _is_released(
-    held: HeldRecords, workspace: Workspace, constraints: StreamConstraints, state: DiversityState, n: int
-) -> bool:
-    """Whether the finished cluster satisfies all constraints."""
-    members, q = workspace.members[:n], state.attributes[0]
-    if state.missing[q] > 0 or not is_cluster_diverse(held, state, members):
-        return False
-    if constraints.dominance.share == 0.0:
-        return True
-    found = 0
-    for member in range(n):
-        workspace.subject_numbers[member] = state.numbers[q, members[member]]
-        found = max(found, workspace.subject_numbers[member] + 1)
-    amounts = held.amounts[:, held.extent[HEAD] : held.extent[TAIL]]
-    subject = dominating_subject(
-        amounts, members, workspace.subject_numbers, state.counts[q, :found], workspace.totals, constraints.dominance
-    )
-    return bool(subject < 0)
-
-
 ARTIFICIAL_RECORDS = 64
 """Records that are partitioned to compile all kernels, at least: enough clusters to be merged in pairs."""
 
@@ -671,7 +650,7 @@ def precompile_table(*, has_t: bool, limits_values: bool) -> None:
     held = empty_held(count, 1, 0, protected=protection.rows)
     held.extent[:], held.subjects[:] = (0, count), np.arange(count)
     held.codes[0] = np.arange(count) % 2
-    constraints = StreamConstraints(k, count, np.zeros(1), 1.0, np.zeros(0, np.int64), 0, NO_DOMINANCE, NO_TARGET)
+    constraints = StreamConstraints(k, count, np.zeros(1), 1.0, np.zeros(0, np.int64), 0, NO_TARGET)
     points = np.stack([np.arange(count) % 7, np.arange(count) % 11], axis=1).astype(np.float64)
     table = HeldTable(held, points, constraints, protection)
     table.partition()
@@ -718,8 +697,8 @@ class _DiverseRule(PartitionFlushRule):
     Notes
     -----
     With t, the held records are partitioned as by ``microaggregate(algorithm="auto", refine="descent")``, else as with
-    ``algorithm="mdav"``. If even a single cluster of all records violates the constraints, or there is a p % rule, the
-    oldest record is decided on until none is held.
+    ``algorithm="mdav"``. If even a single cluster of all records violates the constraints, the oldest record is decided
+    on until none is held.
     """
 
     _protection: Protection
@@ -748,13 +727,11 @@ class _DiverseRule(PartitionFlushRule):
         self._decide(decisions, cursor, NOT_DUE, ALL)
 
     def _flush(self, decisions: DecisionBuffer, newest: int) -> None:
-        held, constraints = self._buffer.held, self._constraints
-        # A table has no p % rule, so its clusters could violate it: then they grow one after the other.
-        if not constraints.dominance.share and self._has_min_population():
+        if self._has_min_population():
             table = self._table()
             labels = None if table is None else table.partition()
             if labels is not None:
-                release_partition(held, decisions, constraints, labels, newest, FLUSHED)
+                release_partition(self._buffer.held, decisions, self._constraints, labels, newest, FLUSHED)
         self._decide(decisions, np.array([0, newest]), FLUSHED, ALL)
 
     def _table(self) -> HeldTable | None:
@@ -914,10 +891,7 @@ def decide_diversely_by_distance(
         if cause == NOT_DUE:
             return
         decided += 1
-        if constraints.dominance.share > 0.0:
-            size = select_undominated(held, workspace, constraints, constraints.k)
-        else:
-            size = select_by_distance(held, workspace, constraints, constraints.k)
+        size = select_by_distance(held, workspace, constraints, constraints.k)
         _decide_oldest(held, workspace, decisions, constraints, state, cursor[NEWEST_POSITION], cause, size, False)
 
 

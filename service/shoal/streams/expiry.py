@@ -37,7 +37,6 @@ from shoal.arrays import BoolVector, Float64Matrix, Float64Vector, Int64Matrix, 
 from shoal.kernels.distances import add_code_distances
 from shoal.kernels.jit import njit_inline
 from shoal.kernels.subject_codes import Numbering, clear, empty_numbering, number
-from shoal.streams.dominance import Dominance
 from shoal.streams.held_records import BY_CLOCK, HEAD, NOT_DUE, TAIL, HeldRecords, append_next, cause_of_oldest
 from shoal.streams.steering import WeightTarget
 
@@ -89,8 +88,6 @@ class StreamConstraints(NamedTuple):
     population : int
         Distinct subjects that must be held before the first expiry key, a clock, or the end of the stream releases
         records; 0 for no such limit.
-    dominance : Dominance
-        The p % rule.
     target : WeightTarget
         What the weight of the position follows.
     """
@@ -101,7 +98,6 @@ class StreamConstraints(NamedTuple):
     max_share: float
     expiry_limits: Int64Vector
     population: int
-    dominance: Dominance
     target: WeightTarget
 
 
@@ -122,8 +118,10 @@ class Workspace(NamedTuple):
         Number of the subject of each member.
     previous : int64
         For each member, the member of the same subject that was added before it, or -1.
-    counts, farthest, totals : int64, int64, float64
-        By number of the subject: its members, the member that was added last, and its contribution.
+    counts, farthest : int64
+        By number of the subject: its members, and the member that was added last.
+    totals : float64
+        Free scratch.
     numbering : Numbering
         Numbers of the subjects of this decision.
     """

@@ -94,8 +94,6 @@ class HeldRecords(NamedTuple):
     ----------
     coordinates : float64 (d, capacity)
         Scaled and weighted quasi-identifiers, one row per attribute.
-    amounts : float64 (a, capacity)
-        Values that the p % rule is applied to.
     codes : int64 (c + protected, capacity)
         One row per category column; two records differ in a column if their codes do. Behind them the value codes of q
         protected attributes, and if there is a t their bins.
@@ -120,7 +118,6 @@ class HeldRecords(NamedTuple):
     """
 
     coordinates: Float64Matrix
-    amounts: Float64Matrix
     codes: Int64Matrix
     code_distances: Float64Vector
     codes_must_agree: BoolVector
@@ -162,18 +159,16 @@ def empty_held(
     capacity: int,
     dimensions: int,
     columns: int,
-    amounts: int = 0,
     code_distances: Float64Vector = _NONE,
     protected: int = 0,
     codes_must_agree: BoolVector | None = None,
 ) -> HeldRecords:
-    """Allocate the arrays for ``capacity`` records with so many coordinates, expiry keys and amounts.
+    """Allocate the arrays for ``capacity`` records with so many coordinates and expiry keys.
 
     Each entry of ``code_distances`` (c,) adds a category column; ``protected`` rows of codes follow.
     """
     return HeldRecords(
         coordinates=np.zeros((dimensions, capacity)),
-        amounts=np.zeros((amounts, capacity)),
         codes=np.zeros((len(code_distances) + protected, capacity), np.int64),
         code_distances=code_distances.copy(),
         codes_must_agree=np.zeros(len(code_distances), np.bool_)
@@ -305,7 +300,6 @@ def _close_gaps(held: HeldRecords, members: Int64Vector) -> None:
         _shift_runs_of_rows(held.expiry_keys, head, stop, members, held.moved_integers)
         _shift_runs_of_rows(held.codes, head, stop, members, held.moved_integers)
         _shift_runs_of_rows(held.coordinates, head, stop, members, held.moved_floats)
-        _shift_runs_of_rows(held.amounts, head, stop, members, held.moved_floats)
     else:
         remaining_records = held.remaining_records[: moving + 1]
         _list_remaining(members, remaining_records)
@@ -315,7 +309,6 @@ def _close_gaps(held: HeldRecords, members: Int64Vector) -> None:
         _shift_values_of_rows(held.expiry_keys, head, stop, remaining_records, held.moved_integers)
         _shift_values_of_rows(held.codes, head, stop, remaining_records, held.moved_integers)
         _shift_values_of_rows(held.coordinates, head, stop, remaining_records, held.moved_floats)
-        _shift_values_of_rows(held.amounts, head, stop, remaining_records, held.moved_floats)
     held.extent[HEAD] = head + members.size
 
 
@@ -404,7 +397,6 @@ class CoordinateBlock(NamedTuple):
     coordinates : float64 (n, d)
     subjects, positions : int64 (n,)
     expiry_keys : int64 (n, C)
-    amounts : float64 (n, a)
     codes : int64 (n, c + q or c + 2 q)
         Category columns, then value codes of the protected attributes, then their bins if there is a t.
     """
@@ -413,7 +405,6 @@ class CoordinateBlock(NamedTuple):
     subjects: Int64Vector
     positions: Int64Vector
     expiry_keys: Int64Matrix
-    amounts: Float64Matrix
     codes: Int64Matrix
 
 
@@ -424,8 +415,8 @@ class Buffer:
     ----------
     delta : int
         Largest delay; at most ``delta + 1`` records are held.
-    dimensions, columns, amounts : int
-        Coordinates, expiry keys and amounts of a record.
+    dimensions, columns : int
+        Coordinates and expiry keys of a record.
     code_distances : ndarray of float64, shape (c,), optional
         Squared distance of each category column.
     protected : int
@@ -446,16 +437,13 @@ class Buffer:
         delta: int,
         dimensions: int,
         columns: int,
-        amounts: int = 0,
         code_distances: Float64Vector | None = None,
         protected: int = 0,
         codes_must_agree: BoolVector | None = None,
     ) -> None:
         self.capacity = delta + 1 + max(SLICE, delta // 2)
         distances = np.zeros(0) if code_distances is None else code_distances
-        self.held: HeldRecords = empty_held(
-            self.capacity, dimensions, columns, amounts, distances, protected, codes_must_agree
-        )
+        self.held: HeldRecords = empty_held(self.capacity, dimensions, columns, distances, protected, codes_must_agree)
 
     def __len__(self) -> int:
         return int(self.held.extent[TAIL] - self.held.extent[HEAD] - self.held.gap_state[GAP_COUNT])
@@ -491,7 +479,6 @@ class Buffer:
         self.held.positions[target] = block.positions[start:stop]
         self.held.subjects[target] = block.subjects[start:stop]
         self.held.expiry_keys[:, target] = block.expiry_keys[start:stop].T
-        self.held.amounts[:, target] = block.amounts[start:stop].T
         if len(self.held.codes):
             self.held.codes[:, target] = block.codes[start:stop].T
         return count
@@ -504,7 +491,7 @@ class Buffer:
     def compact(self, arriving: int = 0) -> None:
         """Close all gaps and move the held records to the first slots; ``arriving`` staged records stay behind them."""
         held, slots = self.held, self._slots(arriving)
-        for array in (held.coordinates, held.positions, held.subjects, held.expiry_keys, held.amounts, held.codes):
+        for array in (held.coordinates, held.positions, held.subjects, held.expiry_keys, held.codes):
             array[..., : len(slots)] = array[..., slots]
         held.removed[:] = False
         held.extent[:] = 0, len(slots) - arriving

@@ -561,7 +561,7 @@ class IndexedNearestRule(_IndexedRule):
     Parameters
     ----------
     buffer, constraints
-        As of `NearestRule`; without the p % rule.
+        As of `NearestRule`.
     min_held : int
         Held records from which an index is built.
 

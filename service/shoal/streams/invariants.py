@@ -12,11 +12,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from shoal.arrays import BoolVector, Float64Matrix, Int64Matrix, Int64Vector
+from shoal.arrays import BoolVector, Int64Matrix, Int64Vector
 from shoal.errors import AnonymityViolation, DelayViolation, GuaranteeError
 from shoal.kernels.jit import njit, njit_inline
 from shoal.kernels.sorting import shell_sort
-from shoal.streams.dominance import NO_DOMINANCE, Dominance, is_dominated
 from shoal.streams.held_records import CAUSE, END, FLUSHED, NEWEST, POSITION, DecisionBuffer, empty_decision_buffer
 from shoal.streams.protection import Protection, violated_constraint
 
@@ -81,15 +80,12 @@ class InvariantChecker:
         Largest delay in positions.
     max_share : float
         Largest share of one subject in a cluster.
-    dominance : Dominance
-        The p % rule that each cluster must satisfy.
     protection : Protection, optional
         What the protected attributes of each cluster must satisfy.
 
     Notes
     -----
-    Guarantees: a verified cluster has at least k subjects, none of them above its share, and satisfies the p % rule and
-    the protection.
+    Guarantees: a verified cluster has at least k subjects, none of them above its share, and satisfies the protection.
     Each record is decided once. A record is due when the newest position is delta or more above its own. Each due
     record was decided before the next arrival, as far as the rule states the arrivals correctly; after the call no held
     record is due. If positions have no gaps, no delay exceeds delta. After a violation all further calls are rejected.
@@ -102,13 +98,11 @@ class InvariantChecker:
         k: int,
         delta: int,
         max_share: float,
-        dominance: Dominance = NO_DOMINANCE,
         protection: Protection | None = None,
     ) -> None:
-        self._dominance, self._protection = dominance, protection
+        self._protection = protection
         self._codes = np.zeros((0, 0 if protection is None else protection.rows), np.int64)
         self._limits = InvariantLimits(k, delta, max_share)
-        self._amounts = np.zeros((0, len(dominance.references)))
         self._registry = _empty_registry(0)
         self._filled = 0
         self._arrivals = np.full(1, -1, np.int64)
@@ -119,7 +113,6 @@ class InvariantChecker:
         self,
         positions: Int64Vector,
         subjects: Int64Vector,
-        amounts: Float64Matrix | None = None,
         codes: Int64Matrix | None = None,
     ) -> None:
         """Add arriving records to the registry.
@@ -128,8 +121,6 @@ class InvariantChecker:
         ----------
         positions, subjects : ndarray of int64, shape (n,)
             Positions ascend, over all calls.
-        amounts : ndarray of float64, shape (n, a), optional
-            Required if there is a p % rule.
         codes : ndarray of int64, shape (n, rows), optional
             Value codes and bins of the protected attributes; required if there is a protection.
 
@@ -146,8 +137,6 @@ class InvariantChecker:
             end = self._filled + len(positions)
         self._registry.positions[self._filled : end] = positions
         self._registry.subjects[self._filled : end] = subjects
-        if amounts is not None and amounts.shape[1]:
-            self._amounts[self._filled : end] = amounts
         if codes is not None:
             self._codes[self._filled : end] = codes
         self._filled = end
@@ -169,13 +158,13 @@ class InvariantChecker:
         Raises
         ------
         AnonymityViolation
-            A cluster has too few subjects, has a subject above ``max_share``, or violates the p % rule or the
-            protection; or a decision names a record that is not held.
+            A cluster has too few subjects, has a subject above ``max_share``, or violates the protection; or a decision
+            names a record that is not held.
         DelayViolation
             A record was due and not decided before the next arrival, or is due and still held.
         """
         self._violated = True  # until all checks have passed
-        undominated, violated = self._is_undominated(decisions), self._violated_protection(decisions)
+        violated = self._violated_protection(decisions)
         positions, subjects, decided, oldest = self._registry
         registry = RegisteredRecords(
             positions[: self._filled], subjects[: self._filled], decided[: self._filled], oldest
@@ -197,8 +186,6 @@ class InvariantChecker:
             raise DelayViolation(
                 f"a record was not decided in time (delta is {self._limits.delta}); nothing of its block was released"
             )
-        if not undominated:
-            raise AnonymityViolation("a cluster violates the p % rule; nothing of its block was released")
         if violated:
             raise AnonymityViolation(f"a cluster {violated}; nothing of its block was released")
         self._violated = False
@@ -208,24 +195,11 @@ class InvariantChecker:
         """Drop decided records, and allocate twice the capacity that the held and the arriving records need."""
         kept = np.flatnonzero(~self._registry.decided[: self._filled])
         registry = _empty_registry(max(2 * (len(kept) + arriving), MIN_CAPACITY))
-        amounts = np.zeros((len(registry.decided), self._amounts.shape[1]))
         codes = np.zeros((len(registry.decided), self._codes.shape[1]), np.int64)
         for new, old in ((registry.positions, self._registry.positions), (registry.subjects, self._registry.subjects)):
             new[: len(kept)] = old[kept]
-        amounts[: len(kept)] = self._amounts[kept]
         codes[: len(kept)] = self._codes[kept]
-        self._registry, self._amounts, self._codes, self._filled = registry, amounts, codes, len(kept)
-
-    def _is_undominated(self, decisions: DecisionBuffer) -> bool:
-        """Whether every cluster satisfies the p % rule. Records that are not held are left to `check_decisions`."""
-        if not self._dominance.share:
-            return True
-        for positions in np.split(decisions.positions, decisions.clusters[END, :-1]):
-            slots = np.searchsorted(self._registry.positions[: self._filled], positions)
-            slots = slots[slots < self._filled]
-            if len(slots) and is_dominated(self._dominance, self._amounts[slots], self._registry.subjects[slots]):
-                return False
-        return True
+        self._registry, self._codes, self._filled = registry, codes, len(kept)
 
     def _violated_protection(self, decisions: DecisionBuffer) -> str:
         """Return the constraint on protected attributes that a cluster violates; empty if none does."""

@@ -11,14 +11,13 @@ import numpy as np
 from shoal.arrays import BoolVector, Float64Matrix, Int64Matrix, Int64Vector
 from shoal.errors import GuaranteeError
 from shoal.formats import Block, RecordEncoder
-from shoal.policy import Policy, Scale
+from shoal.policy import Policy
 from shoal.protection.quota import SubjectQuota
 from shoal.protection.value_codes import ValueIndex
 from shoal.scales import CategoryIndex, Embedding, Scaling
 from shoal.scales.loss import AttributeDistances
 from shoal.streams.clusterer import Decisions, StreamClusterer
 from shoal.streams.confidential_numbers import ConfidentialNumbers, DistanceSpace
-from shoal.streams.dominance import dominance_of
 from shoal.streams.record_store import RecordStore, StoredRecords
 from shoal.streams.release import (
     BlockDecisions,
@@ -127,13 +126,11 @@ class PartitionPipeline:
             max_share=policy.max_share,
             expiry_limits=expiry_limits,
             min_population=policy.min_population or 0,
-            dominance=dominance_of(policy),
             code_distances=self._space.code_distances(self._embedding),
             codes_must_agree=self._space.codes_must_agree(self._embedding),
             diversity=self._values.rule,
             protected=max(1, len(self._values)),
         )
-        self._amounts = [i for i, a in enumerate(policy.quasi_identifiers) if a.scale is Scale.NUMERIC]
         self._buffer = release_strategy(policy).buffer(stream.delta, expiry_limits)
         self._restorer = restorer or ClusterRestorer((), 0)
         if self._restorer and not stream.is_ordered:
@@ -291,7 +288,6 @@ class PartitionPipeline:
             subjects,
             positions,
             records.expiry_keys,
-            None if self.policy.dominance is None else records.values[:, self._amounts],
             self._space.codes(self._embedding, records.values),
             *self._values.split(records.protected),
         )

@@ -6,14 +6,14 @@ import math
 from typing import Protocol
 
 from shoal.errors import ParameterError
-from shoal.policy import RULES, resolve_rule, supports_dominance
+from shoal.policy import RULES, resolve_rule
 from shoal.streams.block import BlockRule
 from shoal.streams.diverse import DiverseBlockRule, DiverseGrowthRule, DiverseNearestRule
 from shoal.streams.expiry import StreamConstraints
 from shoal.streams.growth import GrowthRule
 from shoal.streams.held_records import Buffer, CoordinateBlock, DecisionBuffer
 from shoal.streams.indexed import IndexedGrowthRule, IndexedNearestRule
-from shoal.streams.nearest import NearestRule, UndominatedRule
+from shoal.streams.nearest import NearestRule
 from shoal.streams.protection import Protection
 
 __all__ = ["INDEXED_FROM", "MAX_INDEXED_DIMENSIONS", "Rule", "make_rule", "rule_faults"]
@@ -37,14 +37,12 @@ class Rule(Protocol):
         """Decide on all held records; ``newest`` is the position of the last record that arrived."""
 
 
-def rule_faults(name: object, *, has_dominance: bool = False) -> list[str]:
+def rule_faults(name: object) -> list[str]:
     """Return what is wrong with the name of a rule, as messages; an empty list if it is valid."""
     if not isinstance(name, str):
         return ["rule: must be a name"]
     if name not in {"auto", *RULES}:
         return [f"rule: unknown, use one of auto, {', '.join(RULES)}"]
-    if has_dominance and not supports_dominance(name):
-        return ["rule: dominance is supported by rule nearest only, use 'auto' or 'nearest'"]
     return []
 
 
@@ -66,9 +64,7 @@ def make_rule(name: str, buffer: Buffer, constraints: StreamConstraints, protect
 
 
 def _create(name: str, buffer: Buffer, constraints: StreamConstraints) -> Rule:
-    chosen = resolve_rule(name, constraints.k, has_dominance=constraints.dominance.share > 0)
-    if chosen == "nearest" and constraints.dominance.share > 0.0:
-        return UndominatedRule(buffer, constraints)
+    chosen = resolve_rule(name, constraints.k)
     min_held = INDEXED_FROM.get(chosen, 0)
     is_numeric = not len(buffer.held.code_distances)  # cells bound numeric coordinates only
     is_indexable = is_numeric and 0 < min_held <= constraints.delta
@@ -87,8 +83,7 @@ def _create(name: str, buffer: Buffer, constraints: StreamConstraints) -> Rule:
 
 def _create_diverse(name: str, buffer: Buffer, constraints: StreamConstraints, protection: Protection) -> Rule:
     """Return a rule whose clusters satisfy a protection. A cell index is of no use to it."""
-    has_dominance = constraints.dominance.share > 0
-    chosen = resolve_rule(name, constraints.k, has_dominance=has_dominance, protects_values=True)
+    chosen = resolve_rule(name, constraints.k, protects_values=True)
     if chosen == "nearest":
         return DiverseNearestRule(buffer, constraints, protection)
     weight = 0.0 if chosen == "greedy" else _opportunity_weight(constraints.k)

@@ -136,11 +136,6 @@ class TablePipeline:
     encoder : RecordEncoder
         Encoder of the output format.
 
-    Raises
-    ------
-    ConfigError
-        The policy has ``privacy.dominance``, which exists for streams only.
-
     Notes
     -----
     Guarantees: every released record is in one cluster, and `verify_subjects` has verified that the cluster has k
@@ -150,10 +145,6 @@ class TablePipeline:
     """
 
     def __init__(self, policy: Policy, encoder: RecordEncoder) -> None:
-        if policy.dominance is not None:
-            raise ConfigError(
-                "privacy.dominance: is not available for tables; remove it, or add a stream section and use shoal pipe"
-            )
         self._policy, self._encoder = policy, encoder
         self._categories = CategoryIndex(policy)
         self._values: list[Float64Matrix] = []

@@ -188,22 +188,6 @@ def test_a_time_limit_makes_suppressions_claims(tmp_path: Path) -> None:
     assert verdict.exit_code == 0
 
 
-def test_dominance_may_suppress_and_is_told_as_claimed(tmp_path: Path) -> None:
-    policy = policy_of(dominance=60.0)
-    world = World(tmp_path, policy, range(200))
-    count = len(world.read("quarantine"))
-    assert count > 0
-    verdict = world.verify("quarantine")
-    assert verdict.exit_code == 0, verdict.text()
-    assert sum(int(text.split()[0]) for text in verdict.claimed) <= count
-    assert "dominance" in verdict.claimed[0]
-    assert "claimed: " in verdict.text()
-    assert world.verify("summary").claimed[0].startswith(verdict.claimed[0].split()[0])
-    undecided = world.verify()
-    assert undecided.exit_code == 2
-    assert "--quarantine" in undecided.undecided[0]
-
-
 def test_a_quota_explains_exactly_the_records_above_it(tmp_path: Path) -> None:
     policy = policy_of(per_subject={"max": 2, "window": 50})
     world = World(tmp_path, policy, [number % 10 for number in range(200)])

@@ -542,14 +542,6 @@ def test_an_unknown_option_is_refused_with_the_known_ones(
     assert message in refusal(capsys, policy_of(tmp_path), source, *words)
 
 
-def test_dominance_is_refused_with_a_remedy(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    attributes = ATTRIBUTES | {"income": {"role": "quasi_identifier", "bounds": [0, 1000000]}}
-    policy = policy_of(tmp_path, attributes, privacy={"k": 3, "dominance": 10})
-    source, out = write(tmp_path / "in.csv", records(30)), tmp_path / "out.csv"
-    assert main(["batch", str(policy), "-i", str(source), "-o", str(out)]) == 2
-    assert "privacy.dominance: is not available for tables; remove it" in capsys.readouterr().err
-
-
 def test_a_named_algorithm_is_not_refined_and_the_seed_decides(tmp_path: Path) -> None:
     source = write(tmp_path / "in.csv", records(60))
     _, result, _ = batch(policy_of(tmp_path), source, tmp_path / "out.csv", "--algorithm", "mdav")

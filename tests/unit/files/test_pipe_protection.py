@@ -125,7 +125,6 @@ def test_both_formats_lead_to_the_same_clusters(tmp_path: Path) -> None:
         ({}, {"stream": {"release": "ordered", "reveal_order": True}}),
         ({}, {"attributes": {"gain": {"role": "quasi_identifier", "resolution": 0.5}}}),
         ({"per_subject": {"max": 1, "window": 100}}, {}),
-        ({"dominance": 20}, {}),
         ({"min_population": 10}, {"stream": {"rule": "nearest"}}),
         ({}, {"steering": {"position": {"target_span": 20}}}),
         ({"max_share": 0.25}, {"stream": {"rule": "block"}}),

@@ -150,7 +150,6 @@ print(doubled(np.ones(2)))
 
 LIMIT_PROGRAM = """
 import numpy as np
-from shoal.streams.dominance import NO_DOMINANCE
 from shoal.streams.expiry import StreamConstraints, empty_workspace
 from shoal.streams.held_records import empty_held
 from shoal.streams.partition import held_as_table
@@ -160,7 +159,7 @@ held.extent[:] = 0, 2
 held.subjects[:2] = 1, 2
 held.coordinates[0, :2] = 100.0
 limits = np.zeros(0, np.int64)
-constraints = StreamConstraints(2, 5, np.zeros(1), 0.5, limits, 0, NO_DOMINANCE, NO_TARGET)
+constraints = StreamConstraints(2, 5, np.zeros(1), 0.5, limits, 0, NO_TARGET)
 rows = held_as_table(held, empty_workspace(8), constraints)
 print(len(rows), sum(held_as_table.stats.cache_hits.values()))
 """

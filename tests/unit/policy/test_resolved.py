@@ -28,21 +28,19 @@ def test_a_policy_is_resolved_with_its_defaults(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("k", "dominance", "name", "rule", "reason"),
+    ("k", "name", "rule", "reason"),
     [
-        (6, None, "auto", "awo", "auto: awo below k = 7"),
-        (7, None, "auto", "block", "auto: block from k = 7 on"),
-        (7, 10, "auto", "nearest", "auto: nearest, the only rule that keeps dominance"),
-        (7, None, "awo", "awo", ""),
+        (6, "auto", "awo", "auto: awo below k = 7"),
+        (7, "auto", "block", "auto: block from k = 7 on"),
+        (7, "awo", "awo", ""),
     ],
 )
 def test_auto_is_resolved_by_k_and_only_the_resolved_rule_counts(
-    tmp_path: Path, k: int, dominance: int | None, name: str, rule: str, reason: str
+    tmp_path: Path, k: int, name: str, rule: str, reason: str
 ) -> None:
     def policy_of(written: str) -> Policy:
-        option = "" if dominance is None else f", dominance: {dominance}"
         text = "subject: every_record\nattributes: {age: {role: quasi_identifier, bounds: [0, 1]}}\n"
-        text += f"privacy: {{k: {k}{option}}}\nstream: {{delta: 50, rule: {written}}}\n"
+        text += f"privacy: {{k: {k}}}\nstream: {{delta: 50, rule: {written}}}\n"
         return load(text, tmp_path)
 
     stream = policy_of(name).require_stream()
@@ -52,18 +50,17 @@ def test_auto_is_resolved_by_k_and_only_the_resolved_rule_counts(
 
 def test_options_are_resolved_and_change_the_fingerprint(tmp_path: Path) -> None:
     plain = load(GOOD, tmp_path)
-    assert (plain.dominance, plain.per_subject, plain.min_population) == (None, None, None)
+    assert (plain.per_subject, plain.min_population) == (None, None)
     assert plain.resolved()["privacy"] == {"k": 10, "max_share": 0.5}
     prints = {plain.fingerprint}
     for option, resolved in (
-        ("dominance: 10", {"dominance": 10.0}),
         ("per_subject: {max: 3, window: 1000}", {"per_subject": {"max": 3, "window": 1000}}),
         ("min_population: 20", {"min_population": 20}),
     ):
         policy = load(GOOD.replace("{k: 10}", f"{{k: 10, {option}}}"), tmp_path)
         assert policy.resolved()["privacy"] == {"k": 10, "max_share": 0.5, **resolved}
         prints.add(policy.fingerprint)
-    assert len(prints) == 4
+    assert len(prints) == 3
 
 
 @pytest.mark.parametrize(

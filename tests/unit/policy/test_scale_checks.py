@@ -253,21 +253,6 @@ def test_an_attribute_that_is_listed_twice_is_reported_at_both_places(tmp_path: 
     }
 
 
-def test_dominance_needs_a_value_in_every_record(tmp_path: Path) -> None:
-    text = GOOD.replace("{k: 3}", "{k: 3, dominance: 10}")
-    assert load(text, tmp_path).dominance == 10
-    found = faults(text.replace("integer: true", "integer: true, missing: mean"), tmp_path)
-    assert list(found) == ["attributes.age.missing"]
-    assert "privacy.dominance" in found["attributes.age.missing"][1]
-
-
-def test_dominance_needs_a_number(tmp_path: Path) -> None:
-    text = GOOD.replace("{k: 3}", "{k: 3, dominance: 10}").replace("bounds: [0, 110], integer: true", "scale: nominal")
-    found = faults(text, tmp_path)
-    assert list(found) == ["privacy.dominance"]
-    assert "no quasi-identifier is numeric" in found["privacy.dominance"][1]
-
-
 def test_missing_values_without_bounds_are_allowed_in_tables(tmp_path: Path) -> None:
     text = GOOD.replace("stream: {delta: 100}\n", "").replace("bounds: [0, 110], integer: true", "missing: group")
     assert load(text, tmp_path).attributes[0].missing == "group"

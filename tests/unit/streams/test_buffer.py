@@ -18,7 +18,6 @@ def block(positions: list[int]) -> CoordinateBlock:
         column * 10,
         column,
         column[:, None] * 100,
-        np.zeros((len(column), 0)),
         column[:, None] * 7,
     )
 

@@ -9,7 +9,6 @@ import pytest
 from oracle.naive import log_of
 from shoal.errors import ParameterError
 from shoal.streams import StreamAggregator, StreamClusterer, partition
-from shoal.streams.dominance import Dominance
 from shoal.streams.steering import TargetSpan
 
 pytestmark = pytest.mark.unit
@@ -97,16 +96,6 @@ def test_the_weight_that_follows_a_target_starts_from_all_distances() -> None:
     both = StreamClusterer(2, 9, 1, position=TargetSpan(4.0, (1.0,)), code_distances=np.array([4.0]))
     categories = StreamClusterer(2, 9, 0, position=TargetSpan(4.0, ()), code_distances=np.array([4.0, 1.0]))
     assert numeric.weight == both.weight == pytest.approx(categories.weight, rel=1e-15)
-
-
-def test_the_rule_for_dominance_adds_the_nearest_record_by_category() -> None:
-    rule = Dominance(0.5, np.array([[0.0]]))
-    stream = StreamClusterer(3, 4, 0, dominance=rule, code_distances=np.array([1.0]))
-    amounts = np.array([[10.0], [9.0], [8.0], [1.0], [9.0]])
-    codes = np.array([[1], [2], [1], [1], [1]])
-    decided = stream.push(np.zeros((5, 0)), None, None, None, amounts, codes)
-    # Records 0, 2 and 3 violate the rule: 1 is less than half of 10.
-    assert decided.positions.tolist() == [0, 2, 3, 4]
 
 
 def test_the_index_for_many_records_is_not_used_with_categories() -> None:

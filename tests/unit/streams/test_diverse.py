@@ -23,7 +23,6 @@ from shoal.protection import (
     build_diversity_rule,
 )
 from shoal.streams import StreamClusterer
-from shoal.streams.dominance import Dominance
 from shoal.streams.protection import Protection, violated_constraint
 
 pytestmark = pytest.mark.unit
@@ -245,37 +244,6 @@ def test_a_minimum_population_changes_nothing_before_the_end(rule: str) -> None:
         found.append((decided.positions.tolist(), decided.cluster_bounds.tolist(), decided.suppressed.tolist()))
     assert found[0] == found[1]
     assert len(found[0][1]) > 8
-
-
-def test_a_cluster_also_satisfies_the_p_percent_rule() -> None:
-    rule = Dominance(0.5, np.array([[0.0]]))
-    amounts = np.array([[100.0], [1.0], [1.0], [90.0], [80.0], [70.0], [1.0]])
-    stream = StreamClusterer(
-        2, 6, 1, rule="nearest", dominance=rule, diversity=build_diversity_rule(l=LDiversity(DISTINCT, 2))
-    )
-    values = np.array([[0, 1, 1, 0, 1, 0, 0]]).T
-    decided = stream.push(np.arange(7.0)[:, None], amounts=amounts, values=values)
-    cluster = decided.positions.tolist()
-    assert 0 in cluster
-    contributions = sorted(amounts[cluster, 0], reverse=True)
-    assert sum(contributions[2:]) >= 0.5 * contributions[0]
-    assert len(set(values[cluster, 0])) == 2
-
-
-def test_the_last_clusters_satisfy_the_p_percent_rule_too() -> None:
-    rule = Dominance(0.5, np.array([[0.0]]))
-    # In order of their coordinates, each two or three of these records have one that dominates the others.
-    amounts = np.array([[100.0], [1.0], [1.0], [90.0], [1.0], [1.0], [80.0], [1.0]])
-    stream = StreamClusterer(
-        2, 20, 1, rule="nearest", dominance=rule, diversity=build_diversity_rule(l=LDiversity(DISTINCT, 2))
-    )
-    stream.push(np.arange(8.0)[:, None], amounts=amounts, values=np.arange(8)[:, None] % 2)
-    decided = stream.flush()
-    for first, last in pairwise(decided.cluster_bounds.tolist()):
-        contributions = sorted(amounts[decided.positions[first:last], 0], reverse=True)
-        assert sum(contributions[2:]) >= 0.5 * contributions[0]
-    assert len(decided.positions) + len(decided.suppressed) == 8
-    assert len(decided.positions) >= 3
 
 
 @pytest.mark.parametrize("rule", RULES)

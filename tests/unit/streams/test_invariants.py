@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 from shoal.errors import AnonymityViolation, DelayViolation, GuaranteeError
 from shoal.streams import StreamClusterer, invariants
-from shoal.streams.dominance import Dominance
-from shoal.streams.held_records import BY_POSITION, FLUSHED, DecisionBuffer, empty_decision_buffer
-from shoal.streams.invariants import InvariantChecker, InvariantLimits, RegisteredRecords, check_decisions
+from shoal.streams.held_records import BY_POSITION, FLUSHED, DecisionBuffer
+from shoal.streams.invariants import InvariantLimits, RegisteredRecords, check_decisions
 
 pytestmark = pytest.mark.unit
 
@@ -75,32 +74,6 @@ def test_a_rule_that_violates_an_invariant_closes_the_stream(
         stream.push(coordinates, subjects)
     with pytest.raises(GuaranteeError, match="no more records"):
         stream.flush()
-
-
-@pytest.mark.parametrize(
-    ("incomes", "is_rejected"),
-    [
-        ([0.0] * 8 + [249_999, 250_000], True),  # published as 0 on a grid of 100,000
-        ([0.0] * 9 + [1], True),
-        ([0.0] * 10, False),
-        ([0.0] * 7 + [25_000, 249_999, 250_000], False),
-        ([0.0] * 7 + [24_999, 249_999, 250_000], True),
-    ],
-)
-def test_a_cluster_that_violates_the_p_percent_rule_is_rejected(
-    incomes: list[float],
-    is_rejected: bool,  # noqa: FBT001
-) -> None:
-    rule = Dominance(0.1, np.array([[0.0]]))
-    checker = InvariantChecker(3, 20, 1.0, rule)
-    subjects = np.arange(len(incomes))
-    checker.register(subjects, subjects, np.array(incomes)[:, None])
-    whole = empty_decision_buffer(0)._replace(positions=subjects, clusters=np.array([[10], [FLUSHED], [9]]))
-    if is_rejected:
-        with pytest.raises(AnonymityViolation, match="p % rule"):
-            checker.verify(whole)
-    else:
-        assert checker.verify(whole).tolist() == [[10], [1]]
 
 
 def decisions_of(

@@ -225,25 +225,6 @@ def test_by_bounds_two_categories_are_as_far_apart_as_the_bounds_of_a_number() -
     assert embedding.code_distances.tolist() == [4.0, 9.0, 0.5, 0.5, 0.5, 0.5, 1.0]
 
 
-def test_dominance_is_kept_for_numbers_beside_categories() -> None:
-    policy = policy_with(
-        attribute("sex", Scale.NOMINAL, missing="quarantine"),
-        attribute("pay", Scale.NUMERIC, bounds=(0.0, 1000.0), integer=True),
-        k=3,
-        delta=30,
-        privacy={"k": 3, "dominance": 20},
-    )
-    draw = np.random.default_rng(5)
-    rows: list[list[Any]] = [[['"F"', '"M"'][n % 2], int(draw.exponential(100)) % 1000] for n in range(120)]
-    parts, _ = run(policy, rows, 50)
-    clusters = clusters_of(parts)
-    assert len(clusters) > 10
-    for offsets, _ in clusters:
-        for reference in (0, 1000):
-            *rest, _, largest = sorted(abs(rows[offset][1] - reference) for offset in offsets)
-            assert sum(rest) >= 0.2 * largest
-
-
 def test_a_steering_number_without_bounds_is_refused() -> None:
     ward = attribute("ward", Scale.NUMERIC, role=Role.STEERING)
     with pytest.raises(ParameterError, match="bounds: missing for ward; spreads are learned from published values"):
