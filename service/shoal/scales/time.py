@@ -290,7 +290,8 @@ def _parse_alike(texts: Sequence[str], form: re.Match[str]) -> Float64Vector:
 
     def part(name: str) -> Int64Vector:
         start, stop = form.span(name)
-        return digits[:, start:stop] @ 10 ** np.arange(stop - start - 1, -1, -1, dtype=np.int64)
+        number: Int64Vector = (digits[:, start:stop] * 10 ** np.arange(stop - start - 1, -1, -1)).sum(axis=1)
+        return number
 
     is_valid, milliseconds = _parse_days(part("year"), part("month"), part("day"))
     for name, factor in (("hour", 3_600_000), ("minute", 60_000), ("second", 1_000)):
