@@ -54,7 +54,14 @@ LIMITS = {
     "block": {"decide_due_by_partition": 83_000},
 }
 """Largest number of instructions of the kernels that a rule needs beside those of the rules before it."""
-NESTED = {"descend_dense": 14_000, "mdav_by_scan": 2_700, "pair_squares": 3_600}
+NESTED = {
+    "cluster_size": 600,
+    "descend_dense": 14_000,
+    "exchange_categories": 11_500,
+    "mdav_by_scan": 2_700,
+    "pair_squares": 3_600,
+    "repair_subjects": 10_000,
+}
 """The same of kernels that other kernels call. They are not loaded where a cache has those that call them."""
 
 
