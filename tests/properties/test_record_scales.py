@@ -19,12 +19,12 @@ from hypothesis import strategies as st
 from shoal.audit.reading import Form, JsonNumber
 from shoal.audit.scales import POINT, Categories, value_reader
 from shoal.formats import Block, CsvEncoder, JsonDecoder, JsonEncoder
-from shoal.formats.columns import parse_epoch_times, parse_iso_times
 from shoal.formats.csv import CsvDecoder, CsvReader
 from shoal.formats.json import find_json_faults
 from shoal.formats.parquet import ParquetReader
 from shoal.policy import EpochUnit
 from shoal.policy.texts import parse_time
+from shoal.scales.time import parse_epoch_times, parse_iso_times
 from support.making import policy_of, unchanged_field
 
 pytestmark = pytest.mark.property

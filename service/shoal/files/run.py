@@ -22,8 +22,9 @@ from tqdm import tqdm
 
 from shoal.files.files import PIPE
 from shoal.formats import DropReason, is_notable
-from shoal.policy import Attribute, Policy, Scale
+from shoal.policy import Attribute, Policy
 from shoal.process_end import end_process
+from shoal.scales import SCALES
 from shoal.scales.loss import MOST_CATEGORIES, mean_loss
 
 __all__ = [
@@ -197,7 +198,7 @@ class LossReport:
             limit = f"k {self.policy.k}" if self.is_table else f"delta {self.policy.require_stream().delta}"
             return f"{text}: {self._values_of(attribute)}, {limit} keeps few (docs/numbers.md)"
         # Nothing is left of a clock whose published step is wider than a window.
-        key = "resolution" if loss >= 1 and attribute.scale is Scale.TIME else "weight"
+        key = "resolution" if loss >= 1 and SCALES[attribute.scale].has_trend else "weight"
         return f"{text}: see {key} in docs/policy.md"
 
     def lines(self) -> list[str]:
@@ -233,7 +234,7 @@ class LossReport:
         if not self.is_table:
             limits = f"delta {self.policy.require_stream().delta} and {limits}"
             changes.insert(0, "a larger delta")
-        if attribute.scale is Scale.TIME:
+        if SCALES[attribute.scale].has_trend:
             changes.append("a finer resolution")
         if attribute.is_nominal and attribute.taxonomy is None:
             changes.append("a taxonomy")

@@ -4,7 +4,7 @@
 """
 
 from shoal.formats.block import Block
-from shoal.formats.columns import to_exact_number, to_number
+from shoal.formats.columns import to_exact_number
 from shoal.formats.confidential_keys import NO_BIN, ConfidentialKeys, Key, ProtectedValues, ReferenceBins
 from shoal.formats.csv import CsvEncoder
 from shoal.formats.encoder import RecordEncoder, fixed_texts
@@ -34,8 +34,10 @@ from shoal.formats.format import (
     streamed_formats,
 )
 from shoal.formats.json import JsonDecoder, JsonEncoder
-from shoal.formats.json_text import FIRST_INEXACT, is_json_number
+from shoal.formats.json_text import is_json_number
 from shoal.formats.messages import Envelope
+from shoal.scales.numeric import to_number
+from shoal.scales.reading import FIRST_INEXACT
 
 __all__ = [
     "DEFAULT_MAX_BYTES",

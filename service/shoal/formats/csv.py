@@ -29,8 +29,6 @@ from shoal.formats.columns import (
     describe_missing,
     is_clustered,
     parse_values,
-    replace_decimal_commas,
-    scale_reader,
     stack_columns,
 )
 from shoal.formats.confidential_keys import describe_unplaced
@@ -49,7 +47,9 @@ from shoal.formats.format import (
 )
 from shoal.formats.json_text import canonical_number
 from shoal.formats.subjects import describe_subject
-from shoal.policy import Attribute, CsvDialect, FieldType, Policy, Role, Scale
+from shoal.policy import Attribute, CsvDialect, FieldType, Policy, Role
+from shoal.scales import SCALES, scale_of
+from shoal.scales.numeric import replace_decimal_commas
 
 __all__ = ["CsvCellEncoder", "CsvCells", "CsvDecoder", "CsvEncoder", "CsvFormat", "CsvReader"]
 
@@ -107,7 +107,8 @@ class CsvDecoder:
         self._width = len(names)
         self._has_commas = policy.csv.decimal == ","
         self._clustered = [
-            (names.index(a.name), scale_reader(a, policy, has_commas=self._has_commas)) for a in policy.clustered
+            (names.index(a.name), scale_of(a).reader(policy.missing_values, has_commas=self._has_commas))
+            for a in policy.clustered
         ]
         self._header = [name.strip(" \t") for name in names]
         # Few values contain the longest name.
@@ -289,7 +290,7 @@ class CsvEncoder(RecordEncoder):
         dialect = policy.csv_output
         cells, delimiter = CsvCellEncoder(dialect), dialect.delimiter.encode()
         has_plain_numbers = dialect.decimal == "." and all(
-            a.scale is Scale.NUMERIC and not a.may_be_missing for a in policy.quasi_identifiers
+            SCALES[a.scale].is_amount and not a.may_be_missing for a in policy.quasi_identifiers
         )
         super().__init__(
             policy,
@@ -507,9 +508,9 @@ def _describe_cell(policy: Policy, attribute: Attribute, cell: str) -> str:
         text = cell.strip(" \t")
         if text in policy.missing_values:
             return describe_missing(attribute, FaultReason.MISSING_VALUE if text else FaultReason.EMPTY)
-        if not text.strip() and attribute.scale is Scale.NUMERIC:
+        if not text.strip() and SCALES[attribute.scale].is_amount:
             return FaultReason.EMPTY
-        reader = scale_reader(attribute, policy, has_commas=has_commas)
+        reader = scale_of(attribute).reader(policy.missing_values, has_commas=has_commas)
         return describe_converted(reader, float(reader.read_cells([cell]).values[0]))
     if attribute.subject:
         text = cell.replace(",", ".") if has_commas and attribute.type in {"integer", "number"} else cell

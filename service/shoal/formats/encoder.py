@@ -19,8 +19,9 @@ import msgspec
 
 from shoal.arrays import Int64Vector
 from shoal.errors import GuaranteeError
-from shoal.formats.json_text import JSON_NUMBER, integral_to_int
-from shoal.policy import Attribute, Policy, Role, Scale
+from shoal.policy import Attribute, Policy, Role
+from shoal.scales import SCALES, scale_of
+from shoal.scales.reading import integral_to_int
 
 __all__ = [
     "SEPARATOR",
@@ -43,12 +44,6 @@ _ROWS_PER_PIECE = 10_000
 
 _encode_json_lines = msgspec.json.Encoder().encode_lines
 
-_INTEGER = r"-?(?:0|[1-9][0-9]*)"
-_STRING = r'"(?:[^"\\\x00-\x1f\ud800-\udfff]|\\(?:["\\/bfnrt]|u00[01][0-9a-fA-F]))*+"'
-"""The form that the encoder of categories writes: only control characters have an escape with a code."""
-_DATE = r'"-?[0-9]{1,5}-[0-9]{2}-[0-9]{2}"'
-_DATE_TIME = r'"-?[0-9]{1,5}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z"'
-"""Half a step before the first or after the last time is not in the years 1 to 9999."""
 _MAX_FINITE_LENGTH = 300
 """A number of up to this many characters without an exponent is a finite float64."""
 
@@ -253,7 +248,7 @@ class ScalarCheck:
 
     def __init__(self, attributes: Sequence[Attribute]) -> None:
         self._d = len(attributes)
-        self._numeric = [number for number, a in enumerate(attributes) if a.scale is Scale.NUMERIC]
+        self._numeric = [number for number, a in enumerate(attributes) if SCALES[a.scale].is_amount]
         # No scalar contains a line end, so that the text of one attribute cannot pass for those of two.
         self._scalars = re.compile("\n".join(map(_pattern, attributes)))
 
@@ -327,20 +322,8 @@ def _interleave(pieces: Sequence[bytes], unchanged_fields: bytes) -> bytes:
 
 def _pattern(attribute: Attribute) -> str:
     """Return the regular expression of the scalars of an attribute, without groups."""
-    pattern = _present_pattern(attribute)
+    pattern = scale_of(attribute).pattern
     return f"(?:{pattern}|null)" if attribute.may_be_missing else f"(?:{pattern})"
-
-
-def _present_pattern(attribute: Attribute) -> str:
-    if attribute.scale is Scale.ORDINAL:
-        return "|".join(re.escape(msgspec.json.encode(item).decode()) for item in attribute.order)
-    if attribute.scale is Scale.NOMINAL:
-        return f"{_STRING}|true|false|{_INTEGER}" if attribute.taxonomy is None else _STRING
-    if attribute.time_step is not None:
-        if attribute.unit is not None:
-            return _INTEGER
-        return _DATE if attribute.time_step.is_date else _DATE_TIME
-    return JSON_NUMBER
 
 
 def _is_finite_or_null(text: str) -> bool:

@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from enum import StrEnum
 from typing import NamedTuple, Self
 
+from shoal.scales import remedies
+
 __all__ = [
     "NOT_REPRESENTATIVE",
     "DropReason",
@@ -43,7 +45,6 @@ _ABSENT = (
     "is, identifier leaves it out; missing: group releases records without a value"
 )
 _TYPE = "declare the type that the values have, or type: any"
-_UNIT = "correct the values or the unit; leave unit out for times in ISO 8601"
 
 
 class FaultReason(StrEnum):
@@ -78,7 +79,7 @@ class FaultReason(StrEnum):
         ),
     )
 
-    # A quasi-identifier or a steering attribute
+    # A confidential or other field
     NOT_FINITE = (
         "not a finite number",
         (
@@ -87,18 +88,7 @@ class FaultReason(StrEnum):
             "is, identifier leaves it out; if it is a number, correct the values, or set csv.decimal"
         ),
     )
-    NOT_WHOLE = "not a whole number", "set integer: false, or correct the values"
-    OUTSIDE_BOUNDS = "outside its bounds", "widen the bounds, or set out_of_bounds: clip"
     NOT_IN_ORDER = "not in its order", "add the category to order, or correct the values"
-    NOT_IN_TAXONOMY = "not in the taxonomy", "add the category to the taxonomy, or set unknown: root"
-    NOT_CATEGORY = ("not a text, truth value or whole number", "write categories as texts, or set scale: numeric")
-    NOT_TIME = "not a time in ISO 8601", "write times as 2026-07-14 or 2026-07-14T09:30:00Z, or set unit"
-    NOT_SECONDS = "not a number of seconds since 1970", _UNIT
-    NOT_MILLISECONDS = "not a number of milliseconds since 1970", _UNIT
-    NOT_MICROSECONDS = "not a number of microseconds since 1970", _UNIT
-    NOT_DAYS = "not a number of days since 1970", _UNIT
-
-    # A confidential or other field
     NOT_STRING = "not of type string", _TYPE
     NOT_INTEGER = "not of type integer", _TYPE
     NOT_NUMBER = "not of type number", _TYPE
@@ -300,4 +290,4 @@ def _remedy_for(reason: str) -> str:
     try:
         return FaultReason(reason).remedy
     except ValueError:
-        return reason
+        return remedies().get(reason, reason)

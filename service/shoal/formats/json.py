@@ -19,23 +19,17 @@ from shoal.formats.block import Block, BlockBuilder, ParsedRecords, reject_unles
 from shoal.formats.columns import (
     MISMATCH,
     NOT_OF_TYPE,
-    ScaleColumn,
-    ScaleReader,
     describe_clustered,
-    describe_converted,
     describe_json,
     describe_missing,
     is_clustered,
-    json_type,
-    scale_reader,
     stack_columns,
-    to_number,
 )
 from shoal.formats.confidential_keys import describe_unplaced
 from shoal.formats.encoder import OutputField, RecordEncoder, encode_json_values, output_path
 from shoal.formats.faults import DropReason, FaultReason, Reason, RecordFault
 from shoal.formats.format import DEFAULT_MAX_BYTES, JsonLinesReader, MessageFormat, ReadOptions, RecordSource, path_of
-from shoal.formats.json_text import NumberText, canonical_json, prescreen, validate_strictly
+from shoal.formats.json_text import canonical_json, prescreen, validate_strictly
 from shoal.formats.messages import (
     Columns,
     Content,
@@ -46,7 +40,9 @@ from shoal.formats.messages import (
     Unwrapper,
 )
 from shoal.formats.subjects import describe_subject
-from shoal.policy import Attribute, FieldType, Policy, Role, Scale
+from shoal.policy import Attribute, FieldType, Policy, Role
+from shoal.scales import scale_of
+from shoal.scales.reading import NumberText, ScaleColumn, ScaleReader
 
 __all__ = ["JsonDecoder", "JsonEncoder", "JsonFormat", "find_json_faults"]
 
@@ -183,7 +179,7 @@ class JsonDecoder:
         self._named_fields = _named_fields(policy, self._struct.getters) if refuses_headers else []
         self._checks_nested_keys = _has_nested_messages(policy)
         self._getters = dict(zip((a.name for a in policy.value_attributes), self._struct.getters, strict=True))
-        self._readers = [scale_reader(attribute, policy) for attribute in policy.clustered]
+        self._readers = [scale_of(attribute).reader(policy.missing_values) for attribute in policy.clustered]
         self._unchanged_fields = [attribute.name for attribute in policy.unchanged_fields]
         self._integers = [
             number for number, attribute in enumerate(policy.unchanged_fields) if attribute.type == "integer"
@@ -472,18 +468,10 @@ def _describe_clustered_value(policy: Policy, attribute: Attribute, value: Any) 
         return describe_missing(attribute, FaultReason.MISSING_VALUE if value else FaultReason.EMPTY)
     if isinstance(value, list | dict):
         return FaultReason.NESTED
-    reader = scale_reader(attribute, policy)
-    if attribute.scale is Scale.NUMERIC:
-        is_number = isinstance(value, int | NumberText) and not isinstance(value, bool)
-        number = to_number(value) if is_number else None
-        found = reader.drop_missing_numbers(np.array([np.inf if number is None else number]))
-        return describe_converted(reader, float(found[0]))
-    if isinstance(value, NumberText) and (attribute.scale is not Scale.TIME or attribute.unit is None):
-        value = float(value)
-    found = reader.read([value]).values
-    if np.isnan(found[0]):
+    found = scale_of(attribute).reader(policy.missing_values).read_value(value)
+    if np.isnan(found):
         return describe_missing(attribute, FaultReason.MISSING_VALUE)
-    return describe_clustered(attribute, float(found[0]))
+    return describe_clustered(attribute, found)
 
 
 def _describe_unchanged_value(attribute: Attribute, value: Any) -> str:  # noqa: ANN401 - any JSON
@@ -511,7 +499,7 @@ def _find_message_faults(policy: Policy, value: bytes | None, envelope: Recorded
 def _field_type(attribute: Attribute) -> object:
     """Return the type that the value of an attribute must have in JSON."""
     if is_clustered(attribute):
-        return json_type(attribute)
+        return scale_of(attribute).json_type
     if attribute.role is not Role.IDENTIFIER:
         return _PASSTHROUGH_TYPES[attribute.type]
     if not attribute.subject:

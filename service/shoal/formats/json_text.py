@@ -12,7 +12,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
-from decimal import Decimal
 from typing import Any
 
 import msgspec
@@ -24,33 +23,26 @@ from shoal.policy import JSON_NUMBER as NUMBER_OF_A_POLICY
 from shoal.policy.texts import fold_characters
 
 __all__ = [
-    "DECIMAL",
-    "FIRST_INEXACT",
     "JSON_NUMBER",
     "MAX_DEPTH",
-    "NumberText",
     "canonical_json",
     "canonical_number",
     "document_key",
-    "integral_to_int",
     "is_integer_text",
     "is_json_number",
     "prescreen",
     "validate_strictly",
 ]
 
+
 JSON_NUMBER = NUMBER_OF_A_POLICY.pattern
 """Regular expression for a JSON number (RFC 8259, section 6), without groups."""
 
-DECIMAL = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
-"""A decimal number in a text cell."""
 
 _NUMBER = re.compile(r"([+-]?)(?:([0-9]+)\.?([0-9]*)|\.([0-9]+))(?:[eE]([+-]?[0-9]+))?")
 _MAX_DIGITS = 400
 """An integer of up to this many digits is written without an exponent. Every finite float64 has fewer."""
 _MAX_EXPONENT_DIGITS = 18
-FIRST_INEXACT = 2.0**53
-"""From this value on, several integers can have the same float64."""
 
 MAX_DEPTH = 64
 """Maximum number of nested objects and arrays of a record, itself included."""
@@ -67,12 +59,6 @@ _decode_members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _decode_tree = msgspec.json.Decoder(float_hook=len).decode
 _decode = msgspec.json.Decoder().decode
 _encode = msgspec.json.Encoder().encode
-
-
-class NumberText(str):
-    """The text of a JSON number with a point or an exponent. The type distinguishes it from a JSON string."""
-
-    __slots__ = ()
 
 
 def canonical_number(text: str) -> str | None:
@@ -110,16 +96,6 @@ def is_json_number(text: str) -> bool:
 def is_integer_text(text: str) -> bool:
     """Return whether a text from `canonical_number` is an integer."""
     return "e-" not in text
-
-
-def integral_to_int(number: float) -> int | float:
-    """Return an integral float64 as the integer of its shortest decimal text, and any other float64 unchanged.
-
-    So 1e2, 100.0 and 100 are published as the same bytes, and 1e23 as the same bytes as its 24 digits.
-    """
-    if not number.is_integer():
-        return number
-    return int(number) if abs(number) < FIRST_INEXACT else int(Decimal(repr(number)))
 
 
 def prescreen(messages: Sequence[bytes], joined: bytes, keys: int | Int64Vector) -> Sequence[int]:

@@ -24,12 +24,13 @@ import pyarrow.parquet as pq
 from shoal.arrays import BoolVector
 from shoal.errors import InputError
 from shoal.formats.block import Block, ParsedRecords
-from shoal.formats.columns import ScaleColumn, is_clustered, scale_reader, stack_columns
+from shoal.formats.columns import is_clustered, stack_columns
 from shoal.formats.encoder import RecordEncoder, column_name, output_path, value_at
 from shoal.formats.format import BATCH_SIZE, Format, ReadOptions, RecordSource, require_columns
 from shoal.formats.json import JsonDecoder, JsonEncoder
-from shoal.formats.json_text import integral_to_int
-from shoal.policy import Attribute, Policy, Role, Scale
+from shoal.policy import Attribute, Policy, Role
+from shoal.scales import SCALES, scale_of
+from shoal.scales.reading import ScaleColumn, integral_to_int
 
 __all__ = ["ParquetEncoder", "ParquetFormat", "ParquetReader", "encode_parquet"]
 
@@ -170,8 +171,8 @@ class _ParquetRows:
         )
 
     def _clustered_column(self, attribute: Attribute, column: pa.Array) -> ScaleColumn:
-        reader = scale_reader(attribute, self.policy)
-        if attribute.scale is not Scale.NUMERIC:
+        reader = scale_of(attribute).reader(self.policy.missing_values)
+        if not SCALES[attribute.scale].is_amount:
             return reader.read(self._attribute_values(attribute, column))
         values = np.array(_numbers(column), dtype=np.float64)
         values[_are_null(column)] = np.nan
@@ -185,7 +186,7 @@ class _ParquetRows:
         if not is_clustered(attribute):
             return self._values(attribute.name, column)
         values = self._values(attribute.name, column, keep_infinity=True)
-        if attribute.scale in {Scale.ORDINAL, Scale.NOMINAL}:
+        if SCALES[attribute.scale].has_categories:
             return [integral_to_int(value) if type(value) is float else value for value in values]
         return values
 
@@ -292,7 +293,7 @@ def _has_declared_type(attribute: Attribute, column: pa.Array) -> bool:
     if _is_ignored(attribute):
         return True
     if is_clustered(attribute):
-        return is_number if attribute.scale is Scale.NUMERIC else kind != pa.float16()
+        return is_number if SCALES[attribute.scale].is_amount else kind != pa.float16()
     if attribute.subject:
         return is_text or (is_integer and attribute.type != "string")
     return {
@@ -387,12 +388,8 @@ def _type_error(attribute: Attribute) -> InputError:
     place = f"attributes.{attribute.name}"
     if attribute.role is not Role.QUASI_IDENTIFIER:
         remedy = f"set {place}.type to another type"
-    elif attribute.scale is Scale.ORDINAL:
-        remedy = f"write the items of {place}.order as texts only, or as integers only"
-    elif attribute.scale is Scale.NUMERIC:
-        remedy = f"set {place}.resolution to another step"
     else:
-        remedy = "give its values one type in the input"
+        remedy = scale_of(attribute).one_type.format(place)
     return InputError(f"{place}: its values do not fit one Parquet type; {remedy}, or write another format")
 
 
@@ -428,20 +425,11 @@ def _missing_type(attribute: Attribute, kind: pa.DataType) -> str:
     is_number = pa.types.is_integer(kind) or pa.types.is_floating(kind)
     if attribute.may_be_missing and pa.types.is_null(kind):
         return ""
-    role = f"a {attribute.role.value}"
-    cast = f"; cast it from {kind} to float64" if pa.types.is_decimal(kind) else ""
-    if attribute.scale is Scale.NUMERIC:
-        return "" if is_number else f"{role} must be a column of numbers{cast}"
-    if attribute.scale is not Scale.TIME:
+    need = scale_of(attribute).column_need
+    if need is None or (is_number if need.kind == "numbers" else not is_number and not pa.types.is_boolean(kind)):
         return ""
-    if attribute.unit is not None:
-        return (
-            ""
-            if is_number
-            else f"{role} of scale time with a unit must be a column of numbers{cast or '; remove unit'}"
-        )
-    is_text = not is_number and not pa.types.is_boolean(kind)
-    return "" if is_text else f"{role} of scale time must be a column of texts, dates or timestamps; set unit"
+    cast = f"; cast it from {kind} to float64" if pa.types.is_decimal(kind) else ""
+    return f"a {attribute.role.value} {need.words}{cast or need.remedy}"
 
 
 def _published_type(attribute: Attribute, schema: pa.Schema | None) -> pa.DataType | None:
@@ -449,17 +437,13 @@ def _published_type(attribute: Attribute, schema: pa.Schema | None) -> pa.DataTy
     source = None if schema is None or attribute.name not in schema.names else schema.field(attribute.name).type
     if attribute.role is not Role.QUASI_IDENTIFIER:
         return source if source is not None else _TYPE_OF.get(attribute.type)
-    if attribute.scale is Scale.TIME:
-        return pa.string() if attribute.unit is None else pa.int64()
-    if attribute.scale is Scale.ORDINAL:
-        kinds = set(map(type, attribute.order))
-        return {str: pa.string(), int: pa.int64()}[kinds.pop()] if len(kinds) == 1 else None
-    if attribute.scale is Scale.NOMINAL:
-        return _category_type(source) if attribute.taxonomy is None else pa.string()
-    step = attribute.publication_step(table=True)
-    if not step or step != step.to_integral_value():
-        return pa.float64()
-    return source if source is not None and _can_hold(source, step, attribute.bounds) else pa.int64()
+    types = scale_of(attribute).published_types
+    if types is None:
+        return _category_type(source)
+    if types == {int} and SCALES[attribute.scale].is_amount:
+        step = attribute.publication_step(table=True)
+        return source if source is not None and _can_hold(source, step, attribute.bounds) else pa.int64()
+    return {str: pa.string(), int: pa.int64(), float: pa.float64()}[types.pop()] if len(types) == 1 else None
 
 
 def _category_type(source: pa.DataType | None) -> pa.DataType | None:

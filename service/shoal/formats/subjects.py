@@ -17,8 +17,9 @@ import numpy as np
 
 from shoal.arrays import Int64Vector
 from shoal.formats.faults import FaultReason
-from shoal.formats.json_text import NumberText, canonical_number, is_integer_text
+from shoal.formats.json_text import canonical_number, is_integer_text
 from shoal.policy import Attribute, FieldType, NormalizeStep, Policy
+from shoal.scales.reading import NumberText
 
 __all__ = ["SubjectHash", "describe_subject", "fold", "normaliser"]
 

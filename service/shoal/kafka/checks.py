@@ -25,7 +25,8 @@ from shoal.kafka.client import Operation, broker_error, describe_missing, operat
 from shoal.kafka.metadata import LIMIT_BYTES, span_limit
 from shoal.kafka.topics import allowed_operations, ask_again_unless, settings_by_input
 from shoal.observability import logger
-from shoal.policy import MAX_CATEGORY_BYTES, Attribute, FieldPath, KafkaSection, Policy, Scale
+from shoal.policy import MAX_CATEGORY_BYTES, Attribute, FieldPath, KafkaSection, Policy
+from shoal.scales import SCALES
 from shoal.settings import settings_error
 
 __all__ = [
@@ -321,9 +322,9 @@ def _about_sizes(
 
 def _longest_category(attribute: Attribute) -> int:
     """Return the most bytes of a category that an attribute may be published as; 0 for a number or a time."""
-    if attribute.scale not in {Scale.ORDINAL, Scale.NOMINAL}:
+    if not SCALES[attribute.scale].has_categories:
         return 0
-    is_closed = attribute.scale is Scale.ORDINAL or (attribute.taxonomy is not None and attribute.unknown != "root")
+    is_closed = bool(attribute.order) or (attribute.taxonomy is not None and attribute.unknown != "root")
     if not is_closed:
         return MAX_CATEGORY_BYTES
     return max(len(msgspec.json.encode(text)) for text in fixed_texts(attribute))

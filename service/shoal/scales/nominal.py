@@ -20,6 +20,7 @@ import numpy as np
 from shoal.arrays import BoolVector, Float64Matrix, Float64Vector, Int64Matrix, Int64Vector
 from shoal.policy import Attribute, Policy, Scale, Taxonomy
 from shoal.scales.numeric import INTEGER
+from shoal.scales.reading import INVALID, ScaleColumn, ScaleReader, json_text, text_of
 from shoal.scales.scale import SCALES, AttributeScale, CategoryTexts, Publisher, ScaleFault, cluster_of_each
 
 __all__ = ["CategoryIndex", "CategoryTree", "HeldCodes", "NominalScale"]
@@ -76,6 +77,16 @@ class NominalScale(AttributeScale, scale=Scale.NOMINAL):
         """The value is no category, or the taxonomy must have it and does not."""
         is_closed = self.attribute.taxonomy is not None and self.attribute.unknown == "quarantine"
         return NOT_IN_TAXONOMY if is_closed else NOT_CATEGORY
+
+    @property
+    def published_types(self) -> set[type] | None:
+        """Texts with a taxonomy; else those of the input."""
+        return None if self.attribute.taxonomy is None else {str}
+
+    def reader(self, missing_values: Iterable[str], *, has_commas: bool = False) -> ScaleReader:
+        """Return what numbers the categories of a block."""
+        kind = _NominalReader if self.attribute.taxonomy is None else _TaxonomyReader
+        return kind(self.attribute, missing_values, has_commas=has_commas)
 
     def publisher(self, *, is_exact: bool, is_table: bool) -> Publisher:  # noqa: ARG002
         """Return what computes modes, ancestors or tree medians."""
@@ -376,3 +387,35 @@ def _is_majority(entries: Int64Vector, bounds: Int64Vector) -> tuple[Int64Vector
     middle = ordered[bounds[:-1] + sizes // 2]
     counts = np.add.reduceat((entries == middle.repeat(sizes)).astype(np.int64), bounds[:-1])
     return middle, 2 * counts > sizes
+
+
+class _NominalReader(ScaleReader):
+    """Indices of categories without an order."""
+
+    def _parse(self, column: Sequence[Any]) -> ScaleColumn:
+        kinds = set(map(type, column))
+        # A dict takes true and 1 for the same key.
+        keys = column if len(kinds) <= 1 else list(zip(map(type, column), column, strict=True))
+        numbers = {key: number for number, key in enumerate(dict.fromkeys(keys))}
+        indexes: dict[str, float] = {}
+        index_of = np.full(len(numbers), INVALID, dtype=np.float64)
+        for key, number in numbers.items():
+            category = self._category(key if len(kinds) == 1 else key[1])
+            if category is not None:
+                index_of[number] = indexes.setdefault(category, float(len(indexes)))
+        distinct = np.fromiter(map(numbers.__getitem__, keys), np.int64, len(column))
+        return ScaleColumn(index_of[distinct], list(indexes))
+
+    def _category(self, value: object) -> str | None:
+        """Return the text of a value as a JSON scalar; None if the value is invalid."""
+        return json_text(value) if type(value) is str else text_of(value)
+
+
+class _TaxonomyReader(_NominalReader):
+    """Indices of leaves, which are matched by their texts, whatever the type of the value."""
+
+    def _category(self, value: object) -> str | None:
+        text, taxonomy = text_of(value), self.attribute.taxonomy
+        if text is None or (self.attribute.unknown == "quarantine" and taxonomy and text not in taxonomy.leaves):
+            return None
+        return json_text(text)

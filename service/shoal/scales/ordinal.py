@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Sequence
+from itertools import repeat
+from typing import Any
 
 import msgspec
 import numpy as np
 
 from shoal.arrays import Float64Vector, Int64Vector
-from shoal.policy import Scale
+from shoal.policy import Attribute, Scale
+from shoal.scales.reading import INVALID, ScaleColumn, ScaleReader, text_of
 from shoal.scales.scale import AttributeScale, Publisher, ScaleFault, cluster_of_each
 
 __all__ = ["OrdinalScale"]
@@ -37,6 +41,20 @@ class OrdinalScale(AttributeScale, scale=Scale.ORDINAL):
         """The category is not in the order."""
         return NOT_IN_ORDER
 
+    @property
+    def published_types(self) -> set[type]:
+        """Those of the items."""
+        return set(map(type, self.attribute.order))
+
+    @property
+    def one_type(self) -> str:
+        """Items of one type."""
+        return "write the items of {}.order as texts only, or as integers only"
+
+    def reader(self, missing_values: Iterable[str], *, has_commas: bool = False) -> ScaleReader:
+        """Return what converts categories to ranks."""
+        return _OrdinalReader(self.attribute, missing_values, has_commas=has_commas)
+
     def publisher(self, *, is_exact: bool, is_table: bool) -> Publisher:  # noqa: ARG002
         """Return what computes medians."""
         return _Medians(self._items())
@@ -64,3 +82,15 @@ class _Medians(Publisher):
         ordered = values[np.lexsort((values, cluster_of_each(bounds)))]
         medians = ordered[bounds[:-1] + (sizes - 1) // 2]
         return [self._texts[rank] for rank in medians.astype(np.int64).tolist()], medians
+
+
+class _OrdinalReader(ScaleReader):
+    """Ranks of categories with an order."""
+
+    def __init__(self, attribute: Attribute, missing_values: Iterable[str], *, has_commas: bool = False) -> None:
+        super().__init__(attribute, missing_values, has_commas=has_commas)
+        self._ranks: dict[str | None, float] = {str(item): float(rank) for rank, item in enumerate(attribute.order)}
+
+    def _parse(self, column: Sequence[Any]) -> ScaleColumn:
+        texts = column if set(map(type, column)) <= {str} else map(text_of, column)
+        return ScaleColumn(np.fromiter(map(self._ranks.get, texts, repeat(INVALID)), np.float64, len(column)))

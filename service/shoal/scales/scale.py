@@ -1,8 +1,9 @@
 """`AttributeScale`: what the scale of an attribute does with its values. Each scale is one module of this package.
 
-A value is a float64: a number, a rank, the code of a category, or ms since 1970. A scale says how values become
-coordinates and codes, on which distances are computed (embed); what a cluster publishes of its members (publish); how
-far that is from their values (loss); and what is wrong with a value (explain).
+A value is a float64: a number, a rank, the code of a category, or ms since 1970. A scale says how texts and JSON
+values become such values (parse); how these become coordinates and codes, on which distances are computed (embed); what
+a cluster publishes of its members (publish); how far that is from their values (loss); and what is wrong with a value
+(explain).
 
 The module of a scale has one subclass, ``class TimeScale(AttributeScale, scale=Scale.TIME)``, which registers itself.
 The package imports the module. Nothing else names a scale.
@@ -12,20 +13,22 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from decimal import Decimal
-from typing import ClassVar, NamedTuple, TypeAlias
+from typing import Any, ClassVar, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
 from shoal.arrays import Float64Vector, Int64Matrix, Int64Vector
 from shoal.policy import Attribute, Scale
+from shoal.scales.reading import ScaleReader
 
 __all__ = [
     "OUTSIDE_BOUNDS",
     "SCALES",
     "AttributeScale",
     "CategoryTexts",
+    "ColumnNeed",
     "Publisher",
     "ScaleFault",
     "cluster_of_each",
@@ -42,6 +45,14 @@ class ScaleFault(NamedTuple):
 
     reason: str
     remedy: str
+
+
+class ColumnNeed(NamedTuple):
+    """What a column of a typed format must hold, in words, and what to do else."""
+
+    kind: Literal["numbers", "texts"]
+    words: str
+    remedy: str = ""
 
 
 OUTSIDE_BOUNDS = ScaleFault("outside its bounds", "widen the bounds, or set out_of_bounds: clip")
@@ -77,7 +88,7 @@ class AttributeScale(ABC):
     has_trend: ClassVar[bool] = False
     """Whether values may grow with the offsets of a stream."""
     is_amount: ClassVar[bool] = False
-    """Whether the values of several records can be added up."""
+    """Whether values are amounts, which can be added up and are published as JSON numbers."""
     faults: ClassVar[tuple[ScaleFault, ...]] = ()
     """What `explain` can return, besides `OUTSIDE_BOUNDS`."""
 
@@ -87,6 +98,22 @@ class AttributeScale(ABC):
     def __init_subclass__(cls, *, scale: Scale) -> None:
         """Register the class of a scale."""
         SCALES[scale] = cls
+
+    # ---------------------------------------------------------------- parse
+
+    @property
+    def json_type(self) -> Any:  # noqa: ANN401 - a type or a union of types
+        """The type that a value must have in JSON; a number is decoded as `NumberText` where its text decides."""
+        return str | int | float | bool | None if self.attribute.may_be_missing else str | int | float | bool
+
+    @property
+    def column_need(self) -> ColumnNeed | None:
+        """What a typed column must hold; None if values of any type may be on the scale."""
+        return None
+
+    @abstractmethod
+    def reader(self, missing_values: Iterable[str], *, has_commas: bool = False) -> ScaleReader:
+        """Return what converts values; ``missing_values`` are those of the policy."""
 
     # ---------------------------------------------------------------- embed
 
@@ -128,6 +155,16 @@ class AttributeScale(ABC):
     @abstractmethod
     def pattern(self) -> str:
         """Regular expression of the JSON scalars that a cluster may publish, without groups and without null."""
+
+    @property
+    @abstractmethod
+    def published_types(self) -> set[type] | None:
+        """Types of the scalars that a table publishes; None if they are those of the input."""
+
+    @property
+    def one_type(self) -> str:
+        """What to do where published scalars have several types; {} is the place of the attribute in the policy."""
+        return "give its values one type in the input"
 
     # ---------------------------------------------------------------- loss
 

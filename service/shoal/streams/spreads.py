@@ -30,8 +30,8 @@ import numpy as np
 from shoal.arrays import Float64Matrix, Float64Vector, Int64Vector
 from shoal.errors import InputError
 from shoal.kernels.jit import njit, njit_inner
-from shoal.policy import Attribute, Policy, Scale
-from shoal.scales import Scaling
+from shoal.policy import Attribute, Policy
+from shoal.scales import SCALES, Scaling, scale_of
 
 __all__ = ["AdaptiveState", "SpreadState", "Spreads", "learned_attributes"]
 
@@ -82,21 +82,14 @@ def learned_attributes(policy: Policy) -> list[Attribute]:
     """Return the quasi-identifiers of a stream whose spreads are learned: all but the nominal ones, or none."""
     if policy.scaling == "bounds":
         return []
-    return [attribute for attribute in policy.quasi_identifiers if not attribute.is_nominal]
-
-
-def _step(attribute: Attribute) -> float:
-    """Return the step of published values in the unit of values; 0 for exact means."""
-    if attribute.time_step is not None:
-        return float(attribute.time_step.milliseconds)
-    return 1.0 if attribute.scale is Scale.ORDINAL else float(attribute.publication_step())
+    return [attribute for attribute in policy.quasi_identifiers if not SCALES[attribute.scale].is_coded]
 
 
 def _initial_width(attribute: Attribute) -> float:
     """Return the width before anything is known, and where all values are equal; it depends on the policy only."""
     if attribute.bounds is not None and attribute.bounds[0] < attribute.bounds[1]:
         return attribute.bounds[1] - attribute.bounds[0]
-    return INITIAL_STEPS * _step(attribute) or 1.0
+    return INITIAL_STEPS * scale_of(attribute).smallest_step or 1.0
 
 
 def _middle(attribute: Attribute) -> float:
@@ -132,8 +125,8 @@ class Spreads:
         self._may_be_missing = np.array([attribute.may_be_missing for attribute in learned], np.bool_)
         limits = [MAX_DEVIATION_UNBOUNDED if a.bounds is None else MAX_DEVIATION for a in learned]
         self._max_squares = np.array(limits) ** 2
-        self._steps = np.array([max(_step(attribute), MIN_WIDTH) for attribute in learned])
-        self._times = np.array([i for i, a in enumerate(learned) if a.scale is Scale.TIME], np.int64)
+        self._steps = np.array([max(scale_of(attribute).smallest_step, MIN_WIDTH) for attribute in learned])
+        self._times = np.array([i for i, a in enumerate(learned) if SCALES[a.scale].has_trend], np.int64)
         self._chosen = np.array(self.columns, np.int64)
         state = self._initial_state() if state is None else state
         self._epoch, self._counts = state.epoch, np.array([state.clusters_seen])
@@ -444,7 +437,7 @@ class AdaptiveState:
 
 def _numbers_of_times(policy: Policy) -> list[int]:
     """Return the places of times among the learned attributes."""
-    return [i for i, attribute in enumerate(learned_attributes(policy)) if attribute.scale is Scale.TIME]
+    return [i for i, attribute in enumerate(learned_attributes(policy)) if SCALES[attribute.scale].has_trend]
 
 
 def _numbers_with_centers(policy: Policy) -> list[int]:

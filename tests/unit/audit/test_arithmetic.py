@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from shoal.audit.reading import canonical_float
 from shoal.audit.scales import ExactGrid
-from shoal.formats.json_text import integral_to_int
 from shoal.policy import Attribute, Role
+from shoal.scales.reading import integral_to_int
 
 pytestmark = pytest.mark.unit
 

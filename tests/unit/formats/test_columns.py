@@ -5,8 +5,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from shoal.formats.columns import MISMATCH, parse_numbers, parse_values
+from shoal.formats.columns import MISMATCH, parse_values
 from shoal.policy import FieldType
+from shoal.scales.numeric import parse_numbers
 
 pytestmark = pytest.mark.unit
 

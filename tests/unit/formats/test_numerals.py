@@ -3,7 +3,8 @@ from __future__ import annotations
 import re
 
 import pytest
-from shoal.formats.json_text import JSON_NUMBER, canonical_number, integral_to_int, is_integer_text
+from shoal.formats.json_text import JSON_NUMBER, canonical_number, is_integer_text
+from shoal.scales.reading import integral_to_int
 
 pytestmark = pytest.mark.unit
 

@@ -7,9 +7,9 @@ import unicodedata
 
 import numpy as np
 import pytest
-from shoal.formats.json_text import NumberText
 from shoal.formats.subjects import SubjectHash, normaliser
 from shoal.policy import FieldType, NormalizeStep
+from shoal.scales.reading import NumberText
 
 pytestmark = pytest.mark.unit
 

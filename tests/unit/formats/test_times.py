@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 import pytest
-from shoal.formats.columns import parse_epoch_times, parse_iso_times
+from shoal.scales.time import parse_epoch_times, parse_iso_times
 
 pytestmark = pytest.mark.unit
 
