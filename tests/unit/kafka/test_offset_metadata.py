@@ -104,7 +104,7 @@ def test_within_the_span_metadata_always_fit(delta: int) -> None:
         assert len(encode(commit, "t", 0)) <= LIMIT_BYTES
 
 
-@pytest.mark.parametrize(("delta", "state_bytes"), [(2, 1), (600, 17), (5000, 500), (16_000, 500), (100, 2300)])
+@pytest.mark.parametrize(("delta", "state_bytes"), [(2, 1), (600, 17), (5000, 500), (15_900, 500), (100, 2300)])
 def test_within_the_span_metadata_with_adaptive_state_fit(delta: int, state_bytes: int) -> None:
     slack = 512
     span = min(largest_span(delta, slack, state_bytes), 2**44)
