@@ -271,14 +271,15 @@ def test_what_is_not_valid_is_refused_by_the_loader(kind: Kind) -> None:
     assert min(accepted, refused) > 50
 
 
-def sections(model: type[BaseModel]) -> set[type[BaseModel]]:
+def sections(model: type[BaseModel], known: frozenset[type[BaseModel]] = frozenset()) -> set[type[BaseModel]]:
+    """Return a section and those inside it. The section ``csv`` contains itself."""
     found = {model}
     for field in model.model_fields.values():
         pending: list[Any] = [field.annotation]
         while pending:
             part = pending.pop()
-            if isinstance(part, type) and issubclass(part, BaseModel):
-                found |= sections(part)
+            if isinstance(part, type) and issubclass(part, BaseModel) and part not in known | found:
+                found |= sections(part, known | found)
             pending.extend(get_args(part))
     return found
 
