@@ -11,9 +11,9 @@ pytestmark = pytest.mark.unit
 def test_twenty_messages_pass_few_files_from_process_to_the_commit() -> None:
     way = files_on_the_way()
     assert {"kafka/task.py", "kafka/transactions.py", "streams/pipeline.py", "formats/json.py"} <= set(way)
-    assert len(way) <= 42
+    assert len(way) <= 35
 
 
 def test_packages_have_few_files_and_few_floors() -> None:
-    assert sum(files for _, files in lines_and_files().values()) <= 188
-    assert max(floors().values()) <= 14
+    assert sum(files for _, files in lines_and_files().values()) <= 151
+    assert max(floors().values()) <= 8
