@@ -143,7 +143,7 @@ def build_parser(names: Sequence[str] = COMMANDS) -> argparse.ArgumentParser:
         if name == "warm":
             command.add_argument("policy", metavar="POLICY", nargs="?", help="the policy file; default: every rule")
         elif name not in {"schema", "health"}:
-            command.add_argument("policy", metavar="POLICY", help="the policy file (YAML or TOML)")
+            command.add_argument("policy", metavar="POLICY", help="the policy file (YAML or JSON)")
         module.add_arguments(command)
         command.set_defaults(parser=command)
     return parser

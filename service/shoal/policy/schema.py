@@ -571,7 +571,7 @@ class StreamSection(Section):
     delta: int | None = key(
         "δ, the largest delay in records: a record is released or suppressed at the latest when δ later records of its "
         "partition have arrived. Without later records it waits, unless `max_delay_s` is set. At least k − 1. The "
-        "service allows about 20,200, and less with `release: ordered`; `shoal check` reports a larger one if the "
+        "service allows about 20,000, and less with `release: ordered`; `shoal check` reports a larger one if the "
         "policy has a `kafka` section.",
         required="give the maximum delay in records",
         example=100,
