@@ -693,10 +693,6 @@ def _check_steering(document: Document) -> _Found:
             yield where, f"no weight of attributes.{name}; add {{attribute: {name}, weight: W}} to steering.by"
 
 
-def _is_published_number(attribute: AttributeSection) -> bool:
-    return attribute.role == "quasi_identifier" and attribute.scale in {"numeric", None}
-
-
 # ---------------------------------------------------------------- Kafka
 
 _TOPIC_FIELDS = ("input", "output", "quarantine", "clusters", "evidence", "progress_copy")

@@ -164,11 +164,6 @@ class Embedding:
             axes.append(_Axis(scale, column, origin, unit, 0.0, _code_distances(scale, 1.0, MISSING_APART)))
         return cls(axes, is_exact=policy.stream is None, is_table=True)
 
-    @property
-    def dimensions(self) -> int:
-        """Number of coordinates of a record, without codes."""
-        return len(self._columns)
-
     def coordinates(self, values: Float64Matrix) -> Float64Matrix:
         """Scale values by spreads or bounds (streams) or to z-scores (tables), and multiply them by the weights.
 

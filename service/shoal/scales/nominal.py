@@ -217,9 +217,6 @@ class HeldCodes:
         self._limit = max(self._fixed + FEWEST_TO_DROP, 2 * len(self._codes))
 
 
-"""Number of the root."""
-
-
 _MISSING, _BELOW_NODE = -1, -2
 """Entries of a path: of a missing value on all levels, and of an inner node on the levels below it."""
 

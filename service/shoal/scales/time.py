@@ -221,26 +221,26 @@ def convert_epoch_times(numbers: Sequence[int], unit: EpochUnit) -> Float64Vecto
     return _within_years(_divide_half_even(column, 1_000) if unit == "us" else column * int(MS_PER_UNIT[unit]))
 
 
-class _TextTimeReader(ScaleReader):
-    """Times as texts, in ms."""
+class _TimeReader(ScaleReader):
+    """Times in ms; timestamps of messages are such already."""
 
     def read_timestamps(self, column: Sequence[int]) -> ScaleColumn:
         is_missing = np.isnan(self.drop_missing_numbers(np.array(column, dtype=np.float64)))
         return ScaleColumn(np.where(is_missing, MISSING, convert_epoch_times(column, "ms")))
+
+
+class _TextTimeReader(_TimeReader):
+    """Times as texts, in ms."""
 
     def _parse(self, column: Sequence[Any]) -> ScaleColumn:
         texts = [value if type(value) is str else "" for value in column]
         return ScaleColumn(parse_iso_times(texts))
 
 
-class _EpochTimeReader(ScaleReader):
+class _EpochTimeReader(_TimeReader):
     """Times as numbers of s, ms, us or days, in ms."""
 
     has_numbers = True
-
-    def read_timestamps(self, column: Sequence[int]) -> ScaleColumn:
-        is_missing = np.isnan(self.drop_missing_numbers(np.array(column, dtype=np.float64)))
-        return ScaleColumn(np.where(is_missing, MISSING, convert_epoch_times(column, "ms")))
 
     def read_value(self, value: Any) -> float:  # noqa: ANN401 - any JSON scalar
         return float(self.read([value]).values[0])
@@ -315,7 +315,7 @@ def _parse_days(year: Int64Vector, month: Int64Vector, day: Int64Vector) -> tupl
     first = months.astype("datetime64[D]").astype(np.int64)
     length = (months + 1).astype("datetime64[D]").astype(np.int64) - first
     exists = (year >= 1) & (month >= 1) & (month <= 12) & (day >= 1) & (day <= length)  # noqa: PLR2004 - months
-    return exists, (first + day - 1) * 86_400_000
+    return exists, (first + day - 1) * _DAY_MS
 
 
 def _round_fraction(fraction: Int64Vector, places: int) -> Int64Vector:

@@ -46,7 +46,8 @@ class Released:
     centroids : float64 (G, d)
         Means of the values, in the units in which they were pushed. Category columns have none.
     suppressed : int64 (S,)
-        Records that are in no cluster, because fewer than k subjects were held when they were due for decision.
+        Records that are in no cluster: fewer than k subjects were held when they were due for decision, or no cluster
+        satisfied ``l``, ``t`` and ``max_value_share``.
     """
 
     positions: Int64Vector

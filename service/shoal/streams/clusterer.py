@@ -142,7 +142,7 @@ class StreamClusterer:
     @property
     def population(self) -> int:
         """Number of distinct subjects among the held records. Cost: O(held log held)."""
-        return len(np.unique(self._buffer.subjects()))
+        return self._buffer.population
 
     @property
     def next_position(self) -> int:
@@ -265,12 +265,13 @@ class InputValidator:
 
         The validator does not change. `ParameterError` names the array and what it must be, never a value.
         """
-        count = len(_expect(coordinates, "coordinates", np.float64, (None, self._dimensions)))
+        checked = _expect(coordinates, "coordinates", np.float64, (None, self._dimensions))
+        count = len(checked)
         if self._by_subject is not None and self._by_subject != (subjects is not None):
             raise ParameterError("subjects: given in some blocks only; give them in all blocks or in none")
         numbered = np.arange(self.last + 1, self.last + 1 + count) if positions is None else positions
         block = CoordinateBlock(
-            _expect(coordinates, "coordinates", np.float64, (count, self._dimensions)),
+            checked,
             _expect(numbered if subjects is None else subjects, "subjects", np.int64, (count,)),
             _expect(numbered, "positions", np.int64, (count,)),
             _expect(self._keys_or_empty(expiry_keys, count), "expiry_keys", np.int64, (count, self._columns)),

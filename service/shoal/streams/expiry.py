@@ -23,6 +23,7 @@ from shoal.arrays import BoolVector, Float64Matrix, Float64Vector, Int64Matrix, 
 from shoal.kernels.distances import add_code_distances
 from shoal.kernels.jit import njit_inline
 from shoal.kernels.subject_codes import Numbering, clear, empty_numbering, number
+from shoal.protection import SHARE_TOLERANCE
 from shoal.streams.held_records import (
     BY_CLOCK,
     CLUSTERS,
@@ -41,7 +42,6 @@ from shoal.streams.held_records import (
 __all__ = [
     "NEWEST_POSITION",
     "NO_TARGET",
-    "SHARE_TOLERANCE",
     "STAGED",
     "Candidates",
     "StreamConstraints",
@@ -67,8 +67,6 @@ __all__ = [
 
 STAGED, NEWEST_POSITION = range(2)
 """Entries of the cursor."""
-SHARE_TOLERANCE = 1e-9
-"""Excess over ``max_share`` that is ignored: 0.3 of 10 records are 3, whatever the rounding of 0.3."""
 GAIN = 0.05
 """Change of the logarithm of the weight after a cluster whose excess span is one target above the target."""
 MAX_EXCESS = 4.0

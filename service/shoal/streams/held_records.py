@@ -170,6 +170,11 @@ class Buffer:
     def __len__(self) -> int:
         return int(self.held.extent[TAIL] - self.held.extent[HEAD] - self.held.gap_state[GAP_COUNT])
 
+    @property
+    def population(self) -> int:
+        """Number of distinct subjects among the held records. Cost: O(held log held)."""
+        return len(np.unique(self.subjects()))
+
     def positions(self) -> Int64Vector:
         """Return a copy of the held positions, ascending."""
         return self.held.positions[self._slots()]

@@ -14,7 +14,8 @@ from shoal.arrays import LARGEST, Float64Matrix, Float64Vector, Int32Vector, Int
 from shoal.kernels.distances import add_code_distances, dense_coordinates
 from shoal.kernels.jit import njit, njit_inline, njit_inner
 from shoal.kernels.subject_codes import clear, count_up_to, number
-from shoal.streams.expiry import SHARE_TOLERANCE, StreamConstraints, Workspace, update_weight
+from shoal.protection import SHARE_TOLERANCE
+from shoal.streams.expiry import StreamConstraints, Workspace, update_weight
 from shoal.streams.held_records import (
     CAUSE,
     CLUSTERS,
@@ -111,8 +112,7 @@ class PartitionFlushRule(NearestRule):
 
     def _has_min_population(self) -> bool:
         """Whether records are held, and of enough distinct subjects for the end of the stream to release them."""
-        population = len(np.unique(self._buffer.subjects()))
-        return population >= max(self._constraints.population, 1)
+        return self._buffer.population >= max(self._constraints.population, 1)
 
     def _partition(self) -> tuple[Float64Matrix, Int32Vector, bool]:
         """Return the held records as points, the cluster of each, and whether all clusters satisfy the constraints.

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 from threading import Event
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -270,7 +270,7 @@ class PartitionPipeline:
     def _encode_categories(self, block: Block) -> Block:
         """Return the block with the codes of this partition; drop codes that are no longer needed."""
         if self._categories.is_large:
-            held = self._records.get(self._clusterer.held_positions()).values
+            held = self._records.values(self._clusterer.held_positions())
             collected = [] if self._restorer is None else self._restorer.collected_values()
             self._categories.drop_unused(np.vstack([held, *collected]))
         return self._categories.encode(block)
@@ -323,7 +323,7 @@ class PartitionPipeline:
 
     def _scale_by_held(self, spreads: Spreads, arriving: Float64Matrix) -> None:
         """Scale by the spreads of the held records and of those that arrive (n, d)."""
-        held = self._records.get(self._clusterer.held_positions()).values
+        held = self._records.values(self._clusterer.held_positions())
         self._rescale(spreads.scaling_of_held(np.vstack([held, arriving])))
 
     def _embed(self, scaling: Scaling | None) -> Embedding:
@@ -354,7 +354,7 @@ class PartitionPipeline:
 
     def _encode_decided(self, decided: Decisions) -> BlockDecisions:
         """Compute the centroids of the decided clusters and encode their rows."""
-        suppressed = self._records.get(decided.suppressed).expiry_keys[:, _OFFSET].tolist()
+        suppressed = self._records.offsets(decided.suppressed)
         if suppressed:
             self.summary.suppressed["suppressed"] += len(suppressed)
         if len(decided.cluster_bounds) == 1:
@@ -362,8 +362,9 @@ class PartitionPipeline:
             return BlockDecisions([], suppressed)
         members = self._records.get(decided.positions)
         texts, centroids = self._embedding.published(members.values, decided.cluster_bounds)
+        sizes = np.diff(decided.cluster_bounds)
         if self._spreads is not None:
-            self._learn(self._spreads, centroids, np.diff(decided.cluster_bounds))
+            self._learn(self._spreads, centroids, sizes)
         bounds = decided.cluster_bounds.tolist()
         rows = self._encode(texts, members.unchanged_fields.tolist(), bounds)
         offsets = members.expiry_keys[:, _OFFSET].tolist()
@@ -384,7 +385,7 @@ class PartitionPipeline:
         self.next_cluster_number += len(clusters)
         if self._reorder is not None:
             self._reorder.add(decided.positions, members.expiry_keys, map(PendingRow, offsets, rows))
-        published = centroids.repeat(np.diff(decided.cluster_bounds), axis=0)
+        published = centroids.repeat(sizes, axis=0)
         values = members.values[:, : published.shape[1]]
         distances = self._distances.measure(values, published, self._embedding.unit)
         stats = measure_clusters(decided, distances, self._next_rank)
@@ -445,22 +446,11 @@ def precompile(policy: Policy, stop: Event | None = None) -> None:
     begins no further function, and the exception `CompilationStopped` is raised.
     """
     count = 3 * policy.k
-    encoder = JsonEncoder(policy)
     low = [0.0 if a.bounds is None else a.bounds[0] for a in policy.clustered]
-    columns = [[None] * count for _ in policy.unchanged_fields]
-    block = Block(
-        values=np.tile(np.array(low), (count, 1)),
-        subjects=np.arange(count) // 2,
-        unchanged_fields=encoder.encode_unchanged(columns, count),
-        index=np.arange(count),
-        rejected=[],
-        clipped=0,
-        unchanged_columns=columns,
-        categories=_categories(policy),
-        protected=_protected_values(policy, count),
-    )
+    columns: list[list[Any]] = [[None] * count for _ in policy.unchanged_fields]
+    block = _artificial_block(policy, np.tile(np.array(low), (count, 1)), np.arange(count) // 2, columns)
     with stopping_compilation(stop or Event()):
-        pipeline = PartitionPipeline(policy, encoder)
+        pipeline = PartitionPipeline(policy, JsonEncoder(policy))
         pipeline.push(block, np.column_stack([np.zeros(count, np.int64), np.arange(count)]))
         pipeline.flush()
         # Artificial records may all be suppressed, under privacy.t for instance.
@@ -527,6 +517,16 @@ class RecordStore:
         cells = positions & self._mask
         return StoredRecords(*(column[cells] for column in self._columns))
 
+    def values(self, positions: Int64Vector) -> Float64Matrix:
+        """Return the values of the records of these positions, shape (n, d)."""
+        values: Float64Matrix = self._columns.values[positions & self._mask]
+        return values
+
+    def offsets(self, positions: Int64Vector) -> list[int]:
+        """Return the offsets of the records of these positions."""
+        found: list[int] = self._columns.expiry_keys[positions & self._mask, _OFFSET].tolist()
+        return found
+
 
 def _published(policy: Policy, block: Block) -> None:
     """Compute the published values of one cluster of all records."""
@@ -553,9 +553,16 @@ def _artificial_records(policy: Policy, count: int) -> Block:
     roots = np.sqrt(np.arange(len(policy.clustered)) + 2.5)
     shares = np.outer(np.arange(count), roots) % 1.0
     columns = [[_artificial_value(attribute, i) for i in range(count)] for attribute in policy.unchanged_fields]
+    values = np.column_stack([_spread(a, shares[:, i]) for i, a in enumerate(policy.clustered)])
+    return _artificial_block(policy, values, np.arange(count), columns)
+
+
+def _artificial_block(policy: Policy, values: Float64Matrix, subjects: Int64Vector, columns: list[list[Any]]) -> Block:
+    """Return records with these values (n, d), subjects (n,) and unchanged columns."""
+    count = len(values)
     return Block(
-        values=np.column_stack([_spread(a, shares[:, i]) for i, a in enumerate(policy.clustered)]),
-        subjects=np.arange(count),
+        values=values,
+        subjects=subjects,
         unchanged_fields=JsonEncoder(policy).encode_unchanged(columns, count),
         index=np.arange(count),
         rejected=[],

@@ -126,7 +126,7 @@ class Spreads:
         limits = [MAX_DEVIATION_UNBOUNDED if a.bounds is None else MAX_DEVIATION for a in learned]
         self._max_squares = np.array(limits) ** 2
         self._steps = np.array([max(scale_of(attribute).smallest_step, MIN_WIDTH) for attribute in learned])
-        self._times = np.array([i for i, a in enumerate(learned) if SCALES[a.scale].has_trend], np.int64)
+        self._times = np.array(_numbers_of_times(policy), np.int64)
         self._chosen = np.array(self.columns, np.int64)
         state = self._initial_state() if state is None else state
         self._epoch, self._counts = state.epoch, np.array([state.clusters_seen])

@@ -131,7 +131,6 @@ SUM_TOLERANCE = 1e-6
 _DIFFERENCES = Context(prec=1000, traps=[])
 """For the distances of two numbers of any size; exact in the range of float64 where both have few digits."""
 
-_KINDS = {"distinct": DISTINCT, "entropy": ENTROPY}
 _FORMS = "must be a whole number of 2 or more, {'entropy': a number above 1}, or {'recursive': [c above 0, l]}"
 
 
@@ -149,7 +148,7 @@ def parse_diversity(given: object) -> LDiversity | None:
             return LDiversity(RECURSIVE, float(number), float(c))
     elif name == "entropy" and is_finite_number(value) and value > 1:
         return LDiversity(ENTROPY, float(value))
-    elif _KINDS.get(str(name)) == DISTINCT and is_integer(value) and value >= 2:  # noqa: PLR2004
+    elif name == "distinct" and is_integer(value) and value >= 2:  # noqa: PLR2004
         return LDiversity(DISTINCT, float(value))
     raise ParameterError(f"l: {_FORMS}")
 

@@ -344,7 +344,7 @@ def _largest(values: Float64Vector, rest: Int64Vector) -> int:
 def _take_nearest(
     away: Float64Vector, rest: Int64Vector, seed: int, labels: Int32Vector, label: int, found: NearestMembers
 ) -> None:
-    """Form a cluster of a seed and the k - 1 records with the smallest ``away``, as `mdav.take_nearest` does."""
+    """Form a cluster of a seed and the k - 1 records with the smallest ``away``, as `take_nearest` does."""
     distances, members = found
     distances[:] = np.inf
     distances[0] = -np.inf

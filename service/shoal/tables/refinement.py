@@ -54,7 +54,7 @@ looks at all values of two clusters; with buckets it is the first."""
 BATCH, T_CLOSE_BATCH = 100_000, 5_000
 """Changes that annealing tries at one temperature. With t-closeness it is the second, or n if that is more."""
 START_TEMPERATURE, END_TEMPERATURE = 2.0, 0.05
-"""In the unit of `annealing.anneal`."""
+"""In the unit of `descent.anneal`."""
 CHANGES_PER_RECORD, MAX_CHANGES = 10_000, 200_000_000
 """The default budget: changes per record, and in all at most, which take minutes."""
 ANNEALING_RUNS, ANNEALING_SHARE = 8, 0.25
