@@ -18,14 +18,10 @@ SEED = 20260
 GROUPS = {
     "rules": [f"streams/{name}.py" for name in ("nearest", "growth", "indexed", "partition", "expiry")],
     "invariants": ["streams/invariants.py"],
-    "offsets": ["kafka/offsets.py", "kafka/offsets.py", "kafka/task.py"],
-    "encoder": [
-        "formats/encoder.py",
-        "scales/publication.py",
-        "scales/publication.py",
-    ],
+    "offsets": ["kafka/offsets.py", "kafka/task.py"],
+    "encoder": ["formats/encoder.py", "scales/numeric.py"],
     "judge": ["audit/*.py"],
-    "producer": ["kafka/transactions.py", "kafka/transactions.py", "kafka/metadata.py"],
+    "producer": ["kafka/transactions.py", "kafka/metadata.py"],
 }
 COMPARISONS: dict[type[ast.cmpop], str] = {
     ast.Lt: "<=",
