@@ -2,8 +2,8 @@
 
 Other users should not be able to read them. A warning says where they can, and the file is used: Kubernetes and Docker
 mount secrets with the modes 0644 and 0444 by default, into a container with one user, who does not own them. Only the
-key of the offset metadata is refused (`shoal.kafka.metadata`): a password can be replaced, but metadata that were read
-stay known.
+key of the offset metadata is refused (`shoal.kafka.credentials`): a password can be replaced, but metadata that were
+read stay known.
 """
 
 from __future__ import annotations

@@ -562,13 +562,18 @@ def _pack_offsets(offsets: tuple[int, ...]) -> tuple[int, bytes]:
     """Return the tag of the section with these offsets, and its content: a bitmap or gaps, whichever is smaller."""
     first, last = offsets[0], offsets[-1]
     as_gaps = b"".join(map(varint, _gaps(offsets, first)))
-    if (last - first) // 8 + 1 >= len(as_gaps):
+    size = (last - first) // 8 + 1
+    if size >= len(as_gaps):
         return _GAPS, as_gaps
-    bits = bytearray((last - first) // 8 + 1)
-    for offset in offsets:
-        index = offset - first
+    return _BITMAP, _bitmap((offset - first for offset in offsets), size)
+
+
+def _bitmap(indexes: Iterable[int], size: int) -> bytes:
+    """Return so many bytes in which the bits of these indexes are set."""
+    bits = bytearray(size)
+    for index in indexes:
         bits[index >> 3] |= 1 << (index & 7)
-    return _BITMAP, bytes(bits)
+    return bytes(bits)
 
 
 def _bitmap_offsets(packed: bytes, start: int) -> tuple[int, ...]:
@@ -684,15 +689,12 @@ def encode_membership(alone: Sequence[int], clusters: Sequence[Sequence[int]]) -
     """
     number_of = {offset: number for number, members in enumerate(clusters) for offset in members}
     listed = sorted((*alone, *number_of))
-    bits = bytearray(len(listed) // 8 + 1)
-    for index, offset in enumerate(listed):
-        if offset in number_of:
-            bits[index >> 3] |= 1 << (index & 7)
+    bits = _bitmap((index for index, offset in enumerate(listed) if offset in number_of), len(listed) // 8 + 1)
     number = 0
     for offset in sorted(number_of, reverse=True):
         number = number * len(clusters) + number_of[offset]
     size = _digit_bytes(len(number_of), len(clusters))
-    return len(clusters).to_bytes(_COUNT_BYTES, "big") + bytes(bits) + number.to_bytes(size, "big")
+    return len(clusters).to_bytes(_COUNT_BYTES, "big") + bits + number.to_bytes(size, "big")
 
 
 def decode_membership(packed: bytes, listed: Sequence[int]) -> tuple[tuple[int, ...], tuple[tuple[int, ...], ...]]:

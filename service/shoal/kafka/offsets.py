@@ -81,10 +81,6 @@ class UnfinishedClusters:
         """Return the number of records that are not released."""
         return sum(offset >= self.released_up_to for offset in self._first_of)
 
-    def __contains__(self, offset: object) -> bool:
-        """Return whether an offset belongs to one of the clusters."""
-        return offset in self._first_of
-
     @property
     def clusters(self) -> tuple[tuple[int, ...], ...]:
         """The clusters, by their first offset."""
@@ -329,7 +325,7 @@ class OffsetTracker:
     released_from: int = 0
     adaptive_state: bytes = b""
     unfinished: UnfinishedClusters = field(default_factory=UnfinishedClusters)
-    _incomplete: dict[int, tuple[int, int, int]] = field(default_factory=dict)
+    _incomplete: dict[int, Times] = field(default_factory=dict)
     """Broker timestamp, stream time and read time (ms) by offset, ascending: the first key is the lowest offset."""
     future_timestamps: FutureTimestamps = field(default_factory=FutureTimestamps)
     _not_read_again: dict[int, None] = field(default_factory=dict)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -10,7 +9,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from aiokafka.admin import AIOKafkaAdminClient
-from aiokafka.structs import OffsetAndMetadata
+from aiokafka.structs import OffsetAndMetadata, TopicPartition
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from shoal.errors import BrokerUnavailableError, InputError
@@ -22,14 +21,16 @@ from shoal.kafka.progress_copy import CopiedCommit, HiddenCopyError, Order, Prog
 from shoal.kafka.start import (
     check_copied_end,
     check_no_open_transaction,
+    commit_alone,
     decode_both,
+    decode_committed,
     end_at_start,
     fetch_committed,
     fetch_committed_again,
     is_published_after,
 )
 from shoal.kafka.topics import has_several_inputs, settings_by_input
-from shoal.kafka.transactions import TransactionalProducer, TransactionBatch
+from shoal.kafka.transactions import TransactionalProducer
 from shoal.observability import logger
 from shoal.policy import KafkaSection, Policy
 from shoal.streams import AdaptiveState
@@ -70,7 +71,7 @@ def _report_group(
         return fields | {"state": "no progress"}
     fields["watermark"] = found.offset
     try:
-        commit = cipher.decode(found.metadata or "", str(settings.input), partition, found.offset)
+        commit = decode_committed(found, settings, partition, cipher)
     except UnreadableError as error:
         return fields | {"state": error.state}
     except InputError:
@@ -134,7 +135,7 @@ def _word(copy: ProgressCopy, commit: CommittedState | str, found: OffsetAndMeta
     if found is None:
         return _WORDS[Order.NEWER]
     try:
-        of_group = copy.cipher.decode(found.metadata or "", str(copy.settings.input), copy.partition, found.offset)
+        of_group = decode_committed(found, copy.settings, copy.partition, copy.cipher)
     except InputError:
         return "not comparable"
     return _WORDS[order_of(commit, of_group)]
@@ -316,7 +317,7 @@ async def import_progress(text: str, policy: Policy, settings: KafkaSection) -> 
             if one.partition not in known[str(of_topic.input)]:
                 raise InputError(f"{of_topic.input} has no partition {one.partition}")
             copy = await ProgressCopy.of(client, of_topic, one.partition, cipher)
-            imports.append(_Import(client, of_topic, cipher, copy, one.partition, one.offset, commit))
+            imports.append(_Import(client, of_topic, cipher, copy, one.partition, commit))
             # What a transaction of a running worker hides is checked after the fencing.
             with suppress(BrokerUnavailableError):
                 await imports[-1].check()
@@ -334,7 +335,6 @@ class _Import:
     cipher: MetadataCipher
     copy: ProgressCopy | None
     partition: int
-    offset: int
     commit: CommittedState
 
     async def carry_out(self, policy: Policy) -> None:
@@ -346,9 +346,7 @@ class _Import:
             await self.check()
             if self.copy is not None:
                 producer.expect_output_from(await end_at_start(settings, partition, commit.state))
-            metadata = self.cipher.encode(commit, str(settings.input), partition)
-            dated_ms = min(commit.at_ms, time.time_ns() // 1_000_000)
-            await producer.publish_and_commit(TransactionBatch(), self.offset, metadata, dated_ms)
+            await commit_alone(producer, self.cipher, TopicPartition(str(settings.input), partition), commit)
         finally:
             await producer.close()
 
@@ -379,7 +377,7 @@ class _Import:
         of_group = copied = in_copy = None
         with _leaving_out_invalid():
             if found is not None:
-                of_group = self.cipher.decode(found.metadata or "", topic, partition, found.offset)
+                of_group = decode_committed(found, self.settings, partition, self.cipher)
         with _leaving_out_invalid():
             copied = None if copy is None else await copy.fetch()
             in_copy = None if copy is None or copied is None else copy.decode(copied)

@@ -168,9 +168,9 @@ class BrokerLiveness:
                 f"the broker at {settings.bootstrap_servers} could not be reached or refused for "
                 f"{self.away_s:.0f} s (kafka.patience_s); giving up; last: {error}"
             )
-        if not final.retriable and not stopping.is_set():
-            log.error("giving up", code=error_code(final), reason=str(final))
         if not final.retriable:
+            if not stopping.is_set():
+                log.error("giving up", code=error_code(final), reason=str(final))
             raise final from None
 
     def _may_pass(self, error: ShoalError) -> bool:

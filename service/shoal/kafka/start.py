@@ -50,7 +50,9 @@ __all__ = [
     "check_output_is_whole",
     "check_policy",
     "check_reference",
+    "commit_alone",
     "decode_both",
+    "decode_committed",
     "end_at_start",
     "fetch_committed",
     "fetch_committed_again",
@@ -265,7 +267,7 @@ async def _commit_again(context: PartitionContext, commit: CommittedState) -> No
     would report a change of the policy again.
     """
     commit = replace(commit, output_rows=context.producer.output_rows_of(TransactionBatch()))
-    await _commit_alone(context, commit)
+    await commit_alone(context.producer, context.cipher, context.tp, commit)
 
 
 async def _commit_beginning(
@@ -290,15 +292,18 @@ async def _commit_beginning(
     if skipped_count is not None:
         context.unconfirmed.add(tp, commit, skipped_count)
     # The transaction holds nothing else: if this commit fails, nothing was published.
-    await _commit_alone(context, commit)
+    await commit_alone(context.producer, context.cipher, context.tp, commit)
     context.unconfirmed.forget(tp)
     return commit
 
 
-async def _commit_alone(context: PartitionContext, commit: CommittedState) -> None:
-    metadata = context.cipher.encode(commit, context.tp.topic, context.partition)
+async def commit_alone(
+    producer: TransactionalProducer, cipher: MetadataCipher, tp: TopicPartition, commit: CommittedState
+) -> None:
+    """Commit a state in a transaction that holds nothing else."""
+    metadata = cipher.encode(commit, tp.topic, tp.partition)
     dated_ms = min(commit.at_ms, time.time_ns() // 1_000_000)
-    await context.producer.publish_and_commit(TransactionBatch(), commit.state.committed_offset, metadata, dated_ms)
+    await producer.publish_and_commit(TransactionBatch(), commit.state.committed_offset, metadata, dated_ms)
 
 
 async def _first_offset(context: PartitionContext, log_start: int, log_end: int, known_count: int | None) -> int:
@@ -473,7 +478,7 @@ async def fetch_first_partition_count(
     counts = []
     for tp, found in committed.items():
         try:
-            commit = cipher.decode(found.metadata or "", topic, tp.partition, found.offset)
+            commit = decode_committed(found, settings, tp.partition, cipher)
         except InputError:
             continue  # the task of that partition refuses it
         if commit.first_partition_count:
@@ -597,7 +602,7 @@ async def newest_commit(
     cannot be trusted, if they contradict each other, or if another producer has written to the output.
     """
     if copy is None:
-        return None if of_group is None else _decode(of_group, settings, partition, cipher)
+        return None if of_group is None else decode_committed(of_group, settings, partition, cipher)
     copied = await copy.fetch()
     commit, order = decode_both(of_group, copied, copy)
     if copied is not None:
@@ -645,7 +650,7 @@ def decode_both(
     settings, partition = copy.settings, copy.partition
     commit = None if copied is None else copy.decode(copied)
     try:
-        known = None if of_group is None else _decode(of_group, settings, partition, copy.cipher)
+        known = None if of_group is None else decode_committed(of_group, settings, partition, copy.cipher)
     except UnreadableError:
         raise
     except InputError:
@@ -672,9 +677,10 @@ def decode_both(
     return (commit if order is Order.NEWER else known), order
 
 
-def _decode(
+def decode_committed(
     of_group: OffsetAndMetadata, settings: KafkaSection, partition: int, cipher: MetadataCipher
 ) -> CommittedState:
+    """Return the state that the group has committed for a partition; raises as `MetadataCipher.decode`."""
     return cipher.decode(of_group.metadata or "", str(settings.input), partition, of_group.offset)
 
 
@@ -764,7 +770,7 @@ def _is_about(inputs: Collection[str | None], partition: int | None, message: by
 
 
 async def latest_published(settings: KafkaSection, partition: int) -> int:
-    """Return the timestamp (ms) of the latest committed record in the output; -1 if there is none."""
+    """Return the latest timestamp (ms) of committed records from the first that is dated now or later; -1 if none."""
     tp, latest = TopicPartition(settings.output, partition), -1
     if settings.output is None:
         return latest

@@ -373,19 +373,19 @@ class TransactionalProducer:
 
     async def _send(self, topic: str, values: Sequence[bytes], timestamp: int) -> list[tuple[int, int]]:
         """Send messages; return the first offset and the number of messages of each record batch."""
-        partition = self.target(topic).partition
+        tp = self.target(topic)
         pending, counts = [], [0]
         record_batch = self._producer.create_batch()
         for value in values:
             if record_batch.append(key=None, value=value, timestamp=timestamp) is None:
                 record_batch.close()
-                pending.append(await self._submit(record_batch, TopicPartition(topic, partition)))
+                pending.append(await self._submit(record_batch, tp))
                 record_batch = self._producer.create_batch()
                 record_batch.append(key=None, value=value, timestamp=timestamp)
                 counts.append(0)
             counts[-1] += 1
         record_batch.close()
-        pending.append(await self._submit(record_batch, TopicPartition(topic, partition)))
+        pending.append(await self._submit(record_batch, tp))
         try:
             sent = await asyncio.gather(*pending)
         except InvalidRecordError:
@@ -579,8 +579,6 @@ class RecordCollector:
         self._metrics, self._cipher, self._listener = context.metrics, context.cipher, context.listener
         self._wall_clock, self._interval_s = context.wall_clock, context.commit_interval_s
         self._last_packed = self._last_committed = last_commit
-        self.committed_offset = last_commit.state.committed_offset
-        """Offset of the last commit."""
         self._packed_at_s = self._wall_clock()
         """When a transaction was last packed (s); at first, when the collector was made."""
         self.confirmed_at_s = 0.0
@@ -589,6 +587,11 @@ class RecordCollector:
         self._pending: deque[tuple[TransactionBatch, CommittedState]] = deque()
         self._sending: asyncio.Task[None] | None = None
         self._most_bytes = FIRST_BYTES
+
+    @property
+    def committed_offset(self) -> int:
+        """Offset of the last commit."""
+        return self._last_committed.state.committed_offset
 
     @property
     def has_unpacked(self) -> bool:
@@ -704,7 +707,7 @@ class RecordCollector:
             self._pending.popleft()
 
     async def _send(self, batch: TransactionBatch, commit: CommittedState) -> None:
-        started, committed_offset = self._wall_clock(), commit.state.committed_offset
+        started = self._wall_clock()
         try:
             # Not earlier: all transactions before this one are committed now.
             commit = replace(commit, output_rows=self._sink.output_rows_of(batch))
@@ -712,7 +715,7 @@ class RecordCollector:
             dated_ms = _message_time(commit.at_ms, round(started * 1000))
             # Before it is sent: after an error, or if this is cancelled, the transaction may be committed all the same.
             self._counts.send(self._last_committed, commit, batch)
-            await self._sink.publish_and_commit(batch, committed_offset, metadata, dated_ms)
+            await self._sink.publish_and_commit(batch, commit.state.committed_offset, metadata, dated_ms)
         except ShoalError as error:
             self._metrics.transactions.labels("aborted").inc()
             if isinstance(error, (InputError, NotYetError)):
@@ -720,7 +723,7 @@ class RecordCollector:
             raise
         took_s = max(0.0, self._wall_clock() - started)
         self._last_committed = commit
-        self.committed_offset, self.confirmed_at_s = committed_offset, started
+        self.confirmed_at_s = started
         self._limit_next(batch.size_bytes, took_s)
         self._metrics.transactions.labels("committed").inc()
         self._metrics.transaction_seconds.observe([took_s])

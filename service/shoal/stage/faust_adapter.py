@@ -3,7 +3,7 @@
 The guarantee does not depend on Faust's bookkeeping: fencing decides which worker owns a partition, the stage commits
 its own progress, and its own reader detects missing records. A change inside Faust stops the stage with an error.
 
-Messages that the stream has delivered and no partition task has taken yet, by partition.
+`MessageBuffer` holds the messages that the stream has delivered and no partition task has taken yet, by partition.
 """
 
 from __future__ import annotations
