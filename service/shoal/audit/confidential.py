@@ -139,10 +139,7 @@ def nearest(value: Decimal, listed: Sequence[Decimal]) -> int:
 
 
 class AuditedColumn:
-    """Reads the keys of one confidential attribute from the texts of unchanged fields.
-
-    ``folds``: whether spellings of one value have one key. Otherwise only null and the empty text are one value.
-    """
+    """Reads the keys of one confidential attribute from the texts of unchanged fields."""
 
     def __init__(self, policy: Policy, attribute: Attribute, released: Form = "jsonl") -> None:
         self.attribute = attribute
@@ -310,7 +307,7 @@ def measure_values(policy: Policy, originals: Originals, classes: Sequence[Value
         shares = (max(own.values()) / size for column in counts for own, size in zip(column, sizes, strict=True))
         found["value_share", "max"] = (max(shares),)
         if policy.t is not None:
-            found |= _distances(policy, originals, classes)
+            found |= _distances(originals, columns, counts)
     if policy.dependence > 0:
         within = _variation_within(policy, originals, classes)
         found |= {} if within is None else {("d_y",): (within,)}
@@ -441,19 +438,20 @@ def _closeness_claim(policy: Policy, t: float) -> str:
     return f"no confidential attribute of a cluster is farther than {t:g} from the table"
 
 
-def _distances(policy: Policy, originals: Originals, classes: Sequence[ValueClass]) -> Figures:
+def _distances(
+    originals: Originals, columns: Sequence[AuditedColumn], counts: Sequence[Sequence[Counter[str]]]
+) -> Figures:
     """Return mean and largest distance of each protected attribute, and those of the farthest one.
 
     If several attributes are farthest, the mean of each of them is right.
     """
     found: Figures = {}
     measured: dict[str, tuple[float, float]] = {}
-    for attribute in policy.protected:
-        column = AuditedColumn(policy, attribute, originals.released)
-        distances = class_distances(originals, column, [column.counts(one.unchanged) for one in classes])
-        mean, largest = measured[attribute.name] = math.fsum(distances) / len(distances), max(distances)
+    for column, own in zip(columns, counts, strict=True):
+        name, distances = column.attribute.name, class_distances(originals, column, own)
+        mean, largest = measured[name] = math.fsum(distances) / len(distances), max(distances)
         for group in ("emd", "emd_of"):
-            found[group, attribute.name, "mean"], found[group, attribute.name, "max"] = (mean,), (largest,)
+            found[group, name, "mean"], found[group, name, "max"] = (mean,), (largest,)
     farthest = max(largest for _, largest in measured.values())
     found["emd", "max"] = (farthest,)
     found["emd", "mean"] = tuple(mean for mean, largest in measured.values() if abs(largest - farthest) <= _TIE)

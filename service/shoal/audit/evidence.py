@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias, TypeGuard
 
-from shoal.audit.reading import LARGEST_COUNT, JsonObject, byte_lines, json_value, within_depth
+from shoal.audit.reading import LARGEST_COUNT, JsonObject, as_record, byte_lines, json_value, within_depth
 from shoal.errors import InputError
 from shoal.policy import Policy
 
@@ -226,12 +226,16 @@ class AuditScope:
     @classmethod
     def of(cls, policy: Policy, *, table: bool | None, partial: bool, strict: bool) -> AuditScope:
         """Return the scope. `shoal batch` publishes the resolutions of a stream if there is a stream section."""
-        is_stream = policy.stream is not None and not table
-        is_ordered = is_stream and policy.require_stream().is_ordered
-        has_table_grids = policy.stream is None if table is None else table and policy.stream is None
-        may_be_table = policy.stream is not None and table is None
-        window = policy.require_stream().delta + 1 if is_stream else None
-        return cls(not is_stream, is_ordered, has_table_grids, may_be_table, partial, strict, window)
+        stream = None if table else policy.stream
+        return cls(
+            is_table=stream is None,
+            is_ordered=stream is not None and stream.is_ordered,
+            has_table_grids=policy.stream is None and table is not False,
+            may_be_table=policy.stream is not None and table is None,
+            is_partial=partial,
+            is_strict=strict,
+            window=None if stream is None else stream.delta + 1,
+        )
 
 
 def _fingerprint(found: Mapping[str, object], location: str, remedy: str) -> str | None:
@@ -249,11 +253,12 @@ def _object(text: bytes, location: str, remedy: str) -> dict[str, object]:
         found = json_value(text)
     except ValueError:
         raise InputError(f"{location}: not JSON; {remedy}") from None
-    if not isinstance(found, JsonObject) or len(dict(found)) != len(found):
+    record = as_record(found)
+    if record is None:
         raise InputError(f"{location}: not a JSON object with each name once; {remedy}")
-    if within_depth(dict(found)) is None:
+    if within_depth(record) is None:
         raise InputError(f"{location}: nested too deeply; {remedy}")
-    return dict(found)
+    return dict(record)
 
 
 def _integer(found: Mapping[str, object], name: str, location: str, remedy: str) -> int:

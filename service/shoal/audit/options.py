@@ -1,4 +1,4 @@
-"""Checks the privacy options of a policy on the recomputed clusters: ``per_subject``, l and t."""
+"""Checks options of a policy on the recomputed clusters: ``per_subject``, ``l``, ``max_value_share`` and ``t``."""
 
 from __future__ import annotations
 

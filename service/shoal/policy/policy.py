@@ -72,8 +72,10 @@ class Policy:
         Weight of the position of a record; ignored if ``target_span`` is set.
     kafka : KafkaSection or None
     csv, csv_output : CsvDialect
-    per_subject, min_population, t, diversity, dependence, scaling
+    per_subject, min_population, t, diversity, dependence
         Options of the sections ``privacy`` and ``steering``; None or 0 if not set. ``diversity`` is ``privacy.l``.
+    scaling : {"spreads", "bounds"}
+        What distances of a stream are scaled by.
     max_value_share : float or None
         Maximum share of one value of a protected attribute in the records of a cluster. 0.5 if the policy asks for
         distinct l-diversity and says nothing of it.
