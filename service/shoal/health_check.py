@@ -14,7 +14,7 @@ import sys
 from collections.abc import Sequence
 from urllib.parse import urlsplit
 
-__all__ = ["SUMMARY", "add_arguments", "execute", "main"]
+__all__ = ["DEFAULT_ADDRESS", "SUMMARY", "add_arguments", "execute", "main"]
 
 SUMMARY = "Ask a worker whether it is alive: exit code 0, or 1 with the reason."
 

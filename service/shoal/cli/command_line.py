@@ -16,6 +16,7 @@ from typing import Protocol, cast
 from shoal.cli.options import add_option, check_variables, read_variables
 from shoal.errors import ParameterError, ShoalError
 from shoal.observability import escape_control_characters, install_exception_hooks, logger, raise_location, set_up_logs
+from shoal.policy import did_you_mean
 from shoal.process_end import end_process_if_compiling
 
 __all__ = ["build_parser", "main"]
@@ -157,8 +158,6 @@ def _needed(arguments: Sequence[str]) -> Sequence[str]:
 
 def _unknown_command(name: str) -> str:
     """Return what to write instead of a command that does not exist."""
-    from shoal.policy import did_you_mean  # noqa: PLC0415 - it is slow to load, and few starts need it
-
     known = [command for command in COMMANDS if command != UNAVAILABLE]
     return f"unknown command; {did_you_mean(name, known) or 'use one of ' + ', '.join(known)}"
 

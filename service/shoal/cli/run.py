@@ -17,6 +17,7 @@ from functools import partial
 from typing import NoReturn
 
 from shoal.cli.options import add_option, add_secret
+from shoal.health_check import DEFAULT_ADDRESS
 from shoal.kafka import StartOptions, Worker, check_files, in_daemon_thread
 from shoal.observability import (
     CompilationNotice,
@@ -35,7 +36,6 @@ from shoal.streams import precompile
 __all__ = ["COLLECT_S", "SUMMARY", "add_arguments", "add_http_options", "execute", "http_access", "spaced_collections"]
 
 SUMMARY = "Run the service: Kafka to Kafka, exactly once."
-DEFAULT_ADDRESS = "127.0.0.1:9464"
 ALLOCATIONS = 50_000
 """Containers allocated and not freed, after which Python collects without being asked."""
 

@@ -18,6 +18,9 @@ from shoal.policy import MAX_CATEGORY_BYTES, Policy
 
 __all__ = ["Block", "BlockBuilder", "Column", "ParsedRecords", "reject_unless", "to_mask"]
 
+_EncodedCategories: TypeAlias = Sequence[tuple[int, list[bytes]]]
+"""Column of a nominal quasi-identifier, and its categories as they are published."""
+
 Column: TypeAlias = Sequence[Any]
 
 
@@ -175,14 +178,12 @@ class BlockBuilder:
         candidates = self._reject_long_categories(candidates, rejected)
         candidates = self._reject_unplaced(candidates, rejected)
         unchanged_fields = self._encoder.encode_unchanged(candidates.unchanged_columns, len(candidates))
-        is_short = self._find_short(candidates, unchanged_fields)
-        if is_short is not None:
-            candidates = reject_unless(is_short, candidates, Reason.TOO_LARGE, rejected)
-            unchanged_fields = list(itertools.compress(unchanged_fields, is_short.tolist()))
-        is_encodable = self._find_encodable(candidates, unchanged_fields)
-        if is_encodable is not None:
-            candidates = reject_unless(is_encodable, candidates, Reason.INVALID, rejected)
-            unchanged_fields = list(itertools.compress(unchanged_fields, is_encodable.tolist()))
+        categories = self._published_categories(candidates)
+        for find, reason in ((self._find_short, Reason.TOO_LARGE), (self._find_encodable, Reason.INVALID)):
+            mask = find(candidates.values, unchanged_fields, categories)
+            if mask is not None:
+                candidates = reject_unless(mask, candidates, reason, rejected)
+                unchanged_fields = list(itertools.compress(unchanged_fields, mask.tolist()))
         clipped = self._clip(candidates.values)
         rejected.sort(key=lambda entry: entry[0])
         return Block(
@@ -252,33 +253,36 @@ class BlockBuilder:
             is_valid &= ~(is_outside & self._rejects_outside).any(axis=1)
         return is_valid
 
-    def _find_short(self, candidates: ParsedRecords, unchanged_fields: Sequence[bytes]) -> BoolVector | None:
+    def _find_short(
+        self, values: Float64Matrix, unchanged_fields: Sequence[bytes], categories: _EncodedCategories
+    ) -> BoolVector | None:
         """Return which records are not too large, or None if none is."""
-        lengths = {
-            number: [len(text.encode()) for text in texts] for number, texts in self._published_categories(candidates)
-        }
+        lengths = [(number, list(map(len, texts))) for number, texts in categories]
         longest = max(map(len, unchanged_fields), default=0)
-        if longest + sum(max(column, default=0) for column in lengths.values()) <= self._max_bytes:
+        if longest + sum(max(column, default=0) for _, column in lengths) <= self._max_bytes:
             return None
         total = np.fromiter(map(len, unchanged_fields), np.int64, len(unchanged_fields))
-        for number, column in lengths.items():
-            total += _per_record(column, candidates.values[:, number], missing=0)
+        for number, column in lengths:
+            total += _per_record(column, values[:, number], missing=0)
         return np.asarray(total <= self._max_bytes)
 
-    def _find_encodable(self, candidates: ParsedRecords, unchanged_fields: Sequence[bytes]) -> BoolVector | None:
+    def _find_encodable(
+        self, values: Float64Matrix, unchanged_fields: Sequence[bytes], categories: _EncodedCategories
+    ) -> BoolVector | None:
         """Return which records the output encoding can represent, or None if it can represent all."""
         fields_mask = self._encoder.encodable_mask(unchanged_fields)
         is_encodable = None if fields_mask is None else to_mask(fields_mask, len(unchanged_fields))
-        for number, texts in self._published_categories(candidates):
-            mask = self._encoder.encodable_mask([text.encode() for text in texts])
+        for number, texts in categories:
+            mask = self._encoder.encodable_mask(texts)
             if mask is not None:
-                column = _per_record(mask, candidates.values[:, number], missing=1).astype(np.bool_)
+                column = _per_record(mask, values[:, number], missing=1).astype(np.bool_)
                 is_encodable = column if is_encodable is None else is_encodable & column
         return is_encodable
 
-    def _published_categories(self, candidates: ParsedRecords) -> Iterable[tuple[int, Sequence[str]]]:
-        """Return column and categories of each nominal quasi-identifier."""
-        return zip(self._published_nominal, candidates.categories, strict=False)
+    def _published_categories(self, candidates: ParsedRecords) -> _EncodedCategories:
+        """Return column and encoded categories of each nominal quasi-identifier."""
+        columns = zip(self._published_nominal, candidates.categories, strict=False)
+        return [(number, [text.encode() for text in texts]) for number, texts in columns]
 
     def _clip(self, values: Float64Matrix) -> int:
         """Move values to their bounds in place and return how many moved. No zero is negative afterwards."""

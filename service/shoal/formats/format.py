@@ -409,7 +409,7 @@ def require_columns(policy: Policy, name: str, format_name: str) -> None:
 
 
 def _reader_of(stream: BinaryIO | Utf8Stream) -> Callable[[int], bytes]:
-    """Return the method that reads what has arrived. The stream of a followed file has no ``read1``."""
+    """Return the method that reads what has arrived. A raw stream has no ``read1``."""
     return stream.read1 if hasattr(stream, "read1") else stream.read
 
 
