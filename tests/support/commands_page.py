@@ -1,4 +1,4 @@
-"""Write docs/commands.md: the text of docs/commands.template, with tables made of the parsers of the commands."""
+"""Write docs/commands.md: the text of docs/commands.template, with lists made of the parsers of the commands."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from shoal.cli.command_line import COMMANDS, UNAVAILABLE, build_parser
 from shoal.cli.options import OptionVariable, option_variables
-from support.policy_page import row
+from support.policy_page import item
 
-__all__ = ["PAGE", "main", "page", "parsers"]
+__all__ = ["PAGE", "items", "main", "page", "parsers"]
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE, TEMPLATE = ROOT / "docs" / "commands.md", ROOT / "docs" / "commands.template"
@@ -52,10 +52,10 @@ def page() -> str:
         name = found[1]
         shown.append(name)
         if name == "commands":
-            return "\n".join(["| command | use |", "|---|---|", *map(summary_row, of, of.values())])
+            return "\n".join(map(summary_item, of, of.values()))
         if name == "common":
-            return table(next(iter(of.values())), is_common=True)
-        return f"{of[name].description}\n\n`{usage(of[name])}`\n\n{table(of[name], is_common=False)}".rstrip("\n")
+            return items(next(iter(of.values())), is_common=True)
+        return f"{of[name].description}\n\n`{usage(of[name])}`\n\n{items(of[name], is_common=False)}".rstrip("\n")
 
     text = DIRECTIVE.sub(part, TEMPLATE.read_text(encoding="utf-8"))
     if sorted(shown) != sorted(["commands", "common", *of]):
@@ -63,8 +63,8 @@ def page() -> str:
     return text
 
 
-def summary_row(name: str, parser: argparse.ArgumentParser) -> str:
-    return row(f"[`{name}`](#shoal-{name})", str(parser.description))
+def summary_item(name: str, parser: argparse.ArgumentParser) -> str:
+    return item([f"[`{name}`](#shoal-{name})"], "", str(parser.description))
 
 
 def usage(parser: argparse.ArgumentParser) -> str:
@@ -79,14 +79,13 @@ def usage(parser: argparse.ArgumentParser) -> str:
     return " ".join([*words, *(["[OPTIONS]"] if has_others else [])])
 
 
-def table(parser: argparse.ArgumentParser, *, is_common: bool) -> str:
-    """Return the table of the options of a command; empty if it has none."""
-    rows = [*option_rows(parser, is_common=is_common)]
-    return "\n".join(["| option | default | meaning |", "|---|---|---|", *rows]) if rows else ""
+def items(parser: argparse.ArgumentParser, *, is_common: bool) -> str:
+    """Return the list of the options of a command; empty if it has none."""
+    return "\n".join(option_items(parser, is_common=is_common))
 
 
-def option_rows(parser: argparse.ArgumentParser, *, is_common: bool) -> Iterator[str]:
-    """Yield a row for each option."""
+def option_items(parser: argparse.ArgumentParser, *, is_common: bool) -> Iterator[str]:
+    """Yield an item for each option."""
     variables = {variable.dest: variable for variable in option_variables(parser)}
     for action in actions_of(parser, is_common=is_common):
         if action.option_strings:
@@ -94,10 +93,10 @@ def option_rows(parser: argparse.ArgumentParser, *, is_common: bool) -> Iterator
             variable = variables.get(action.dest)
             if variable is not None:
                 names.append(code(variable.name))
-            yield row("<br>".join(names), default_of(action, variable), meaning_of(parser, action, variable))
+            yield item(names, "", "; ".join([meaning_of(parser, action, variable), *default_of(action, variable)]))
     for variable in variables.values():
         if not variable.option and not is_common:
-            yield row(code(variable.name), "none", with_code(variable.meaning))
+            yield item([code(variable.name)], "", with_code(variable.meaning))
 
 
 def actions_of(parser: argparse.ArgumentParser, *, is_common: bool) -> list[argparse.Action]:
@@ -115,13 +114,13 @@ def value_of(action: argparse.Action) -> str:
     return "" if action.nargs == 0 else f" {action.metavar}"
 
 
-def default_of(action: argparse.Action, variable: OptionVariable | None) -> str:
+def default_of(action: argparse.Action, variable: OptionVariable | None) -> Iterator[str]:
+    """Yield the default in words, or nothing if there is none."""
     default = action.default if variable is None else variable.default
     if action.required:
-        return "required"
-    if action.nargs == 0:
-        return "off"
-    return "none" if default is None or default == [] else code(str(default))
+        yield "required"
+    elif action.nargs != 0 and default is not None and default != []:
+        yield f"default {code(str(default))}"
 
 
 def meaning_of(parser: argparse.ArgumentParser, action: argparse.Action, variable: OptionVariable | None) -> str:

@@ -1,10 +1,11 @@
-"""Write docs/policy.md: the text of docs/policy.template, with tables made of the schema."""
+"""Write docs/policy.md: the text of docs/policy.template, with lists made of the schema."""
 
 from __future__ import annotations
 
 import json
 import re
 import sys
+import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
@@ -17,13 +18,13 @@ from shoal.policy import schema
 from shoal.policy.schema import ONLY_ENVIRONMENT, REQUIRED_KEY, SHOWN_DEFAULT, values_in_words
 from shoal.settings import PREFIX
 
-__all__ = ["PAGE", "main", "page", "rows_of"]
+__all__ = ["PAGE", "item", "items_of", "main", "page"]
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE, TEMPLATE = ROOT / "docs" / "policy.md", ROOT / "docs" / "policy.template"
 DIRECTIVE = re.compile(r"^\{\{ (\w+)(?::((?: \w+)+))? \}\}$", re.MULTILINE)
 """``{{ Section }}`` or ``{{ Section: key key }}``."""
-HEAD = "| key | values | default | meaning |\n|---|---|---|---|\n"
+COLUMNS = 120
 
 
 def page() -> str:
@@ -32,21 +33,21 @@ def page() -> str:
     Raises
     ------
     ValueError
-        A key of a section is in no table.
+        A key of a section is in no list.
     """
     shown: dict[str, list[str]] = {}
 
-    def table(found: re.Match[str]) -> str:
+    def items(found: re.Match[str]) -> str:
         name, keys = found[1], (found[2] or "").split()
         model: type[BaseModel] = getattr(schema, name)
         shown.setdefault(name, []).extend(keys or map(str, key_names(model)))
-        return HEAD + "\n".join(row for key in keys or key_names(model) for row in rows_of(model, key))
+        return "\n".join(item for key in keys or key_names(model) for item in items_of(model, key))
 
-    text = DIRECTIVE.sub(table, TEMPLATE.read_text(encoding="utf-8"))
+    text = DIRECTIVE.sub(items, TEMPLATE.read_text(encoding="utf-8"))
     for name, keys in shown.items():
         model = getattr(schema, name)
         if sorted(keys) != sorted(key_names(model)):
-            raise ValueError(f"{name}: {sorted(set(keys) ^ set(key_names(model)))} in no table, or in two")
+            raise ValueError(f"{name}: {sorted(set(keys) ^ set(key_names(model)))} in no list, or in two")
     return text
 
 
@@ -54,23 +55,27 @@ def key_names(model: type[BaseModel]) -> list[str]:
     return [field.alias or name for name, field in model.model_fields.items()]
 
 
-def rows_of(model: type[BaseModel], key: str, prefix: str = "") -> Iterator[str]:
-    """Yield the row of a key, and below it those of the section that it holds."""
+def items_of(model: type[BaseModel], key: str, prefix: str = "") -> Iterator[str]:
+    """Yield the item of a key, and below it those of the section that it holds."""
     (field,) = [field for name, field in model.model_fields.items() if (field.alias or name) == key]
     extra = field.json_schema_extra
     assert isinstance(extra, dict)
-    name = f"`{prefix}{key}`"
+    names = [f"`{prefix}{key}`"]
     if model is schema.KafkaSection:
-        name = f"`{PREFIX}{key.upper()}`" if extra.get(ONLY_ENVIRONMENT) else f"{name}<br>`{PREFIX}{key.upper()}`"
-    yield row(name, values_in_words(field), default_of(field, extra), meaning_of(field))
+        names = [*([] if extra.get(ONLY_ENVIRONMENT) else names), f"`{PREFIX}{key.upper()}`"]
+    yield item(names, "; ".join([values_in_words(field), *default_of(field, extra)]), meaning_of(field))
     below = section_in(field.annotation)
     if below is not None and not issubclass(model, below) and model is not schema.Document:
         for inner in key_names(below):
-            yield from rows_of(below, inner, f"{key}.")
+            yield from items_of(below, inner, f"{key}.")
 
 
-def row(*cells: str) -> str:
-    return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
+def item(names: list[str], values: str, meaning: str) -> str:
+    """Return an item of a list, broken into lines."""
+    text = f"{', '.join(names)}: {'. '.join(filter(None, [values, meaning]))}"
+    return textwrap.fill(
+        text, COLUMNS, initial_indent="- ", subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
+    )
 
 
 def section_in(annotation: object) -> type[BaseModel] | None:
@@ -80,15 +85,19 @@ def section_in(annotation: object) -> type[BaseModel] | None:
     return next((found for part in get_args(annotation) if (found := section_in(part))), None)
 
 
-def default_of(field: FieldInfo, extra: dict[str, Any]) -> str:
-    if extra.get(REQUIRED_KEY):
-        return "required"
-    if SHOWN_DEFAULT in extra:
-        return str(extra[SHOWN_DEFAULT])
+def default_of(field: FieldInfo, extra: dict[str, Any]) -> Iterator[str]:
+    """Yield the default in words, or nothing if there is none."""
     value = field.get_default()
-    if value is None:
-        return "none"
-    return f"{value:,}" if isinstance(value, int | float) and not isinstance(value, bool) else f"`{in_yaml(value)}`"
+    if extra.get(REQUIRED_KEY):
+        yield "required"
+    elif SHOWN_DEFAULT in extra:
+        shown = str(extra[SHOWN_DEFAULT])
+        if shown not in {"none", "see below"}:
+            yield shown if shown.startswith("required") else f"default {shown}"
+    elif isinstance(value, int | float) and not isinstance(value, bool):
+        yield f"default {value:,}"
+    elif value is not None:
+        yield f"default `{in_yaml(value)}`"
 
 
 def meaning_of(field: FieldInfo) -> str:

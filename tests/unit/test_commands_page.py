@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from shoal.cli.command_line import COMMANDS, build_parser
 from support import commands_page
-from support.commands_page import PAGE, page, parsers, table, usage
+from support.commands_page import PAGE, items, page, parsers, usage
 
 pytestmark = pytest.mark.unit
 
@@ -47,23 +47,25 @@ def test_a_command_that_is_missing_or_there_twice_is_an_error(tmp_path: Path, mo
             page()
 
 
-def test_a_table_has_values_defaults_variables_and_what_excludes_an_option() -> None:
-    rows = table(parsers()["run"], is_common=False).splitlines()
-    assert rows[2] == (
-        "| `--from earliest\\|latest`<br>`SHOAL_FROM` | none | where a partition without committed progress begins; "
-        "committed progress always wins |"
+def test_a_list_has_values_defaults_variables_and_what_excludes_an_option() -> None:
+    run = items(parsers()["run"], is_common=False)
+    assert run.startswith(
+        "- `--from earliest|latest`, `SHOAL_FROM`: where a partition without committed progress begins; committed "
+        "progress always\n  wins\n"
+        "- `--http HOST:PORT`, `SHOAL_HTTP`: address of metrics and probes; default `127.0.0.1:9464`\n"
     )
-    assert rows[3] == "| `--http HOST:PORT`<br>`SHOAL_HTTP` | `127.0.0.1:9464` | address of metrics and probes |"
-    assert table(parsers()["progress"], is_common=False).splitlines()[2] == (
-        "| `--export FILE` | none | write the progress of all partitions to a file; not together with `--import` |"
+    assert items(parsers()["progress"], is_common=False).startswith(
+        "- `--export FILE`: write the progress of all partitions to a file; not together with `--import`\n"
     )
-    batch = table(parsers()["batch"], is_common=False).splitlines()
-    assert batch[2] == "| `-i`<br>`--input FILE` | `-` | `.csv`, `.jsonl` or `.parquet`; `-` is standard input |"
-    assert batch[-2:] == [
-        "| `--keep-order` | off | rows in the order of the input, not of their bytes |",
-        "| `--seed N` | `0` | seed of all random numbers |",
-    ]
-    assert table(parsers()["schema"], is_common=False) == ""
+    batch = items(parsers()["batch"], is_common=False)
+    assert batch.startswith(
+        "- `-i`, `--input FILE`: `.csv`, `.jsonl` or `.parquet`; `-` is standard input; default `-`\n"
+    )
+    assert batch.endswith(
+        "\n- `--keep-order`: rows in the order of the input, not of their bytes\n"
+        "- `--seed N`: seed of all random numbers; default `0`"
+    )
+    assert items(parsers()["schema"], is_common=False) == ""
 
 
 def test_the_usage_names_arguments_and_required_options() -> None:

@@ -10,7 +10,7 @@ import pytest
 from jsonschema import Draft202012Validator
 from shoal.policy.schema import KafkaSection, policy_schema
 from support import policy_page
-from support.policy_page import PAGE, page, rows_of
+from support.policy_page import PAGE, items_of, page
 
 pytestmark = pytest.mark.unit
 
@@ -19,27 +19,28 @@ def test_the_page_is_what_the_command_writes() -> None:
     assert PAGE.read_text(encoding="utf-8") == page(), "out of date: make policy-page"
 
 
-def test_a_key_in_no_table_or_in_two_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_key_in_no_list_or_in_two_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     template = tmp_path / "template"
     monkeypatch.setattr(policy_page, "TEMPLATE", template)
     for text, fault in (
         ("{{ PerSubjectSection: max }}", r"PerSubjectSection: \['window'\]"),
-        ("{{ PerSubjectSection }}\n\n{{ PerSubjectSection: max }}", r"PerSubjectSection: \[\] in no table, or in two"),
+        ("{{ PerSubjectSection }}\n\n{{ PerSubjectSection: max }}", r"PerSubjectSection: \[\] in no list, or in two"),
     ):
         template.write_text(text)
         with pytest.raises(ValueError, match=fault):
             page()
 
 
-def test_a_row_has_values_default_meaning_and_example() -> None:
-    (row,) = rows_of(KafkaSection, "commit_interval_ms")
-    assert row == (
-        "| `commit_interval_ms`<br>`SHOAL_KAFKA__COMMIT_INTERVAL_MS` | integer from 1 to 60,000 | 200 | Time between "
-        "the transactions of a partition. |"
+def test_an_item_has_values_default_meaning_and_example() -> None:
+    (item,) = items_of(KafkaSection, "commit_interval_ms")
+    assert item == (
+        "- `commit_interval_ms`, `SHOAL_KAFKA__COMMIT_INTERVAL_MS`: integer from 1 to 60,000; default 200. Time "
+        "between the\n  transactions of a partition."
     )
-    (row,) = rows_of(KafkaSection, "ssl_cafile")
-    assert row.endswith(
-        "| file | the system's | File of the certificates that are trusted (PEM). Example: `/etc/shoal/ca.pem` |"
+    (item,) = items_of(KafkaSection, "ssl_cafile")
+    assert item == (
+        "- `ssl_cafile`, `SHOAL_KAFKA__SSL_CAFILE`: file; default the system's. File of the certificates that are "
+        "trusted (PEM).\n  Example: `/etc/shoal/ca.pem`"
     )
 
 
