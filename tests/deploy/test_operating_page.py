@@ -1,10 +1,9 @@
-"""The section of docs/operate.md on a secured cluster, run as it is written."""
+"""The script of docs/operate.md on a secured cluster runs as it is written."""
 
 from __future__ import annotations
 
 import json
 import os
-import re
 import signal
 import subprocess
 from contextlib import suppress
@@ -15,16 +14,13 @@ import pytest
 pytestmark = pytest.mark.nightly
 
 ROOT = Path(__file__).resolve().parents[2]
-SECTION = re.compile(r"^## Try a secured cluster on one machine$(.*?)^## ", re.MULTILINE | re.DOTALL)
-COMMANDS = re.compile(r"^```sh\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+SCRIPT = ROOT / "deploy" / "kafka" / "secured_service.sh"
 LIMIT_S = 1500
 
 
 def commands() -> str:
-    """All commands of the section as one script; the installation is that of the tests."""
-    found = SECTION.search((ROOT / "docs" / "operate.md").read_text(encoding="utf-8"))
-    assert found is not None
-    return "set -euo pipefail\n" + "\n".join(COMMANDS.findall(found[1])).replace("make install\n", "")
+    """The script; the installation is that of the tests."""
+    return SCRIPT.read_text(encoding="utf-8").replace("make install\n", "")
 
 
 def clean_up() -> None:

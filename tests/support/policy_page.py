@@ -8,7 +8,7 @@ import sys
 import textwrap
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Literal, get_args, get_origin
+from typing import Any, get_args
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
@@ -101,11 +101,10 @@ def default_of(field: FieldInfo, extra: dict[str, Any]) -> Iterator[str]:
 
 
 def meaning_of(field: FieldInfo) -> str:
-    """Return the description, with the example if there is one and the values are not listed."""
+    """Return the description, with the example of a list."""
     assert field.description is not None
-    if not field.examples or any(get_origin(part) is Literal for part in get_args(field.annotation)):
-        return field.description
-    return f"{field.description} Example: `{in_yaml(field.examples[0])}`"
+    example = in_yaml(field.examples[0]) if field.examples else ""
+    return f"{field.description} Example: `{example}`" if example.startswith(("[", '"')) else field.description
 
 
 def in_yaml(value: object) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from jsonschema import Draft202012Validator
-from shoal.policy.schema import KafkaSection, policy_schema
+from shoal.policy.schema import AttributeSection, KafkaSection, policy_schema
 from support import policy_page
 from support.policy_page import PAGE, items_of, page
 
@@ -40,8 +40,10 @@ def test_an_item_has_values_default_meaning_and_example() -> None:
     (item,) = items_of(KafkaSection, "ssl_cafile")
     assert item == (
         "- `ssl_cafile`, `SHOAL_KAFKA__SSL_CAFILE`: file; default the system's. File of the certificates that are "
-        "trusted (PEM).\n  Example: `/etc/shoal/ca.pem`"
+        "trusted (PEM)."
     )
+    (item,) = items_of(AttributeSection, "bounds")
+    assert item.endswith(" Example: `[0, 110]`")
 
 
 def test_every_variable_of_the_connection_is_on_the_page() -> None:

@@ -165,8 +165,8 @@ class AttributeSection(Section):
         default=False,
     )
     source: str = key(
-        "The part of the message that holds the value: `value`, `key`, `header:NAME` or `timestamp` "
-        "([files and messages](files.md)), or [the path to a field](#nested-fields-and-envelopes).",
+        "The [part of the message](files.md#where-an-attribute-is-read) that holds the value, or [the path to a "
+        "field](#nested-fields-and-envelopes).",
         default="value",
         values="`value`, `key`, `header:NAME`, `timestamp` or a path",
         example="value.patient.birth_date",
@@ -180,17 +180,16 @@ class AttributeSection(Section):
     )
     bounds: list[Number | str] | None = key(
         "Lowest and highest value of a number or a time. Numbers are within ±2^53, times are written like values. "
-        "They clip values. Distances of a quasi-identifier are scaled by them only with `steering.scaling: bounds`; "
-        "those of a steering attribute of a stream always, so that it needs them. Of a `confidential` number, only for "
-        "`steering.dependence` in a stream: distances are scaled by them, and values stay as they are.",
+        "Bounds clip values. They scale distances only with `steering.scaling: bounds`, of steering attributes of a "
+        "stream, which need them, and of `confidential` numbers, for `steering.dependence` in a stream; these are not "
+        "clipped.",
         values="`[low, high]`",
         example=[0, 110],
         min_length=2,
         max_length=2,
     )
     out_of_bounds: Literal["clip", "quarantine"] | None = key(
-        "For numbers and times: what happens to values outside the bounds. `clip` moves them to the bounds and counts "
-        "them, `quarantine` rejects the record as `invalid`.",
+        "What happens to values of this attribute outside the bounds.",
         shown="the key of the top level",
     )
     integer: bool | None = key(
@@ -272,8 +271,7 @@ class AttributeSection(Section):
     )
     publish_unchanged: bool = key(
         "The field may identify records, and that is intended. Required for `other`. For `confidential` it turns the "
-        "error of `shoal verify --strict` into a warning. `shoal check` warns of every such field: with the published "
-        "values and with each other, fields of few values single people out, too.",
+        "error of `shoal verify --strict` into a warning. `shoal check` warns of every such field.",
         default=False,
     )
     protect: bool = key(
@@ -320,8 +318,8 @@ class KafkaSection(Section):
     )
     group: Text | None = key("The consumer group.", shown="required", example="shoal-visits")
     quarantine: Text | None = key(
-        "Topic for references (topic, partition, offset, reason) to all records that are not published, also "
-        "suppressed ones. This and the other side topics may have fewer partitions than the input.",
+        "Topic for [references](bad-input.md) to all records that are not published. This and the other side topics "
+        "may have fewer partitions than the input.",
         example="visits.quarantine",
     )
     clusters: Text | None = key(
@@ -332,8 +330,7 @@ class KafkaSection(Section):
         example="visits.evidence",
     )
     progress_copy: Text | None = key(
-        "Private compacted topic that holds [a copy of the progress](operate.md#copy-of-the-progress). A start takes "
-        "it if the group has lost its own. Protect it like the input.",
+        "Private compacted topic that holds [a copy of the progress](operate.md#copy-of-the-progress).",
         example="visits.progress",
     )
     topics: list[TopicPairSection] | None = key(
@@ -349,8 +346,7 @@ class KafkaSection(Section):
     )
     security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = key(
         "How the broker's listener is secured. Required with any `sasl_*` or `ssl_*` setting. `PLAINTEXT` by name "
-        "switches all of them off, as for a test against a local broker; the other protocols refuse those that they do "
-        "not use.",
+        "switches all of them off; the other protocols refuse those that they do not use.",
         default="PLAINTEXT",
     )
     sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"] | None = key(
@@ -571,8 +567,7 @@ class StreamSection(Section):
     delta: int | None = key(
         "δ, the largest delay in records: a record is released or suppressed at the latest when δ later records of its "
         "partition have arrived. Without later records it waits, unless `max_delay_s` is set. At least k − 1. The "
-        "service allows about 20,000, and less with `release: ordered`; `shoal check` reports a larger one if the "
-        "policy has a `kafka` section.",
+        "service allows about 20,000, and less with `release: ordered`.",
         required="give the maximum delay in records",
         example=100,
         ge=1,
@@ -608,8 +603,7 @@ class TableSection(Section):
 
     keep_order: bool = key(
         "Allows `shoal batch --keep-order`. A row number then identifies the record of a row, with its confidential "
-        "values, for everyone who knows the order of the input. `shoal verify` accepts this order only with this key, "
-        "which is part of the fingerprint.",
+        "values, for everyone who knows the order of the input.",
         default=False,
     )
 
