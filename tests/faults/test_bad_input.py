@@ -24,8 +24,6 @@ from support.hostile import CANARY, CELLS, KINDS, MAX_BYTES, POLICY, Sent, good,
 from support.kafka_broker import Message, broker, end_offsets, wait_until
 from support.running import Stage
 
-pytestmark = pytest.mark.faults
-
 BAD = [2_000, pytest.param(50_000, marks=pytest.mark.nightly)]
 PARTITIONS = 4
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "bad-input.md"

@@ -19,8 +19,6 @@ from support.repeated_kills import PARTITIONS, check
 from support.running import sample
 from support.storms import PATIENCE_S, WAVE, feed, feeder
 
-pytestmark = pytest.mark.faults
-
 LOOPS, PAUSES, SHORTEST_S, LONGEST_S = 4, 20, 13.0, 40.0
 
 

@@ -13,7 +13,7 @@ from support.faulty_workers import Deployment, Worker, judge
 from support.kafka_broker import wait_until
 from support.repeated_kills import PARTITIONS, check
 
-pytestmark = [pytest.mark.faults, pytest.mark.nightly, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.nightly, pytest.mark.timeout(900)]
 
 HOURS_S = 7200
 WAVE = 800

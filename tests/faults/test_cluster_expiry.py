@@ -15,12 +15,7 @@ from support.kafka_broker import admin, read_all, wait_until
 from support.repeated_kills import PARTITIONS
 from support.storms import PATIENCE_S, WAVE, Storm, feed, storm
 
-pytestmark = [
-    pytest.mark.faults,
-    pytest.mark.nightly,
-    pytest.mark.timeout(900),
-    pytest.mark.usefixtures("kernels"),
-]
+pytestmark = [pytest.mark.nightly, pytest.mark.timeout(900), pytest.mark.usefixtures("kernels")]
 
 OFFSETS_EXPIRE = ("offsets.retention.minutes=1", "offsets.retention.check.interval.ms=1000")
 IDS_EXPIRE = (

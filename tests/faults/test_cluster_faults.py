@@ -11,12 +11,7 @@ import pytest
 from support.cluster import NODES
 from support.storms import PATIENCE_S, Storm, storm
 
-pytestmark = [
-    pytest.mark.faults,
-    pytest.mark.nightly,
-    pytest.mark.timeout(900),
-    pytest.mark.usefixtures("kernels"),
-]
+pytestmark = [pytest.mark.nightly, pytest.mark.timeout(900), pytest.mark.usefixtures("kernels")]
 
 AWAY_S = 20.0
 """Time for which brokers are away (s): longer than a session of the group."""

@@ -13,12 +13,7 @@ from support.repeated_kills import PARTITIONS, kill_repeatedly
 from support.stages import HandedDeployment, check_handed
 from support.storms import ACCUSATION, Restarts, logs, recorded_check
 
-pytestmark = [
-    pytest.mark.faults,
-    pytest.mark.nightly,
-    pytest.mark.timeout(900),
-    pytest.mark.usefixtures("kernels"),
-]
+pytestmark = [pytest.mark.nightly, pytest.mark.timeout(900), pytest.mark.usefixtures("kernels")]
 
 KILLS, WAVE = 8, 1000
 OLD, NEW = bytes(range(32)).hex(), bytes(range(60, 92)).hex()

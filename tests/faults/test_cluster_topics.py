@@ -18,12 +18,7 @@ from support.reliability import record
 from support.repeated_kills import PARTITIONS, kill_repeatedly
 from support.storms import ACCUSATION, WAVE, feed, logs, storm
 
-pytestmark = [
-    pytest.mark.faults,
-    pytest.mark.nightly,
-    pytest.mark.timeout(900),
-    pytest.mark.usefixtures("kernels"),
-]
+pytestmark = [pytest.mark.nightly, pytest.mark.timeout(900), pytest.mark.usefixtures("kernels")]
 
 HOURS_S = 7200
 KILLS = 6

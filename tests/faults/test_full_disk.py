@@ -14,12 +14,7 @@ import pytest
 from support.kafka_broker import wait_until
 from support.storms import PATIENCE_S, storm
 
-pytestmark = [
-    pytest.mark.faults,
-    pytest.mark.nightly,
-    pytest.mark.timeout(900),
-    pytest.mark.usefixtures("kernels"),
-]
+pytestmark = [pytest.mark.nightly, pytest.mark.timeout(900), pytest.mark.usefixtures("kernels")]
 
 NODE, SIZE = 2, "96m"
 CHUNK = bytes(1 << 20)

@@ -9,8 +9,6 @@ from support.by_night import at_night
 from support.faulty_workers import Deployment, Worker
 from support.repeated_kills import PARTITIONS, check, kill_repeatedly, zombie
 
-pytestmark = pytest.mark.faults
-
 
 @pytest.mark.parametrize("is_fresh", [False, *at_night(True)])
 async def test_a_few_kills_inside_and_outside_of_transactions(

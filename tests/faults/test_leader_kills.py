@@ -10,7 +10,7 @@ from support.cluster import cluster
 from support.faulty_workers import Deployment
 from support.repeated_kills import check
 
-pytestmark = [pytest.mark.faults, pytest.mark.usefixtures("kernels")]
+pytestmark = pytest.mark.usefixtures("kernels")
 
 WAVE = 1500
 

@@ -16,7 +16,6 @@ from support.storms import Storm, storm
 from support.toxiproxy import Network, network, rewire
 
 pytestmark = [
-    pytest.mark.faults,
     pytest.mark.nightly,
     pytest.mark.deploy_tools,
     pytest.mark.timeout(900),

@@ -11,7 +11,7 @@ from support.raw_log import delete_group
 from support.repeated_kills import PARTITIONS, check, kill_repeatedly
 from support.stages import AppDeployment
 
-pytestmark = [pytest.mark.faults, pytest.mark.nightly, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.nightly, pytest.mark.timeout(900)]
 
 TAKEN = "continuing from the copy"
 

@@ -17,8 +17,6 @@ from support.commands import without_notice
 from support.kafka_broker import wait_until
 from support.stages import AppDeployment
 
-pytestmark = pytest.mark.faults
-
 POLICY = {
     "attributes": {name: {"role": "quasi_identifier"} for name in "ab"},
     "subject": "every_record",

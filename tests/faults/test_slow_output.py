@@ -11,8 +11,6 @@ from support.quotas import limit_producers
 from support.repeated_kills import check
 from support.running import sample
 
-pytestmark = pytest.mark.faults
-
 PARTITIONS, BACKLOG, SLOW_BYTES_PER_S = 2, 120_000, 20_000
 """At this rate the backlog takes minutes: longer than a transaction may."""
 SLOW_S, SAMPLE_S = 60.0, 1.0

@@ -8,8 +8,6 @@ import pytest
 from support.repeated_kills import PARTITIONS, check, kill_repeatedly, zombie
 from support.stages import AppDeployment, HandedDeployment, check_handed
 
-pytestmark = pytest.mark.faults
-
 DELAY_S = 2.0
 REPEATS, REACH_S = 100, 1.0
 """After one kill: many are handed over in a commit interval (0.2 s) where nothing else runs, few in a long time where

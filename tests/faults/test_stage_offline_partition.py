@@ -17,11 +17,7 @@ from support.running import sample
 from support.stages import AppDeployment, AppWorker
 from support.storms import ACCUSATION
 
-pytestmark = [
-    pytest.mark.faults,
-    pytest.mark.nightly,
-    pytest.mark.usefixtures("kernels"),
-]
+pytestmark = [pytest.mark.nightly, pytest.mark.usefixtures("kernels")]
 
 AWAY_S = 45.0
 """Longer than the time limit of a request of the client (40 s)."""

@@ -15,8 +15,6 @@ from support.kafka_broker import read_all, wait_until
 from support.running import Process, Stage
 from support.topic_changes import add_partitions, delete_topic, put_in_new_partition, recreate_topic
 
-pytestmark = pytest.mark.faults
-
 
 async def serials(stage: Stage) -> Counter[int]:
     """How often each record is in the output as it is now."""

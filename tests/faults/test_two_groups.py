@@ -14,7 +14,7 @@ import pytest
 from support.kafka_broker import wait_until
 from support.running import Process, Stage
 
-pytestmark = [pytest.mark.faults, pytest.mark.usefixtures("kernels")]
+pytestmark = pytest.mark.usefixtures("kernels")
 
 HELD = Path(__file__).resolve().parents[1] / "support" / "held_worker.py"
 BACKLOG, PARTITIONS = 2400, 2

@@ -16,12 +16,7 @@ from support.reliability import record
 from support.running import SIDE
 from support.storms import ACCUSATION, PATIENCE_S, WAVE, Storm, feed, logs, storm
 
-pytestmark = [
-    pytest.mark.faults,
-    pytest.mark.nightly,
-    pytest.mark.timeout(900),
-    pytest.mark.usefixtures("kernels"),
-]
+pytestmark = [pytest.mark.nightly, pytest.mark.timeout(900), pytest.mark.usefixtures("kernels")]
 
 SETTINGS = (
     "min.insync.replicas=1",

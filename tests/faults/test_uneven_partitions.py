@@ -17,8 +17,6 @@ from support.kafka_broker import wait_until
 from support.repeated_kills import check
 from support.running import sample
 
-pytestmark = pytest.mark.faults
-
 PARTITIONS, HOT = 64, 0
 PER_S, SECONDS, BURST_S = 1000, 90.0, 0.1
 MAX_DELAY_S, SLACK_S = 20.0, 10.0

@@ -9,8 +9,6 @@ import pytest
 from support.kafka_broker import wait_until
 from support.running import Stage
 
-pytestmark = pytest.mark.integration
-
 COUNT = 420
 
 

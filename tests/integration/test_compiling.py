@@ -12,7 +12,7 @@ import pytest
 from support.kafka_broker import admin, wait_until
 from support.running import Process, Stage
 
-pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("kernels")]
+pytestmark = pytest.mark.usefixtures("kernels")
 
 SLOW_COMPILER = (sys.executable, str(Path(__file__).resolve().parents[1] / "support" / "slow_compiler.py"))
 """In an interpreter of its own: a forked process does not unload the interpreter at its end."""

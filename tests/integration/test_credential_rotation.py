@@ -15,7 +15,7 @@ from support.kafka_broker import wait_until
 from support.running import Process
 from support.secured_broker import SecuredBroker, granted_stage, secured_broker, secured_environment, unsigned_token
 
-pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("kernels")]
+pytestmark = pytest.mark.usefixtures("kernels")
 
 ROOT = Path(__file__).resolve().parents[2]
 SESSION_MS = 6000

@@ -13,8 +13,6 @@ from shoal.policy import KafkaSection, Policy
 from support.kafka_broker import wait_until
 from support.running import Stage
 
-pytestmark = pytest.mark.integration
-
 PREFIX = "shoal1:"
 ENCRYPTED_PREFIX = "shoal1-aes:"
 

@@ -19,8 +19,6 @@ from support.forked import fork_program
 from support.kafka_broker import admin, create_topic, forget_members, produce, read_all, read_until, wait_until
 from support.running import SHOAL
 
-pytestmark = pytest.mark.integration
-
 
 async def finish(worker: Worker, timeout_s: float = 60) -> tuple[int, str]:
     """Wait until a worker ends; return its exit code and what it wrote."""

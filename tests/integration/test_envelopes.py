@@ -6,11 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-import pytest
 from support.faulty_workers import judged
 from support.running import Stage
-
-pytestmark = pytest.mark.integration
 
 ATTRIBUTES: dict[str, Any] = {
     "who": {"role": "identifier", "subject": True, "from": "patient.id"},

@@ -8,10 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
 from support.running import Stage
-
-pytestmark = pytest.mark.integration
 
 ROOT = Path(__file__).resolve().parents[2]
 KINDS = {"input": "original", "output": "release", "evidence": "lines", "quarantine": "lines"}

@@ -13,8 +13,6 @@ from support.certificates import Authority
 from support.kafka_broker import wait_until
 from support.running import Process, Stage, sample
 
-pytestmark = pytest.mark.integration
-
 TOKEN = "xq7canary9z-0123456789abcdef"  # noqa: S105 - opens nothing
 
 

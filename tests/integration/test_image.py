@@ -17,7 +17,7 @@ from support.image_root import AS_ROOT, Image
 from support.kafka_broker import wait_until
 from support.running import Stage
 
-pytestmark = [pytest.mark.integration, pytest.mark.nightly, pytest.mark.timeout(3600)]
+pytestmark = [pytest.mark.nightly, pytest.mark.timeout(3600)]
 
 ROOT = Path(__file__).resolve().parents[2]
 LOCK = ROOT / "deploy" / "image" / "requirements.txt"

@@ -14,8 +14,6 @@ from support.kafka_broker import create_topic, wait_until
 from support.running import Stage
 from support.topic_changes import delete_topic, put_in_new_partition
 
-pytestmark = pytest.mark.integration
-
 
 @pytest.mark.nightly
 async def test_records_of_a_new_partition_are_read_within_30_s(bootstrap: str, tmp_path: Path) -> None:

@@ -36,7 +36,6 @@ from prometheus_client.parser import text_string_to_metric_families
 from support.forked import ForkedProcess
 from support.kafka_broker import admin, create_topic, produce, read_all, wait_until
 
-pytestmark = pytest.mark.integration
 RECORD = Path(__file__).parents[1] / "golden" / "record" / "kafka.json"
 COUNT = 240
 FIELDS = ("who", "age", "income", "code", "cost")

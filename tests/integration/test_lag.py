@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
 from support.kafka_broker import open_transaction
 from support.running import Stage
-
-pytestmark = pytest.mark.integration
 
 LAG = "shoal_consumer_lag_records"
 

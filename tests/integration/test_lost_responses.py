@@ -18,8 +18,6 @@ from support.kafka_broker import wait_until
 from support.proxy import Proxy, proxied
 from support.running import EARLIEST, Stage
 
-pytestmark = pytest.mark.integration
-
 REQUESTS = {"AddPartitionsToTxn": 24, "AddOffsetsToTxn": 25, "EndTxn": 26, "TxnOffsetCommit": 28}
 
 

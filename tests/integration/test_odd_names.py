@@ -14,8 +14,6 @@ from shoal.kafka import tolerate_invalid_header_names
 from support.running import EARLIEST, Stage
 from support.stages import HandedDeployment, check_handed
 
-pytestmark = pytest.mark.integration
-
 
 class Odd(str):
     """A name that a client without manners would send."""

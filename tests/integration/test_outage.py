@@ -18,7 +18,7 @@ from support.private_broker import PrivateBroker, private_broker
 from support.running import EARLIEST, Stage
 
 # A worker that has to compile first ends later than the times here allow, whatever broker there is.
-pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("kernels")]
+pytestmark = pytest.mark.usefixtures("kernels")
 
 
 @pytest.fixture(scope="module")

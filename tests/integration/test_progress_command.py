@@ -17,8 +17,6 @@ from shoal.policy import KafkaSection, Policy
 from support.kafka_broker import create_topic, produce, wait_until
 from support.running import EARLIEST, Stage
 
-pytestmark = pytest.mark.integration
-
 
 def parts(stage: Stage) -> tuple[Policy, KafkaSection]:
     run = stage.run()

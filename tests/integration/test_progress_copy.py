@@ -20,8 +20,6 @@ from support.raw_log import delete_group
 from support.running import EARLIEST, Stage
 from support.topic_changes import recreate_topic
 
-pytestmark = pytest.mark.integration
-
 OLD, NEW = "7f" * 4 + bytes(range(28)).hex(), bytes(range(60, 92)).hex()
 CONTINUE = StartOptions()
 """Without --from: a start needs progress."""

@@ -6,11 +6,8 @@ import json
 from collections import Counter
 from pathlib import Path
 
-import pytest
 from support.kafka_broker import wait_until
 from support.running import Stage
-
-pytestmark = pytest.mark.integration
 
 COUNT = 300
 SHARES = {"eye": 0.5, "ear": 0.3, "nose": 0.2}

@@ -24,9 +24,6 @@ from shoal.streams import DecidedCluster
 from support.kafka_broker import is_shown, produce, read_until, wait_until
 from support.running import EARLIEST, Run, Stage
 
-pytestmark = pytest.mark.integration
-
-
 CLUSTERS = [DecidedCluster(0, [0, 1], [b"one", b"two"], ("9",), 2, "ab12")]
 
 

@@ -22,7 +22,7 @@ from support.secured_broker import (
     unsigned_token,
 )
 
-pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("kernels")]
+pytestmark = pytest.mark.usefixtures("kernels")
 
 PASSWORDS = {"PLAIN": "plain-secret", "SCRAM-SHA-256": "scram-secret-256", "SCRAM-SHA-512": "scram-secret-512"}
 USERS = {"PLAIN": "plain", "SCRAM-SHA-256": "scram256", "SCRAM-SHA-512": "scram512"}

@@ -24,8 +24,6 @@ from support.by_night import at_night
 from support.kafka_broker import admin, create_topic, holds_for, wait_until
 from support.running import EARLIEST, Process, Stage
 
-pytestmark = pytest.mark.integration
-
 DRAIN = StartOptions(reset="earliest", drain=True)
 
 

@@ -23,8 +23,6 @@ from support.raw_log import delete_group
 from support.running import EARLIEST, Stage
 from support.topic_changes import delete_topic
 
-pytestmark = pytest.mark.integration
-
 K = 3
 RecordId = tuple[str, int, int]
 """Input topic, partition and offset."""

@@ -7,13 +7,10 @@ import json
 from pathlib import Path
 from typing import Any
 
-import pytest
 from support.canaries import forms
 from support.faulty_workers import judged
 from support.kafka_broker import Headers, Message
 from support.running import Stage
-
-pytestmark = pytest.mark.integration
 
 T = 1_700_000_000_000
 CANARY = "xq7canary9z"

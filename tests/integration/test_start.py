@@ -17,8 +17,6 @@ from shoal.policy import Policy
 from support.kafka_broker import admin, create_topic, end_offsets, produce, read_all, wait_until
 from support.running import EARLIEST, Stage, sample
 
-pytestmark = pytest.mark.integration
-
 SKIP = StartOptions(skip_to_end=True)
 
 

@@ -18,8 +18,6 @@ from support.faulty_workers import Worker
 from support.kafka_broker import end_offsets, produce, read_all, wait_until
 from support.running import EARLIEST, Run, Stage
 
-pytestmark = pytest.mark.integration
-
 MAX_AHEAD_MS = 3_600_000
 
 HOUR_MS = 3_600_000

@@ -11,8 +11,6 @@ from support.attack_results import RULES, measured
 from support.attacking import ADULT, adult, policy_of, quasi, released, released_in_silence, standard_error, tagged
 from support.by_night import at_night
 
-pytestmark = pytest.mark.privacy
-
 K, DELTA = 10, 100
 AGES = {name: quasi(*bounds, integer=True) for name, bounds in ADULT.items()}
 FALSE = 1_000_000

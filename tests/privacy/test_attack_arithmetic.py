@@ -13,8 +13,6 @@ from support.attack_results import RULES, impossible, measured
 from support.attacking import ADULT, Release, adult, column, policy_of, quasi, released, standard_error, tagged
 from support.by_night import at_night
 
-pytestmark = pytest.mark.privacy
-
 STEP_CLUSTERS = 20
 
 STEPPED = (

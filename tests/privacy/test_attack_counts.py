@@ -10,8 +10,6 @@ from support.attack_results import RULES, measured
 from support.attacking import ADULT, Release, adult, policy_of, quasi, released, standard_error, tagged, zipf_people
 from support.by_night import at_night
 
-pytestmark = pytest.mark.privacy
-
 AGES = {name: quasi(*bounds, integer=True) for name, bounds in ADULT.items()}
 
 

@@ -20,8 +20,6 @@ from support.attacking import ADULT, Release, policy_of, quasi, released, standa
 from support.by_night import at_night
 from support.published_data import read_rows
 
-pytestmark = pytest.mark.privacy
-
 K, DELTA, COUNT = 10, 200, 4000
 RARE = ">50K"
 REQUIRED: dict[str, dict[str, Any]] = {

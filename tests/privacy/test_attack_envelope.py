@@ -15,8 +15,6 @@ from support.attack_results import impossible
 from support.kafka_broker import Message
 from support.running import Stage
 
-pytestmark = pytest.mark.privacy
-
 CANARY = "xq7canary9z"
 NUMBER = 918273645
 COUNT, PARTITIONS, INTERVAL_MS = 400, 2, 250

@@ -19,8 +19,6 @@ from support.kafka_broker import create_topic
 from support.raw_log import Transacted, transactions_of
 from support.running import Stage
 
-pytestmark = pytest.mark.privacy
-
 INCOME = {"role": "quasi_identifier", "bounds": [0, 100_000], "resolution": 1}
 STEPS = ("send_batch", "send_offsets_to_transaction", "commit_transaction")
 

@@ -24,8 +24,6 @@ from support.attacking import (
 )
 from support.by_night import at_night
 
-pytestmark = pytest.mark.privacy
-
 AGES = {name: quasi(*bounds, integer=True) for name, bounds in ADULT.items()}
 
 

@@ -24,8 +24,6 @@ from support.kafka_broker import wait_until
 from support.raw_log import everything_in
 from support.running import Stage
 
-pytestmark = pytest.mark.privacy
-
 PREFIX = "shoal1:"
 ENCRYPTED_PREFIX = "shoal1-aes:"
 

@@ -18,8 +18,6 @@ from support.attacking import ADULT, Release, policy_of, quasi, released, tagged
 from support.by_night import at_night
 from support.published_data import read_rows
 
-pytestmark = pytest.mark.privacy
-
 AGES = {name: quasi(*bounds, integer=True) for name, bounds in ADULT.items()}
 FIELDS = (*ADULT, "capital-gain", "salary-class")
 COUNT = 6000

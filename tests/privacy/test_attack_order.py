@@ -16,8 +16,6 @@ from shoal.streams import PartitionPipeline
 from support.attack_results import RULES, impossible, measured
 from support.attacking import ADULT, Release, adult, policy_of, quasi, released, standard_error, tagged
 
-pytestmark = pytest.mark.privacy
-
 COUNT, DELTA = 6000, 100
 TARGETS = 3000
 QUASI = {name: quasi(*bounds, integer=True) for name, bounds in ADULT.items()}

@@ -23,8 +23,6 @@ from support.attacking import ADULT, Message, adult, policy_of, quasi, standard_
 from support.by_night import at_night
 from support.partition_tasks import partition_task
 
-pytestmark = pytest.mark.privacy
-
 COUNT, K, DELTA = 4000, 10, 100
 QUASI = {name: quasi(*bounds, integer=True) for name, bounds in ADULT.items()}
 

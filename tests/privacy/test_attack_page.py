@@ -7,13 +7,10 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import aiohttp
-import pytest
 from oracle.naive_release import NaiveRelease, group, make_records
 from shoal.observability import Health, Metrics
 from shoal.observability.http import HttpAccess, serve
 from support.attack_results import impossible
-
-pytestmark = pytest.mark.privacy
 
 CANARY = "xq7canary9z"
 NAMES = [

@@ -17,8 +17,6 @@ from support.attack_results import RULES, impossible, measured
 from support.attacking import Release, policy_of, quasi, released, standard_error, tagged
 from support.published_data import read_rows
 
-pytestmark = pytest.mark.privacy
-
 K = 5
 COUNT = 3000
 DAY_S = 86_400

@@ -19,8 +19,6 @@ from support.attacking import quasi, standard_error
 from support.by_night import at_night
 from support.published_data import read_rows
 
-pytestmark = pytest.mark.privacy
-
 K, DELTA = 10, 100
 EXTREME = 2.0**53
 """The largest value that a stream takes where no bounds are said."""

@@ -14,8 +14,6 @@ from support.by_night import at_night
 from support.commands import run_command
 from support.published_data import read_rows
 
-pytestmark = pytest.mark.privacy
-
 K = 5
 COUNT = 2000
 RARE = ">50K"

@@ -26,8 +26,6 @@ from support.attacking import (
 from support.by_night import at_night
 from support.published_data import read_rows
 
-pytestmark = pytest.mark.privacy
-
 K, COUNT = 10, 20_000
 AGES = {name: quasi(*bounds, integer=True) for name, bounds in ADULT.items()}
 KEPT = ("race", "occupation", "fnlwgt", "salary-class")

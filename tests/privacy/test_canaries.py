@@ -25,8 +25,6 @@ from support.forked import ForkedProcess
 from support.kafka_broker import wait_until
 from support.running import Stage
 
-pytestmark = pytest.mark.privacy
-
 WHO, TICKET, BAD, KEY, HEADER = "whoxq7canary", "ticketxq7canary", "badxq7canary", "keyxq7canary", "headerxq7canary"
 PUBLISHED, CLIPPED, ODD = "illxq7canary", 918273645918273, 43217
 """A kept text; a number far beyond its bounds; one within, whose grid is so wide that it never shows."""

@@ -24,8 +24,6 @@ from support.attacking import START_MS, Message, Release, Wire
 from support.canaries import every_logger_at_debug, traces
 from support.partition_tasks import partition_task
 
-pytestmark = pytest.mark.privacy
-
 WHO, WARD, LEAF, REFUSED, MISFIT = "whoxq7canary", "wardxq7canary", "leafxq7canary", "jobxq7canary", "rankxq7canary"
 NESTED, BEFORE, DELETED, LARGE = "innerxq7canary", "beforexq7canary", "deletedxq7canary", "largexq7canary"
 BAD_TIME, MINUTE, BAD_TYPE = "timexq7canary", "T06:07:08.917", "typexq7canary"

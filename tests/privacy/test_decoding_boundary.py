@@ -20,8 +20,6 @@ from shoal.formats.format import JsonLinesReader
 from support.by_night import by_day
 from support.making import SUBJECT, message, policy_of, quasi, unchanged_field, usual_policy
 
-pytestmark = pytest.mark.privacy
-
 CANARY = "xq7canary9z"
 NUMBER = 918273645918273
 REASONS = {Reason.UNDECODABLE, Reason.INVALID, Reason.TOO_LARGE}

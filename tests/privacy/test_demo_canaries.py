@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from support.canaries import traces
 
-pytestmark = [pytest.mark.privacy, pytest.mark.nightly]
+pytestmark = pytest.mark.nightly
 
 ROOT = Path(__file__).resolve().parents[2]
 BESIDE = ("one.log", "two.log", "last.log", "quarantine.jsonl", "evidence.jsonl", "verdict.json")

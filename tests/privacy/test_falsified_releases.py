@@ -27,8 +27,6 @@ from support.release_files import Judgement, ReleaseFiles
 from support.scaled_bases import SCALED_BASES, scaled_base
 from support.value_limits import value_limits_of
 
-pytestmark = pytest.mark.privacy
-
 BATCH = 100
 DISPUTED_ONCE = (1_009_059,)
 """Seeds of composed releases on which the oracle and the judge differed once."""

@@ -23,8 +23,6 @@ from shoal.audit import verify
 from shoal.errors import InputError
 from shoal.policy import Policy
 
-pytestmark = pytest.mark.privacy
-
 Tampering = Callable[[NaiveRelease], None]
 
 

@@ -20,8 +20,6 @@ from shoal.cli import main
 from shoal.errors import InputError
 from shoal.policy import Policy
 
-pytestmark = pytest.mark.privacy
-
 COUNT = 24
 ATTRIBUTES: dict[str, Any] = {
     "who": {"role": "identifier", "subject": True},

@@ -22,8 +22,6 @@ from support.kafka_broker import create_topic, produce, read_all
 from support.raw_log import delete_group
 from support.running import Stage
 
-pytestmark = pytest.mark.privacy
-
 EARLIEST, LATEST = StartOptions(reset="earliest"), StartOptions(reset="latest")
 STARTS = [EARLIEST, LATEST, StartOptions(reset="earliest", drain=True), StartOptions()]
 

@@ -35,8 +35,6 @@ from support.partition_tasks import partition_task
 from support.running import Stage
 from unit.kafka.test_partition_task import Sink
 
-pytestmark = pytest.mark.privacy
-
 STEP_CLUSTERS = 20
 
 HOSTILE = [

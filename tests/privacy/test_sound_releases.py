@@ -11,8 +11,6 @@ import pytest
 from support.by_night import at_night
 from support.sound_releases import no_disk, sound_release
 
-pytestmark = pytest.mark.privacy
-
 BATCH = 100
 DAILY, NIGHTLY = 3, 100
 """Batches of releases whose seeds are small, and of those with large ones."""

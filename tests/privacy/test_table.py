@@ -12,8 +12,6 @@ from support.attack_results import PAGE, ROOT, Row, impossible, measured, printe
 from support.attacks import ATTACKS
 from support.privacy_table import files_of_attacks, page, standing
 
-pytestmark = pytest.mark.privacy
-
 
 @cache
 def names_in(path: Path, *, calling: bool = False) -> set[str]:

@@ -13,20 +13,6 @@ from prometheus_client.parser import text_string_to_metric_families
 from ruamel.yaml import YAML
 from support.tools import run_tool
 
-__all__ = [
-    "ROOT",
-    "RULES",
-    "Case",
-    "assert_fires",
-    "new_worker",
-    "promtool_test",
-    "restarted_worker",
-    "rules",
-    "scraped_series",
-    "stopped_worker",
-    "worker",
-]
-
 ROOT = Path(__file__).resolve().parents[2]
 RULES = ROOT / "deploy" / "prometheus" / "rules.yml"
 

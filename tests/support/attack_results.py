@@ -18,8 +18,6 @@ from pathlib import Path
 
 from support.attacks import ATTACKS
 
-__all__ = ["PAGE", "ROOT", "ROWS", "RULES", "Row", "contradicting", "entered", "impossible", "measured", "printed_rows"]
-
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "reports" / "privacy.md"
 ROWS = ROOT / "build" / "privacy"

@@ -26,22 +26,6 @@ from shoal.streams import DecidedCluster
 from support.partition_tasks import partition_task
 from support.published_data import read_rows
 
-__all__ = [
-    "ADULT",
-    "Messages",
-    "Release",
-    "Transaction",
-    "adult",
-    "column",
-    "policy_of",
-    "quasi",
-    "released",
-    "released_in_silence",
-    "standard_error",
-    "tagged",
-    "zipf_people",
-]
-
 Record = dict[str, Any]
 START_MS = 1_700_000_000_000
 SETTINGS = KafkaSection(input="in", output="out", group="g", quarantine="bad", evidence="proof", clusters="sums")

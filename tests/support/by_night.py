@@ -7,8 +7,6 @@ from typing import Any
 
 import pytest
 
-__all__ = ["IS_NIGHT", "at_night", "by_day"]
-
 PROFILE = os.environ.get("HYPOTHESIS_PROFILE")
 IS_NIGHT = PROFILE == "nightly"
 

@@ -14,8 +14,6 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-__all__ = ["Authority"]
-
 DAY = dt.timedelta(days=1)
 _UNUSED = (
     *("digital_signature", "content_commitment", "key_encipherment", "data_encipherment", "key_agreement"),

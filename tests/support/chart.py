@@ -9,19 +9,6 @@ from typing import Any
 from support.manifests import read
 from support.tools import output_of, run_tool
 
-__all__ = [
-    "CHART",
-    "KUBERNETES",
-    "POLICY",
-    "REQUIRED",
-    "assert_valid",
-    "build",
-    "conform",
-    "notes",
-    "options",
-    "template",
-]
-
 CHART = "deploy/helm/shoal"
 KUBERNETES = "deploy/kubernetes"
 POLICY = f"{KUBERNETES}/overlays/example/policy.yaml"

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from support.faketime import SetClock
 from support.faulty_workers import Worker
 
-__all__ = ["ClockWorker"]
-
 
 @dataclass
 class ClockWorker(Worker):

@@ -13,8 +13,6 @@ from typing import Any
 from aiokafka.errors import KafkaError
 from support.kafka_broker import admin, load_local, wait_until
 
-__all__ = ["Cluster", "cluster"]
-
 GROUP, TRANSACTION = 0, 1
 """Kinds of coordinators in Kafka's protocol."""
 NODES = (1, 2, 3)

@@ -22,8 +22,6 @@ from shoal.errors import ShoalError
 from shoal.files import Files, run_pipe
 from shoal.policy import Policy
 
-__all__ = ["Ended", "FollowingThread", "on_full_disk", "run_command", "without_notice"]
-
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 HOOKS = ((sys, "excepthook"), (sys, "unraisablehook"), (threading, "excepthook"), (logging, "raiseExceptions"))
 QUIET_LOGGERS = ("aiokafka", "aiohttp", "asyncio", "numba", "kafka")

@@ -14,8 +14,6 @@ from shoal.cli.command_line import COMMANDS, UNAVAILABLE, build_parser
 from shoal.cli.options import OptionVariable, option_variables
 from support.policy_page import row
 
-__all__ = ["PAGE", "main", "page", "parsers"]
-
 ROOT = Path(__file__).resolve().parents[2]
 PAGE, TEMPLATE = ROOT / "docs" / "commands.md", ROOT / "docs" / "commands.template"
 DIRECTIVE = re.compile(r"^\{\{ (\w+) \}\}$", re.MULTILINE)

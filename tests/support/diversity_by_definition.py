@@ -10,8 +10,6 @@ from fractions import Fraction
 import highspy
 import numpy as np
 
-__all__ = ["entropy_of", "is_recursive", "least_transport", "tree_height", "value_share"]
-
 
 def entropy_of(values: Sequence[Hashable]) -> float:
     """Return the entropy in nats."""

@@ -8,8 +8,6 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["SetClock", "library"]
-
 ROOT = Path(__file__).resolve().parents[2]
 TOOLS = ROOT / "build" / "tools" / "debian"
 BUILD = ROOT / "build" / "faketime"

@@ -11,8 +11,6 @@ import faust
 from faust.types import TP
 from shoal.stage.faust_adapter import FaustAdapter
 
-__all__ = ["FakeConsumer", "adapter_of", "app_in", "policy_file"]
-
 ATTRIBUTES = {
     "who": {"role": "identifier", "subject": True},
     "age": {"role": "quasi_identifier", "scale": "numeric", "bounds": [0, 110], "integer": True},

@@ -19,8 +19,6 @@ from multiprocessing.forkserver import ensure_running
 from pathlib import Path
 from unittest.mock import patch
 
-__all__ = ["ForkedProcess", "fork_program", "start_server"]
-
 TESTS = Path(__file__).resolve().parents[1]
 
 

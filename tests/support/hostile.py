@@ -12,8 +12,6 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any, Literal, NamedTuple
 
-__all__ = ["CANARY", "CELLS", "KINDS", "MAX_BYTES", "POLICY", "Cells", "Kind", "Outcome", "Sent", "good", "tables"]
-
 Outcome = Literal["released", "undecodable", "invalid", "too_large"]
 CANARY = "xq7canary9z"
 """In every subject and every ticket: it must not leave."""

@@ -17,8 +17,6 @@ from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
 
-__all__ = ["error_classes", "files_on_the_way", "floors", "lines_and_files", "policy_keys"]
-
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "service" / "shoal"
 ERRORS = ("Error", "Exception", "Violation")

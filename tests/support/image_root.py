@@ -20,8 +20,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from string import Template
 
-__all__ = ["Image", "Stage", "parse"]
-
 ROOT = Path(__file__).resolve().parents[2]
 AS_ROOT = () if os.geteuid() == 0 else ("sudo", "-n")
 PASSED_ON = ("PIP_CERT", "PIP_INDEX_URL", "SSL_CERT_FILE", "http_proxy", "https_proxy", "no_proxy")

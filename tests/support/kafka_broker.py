@@ -21,25 +21,6 @@ from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.errors import KafkaError
 from aiokafka.protocol.group import LeaveGroupRequest
 
-__all__ = [
-    "LOCAL",
-    "Headers",
-    "Message",
-    "admin",
-    "broker",
-    "create_topic",
-    "end_offsets",
-    "forget_members",
-    "holds_for",
-    "is_shown",
-    "load_local",
-    "open_transaction",
-    "produce",
-    "read_all",
-    "read_until",
-    "wait_until",
-]
-
 LONGEST_EVALUATION_S = 2.0
 """Time that one evaluation of a condition counts for at most (s)."""
 

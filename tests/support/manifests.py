@@ -7,8 +7,6 @@ from typing import Any
 
 from ruamel.yaml import YAML
 
-__all__ = ["assert_a_worker_is_confined", "environment_of", "kinds", "named", "read", "worker_of"]
-
 WORKER = 10001
 """User of the image."""
 

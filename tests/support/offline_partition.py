@@ -11,8 +11,6 @@ from support.cluster import GROUP, NODES, TRANSACTION, Cluster
 from support.kafka_broker import admin, create_topic, wait_until
 from support.running import SIDE, Stage
 
-__all__ = ["CANARY", "NOT_OPENED", "PATIENCE_S", "canaries", "put", "stage_of"]
-
 PATIENCE_S = 6.0
 CANARY = "canary-of-a-person"
 NOT_OPENED = "partitions not opened; the others go on"

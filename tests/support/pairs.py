@@ -6,8 +6,6 @@ from collections.abc import Hashable, Sequence
 from itertools import combinations
 from typing import Any, TypeAlias
 
-__all__ = ["all_pairs"]
-
 Choice: TypeAlias = tuple[int, int]
 """The number of a factor, and the number of one of its values."""
 

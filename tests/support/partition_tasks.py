@@ -15,8 +15,6 @@ from shoal.kafka.transactions import PartitionCounts, TaskContext, TransactionBa
 from shoal.observability import Metrics
 from shoal.policy import Policy
 
-__all__ = ["START_MS", "RecordingSink", "partition_task", "task_of"]
-
 START_MS = 1_700_000_000_000
 
 

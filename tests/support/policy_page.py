@@ -17,8 +17,6 @@ from shoal.policy import schema
 from shoal.policy.schema import ONLY_ENVIRONMENT, REQUIRED_KEY, SHOWN_DEFAULT, values_in_words
 from shoal.settings import PREFIX
 
-__all__ = ["PAGE", "main", "page", "rows_of"]
-
 ROOT = Path(__file__).resolve().parents[2]
 PAGE, TEMPLATE = ROOT / "docs" / "policy.md", ROOT / "docs" / "policy.template"
 DIRECTIVE = re.compile(r"^\{\{ (\w+)(?::((?: \w+)+))? \}\}$", re.MULTILINE)

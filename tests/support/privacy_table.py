@@ -15,8 +15,6 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from support.attack_results import PAGE, ROOT, ROWS, RULES, WRITING, Row
 from support.attacks import ATTACKS, Attack
 
-__all__ = ["files_of_attacks", "main", "page", "standing"]
-
 HEAD = """# Attacks and their measured success
 
 Written by `make privacy-table`, which runs the tests named here; do not edit. The tests measure the figures again and

@@ -17,8 +17,6 @@ from support.alert_cases import RULES
 from support.kafka_broker import wait_until
 from support.tools import tool
 
-__all__ = ["Prometheus", "prometheus"]
-
 
 @dataclass
 class Prometheus:

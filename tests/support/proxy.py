@@ -11,8 +11,6 @@ from typing import Any
 
 import pytest
 
-__all__ = ["Proxy", "proxied"]
-
 _to_broker: ContextVar[bool] = ContextVar("to_broker", default=False)
 """Whether a connection is the proxy's own, so that it goes to the broker."""
 

@@ -9,8 +9,6 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-__all__ = ["DATA", "NEEDED", "data_folder", "read_rows"]
-
 DATA = Path(__file__).resolve().parents[1] / "data"
 NEEDED = ("adult", "census", "eia", "tarragona")
 

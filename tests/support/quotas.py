@@ -7,8 +7,6 @@ from collections.abc import Iterable
 
 from support.kafka_broker import load_local
 
-__all__ = ["limit_producers"]
-
 
 def limit_producers(bootstrap: str, client_ids: Iterable[str], bytes_per_s: int | None) -> None:
     """Limit what each of these clients may produce (bytes a second); None removes the limit."""

@@ -10,8 +10,6 @@ from typing import Any
 
 from support.random_policies import Document, Kind
 
-__all__ = ["with_protection"]
-
 _LISTED: dict[str, tuple[Any, ...]] = {
     "any": ("A00", "B20", "é", " x", "1", "true", "it's", "-0", ""),
     "string": ("A00", "B20", "e\u0301", "x ", "1", "true", "a;b|c\td", ""),

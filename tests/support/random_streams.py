@@ -14,8 +14,6 @@ from shoal.policy import Attribute, Policy, Role, Scale, TimeStep
 from shoal.streams import AdaptiveState, BlockDecisions, PartitionPipeline
 from support.scales import AREAS, attribute, block_of, policy_with
 
-__all__ = ["RandomStream", "Result", "random_stream"]
-
 HOUR = 3_600_000.0
 START = 1_700_000_000_000.0
 OFFSET = 1

@@ -11,8 +11,6 @@ from shoal.policy import Policy
 from shoal.policy.schema import Document
 from shoal.tables import ReferenceSample, SmoothedReference
 
-__all__ = ["Pair", "policy_of", "smooth"]
-
 Pair = tuple[int, Any]
 """A subject and the value of one of its records."""
 

@@ -14,8 +14,6 @@ from pathlib import Path
 
 from support.reliability_faults import FAULTS
 
-__all__ = ["PAGE", "RESULTS", "ROOT", "Result", "page", "printed", "record", "recorded"]
-
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "reports" / "reliability.md"
 RESULTS = ROOT / "build" / "reliability"

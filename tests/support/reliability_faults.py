@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["FAULTS", "Fault"]
-
 GOES_ON = "no worker ends; the workers continue when another broker leads"
 STATE_GOES_ON = "a killed worker is replaced; the other one takes its partitions meanwhile"
 

@@ -16,8 +16,6 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from support.reliability import PAGE, RESULTS, ROOT, page, printed, recorded
 
-__all__ = ["files_of_faults", "main"]
-
 RECORDING = re.compile(r"^from support\.(reliability|storms) import .*\b(record|recorded_check|storm)$", re.MULTILINE)
 """How a test file imports what records a result; names are sorted, so it is the last one."""
 

@@ -9,8 +9,6 @@ from collections.abc import Awaitable, Callable, Sequence
 from support.faulty_workers import Deployment, Findings, Worker, export, judge, judged, leaks
 from support.kafka_broker import wait_until
 
-__all__ = ["PARTITIONS", "check", "kill_repeatedly", "zombie"]
-
 PARTITIONS = 4
 STEP = 500
 """So many more records must be committed before the next kill."""

@@ -8,8 +8,6 @@ from contextlib import suppress
 from pathlib import PurePosixPath
 from typing import TypeAlias
 
-__all__ = ["outside"]
-
 PATH_WORDS = ("__file__", "ROOT", "home", "expanduser")
 """A Python file without any of them has no path that `_climbs` could find."""
 Parts: TypeAlias = tuple[str, ...]

@@ -30,8 +30,6 @@ from shoal.settings import kafka_settings
 from support.forked import ForkedProcess, fork_program
 from support.kafka_broker import Message, admin, create_topic, forget_members, is_shown, produce, read_all, wait_until
 
-__all__ = ["EARLIEST", "SHOAL", "Process", "Run", "Stage", "sample"]
-
 SHOAL = Path(sys.executable).with_name("shoal")
 EARLIEST = StartOptions(reset="earliest")
 SIDE = ("output", "quarantine", "clusters", "evidence")

@@ -17,8 +17,6 @@ from itertools import takewhile
 from random import Random
 from typing import Any, TypeAlias
 
-__all__ = ["ATTRIBUTES", "TREE", "Columns", "Record", "ScaleShape", "random_values"]
-
 Record: TypeAlias = dict[str, Any]
 Columns: TypeAlias = dict[str, Callable[[Sequence[Any], Sequence[Any]], Any]]
 """What is published of each attribute, from the values of a cluster and of all released records."""

@@ -17,8 +17,6 @@ import aiohttp
 from support.faulty_workers import Deployment, Worker, export, judged, leaks
 from support.kafka_broker import create_topic, read_all, wait_until
 
-__all__ = ["APP", "AppDeployment", "AppWorker", "HandedDeployment", "Repeats", "check_handed", "distinct"]
-
 APP = Path(__file__).with_name("stage_app.py")
 LONGEST_PAUSE_S = 0.3
 

@@ -16,20 +16,6 @@ from support.faulty_workers import Deployment, Findings, Worker, leaks
 from support.reliability import Result, record
 from support.repeated_kills import PARTITIONS, check
 
-__all__ = [
-    "ACCUSATION",
-    "PATIENCE_S",
-    "WAVE",
-    "Restarts",
-    "Storm",
-    "feed",
-    "feeder",
-    "logs",
-    "recorded",
-    "recorded_check",
-    "storm",
-]
-
 PATIENCE_S = 180.0
 """Longest time until records are committed on a loaded machine (s)."""
 WAVE, PORTIONS = 1600, 40

@@ -5,8 +5,6 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-__all__ = ["output_of", "run_tool", "tool"]
-
 ROOT = Path(__file__).resolve().parents[2]
 BIN = ROOT / "build" / "tools" / "bin"
 

@@ -8,8 +8,6 @@ from aiokafka.admin import NewPartitions
 from support.kafka_broker import admin, create_topic, wait_until
 from support.running import Stage
 
-__all__ = ["add_partitions", "delete_topic", "put_in_new_partition", "recreate_topic"]
-
 
 async def add_partitions(stage: Stage, name: str, count: int) -> None:
     """Give a topic so many partitions."""

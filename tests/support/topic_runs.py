@@ -17,8 +17,6 @@ from shoal.policy import KafkaSection, Policy
 from support.messages import Message
 from support.partition_tasks import partition_task
 
-__all__ = ["START_S", "run_topic"]
-
 START_S = 1_700_000_100.0
 """Wall-clock time of the first poll (s)."""
 

@@ -19,8 +19,6 @@ from support.cluster import NODES
 from support.kafka_broker import load_local
 from support.tools import tool
 
-__all__ = ["Network", "network", "rewire"]
-
 START_S = 10.0
 
 

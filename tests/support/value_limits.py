@@ -17,8 +17,6 @@ from typing import Any, TypeAlias
 
 from support.scale_shape import TREE
 
-__all__ = ["REFERENCES", "VALUE_LIMITS", "ValueLimit", "value_limits_of"]
-
 Shares: TypeAlias = dict[str, Fraction]
 Faults: TypeAlias = Callable[[Sequence[str], Shares], set[str]]
 
