@@ -56,8 +56,7 @@ async def test_records_of_partitions_added_under_load_are_released_with_from_lat
         await wait_until(are_read, 60, "records of the new partitions")
         assert time.monotonic() - began_s < 45
         assert [await process.terminated() for process in processes] == [0, 0]
-    await stage.drained()
-    await stage.until_completed(record_ids)
+    await stage.drained(record_ids)
     outcomes = await stage.outcomes()
     assert set(outcomes) == set(record_ids)
     assert not set(outcomes) & set(before)
@@ -74,8 +73,7 @@ async def process_after_sixty_records(stage: Stage) -> AsyncIterator[Process]:
 
 
 @pytest.mark.nightly
-async def test_after_the_output_was_recreated_each_record_is_published_once(bootstrap: str, tmp_path: Path) -> None:
-    stage = await Stage.create(bootstrap, tmp_path)
+async def test_after_the_output_was_recreated_each_record_is_published_once(stage: Stage) -> None:
     async with process_after_sixty_records(stage) as process:
         waiting = set((await stage.progress()).state.incomplete)
         published = await serials(stage)
@@ -99,8 +97,7 @@ async def published_again(stage: Stage, process: Process) -> bool:
 
 
 @pytest.mark.nightly
-async def test_a_deleted_output_ends_the_worker_within_30_s(bootstrap: str, tmp_path: Path) -> None:
-    stage = await Stage.create(bootstrap, tmp_path)
+async def test_a_deleted_output_ends_the_worker_within_30_s(stage: Stage) -> None:
     async with process_after_sixty_records(stage) as process:
         began_s = time.monotonic()
         await delete_topic(stage, "output")
@@ -112,8 +109,7 @@ async def test_a_deleted_output_ends_the_worker_within_30_s(bootstrap: str, tmp_
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("length", [0, 200])
-async def test_a_recreated_input_ends_the_worker_within_30_s(length: int, bootstrap: str, tmp_path: Path) -> None:
-    stage = await Stage.create(bootstrap, tmp_path)
+async def test_a_recreated_input_ends_the_worker_within_30_s(length: int, stage: Stage) -> None:
     async with process_after_sixty_records(stage) as process:
         before = await serials(stage)
         # A worker that does not run sees nothing of the deletion. With 200 records it would read on at offset 60.
@@ -133,13 +129,10 @@ async def test_a_recreated_input_ends_the_worker_within_30_s(length: int, bootst
 
 
 @pytest.mark.nightly
-async def test_partitions_of_the_input_without_partitions_of_the_output_end_the_worker(
-    bootstrap: str, tmp_path: Path
-) -> None:
-    stage = await Stage.create(bootstrap, tmp_path)
+async def test_partitions_of_the_input_without_partitions_of_the_output_end_the_worker(stage: Stage) -> None:
     async with stage.process("--from", "latest") as process:
         await process.until_ready()
         await add_partitions(stage, "input", 2)
         assert await process.ended(40) == 2
         assert "add partitions" in process.said
-    assert await read_all(bootstrap, stage.topics["output"]) == []
+    assert await read_all(stage.bootstrap, stage.topics["output"]) == []

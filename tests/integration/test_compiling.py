@@ -44,8 +44,7 @@ async def ended_after_message(process: Process) -> int:
     return await process.ended(END_S)
 
 
-async def test_a_missing_topic_ends_a_worker_with_2_while_it_compiles(bootstrap: str, tmp_path: Path) -> None:
-    stage = await Stage.create(bootstrap, tmp_path)
+async def test_a_missing_topic_ends_a_worker_with_2_while_it_compiles(stage: Stage) -> None:
     stage.document["kafka"]["output"] = "absent"
     async with compiling(stage) as process:
         assert await ended_after_message(process) == 2
@@ -67,45 +66,38 @@ async def test_a_dead_address_ends_a_worker_with_3_while_it_compiles(tmp_path: P
 
 
 @pytest.mark.parametrize("arguments", [[], ["--drain"]])
-async def test_a_worker_that_compiles_ends_with_0_at_a_signal(
-    arguments: list[str], bootstrap: str, tmp_path: Path
-) -> None:
-    stage = await Stage.create(bootstrap, tmp_path)
+async def test_a_worker_that_compiles_ends_with_0_at_a_signal(arguments: list[str], stage: Stage) -> None:
     async with compiling(stage, *arguments) as process:
         await wait_until(lambda: _is_connected(process), what="a connection")
         assert await process.terminated(END_S) == 0
         assert last_line(process)["event"] == "stopped"
 
 
-async def test_a_worker_that_compiles_ends_with_129_when_its_terminal_is_closed(bootstrap: str, tmp_path: Path) -> None:
-    stage = await Stage.create(bootstrap, tmp_path)
+async def test_a_worker_that_compiles_ends_with_129_when_its_terminal_is_closed(stage: Stage) -> None:
     async with compiling(stage) as process:
         await wait_until(lambda: _is_connected(process), what="a connection")
         process.process.send_signal(signal.SIGHUP)
         assert await process.ended(END_S) == 129
 
 
-async def test_a_worker_joins_the_group_when_its_kernels_are_compiled(bootstrap: str, tmp_path: Path) -> None:
-    stage = await Stage.create(bootstrap, tmp_path)
+async def test_a_worker_joins_the_group_when_its_kernels_are_compiled(stage: Stage) -> None:
     record_ids = await stage.put(30)
     async with compiling(stage) as process:
         await wait_until(lambda: _is_connected(process), what="a connection")
         assert await members(stage) == 0
-        (tmp_path / "kernels").touch()
+        (stage.folder / "kernels").touch()
         await wait_until(lambda: _is_ready(process), what="readiness")
         assert await members(stage) == 1
         assert await process.terminated() == 0
-    await stage.drained()
-    await stage.until_completed(record_ids)
+    await stage.drained(record_ids)
 
 
-async def test_a_drain_reads_records_when_its_kernels_are_compiled(bootstrap: str, tmp_path: Path) -> None:
-    stage = await Stage.create(bootstrap, tmp_path)
+async def test_a_drain_reads_records_when_its_kernels_are_compiled(stage: Stage) -> None:
     record_ids = await stage.put(30)
     async with compiling(stage, "--drain") as process:
         await wait_until(lambda: _is_connected(process), what="a connection")
         assert process.lines("partition opened") == []
-        (tmp_path / "kernels").touch()
+        (stage.folder / "kernels").touch()
         assert await process.ended() == 0
     await stage.until_completed(record_ids)
 

@@ -38,8 +38,7 @@ async def test_the_exports_of_all_topics_are_judged_sound(bootstrap: str, tmp_pa
     stage = await Stage.create(bootstrap, tmp_path, partitions=2)
     record_ids = await stage.put(40) + await stage.put(40, 1)
     record_ids += await stage.send([b'{"age": "\xff"}'])
-    await stage.drained()
-    await stage.until_completed(record_ids)
+    await stage.drained(record_ids)
     files = exported(stage, tmp_path)
     released = [json.loads(line) for line in files["output"].read_text().splitlines()]
     assert len(released) == len(await stage.read())

@@ -133,8 +133,7 @@ async def test_a_faulty_source_delays_records_but_loses_none(bootstrap: str, tmp
     assert source.rewinds > 0
 
 
-async def test_records_behind_an_open_transaction_of_a_producer_are_lag(bootstrap: str, tmp_path: Path) -> None:
-    stage = await Stage.create(bootstrap, tmp_path)
+async def test_records_behind_an_open_transaction_of_a_producer_are_lag(stage: Stage) -> None:
     await stage.put(30)
     source = FaultySource(stage, Random(5))
     async with running_source(source), running_loop(stage, source, ClusterListener()) as loop:
@@ -144,19 +143,18 @@ async def test_records_behind_an_open_transaction_of_a_producer_are_lag(bootstra
             return loop._context.metrics.registry.get_sample_value("shoal_consumer_lag_records", labels) == count
 
         await wait_until(lambda: has_lag(0), what="the end of the log")
-        async with open_transaction(bootstrap, stage.topics["input"], stage.record()):
+        async with open_transaction(stage.bootstrap, stage.topics["input"], stage.record()):
             await stage.put(7)
             await wait_until(lambda: has_lag(8), what="the lag of the open record and seven behind it")
         await wait_until(lambda: has_lag(0), what="the end of the log")
 
 
-async def test_a_deleted_input_ends_the_loop(bootstrap: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_deleted_input_ends_the_loop(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("shoal.kafka.topics.WATCH_S", 0.3)
-    stage = await Stage.create(bootstrap, tmp_path)
     source = FaultySource(stage, Random(5))
     async with running_source(source), running_loop(stage, source, ClusterListener()) as loop:
         await asyncio.wait_for(loop.opened.wait(), 30)
-        async with admin(bootstrap) as client:
+        async with admin(stage.bootstrap) as client:
             await client.delete_topics([stage.topics["input"]])
         await asyncio.wait_for(loop._ended.wait(), 30)
         assert not loop._ending.is_set(), "nothing asked it to end"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ssl
 import time
-from pathlib import Path
 
 import aiohttp
 import pytest
@@ -24,21 +23,20 @@ async def fetched(process: Process, context: ssl.SSLContext, path: str, token: s
 
 
 async def test_the_environment_sets_the_start_and_secures_the_port(
-    bootstrap: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    authority = Authority(tmp_path / "authority")
+    authority = Authority(stage.folder / "authority")
     certificate, key = authority.issue("worker")
-    (tmp_path / "token").write_text(TOKEN)
-    (tmp_path / "token").chmod(0o600)
+    (stage.folder / "token").write_text(TOKEN)
+    (stage.folder / "token").chmod(0o600)
     context = authority.client_context()
-    stage = await Stage.create(bootstrap, tmp_path)
     await stage.put(30)
     for name, value in {
         "SHOAL_FROM": "earliest",
         "SHOAL_HTTP": "127.0.0.1:0",
         "SHOAL_HTTP_CERTFILE": str(certificate),
         "SHOAL_HTTP_KEYFILE": str(key),
-        "SHOAL_HTTP_TOKEN_FILE": str(tmp_path / "token"),
+        "SHOAL_HTTP_TOKEN_FILE": str(stage.folder / "token"),
     }.items():
         monkeypatch.setenv(name, value)
     async with stage.command("run", name="secured") as process:

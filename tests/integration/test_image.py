@@ -98,16 +98,13 @@ class Container:
             return False
 
 
-async def test_a_worker_is_ready_at_once_as_another_user_on_a_read_only_root(
-    image: Image, bootstrap: str, tmp_path: Path
-) -> None:
-    stage = await Stage.create(bootstrap, tmp_path)
+async def test_a_worker_is_ready_at_once_as_another_user_on_a_read_only_root(image: Image, stage: Stage) -> None:
     policy = image.root / "etc/shoal/policy.yaml"
     policy.parent.mkdir(exist_ok=True)
     policy.write_text(json.dumps(stage.document), encoding="utf-8")
     await stage.put(60)
-    variables = {"SHOAL_FROM": "earliest", "SHOAL_KAFKA__BOOTSTRAP_SERVERS": bootstrap}
-    container = Container(image, tmp_path / "log", variables)
+    variables = {"SHOAL_FROM": "earliest", "SHOAL_KAFKA__BOOTSTRAP_SERVERS": stage.bootstrap}
+    container = Container(image, stage.folder / "log", variables)
     try:
         await wait_until(container.is_ready, 120, "readiness")
         ready_s, used_s = time.monotonic() - container.began_s, container.processor_s

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from shoal.errors import InputError, PolicyError
@@ -16,8 +15,7 @@ from support.topic_changes import delete_topic, put_in_new_partition
 
 
 @pytest.mark.nightly
-async def test_records_of_a_new_partition_are_read_within_30_s(bootstrap: str, tmp_path: Path) -> None:
-    stage = await Stage.create(bootstrap, tmp_path)
+async def test_records_of_a_new_partition_are_read_within_30_s(stage: Stage) -> None:
     async with stage.run() as run:
         await run.until_ready()
         began_s = time.monotonic()
@@ -26,8 +24,7 @@ async def test_records_of_a_new_partition_are_read_within_30_s(bootstrap: str, t
         assert time.monotonic() - began_s < 30
 
 
-async def test_a_deleted_input_ends_the_worker_within_30_s(bootstrap: str, tmp_path: Path) -> None:
-    stage = await Stage.create(bootstrap, tmp_path)
+async def test_a_deleted_input_ends_the_worker_within_30_s(stage: Stage) -> None:
     async with stage.run() as run:
         await run.until_ready()
         await delete_topic(stage, "input")
@@ -35,21 +32,19 @@ async def test_a_deleted_input_ends_the_worker_within_30_s(bootstrap: str, tmp_p
             await run.ended(30)
 
 
-async def test_a_recreated_input_ends_the_worker_within_30_s(bootstrap: str, tmp_path: Path) -> None:
-    stage = await Stage.create(bootstrap, tmp_path)
+async def test_a_recreated_input_ends_the_worker_within_30_s(stage: Stage) -> None:
     async with stage.run() as run:
         await run.until_ready()
         await stage.put(30)
         await run.until_read(30)
         await stage.until_completed([(0, offset) for offset in range(5)])
         await delete_topic(stage, "input")
-        await create_topic(bootstrap, name=stage.topics["input"])
+        await create_topic(stage.bootstrap, name=stage.topics["input"])
         with pytest.raises((InputError, PolicyError)):
             await run.ended(30)
 
 
-async def test_a_worker_without_a_partition_is_ready_and_says_so(bootstrap: str, tmp_path: Path) -> None:
-    stage = await Stage.create(bootstrap, tmp_path)
+async def test_a_worker_without_a_partition_is_ready_and_says_so(stage: Stage) -> None:
     async with stage.run() as first, stage.run() as second:
 
         def statuses() -> list[str]:
@@ -63,8 +58,7 @@ async def test_a_worker_without_a_partition_is_ready_and_says_so(bootstrap: str,
 LATEST = StartOptions(reset="latest")
 
 
-async def test_with_from_latest_no_record_of_a_new_partition_is_skipped(bootstrap: str, tmp_path: Path) -> None:
-    stage = await Stage.create(bootstrap, tmp_path)
+async def test_with_from_latest_no_record_of_a_new_partition_is_skipped(stage: Stage) -> None:
     await stage.put(10)  # before the first start
     async with stage.run(LATEST) as run:
         await run.until_ready()
@@ -73,13 +67,11 @@ async def test_with_from_latest_no_record_of_a_new_partition_is_skipped(bootstra
     async with stage.run(LATEST) as run:
         await run.until_read(30)
     assert (await stage.progress(1)).first_partition_count == 1
-    await stage.drained()
-    await stage.until_completed(record_ids)
+    await stage.drained(record_ids)
     assert {partition for partition, _ in await stage.outcomes()} == {1}
 
 
-async def test_progress_without_the_partition_count_is_taken_up(bootstrap: str, tmp_path: Path) -> None:
-    stage = await Stage.create(bootstrap, tmp_path)
+async def test_progress_without_the_partition_count_is_taken_up(stage: Stage) -> None:
     async with stage.run(LATEST) as run:
         await run.until_ready()
     progress = replace(await stage.progress(0), first_partition_count=0)
@@ -94,6 +86,5 @@ async def test_progress_without_the_partition_count_is_taken_up(bootstrap: str, 
     record_ids += await put_in_new_partition(stage, 2)
     async with stage.run(LATEST) as run:
         await run.until_read(30)
-    await stage.drained()
-    await stage.until_completed(record_ids)
+    await stage.drained(record_ids)
     assert set(await stage.outcomes()) == set(record_ids)

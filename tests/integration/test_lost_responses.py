@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 from shoal.errors import BrokerUnavailableError
@@ -43,10 +42,9 @@ def batch(text: str) -> TransactionBatch:
 
 @pytest.mark.parametrize("name", REQUESTS)
 async def test_a_late_copy_of_a_request_does_not_change_the_next_transaction(
-    name: str, bootstrap: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    name: str, stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    stage = await Stage.create(bootstrap, tmp_path)
-    async with asyncio.timeout(60), proxied(bootstrap, monkeypatch) as proxy:
+    async with asyncio.timeout(60), proxied(stage.bootstrap, monkeypatch) as proxy:
         first, second = producer_of(stage), producer_of(stage)
         await first.open()
         await first.publish_and_commit(batch("one"), 2, "", 1_000)
@@ -69,9 +67,8 @@ async def test_a_late_copy_of_a_request_does_not_change_the_next_transaction(
 
 
 async def test_a_worker_whose_responses_are_lost_again_and_again_publishes_each_record_once(
-    bootstrap: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    stage = await Stage.create(bootstrap, tmp_path)
     chance = random.Random(14)
     lost = 0
 
@@ -86,7 +83,7 @@ async def test_a_worker_whose_responses_are_lost_again_and_again_publishes_each_
             await asyncio.sleep(0.05)
             proxy.forward_held()
 
-    async with proxied(bootstrap, monkeypatch) as proxy:
+    async with proxied(stage.bootstrap, monkeypatch) as proxy:
         record_ids = []
         async with stage.run(EARLIEST) as run:
             forwarding = asyncio.create_task(late(proxy))
@@ -97,19 +94,14 @@ async def test_a_worker_whose_responses_are_lost_again_and_again_publishes_each_
             proxy.should_hold = lambda _: False
             await run.until(lambda: run.total("shoal_consumer_lag_records") == 0)
             forwarding.cancel()
-    await stage.drained()
-    await stage.until_completed(record_ids)
+    await stage.drained(record_ids)
 
 
 @pytest.mark.parametrize("is_committed", [False, True])
 async def test_records_of_a_transaction_without_a_response_are_counted_once(
-    is_committed: bool,  # noqa: FBT001
-    bootstrap: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, *, is_committed: bool
 ) -> None:
-    stage = await Stage.create(bootstrap, tmp_path)
-    async with asyncio.timeout(60), proxied(bootstrap, monkeypatch) as proxy, stage.run(EARLIEST) as run:
+    async with asyncio.timeout(60), proxied(stage.bootstrap, monkeypatch) as proxy, stage.run(EARLIEST) as run:
         await stage.put(5)
         await run.until_read(5)
         proxy.should_hold = once(REQUESTS["EndTxn"])
@@ -127,10 +119,9 @@ async def test_records_of_a_transaction_without_a_response_are_counted_once(
 
 
 async def test_a_worker_that_ends_before_it_knows_the_outcome_logs_the_number_of_records(
-    bootstrap: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    stage = await Stage.create(bootstrap, tmp_path)
-    async with asyncio.timeout(60), proxied(bootstrap, monkeypatch) as proxy:
+    async with asyncio.timeout(60), proxied(stage.bootstrap, monkeypatch) as proxy:
         with capture_logs() as logged:
             async with stage.run(EARLIEST) as run:
                 await run.until_ready()

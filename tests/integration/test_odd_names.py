@@ -70,11 +70,8 @@ async def test_a_header_name_that_is_not_utf8_does_not_stop_a_stage(
 
 @pytest.mark.usefixtures("strictness")
 @pytest.mark.parametrize("compression", [None, "gzip"])
-async def test_a_header_name_that_is_not_utf8_does_not_stop_a_worker(
-    bootstrap: str, tmp_path: Path, compression: str | None
-) -> None:
-    stage = await Stage.create(bootstrap, tmp_path)
-    await put_odd(bootstrap, stage.topics["input"], [stage.record() for _ in range(40)], compression)
+async def test_a_header_name_that_is_not_utf8_does_not_stop_a_worker(stage: Stage, compression: str | None) -> None:
+    await put_odd(stage.bootstrap, stage.topics["input"], [stage.record() for _ in range(40)], compression)
     async with stage.run(EARLIEST) as run:
         await run.until_read(40)
         await run.until(lambda: run.total("shoal_records_total", outcome="released") > 0)

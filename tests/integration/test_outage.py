@@ -132,8 +132,7 @@ async def test_a_broker_that_does_not_answer_for_a_while_is_reported_and_no_reco
         record_ids += await stage.put(200) + await stage.put(200, 1)
         await stage.until_completed(record_ids[:300])
         assert await process.terminated() == 0
-    await stage.drained()
-    await stage.until_completed(record_ids)
+    await stage.drained(record_ids)
     assert set(await stage.outcomes()) == set(record_ids)
 
 
@@ -158,8 +157,7 @@ async def test_a_worker_whose_broker_does_not_answer_can_be_stopped(
             assert await process.terminated(10) == 0
         finally:
             private.resume()
-    await stage.drained()
-    await stage.until_completed(record_ids)
+    await stage.drained(record_ids)
 
 
 async def test_patience_ends_while_the_broker_does_not_answer(private: PrivateBroker, tmp_path: Path) -> None:
@@ -196,8 +194,7 @@ async def test_a_broker_that_was_stopped_and_started_again_is_found_again(
         # What the client says again and again, ten times a second, is not said again and again in the log.
         assert len(process.said.splitlines()) < 150
         assert await process.terminated() == 0
-    await stage.drained()
-    await stage.until_completed(record_ids)
+    await stage.drained(record_ids)
     assert set(await stage.outcomes()) == set(record_ids)
 
 

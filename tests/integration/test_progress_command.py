@@ -104,8 +104,7 @@ async def test_an_export_can_be_imported_after_the_group_was_lost(stage: Stage, 
     async with stage.command("progress", "--import", str(file), name="import") as process:
         assert await process.ended() == 0, process.said
         assert json.loads(process.out.read_text()) == {"imported": [0, 1]}
-    await stage.drained()
-    await stage.until_completed(record_ids)
+    await stage.drained(record_ids)
 
 
 async def test_an_import_replaces_foreign_metadata(stage: Stage) -> None:
@@ -114,8 +113,7 @@ async def test_an_import_replaces_foreign_metadata(stage: Stage) -> None:
     for partition in range(2):
         await stage.commit(0, "", partition)
     assert await bring_back(stage, text) == {stage.topics["input"]: [0, 1]}
-    await stage.drained()
-    await stage.until_completed(record_ids)
+    await stage.drained(record_ids)
 
 
 async def test_the_same_progress_may_be_imported_again(stage: Stage) -> None:
@@ -131,8 +129,7 @@ async def test_an_import_never_goes_back(stage: Stage) -> None:
     record_ids = await worked(stage)
     words = await refused(stage, text)
     assert f"{stage.topics['input']}-0: the committed progress is ahead of the file" in words
-    await stage.drained()
-    await stage.until_completed(record_ids)
+    await stage.drained(record_ids)
 
 
 async def test_progress_is_ahead_by_its_offsets_whatever_the_clocks_of_workers_say(
@@ -177,8 +174,7 @@ async def test_aborted_records_after_the_export_do_not_count_as_published(stage:
     assert await bring_back(stage, text.replace(json.loads(text)["group"], stage.group)) == {
         stage.topics["input"]: [0, 1]
     }
-    await stage.drained()
-    await stage.until_completed(record_ids)
+    await stage.drained(record_ids)
 
 
 async def test_with_log_append_time_the_exported_records_are_not_later_ones(stage: Stage) -> None:
@@ -188,8 +184,7 @@ async def test_with_log_append_time_the_exported_records_are_not_later_ones(stag
     text = await export(stage)
     stage.document["kafka"]["group"] += "-again"
     assert await bring_back(stage, text) == {stage.topics["input"]: [0, 1]}
-    await stage.drained()
-    await stage.until_completed(record_ids)
+    await stage.drained(record_ids)
 
 
 async def until_quiet(stage: Stage) -> None:
@@ -213,8 +208,7 @@ async def test_an_import_stops_a_worker_that_still_runs_from_committing_over_it(
         record_ids += await stage.put(40) + await stage.put(40, 1)
         await run.until(lambda: run.total("shoal_transactions_total", outcome="aborted") > 0, "a fenced worker")
         await run.until(lambda: run.total("shoal_consumer_lag_records") == 0 and run.service.health.ready)
-    await stage.drained()
-    await stage.until_completed(record_ids)
+    await stage.drained(record_ids)
 
 
 async def test_an_import_that_is_refused_disturbs_no_running_worker(stage: Stage) -> None:

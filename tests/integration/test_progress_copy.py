@@ -91,8 +91,7 @@ async def report(stage: Stage) -> dict[str, Any]:
 
 async def completed(stage: Stage, record_ids: list[tuple[int, int]]) -> None:
     """Drain, and check that each record has one outcome."""
-    await stage.drained()
-    await stage.until_completed(record_ids)
+    await stage.drained(record_ids)
 
 
 async def test_either_store_may_be_lost(stage: Stage) -> None:
@@ -358,5 +357,4 @@ async def test_a_transaction_that_hides_the_copy_of_one_partition_stops_no_other
         async with stage.run() as run:
             await run.until_ready()
     assert [line for line in lines if line["event"] == "consumer loop ended"] == []
-    await stage.drained()
-    await stage.until_completed(record_ids)
+    await stage.drained(record_ids)

@@ -51,10 +51,7 @@ async def ended_with(run: Run) -> BaseException | None:
     return run.task.exception()
 
 
-async def test_a_group_that_started_on_an_empty_output_checks_it_before_its_first_clusters(
-    bootstrap: str, tmp_path: Path
-) -> None:
-    stage = await Stage.create(bootstrap, tmp_path)
+async def test_a_group_that_started_on_an_empty_output_checks_it_before_its_first_clusters(stage: Stage) -> None:
     await stage.put(5)
     async with stage.run(EARLIEST) as first, stage.run(EARLIEST, group=f"{stage.group}-b") as second:
         await first.until_read(5)
@@ -81,8 +78,7 @@ async def published(publisher: TransactionalProducer, offset: int) -> bool:
     return False
 
 
-async def test_of_two_groups_that_find_the_output_empty_one_publishes(bootstrap: str, tmp_path: Path) -> None:
-    stage = await Stage.create(bootstrap, tmp_path)
+async def test_of_two_groups_that_find_the_output_empty_one_publishes(stage: Stage) -> None:
     beginning = OffsetState(0, 0)
     async with asyncio.timeout(60), contextlib.AsyncExitStack() as opened:
         publishers = [publisher_of(stage, f"{stage.group}-{name}") for name in "ab"]
@@ -93,15 +89,12 @@ async def test_of_two_groups_that_find_the_output_empty_one_publishes(bootstrap:
         for one in publishers:
             await check_output_is_empty(one, stage.settings(), 0)
         assert sorted(await asyncio.gather(*(published(one, 2) for one in publishers))) == [False, True]
-    assert len(await read_until(bootstrap, stage.topics["output"], 2)) == 2
+    assert len(await read_until(stage.bootstrap, stage.topics["output"], 2)) == 2
 
 
-async def test_the_open_transaction_of_another_group_is_noticed_at_the_first_clusters(
-    bootstrap: str, tmp_path: Path
-) -> None:
-    stage = await Stage.create(bootstrap, tmp_path)
+async def test_the_open_transaction_of_another_group_is_noticed_at_the_first_clusters(stage: Stage) -> None:
     async with asyncio.timeout(60), contextlib.AsyncExitStack() as opened:
-        other = AIOKafkaProducer(bootstrap_servers=bootstrap, transactional_id=f"{stage.group}-b")
+        other = AIOKafkaProducer(bootstrap_servers=stage.bootstrap, transactional_id=f"{stage.group}-b")
         opened.push_async_callback(other.stop)
         await other.start()
         await other.begin_transaction()
@@ -112,7 +105,7 @@ async def test_the_open_transaction_of_another_group_is_noticed_at_the_first_clu
         publisher.expect_output_from(await end_at_start(stage.settings(), 0, OffsetState(0, 0)))
         assert not await published(publisher, 2)
         await other.commit_transaction()
-    assert len(await read_until(bootstrap, stage.topics["output"], 1)) == 1
+    assert len(await read_until(stage.bootstrap, stage.topics["output"], 1)) == 1
 
 
 async def test_a_group_is_refused_if_another_publishes_before_its_restart(bootstrap: str, tmp_path: Path) -> None:
@@ -127,13 +120,12 @@ async def test_a_group_is_refused_if_another_publishes_before_its_restart(bootst
             await run.ended()
 
 
-async def test_a_second_writer_is_noticed_before_the_next_commit(bootstrap: str, tmp_path: Path) -> None:
-    stage = await Stage.create(bootstrap, tmp_path)
+async def test_a_second_writer_is_noticed_before_the_next_commit(stage: Stage) -> None:
     async with stage.run(EARLIEST) as run:
         await stage.put(60)
         await run.until(lambda: run.total("shoal_records_total", outcome="released") > 0)
-        await produce(bootstrap, stage.topics["output"], [b'{"age":1,"serial":-1}'], partitions=0)
-        await wait_until(lambda: is_shown(bootstrap, stage.topics["output"]), what="the last transaction")
+        await produce(stage.bootstrap, stage.topics["output"], [b'{"age":1,"serial":-1}'], partitions=0)
+        await wait_until(lambda: is_shown(stage.bootstrap, stage.topics["output"]), what="the last transaction")
         published = len(await stage.read())
         await stage.put(60)
         with pytest.raises(InputError, match="another producer"):
@@ -141,19 +133,18 @@ async def test_a_second_writer_is_noticed_before_the_next_commit(bootstrap: str,
     assert len(await stage.read()) == published
 
 
-async def test_a_transaction_marker_written_twice_is_no_second_writer(bootstrap: str, tmp_path: Path) -> None:
+async def test_a_transaction_marker_written_twice_is_no_second_writer(stage: Stage) -> None:
     """Write a second transaction marker, as a new coordinator may do: the next record then follows one offset later."""
-    stage = await Stage.create(bootstrap, tmp_path)
     publisher, output = publisher_of(stage), stage.topics["output"]
     await publisher.open()
     try:
         await publisher.publish_and_commit(TransactionBatch(CLUSTERS), 2, "", 1_000)
-        await write_marker(bootstrap, publisher, output)
+        await write_marker(stage.bootstrap, publisher, output)
         await publisher.publish_and_commit(TransactionBatch(CLUSTERS), 4, "", 1_000)
-        shown = await read_until(bootstrap, output, 4)
+        shown = await read_until(stage.bootstrap, output, 4)
         assert [message.offset for message in shown] == [0, 1, 4, 5]
-        await write_marker(bootstrap, publisher, output)
-        await produce(bootstrap, output, [b"three"], partitions=0)
+        await write_marker(stage.bootstrap, publisher, output)
+        await produce(stage.bootstrap, output, [b"three"], partitions=0)
         with pytest.raises(InputError, match="another producer"):
             await publisher.publish_and_commit(TransactionBatch(CLUSTERS), 6, "", 1_000)
     finally:
@@ -161,8 +152,7 @@ async def test_a_transaction_marker_written_twice_is_no_second_writer(bootstrap:
     assert [message.offset for message in await stage.read()] == [0, 1, 4, 5, 8]
 
 
-async def test_a_worker_fenced_before_its_first_clusters_reports_the_fencing(bootstrap: str, tmp_path: Path) -> None:
-    stage = await Stage.create(bootstrap, tmp_path)
+async def test_a_worker_fenced_before_its_first_clusters_reports_the_fencing(stage: Stage) -> None:
     async with asyncio.timeout(60), contextlib.AsyncExitStack() as opened:
         publishers = [publisher_of(stage) for _ in range(2)]
         for one in publishers:
@@ -171,7 +161,7 @@ async def test_a_worker_fenced_before_its_first_clusters_reports_the_fencing(boo
             one.check_before_first(partial(check_output_is_empty, one, stage.settings(), 0))
         relieved, present = publishers
         await present.publish_and_commit(TransactionBatch(CLUSTERS), 2, "", 1_000)
-        await read_until(bootstrap, stage.topics["output"], 2)
+        await read_until(stage.bootstrap, stage.topics["output"], 2)
         with pytest.raises(FencedError):
             await relieved.publish_and_commit(TransactionBatch(CLUSTERS), 2, "", 1_000)
     assert len(await stage.read()) == 2
@@ -205,10 +195,11 @@ async def write_marker(bootstrap: str, publisher: TransactionalProducer, topic: 
     assert error == 0
 
 
-async def test_after_a_skip_a_clock_that_was_ahead_does_not_refuse_a_restart(bootstrap: str, tmp_path: Path) -> None:
-    stage = await Stage.create(bootstrap, tmp_path)
+async def test_after_a_skip_a_clock_that_was_ahead_does_not_refuse_a_restart(stage: Stage) -> None:
     ahead = round(time.time() * 1000) + 1_800_000
-    await produce(bootstrap, stage.topics["output"], [b'{"age":1,"serial":-1}'], partitions=0, timestamps_ms=[ahead])
+    await produce(
+        stage.bootstrap, stage.topics["output"], [b'{"age":1,"serial":-1}'], partitions=0, timestamps_ms=[ahead]
+    )
     await stage.put(30)
     async with stage.run(StartOptions(skip_to_end=True)) as run:
         await run.until_ready()

@@ -215,8 +215,7 @@ async def test_a_password_that_is_rotated_is_read_again(secured: SecuredBroker, 
         secret.write_text("plain-secret")
         await wait_until(lambda: process.lines("partition opened"), 60, "the partition")
         assert await process.terminated() == 0
-    await stage.drained()
-    await stage.until_completed(record_ids)
+    await stage.drained(record_ids)
 
 
 # ---------------------------------------------------------------- ACLs

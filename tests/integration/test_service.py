@@ -75,8 +75,7 @@ async def test_a_worker_continues_the_partitions_of_a_worker_that_has_stopped(
         record_ids += await put_everywhere(stage, 60, 4)
         await wait_until(lambda: shares([two]) == [{0, 1, 2, 3}], 30, "all partitions on the other one")
         assert await two.terminated() == 0
-    await stage.drained()
-    await stage.until_completed(record_ids)
+    await stage.drained(record_ids)
 
 
 async def test_two_deployments_with_one_group_release_no_record_twice(bootstrap: str, tmp_path: Path) -> None:
@@ -116,8 +115,7 @@ async def test_many_restarts_lose_no_record(bootstrap: str, tmp_path: Path, kind
         assert code in {0, -signal.SIGTERM, -signal.SIGKILL}, process.said
     async with stage.run() as run:
         await run.until_ready()
-    await stage.drained()
-    await stage.until_completed(record_ids)
+    await stage.drained(record_ids)
 
 
 async def test_a_worker_that_stops_during_a_rebalance_or_while_opening_ends_in_time(
@@ -157,11 +155,10 @@ async def test_a_worker_that_stops_during_a_rebalance_or_while_opening_ends_in_t
 # ---------------------------------------------------------------- strangers in the group
 
 
-async def test_a_group_member_with_another_protocol_is_reported_with_a_remedy(bootstrap: str, tmp_path: Path) -> None:
-    stage = await Stage.create(bootstrap, tmp_path)
+async def test_a_group_member_with_another_protocol_is_reported_with_a_remedy(stage: Stage) -> None:
     stranger = AIOKafkaConsumer(
         stage.topics["input"],
-        bootstrap_servers=bootstrap,
+        bootstrap_servers=stage.bootstrap,
         group_id=stage.group,
         enable_auto_commit=False,
         partition_assignment_strategy=[RangePartitionAssignor],
@@ -227,8 +224,7 @@ async def test_an_input_that_gets_more_partitions_is_checked_again(
         record_ids = await wait_until(lambda: _put(stage, 3), what="the new partition")
         await run.until_read(len(record_ids))
         await run.until_ready()
-    await stage.drained()
-    await stage.until_completed(record_ids)
+    await stage.drained(record_ids)
     assert {message.partition for message in await stage.read()} == {3}
 
 
@@ -290,8 +286,7 @@ async def test_a_backlog_is_released_by_event_time(
     assert drains == [], "the wall clock decided what timestamps should have"
     evidence = [json.loads(message.value or b"") for message in await stage.read("evidence")]
     assert max(max(one["offsets"]) - min(one["offsets"]) for one in evidence) <= 7
-    await stage.drained()
-    await stage.until_completed(record_ids)
+    await stage.drained(record_ids)
 
 
 # ---------------------------------------------------------------- drains
@@ -373,15 +368,13 @@ async def test_a_worker_that_starts_beside_a_drain_ends_it_and_loses_no_record(
             record_ids += await put_everywhere(stage, 40, 2)
             await worker.until(lambda: worker.total("shoal_consumer_lag_records") == 0)
             await worker.until_ready()
-    await stage.drained()
-    await stage.until_completed(record_ids)
+    await stage.drained(record_ids)
 
 
 # ---------------------------------------------------------------- ends and speed
 
 
-async def test_a_scraper_that_does_not_read_its_answer_does_not_delay_the_exit(bootstrap: str, tmp_path: Path) -> None:
-    stage = await Stage.create(bootstrap, tmp_path)
+async def test_a_scraper_that_does_not_read_its_answer_does_not_delay_the_exit(stage: Stage) -> None:
     async with stage.process("--from", "earliest") as process:
         await process.until_ready()
         with socket.create_connection(("127.0.0.1", await process.port())) as idle:
@@ -392,8 +385,7 @@ async def test_a_scraper_that_does_not_read_its_answer_does_not_delay_the_exit(b
                 assert await process.terminated() == 0
 
 
-async def test_a_port_in_use_is_reported(bootstrap: str, tmp_path: Path) -> None:
-    stage = await Stage.create(bootstrap, tmp_path)
+async def test_a_port_in_use_is_reported(stage: Stage) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = f"127.0.0.1:{taken.getsockname()[1]}"
         async with stage.command("run", "--http", address) as process:

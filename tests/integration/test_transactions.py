@@ -63,16 +63,14 @@ async def test_records_delivered_before_a_task_is_open_are_processed_once(
         await run.until_ready()
         await run.until(lambda: run.total("shoal_consumer_lag_records") == 0)
     monkeypatch.undo()
-    await stage.drained()
-    await stage.until_completed(record_ids)
+    await stage.drained(record_ids)
     assert sum(early) > 0, "no record was delivered early: the test shows nothing"
 
 
 # ---------------------------------------------------------------- control records
 
 
-async def test_of_many_small_transactions_only_committed_records_are_released(bootstrap: str, tmp_path: Path) -> None:
-    stage = await Stage.create(bootstrap, tmp_path)
+async def test_of_many_small_transactions_only_committed_records_are_released(stage: Stage) -> None:
     committed: list[tuple[int, int]] = []
     async with stage.run() as run:
         for number in range(14):
@@ -81,10 +79,9 @@ async def test_of_many_small_transactions_only_committed_records_are_released(bo
             committed += [] if abort else sent
         await stage.put(5, transactional_id=f"{stage.group}-t", abort=True)
         await run.until_read(len(committed))
-    end = (await end_offsets(bootstrap, stage.topics["input"]))[0]
+    end = (await end_offsets(stage.bootstrap, stage.topics["input"]))[0]
     assert end > stage.serial, "there are no markers"
-    await stage.drained()
-    await stage.until_completed(committed)
+    await stage.drained(committed)
     assert set(await stage.outcomes()) == set(committed)
     async with stage.run() as run:
         await run.until(lambda: run.total("shoal_consumer_lag_records") == 0, "no lag behind markers")
@@ -181,8 +178,7 @@ async def test_after_an_error_in_a_transaction_no_record_is_lost_or_released_twi
         await wait_until(go_on, what="more released records")
         assert run.total("shoal_transactions_total", outcome="aborted") == 1
         await run.until_ready()
-    await stage.drained()
-    await stage.until_completed(record_ids)
+    await stage.drained(record_ids)
     assert set(await stage.outcomes()) == set(record_ids)
     # What an aborted transaction showed was published as it was: a second try decides alike.
     published = {message.value for message in await stage.read()}
@@ -209,21 +205,19 @@ async def test_a_worker_killed_inside_its_first_transaction_starts_again(
     assert bool(await stage.committed()) == (step == "sent:1")
     if lost:
         stage.document["kafka"]["group"] += "-again"
-    await stage.drained()
-    await stage.until_completed(record_ids)
+    await stage.drained(record_ids)
     again = {message.value for message in await stage.read()}
     assert {message.value for message in uncommitted} <= again
 
 
-async def test_a_first_start_waits_for_an_open_transaction_on_the_output(bootstrap: str, tmp_path: Path) -> None:
-    stage = await Stage.create(bootstrap, tmp_path)
-    other = AIOKafkaProducer(bootstrap_servers=bootstrap, transactional_id=f"{stage.group}-open")
+async def test_a_first_start_waits_for_an_open_transaction_on_the_output(stage: Stage) -> None:
+    other = AIOKafkaProducer(bootstrap_servers=stage.bootstrap, transactional_id=f"{stage.group}-open")
     await other.start()
     try:
         await other.begin_transaction()
         await other.send_and_wait(stage.topics["output"], b"{}", partition=0)
         # Published, and hidden from readers of committed data by what is open before it.
-        await produce(bootstrap, stage.topics["output"], [b"{}"], partitions=0)
+        await produce(stage.bootstrap, stage.topics["output"], [b"{}"], partitions=0)
         assert await stage.read() == []
         async with stage.process("--from", "earliest") as process:
             words = "partitions not opened; the others go on"
@@ -278,8 +272,7 @@ async def test_output_messages_have_only_a_value_in_order_and_no_other_part_of_t
         assert await process.terminated() == 0
         log = process.said
         assert process.out.read_text() == ""
-    await stage.drained()
-    await stage.until_completed(record_ids)
+    await stage.drained(record_ids)
 
     output = await stage.read()
     # Offsets of one partition are whole clusters one after the other; evidence says how large each is.
@@ -358,8 +351,7 @@ async def test_quarantine_entries_contain_only_offset_and_reason(bootstrap: str,
         if value is not None and value.startswith(b'{"who"'):
             stage.record_id_of[json.loads(value)["serial"]] = record_id
     lonely = await stage.put(2)
-    await stage.drained()
-    await stage.until_completed(record_ids)
+    await stage.drained(record_ids)
     expected = [
         {"topic": stage.topics["input"], "partition": 0, "offset": offset, "reason": reason}
         for (_, offset), (_, _, reason) in zip(record_ids, cases, strict=True)
@@ -370,8 +362,7 @@ async def test_quarantine_entries_contain_only_offset_and_reason(bootstrap: str,
     assert all(list(one) == ["topic", "partition", "offset", "reason"] for one in found)
     assert len(await stage.read()) == 3 + len(lonely)
     lonely = await stage.put(2)
-    await stage.drained()
-    await stage.until_completed(lonely)
+    await stage.drained(lonely)
     (first, second) = [json.loads(message.value or b"") for message in (await stage.read("quarantine"))[-2:]]
     assert (first["reason"], second["reason"]) == ("suppressed", "suppressed")
 
@@ -410,12 +401,10 @@ async def test_with_the_smallest_commit_interval_every_poll_is_a_transaction(boo
             record_ids += await stage.put(1)
             await run.until_read(number + 1)
         assert run.total("shoal_transactions_total", outcome="committed") > 7
-    await stage.drained()
-    await stage.until_completed(record_ids)
+    await stage.drained(record_ids)
 
 
-async def test_an_input_of_only_invalid_records_is_committed(bootstrap: str, tmp_path: Path) -> None:
-    stage = await Stage.create(bootstrap, tmp_path)
+async def test_an_input_of_only_invalid_records_is_committed(stage: Stage) -> None:
     record_ids = await stage.send([b"{"] * 5000)
     async with stage.run(EARLIEST) as run:
         await stage.until_completed(record_ids)
@@ -423,8 +412,7 @@ async def test_an_input_of_only_invalid_records_is_committed(bootstrap: str, tmp
     assert (await stage.progress()).state.committed_offset == 5000
 
 
-async def test_without_side_topics_the_guarantee_is_the_same(bootstrap: str, tmp_path: Path) -> None:
-    stage = await Stage.create(bootstrap, tmp_path)
+async def test_without_side_topics_the_guarantee_is_the_same(stage: Stage) -> None:
     for name in ("quarantine", "clusters", "evidence"):
         del stage.document["kafka"][name]
     record_ids = await stage.put(30)
@@ -433,5 +421,4 @@ async def test_without_side_topics_the_guarantee_is_the_same(bootstrap: str, tmp
     async with stage.run() as run:
         await run.until_read(31)
         await run.until(lambda: run.total("shoal_records_total", outcome="quarantined") == 1)
-    await stage.drained()
-    await stage.until_completed(record_ids)
+    await stage.drained(record_ids)

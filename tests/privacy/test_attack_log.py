@@ -59,8 +59,7 @@ async def test_a_cluster_never_spans_two_transactions_however_little_a_batch_tak
         for turn in range(1, 9):
             places += await stage.send([stage.record(note=os.urandom(1200).hex()) for _ in range(50)])
             await run.until_read(50 * turn)
-    await stage.drained()
-    await stage.until_completed(places)
+    await stage.drained(places)
     evidence = [json.loads(message.value or b"") for message in await stage.read("evidence")]
     of = cluster_of(evidence, stage.record_id_of)
     found = await transactions_of(bootstrap, small)
@@ -106,8 +105,7 @@ async def test_in_each_partition_by_itself_there_are_k_people_in_a_cluster(boots
             # Alike in all partitions: counted over all of them, the few people of the last would be enough.
             records.append(stage.record(who=who, age=random.randrange(90), income=random.randrange(100_000)))
         places += await stage.send(records, partition)
-    await stage.drained()
-    await stage.until_completed(places)
+    await stage.drained(places)
     crowds = []
     for partition in range(partitions):
         candidates = set(names[partition])
@@ -195,8 +193,7 @@ async def test_aborted_transactions_contain_only_clusters_that_are_published_unc
             if len(failed) >= 14:
                 break
     monkeypatch.undo()
-    await stage.drained()
-    await stage.until_completed(places)
+    await stage.drained(places)
     found = await transactions_of(bootstrap, stage.topics["output"])
     published = {cluster for one in found if one.committed for cluster in runs(one)}
     aborted = [cluster for one in found if not one.committed for cluster in runs(one)]

@@ -189,10 +189,7 @@ def is_readable(text: str, topic: str) -> bool:
 
 
 @pytest.mark.parametrize("way", ["without a key", "under a key"])
-async def test_commits_show_which_records_were_released_together_only_without_a_key(
-    bootstrap: str, tmp_path: Path, way: str
-) -> None:
-    stage = await Stage.create(bootstrap, tmp_path)
+async def test_commits_show_which_records_were_released_together_only_without_a_key(stage: Stage, way: str) -> None:
     if way == "under a key":
         give_key(stage)
     await work(stage, [stage.record() for _ in range(150)])

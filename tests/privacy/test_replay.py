@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Awaitable, Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -107,10 +106,7 @@ LOST: dict[str, Callable[[Stage], Awaitable[None]]] = {
 
 
 @pytest.mark.parametrize("scenario", LOST)
-async def test_a_start_without_its_own_metadata_is_refused_and_releases_nothing(
-    bootstrap: str, tmp_path: Path, scenario: str
-) -> None:
-    stage = await Stage.create(bootstrap, tmp_path)
+async def test_a_start_without_its_own_metadata_is_refused_and_releases_nothing(stage: Stage, scenario: str) -> None:
     await worked(stage)
     before = await stage.read()
     await LOST[scenario](stage)
@@ -122,24 +118,20 @@ async def test_a_start_without_its_own_metadata_is_refused_and_releases_nothing(
         await run.until_ready()
         late = await stage.put(40)
         await run.until_read(40)
-    await stage.drained()
-    await stage.until_completed(late)
+    await stage.drained(late)
     enter(scenario, await released_twice(stage), len(await stage.read()))
 
 
 @pytest.mark.parametrize("variant", ["in plain", "under a key", "dated by the broker"])
-async def test_a_restored_older_commit_is_refused_and_releases_nothing(
-    bootstrap: str, tmp_path: Path, variant: str
-) -> None:
-    stage = await Stage.create(bootstrap, tmp_path)
+async def test_a_restored_older_commit_is_refused_and_releases_nothing(stage: Stage, variant: str) -> None:
     if variant == "under a key":
-        key = tmp_path / "key"
+        key = stage.folder / "key"
         key.write_text(bytes(range(32)).hex())
         key.chmod(0o600)
         stage.document["kafka"]["metadata_key_file"] = str(key)
     elif variant == "dated by the broker":
         # Rows of a commit are dated after it then, so that their time shows nothing within the transaction timeout.
-        stage.topics["output"] = await create_topic(bootstrap, 1, {"message.timestamp.type": "LogAppendTime"})
+        stage.topics["output"] = await create_topic(stage.bootstrap, 1, {"message.timestamp.type": "LogAppendTime"})
         stage.document["kafka"]["output"] = stage.topics["output"]
     await worked(stage)
     old = await stage.committed()
@@ -182,9 +174,8 @@ CHANGES_BY_DAY = ["a smaller delta", "the rule, block", "all of them"]
 
 @pytest.mark.parametrize("change", [*CHANGES_BY_DAY, *at_night(*sorted(CHANGES.keys() - CHANGES_BY_DAY))])
 async def test_changed_parameters_continue_from_the_committed_offset_and_release_no_record_twice(
-    bootstrap: str, tmp_path: Path, change: str
+    stage: Stage, change: str
 ) -> None:
-    stage = await Stage.create(bootstrap, tmp_path)
     original = {name: dict(stage.document.get(name, {})) for name in ("privacy", "stream", "steering")}
     await worked(stage)
     # There and back again: neither parameter set takes back what the other one has released.
@@ -201,15 +192,12 @@ async def test_changed_parameters_continue_from_the_committed_offset_and_release
 # ---------------------------------------------------------------- other deployments
 
 
-async def test_a_second_deployment_over_a_copy_of_the_records_is_refused_at_the_same_output(
-    bootstrap: str, tmp_path: Path
-) -> None:
-    stage = await Stage.create(bootstrap, tmp_path)
+async def test_a_second_deployment_over_a_copy_of_the_records_is_refused_at_the_same_output(stage: Stage) -> None:
     await worked(stage)
     before = await stage.read()
-    copy = await create_topic(bootstrap)
-    records = await read_all(bootstrap, stage.topics["input"])
-    await produce(bootstrap, copy, [message.value for message in records], partitions=0)
+    copy = await create_topic(stage.bootstrap)
+    records = await read_all(stage.bootstrap, stage.topics["input"])
+    await produce(stage.bootstrap, copy, [message.value for message in records], partitions=0)
     stage.document["kafka"] |= {"input": copy, "group": stage.group + "-batch"}
     assert await tries(stage) == len(STARTS)
     assert await stage.read() == before
@@ -220,14 +208,12 @@ async def test_a_second_deployment_over_a_copy_of_the_records_is_refused_at_the_
     "start", [LATEST, StartOptions(skip_to_end=True), *at_night(EARLIEST, StartOptions(reset="latest", drain=True))]
 )
 async def test_a_start_that_asks_for_another_beginning_goes_on_where_the_last_one_was(
-    bootstrap: str, tmp_path: Path, start: StartOptions
+    stage: Stage, start: StartOptions
 ) -> None:
-    stage = await Stage.create(bootstrap, tmp_path)
     await worked(stage)
     for _ in range(3):
         await stage.put(20)
         async with stage.run(start) as run:
             await (run.ended() if start.drain else run.until_read(20))
-    await stage.drained()
-    await stage.until_completed([(0, offset) for offset in range(stage.serial)])
+    await stage.drained([(0, offset) for offset in range(stage.serial)])
     enter("a start that asks for another beginning", await released_twice(stage), stage.serial)

@@ -343,8 +343,7 @@ async def test_a_quarantine_entry_contains_offset_and_one_of_four_reasons(bootst
     places = await stage.send([*good, *bad], keys=[b"k"] * (len(good) + len(bad)))
     await stage.drained()
     places += await stage.send(alone)
-    await stage.drained()
-    await stage.until_completed(places)
+    await stage.drained(places)
     messages = await stage.read("quarantine")
     for message in messages:
         entries = json.loads(message.value or b"")

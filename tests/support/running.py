@@ -11,7 +11,7 @@ import subprocess
 import sys
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
@@ -22,7 +22,7 @@ from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.errors import GroupCoordinatorNotAvailableError, KafkaError
 from aiokafka.structs import OffsetAndMetadata
 from shoal.errors import InputError, PolicyError
-from shoal.kafka import StartOptions, Worker
+from shoal.kafka import StartOptions, Worker, export_progress, import_progress, report_progress
 from shoal.kafka.metadata import CommittedState, MetadataCipher
 from shoal.observability import Health, Metrics
 from shoal.policy import KafkaSection, Policy
@@ -75,6 +75,19 @@ class Stage:
     def topic_partition(self, partition: int = 0, topic: str = "input") -> TopicPartition:
         return TopicPartition(self.topics[topic], partition)
 
+    async def renew(self, role: str, partitions: int = 1, configs: dict[str, str] | None = None) -> str:
+        """Give a role a new topic; the role `copy` is that of the copy of the progress."""
+        topic = self.topics[role] = await create_topic(self.bootstrap, partitions, configs)
+        self.document["kafka"]["progress_copy" if role == "copy" else role] = topic
+        return topic
+
+    def give_keys(self, *keys: str) -> None:
+        """Give processes a file with these keys of the offset metadata, the first of which encrypts."""
+        path = self.folder / "metadata.key"
+        path.write_text("\n".join(keys))
+        path.chmod(0o600)
+        self.document["kafka"]["metadata_key_file"] = str(path)
+
     def policy_file(self) -> Path:
         path = self.folder / "policy.yaml"
         path.write_text(json.dumps(self.document))
@@ -102,10 +115,18 @@ class Stage:
     async def read(self, topic: str = "output") -> list[Message]:
         return await read_all(self.bootstrap, self.topics[topic])
 
+    async def objects(self, topic: str = "output") -> list[Any]:
+        """Values of the messages of a topic, which are JSON."""
+        return [json.loads(message.value or b"") for message in await self.read(topic)]
+
+    async def serials(self) -> Counter[int]:
+        """How often each record is in the output."""
+        return Counter(row["serial"] for row in await self.objects())
+
     async def outcomes(self) -> Counter[tuple[int, int]]:
         """How often each offset of the input was released or referenced, as an outside reader sees it."""
-        released = [self.record_id_of[json.loads(message.value or b"")["serial"]] for message in await self.read()]
-        references = [json.loads(message.value or b"") for message in await self.read("quarantine")]
+        released = [self.record_id_of[row["serial"]] for row in await self.objects()]
+        references = await self.objects("quarantine")
         return Counter([*released, *((one["partition"], one["offset"]) for one in references)])
 
     async def until_completed(self, record_ids: Iterable[tuple[int, int]], timeout_s: float = 30) -> None:
@@ -118,7 +139,34 @@ class Stage:
         await wait_until(are_completed, timeout_s, f"outcomes of {len(wanted)} records")
         assert [record_id for record_id, count in (await self.outcomes()).items() if count > 1] == []
 
+    async def worked(
+        self, count: int = 30, partitions: Sequence[int] = (0,), start: StartOptions = EARLIEST
+    ) -> list[tuple[int, int]]:
+        """Append records to each of these partitions, release some of them and hold the others."""
+        record_ids = [record_id for partition in partitions for record_id in await self.put(count, partition)]
+        before = len(await self.read())
+        async with self.run(start) as run:
+            await run.until_read(len(record_ids))
+
+            def are_released(count: int = count // 4) -> bool:
+                released = [run.total("shoal_records_total", outcome="released", partition=str(p)) for p in partitions]
+                return min(released) > count
+
+            await run.until(are_released, "a release")
+        assert before < len(await self.read()) < self.serial
+        return record_ids
+
     # ------------------------------------------------------------------ progress
+
+    async def report(self) -> list[dict[str, Any]]:
+        return await report_progress(Policy.load(self.policy_file()), self.settings())
+
+    async def export(self) -> str:
+        return await export_progress(self.settings())
+
+    async def bring_back(self, text: str) -> dict[str, list[int]]:
+        """Import an export."""
+        return await import_progress(text, Policy.load(self.policy_file()), self.settings())
 
     async def committed(self, partition: int = 0) -> OffsetAndMetadata | None:
         tp = self.topic_partition(partition)
@@ -181,11 +229,16 @@ class Stage:
         policy = policy or Policy.load(self.policy_file())
         return kafka_settings(policy, {"SHOAL_KAFKA__BOOTSTRAP_SERVERS": self.bootstrap})
 
-    async def drained(self) -> None:
-        """Release or suppress all held records, after all workers have ended or were killed."""
+    async def drained(self, record_ids: Collection[tuple[int, int]] = ()) -> None:
+        """Release or suppress all held records, after all workers have ended or were killed.
+
+        Check that each of these records has an outcome, and that none has two.
+        """
         await forget_members(self.bootstrap, self.group)
         async with self.run(StartOptions(reset="earliest", drain=True)) as last:
             await last.ended()
+        if record_ids:
+            await self.until_completed(record_ids)
 
     def process(self, *arguments: str, name: str = "worker", **environment: str) -> Process:
         """Start ``shoal run`` with these arguments."""
