@@ -19,7 +19,7 @@ from shoal.audit import verify
 from shoal.files import Files, run_pipe
 from shoal.policy import Policy
 from support.canaries import LOUD, traces
-from support.faulty_workers import judged
+from support.faulty_workers import export, judged
 from support.hostile import CANARY, CELLS, KINDS, MAX_BYTES, POLICY, Sent, good, tables
 from support.kafka_broker import Message, broker, end_offsets, wait_until
 from support.running import Stage
@@ -77,19 +77,6 @@ async def send(bootstrap: str, topic: str, messages: Sequence[Sent]) -> list[Rec
     return [(number % PARTITIONS, number // PARTITIONS) for number in range(len(messages))]
 
 
-def exported(messages: Sequence[Message], *, original: bool) -> str:
-    """Messages as the judge reads them; what is not UTF-8 stays broken."""
-    return "".join(
-        json.dumps(
-            {"partition": message.partition}
-            | ({"offset": message.offset, "timestamp": message.timestamp_ms} if original else {})
-            | {"value": None if message.value is None else message.value.decode(errors="surrogateescape")}
-        )
-        + "\n"
-        for message in messages
-    )
-
-
 def counted(scrape: str) -> Counter[tuple[str, str]]:
     found: Counter[tuple[str, str]] = Counter()
     for family in text_string_to_metric_families(scrape):
@@ -142,11 +129,7 @@ async def serve(stage: Stage, count: int) -> tuple[dict[str, bytes], list[dict[s
 
 async def verdict_on(stage: Stage, read: dict[str, list[Message]]) -> bytes:
     """Return the verdict on the topics; every check must hold."""
-    files = {name: stage.folder / f"{name}.jsonl" for name in read}
-    files["input"].write_text(exported(read["input"], original=True))
-    files["output"].write_text(exported(read["output"], original=False))
-    for name in ("evidence", "quarantine"):
-        files[name].write_bytes(b"".join((message.value or b"") + b"\n" for message in read[name]))
+    files = export(stage.folder, read, "timestamp")
     verdict = await asyncio.to_thread(judged, stage.policy_file(), files)
     return (verdict.text() + json.dumps(verdict.as_dict())).encode()
 
@@ -160,7 +143,7 @@ async def test_every_malformed_message_has_its_stated_outcome_in_the_service(
     record_ids = await send(bootstrap, stage.topics["input"], [message for message, _ in sent])
     assert sum((await end_offsets(bootstrap, stage.topics["input"])).values()) == len(sent)
     shown, ends = await serve(stage, len(sent))
-    read = {name: await stage.read(name) for name in stage.topics}
+    read = await stage.read_topics()
     references = [json.loads(message.value or b"") for message in read["quarantine"]]
     clusters = [json.loads(message.value or b"") for message in read["evidence"]]
     # Each offset has the outcome that is stated for it, and none has two.

@@ -65,19 +65,16 @@ async def test_a_dead_address_ends_a_worker_with_3_while_it_compiles(tmp_path: P
         assert (last_line(process)["event"], last_line(process)["code"]) == ("stopped", "broker")
 
 
-@pytest.mark.parametrize("arguments", [[], ["--drain"]])
-async def test_a_worker_that_compiles_ends_with_0_at_a_signal(arguments: list[str], stage: Stage) -> None:
+@pytest.mark.parametrize(
+    ("arguments", "number", "code"),
+    [([], signal.SIGTERM, 0), (["--drain"], signal.SIGTERM, 0), ([], signal.SIGHUP, 129)],
+)
+async def test_a_signal_ends_a_worker_that_compiles(arguments: list[str], number: int, code: int, stage: Stage) -> None:
     async with compiling(stage, *arguments) as process:
         await wait_until(lambda: _is_connected(process), what="a connection")
-        assert await process.terminated(END_S) == 0
-        assert last_line(process)["event"] == "stopped"
-
-
-async def test_a_worker_that_compiles_ends_with_129_when_its_terminal_is_closed(stage: Stage) -> None:
-    async with compiling(stage) as process:
-        await wait_until(lambda: _is_connected(process), what="a connection")
-        process.process.send_signal(signal.SIGHUP)
-        assert await process.ended(END_S) == 129
+        process.process.send_signal(number)
+        assert await process.ended(END_S) == code
+        assert number == signal.SIGHUP or last_line(process)["event"] == "stopped"
 
 
 async def test_a_worker_joins_the_group_when_its_kernels_are_compiled(stage: Stage) -> None:

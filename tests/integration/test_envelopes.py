@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from support.faulty_workers import judged
+from support.faulty_workers import export, judged
 from support.running import Stage
 
 ATTRIBUTES: dict[str, Any] = {
@@ -49,21 +49,12 @@ async def test_changes_are_released_and_deletes_and_tombstones_dropped(bootstrap
     async with stage.process("--drain", "--from", "earliest") as worker:
         assert await worker.ended(90) == 0, worker.said
         assert '"dropped": 20' in worker.said
-    sent = {name: await stage.read(name) for name in stage.topics}
+    sent = await stage.read_topics()
     rows = [json.loads(message.value or b"") for message in sent["output"]]
     assert len(rows) == 59
     assert {(*row, *row["patient"]) for row in rows} == {("patient", "serial", "age", "codes")}
     assert all(row["patient"]["codes"] == [row["serial"], {"a": 1.0}] for row in rows)
     references = [json.loads(message.value or b"") for message in sent["quarantine"]]
     assert [(one["offset"], one["reason"]) for one in references] == [(10, "invalid")]
-    files = {name: tmp_path / f"{name}.jsonl" for name in stage.topics}
-    for name, path in files.items():
-        values = [None if one.value is None else one.value.decode() for one in sent[name]]
-        lines = [str(value) for value in values]
-        if name == "input":
-            lines = [json.dumps({"partition": 0, "offset": offset, "value": one}) for offset, one in enumerate(values)]
-        elif name == "output":
-            lines = [json.dumps({"partition": 0, "value": one}) for one in values]
-        path.write_text("".join(f"{line}\n" for line in lines))
-    verdict = judged(stage.policy_file(), files)
+    verdict = judged(stage.policy_file(), export(stage.folder, sent))
     assert verdict.counts["rows"] == 59

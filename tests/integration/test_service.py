@@ -8,23 +8,26 @@ import json
 import signal
 import socket
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from aiokafka import AIOKafkaConsumer, TopicPartition
-from aiokafka.admin import NewPartitions
 from aiokafka.coordinator.assignors.range import RangePartitionAssignor
 from aiokafka.errors import KafkaError
 from shoal.errors import BrokerError, InputError, PolicyError
 from shoal.kafka import StartOptions
+from shoal.kafka.metadata import encode
 from shoal.kafka.task import PartitionTask
 from shoal.kafka.transactions import TransactionalProducer, TransactionBatch
 from support.by_night import at_night
-from support.kafka_broker import admin, create_topic, holds_for, wait_until
+from support.kafka_broker import create_topic, holds_for, wait_until
 from support.running import EARLIEST, Process, Stage
+from support.topic_changes import add_partitions, delete_topic, put_in_new_partition
 
 DRAIN = StartOptions(reset="earliest", drain=True)
+LATEST = StartOptions(reset="latest")
 
 
 async def put_everywhere(stage: Stage, count: int, partitions: int) -> list[tuple[int, int]]:
@@ -206,38 +209,77 @@ async def test_a_commit_by_another_program_is_found_at_the_next_start(bootstrap:
     assert max(outcomes.values()) == 1
 
 
+# ---------------------------------------------------------------- an input that changes
+
+
 async def test_an_input_that_gets_more_partitions_is_checked_again(
-    bootstrap: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    stage = await Stage.create(bootstrap, tmp_path, partitions=1)
     monkeypatch.setattr("shoal.kafka.topics.WATCH_S", 0.3)
     async with stage.run() as run:
         await run.until_ready()
-        await add_partitions(bootstrap, stage.topics["input"], 3)
+        await add_partitions(stage, "input", 3)
         with pytest.raises(PolicyError, match="has 1 partition, the input 3: add partitions"):
             await run.ended()
-    await add_partitions(bootstrap, stage.topics["output"], 3)
+    await add_partitions(stage, "output", 3)
     async with stage.run() as run:
         await run.until_ready()
-        await add_partitions(bootstrap, stage.topics["output"], 4)
-        await add_partitions(bootstrap, stage.topics["input"], 4)
-        record_ids = await wait_until(lambda: _put(stage, 3), what="the new partition")
+        record_ids = await put_in_new_partition(stage, 3)
         await run.until_read(len(record_ids))
         await run.until_ready()
     await stage.drained(record_ids)
     assert {message.partition for message in await stage.read()} == {3}
 
 
-async def add_partitions(bootstrap: str, topic: str, count: int) -> None:
-    async with admin(bootstrap) as client:
-        await client.create_partitions({topic: NewPartitions(count)})
+async def test_a_deleted_input_ends_the_worker_within_30_s(stage: Stage) -> None:
+    async with stage.run() as run:
+        await run.until_ready()
+        await delete_topic(stage, "input")
+        with pytest.raises(PolicyError, match="does not exist or may not be seen; create it"):
+            await run.ended(30)
 
 
-async def _put(stage: Stage, partition: int) -> list[tuple[int, int]]:
-    """Put records into a partition as soon as a producer knows of it."""
-    with contextlib.suppress(AssertionError):
-        return await stage.put(30, partition)
-    return []
+async def test_a_worker_without_a_partition_is_ready_and_says_so(stage: Stage) -> None:
+    async with stage.run() as first, stage.run() as second:
+
+        def statuses() -> list[str]:
+            return sorted(run.service.health.status for run in (first, second))
+
+        await wait_until(
+            lambda: statuses() == ["ready", "ready: in the group, no partition assigned"], what="one idle worker"
+        )
+
+
+async def test_with_from_latest_no_record_of_a_new_partition_is_skipped(stage: Stage) -> None:
+    await stage.put(10)  # before the first start
+    async with stage.run(LATEST) as run:
+        await run.until_ready()
+    assert (await stage.progress(0)).first_partition_count == 1
+    record_ids = await put_in_new_partition(stage, 1)
+    async with stage.run(LATEST) as run:
+        await run.until_read(30)
+    assert (await stage.progress(1)).first_partition_count == 1
+    await stage.drained(record_ids)
+    assert {partition for partition, _ in await stage.outcomes()} == {1}
+
+
+async def test_progress_without_the_partition_count_is_taken_up(stage: Stage) -> None:
+    async with stage.run(LATEST) as run:
+        await run.until_ready()
+    progress = replace(await stage.progress(0), first_partition_count=0)
+    await stage.commit(progress.state.committed_offset, encode(progress, stage.topics["input"], 0))
+    await put_in_new_partition(stage, 1)
+    async with stage.run(LATEST) as run:
+        # It is not known whether partition 1 is new, so that --from decides.
+        await run.until_ready()
+        record_ids = await stage.put(30, 1)
+        await run.until_read(30)
+    assert (await stage.progress(1)).first_partition_count == 2
+    record_ids += await put_in_new_partition(stage, 2)
+    async with stage.run(LATEST) as run:
+        await run.until_read(30)
+    await stage.drained(record_ids)
+    assert set(await stage.outcomes()) == set(record_ids)
 
 
 # ---------------------------------------------------------------- waiting by the clock

@@ -17,7 +17,7 @@ from shoal.audit import verify
 from shoal.errors import InputError, PolicyError
 from shoal.kafka import StartOptions
 from shoal.policy import Policy
-from support.faulty_workers import line_of
+from support.faulty_workers import export
 from support.kafka_broker import Message, create_topic, produce, read_all, wait_until
 from support.raw_log import delete_group
 from support.running import EARLIEST, Stage
@@ -168,22 +168,12 @@ async def check_clusters(service: Service, pair: Pair) -> None:
         cluster = [(pair.input, one["partition"], offset) for offset in one["offsets"]]
         assert len({pair.people[record_id] for record_id in cluster}) >= K
         assert len({rows[record_id] for record_id in cluster}) == 1
-    files = {name: service.stage.folder / f"{pair.input}-{name}.jsonl" for name in ("input", "output", "e", "q")}
-    for name, topic in (("input", pair.input), ("output", pair.output)):
-        files[name].write_text("".join(map(line_of(name), await service.read(topic))))
-    for name, topic in (("e", "evidence"), ("q", "quarantine")):
-        messages = await service.stage.read(topic)
-        files[name].write_text("".join((message.value or b"").decode() + "\n" for message in messages))
+    read = {"input": await service.read(pair.input), "output": await service.read(pair.output)}
+    read |= {role: await service.stage.read(role) for role in ("quarantine", "evidence")}
+    files = export(service.stage.folder, read)
     policy = Policy.load(service.stage.policy_file())
-    verdict = await asyncio.to_thread(
-        verify,
-        policy,
-        files["input"],
-        files["output"],
-        files["e"],
-        quarantine=files["q"],
-        input_topic=pair.input,
-    )
+    paths = (files["input"], files["output"], files["evidence"])
+    verdict = await asyncio.to_thread(verify, policy, *paths, quarantine=files["quarantine"], input_topic=pair.input)
     assert verdict.exit_code == 0, verdict.text()
 
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import base64
 import json
 from pathlib import Path
 from typing import Any
 
 from support.canaries import forms
-from support.faulty_workers import judged
-from support.kafka_broker import Headers, Message
+from support.faulty_workers import export, judged
+from support.kafka_broker import Headers
 from support.running import Stage
 
 T = 1_700_000_000_000
@@ -21,26 +20,6 @@ ATTRIBUTES: dict[str, Any] = {
     "at": {"role": "quasi_identifier", "bounds": [T, T + 200_000], "resolution": 5000, "from": "timestamp"},
     "serial": {"role": "confidential", "type": "integer"},
 }
-
-
-def text(part: bytes | None) -> Any:
-    try:
-        return None if part is None else part.decode()
-    except UnicodeDecodeError:
-        return {"base64": base64.b64encode(part or b"").decode()}
-
-
-def exported(message: Message) -> str:
-    return json.dumps(
-        {
-            "partition": message.partition,
-            "offset": message.offset,
-            "timestamp": message.timestamp_ms,
-            "key": text(message.key),
-            "headers": [[name, text(part)] for name, part in message.headers],
-            "value": text(message.value) if isinstance(text(message.value), str) else None,
-        }
-    )
 
 
 async def test_keys_and_headers_are_read_and_not_published(bootstrap: str, tmp_path: Path) -> None:
@@ -72,21 +51,14 @@ async def test_keys_and_headers_are_read_and_not_published(bootstrap: str, tmp_p
     async with stage.process("--drain", "--from", "earliest") as worker:
         assert await worker.ended(90) == 0, worker.said
         said = worker.said
-    files = {name: tmp_path / f"{name}.jsonl" for name in stage.topics}
-    messages = {name: await stage.read(name) for name in stage.topics}
-    files["input"].write_text("".join(exported(one) + "\n" for one in messages["input"]))
-    for name in ("output", "quarantine", "evidence"):
-        lines = [text(one.value) for one in messages[name]]
-        if name == "output":
-            lines = [json.dumps({"partition": one.partition, "value": text(one.value)}) for one in messages[name]]
-        files[name].write_text("".join(line + "\n" for line in lines))
+    messages = await stage.read_topics()
     references = [json.loads(one.value or b"") for one in messages["quarantine"]]
     assert sorted(one["offset"] for one in references if one["partition"] == 0) == bad
     assert {one["offset"]: one["reason"] for one in references if one["reason"] == "undecodable"} == {
         8: "undecodable",
         22: "undecodable",
     }
-    verdict = judged(stage.policy_file(), files)
+    verdict = judged(stage.policy_file(), export(tmp_path, messages, "timestamp", "key", "headers"))
     assert verdict.counts["rows"] == count - len(bad)
     assert {message.key for name in ("output", "quarantine") for message in messages[name]} == {None}
     assert {message.headers for message in messages["output"]} == {()}

@@ -113,9 +113,12 @@ async def test_an_open_transaction_upstream_delays_only_later_records(bootstrap:
             await stage.until_completed(record_ids)
             await run.until(lambda: run.held == 0, "no held record")
             assert set(await stage.outcomes()) == set(record_ids)
+            await run.until(lambda: run.total("shoal_consumer_lag_records") == 12, "a lag of all that is not read")
+            await run.until_ready()
             await upstream.commit_transaction()
             stage.record_id_of |= {number: (0, one.offset) for number, one in zip(range(12, 18), pending, strict=True)}
             await stage.until_completed([*behind, *((0, one.offset) for one in pending)])
+            await run.until(lambda: run.total("shoal_consumer_lag_records") == 0, "the end of the log")
     finally:
         await upstream.stop()
 

@@ -6,15 +6,12 @@ serial number that each record carries into whatever leaves.
 
 from __future__ import annotations
 
-import json
-from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
 from shoal.errors import InputError
-from shoal.kafka import StartOptions, export_progress, import_progress
-from shoal.policy import Policy
+from shoal.kafka import StartOptions
 from support.attack_results import measured
 from support.by_night import at_night
 from support.kafka_broker import create_topic, produce, read_all
@@ -25,23 +22,9 @@ EARLIEST, LATEST = StartOptions(reset="earliest"), StartOptions(reset="latest")
 STARTS = [EARLIEST, LATEST, StartOptions(reset="earliest", drain=True), StartOptions()]
 
 
-async def worked(stage: Stage, count: int = 60) -> None:
-    """Put records in, release most of them, hold the others."""
-    await stage.put(count)
-    before = len(await stage.read())
-    async with stage.run() as run:
-        await run.until_read(count)
-        await run.until(lambda: run.total("shoal_records_total", outcome="released") > count / 3)
-    assert before < len(await stage.read()) < stage.serial
-
-
-def serials(messages: list[Any]) -> Counter[int]:
-    return Counter(json.loads(message.value or b"")["serial"] for message in messages)
-
-
 async def released_twice(stage: Stage) -> int:
     """How many serial numbers stand in the output more than once."""
-    return sum(count > 1 for count in serials(await stage.read()).values())
+    return sum(count > 1 for count in (await stage.serials()).values())
 
 
 async def tries(stage: Stage) -> int:
@@ -107,7 +90,7 @@ LOST: dict[str, Callable[[Stage], Awaitable[None]]] = {
 
 @pytest.mark.parametrize("scenario", LOST)
 async def test_a_start_without_its_own_metadata_is_refused_and_releases_nothing(stage: Stage, scenario: str) -> None:
-    await worked(stage)
+    await stage.worked(60)
     before = await stage.read()
     await LOST[scenario](stage)
     await stage.put(40)
@@ -125,18 +108,14 @@ async def test_a_start_without_its_own_metadata_is_refused_and_releases_nothing(
 @pytest.mark.parametrize("variant", ["in plain", "under a key", "dated by the broker"])
 async def test_a_restored_older_commit_is_refused_and_releases_nothing(stage: Stage, variant: str) -> None:
     if variant == "under a key":
-        key = stage.folder / "key"
-        key.write_text(bytes(range(32)).hex())
-        key.chmod(0o600)
-        stage.document["kafka"]["metadata_key_file"] = str(key)
+        stage.give_keys(bytes(range(32)).hex())
     elif variant == "dated by the broker":
         # Rows of a commit are dated after it then, so that their time shows nothing within the transaction timeout.
-        stage.topics["output"] = await create_topic(stage.bootstrap, 1, {"message.timestamp.type": "LogAppendTime"})
-        stage.document["kafka"]["output"] = stage.topics["output"]
-    await worked(stage)
+        await stage.renew("output", 1, {"message.timestamp.type": "LogAppendTime"})
+    await stage.worked(60)
     old = await stage.committed()
-    saved = await export_progress(stage.settings())
-    await worked(stage)
+    saved = await stage.export()
+    await stage.worked(60)
     last = await stage.committed()
     assert old is not None
     assert last is not None
@@ -147,7 +126,7 @@ async def test_a_restored_older_commit_is_refused_and_releases_nothing(stage: St
     assert await tries(stage) == len(STARTS)
     assert await stage.read() == before
     with pytest.raises(InputError, match="published after the export"):
-        await import_progress(saved, Policy.load(stage.policy_file()), stage.settings())
+        await stage.bring_back(saved)
     await stage.commit(last.offset, str(last.metadata))
     await stage.drained()
     enter(f"an older commit is put back, {variant}", await released_twice(stage), 120)
@@ -177,12 +156,12 @@ async def test_changed_parameters_continue_from_the_committed_offset_and_release
     stage: Stage, change: str
 ) -> None:
     original = {name: dict(stage.document.get(name, {})) for name in ("privacy", "stream", "steering")}
-    await worked(stage)
+    await stage.worked(60)
     # There and back again: neither parameter set takes back what the other one has released.
     for sections in (CHANGES[change], {}, CHANGES[change]):
         for name, section in original.items():
             stage.document[name] = section | sections.get(name, {})
-        await worked(stage)
+        await stage.worked(60)
     await stage.drained()
     count = stage.serial
     await stage.until_completed([(0, offset) for offset in range(count)])
@@ -193,7 +172,7 @@ async def test_changed_parameters_continue_from_the_committed_offset_and_release
 
 
 async def test_a_second_deployment_over_a_copy_of_the_records_is_refused_at_the_same_output(stage: Stage) -> None:
-    await worked(stage)
+    await stage.worked(60)
     before = await stage.read()
     copy = await create_topic(stage.bootstrap)
     records = await read_all(stage.bootstrap, stage.topics["input"])
@@ -210,7 +189,7 @@ async def test_a_second_deployment_over_a_copy_of_the_records_is_refused_at_the_
 async def test_a_start_that_asks_for_another_beginning_goes_on_where_the_last_one_was(
     stage: Stage, start: StartOptions
 ) -> None:
-    await worked(stage)
+    await stage.worked(60)
     for _ in range(3):
         await stage.put(20)
         async with stage.run(start) as run:

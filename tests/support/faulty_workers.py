@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import json
 import os
@@ -198,8 +199,7 @@ class Deployment:
             "kafka": {"group": f"group-{topics['input']}", **topics, **(kafka or {})},
         }
         if has_wards:
-            lines = [f"{ward},{share}\n" for ward, share in SHARES.items()]
-            (folder / "wards.csv").write_text("".join(["value,share\n", *lines]))
+            write_shares(folder)
             ward = {"role": "confidential", "type": "string", "protect": True, "reference": "wards.csv"}
             document["attributes"]["ward"] = ward
             document["privacy"] |= PROTECTION
@@ -248,6 +248,10 @@ class Deployment:
             self.known[topic] = await read_all(self.bootstrap, topic, known=known)
         return self.known.get(topic, known)
 
+    async def read_topics(self) -> dict[str, list[Message]]:
+        """All committed messages by the role of their topic, read anew."""
+        return {role: await read_all(self.bootstrap, topic) for role, topic in self.topics.items()}
+
     async def resolved(self) -> int:
         """How many records a reader of committed data can account for."""
         return len(await self.read(self.topics["output"])) + len(await self.read(self.topics["quarantine"]))
@@ -290,9 +294,16 @@ class Findings:
     aborted_unlike_committed: int
 
 
+def write_shares(folder: Path) -> None:
+    """Write `SHARES` as the file of a reference, into a folder that may be new."""
+    folder.mkdir(exist_ok=True)
+    lines = [f"{ward},{share}\n" for ward, share in SHARES.items()]
+    (folder / "wards.csv").write_text("".join(["value,share\n", *lines]))
+
+
 async def judge(deployment: Deployment) -> Findings:
     """Compare input and output; only the topics are read."""
-    read = {name: await read_all(deployment.bootstrap, topic) for name, topic in deployment.topics.items()}
+    read = await deployment.read_topics()
     record_id_of, person_of = {}, {}
     for message in read["input"]:
         record = json.loads(message.value or b"")
@@ -369,14 +380,37 @@ def is_diverse(wards: Sequence[str]) -> bool:
     )
 
 
-async def export(deployment: Deployment) -> dict[str, Path]:
-    """Write the topics down as the judge of the product reads them."""
-    files = {}
-    for name in ("input", "output", "quarantine", "evidence"):
-        files[name] = deployment.folder / f"{name}.jsonl"
-        messages = await read_all(deployment.bootstrap, deployment.topics[name])
-        files[name].write_text("".join(map(line_of(name), messages)))
+def export(folder: Path, read: Mapping[str, Sequence[Message]], *envelope: str) -> dict[str, Path]:
+    """Write the topics down as the judge of the product reads them, with these parts of the envelopes of the input."""
+    files = {role: folder / f"{role}.jsonl" for role in ("input", "output", "quarantine", "evidence")}
+    for role, file in files.items():
+        file.write_text("".join(f"{line_of(role, message, *envelope)}\n" for message in read[role]))
     return files
+
+
+def line_of(role: str, message: Message, *envelope: str) -> str:
+    """Return a message of an export; what is not UTF-8 stays broken."""
+
+    def text(part: bytes | None) -> Any:
+        try:
+            return None if part is None else part.decode()
+        except UnicodeDecodeError:
+            return {"base64": base64.b64encode(part or b"").decode()}
+
+    value = None if message.value is None else message.value.decode(errors="surrogateescape")
+    if role in {"quarantine", "evidence"}:
+        return str(value)
+    line: dict[str, Any] = {"partition": message.partition}
+    if role == "input":
+        headers = [[name, text(part)] for name, part in message.headers]
+        parts = {
+            "offset": message.offset,
+            "timestamp": message.timestamp_ms,
+            "key": text(message.key),
+            "headers": headers,
+        }
+        line |= {name: parts[name] for name in ("offset", *envelope)}
+    return json.dumps(line | {"value": value})
 
 
 def judged(policy: Path, files: Mapping[str, Path]) -> Verdict:
@@ -391,15 +425,3 @@ def judged(policy: Path, files: Mapping[str, Path]) -> Verdict:
     assert verdict.exit_code == 0, verdict.text()
     assert verdict.counts["held"] == 0
     return verdict
-
-
-def line_of(name: str) -> Any:
-    """How one message of a topic is written into an export."""
-
-    def line(message: Message) -> str:
-        text = (message.value or b"").decode()
-        if name == "input":
-            return json.dumps({"partition": message.partition, "offset": message.offset, "value": text}) + "\n"
-        return json.dumps({"partition": message.partition, "value": text}) + "\n" if name == "output" else text + "\n"
-
-    return line

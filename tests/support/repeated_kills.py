@@ -118,6 +118,6 @@ async def check(deployment: Deployment) -> Findings:
     assert (found.twice, found.lost, found.small_clusters) == (0, 0, 0)
     assert found.aborted_unlike_committed == 0, "an aborted transaction showed clusters that were never published"
     assert await leaks(deployment) == []
-    files = await export(deployment)
+    files = export(deployment.folder, await deployment.read_topics())
     await asyncio.to_thread(judged, deployment.policy, files)
     return found

@@ -115,6 +115,10 @@ class Stage:
     async def read(self, topic: str = "output") -> list[Message]:
         return await read_all(self.bootstrap, self.topics[topic])
 
+    async def read_topics(self) -> dict[str, list[Message]]:
+        """Messages of all topics by their role."""
+        return {role: await self.read(role) for role in self.topics}
+
     async def objects(self, topic: str = "output") -> list[Any]:
         """Values of the messages of a topic, which are JSON."""
         return [json.loads(message.value or b"") for message in await self.read(topic)]

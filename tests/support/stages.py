@@ -167,7 +167,7 @@ async def check_handed(deployment: HandedDeployment) -> tuple[int, int]:
     """Check that each record has exactly one outcome, repeats dropped; return the number of clusters and of repeats."""
     notes = await deployment.notes()
     clusters = distinct(notes)
-    read = {name: await read_all(deployment.bootstrap, topic) for name, topic in deployment.topics.items()}
+    read = await deployment.read_topics()
     assert read["output"] == [], "records were published"
     records = {(m.partition, m.offset): json.loads(m.value or b"") for m in read["input"]}
     key_of = {record["serial"]: key for key, record in records.items()}
@@ -181,7 +181,7 @@ async def check_handed(deployment: HandedDeployment) -> tuple[int, int]:
     assert (twice, lost, small) == (0, 0, 0)
     assert all(note["rows"] == sorted(note["rows"], key=str.encode) for note in clusters)
     assert await leaks(deployment) == []
-    files = await export(deployment)
+    files = export(deployment.folder, read)
     rows = ({"partition": note["partition"], "value": row} for note in clusters for row in note["rows"])
     files["output"].write_text("".join(json.dumps(row) + "\n" for row in rows))
     await asyncio.to_thread(judged, deployment.policy, files)
