@@ -7,8 +7,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-from support.clock_workers import ClockWorker
-from support.faketime import SetClock
+from support.faketime import ClockWorker, SetClock
 from support.faulty_workers import Deployment, Worker, judge
 from support.kafka_broker import wait_until
 from support.repeated_kills import PARTITIONS, check

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
 from support.faulty_workers import Deployment
-from support.quotas import limit_producers
+from support.kafka_broker import load_local
 from support.repeated_kills import check
 from support.running import sample
 
@@ -17,6 +19,26 @@ SLOW_S, SAMPLE_S = 60.0, 1.0
 MOST_AHEAD = 60_000
 """Records that were read and are not published; without a limit by the rate of the output it would be about all."""
 GROWTH_MB = 60.0
+
+
+def limit_producers(bootstrap: str, client_ids: Iterable[str], bytes_per_s: int | None) -> None:
+    """Limit what each of these clients may produce (bytes a second); None removes the limit."""
+    local = load_local()
+    change = ["--delete-config", "producer_byte_rate"]
+    if bytes_per_s is not None:
+        change = ["--add-config", f"producer_byte_rate={bytes_per_s}"]
+    for client_id in client_ids:
+        subprocess.run(
+            [
+                *(local.find_java(), "-XX:TieredStopAtLevel=1", "-cp", f"{local.fetch_libraries()}/*"),
+                "kafka.admin.ConfigCommand",
+                *("--bootstrap-server", bootstrap, "--alter", "--entity-type", "clients", "--entity-name", client_id),
+                *change,
+            ],
+            capture_output=True,
+            timeout=120,
+            check=True,
+        )
 
 
 @pytest.mark.nightly
