@@ -12,7 +12,7 @@ from oracle.naive_release import K, broken, make_release
 from shoal.cli import main
 from support.attack_results import RULES, impossible, measured
 from support.attacking import (
-    ADULT,
+    AGES,
     Release,
     adult,
     column,
@@ -23,8 +23,6 @@ from support.attacking import (
     zipf_people,
 )
 from support.by_night import at_night
-
-AGES = {name: quasi(*bounds, integer=True) for name, bounds in ADULT.items()}
 
 
 def shares(release: Release) -> list[float]:
@@ -275,7 +273,6 @@ def test_copies_of_one_record_are_released_where_every_record_is_a_person(tmp_pa
         "own value of a person published, from k copies of the person's only record, subject: every_record",
         knows="that the record was sent k times",
         success=1.0,
-        bound=None,
         source="point 7: producers are idempotent",
         beside="with a declared subject 0.000",
     )

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.attack_results import RULES, impossible, measured
-from support.attacking import Release, policy_of, quasi, released, standard_error, tagged
+from support.attack_results import RULES, impossible, measured, standard_error
+from support.attacking import Release, policy_of, quasi, released, tagged
 from support.published_data import read_rows
 
 K = 5
@@ -153,9 +153,7 @@ def test_a_published_rank_time_or_category_of_a_list_may_be_the_value_of_only_on
             "R17",
             f"{what}, k = {K}",
             knows="nothing",
-            success=float(np.mean(of_one_member)),
-            error=standard_error(of_one_member),
-            bound=None,
+            success=of_one_member,
             source=NO_BOUND,
             beside=f"only one record of all {COUNT} has it: {np.mean(of_one_record):.3f}",
         )
@@ -283,9 +281,7 @@ def test_null_may_tell_that_a_person_has_no_value() -> None:
         "R18",
         f"members of a cluster with null that have no value, drawn records, `missing: group`, k = {K}",
         knows="cluster of the target",
-        success=float(np.mean(hits)),
-        error=standard_error(hits),
-        bound=None,
+        success=hits,
         source="point 7: null shows that at least half of the records have none",
         beside=f"clusters with null of which no member has a value: {np.mean(of_all):.2f}",
     )

@@ -13,7 +13,6 @@ from typing import Any
 from unittest.mock import patch
 
 import numpy as np
-from shoal.arrays import Float64Vector
 from shoal.formats import JsonDecoder
 from shoal.kafka.checks import TopicLayout
 from shoal.kafka.metadata import CommittedState
@@ -23,6 +22,7 @@ from shoal.observability import Metrics
 from shoal.policy import KafkaSection, Policy
 from shoal.policy.schema import Document
 from shoal.streams import DecidedCluster
+from support.messages import Message
 from support.partition_tasks import partition_task
 from support.published_data import read_rows
 
@@ -34,6 +34,10 @@ ADULT = {"age": (17, 90), "education-num": (1, 16), "hours-per-week": (1, 99)}
 
 def quasi(low: float, high: float, **more: Any) -> dict[str, Any]:
     return {"role": "quasi_identifier", "bounds": [low, high], **more}
+
+
+AGES = {name: quasi(*bounds, integer=True) for name, bounds in ADULT.items()}
+"""The fields of `ADULT` as attributes of a policy."""
 
 
 def policy_of(
@@ -74,11 +78,11 @@ def column(folder: Path, name: str, *fields: str) -> list[Record]:
 
 
 @cache
-def adult(folder: Path, count: int) -> tuple[Record, ...]:
-    """So many records of Adult in a shuffled order."""
-    rows = column(folder, "adult", *ADULT)
-    chosen = np.random.default_rng(3).permutation(len(rows))[:count]
-    return tuple({name: int(rows[index][name]) for name in ADULT} for index in chosen)
+def adult(folder: Path, count: int, *texts: str, seed: int = 3) -> tuple[Record, ...]:
+    """So many records of Adult in a shuffled order, with these of its other fields as texts."""
+    rows = read_rows(folder, "adult")
+    chosen = np.random.default_rng(seed).permutation(len(rows))[:count]
+    return tuple({name: int(rows[i][name]) for name in ADULT} | {name: rows[i][name] for name in texts} for i in chosen)
 
 
 def zipf_people(count: int, people: int, exponent: float, *, seed: int = 11) -> list[int]:
@@ -87,16 +91,8 @@ def zipf_people(count: int, people: int, exponent: float, *, seed: int = 11) -> 
     return [int(who) for who in np.random.default_rng(seed).choice(people, count, p=weights / weights.sum())]
 
 
-@dataclass(frozen=True)
-class Message:
-    offset: int
-    value: bytes | None
-    timestamp: int = START_MS
-    key: bytes | None = None
-    headers: tuple[tuple[str, bytes | None], ...] = ()
-
-
-Messages = Sequence[Message]
+def messages_of(records: Sequence[Record]) -> list[Message]:
+    return [Message(offset, START_MS, json.dumps(record).encode()) for offset, record in enumerate(records)]
 
 
 @dataclass(frozen=True)
@@ -193,7 +189,7 @@ async def _released(
     task = partition_task(
         "in", 0, policy, JsonDecoder(policy), wire, beginning, release.metrics, 0.2, now, monotonic_clock=now
     )
-    messages = [Message(offset, json.dumps(record).encode()) for offset, record in enumerate(records)]
+    messages = messages_of(records)
     for start in range(0, len(messages), step):
         await task.process(messages[start : start + step])
         wire.newest = min(start + step, len(messages)) - 1
@@ -221,9 +217,3 @@ def scrape(metrics: Metrics) -> dict[str, float]:
         for family in metrics.registry.collect()
         for one in family.samples
     }
-
-
-def standard_error(outcomes: Sequence[float] | Float64Vector) -> float:
-    """Of their mean; never below that of a coin seen as often that always fell alike."""
-    count = len(outcomes)
-    return float(max(np.std(outcomes), 1 / count) / np.sqrt(count))
