@@ -25,14 +25,8 @@ Firing = tuple[str, str]
 class Case:
     """What is scraped, and which alerts fire then.
 
-    Attributes
-    ----------
-    series : dict of str to str
-        Samples of each series, one a minute, in the notation of promtool.
-    firing : dict of int to set of (str, str)
-        By minute, the alerts that fire: these and no others.
-    shown : tuple of (str, dict of str to str)
-        Labels and summary of the only alert that fires in the last of these minutes; empty if that is not tested.
+    ``series`` are the samples of each series, one a minute, in the notation of promtool. In the minutes of ``firing``
+    these alerts fire and no others. ``shown`` are labels and summary of the only one that fires in the last of them.
     """
 
     series: Series

@@ -46,16 +46,7 @@ def run_command(
     of signals, of closed pipes, and of what the interpreter does before or after `main` start a process instead.
     The lines on compilation are left out.
 
-    Parameters
-    ----------
-    *arguments : str
-        Arguments without the program's name.
-    stdin : bytes
-        All of standard input.
-    folder : Path, optional
-        Working folder; default that of the test.
-    environment : mapping, optional
-        Variables beside those of this process, of which none that begins with ``SHOAL_`` is passed on.
+    ``environment`` has variables beside those of this process, of which none that begins with ``SHOAL_`` is passed on.
     """
     clean = {name: value for name, value in os.environ.items() if not name.startswith("SHOAL_")}
     with ExitStack() as stack:
@@ -150,15 +141,7 @@ def _settings_of_the_process() -> Iterator[None]:
 
 @dataclass
 class FollowingThread:
-    """`shoal pipe --follow` in a thread, with the methods of `subprocess.Popen` that the tests use.
-
-    Parameters
-    ----------
-    policy : Path
-        The policy file.
-    files : Files
-        Input and outputs.
-    """
+    """`shoal pipe --follow` in a thread, with the methods of `subprocess.Popen` that the tests use."""
 
     policy: Path
     files: Files

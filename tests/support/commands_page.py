@@ -36,13 +36,7 @@ def parsers() -> dict[str, argparse.ArgumentParser]:
 
 
 def page() -> str:
-    """Return the page.
-
-    Raises
-    ------
-    ValueError
-        A command is not on the page, or more than once.
-    """
+    """Return the page."""
     of = parsers()
     shown: list[str] = []
 

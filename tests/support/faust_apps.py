@@ -32,15 +32,7 @@ def app_in(folder: Path, **options: Any) -> faust.App:
 
 
 class FakeConsumer:
-    """The part of the app's consumer that the stage uses.
-
-    Parameters
-    ----------
-    level
-        Isolation level of its fetcher.
-    topics
-        Topics whose partition 0 is assigned.
-    """
+    """The part of the app's consumer that the stage uses; partition 0 of each of its topics is assigned."""
 
     def __init__(self, level: object = 0, topics: tuple[str, ...] = ("visits",)) -> None:
         self._topics = topics

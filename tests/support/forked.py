@@ -25,16 +25,8 @@ TESTS = Path(__file__).resolve().parents[1]
 class ForkedProcess:
     """A forked process, with the methods of `subprocess.Popen` that the tests use.
 
-    Parameters
-    ----------
-    program : path
-        A file with code of Python, run as ``__main__``.
-    arguments : sequence of str
-        Its arguments, without the name of the program.
-    environment : mapping
-        All of its environment.
-    out, log : path
-        Where it appends its standard output and its standard error.
+    ``program`` is a file with code of Python, run as ``__main__``. It has exactly this environment, and appends its
+    standard output to ``out`` and its standard error to ``log``.
     """
 
     def __init__(

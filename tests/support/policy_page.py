@@ -25,13 +25,7 @@ HEAD = "| key | values | default | meaning |\n|---|---|---|---|\n"
 
 
 def page() -> str:
-    """Return the page.
-
-    Raises
-    ------
-    ValueError
-        A key of a section is in no table.
-    """
+    """Return the page."""
     shown: dict[str, list[str]] = {}
 
     def table(found: re.Match[str]) -> str:

@@ -22,16 +22,7 @@ _TREE = {"all": {"letters": ["A00", "B20", "é"], "others": ["1", "true", "x"]}}
 
 
 def with_protection(random: Random, document: Document, kind: Kind, folder: Path) -> Document:
-    """Return a policy with one or more of ``l``, ``max_value_share`` and ``t``; its reference is written to a folder.
-
-    Parameters
-    ----------
-    random : Random
-    document : dict
-        A random policy.
-    kind : {"stream", "table", "topic"}
-    folder : Path
-    """
+    """Return a policy with one or more of ``l``, ``max_value_share`` and ``t``; write its reference to the folder."""
     document = deepcopy(document)
     kinds = [random.choice(tuple(_LISTED)) for _ in range(random.choice((1, 1, 2)))]
     names = [f"ill {number}" for number in range(len(kinds))]

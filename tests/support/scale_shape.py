@@ -112,16 +112,8 @@ COLUMNS: Columns = {
 class ScaleShape:
     """The rows of a release with an attribute of every scale.
 
-    Attributes
-    ----------
-    is_csv, is_table : bool
-    broken : callable
-        From the true values of the attribute ``ill`` in a cluster and in all clusters to the limits that the cluster
-        exceeds.
-    truth : mapping
-        True value of ``ill`` by tag.
-    has_value_limit : bool
-        Whether the policy limits confidential values.
+    ``broken`` returns the limits that a cluster exceeds, from the true values of ``ill`` in it and in all clusters.
+    ``truth`` has the true value by tag.
     """
 
     is_csv: bool

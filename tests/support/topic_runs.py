@@ -54,16 +54,9 @@ class _Sink(TransactionSink):
 def run_topic(
     policy: Policy, messages: Mapping[int, Sequence[Message]], step: int, *, drains: bool
 ) -> dict[str, list[bytes]]:
-    """Let the messages of each partition through its task.
+    """Let the messages of each partition through its task, ``step`` a poll, after which a transaction is due.
 
-    Parameters
-    ----------
-    messages : mapping
-        Partition to messages, by offset.
-    step : int
-        Messages per poll; after each poll a transaction is due.
-    drains : bool
-        Whether the rest is released or suppressed at the end; otherwise it stays held.
+    At the end the rest is released or suppressed if it ``drains``; otherwise it stays held.
     """
     topics: dict[str, list[bytes]] = {name: [] for name in _TOPICS.values()}
     asyncio.run(_run(policy, messages, step, topics, drains=drains))

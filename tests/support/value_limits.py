@@ -42,18 +42,9 @@ _GRADES: dict[str, tuple[Any, ...]] = {grade: (grade, f" {grade}") for grade in 
 class ValueLimit:
     """Options of a policy, values of the attribute ``ill``, and a check of the truth.
 
-    Attributes
-    ----------
-    privacy : mapping
-        Beside ``k``.
-    attribute : mapping
-        Fields of ``ill`` beside its role.
-    spellings : mapping
-        For each true value how it may be written.
-    faults : callable
-        From the true values of a cluster and the shares that they are compared with to the limits that it exceeds.
-    shares : mapping
-        The reference; empty in a table that is compared with itself.
+    ``spellings`` says for each true value how it may be written. ``faults`` returns the limits that a cluster exceeds,
+    from its true values and the shares that they are compared with: the reference, empty in a table that is compared
+    with itself.
     """
 
     privacy: Mapping[str, Any] = field(default_factory=dict)
