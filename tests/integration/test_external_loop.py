@@ -74,16 +74,6 @@ class FaultySource:
 
 
 @contextlib.asynccontextmanager
-async def running_source(source: FaultySource) -> AsyncIterator[None]:
-    task = asyncio.create_task(source.deliver())
-    try:
-        yield
-    finally:
-        task.cancel()
-        await asyncio.wait([task])
-
-
-@contextlib.asynccontextmanager
 async def running_loop(
     stage: Stage,
     source: MessageSource,
@@ -96,15 +86,8 @@ async def running_loop(
     """Run a loop that this source feeds; after the block it must end in time."""
     settings, health = stage.settings(policy := Policy.load(stage.policy_file())), Health()
     context = WorkerContext(policy, settings, Metrics(), health, EARLIEST, MetadataCipher.of(settings))
-    loop = ExternalLoop(
-        context,
-        BrokerLiveness(health, 60),
-        source,
-        partitions,
-        listener,
-        most,
-        may_contain_uncommitted=may_contain_uncommitted,
-    )
+    liveness, options = BrokerLiveness(health, 60), {"may_contain_uncommitted": may_contain_uncommitted}
+    loop = ExternalLoop(context, liveness, source, partitions, listener, most, **options)
     task = asyncio.create_task(loop.run())
     try:
         yield loop
@@ -116,14 +99,29 @@ async def running_loop(
         await asyncio.wait([task])
 
 
+@contextlib.asynccontextmanager
+async def fed_loop(
+    stage: Stage, *, seed: int = 5, isolation: str = "read_committed"
+) -> AsyncIterator[tuple[ExternalLoop, FaultySource]]:
+    """Run a loop with a faulty source."""
+    source = FaultySource(stage, Random(seed), isolation)
+    delivering = asyncio.create_task(source.deliver())
+    uncommitted = isolation == "read_uncommitted"
+    try:
+        async with running_loop(stage, source, ClusterListener(), may_contain_uncommitted=uncommitted) as loop:
+            yield loop, source
+    finally:
+        delivering.cancel()
+        await asyncio.wait([delivering])
+
+
 async def test_a_faulty_source_delays_records_but_loses_none(bootstrap: str, tmp_path: Path) -> None:
     stage = await Stage.create(bootstrap, tmp_path, stream={"delta": 20, "max_delay_s": 0.5})
     record_ids = await stage.put(900)
     upstream = f"upstream-{stage.group}"
     aborted = await stage.put(40, transactional_id=upstream, abort=True)
     record_ids += await stage.put(40, transactional_id=upstream)
-    source = FaultySource(stage, Random(5))
-    async with running_source(source), running_loop(stage, source, ClusterListener()):
+    async with fed_loop(stage) as (_, source):
         await stage.until_completed(record_ids, timeout_s=60)
         outcomes = await stage.outcomes()
         assert not set(aborted) & set(outcomes)
@@ -135,8 +133,7 @@ async def test_a_faulty_source_delays_records_but_loses_none(bootstrap: str, tmp
 
 async def test_records_behind_an_open_transaction_of_a_producer_are_lag(stage: Stage) -> None:
     await stage.put(30)
-    source = FaultySource(stage, Random(5))
-    async with running_source(source), running_loop(stage, source, ClusterListener()) as loop:
+    async with fed_loop(stage) as (loop, _):
 
         def has_lag(count: int) -> bool:
             labels = {"topic": stage.topics["input"], "partition": "0"}
@@ -151,8 +148,7 @@ async def test_records_behind_an_open_transaction_of_a_producer_are_lag(stage: S
 
 async def test_a_deleted_input_ends_the_loop(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("shoal.kafka.topics.WATCH_S", 0.3)
-    source = FaultySource(stage, Random(5))
-    async with running_source(source), running_loop(stage, source, ClusterListener()) as loop:
+    async with fed_loop(stage) as (loop, _):
         await asyncio.wait_for(loop.opened.wait(), 30)
         async with admin(stage.bootstrap) as client:
             await client.delete_topics([stage.topics["input"]])
@@ -167,8 +163,7 @@ async def test_aborted_messages_of_a_source_are_not_processed(bootstrap: str, tm
     record_ids = await stage.put(200)
     aborted += await stage.put(40, transactional_id=upstream, abort=True)
     record_ids += await stage.put(100, transactional_id=upstream)
-    source = FaultySource(stage, Random(5), "read_uncommitted")
-    async with running_source(source), running_loop(stage, source, ClusterListener(), may_contain_uncommitted=True):
+    async with fed_loop(stage, isolation="read_uncommitted"):
         await stage.until_completed(record_ids, timeout_s=60)
         outcomes = await stage.outcomes()
         assert not set(aborted) & set(outcomes)
@@ -182,8 +177,7 @@ async def is_behind(stage: Stage, offset: int) -> bool:
 async def test_an_idle_task_skips_transaction_markers(bootstrap: str, tmp_path: Path) -> None:
     stage = await Stage.create(bootstrap, tmp_path, stream={"delta": 20, "max_delay_s": 0.5})
     record_ids = await stage.put(30, transactional_id=f"upstream-{stage.group}")
-    source = FaultySource(stage, Random(5))
-    async with running_source(source), running_loop(stage, source, ClusterListener()):
+    async with fed_loop(stage):
         # The end of the log, at which max_delay_s flushes, is behind the transaction marker.
         await stage.until_completed(record_ids)
         await wait_until(lambda: is_behind(stage, len(record_ids)), what="a committed offset behind the marker")
@@ -271,8 +265,7 @@ async def test_a_late_answer_of_the_coordinator_is_requested_again(
 ) -> None:
     stage = await Stage.create(bootstrap, tmp_path, stream={"delta": 20, "max_delay_s": 0.5})
     record_ids = await stage.put(100)
-    source = FaultySource(stage, Random(5))
-    async with running_source(source), running_loop(stage, source, ClusterListener()):
+    async with fed_loop(stage):
         await stage.until_completed(record_ids)
     answers: list[object] = []
 
@@ -283,8 +276,7 @@ async def test_a_late_answer_of_the_coordinator_is_requested_again(
 
     monkeypatch.setattr("shoal.kafka.start.fetch_committed", late)
     record_ids += await stage.put(100)
-    source = FaultySource(stage, Random(6))
-    async with running_source(source), running_loop(stage, source, ClusterListener()):
+    async with fed_loop(stage, seed=6):
         await stage.until_completed(record_ids)
     assert len(answers) > 1
     assert set((await stage.outcomes()).values()) == {1}

@@ -298,7 +298,7 @@ async def test_at_the_end_of_the_log_max_delay_s_flushes_all_held_records(bootst
         released_ms = min(message.timestamp_ms for message in await stage.read())
         # The upper limit is for a machine that stands still now and then.
         assert 1_450 <= released_ms - put_ms < 20_000
-        evidence = [json.loads(message.value or b"") for message in await stage.read("evidence")]
+        evidence = await stage.objects("evidence")
         assert all(len(cluster["offsets"]) >= 5 for cluster in evidence)
         # Too few people for a cluster: they are suppressed, and counted apart from released records.
         few = await stage.put(4)
@@ -326,7 +326,7 @@ async def test_a_backlog_is_released_by_event_time(
         await stage.until_completed(record_ids[:290])
         await run.until(lambda: 0 <= run.held <= 7, "few held records")
     assert drains == [], "the wall clock decided what timestamps should have"
-    evidence = [json.loads(message.value or b"") for message in await stage.read("evidence")]
+    evidence = await stage.objects("evidence")
     assert max(max(one["offsets"]) - min(one["offsets"]) for one in evidence) <= 7
     await stage.drained(record_ids)
 

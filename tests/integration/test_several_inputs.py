@@ -75,7 +75,7 @@ class Service:
 
     async def side(self, name: str, pair: Pair) -> list[dict[str, Any]]:
         """Messages of a side topic that name the input of a pair."""
-        found = [json.loads(message.value or b"") for message in await self.stage.read(name)]
+        found = await self.stage.objects(name)
         return [one for one in found if one["topic"] == pair.input]
 
     async def outcomes(self) -> Counter[RecordId]:
@@ -230,7 +230,7 @@ async def test_an_input_is_added_to_a_running_group(service: Service) -> None:
     async with stage.run(EARLIEST) as run:
         await run.until_read(120)
         await run.until(lambda: run.total("shoal_records_total", outcome="released") > 60)
-    (evidence, *_) = [json.loads(message.value or b"") for message in await stage.read("evidence")]
+    (evidence, *_) = await stage.objects("evidence")
     assert set(evidence) == {"partition", "cluster", "offsets", "policy"}
     del settings["input"], settings["output"]
     settings["topics"] = both

@@ -63,7 +63,7 @@ async def test_a_cluster_never_spans_two_transactions_however_little_a_batch_tak
             places += await stage.send([stage.record(note=os.urandom(1200).hex()) for _ in range(50)])
             await run.until_read(50 * turn)
     await stage.drained(places)
-    evidence = [json.loads(message.value or b"") for message in await stage.read("evidence")]
+    evidence = await stage.objects("evidence")
     of = cluster_of(evidence, stage.record_id_of)
     found = await transactions_of(bootstrap, small)
     homes: dict[Any, set[int]] = {}
@@ -290,7 +290,7 @@ async def test_spelling_order_key_and_headers_of_the_input_leave_the_output_unch
     )
     assert len(wanted) == COUNT * PARTITIONS
     assert Counter((one.partition, one.value) for one in seen) == Counter((one.partition, one.value) for one in wanted)
-    references = [json.loads(one.value or b"") for one in await odd.read("quarantine")]
+    references = await odd.objects("quarantine")
     assert Counter(one["reason"] for one in references) == {"invalid": PARTITIONS * COUNT // 40}
     for topic in ("output", "quarantine", "clusters", "evidence"):
         for message in await odd.read(topic):
@@ -312,7 +312,7 @@ async def test_each_cluster_of_each_partition_has_k_people(
     stage = await Stage.create(bootstrap, tmp_path, partitions=PARTITIONS, privacy={"k": k})
     output = await released_by(stage, [[plainly(one) for one in part] for part in records])
     assert all(stage.record_id_of[json.loads(one.value or b"")["serial"]][0] == one.partition for one in output)
-    evidence = [json.loads(one.value or b"") for one in await stage.read("evidence")]
+    evidence = await stage.objects("evidence")
     assert {one["partition"] for one in evidence} == set(range(PARTITIONS))
     for one in evidence:
         assert len({records[one["partition"]][offset]["who"] for offset in one["offsets"]}) >= k

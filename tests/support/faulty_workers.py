@@ -128,9 +128,9 @@ class Worker:
             return await answer.text()
 
     @contextmanager
-    def running(self) -> Iterator[None]:
+    def running(self, **options: Any) -> Iterator[None]:
         """Start it, and terminate it at the end of the block; it must exit with 0."""
-        self.start()
+        self.start(**options)
         try:
             yield
             assert self.terminate() == 0

@@ -117,6 +117,14 @@ class HandedDeployment(AppDeployment):
         """Return all notes in order, with repeats."""
         return [json.loads(message.value or b"") for message in await self.read(self.handed)]
 
+    async def until_noted(self, count: int, what: str) -> None:
+        """Wait until so many clusters are noted."""
+
+        async def are_noted() -> bool:
+            return len(await self.notes()) >= count
+
+        await wait_until(are_noted, 60, what)
+
     async def repeats(self) -> Repeats:
         """Return how many clusters of each worker were noted again by another."""
         latest: dict[tuple[int, int], tuple[bytes | None, float]] = {}
