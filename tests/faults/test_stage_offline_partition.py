@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from aiokafka.admin import NewTopic
 from support.cluster import GROUP, NODES, TRANSACTION, Cluster, cluster
-from support.kafka_broker import admin, read_all, wait_until
+from support.kafka_broker import admin, read_all, wait_for
 from support.reliability import record
 from support.repeated_kills import check
 from support.running import sample
@@ -74,11 +74,12 @@ async def released(deployment: AppDeployment, partition: int) -> int:
 
 async def until_released(deployment: AppDeployment, partition: int, count: int, timeout_s: float = 60) -> None:
     """Wait until so many records of a partition are published."""
-
-    async def are_released() -> bool:
-        return await released(deployment, partition) >= count
-
-    await wait_until(are_released, timeout_s, f"{count} released records of partition {partition}")
+    await wait_for(
+        lambda: released(deployment, partition),
+        lambda found: found >= count,
+        timeout_s,
+        f"{count} released records of partition {partition}",
+    )
 
 
 async def partitions_in(worker: AppWorker, state: str) -> float:
@@ -123,11 +124,7 @@ async def starts_without(deployment: AppDeployment, worker: AppWorker, victim: i
     assert await partitions_in(worker, "opening") == 2
     await flushed(deployment)
     await brokers.start(victim)
-
-    async def is_ready() -> bool:
-        return (await worker.get("/readyz"))[0] == 200
-
-    await wait_until(is_ready, 120, "readiness")
+    await wait_for(lambda: worker.get("/readyz"), lambda found: found[0] == 200, 120, "readiness")
     assert await partitions_in(worker, "opening") == await partitions_in(worker, "unreachable") == 0
     counts = [await released(deployment, partition) for partition in range(PARTITIONS)]
     await deployment.put(60, PARTITIONS)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from support.cluster import NODES
 from support.faulty_workers import leaks
-from support.kafka_broker import holds_for, read_all, wait_until
+from support.kafka_broker import holds_for, read_all, wait_for, wait_until
 from support.reliability import record
 from support.running import SIDE
 from support.storms import ACCUSATION, PATIENCE_S, WAVE, Storm, feed, logs, storm
@@ -43,11 +43,7 @@ async def lose_the_last_records(one: Storm, topic: str, *, kill_worker: bool = F
         one.workers[0].kill()
     await one.brokers.end(leader)
     await one.brokers.start(other)
-
-    async def leads() -> bool:
-        return await one.brokers.leader(topic) == other
-
-    await wait_until(leads, 60, "an unclean election")
+    await wait_for(lambda: one.brokers.leader(topic), lambda found: found == other, 60, "an unclean election")
     await one.brokers.start(leader)
     return before_election
 
@@ -113,11 +109,12 @@ async def test_the_output_loses_its_last_transactions(tmp_path: Path) -> None:
         lost = len(before - after)
         assert lost > WAVE // 4, "hardly a record was lost: the test tests nothing"
         await feed(one.producer, one.deployment, partitions=1)
-
-        async def is_continued() -> bool:
-            return len(await rows(one)) > len(after) + WAVE // 2
-
-        await wait_until(is_continued, PATIENCE_S, "new records in the output")
+        await wait_for(
+            lambda: rows(one),
+            lambda found: len(found) > len(after) + WAVE // 2,
+            PATIENCE_S,
+            "new records in the output",
+        )
         (worker,) = one.workers
         assert worker.terminate() == 0
         assert "the brokers have lost published records" in one.said

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import pytest
 from shoal.errors import InputError
 from shoal.kafka import StartOptions
-from support.kafka_broker import wait_until
+from support.kafka_broker import wait_for
 from support.running import Stage
 
 PREFIX = "shoal1:"
@@ -106,11 +107,8 @@ async def test_tampered_or_foreign_metadata_refuses_a_start_and_can_be_skipped(
     await stage.put(40, 1)
     async with stage.run() as run:
         await run.until_read(70)
-
-        async def are_committed() -> bool:
-            return all([(await stage.progress(partition)).state.committed_offset > 0 for partition in range(2)])
-
-        await wait_until(are_committed, what="progress of both partitions")
+        for partition in range(2):
+            await wait_for(partial(stage.progress, partition), lambda found: found.state.committed_offset > 0)
     found = await stage.committed(1 if bent == "another partition" else 0)
     assert found is not None
     offset, text = found.offset, str(found.metadata)

@@ -18,7 +18,7 @@ from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.errors import KafkaError
 from aiokafka.helpers import create_ssl_context
 from support.certificates import Authority
-from support.kafka_broker import LOCAL, create_topic, end_offsets, produce, read_all, read_until, wait_until
+from support.kafka_broker import LOCAL, create_topic, end_offsets, produce, read_all, read_until, wait_for, wait_until
 from support.secured_broker import PASSWORDS, broker_settings
 
 FOREIGN = {"SHOAL_KAFKA__BOOTSTRAP_SERVERS", "SHOAL_TEST_BROKER"}
@@ -175,11 +175,7 @@ async def test_old_messages_can_be_made_to_expire(bootstrap: str) -> None:
         bootstrap, configs={"retention.ms": "1000", "segment.ms": "200", "file.delete.delay.ms": "0"}
     )
     await produce(bootstrap, topic, [b"old"], timestamps_ms=[1_000_000])
-
-    async def is_gone() -> bool:
-        return await read_all(bootstrap, topic) == []
-
-    await wait_until(is_gone)
+    await wait_for(lambda: read_all(bootstrap, topic), lambda found: found == [])
 
 
 async def test_waiting_returns_what_became_true_and_ends_when_nothing_does() -> None:

@@ -13,7 +13,7 @@ import pytest
 from shoal.errors import BrokerError
 from shoal.kafka import StartOptions, transactions
 from structlog.testing import capture_logs
-from support.kafka_broker import admin, holds_for, wait_until
+from support.kafka_broker import admin, holds_for, wait_for, wait_until
 from support.private_broker import PrivateBroker, private_broker
 from support.running import EARLIEST, Stage
 
@@ -181,11 +181,7 @@ async def test_a_broker_that_was_stopped_and_started_again_is_found_again(
         await process.until_ready()
         record_ids = await stage.put(100) + await stage.put(100, 1)
         private.stop(signal.SIGKILL)
-
-        async def is_unready() -> bool:
-            return (await process.get("/readyz"))[0] == 503
-
-        await wait_until(is_unready, 30, "the truth about the broker")
+        await wait_for(lambda: process.get("/readyz"), lambda found: found[0] == 503, 30, "the truth about the broker")
         await private.start_again()
         await process.until_ready(60)
         record_ids += await stage.put(100) + await stage.put(100, 1)

@@ -18,7 +18,7 @@ from shoal.errors import InputError, PolicyError
 from shoal.kafka import StartOptions
 from shoal.policy import Policy
 from support.faulty_workers import export
-from support.kafka_broker import Message, create_topic, produce, read_all, wait_until
+from support.kafka_broker import Message, create_topic, produce, read_all, wait_for
 from support.raw_log import delete_group
 from support.running import EARLIEST, Stage
 from support.topic_changes import delete_topic
@@ -91,11 +91,7 @@ class Service:
 
     async def until(self, count: int) -> None:
         """Wait until so many records have an outcome; up to 20 of each partition are held."""
-
-        async def are_enough() -> bool:
-            return (await self.outcomes()).total() >= count
-
-        await wait_until(are_enough, 60, f"{count} outcomes")
+        await wait_for(self.outcomes, lambda found: found.total() >= count, 60, f"{count} outcomes")
 
 
 @pytest.fixture

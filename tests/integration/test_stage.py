@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from support.faulty_workers import CANARY, Deployment, judge, leaks
-from support.kafka_broker import create_topic, produce, read_all, wait_until
+from support.kafka_broker import create_topic, produce, read_all, wait_for, wait_until
 from support.repeated_kills import check
 from support.running import sample
 from support.stages import AppDeployment, AppWorker, HandedDeployment, check_handed, distinct
@@ -97,11 +97,7 @@ async def test_a_slow_agent_pauses_reading_and_loses_no_record(bootstrap: str, t
         was_read = sample(text, "shoal_records_total", outcome="in")
         # At most delta records are held, and one slice was read after the last cluster.
         assert was_read <= handed + PARTITIONS * (100 + 10) + was_read // 25
-
-        async def is_ready() -> bool:
-            return (await worker.get("/readyz"))[0] == 200
-
-        await wait_until(is_ready, what="readiness")
+        await wait_for(lambda: worker.get("/readyz"), lambda found: found[0] == 200, what="readiness")
     notes = await deployment.notes()
     assert notes == distinct(notes), "a clean end repeated a cluster"
 

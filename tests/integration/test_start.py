@@ -14,7 +14,7 @@ from shoal.kafka import StartOptions
 from shoal.kafka.metadata import CommittedState, encode
 from shoal.kafka.offsets import OffsetState
 from shoal.policy import Policy
-from support.kafka_broker import admin, create_topic, end_offsets, produce, read_all, wait_until
+from support.kafka_broker import admin, create_topic, end_offsets, produce, read_all, wait_for, wait_until
 from support.running import EARLIEST, Stage, sample
 
 SKIP = StartOptions(skip_to_end=True)
@@ -210,11 +210,11 @@ async def test_a_log_that_expired_up_to_its_last_marker_has_lost_no_record(stage
     end = (await end_offsets(stage.bootstrap, stage.topics["input"]))[0]
     assert end == 31
     async with stage.run(EARLIEST) as run:
-
-        async def is_passed() -> bool:
-            return (await stage.progress()).state.committed_offset == end
-
-        await wait_until(is_passed, what="a committed offset behind the last transaction marker")
+        await wait_for(
+            stage.progress,
+            lambda found: found.state.committed_offset == end,
+            what="a committed offset behind the last transaction marker",
+        )
     await delete_before(stage, end)
     async with stage.run(EARLIEST) as run:
         await run.until_ready()
@@ -431,11 +431,7 @@ async def test_unfinished_clusters_are_completed_only_under_their_own_policy(sta
     await stage.put(60)
     async with stage.run() as run:
         await run.until_read(60)
-
-        async def some_left() -> bool:
-            return 0 < len(await stage.read()) < 60
-
-        await wait_until(some_left, 30, "records that left")
+        await wait_for(stage.read, lambda found: 0 < len(found) < 60, 30, "records that left")
     state = (await stage.progress()).state
     assert state.unfinished_clusters, "the worker stopped between two records of a cluster"
     left = [message.value for message in await stage.read()]

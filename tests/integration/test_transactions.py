@@ -13,7 +13,7 @@ import pytest
 from aiokafka import AIOKafkaProducer
 from shoal.kafka import StartOptions, consumer_loop, start, task_manager
 from support.faulty_workers import Worker
-from support.kafka_broker import end_offsets, produce, read_all, wait_until
+from support.kafka_broker import end_offsets, produce, read_all, wait_for, wait_until
 from support.running import EARLIEST, Run, Stage
 
 # ---------------------------------------------------------------- before a task is open
@@ -72,11 +72,11 @@ async def test_of_many_small_transactions_only_committed_records_are_released(st
     assert set(await stage.outcomes()) == set(committed)
     async with stage.run() as run:
         await run.until(lambda: run.total("shoal_consumer_lag_records") == 0, "no lag behind markers")
-
-        async def is_passed() -> bool:
-            return (await stage.progress()).state.committed_offset == end
-
-        await wait_until(is_passed, what="a committed offset behind the last marker")
+        await wait_for(
+            stage.progress,
+            lambda found: found.state.committed_offset == end,
+            what="a committed offset behind the last marker",
+        )
 
 
 async def test_an_open_transaction_upstream_delays_only_later_records(bootstrap: str, tmp_path: Path) -> None:
@@ -153,11 +153,7 @@ async def test_after_an_error_in_a_transaction_no_record_is_lost_or_released_twi
     async with stage.run() as run:
         await run.until(lambda: bool(failed), "a failure")
         record_ids += await stage.put(60)
-
-        async def go_on() -> bool:
-            return len(await stage.outcomes()) > 120
-
-        await wait_until(go_on, what="more released records")
+        await wait_for(stage.outcomes, lambda found: len(found) > 120, what="more released records")
         assert run.total("shoal_transactions_total", outcome="aborted") == 1
         await run.until_ready()
     await stage.drained(record_ids)

@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 from oracle.naive_release import POLICY, broken, load_policy, make_release
 from shoal.audit import verify
-from shoal.cli import main
 from support.attack_results import RULES, impossible, measured
 from support.attacking import AGES, Release, adult, policy_of, quasi, released, tagged, zipf_people
 from support.by_night import at_night
@@ -50,16 +49,6 @@ def test_a_known_field_finds_the_record_in_its_cluster(data_dir: Path, field: st
         beside=f"without the field: {1 / K:.2f}",
         rule=rule,
     )
-
-
-def test_an_unchanged_field_must_be_asked_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    attributes = {"age": quasi(0, 110), "ward": {"role": "other", "type": "string"}}
-    document = {"attributes": attributes, "subject": "every_record", "privacy": {"k": 3}, "stream": {"delta": 20}}
-    path = tmp_path / "policy.yaml"
-    path.write_text(json.dumps(document))
-    assert main(["check", str(path)]) == 2
-    assert "attributes.ward.publish_unchanged" in capsys.readouterr().err
-    impossible("R22", "a field is published unchanged only where the policy says publish_unchanged")
 
 
 @pytest.mark.parametrize("rule", RULES)

@@ -23,7 +23,7 @@ from support.by_night import at_night
 from support.canaries import LOUD, every_logger_at_debug, forms, traces
 from support.commands import run_command
 from support.forked import ForkedProcess
-from support.kafka_broker import wait_until
+from support.kafka_broker import wait_for, wait_until
 from support.running import Stage
 
 WHO, TICKET, BAD, KEY, HEADER = "whoxq7canary", "ticketxq7canary", "badxq7canary", "keyxq7canary", "headerxq7canary"
@@ -158,20 +158,12 @@ async def test_no_value_is_in_logs_of_a_service_that_is_killed_and_restarted(boo
     await fill(stage, 600)
     async with stage.command("run", "--http", "127.0.0.1:0", "--from", "earliest", name="killed", **loud) as killed:
         await wait_until(lambda: killed.lines("partition opened") or killed.code is not None, 60, "an assignment")
-
-        async def has_released() -> bool:
-            return len(await stage.read()) > 50
-
-        await wait_until(has_released, 60, "output")
+        await wait_for(stage.read, lambda found: len(found) > 50, 60, "output")
         killed.kill()
     async with stage.command("run", "--http", "127.0.0.1:0", name="restarted", **loud) as restarted:
         await restarted.until_ready(60)
         await fill(stage, 300)
-
-        async def are_in() -> bool:
-            return len(await stage.read()) > 800
-
-        await wait_until(are_in, 60, "more output")
+        await wait_for(stage.read, lambda found: len(found) > 800, 60, "more output")
         for path in ("/", "/metrics", "/livez", "/readyz", "/none"):
             shown[path] = (await restarted.get(path))[1].encode()
         assert await restarted.terminated() == 0

@@ -154,6 +154,5 @@ def _key(row: Row) -> tuple[str, str, str]:
 
 
 def _test() -> str:
-    """File and name of the running test, without its parameters."""
     running = os.environ["PYTEST_CURRENT_TEST"].rsplit(" ", 1)[0]
     return running.split("[")[0]

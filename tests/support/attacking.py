@@ -73,7 +73,6 @@ def tagged(records: Sequence[Record], people: Sequence[int] | None = None, *, se
 
 
 def column(folder: Path, name: str, *fields: str) -> list[Record]:
-    """Numbers of a published data set, in the file's order."""
     return [{one: float(row[one]) for one in fields} for row in read_rows(folder, name)]
 
 

@@ -28,8 +28,6 @@ def _name(common: str) -> x509.Name:
 
 @dataclass
 class Authority:
-    """A certificate authority that keeps its files in a folder."""
-
     folder: Path
     name: str = "test authority"
     key: ec.EllipticCurvePrivateKey = field(default_factory=lambda: ec.generate_private_key(ec.SECP256R1()))

@@ -36,7 +36,6 @@ def template(*arguments: str | Path, release: str = "visits") -> list[Any]:
 
 
 def notes(*arguments: str) -> str:
-    """Return what an installation says."""
     install = ("install", "visits", CHART, "--namespace", "hospital", "--dry-run=client")
     said = output_of("helm", *install, "--set-file", f"policy={POLICY}", *arguments)
     return said.partition("NOTES:\n")[2]

@@ -162,7 +162,6 @@ class FollowingThread:
             self.returncode = error.exit_code
 
     def poll(self) -> int | None:
-        """Return the exit code of the command, None while it runs."""
         return self.returncode
 
     def send_signal(self, _: int) -> None:
@@ -170,12 +169,10 @@ class FollowingThread:
         self._stop.set()
 
     def kill(self) -> None:
-        """Stop following and wait for the end."""
         self._stop.set()
         self._thread.join(30)
 
     def communicate(self, timeout: float) -> tuple[bytes, bytes]:
-        """Wait for the end; return standard output and standard error."""
         self._thread.join(timeout)
         assert not self._thread.is_alive(), f"still following after {timeout} s"
         return b"", self._said

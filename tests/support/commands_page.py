@@ -36,7 +36,6 @@ def parsers() -> dict[str, argparse.ArgumentParser]:
 
 
 def page() -> str:
-    """Return the page."""
     of = parsers()
     shown: list[str] = []
 
@@ -72,13 +71,11 @@ def usage(parser: argparse.ArgumentParser) -> str:
 
 
 def table(parser: argparse.ArgumentParser, *, is_common: bool) -> str:
-    """Return the table of the options of a command; empty if it has none."""
     rows = [*option_rows(parser, is_common=is_common)]
     return "\n".join(["| option | default | meaning |", "|---|---|---|", *rows]) if rows else ""
 
 
 def option_rows(parser: argparse.ArgumentParser, *, is_common: bool) -> Iterator[str]:
-    """Yield a row for each option."""
     variables = {variable.dest: variable for variable in option_variables(parser)}
     for action in actions_of(parser, is_common=is_common):
         if action.option_strings:
@@ -101,7 +98,6 @@ def code(text: str) -> str:
 
 
 def value_of(action: argparse.Action) -> str:
-    """Return what follows the name of the option."""
     if action.choices is not None:
         return " " + "|".join(map(str, action.choices))
     return "" if action.nargs == 0 else f" {action.metavar}"
@@ -132,7 +128,6 @@ def with_code(text: str) -> str:
 
 
 def main() -> int:
-    """Write the page."""
     PAGE.write_text(page(), encoding="utf-8")
     return 0
 

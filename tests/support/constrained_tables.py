@@ -16,5 +16,4 @@ def small_budget(tried: int) -> float:
 
 
 def clusters_of(labels: Int32Vector) -> list[list[int]]:
-    """Return the members of each cluster."""
     return [np.flatnonzero(labels == label).tolist() for label in range(int(labels.max()) + 1)]

@@ -24,7 +24,6 @@ def is_recursive(values: Sequence[Hashable], c: float, l: int) -> bool:  # noqa:
 
 
 def value_share(values: Sequence[Hashable]) -> Fraction:
-    """Return the share of the most frequent value."""
     return Fraction(max(Counter(values).values()), len(values))
 
 

@@ -64,8 +64,6 @@ class SetClock:
 
 @dataclass
 class ClockWorker(Worker):
-    """A worker with a clock that the test sets."""
-
     clock: SetClock | None = None
 
     def environment(self, die_at: str, instance: str | None = None, patience_s: str = "300") -> dict[str, str]:

@@ -22,7 +22,7 @@ from shoal.audit import Verdict, verify
 from shoal.policy import Policy
 from support.canaries import traces
 from support.forked import ForkedProcess, fork_program
-from support.kafka_broker import Message, admin, create_topic, forget_members, produce, read_all, wait_until
+from support.kafka_broker import Message, admin, create_topic, forget_members, produce, read_all, wait_for, wait_until
 
 WORKER = Path(__file__).with_name("worker.py")
 CANARY = "xq7canary9z"
@@ -112,7 +112,6 @@ class Worker:
 
     @property
     def memory_mb(self) -> float:
-        """Its resident memory."""
         assert self.process is not None
         (line,) = re.findall(r"VmRSS:\s+(\d+)", Path(f"/proc/{self.process.pid}/status").read_text())
         return int(line) * 1024 / 1e6
@@ -123,7 +122,6 @@ class Worker:
         return int([0, *re.findall(r'"http_port": (\d+)', self.log.read_text())][-1])
 
     async def metrics(self) -> str:
-        """Text of its page of metrics."""
         async with aiohttp.ClientSession() as client, client.get(f"http://127.0.0.1:{self.port}/metrics") as answer:
             return await answer.text()
 
@@ -257,10 +255,7 @@ class Deployment:
         return len(await self.read(self.topics["output"])) + len(await self.read(self.topics["quarantine"]))
 
     async def wait_for(self, count: int, timeout_s: float = 90) -> None:
-        async def enough() -> bool:
-            return await self.resolved() >= count
-
-        await wait_until(enough, timeout_s, f"{count} resolved records")
+        await wait_for(self.resolved, lambda found: found >= count, timeout_s, f"{count} resolved records")
 
     async def settled(self, workers: Sequence[Worker]) -> None:
         """Stop every worker; a last worker releases all held records."""
@@ -370,7 +365,6 @@ def is_small(
 
 
 def is_diverse(wards: Sequence[str]) -> bool:
-    """Whether the wards of a cluster satisfy `PROTECTION`."""
     shares = {ward: wards.count(ward) / len(wards) for ward in SHARES}
     distance = sum(abs(shares[ward] - SHARES[ward]) for ward in SHARES) / 2
     return (

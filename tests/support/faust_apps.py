@@ -18,7 +18,6 @@ ATTRIBUTES = {
 
 
 def policy_file(folder: Path, release: str = "cluster", **kafka: Any) -> Path:
-    """Write a policy and return its path."""
     path = folder / "policy.yaml"
     stream = {"delta": 20, "release": release}
     document = {"attributes": ATTRIBUTES, "privacy": {"k": 3}, "stream": stream, "kafka": kafka}

@@ -30,7 +30,6 @@ def package_of(path: Path) -> str:
 
 
 def lines_and_files() -> dict[str, tuple[int, int]]:
-    """Return lines and files of each package."""
     found: dict[str, tuple[int, int]] = {}
     for path in sorted(PACKAGE.rglob("*.py")):
         lines, files = found.get(package_of(path), (0, 0))
@@ -130,7 +129,6 @@ def _trace() -> list[str]:
 
 
 def main() -> None:
-    """Print all figures."""
     if sys.argv[1:] == ["--trace"]:
         print(json.dumps(_trace()))
         return

@@ -28,11 +28,10 @@ LOCAL = Path(__file__).resolve().parents[2] / "deploy" / "kafka" / "local.py"
 Headers = Sequence[tuple[str, bytes]]
 Isolation = Literal["read_committed", "read_uncommitted"]
 Truth = TypeVar("Truth")
+Value = TypeVar("Value")
 
 
 class Message(NamedTuple):
-    """One message as a reader sees it."""
-
     partition: int
     offset: int
     timestamp_ms: int
@@ -42,7 +41,6 @@ class Message(NamedTuple):
 
 
 def load_local() -> ModuleType:
-    """Return the module deploy/kafka/local.py."""
     name = "deploy_kafka_local"
     if name not in sys.modules:
         spec = importlib.util.spec_from_file_location(name, LOCAL)
@@ -67,7 +65,6 @@ def broker() -> Iterator[str]:
 
 @asynccontextmanager
 async def admin(bootstrap: str) -> AsyncIterator[Any]:
-    """An admin client for a while."""
     client = AIOKafkaAdminClient(bootstrap_servers=bootstrap)
     await client.start()
     try:
@@ -282,6 +279,15 @@ async def wait_until(
             raise TimeoutError(f"{what} did not come true within {timeout_s} s")
         await asyncio.sleep(min(0.2, max(0.02, waited / 10)))
         waited += min(LONGEST_EVALUATION_S, time.monotonic() - began)
+
+
+async def wait_for(
+    read: Callable[[], Awaitable[Value]], fits: Callable[[Value], bool], timeout_s: float = 30.0, what: str = "a value"
+) -> None:
+    async def is_so() -> bool:
+        return fits(await read())
+
+    await wait_until(is_so, timeout_s, what)
 
 
 async def holds_for(condition: Callable[[], bool] | Callable[[], Awaitable[bool]], length_s: float) -> bool:

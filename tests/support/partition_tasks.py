@@ -22,13 +22,11 @@ class RecordingSink(TransactionSink):
     """Keeps the transactions and the states that are committed with them."""
 
     def __init__(self) -> None:
-        """Start without transactions."""
         self.published: list[tuple[TransactionBatch, OffsetState]] = []
 
     async def publish_and_commit(
         self, batch: TransactionBatch, committed_offset: int, metadata: str, at_ms: int
     ) -> None:
-        """Take a transaction."""
         assert at_ms > 0
         self.published.append((batch, decode(metadata, "t", 0, committed_offset).state))
 

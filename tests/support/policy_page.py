@@ -25,7 +25,6 @@ HEAD = "| key | values | default | meaning |\n|---|---|---|---|\n"
 
 
 def page() -> str:
-    """Return the page."""
     shown: dict[str, list[str]] = {}
 
     def table(found: re.Match[str]) -> str:
@@ -92,7 +91,6 @@ def meaning_of(field: FieldInfo) -> str:
 
 
 def in_yaml(value: object) -> str:
-    """Return a value as YAML in flow style."""
     if isinstance(value, dict):
         return f"{{{', '.join(f'{name}: {in_yaml(item)}' for name, item in value.items())}}}"
     if isinstance(value, list):
@@ -103,7 +101,6 @@ def in_yaml(value: object) -> str:
 
 
 def main() -> int:
-    """Write the page."""
     PAGE.write_text(page(), encoding="utf-8")
     return 0
 

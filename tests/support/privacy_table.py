@@ -70,7 +70,6 @@ def standing(attack: Attack, rows: Sequence[Row]) -> str:
 
 
 def page(rows: Sequence[Row]) -> str:
-    """Return the page's text."""
     rows = sorted(rows, key=lambda row: (int(row.attack[1:]), row.name, row.test))
     by_attack = {name: [row for row in rows if row.attack == name] for name in ATTACKS}
     lines = [HEAD, "| id | attack | result |", "|---|---|---|"]

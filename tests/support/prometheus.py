@@ -20,8 +20,6 @@ from support.tools import tool
 
 @dataclass
 class Prometheus:
-    """The address of a Prometheus that runs."""
-
     address: str
 
     async def ask(self, path: str, **parameters: str) -> Any:
@@ -33,7 +31,6 @@ class Prometheus:
         return found["data"]
 
     async def numbers(self, expression: str) -> list[float]:
-        """Return the values of an expression now, without those that are no number."""
         result = (await self.ask("query", query=expression))["result"]
         values = [float(one["value"][1]) for one in result]
         return [value for value in values if not math.isnan(value)]

@@ -40,7 +40,6 @@ class RandomStream:
     flushed_after: int
 
     def __len__(self) -> int:
-        """Return the number of records."""
         return len(self.rows)
 
     def whole(self, cuts: Sequence[int] = ()) -> Result:

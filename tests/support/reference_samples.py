@@ -16,7 +16,6 @@ Pair = tuple[int, Any]
 
 
 def policy_of(k: int, **options: Any) -> Policy:
-    """Return a policy with one confidential attribute."""
     return Policy.from_document(
         Document.model_validate(
             {

@@ -52,8 +52,6 @@ STATE_GOES_ON = "a killed worker is replaced; the other one takes its partitions
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """A fault in a few words, and the expected outcome."""
-
     what: str
     expected: str
 
@@ -223,7 +221,6 @@ def page(results: Sequence[Result]) -> str:
 
 
 def files_of_faults() -> list[str]:
-    """Return the test files that record results."""
     files = sorted((ROOT / "tests" / "faults").glob("test_*.py"))
     return [str(path.relative_to(ROOT)) for path in files if RECORDING.search(path.read_text("utf-8"))]
 

@@ -116,7 +116,6 @@ class Stage:
         return await read_all(self.bootstrap, self.topics[topic])
 
     async def read_topics(self) -> dict[str, list[Message]]:
-        """Messages of all topics by their role."""
         return {role: await self.read(role) for role in self.topics}
 
     async def objects(self, topic: str = "output") -> list[Any]:
@@ -169,7 +168,6 @@ class Stage:
         return await export_progress(self.settings())
 
     async def bring_back(self, text: str) -> dict[str, list[int]]:
-        """Import an export."""
         return await import_progress(text, Policy.load(self.policy_file()), self.settings())
 
     async def committed(self, partition: int = 0) -> OffsetAndMetadata | None:
@@ -245,7 +243,6 @@ class Stage:
             await self.until_completed(record_ids)
 
     def process(self, *arguments: str, name: str = "worker", **environment: str) -> Process:
-        """Start ``shoal run`` with these arguments."""
         return self.command("run", *arguments, "--http", "127.0.0.1:0", name=name, **environment)
 
     def command(
@@ -359,7 +356,6 @@ class Run:
 
 
 def sample(text: str, name: str, **labels: str) -> float:
-    """Sum of a metric's samples in a scrape."""
     from prometheus_client.parser import text_string_to_metric_families
 
     return sum(

@@ -129,7 +129,6 @@ class ScaleShape:
 
     @property
     def fields(self) -> tuple[str, ...]:
-        """The columns of a row."""
         return (*COLUMNS, "tag", "ill")
 
     def shown_of(self, records: Sequence[Record], everyone: Sequence[Record]) -> tuple[str, ...]:

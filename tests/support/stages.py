@@ -23,8 +23,6 @@ LONGEST_PAUSE_S = 0.3
 
 @dataclass
 class AppWorker(Worker):
-    """One process of the app."""
-
     variables: tuple[tuple[str, str], ...] = ()
     starts: list[float] = field(default_factory=list)
     """Times at which it was started (s)."""
@@ -46,7 +44,6 @@ class AppWorker(Worker):
 
     @property
     def said(self) -> str:
-        """Its log."""
         return self.log.read_text() if self.log.exists() else ""
 
     async def until_said(self, words: str, count: int = 1, timeout_s: float = 90) -> None:
@@ -114,12 +111,9 @@ class HandedDeployment(AppDeployment):
         return deployment
 
     async def notes(self) -> list[dict[str, Any]]:
-        """Return all notes in order, with repeats."""
         return [json.loads(message.value or b"") for message in await self.read(self.handed)]
 
     async def until_noted(self, count: int, what: str) -> None:
-        """Wait until so many clusters are noted."""
-
         async def are_noted() -> bool:
             return len(await self.notes()) >= count
 

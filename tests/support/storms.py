@@ -65,7 +65,6 @@ class Storm:
 
     @property
     def said(self) -> str:
-        """The logs of all workers."""
         return "".join(worker.log.read_text() for worker in self.workers if worker.log.exists())
 
     async def leader(self, of: str) -> int:
@@ -104,12 +103,10 @@ class Storm:
 
 
 def logs(folder: Path) -> str:
-    """Return the logs of all workers of a deployment."""
     return "".join(path.read_text() for path in sorted(folder.glob("*.log")))
 
 
 async def recorded_check(fault: str, deployment: Deployment, workers: Sequence[Worker], happened: str) -> Result:
-    """Judge from outside, and record the result."""
     found = await check(deployment)
     return await recorded(fault, deployment, workers, happened, found)
 
@@ -117,7 +114,6 @@ async def recorded_check(fault: str, deployment: Deployment, workers: Sequence[W
 async def recorded(
     fault: str, deployment: Deployment, workers: Sequence[Worker], happened: str, found: Findings
 ) -> Result:
-    """Record what was found."""
     accusations, gone = logs(deployment.folder).count(ACCUSATION), sum(worker.gone for worker in workers)
     assert (accusations, gone) == (0, 0)
     return record(
@@ -159,7 +155,6 @@ class Restarts:
         await self.brokers.until_in_sync(*self.topics)
 
     async def ended(self) -> None:
-        """Wait for the end of the last restart."""
         if self.task is not None:
             await self.task
 

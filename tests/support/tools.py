@@ -10,7 +10,6 @@ BIN = ROOT / "build" / "tools" / "bin"
 
 
 def tool(name: str) -> str:
-    """Return the path of a program of `make tools`."""
     path = BIN / name
     assert path.is_file(), f"{name} is missing: run `make tools`"
     return str(path)
