@@ -70,8 +70,7 @@ async def test_a_worker_that_is_stopped_and_killed_publishes_what_another_does(
         await run.until_read(COUNT)
         assert run.total("shoal_protects_values") == (release == "protected")
     await put(cut, 0, 150)
-    async with cut.run() as run:
-        await run.until_read(150)
+    await cut.started(read=150)
     begun = (await cut.progress()).state.adaptive_state
     await put(cut, 150, 330)
     async with cut.process("--from", "earliest") as worker:
@@ -84,8 +83,7 @@ async def test_a_worker_that_is_stopped_and_killed_publishes_what_another_does(
         await wait_until(has_more, what="something that the worker released")
         worker.kill()
     await put(cut, 330, COUNT)
-    async with cut.run() as run:
-        await run.until_read(90)
+    await cut.started(read=90)
     continued = (await cut.progress()).state.adaptive_state
     assert continued == (await whole.progress()).state.adaptive_state
     rows, evidence = await published(cut)

@@ -81,8 +81,7 @@ async def test_plain_metadata_with_a_key_refuses_a_start_until_plain_is_allowed(
     await stage.drained(record_ids)
     assert (await metadata(stage)).startswith(ENCRYPTED_PREFIX)
     stage.give_keys(NEW)
-    async with stage.run() as run:
-        await run.until_ready()
+    await stage.started()
 
 
 async def test_a_partition_without_new_records_gets_the_new_key_at_the_next_start(stage: Stage) -> None:
@@ -90,8 +89,7 @@ async def test_a_partition_without_new_records_gets_the_new_key_at_the_next_star
     record_ids = await stage.worked()
     stage.give_keys(NEW, OLD)
     before = await stage.progress()
-    async with stage.run() as run:
-        await run.until_ready()
+    await stage.started()
     assert (await stage.progress()).state == before.state
     stage.give_keys(NEW)
     await stage.drained(record_ids)
@@ -125,8 +123,7 @@ async def test_tampered_or_foreign_metadata_refuses_a_start_and_can_be_skipped(
     assert "the offset metadata is broken" in words
     assert "--import" in words
     before = [message for message in await stage.read() if message.partition == 0]
-    async with stage.run(StartOptions(skip_to_end=True)) as run:
-        await run.until_ready()
+    await stage.started(StartOptions(skip_to_end=True))
     assert [message for message in await stage.read() if message.partition == 0] == before
 
 

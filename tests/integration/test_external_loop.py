@@ -86,8 +86,8 @@ async def running_loop(
     """Run a loop that this source feeds; after the block it must end in time."""
     settings, health = stage.settings(policy := Policy.load(stage.policy_file())), Health()
     context = WorkerContext(policy, settings, Metrics(), health, EARLIEST, MetadataCipher.of(settings))
-    liveness, options = BrokerLiveness(health, 60), {"may_contain_uncommitted": may_contain_uncommitted}
-    loop = ExternalLoop(context, liveness, source, partitions, listener, most, **options)
+    given = (context, BrokerLiveness(health, 60), source, partitions, listener, most)
+    loop = ExternalLoop(*given, may_contain_uncommitted=may_contain_uncommitted)
     task = asyncio.create_task(loop.run())
     try:
         yield loop

@@ -124,8 +124,7 @@ async def test_the_copy_prevails_over_an_older_commit_of_another_tool(stage: Sta
     await empty_output(stage)
     assert (await report(stage))["copy"] == "newer"
     released = (await end_offsets(stage.bootstrap, stage.topics["output"]))[0]
-    async with stage.run(CONTINUE) as run:
-        await run.until_ready()
+    await stage.started(CONTINUE)
     assert (await report(stage))["copy"] == "same"
     assert (await end_offsets(stage.bootstrap, stage.topics["output"]))[0] == released
 
@@ -189,10 +188,8 @@ async def test_a_record_of_another_producer_is_noticed_by_its_offset(stage: Stag
     await stage.worked()
     await produce(stage.bootstrap, stage.topics["output"], [b"{}"], partitions=0, timestamps_ms=[1])
     assert "holds records that were published after the commit" in await stage.refusal(CONTINUE)
-    async with stage.run(StartOptions(skip_to_end=True)) as run:
-        await run.until_ready()
-    async with stage.run(CONTINUE) as run:
-        await run.until_ready()
+    await stage.started(StartOptions(skip_to_end=True))
+    await stage.started(CONTINUE)
 
 
 async def test_an_output_that_lost_records_is_reported_once(stage: Stage) -> None:
@@ -239,8 +236,7 @@ async def test_contradicting_progress_is_refused(stage: Stage) -> None:
     with pytest.raises(InputError, match="contradict each other"):
         await stage.export()
     assert (await report(stage))["copy"] == "contradicts the group"
-    async with stage.run(StartOptions(skip_to_end=True)) as run:
-        await run.until_ready()
+    await stage.started(StartOptions(skip_to_end=True))
     assert (await report(stage))["copy"] == "same"
 
 
@@ -326,7 +322,6 @@ async def test_a_transaction_that_hides_the_copy_of_one_partition_stops_no_other
                 await run.until_read(60)
                 assert (run.total("shoal_partitions_opening"), run.service.health.ready) == (1, False)
         assert {line["reason"].startswith(name) for line in lines if line["event"] == words} == {True}
-        async with stage.run() as run:
-            await run.until_ready()
+        await stage.started()
     assert [line for line in lines if line["event"] == "consumer loop ended"] == []
     await stage.drained(record_ids)

@@ -110,8 +110,7 @@ async def test_the_open_transaction_of_another_group_is_noticed_at_the_first_clu
 
 async def test_a_group_is_refused_if_another_publishes_before_its_restart(bootstrap: str, tmp_path: Path) -> None:
     stage = await Stage.create(bootstrap, tmp_path, kafka={"commit_interval_ms": 60_000})
-    async with stage.run() as run:
-        await run.until_ready()
+    await stage.started()
     # As another worker of the same commit interval dates its messages.
     dated_ms = round(time.time() * 1000) // 60_000 * 60_000
     await produce(bootstrap, stage.topics["output"], [b'{"age":1,"serial":-1}'], partitions=0, timestamps_ms=[dated_ms])
@@ -201,12 +200,10 @@ async def test_after_a_skip_a_clock_that_was_ahead_does_not_refuse_a_restart(sta
         stage.bootstrap, stage.topics["output"], [b'{"age":1,"serial":-1}'], partitions=0, timestamps_ms=[ahead]
     )
     await stage.put(30)
-    async with stage.run(StartOptions(skip_to_end=True)) as run:
-        await run.until_ready()
+    await stage.started(StartOptions(skip_to_end=True))
     assert (await stage.progress()).at_ms >= ahead
     await stage.put(30)
-    async with stage.run(StartOptions()) as run:
-        await run.until_read(30)
+    await stage.started(StartOptions(), read=30)
     async with stage.run(StartOptions(drain=True)) as run:
         await run.ended()
     released = Counter(json.loads(message.value or b"")["serial"] for message in await stage.read())

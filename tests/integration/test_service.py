@@ -116,8 +116,7 @@ async def test_many_restarts_lose_no_record(bootstrap: str, tmp_path: Path, kind
             process.process.send_signal(signal.SIGTERM)
         code = await process.ended(10)
         assert code in {0, -signal.SIGTERM, -signal.SIGKILL}, process.said
-    async with stage.run() as run:
-        await run.until_ready()
+    await stage.started()
     await stage.drained(record_ids)
 
 
@@ -252,20 +251,17 @@ async def test_a_worker_without_a_partition_is_ready_and_says_so(stage: Stage) -
 
 async def test_with_from_latest_no_record_of_a_new_partition_is_skipped(stage: Stage) -> None:
     await stage.put(10)  # before the first start
-    async with stage.run(LATEST) as run:
-        await run.until_ready()
+    await stage.started(LATEST)
     assert (await stage.progress(0)).first_partition_count == 1
     record_ids = await put_in_new_partition(stage, 1)
-    async with stage.run(LATEST) as run:
-        await run.until_read(30)
+    await stage.started(LATEST, read=30)
     assert (await stage.progress(1)).first_partition_count == 1
     await stage.drained(record_ids)
     assert {partition for partition, _ in await stage.outcomes()} == {1}
 
 
 async def test_progress_without_the_partition_count_is_taken_up(stage: Stage) -> None:
-    async with stage.run(LATEST) as run:
-        await run.until_ready()
+    await stage.started(LATEST)
     progress = replace(await stage.progress(0), first_partition_count=0)
     await stage.commit(progress.state.committed_offset, encode(progress, stage.topics["input"], 0))
     await put_in_new_partition(stage, 1)
@@ -276,8 +272,7 @@ async def test_progress_without_the_partition_count_is_taken_up(stage: Stage) ->
         await run.until_read(30)
     assert (await stage.progress(1)).first_partition_count == 2
     record_ids += await put_in_new_partition(stage, 2)
-    async with stage.run(LATEST) as run:
-        await run.until_read(30)
+    await stage.started(LATEST, read=30)
     await stage.drained(record_ids)
     assert set(await stage.outcomes()) == set(record_ids)
 

@@ -91,8 +91,7 @@ async def test_from_does_not_override_a_commit(stage: Stage) -> None:
     for origin in origins:
         record_ids += await stage.put(30)
         # With `latest` the new records would never be released; with `earliest` the first ones would be released twice.
-        async with stage.run(StartOptions(reset=origin)) as run:
-            await run.until_read(30)
+        await stage.started(StartOptions(reset=origin), read=30)
         await stage.drained(record_ids)
 
 
@@ -209,15 +208,14 @@ async def test_a_log_that_expired_up_to_its_last_marker_has_lost_no_record(stage
     await stage.drained()
     end = (await end_offsets(stage.bootstrap, stage.topics["input"]))[0]
     assert end == 31
-    async with stage.run(EARLIEST) as run:
+    async with stage.run(EARLIEST):
         await wait_for(
             stage.progress,
             lambda found: found.state.committed_offset == end,
             what="a committed offset behind the last transaction marker",
         )
     await delete_before(stage, end)
-    async with stage.run(EARLIEST) as run:
-        await run.until_ready()
+    await stage.started(EARLIEST)
 
 
 @pytest.mark.parametrize(
@@ -385,8 +383,7 @@ async def test_a_changed_policy_continues_from_the_committed_offset_and_logs_it(
 
 async def test_a_partition_without_new_records_reports_a_changed_policy_once(stage: Stage) -> None:
     record_ids = await stage.put(25)
-    async with stage.run() as run:
-        await run.until_read(25)
+    await stage.started(read=25)
     before = (await stage.progress()).state
     assert before.incomplete
     await changed(stage, 4)
@@ -419,8 +416,7 @@ async def test_the_same_policy_completes_a_pending_flush(stage: Stage) -> None:
     policy = Policy.load(stage.policy_file())
     decided = OffsetState(committed_offset=0, next_offset=6, incomplete=(0, 1, 2, 3, 4, 5), flush_at_offset=6)
     await stage.commit(0, encode(CommittedState(decided, policy.fingerprint, 1), stage.topics["input"], 0))
-    async with stage.run() as run:
-        await run.until_read(3)
+    await stage.started(read=3)
     await stage.until_completed(record_ids[:6])
     evidence = await stage.objects("evidence")
     assert sorted(offset for cluster in evidence for offset in cluster["offsets"]) == [0, 1, 2, 3, 4, 5]

@@ -41,8 +41,7 @@ async def test_records_delivered_before_a_task_is_open_are_processed_once(
     monkeypatch.setattr(task_manager, "initialize_partition", slow)
     monkeypatch.setattr(consumer_loop.ConsumerLoop, "_poll", poll)
     # A start, a restart in the middle of things, and one at which the client fetches before that.
-    async with stage.run() as run:
-        await run.until_read(600)
+    await stage.started(read=600)
     monkeypatch.setattr("aiokafka.AIOKafkaConsumer.pause", lambda *_: None)
     monkeypatch.setattr("aiokafka.AIOKafkaConsumer.resume", lambda *_: None)
     async with stage.run() as run:

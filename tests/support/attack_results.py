@@ -73,8 +73,9 @@ def measured(
     ``source`` where. ``beside`` is another figure for comparison, in words. ``rule`` is the rule, if the figure depends
     on it: one column of the page.
     """
-    if isinstance(success, Sequence | np.ndarray):
-        success, error = float(np.mean(success)), standard_error(success)
+    if not isinstance(success, float | int):
+        error = standard_error(success)
+        success = float(np.mean(success))
     shown = f"{success:.3f}" + (f" ± {error:.3f}" if error else "")
     limit = "none" if bound is None else f"{bound:.3f}" + (" + 3 s.e." if error else "")
     row = _enter(Row(attack, name, knows, shown, limit, beside, source, _test(), rule))

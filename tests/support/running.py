@@ -226,6 +226,11 @@ class Stage:
         settings = self.settings(policy)
         return Run(Worker(policy, settings, Metrics(str(settings.group)), Health(), start))
 
+    async def started(self, start: StartOptions = EARLIEST, read: int = 0) -> None:
+        """Start a worker and stop it when it is ready, or when it has read so many records."""
+        async with self.run(start) as run:
+            await (run.until_read(read) if read else run.until_ready())
+
     def settings(self, policy: Policy | None = None) -> KafkaSection:
         """Settings of a process of this stage, of this policy or the stage's."""
         policy = policy or Policy.load(self.policy_file())
