@@ -6,7 +6,6 @@ import json
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from oracle.naive_release import (
@@ -51,14 +50,9 @@ def share_above_cap(naive: NaiveRelease) -> None:
     naive.regenerate()
 
 
-def in_two_clusters(cluster: int) -> Tampering:
-    """Release a member of the first cluster in this cluster, too."""
-
-    def tamper(naive: NaiveRelease) -> None:
-        naive.clusters[cluster].append(naive.clusters[0][0])
-        naive.regenerate()
-
-    return tamper
+def in_two_clusters(naive: NaiveRelease) -> None:
+    naive.clusters[1].append(naive.clusters[0][0])
+    naive.regenerate()
 
 
 def equal_centroids_in_two_halves(naive: NaiveRelease) -> None:
@@ -77,53 +71,30 @@ def centroid_of_another(naive: NaiveRelease) -> None:
 # ---------------------------------------------------------------- rows
 
 
-def row(change: Callable[[str], str]) -> Tampering:
-    """Change the first row."""
-
-    def tamper(naive: NaiveRelease) -> None:
-        naive.rows[0][0] = change(naive.rows[0][0])
-
-    return tamper
+def publish(naive: NaiveRelease, field: str, value: str) -> None:
+    """Publish another value of a field in all rows of the first cluster."""
+    naive.rows[0] = [re.sub(rf'"{field}":[^,]*', f'"{field}":{value}', text) for text in naive.rows[0]]
 
 
-def added(members: str) -> Tampering:
-    """Add members at the end of the first row."""
-    return row(lambda text: f"{text[:-1]},{members}}}")
+def ward_of_another_type(naive: NaiveRelease) -> None:
+    naive.records[naive.clusters[0][0]]["ward"] = "1"
+    naive.regenerate()
+    naive.rows[0] = [text.replace('"ward":"1"', '"ward":1') for text in naive.rows[0]]
 
 
-def published(field: str, value: str, **true: Any) -> Tampering:
-    """Publish another value of a field in all rows of the first cluster, whose records have these true values."""
-
-    def tamper(naive: NaiveRelease) -> None:
-        if true:
-            for index in naive.clusters[0]:
-                naive.records[index] |= true
-            naive.regenerate()
-        naive.rows[0] = [re.sub(rf'"{field}":[^,]*', f'"{field}":{value}', text) for text in naive.rows[0]]
-
-    return tamper
-
-
-def respelt_ward(true: Any, spelt: str) -> Tampering:
-    """Spell the ward of one record otherwise, which is published unchanged."""
-
-    def tamper(naive: NaiveRelease) -> None:
-        naive.records[naive.clusters[0][0]]["ward"] = true
-        naive.regenerate()
-        naive.rows[0] = [text.replace(f'"ward":{json.dumps(true)}', f'"ward":{spelt}') for text in naive.rows[0]]
-
-    return tamper
+def extra_field(naive: NaiveRelease) -> None:
+    naive.rows[0][0] = naive.rows[0][0][:-1] + ',"seen_at":7}'
 
 
 def one_grid_step(naive: NaiveRelease) -> None:
     step = int(shown(naive, naive.clusters[0])["income"]) + 500
-    published("income", str(step))(naive)
+    publish(naive, "income", str(step))
 
 
 def unrounded_mean(naive: NaiveRelease) -> None:
     members = naive.clusters[0]
     exact = sum(min(max(naive.records[index]["income"], 0), 100000) for index in members) / len(members) + 0.125
-    published("income", repr(exact))(naive)
+    publish(naive, "income", repr(exact))
 
 
 def swapped_confidential(naive: NaiveRelease) -> None:
@@ -151,17 +122,11 @@ def unusable_record(naive: NaiveRelease) -> None:
     naive.rows[0][0] = naive.rows[0][0].replace("é", "e")
 
 
-def listed(*offsets: int) -> Tampering:
-    """List more offsets in the evidence of the first cluster."""
-    return lambda naive: naive.evidence[0]["offsets"].extend(offsets)
-
-
 STRANGER = row_text(make_records(1, seed=99)[0], {"age": "30", "income": "1000", "dose": "0.50"})
-NOBODY = {"partition": 0, "cluster": 99, "offsets": []}
-TRACEABLE: dict[str, tuple[Tampering, set[str]]] = {
+TAMPERINGS: dict[str, tuple[Tampering, set[str]]] = {
     "too few subjects": (too_few_subjects, {"subjects"}),
     "a share above the cap": (share_above_cap, {"share"}),
-    "one record in two clusters": (in_two_clusters(1), {"once"}),
+    "one record in two clusters": (in_two_clusters, {"once"}),
     "equal centroids in two halves": (equal_centroids_in_two_halves, {"subjects"}),
     "the centroid of another cluster": (centroid_of_another, {"nothing_else"}),
     "a row twice": (lambda naive: naive.rows[0].insert(0, naive.rows[0][0]), {"nothing_else"}),
@@ -169,89 +134,40 @@ TRACEABLE: dict[str, tuple[Tampering, set[str]]] = {
     "a row without a record": (lambda naive: naive.rows[-1].append(STRANGER), {"nothing_else"}),
     "one step of the grid": (one_grid_step, {"nothing_else"}),
     "swapped confidential values": (swapped_confidential, {"nothing_else"}),
-    "a ward of another type": (respelt_ward("1", "1"), {"nothing_else"}),
-    "an extra field": (added('"seen_at":7'), {"columns", "hidden"}),
+    "a ward of another type": (ward_of_another_type, {"nothing_else"}),
+    "an extra field": (extra_field, {"columns", "hidden"}),
     "a mean that is not rounded": (unrounded_mean, {"grid", "nothing_else"}),
     "the order of arrival": (order_of_arrival, {"byte_order"}),
     "two clusters mixed": (two_clusters_mixed, {"together"}),
     "an unusable record": (unusable_record, {"existing"}),
 }
-"""Rows of which each can be traced to its record without evidence."""
-TAMPERINGS: dict[str, tuple[Tampering, set[str]]] = TRACEABLE | {
-    "a cluster missing": (lambda naive: naive.rows.pop(2), {"nothing_missing"}),
-    "a cluster missing in the evidence": (lambda naive: naive.evidence.pop(2), {"nothing_else"}),
-    "1 instead of true": (respelt_ward(true=True, spelt="1"), {"nothing_else"}),
-    "an identifier": (added('"patient":"p1"'), {"hidden"}),
-    "an identifier in the place of a ward": (
-        row(lambda text: text.split(',"ward"')[0] + ',"patient":"p1"}'),
-        {"hidden", "columns"},
-    ),
-    "fields in another order": (
-        row(lambda text: re.sub(r'("age":[^,]*),("income":[^,]*)', r"\2,\1", text)),
-        {"columns"},
-    ),
-    "a doubled field": (added('"age":7'), {"columns"}),
-    "white space": (row(lambda text: text.replace(',"age":', ', "age":')), {"spelling"}),
-    "a carriage return": (row(lambda text: text + "\r"), {"spelling"}),
-    "a needless escape": (row(lambda text: text.replace("é", "\\u00e9")), {"spelling"}),
-    "a number in another spelling": (respelt_ward(100.0, "1e2"), {"spelling"}),
-    "a text for a number": (published("age", '"41"'), {"grid"}),
-    "null for a number": (published("age", "null"), {"grid"}),
-    "missing decimals": (published("dose", "0.5", dose=0.5), {"grid"}),
-    "minus zero": (published("dose", "-0.00", dose=0.0), {"grid"}),
-    "a value out of bounds": (published("age", "111"), {"bounds"}),
-    "a control character": (row(lambda _: "\x00"), {"columns"}),
-    "a blank row": (lambda naive: naive.rows[0].insert(0, ""), {"columns"}),
-    "clusters in reverse order": (lambda naive: naive.rows.reverse(), {"together"}),
-    "an offset out of range": (listed(10_000), {"existing"}),
-    "a negative offset": (listed(-1), {"existing"}),
-    "an offset twice": (lambda naive: listed(naive.evidence[0]["offsets"][0])(naive), {"once"}),
-    "an offset twice that is published twice": (in_two_clusters(0), {"once"}),
-    "another partition": (lambda naive: naive.evidence[0].update(partition=1), {"existing"}),
-    "a cluster without members": (lambda naive: naive.evidence.append(NOBODY), {"subjects"}),
-    "a cluster named twice": (lambda naive: naive.evidence.append(naive.evidence[0]), {"once"}),
-    "no evidence": (lambda naive: naive.evidence.clear(), {"nothing_else"}),
-    "no rows": (lambda naive: naive.rows.clear(), {"nothing_missing"}),
-}
+"""Rows of which each can be traced to its record without evidence; docs/reports/judge.md has many more."""
 
 
+@pytest.mark.parametrize("evidence", [True, False])
 @pytest.mark.parametrize("name", TAMPERINGS)
-def test_a_tampered_release_breaks_the_check(tmp_path: Path, name: str) -> None:
+def test_a_tampered_release_breaks_the_check_and_is_broken_without_evidence(
+    tmp_path: Path, name: str, *, evidence: bool
+) -> None:
     tamper, checks = TAMPERINGS[name]
     naive = make_release(tmp_path)
-    assert naive.verify().exit_code == 0
+    assert naive.verify(evidence=evidence).exit_code == 0
     tamper(naive)
-    verdict = naive.verify()
+    verdict = naive.verify(evidence=evidence)
     assert verdict.exit_code == 1
-    assert checks <= broken(verdict)
-
-
-@pytest.mark.parametrize("name", TRACEABLE)
-def test_a_tampered_release_is_broken_without_evidence_if_rows_can_be_traced(tmp_path: Path, name: str) -> None:
-    naive = make_release(tmp_path)
-    assert naive.verify(evidence=False).exit_code == 0
-    TRACEABLE[name][0](naive)
-    assert naive.verify(evidence=False).exit_code == 1
+    assert not evidence or checks <= broken(verdict)
 
 
 @pytest.mark.parametrize(
     "line",
     [
-        "not json",
+        "",
         "[0]",
+        "[" * 100_000,
         '{"partition":0,"cluster":0}',
-        '{"partition":0,"cluster":0,"offsets":7}',
         '{"partition":0,"cluster":0,"offsets":{"a":1}}',
-        '{"partition":0,"cluster":0,"offsets":["5"]}',
-        '{"partition":0,"cluster":0,"offsets":[true]}',
-        '{"partition":0,"cluster":0,"offsets":[1.5]}',
-        '{"partition":0,"cluster":0,"offsets":[1.0]}',
-        '{"partition":"0","cluster":0,"offsets":[1]}',
         '{"partition":0,"cluster":null,"offsets":[1]}',
         '{"partition":0,"partition":0,"cluster":0,"offsets":[1]}',
-        '{"partition":0,"cluster":0,"offsets":[1],"income":7}',
-        "",
-        "[" * 100_000,
     ],
 )
 def test_evidence_of_another_shape_is_refused_with_its_line(tmp_path: Path, line: str) -> None:
@@ -331,16 +247,7 @@ def test_exports_of_topics_are_checked_per_partition(tmp_path: Path, *, raw: boo
     assert judged(paths, evidence=False).exit_code == 0
 
 
-def in_another_partition(line: str) -> str:
-    content = json.loads(line)
-    return json.dumps(content | {"partition": 1 - content["partition"]})
-
-
 EXPORTS: dict[str, tuple[Callable[[list[str]], list[str]], set[str]]] = {
-    "a row in another partition": (
-        lambda lines: [in_another_partition(lines[0]), *lines[1:]],
-        {"nothing_else", "nothing_missing"},
-    ),
     "rows of a cluster that are not adjacent": (lambda lines: [*lines[1:], lines[0]], {"together"}),
     "rows out of byte order": (lambda lines: [lines[1], lines[0], *lines[2:]], {"byte_order"}),
 }
@@ -396,16 +303,6 @@ def test_without_references_a_release_has_every_record_that_could_be_released(tm
     assert make_release(tmp_path).verify().exit_code == 0
 
 
-def test_a_reference_does_not_hide_records_that_could_be_released(tmp_path: Path) -> None:
-    naive = make_release(tmp_path)
-    out = naive.clusters.pop(0)
-    naive.regenerate()
-    lines: list[dict[str, object]] = [
-        {"topic": "t", "partition": 0, "offset": index, "reason": "suppressed"} for index in out
-    ]
-    assert broken_with(naive, lines) == {"suppressed"}
-
-
 def test_references_are_not_examined_if_clusters_are_unknown(tmp_path: Path) -> None:
     naive, references = quarantined(tmp_path)
     for record in naive.records:
@@ -424,15 +321,6 @@ def test_a_reference_must_name_an_unreleased_record_once(tmp_path: Path, offset:
     naive, references = quarantined(tmp_path)
     known: dict[int | str, object] = {"released": naive.clusters[0][0], "twice": references[0]["offset"]}
     assert broken_with(naive, [*references, {**references[0], "offset": known.get(offset, offset)}]) == {"references"}
-
-
-@pytest.mark.parametrize(
-    "changed",
-    [{"reason": "income too high"}, {"value": 7}, {"reason": None}, {"topic": "income-7"}, {"topic": {"income": 7}}],
-)
-def test_a_reference_with_another_field_topic_or_reason_is_broken(tmp_path: Path, changed: dict[str, object]) -> None:
-    naive, references = quarantined(tmp_path)
-    assert broken_with(naive, [*references[1:], references[0] | changed]) == {"reasons"}
 
 
 # ---------------------------------------------------------------- subjects
