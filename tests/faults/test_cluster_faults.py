@@ -270,17 +270,9 @@ async def test_workers_are_killed_over_a_compacted_input(tmp_path: Path) -> None
         suppressed = sum(one["reason"] == "suppressed" for one in references)
         assert suppressed > 0, "no held record was removed: the test tests nothing"
         assert removed > deployment.serial // 4, "hardly a record was removed: the test tests nothing"
-        record(
-            "compacted-input",
-            f"{removed:,} records were removed from the input, {suppressed} were suppressed",
-            records=deployment.serial,
-            twice=twice,
-            lost=lost,
-            under_k=small,
-            canaries=canaries,
-            accusations=0,
-            gone=0,
-        )
+        happened = f"{removed:,} records were removed from the input, {suppressed} were suppressed"
+        counts = {"twice": twice, "lost": lost, "under_k": small, "canaries": canaries, "accusations": 0, "gone": 0}
+        record("compacted-input", happened, records=deployment.serial, **counts)
 
 
 # ---------------------------------------------------------------- a full disk

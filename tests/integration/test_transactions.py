@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 from aiokafka import AIOKafkaProducer
 from shoal.kafka import StartOptions, consumer_loop, start, task_manager
+from support.failing_client import STEPS, fail_steps
 from support.faulty_workers import Worker
 from support.kafka_broker import end_offsets, produce, read_all, wait_for, wait_until
 from support.running import EARLIEST, Run, Stage
@@ -104,51 +105,14 @@ async def test_an_open_transaction_upstream_delays_only_later_records(bootstrap:
 # ---------------------------------------------------------------- any exception in a transaction
 
 
-def fail_once(monkeypatch: pytest.MonkeyPatch, name: str, *, after: bool) -> list[str]:
-    """Make one call of the client fail, before or after its work, in a transaction with records."""
-    real: Callable[..., Awaitable[Any]] = getattr(AIOKafkaProducer, name)
-    send = AIOKafkaProducer.send_batch
-    failed: list[str] = []
-    carrying: set[int] = set()
-
-    async def sending(self: Any, *arguments: Any, **options: Any) -> Any:
-        carrying.add(id(self))
-        if name == "send_batch":
-            return await failing(self, *arguments, **options)
-        return await send(self, *arguments, **options)
-
-    async def failing(self: Any, *arguments: Any, **options: Any) -> Any:
-        is_due = not failed and id(self) in carrying
-        if is_due:
-            failed.append(name)
-        done = None if is_due and not after else await real(self, *arguments, **options)
-        if is_due:
-            raise OSError("torn")
-        return done
-
-    monkeypatch.setattr(AIOKafkaProducer, "send_batch", sending)
-    if name != "send_batch":
-        monkeypatch.setattr(AIOKafkaProducer, name, failing)
-    return failed
-
-
-@pytest.mark.parametrize(
-    ("name", "after"),
-    [
-        ("send_batch", False),
-        ("send_batch", True),
-        ("send_offsets_to_transaction", False),
-        ("send_offsets_to_transaction", True),
-        ("commit_transaction", False),
-        ("commit_transaction", True),
-    ],
-)
+@pytest.mark.parametrize("after", [False, True])
+@pytest.mark.parametrize("name", STEPS)
 async def test_after_an_error_in_a_transaction_no_record_is_lost_or_released_twice(
     bootstrap: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, *, after: bool
 ) -> None:
     stage = await Stage.create(bootstrap, tmp_path, partitions=2)
     record_ids = await stage.put(60) + await stage.put(60, 1)
-    failed = fail_once(monkeypatch, name, after=after)
+    failed = fail_steps(monkeypatch, partial(next, iter([(name, after)]), None))
     async with stage.run() as run:
         await run.until(lambda: bool(failed), "a failure")
         record_ids += await stage.put(60)

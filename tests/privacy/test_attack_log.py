@@ -6,7 +6,7 @@ import json
 import os
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from itertools import groupby
 from pathlib import Path
 from random import Random
@@ -15,15 +15,14 @@ from zlib import crc32
 
 import numpy as np
 import pytest
-from aiokafka import AIOKafkaProducer
 from support.attack_results import impossible, measured
 from support.by_night import at_night
+from support.failing_client import STEPS, Plan, fail_steps
 from support.kafka_broker import Message, create_topic
 from support.raw_log import Transacted, transactions_of
 from support.running import Stage
 
 INCOME = {"role": "quasi_identifier", "bounds": [0, 100_000], "resolution": 1}
-STEPS = ("send_batch", "send_offsets_to_transaction", "commit_transaction")
 
 
 def cluster_of(evidence: list[dict[str, Any]], place_of: dict[int, tuple[int, int]]) -> Callable[[bytes], Any]:
@@ -131,35 +130,6 @@ async def test_in_each_partition_by_itself_there_are_k_people_in_a_cluster(boots
     assert [one.values for one in few if one.values] == []
 
 
-def fail_often(monkeypatch: pytest.MonkeyPatch, random: Random, failures: int) -> list[str]:
-    """Let a random step of every other transaction with records fail, before or after its work; tell which ones did."""
-    failed: list[str] = []
-    plan: dict[int, tuple[str, bool] | None] = {}
-
-    def wrap(name: str) -> None:
-        real: Callable[..., Awaitable[Any]] = getattr(AIOKafkaProducer, name)
-
-        async def failing(self: Any, *arguments: Any, **options: Any) -> Any:
-            if name == "send_batch" and id(self) not in plan:
-                draws = len(failed) < failures and random.random() < 0.5
-                plan[id(self)] = (random.choice(STEPS), random.random() < 0.5) if draws else None
-            due = plan.get(id(self))
-            is_due = due is not None and due[0] == name
-            done = None if is_due and due == (name, False) else await real(self, *arguments, **options)
-            if name == "commit_transaction" or is_due:
-                plan.pop(id(self), None)
-            if is_due:
-                failed.append(f"{name} {'after' if due == (name, True) else 'before'}")
-                raise OSError("torn")
-            return done
-
-        monkeypatch.setattr(AIOKafkaProducer, name, failing)
-
-    for name in STEPS:
-        wrap(name)
-    return failed
-
-
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("max_delay_s", [0.05, *at_night(None)], ids=["by a clock too", "by records"])
 async def test_aborted_transactions_contain_only_clusters_that_are_published_unchanged(
@@ -176,7 +146,12 @@ async def test_aborted_transactions_contain_only_clusters_that_are_published_unc
     )
     random, places = Random(11), []
     monkeypatch.setattr("shoal.kafka.retries._BACKOFF_S", (0.01,))
-    failed = fail_often(monkeypatch, random, failures=14)
+
+    def draw() -> Plan:
+        is_due = len(failed) < 14 and random.random() < 0.5
+        return (random.choice(STEPS), random.random() < 0.5) if is_due else None
+
+    failed = fail_steps(monkeypatch, draw)
     async with stage.run() as run:
 
         def ended() -> float:

@@ -12,7 +12,7 @@ from typing import Any
 
 from aiokafka import AIOKafkaProducer
 from support.cluster import GROUP, NODES, TRANSACTION, Cluster, cluster
-from support.faulty_workers import Deployment, Findings, Worker, leaks
+from support.faulty_workers import Deployment, Worker, leaks
 from support.reliability import Result, record
 from support.repeated_kills import PARTITIONS, check
 
@@ -107,13 +107,8 @@ def logs(folder: Path) -> str:
 
 
 async def recorded_check(fault: str, deployment: Deployment, workers: Sequence[Worker], happened: str) -> Result:
+    """Judge from outside, and record the result."""
     found = await check(deployment)
-    return await recorded(fault, deployment, workers, happened, found)
-
-
-async def recorded(
-    fault: str, deployment: Deployment, workers: Sequence[Worker], happened: str, found: Findings
-) -> Result:
     accusations, gone = logs(deployment.folder).count(ACCUSATION), sum(worker.gone for worker in workers)
     assert (accusations, gone) == (0, 0)
     return record(
