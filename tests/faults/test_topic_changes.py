@@ -32,16 +32,16 @@ async def test_records_of_partitions_added_under_load_are_released_with_from_lat
     bootstrap: str, tmp_path: Path
 ) -> None:
     stage = await Stage.create(bootstrap, tmp_path, partitions=2)
-    before = await stage.put(40) + await stage.put(40, 1)
+    before = await stage.put(40, 0, 1)
     processes = [stage.process("--from", "latest", name=name) for name in ("one", "two")]
     async with processes[0], processes[1]:
         for process in processes:
             await process.until_ready()
-        record_ids = await stage.put(100) + await stage.put(100, 1)
+        record_ids = await stage.put(100, 0, 1)
         began_s = time.monotonic()
         for partition in (2, 3):
             record_ids += await put_in_new_partition(stage, partition)
-            record_ids += await stage.put(100) + await stage.put(100, 1)
+            record_ids += await stage.put(100, 0, 1)
 
         async def are_read() -> bool:
             outcomes = await stage.outcomes()

@@ -44,8 +44,7 @@ async def until_over(stage: Stage, processes: Sequence[Process]) -> Counter[int]
 @pytest.mark.parametrize("workers", [1, 2])
 async def test_two_groups_that_start_at_once(workers: int, turn: int, bootstrap: str, tmp_path: Path) -> None:
     stage = await Stage.create(bootstrap, tmp_path, partitions=PARTITIONS, kafka={"commit_interval_ms": 1000})
-    for partition in range(PARTITIONS):
-        await stage.put(BACKLOG, partition)
+    await stage.put(BACKLOG, *range(PARTITIONS))
     async with AsyncExitStack() as stack:
         processes: list[Process] = []
         for name in "ab" * workers:

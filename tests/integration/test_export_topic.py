@@ -36,7 +36,7 @@ def judged(stage: Stage, files: dict[str, Path]) -> subprocess.CompletedProcess[
 
 async def test_the_exports_of_all_topics_are_judged_sound(bootstrap: str, tmp_path: Path) -> None:
     stage = await Stage.create(bootstrap, tmp_path, partitions=2)
-    record_ids = await stage.put(40) + await stage.put(40, 1)
+    record_ids = await stage.put(40, 0, 1)
     record_ids += await stage.send([b'{"age": "\xff"}'])
     await stage.drained(record_ids)
     files = exported(stage, tmp_path)

@@ -113,7 +113,7 @@ async def test_a_broker_that_does_not_answer_for_a_while_is_reported_and_no_reco
     stage = await Stage.create(private.bootstrap, tmp_path, partitions=2, kafka={"session_timeout_ms": 6000})
     async with stage.process("--from", "earliest") as process:
         await process.until_ready()
-        record_ids = await stage.put(200) + await stage.put(200, 1)
+        record_ids = await stage.put(200, 0, 1)
         await wait_until(lambda: _has_read(process, 300), what="reading")
         private.pause()
         try:
@@ -129,7 +129,7 @@ async def test_a_broker_that_does_not_answer_for_a_while_is_reported_and_no_reco
         finally:
             private.resume()
         await process.until_ready(60)
-        record_ids += await stage.put(200) + await stage.put(200, 1)
+        record_ids += await stage.put(200, 0, 1)
         await stage.until_completed(record_ids[:300])
         assert await process.terminated() == 0
     await stage.drained(record_ids)
@@ -179,12 +179,12 @@ async def test_a_broker_that_was_stopped_and_started_again_is_found_again(
     stage = await Stage.create(private.bootstrap, tmp_path, partitions=2)
     async with stage.process("--from", "earliest") as process:
         await process.until_ready()
-        record_ids = await stage.put(100) + await stage.put(100, 1)
+        record_ids = await stage.put(100, 0, 1)
         private.stop(signal.SIGKILL)
         await wait_for(lambda: process.get("/readyz"), lambda found: found[0] == 503, 30, "the truth about the broker")
         await private.start_again()
         await process.until_ready(60)
-        record_ids += await stage.put(100) + await stage.put(100, 1)
+        record_ids += await stage.put(100, 0, 1)
         await wait_until(lambda: _has_read(process, 400), what="reading")
         assert (await process.get("/livez"))[0] == 200
         # What the client says again and again, ten times a second, is not said again and again in the log.

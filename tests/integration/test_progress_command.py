@@ -171,14 +171,14 @@ async def until_quiet(stage: Stage) -> None:
 
 
 async def test_an_import_stops_a_worker_that_still_runs_from_committing_over_it(stage: Stage) -> None:
-    record_ids = await stage.put(40) + await stage.put(40, 1)
+    record_ids = await stage.put(40, 0, 1)
     async with stage.run() as run:
         await run.until_read(80)
         await until_quiet(stage)
         text = await stage.export()
         assert await stage.bring_back(text) == {stage.topics["input"]: [0, 1]}
         # It is fenced at its next commit, reads the progress again and continues.
-        record_ids += await stage.put(40) + await stage.put(40, 1)
+        record_ids += await stage.put(40, 0, 1)
         await run.until(lambda: run.total("shoal_transactions_total", outcome="aborted") > 0, "a fenced worker")
         await run.until(lambda: run.total("shoal_consumer_lag_records") == 0 and run.service.health.ready)
     await stage.drained(record_ids)
@@ -186,8 +186,7 @@ async def test_an_import_stops_a_worker_that_still_runs_from_committing_over_it(
 
 async def test_an_import_that_is_refused_disturbs_no_running_worker(stage: Stage) -> None:
     """Also where only the last partition is ahead of the file."""
-    await stage.put(40)
-    await stage.put(40, 1)
+    await stage.put(40, 0, 1)
     async with stage.run() as run:
         await run.until_read(80)
         await until_quiet(stage)
@@ -196,7 +195,7 @@ async def test_an_import_that_is_refused_disturbs_no_running_worker(stage: Stage
         await run.until_read(120)
         await until_quiet(stage)
         assert f"{stage.topics['input']}-1: the committed progress is ahead of the file" in await refused(stage, text)
-        record_ids = await stage.put(40) + await stage.put(40, 1)
+        record_ids = await stage.put(40, 0, 1)
         await run.until_read(200)
         await run.until(lambda: run.total("shoal_consumer_lag_records") == 0 and run.service.health.ready)
         await until_quiet(stage)

@@ -305,7 +305,7 @@ async def test_a_transaction_that_hides_the_copy_of_one_partition_stops_no_other
     monkeypatch.setattr(progress_copy, "STABLE_S", 0.5)
     stage = await Stage.create(bootstrap, tmp_path, partitions=2)
     copy = await stage.renew("copy", 2, COMPACTED)
-    record_ids = await stage.put(30) + await stage.put(30, 1)
+    record_ids = await stage.put(30, 0, 1)
     words, name = "partitions not opened; the others go on", f"{stage.topics['input']}-1: {copy}-1: an open transaction"
     with capture_logs() as lines:
         async with open_transaction(bootstrap, copy, b"{}", 1, b"of another group"):

@@ -30,10 +30,6 @@ DRAIN = StartOptions(reset="earliest", drain=True)
 LATEST = StartOptions(reset="latest")
 
 
-async def put_everywhere(stage: Stage, count: int, partitions: int) -> list[tuple[int, int]]:
-    return [record_id for partition in range(partitions) for record_id in await stage.put(count, partition)]
-
-
 def shares(processes: list[Process]) -> list[set[int]]:
     """Which partitions each process holds, by its log."""
     held: list[set[int]] = []
@@ -71,11 +67,11 @@ async def test_a_worker_continues_the_partitions_of_a_worker_that_has_stopped(
         stage.process("--from", "earliest", name="two", **names[1]) as two,
     ):
         await until_shared([one, two], 4)
-        record_ids = await put_everywhere(stage, 60, 4)
+        record_ids = await stage.put(60, *range(4))
         assert await one.terminated(10) == 0
         assert one.lines("stopped")
         # Its transactions are finished: they do not delay a reader of the output.
-        record_ids += await put_everywhere(stage, 60, 4)
+        record_ids += await stage.put(60, *range(4))
         await wait_until(lambda: shares([two]) == [{0, 1, 2, 3}], 30, "all partitions on the other one")
         assert await two.terminated() == 0
     await stage.drained(record_ids)
@@ -83,14 +79,14 @@ async def test_a_worker_continues_the_partitions_of_a_worker_that_has_stopped(
 
 async def test_two_deployments_with_one_group_release_no_record_twice(bootstrap: str, tmp_path: Path) -> None:
     stage = await Stage.create(bootstrap, tmp_path, partitions=2)
-    record_ids = await put_everywhere(stage, 100, 2)
+    record_ids = await stage.put(100, *range(2))
     # Even with its own output it cannot release what the other has released: the progress belongs to the group.
     other = Stage(bootstrap, tmp_path / "other", stage.topics | {"output": await create_topic(bootstrap, 2)}, {})
     other.folder.mkdir()
     other.document = stage.document | {"kafka": stage.document["kafka"] | {"output": other.topics["output"]}}
     async with stage.run() as one, other.run() as two:
         for _ in range(4):
-            record_ids += await put_everywhere(stage, 50, 2)
+            record_ids += await stage.put(50, *range(2))
             await asyncio.sleep(0.1)
         await one.until(lambda: sum(run.total("shoal_records_total", outcome="released") for run in (one, two)) > 300)
     await stage.drained()
@@ -106,7 +102,7 @@ async def test_two_deployments_with_one_group_release_no_record_twice(bootstrap:
 async def test_many_restarts_lose_no_record(bootstrap: str, tmp_path: Path, kind: str) -> None:
     stage = await Stage.create(bootstrap, tmp_path, partitions=3, kafka={"session_timeout_ms": 2000})
     environment = {} if kind == "dynamic" else {"INSTANCE_ID": f"{stage.group}-0"}
-    record_ids = await put_everywhere(stage, 200, 3)
+    record_ids = await stage.put(200, *range(3))
     for number in range(6):
         # Each worker starts while the one before starts, joins, restores, works or leaves.
         process = stage.process("--from", "earliest", name=f"storm{number}", **environment)
@@ -176,7 +172,7 @@ async def test_a_group_member_with_another_protocol_is_reported_with_a_remedy(st
 
 async def test_a_commit_by_another_program_is_found_at_the_next_start(bootstrap: str, tmp_path: Path) -> None:
     stage = await Stage.create(bootstrap, tmp_path, partitions=2, kafka={"session_timeout_ms": 2000})
-    record_ids = await put_everywhere(stage, 40, 2)
+    record_ids = await stage.put(40, *range(2))
     async with stage.run() as run:
         await run.until_read(80)
         # It gets a partition, reads it, and commits offset 40 without metadata of Shoal.
@@ -331,7 +327,7 @@ async def test_a_backlog_is_released_by_event_time(
 
 async def test_a_drain_completes_every_record_and_exits_0(bootstrap: str, tmp_path: Path) -> None:
     stage = await Stage.create(bootstrap, tmp_path, partitions=2)
-    record_ids = await put_everywhere(stage, 35, 2)
+    record_ids = await stage.put(35, *range(2))
     async with stage.process("--drain", "--from", "earliest") as process:
         assert await process.ended() == 0
         (stopped,) = process.lines("stopped")
@@ -359,7 +355,7 @@ async def test_a_drain_beside_a_running_worker_is_refused(bootstrap: str, tmp_pa
     member: dict[str, Any] = {} if kind == "dynamic" else {"instance_id": f"{stage.group}-0"}
     async with stage.run(**member) as worker:
         await worker.until_ready()
-        record_ids = await put_everywhere(stage, 10, 2)
+        record_ids = await stage.put(10, *range(2))
         await worker.until_read(20)
         async with stage.process("--drain", **{name.upper(): value for name, value in member.items()}) as drain:
             assert await drain.ended() == 2
@@ -379,7 +375,7 @@ async def test_a_worker_that_starts_beside_a_drain_ends_it_and_loses_no_record(
 ) -> None:
     """The check before a drain cannot see a worker that joins later; nothing is published twice."""
     stage = await Stage.create(bootstrap, tmp_path, partitions=2)
-    record_ids = await put_everywhere(stage, 60, 2)
+    record_ids = await stage.put(60, *range(2))
     of_drain: set[TransactionalProducer] = set()
     is_taken_over = asyncio.Event()
     real = TransactionalProducer.publish_and_commit
@@ -402,7 +398,7 @@ async def test_a_worker_that_starts_beside_a_drain_ends_it_and_loses_no_record(
             refusal = drain.task.exception()
             assert isinstance(refusal, BrokerError)
             assert f"a worker of group {stage.group}, or another drain" in str(refusal)
-            record_ids += await put_everywhere(stage, 40, 2)
+            record_ids += await stage.put(40, *range(2))
             await worker.until(lambda: worker.total("shoal_consumer_lag_records") == 0)
             await worker.until_ready()
     await stage.drained(record_ids)

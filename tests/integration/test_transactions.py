@@ -24,7 +24,7 @@ async def test_records_delivered_before_a_task_is_open_are_processed_once(
     bootstrap: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stage = await Stage.create(bootstrap, tmp_path, partitions=3)
-    record_ids = [record_id for partition in range(3) for record_id in await stage.put(400, partition)]
+    record_ids = await stage.put(400, *range(3))
     real = start.initialize_partition
     early: list[int] = []
     polled = consumer_loop.ConsumerLoop._poll
@@ -46,7 +46,7 @@ async def test_records_delivered_before_a_task_is_open_are_processed_once(
     monkeypatch.setattr("aiokafka.AIOKafkaConsumer.pause", lambda *_: None)
     monkeypatch.setattr("aiokafka.AIOKafkaConsumer.resume", lambda *_: None)
     async with stage.run() as run:
-        record_ids += [record_id for partition in range(3) for record_id in await stage.put(400, partition)]
+        record_ids += await stage.put(400, *range(3))
         await run.until_ready()
         await run.until(lambda: run.total("shoal_consumer_lag_records") == 0)
     monkeypatch.undo()
@@ -111,7 +111,7 @@ async def test_after_an_error_in_a_transaction_no_record_is_lost_or_released_twi
     bootstrap: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, *, after: bool
 ) -> None:
     stage = await Stage.create(bootstrap, tmp_path, partitions=2)
-    record_ids = await stage.put(60) + await stage.put(60, 1)
+    record_ids = await stage.put(60, 0, 1)
     failed = fail_steps(monkeypatch, partial(next, iter([(name, after)]), None))
     async with stage.run() as run:
         await run.until(lambda: bool(failed), "a failure")

@@ -100,9 +100,12 @@ class Stage:
         number, self.serial = self.serial, self.serial + 1
         return json.dumps({"who": f"p{number}", "age": number * 31 % 111, "serial": number} | changes).encode()
 
-    async def put(self, count: int, partition: int = 0, **options: Any) -> list[tuple[int, int]]:
-        """Append so many good records to a partition; return (partition, offset) of each."""
-        return await self.send([self.record() for _ in range(count)], partition, **options)
+    async def put(self, count: int, *partitions: int, **options: Any) -> list[tuple[int, int]]:
+        """Append so many good records to each of these partitions, or to the first; return (partition, offset)s."""
+        record_ids = []
+        for partition in partitions or (0,):
+            record_ids += await self.send([self.record() for _ in range(count)], partition, **options)
+        return record_ids
 
     async def send(self, values: Sequence[bytes | None], partition: int = 0, **options: Any) -> list[tuple[int, int]]:
         """Append messages to a partition; return (partition, offset) of each, and remember those of records."""
@@ -146,7 +149,7 @@ class Stage:
         self, count: int = 30, partitions: Sequence[int] = (0,), start: StartOptions = EARLIEST
     ) -> list[tuple[int, int]]:
         """Append records to each of these partitions, release some of them and hold the others."""
-        record_ids = [record_id for partition in partitions for record_id in await self.put(count, partition)]
+        record_ids = await self.put(count, *partitions)
         before = len(await self.read())
         async with self.run(start) as run:
             await run.until_read(len(record_ids))
