@@ -8,14 +8,15 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pytest
-from aiokafka.admin import NewTopic, RecordsToDelete
+from aiokafka.admin import RecordsToDelete
 from shoal.errors import InputError
 from shoal.kafka import StartOptions
 from shoal.kafka.metadata import CommittedState, encode
 from shoal.kafka.offsets import OffsetState
 from shoal.policy import Policy
-from support.kafka_broker import admin, create_topic, end_offsets, produce, read_all, wait_for, wait_until
+from support.kafka_broker import admin, create_topic, end_offsets, produce, read_all, wait_for
 from support.running import EARLIEST, Stage, sample
+from support.topic_changes import recreate_topic
 
 SKIP = StartOptions(skip_to_end=True)
 
@@ -34,30 +35,19 @@ async def released(stage: Stage, count: int = 30) -> list[tuple[int, int]]:
 
 async def recreate(stage: Stage, *, keep: bool) -> None:
     """Recreate the input. Kafka deletes the group's offsets with it; `keep` commits them again, like another tool."""
-    topic = stage.topics["input"]
     progress = await stage.committed()
     assert progress is not None
-    async with admin(stage.bootstrap) as client:
-        await client.delete_topics([topic])
-
-        async def is_made() -> bool:
-            answer = await client.create_topics([NewTopic(topic, 1, 1)])
-            return bool(answer.topic_errors[0][1] == 0)
-
-        await wait_until(is_made, what="the recreated topic")
-
-        async def is_led() -> bool:
-            (found,) = await client.describe_topics([topic])
-            return any(one["leader"] >= 0 and not one["error_code"] for one in found["partitions"])
-
-        await wait_until(is_led)
-    await wait_until(lambda: _is_forgotten(stage), what="forgotten offsets")
+    await recreate_topic(stage, "input")
+    await wait_for(stage.committed, lambda found: found is None, what="forgotten offsets")
     if keep:
         await stage.commit(progress.offset, progress.metadata)
 
 
-async def _is_forgotten(stage: Stage) -> bool:
-    return await stage.committed() is None
+async def skips(stage: Stage, count: int) -> None:
+    """Start with --skip-to-end, and check how many records that skips."""
+    async with stage.run(SKIP) as run:
+        await run.until_ready()
+        assert run.total("shoal_records_skipped_total") == count
 
 
 async def delete_before(stage: Stage, offset: int) -> None:
@@ -237,9 +227,7 @@ async def test_a_committed_offset_with_foreign_metadata_is_refused_and_can_be_sk
     words = await stage.refusal()
     for word in (f"{stage.topics['input']}-0", "--import", "--skip-to-end"):
         assert word in words
-    async with stage.run(SKIP) as run:
-        await run.until_ready()
-        assert run.total("shoal_records_skipped_total") == 10
+    await skips(stage, 10)
     assert (await stage.progress()).state.committed_offset == 20
 
 
@@ -259,9 +247,7 @@ async def test_a_truncated_log_is_refused_and_can_be_skipped(stage: Stage) -> No
     words = await stage.refusal()
     assert "ends at 12, before offset 30" in words
     assert "--skip-to-end" in words
-    async with stage.run(SKIP) as run:
-        await run.until_ready()
-        assert run.total("shoal_records_skipped_total") == 12, "the gap is all of the new log"
+    await skips(stage, 12)
     assert len(await stage.read()) == 30
 
 
@@ -284,9 +270,7 @@ async def test_a_log_of_the_same_length_with_other_timestamps_is_refused_and_can
     words = await stage.refusal()
     assert "holds a different record than before the restart" in words
     assert "--skip-to-end" in words
-    async with stage.run(SKIP) as run:
-        await run.until_ready()
-        assert run.total("shoal_records_skipped_total") == end + 5
+    await skips(stage, end + 5)
     assert len(await stage.read()) == before
 
 
