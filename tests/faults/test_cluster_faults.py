@@ -42,11 +42,7 @@ AWAY_S = 20.0
 
 @pytest.mark.parametrize(
     ("fault", "of"),
-    [
-        ("output-leader", "output"),
-        ("group-coordinator", "offsets"),
-        ("transaction-coordinator", "transactions"),
-    ],
+    [("output-leader", "output"), ("group-coordinator", "offsets"), ("transaction-coordinator", "transactions")],
 )
 async def test_a_leader_is_killed_three_times(fault: str, of: str, tmp_path: Path) -> None:
     async with storm(fault, tmp_path) as one:

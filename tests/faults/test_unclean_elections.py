@@ -18,11 +18,7 @@ from support.storms import ACCUSATION, PATIENCE_S, WAVE, Storm, feed, logs, stor
 
 pytestmark = [pytest.mark.nightly, pytest.mark.timeout(900), pytest.mark.usefixtures("kernels")]
 
-SETTINGS = (
-    "min.insync.replicas=1",
-    "transaction.state.log.min.isr=1",
-    "unclean.leader.election.enable=true",
-)
+SETTINGS = ("min.insync.replicas=1", "transaction.state.log.min.isr=1", "unclean.leader.election.enable=true")
 """Topics with three replicas always have one in sync here: only a topic with two has an unclean election."""
 OFFSETS_ON_TWO = ("offsets.topic.num.partitions=1", "offsets.topic.replication.factor=2")
 

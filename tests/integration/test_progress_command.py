@@ -136,12 +136,7 @@ async def test_aborted_records_after_the_export_do_not_count_as_published(stage:
     record_ids = await worked(stage)
     text = await stage.export()
     await produce(
-        stage.bootstrap,
-        stage.topics["output"],
-        [b"{}"],
-        partitions=0,
-        transactional_id=f"{stage.group}-x",
-        abort=True,
+        stage.bootstrap, stage.topics["output"], [b"{}"], partitions=0, transactional_id=f"{stage.group}-x", abort=True
     )
     stage.document["kafka"]["group"] += "-again"
     assert await stage.bring_back(text.replace(json.loads(text)["group"], stage.group)) == {

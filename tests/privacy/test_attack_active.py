@@ -28,10 +28,7 @@ def near(record: dict[str, Any], error: float, random: np.random.Generator) -> d
 @pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize(
     ("false_ones", "error", "position"),
-    [
-        (36, 0.02, 0.0),
-        *at_night((9, 0.02, 0.0), (36, 0.0, 0.0), (36, 0.1, 0.0), (100, 0.02, 0.0), (100, 0.02, 0.05)),
-    ],
+    [(36, 0.02, 0.0), *at_night((9, 0.02, 0.0), (36, 0.0, 0.0), (36, 0.1, 0.0), (100, 0.02, 0.0), (100, 0.02, 0.05))],
 )
 def test_false_people_around_a_record(
     data_dir: Path, false_ones: int, error: float, position: float, rule: str
@@ -95,8 +92,7 @@ def test_a_flood_reduces_the_other_people_as_the_formula_says(data_dir: Path, sh
 
 @pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize(
-    ("population", "false_ones", "bound"),
-    [(2 * K, 2 * K - 2, 0.0), *at_night((2 * K, 2 * K - 1, None))],
+    ("population", "false_ones", "bound"), [(2 * K, 2 * K - 2, 0.0), *at_night((2 * K, 2 * K - 1, None))]
 )
 def test_silence_after_a_record_and_its_false_neighbours(
     data_dir: Path, population: int, false_ones: int, bound: float | None, rule: str

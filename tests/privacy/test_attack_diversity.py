@@ -158,8 +158,7 @@ def test_the_size_of_a_cluster_is_taken_for_a_sign_that_it_grew_for_a_value(
 
 @pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize(
-    ("required", "k", "delta"),
-    [(PROTECTED[1], K, 60), *at_night((PROTECTED[0], 3, 30), (PROTECTED[2], K, 60))],
+    ("required", "k", "delta"), [(PROTECTED[1], K, 60), *at_night((PROTECTED[0], 3, 30), (PROTECTED[2], K, 60))]
 )
 def test_a_suppressed_record_is_taken_for_one_with_the_more_frequent_value(
     data_dir: Path, required: str, k: int, delta: int, rule: str

@@ -12,17 +12,7 @@ import pytest
 from oracle.naive_release import K, broken, make_release
 from shoal.cli import main
 from support.attack_results import RULES, impossible, measured
-from support.attacking import (
-    AGES,
-    Release,
-    adult,
-    column,
-    policy_of,
-    quasi,
-    released,
-    tagged,
-    zipf_people,
-)
+from support.attacking import AGES, Release, adult, column, policy_of, quasi, released, tagged, zipf_people
 from support.by_night import at_night
 
 

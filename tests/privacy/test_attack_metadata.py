@@ -262,6 +262,5 @@ async def test_extreme_values_do_not_change_what_is_committed(bootstrap: str, tm
         source="offsets, times, counters and figures of published values only",
     )
     impossible(
-        "R9",
-        "progress is packed from offsets, broker timestamps, counters, and spreads and means of published values",
+        "R9", "progress is packed from offsets, broker timestamps, counters, and spreads and means of published values"
     )

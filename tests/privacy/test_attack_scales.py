@@ -180,7 +180,7 @@ MISSING = {
             "resolution": "year",
             "missing": "group",
         },
-    },
+    }
 }
 MISSING["mean"] = {name: MISSING["group"][name] | {"missing": "mean"} for name in ("age", "school", "born")}
 NO_VALUE = (None, "", "absent")

@@ -348,9 +348,7 @@ def test_before_32_clusters_are_published_a_suppressed_extreme_moves_decisions(r
 
 
 @pytest.mark.parametrize("rule", RULES)
-def test_before_32_clusters_are_published_no_width_is_committed_though_held_records_scale_distances(
-    rule: str,
-) -> None:
+def test_before_32_clusters_are_published_no_width_is_committed_though_held_records_scale_distances(rule: str) -> None:
     values, offsets = drawn(300), np.arange(300)
 
     def clusters_of(income: str, scaling: str) -> list[list[int]]:

@@ -77,11 +77,7 @@ def assert_nothing_of_it(block: Block, expected_rejected: int) -> None:
 @pytest.mark.parametrize(("name", "value"), WRONG)
 @pytest.mark.parametrize("undeclared", ["quarantine", "drop"])
 def test_an_invalid_value_is_in_no_message(
-    name: str,
-    value: str,
-    undeclared: str,
-    caplog: pytest.LogCaptureFixture,
-    capfd: pytest.CaptureFixture[str],
+    name: str, value: str, undeclared: str, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
 ) -> None:
     caplog.set_level(logging.DEBUG)
     good = json.dumps(message()).encode()

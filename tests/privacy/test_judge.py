@@ -213,11 +213,7 @@ def export(naive: NaiveRelease, *, raw: bool) -> dict[str, Path]:
     for number, members in enumerate(naive.clusters):
         place |= {index: (number % 2, 100 + 3 * index) for index in members}
     lines = [
-        {
-            "partition": place[index][0],
-            "offset": place[index][1],
-            "value": json.dumps(record) if raw else record,
-        }
+        {"partition": place[index][0], "offset": place[index][1], "value": json.dumps(record) if raw else record}
         for index, record in enumerate(naive.records)
     ]
     evidence = [
@@ -328,11 +324,7 @@ def test_a_reference_must_name_an_unreleased_record_once(tmp_path: Path, offset:
 
 @pytest.mark.parametrize(
     "spellings",
-    [
-        [7, 7.0, "7", "7 ", "007"],
-        ["é", "e\u0301", " é", "é\t", "\u00a0é"],
-        [True, "true", " true", "true ", "true\n"],
-    ],
+    [[7, 7.0, "7", "7 ", "007"], ["é", "e\u0301", " é", "é\t", "\u00a0é"], [True, "true", " true", "true ", "true\n"]],
 )
 def test_all_spellings_of_a_subject_count_once(tmp_path: Path, spellings: list[object]) -> None:
     records = [{**record, "patient": name} for record, name in zip(make_records(K), spellings, strict=True)]

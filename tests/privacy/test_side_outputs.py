@@ -327,8 +327,7 @@ def test_a_record_without_a_quasi_identifier_is_never_released() -> None:
         assert len(quasis) == 1
         assert b"null" not in quasis.pop()
     impossible(
-        "R18",
-        "with `missing: quarantine`, the default, a record without one of its quasi-identifiers is invalid",
+        "R18", "with `missing: quarantine`, the default, a record without one of its quasi-identifiers is invalid"
     )
 
 

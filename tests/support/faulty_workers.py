@@ -67,12 +67,7 @@ class Worker:
         }
 
     def start(
-        self,
-        *extra: str,
-        die_at: str = "",
-        origin: bool = True,
-        instance: str | None = None,
-        patience_s: str = "300",
+        self, *extra: str, die_at: str = "", origin: bool = True, instance: str | None = None, patience_s: str = "300"
     ) -> None:
         self.unasked_count, self.is_terminated = self.gone, False
         self.plans.append(die_at)
@@ -410,11 +405,7 @@ def line_of(role: str, message: Message, *envelope: str) -> str:
 def judged(policy: Path, files: Mapping[str, Path]) -> Verdict:
     """See that the judge of the product finds an export sound, with every record in it accounted for and none held."""
     verdict = verify(
-        Policy.load(policy),
-        files["input"],
-        files["output"],
-        files["evidence"],
-        quarantine=files["quarantine"],
+        Policy.load(policy), files["input"], files["output"], files["evidence"], quarantine=files["quarantine"]
     )
     assert verdict.exit_code == 0, verdict.text()
     assert verdict.counts["held"] == 0

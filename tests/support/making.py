@@ -46,15 +46,7 @@ def usual_policy(**more: Any) -> Policy:
 
 def message(**changes: Any) -> dict[str, Any]:
     """Return a record that the usual policy accepts, with changes."""
-    return {
-        "patient": "p1",
-        "ticket": "t1",
-        "age": 42,
-        "income": 1234.5,
-        "diagnosis": "flu",
-        "ward": 7,
-        **changes,
-    }
+    return {"patient": "p1", "ticket": "t1", "age": 42, "income": 1234.5, "diagnosis": "flu", "ward": 7, **changes}
 
 
 def encoded(*records: dict[str, Any]) -> list[bytes | None]:
