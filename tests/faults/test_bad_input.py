@@ -127,6 +127,14 @@ async def serve(stage: Stage, count: int) -> tuple[dict[str, bytes], list[dict[s
     return shown, ends
 
 
+def check_outcomes(outcomes: Sequence[str], reasons: dict[int, str], released: list[int]) -> dict[int, str]:
+    """See that each message has the outcome that is stated for it, and none has two; return the stated reasons."""
+    stated = {number: outcome for number, outcome in enumerate(outcomes) if outcome != "released"}
+    assert {number: reason for number, reason in reasons.items() if reason != "suppressed"} == stated
+    assert sorted([*released, *reasons]) == list(range(len(outcomes)))
+    return stated
+
+
 async def verdict_on(stage: Stage, read: dict[str, list[Message]]) -> bytes:
     """Return the verdict on the topics; every check must hold."""
     files = export(stage.folder, read, "timestamp")
@@ -146,14 +154,11 @@ async def test_every_malformed_message_has_its_stated_outcome_in_the_service(
     read = await stage.read_topics()
     references = [json.loads(message.value or b"") for message in read["quarantine"]]
     clusters = [json.loads(message.value or b"") for message in read["evidence"]]
-    # Each offset has the outcome that is stated for it, and none has two.
     number_of = {record_id: number for number, record_id in enumerate(record_ids)}
     reasons = {number_of[one["partition"], one["offset"]]: one["reason"] for one in references}
     released = [number_of[cluster["partition"], offset] for cluster in clusters for offset in cluster["offsets"]]
     assert len(reasons) == len(references)
-    stated = {number: outcome for number, (_, outcome) in enumerate(sent) if outcome != "released"}
-    assert {number: reason for number, reason in reasons.items() if reason != "suppressed"} == stated
-    assert sorted([*released, *reasons]) == list(range(len(sent)))
+    stated = check_outcomes([outcome for _, outcome in sent], reasons, released)
     assert sorted(json.loads(message.value or b"")["serial"] for message in read["output"]) == sorted(released)
     # The counts equal those of the topics: in the metrics of the first run and at the end of both.
     quarantined = Counter(stated.values())
@@ -194,11 +199,9 @@ def run_and_judge(folder: Path, source: str, lines: Sequence[tuple[bytes, str]],
     references = [json.loads(line) for line in (folder / "quarantine.jsonl").read_text().splitlines()]
     reasons = {one["offset"]: one["reason"] for one in references}
     assert len(reasons) == len(references)
-    stated = {line: outcome for line, (_, outcome) in enumerate(lines) if outcome != "released"}
-    assert {line: reason for line, reason in reasons.items() if reason != "suppressed"} == stated
     clusters = [json.loads(line)["offsets"] for line in (folder / "evidence.jsonl").read_text().splitlines()]
     released = [line for cluster in clusters for line in cluster]
-    assert sorted(released + list(reasons)) == list(range(len(lines)))
+    stated = check_outcomes([outcome for _, outcome in lines], reasons, released)
     summary = json.loads((folder / "summary.json").read_text())
     assert summary["quarantined"] == Counter(stated.values())
     assert summary["released"] == len(released)

@@ -70,13 +70,8 @@ async def test_keys_and_headers_are_read_and_not_published(bootstrap: str, tmp_p
 
 NESTED: dict[str, Any] = {
     "who": {"role": "identifier", "subject": True, "from": "patient.id"},
-    "age": {
-        "role": "quasi_identifier",
-        "bounds": [0, 110],
-        "integer": True,
-        "from": "patient.age",
-        "to": "patient.age",
-    },
+    "age": {"role": "quasi_identifier", "bounds": [0, 110], "integer": True}
+    | {"from": "patient.age", "to": "patient.age"},
     "serial": {"role": "confidential", "type": "integer"},
     "codes": {"role": "confidential", "type": "json", "to": "patient.codes"},
 }

@@ -161,25 +161,21 @@ def test_a_published_rank_time_or_category_of_a_list_may_be_the_value_of_only_on
 
 # ---------------------------------------------------------------- missing values
 
+TREE = {"north": ["n1", "n2"], "south": ["s1", "s2"]}
+BORN = {"bounds": ["1950-01-01", "2020-01-01"], "resolution": "year"}
+
+
+def grouped(scale: str, **more: Any) -> dict[str, Any]:
+    return {"role": "quasi_identifier", "scale": scale, "missing": "group", **more}
+
+
 MISSING = {
     "group": {
         "age": quasi(0, 100, integer=True, missing="group"),
-        "school": {"role": "quasi_identifier", "scale": "ordinal", "order": [1, 2, 3, 4], "missing": "group"},
-        "sex": {"role": "quasi_identifier", "scale": "nominal", "missing": "group"},
-        "area": {
-            "role": "quasi_identifier",
-            "scale": "nominal",
-            "taxonomy": {"north": ["n1", "n2"], "south": ["s1", "s2"]},
-            "publish": "median",
-            "missing": "group",
-        },
-        "born": {
-            "role": "quasi_identifier",
-            "scale": "time",
-            "bounds": ["1950-01-01", "2020-01-01"],
-            "resolution": "year",
-            "missing": "group",
-        },
+        "school": grouped("ordinal", order=[1, 2, 3, 4]),
+        "sex": grouped("nominal"),
+        "area": grouped("nominal", taxonomy=TREE, publish="median"),
+        "born": grouped("time", **BORN),
     }
 }
 MISSING["mean"] = {name: MISSING["group"][name] | {"missing": "mean"} for name in ("age", "school", "born")}

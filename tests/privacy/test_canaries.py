@@ -48,24 +48,18 @@ WRONG: list[Any] = [
 ]
 
 
+PLACES = {"north": ["n1", "n2"], "south": ["s1"]}
+BORN = ["1950-01-01", "2020-01-01"]
+
+
 def attributes() -> dict[str, Any]:
     return {
         "who": {"role": "identifier", "subject": True},
         "ticket": {"role": "identifier"},
         "age": {"role": "quasi_identifier", "bounds": [0, 110], "integer": True},
         "income": {"role": "quasi_identifier", "bounds": [0, 100_000], "resolution": 5000},
-        "place": {
-            "role": "quasi_identifier",
-            "scale": "nominal",
-            "taxonomy": {"north": ["n1", "n2"], "south": ["s1"]},
-            "missing": "group",
-        },
-        "born": {
-            "role": "quasi_identifier",
-            "scale": "time",
-            "resolution": "year",
-            "bounds": ["1950-01-01", "2020-01-01"],
-        },
+        "place": {"role": "quasi_identifier", "scale": "nominal", "taxonomy": PLACES, "missing": "group"},
+        "born": {"role": "quasi_identifier", "scale": "time", "resolution": "year", "bounds": BORN},
         "ward": {"role": "steering", "scale": "nominal", "missing": "group"},
         "serial": {"role": "confidential", "type": "integer"},
         "illness": {"role": "confidential", "type": "string"},
