@@ -70,10 +70,6 @@ async def test_a_slow_output_stops_the_reading_and_loses_nothing(bootstrap: str,
         assert worker.terminate() == 0
     finally:
         worker.kill()
-    print(
-        f"{slow} of {BACKLOG} records published in {SLOW_S:.0f} s; at most {max(ahead):.0f} read and not published; "
-        f"memory {min(memory):.0f} to {max(memory):.0f} MB"
-    )
     assert slow > 0
     assert max(ahead) < MOST_AHEAD
     assert max(memory) - memory[0] < GROWTH_MB

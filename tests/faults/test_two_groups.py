@@ -30,7 +30,6 @@ async def until_over(stage: Stage, processes: Sequence[Process]) -> Counter[int]
     codes = [process.code for process in processes]
     seen = Counter(json.loads(message.value or b"")["serial"] for message in await stage.read())
     twice = sum(count > 1 for count in seen.values())
-    print(f"{len(seen)} published, {twice} of them twice; exit codes {codes}")
     assert twice == 0
     assert set(codes) <= {None, 2}
     words = ("another producer writes to it", "holds records")

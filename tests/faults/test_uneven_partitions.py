@@ -87,11 +87,6 @@ async def test_one_hot_partition_of_64_does_not_delay_the_others(bootstrap: str,
         lags, memory = await feed(deployment, worker, sent, where)
         released_by = Counter(where[serial] for serial in readable)
         hot_s, others_s = longest_delays(sent, where, readable)
-        print(
-            f"{len(sent)} records, {len(readable)} read; longest delay {hot_s:.2f} s of the hot partition, "
-            f"{others_s:.2f} s of the others; longest lag {max(lags):.0f} records; "
-            f"memory {min(memory):.0f} to {max(memory):.0f} MB"
-        )
         text = await worker.metrics()
         totals = {
             partition: sample(text, "shoal_records_total", outcome="in", partition=str(partition))

@@ -175,7 +175,6 @@ async def test_aborted_transactions_contain_only_clusters_that_are_published_unc
     found = await transactions_of(bootstrap, stage.topics["output"])
     published = {cluster for one in found if one.committed for cluster in runs(one)}
     aborted = [cluster for one in found if not one.committed for cluster in runs(one)]
-    print(f"{len(failed)} failures, {len(published)} clusters published, {len(aborted)} shown by aborted transactions")
     assert len(set(failed)) >= 4, failed
     assert max(len(runs(one)) for one in found if not one.committed) > 3, "no aborted transaction held several clusters"
     assert len(aborted) > 20

@@ -10,25 +10,21 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
 import numpy as np
 from shoal.formats import JsonDecoder
-from shoal.kafka.checks import TopicLayout
 from shoal.kafka.metadata import CommittedState
 from shoal.kafka.offsets import OffsetState
-from shoal.kafka.transactions import TransactionalProducer, TransactionBatch, TransactionSink, UnpublishedRecord
+from shoal.kafka.transactions import TransactionBatch, UnpublishedRecord
 from shoal.observability import Metrics
-from shoal.policy import KafkaSection, Policy
+from shoal.policy import Policy
 from shoal.policy.schema import Document
 from shoal.streams import DecidedCluster
 from support.messages import Message
-from support.partition_tasks import partition_task
+from support.partition_tasks import START_MS, TopicSink, partition_task
 from support.published_data import read_rows
 
 Record = dict[str, Any]
-START_MS = 1_700_000_000_000
-SETTINGS = KafkaSection(input="in", output="out", group="g", quarantine="bad", evidence="proof", clusters="sums")
 ADULT = {"age": (17, 90), "education-num": (1, 16), "hours-per-week": (1, 99)}
 
 
@@ -137,15 +133,13 @@ class Release:
         self.offset_of = {record["tag"]: offset for offset, record in enumerate(self.records)}
 
 
-class Wire(TransactionSink):
+class Wire(TopicSink):
     """A transactional producer whose client is replaced by a list."""
 
     def __init__(self, release: Release) -> None:
+        super().__init__(release.policy)
         self.release = release
         self.newest = -1
-        with patch("shoal.kafka.transactions.producer"):
-            names = ("in", "out", "bad", "proof", "sums")
-            self._publisher = TransactionalProducer(release.policy, SETTINGS, 0, TopicLayout(dict.fromkeys(names, 1)))
 
     async def publish_and_commit(
         self,
@@ -154,15 +148,12 @@ class Wire(TransactionSink):
         metadata: str,  # noqa: ARG002
         at_ms: int,  # noqa: ARG002
     ) -> None:
-        topics = {topic: list(values) for topic, values in self._publisher._messages(batch)}
+        topics = self.topics_of(batch)
         cluster_of = {id(row): cluster for cluster in batch.clusters for row in cluster.rows}
         clusters = list({id(cluster_of[id(row)]): cluster_of[id(row)] for row in topics.get("out", [])}.values())
         assert [row for cluster in clusters for row in cluster.rows] == topics.get("out", [])
         if batch:
             self.release.transactions.append(Transaction(self.newest, topics, clusters, list(batch.unpublished)))
-
-    async def close(self) -> None:
-        pass
 
 
 def released(policy: Policy, records: Sequence[Record], *, step: int = 1000, scraped: bool = False) -> Release:

@@ -4,16 +4,24 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from unittest.mock import patch
 
 from aiokafka import TopicPartition
 from shoal.formats import JsonDecoder
+from shoal.kafka.checks import TopicLayout
 from shoal.kafka.cluster_listener import NO_LISTENER, ClusterListener
 from shoal.kafka.metadata import CommittedState, decode
 from shoal.kafka.offsets import OffsetState
 from shoal.kafka.task import PartitionTask
-from shoal.kafka.transactions import PartitionCounts, TaskContext, TransactionBatch, TransactionSink
+from shoal.kafka.transactions import (
+    PartitionCounts,
+    TaskContext,
+    TransactionalProducer,
+    TransactionBatch,
+    TransactionSink,
+)
 from shoal.observability import Metrics
-from shoal.policy import Policy
+from shoal.policy import KafkaSection, Policy
 
 START_MS = 1_700_000_000_000
 
@@ -29,6 +37,25 @@ class RecordingSink(TransactionSink):
     ) -> None:
         assert at_ms > 0
         self.published.append((batch, decode(metadata, "t", 0, committed_offset).state))
+
+    async def close(self) -> None:
+        """Do nothing."""
+
+
+class TopicSink(TransactionSink):
+    """Makes the messages of a transaction as the producer does, whose client is patched away."""
+
+    def __init__(self, policy: Policy, partition: int = 0, partitions: int = 1) -> None:
+        settings = KafkaSection(
+            input="in", output="out", group="g", quarantine="bad", evidence="proof", clusters="sums"
+        )
+        layout = TopicLayout(dict.fromkeys(("in", "out", "bad", "proof", "sums"), partitions))
+        with patch("shoal.kafka.transactions.producer"):
+            self._producer = TransactionalProducer(policy, settings, partition, layout)
+
+    def topics_of(self, batch: TransactionBatch) -> dict[str, list[bytes]]:
+        """Return the messages of each topic."""
+        return {topic: list(values) for topic, values in self._producer._messages(batch)}
 
     async def close(self) -> None:
         """Do nothing."""

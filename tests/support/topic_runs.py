@@ -5,32 +5,27 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Mapping, Sequence
-from unittest.mock import patch
 
 from shoal.formats import JsonDecoder
-from shoal.kafka.checks import TopicLayout
 from shoal.kafka.metadata import CommittedState
 from shoal.kafka.offsets import OffsetState
-from shoal.kafka.transactions import TransactionalProducer, TransactionBatch, TransactionSink
+from shoal.kafka.transactions import TransactionBatch
 from shoal.observability import Metrics
-from shoal.policy import KafkaSection, Policy
+from shoal.policy import Policy
 from support.messages import Message
-from support.partition_tasks import partition_task
+from support.partition_tasks import TopicSink, partition_task
 
 START_S = 1_700_000_100.0
 """Wall-clock time of the first poll (s)."""
 
-_SETTINGS = KafkaSection(input="in", output="out", group="g", quarantine="bad", evidence="proof", clusters="sums")
 _TOPICS = {"out": "released", "proof": "evidence", "bad": "quarantine"}
 
 
-class _Sink(TransactionSink):
-    """Takes the place of the broker: keeps the messages of each topic."""
+class _Sink(TopicSink):
+    """Keeps the messages of each topic."""
 
     def __init__(self, policy: Policy, partition: int, partitions: int, topics: dict[str, list[bytes]]) -> None:
-        layout = TopicLayout(dict.fromkeys(("in", "out", "bad", "proof", "sums"), partitions))
-        with patch("shoal.kafka.transactions.producer"):
-            self._producer = TransactionalProducer(policy, _SETTINGS, partition, layout)
+        super().__init__(policy, partition, partitions)
         self._partition, self._topics = partition, topics
 
     async def publish_and_commit(
@@ -39,16 +34,13 @@ class _Sink(TransactionSink):
         assert committed_offset >= 0
         assert metadata
         assert at_ms > 0
-        for topic, values in self._producer._messages(batch):
+        for topic, values in self.topics_of(batch).items():
             lines = self._topics.get(_TOPICS.get(topic, ""))
             if lines is None:
                 continue
             for value in values:
                 line = {"partition": self._partition, "value": value.decode()}
                 lines.append(json.dumps(line, ensure_ascii=False).encode() if topic == "out" else value)
-
-    async def close(self) -> None:
-        """Do nothing: there is no producer."""
 
 
 def run_topic(
