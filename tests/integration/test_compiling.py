@@ -53,14 +53,7 @@ async def test_a_missing_topic_ends_a_worker_with_2_while_it_compiles(stage: Sta
 
 
 async def test_a_dead_address_ends_a_worker_with_3_while_it_compiles(tmp_path: Path) -> None:
-    document = {
-        "attributes": {"age": {"role": "quasi_identifier", "bounds": [0, 110], "integer": True}},
-        "subject": "every_record",
-        "privacy": {"k": 3},
-        "stream": {"delta": 20},
-        "kafka": {"group": "g", "input": "in", "output": "out", "patience_s": 0.5},
-    }
-    async with compiling(Stage("127.0.0.1:1", tmp_path, {}, document)) as process:
+    async with compiling(Stage.at("127.0.0.1:1", tmp_path, patience_s=0.5)) as process:
         assert await ended_after_message(process) == 3
         assert (last_line(process)["event"], last_line(process)["code"]) == ("stopped", "broker")
 

@@ -54,6 +54,16 @@ class Stage:
         topics = {"input": await create_topic(bootstrap, partitions, configs)}
         for name in SIDE:
             topics[name] = await create_topic(bootstrap, partitions if name == "output" else 1)
+        stage = cls.at(bootstrap, folder, topics, group=f"group-{uuid.uuid4().hex[:12]}", commit_interval_ms=50)
+        document = stage.document
+        for section, change in changes.items():
+            document[section] = document.get(section, {}) | change if isinstance(change, dict) else change
+        return stage
+
+    @classmethod
+    def at(cls, bootstrap: str, folder: Path, topics: dict[str, str] | None = None, **kafka: Any) -> Stage:
+        """Return a stage with these topics, or with names of topics that are not created."""
+        topics = topics or {"input": "in", "output": "out"}
         document: dict[str, Any] = {
             "attributes": {
                 "who": {"role": "identifier", "subject": True},
@@ -62,10 +72,8 @@ class Stage:
             },
             "privacy": {"k": 3},
             "stream": {"delta": 20},
-            "kafka": {"group": f"group-{uuid.uuid4().hex[:12]}", "commit_interval_ms": 50, **topics},
+            "kafka": {"group": "g", **topics, **kafka},
         }
-        for section, change in changes.items():
-            document[section] = document.get(section, {}) | change if isinstance(change, dict) else change
         return cls(bootstrap, folder, topics, document)
 
     @property
