@@ -55,9 +55,7 @@ def mixture(bad: int) -> list[tuple[Sent, str]]:
 async def send(bootstrap: str, topic: str, messages: Sequence[Sent]) -> list[RecordId]:
     """Append messages in turn to the partitions, in whole batches; return (partition, offset) of each."""
     now_ms = round(time.time() * 1000)
-    producer = AIOKafkaProducer(bootstrap_servers=bootstrap, max_batch_size=1 << 19)
-    await producer.start()
-    try:
+    async with AIOKafkaProducer(bootstrap_servers=bootstrap, max_batch_size=1 << 19) as producer:
         for partition in range(PARTITIONS):
             batch = producer.create_batch()
             for message in messages[partition::PARTITIONS]:
@@ -72,8 +70,6 @@ async def send(bootstrap: str, topic: str, messages: Sequence[Sent]) -> list[Rec
             batch.close()
             await producer.send_batch(batch, topic, partition=partition)
         await producer.flush()
-    finally:
-        await producer.stop()
     return [(number % PARTITIONS, number // PARTITIONS) for number in range(len(messages))]
 
 

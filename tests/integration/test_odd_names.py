@@ -36,17 +36,13 @@ def strictness(monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def put_odd(bootstrap: str, topic: str, values: list[bytes], compression: str | None = None) -> None:
     """Send records, one of them with such a name."""
-    client = AIOKafkaProducer(bootstrap_servers=bootstrap, linger_ms=50, compression_type=compression)
-    await client.start()
-    try:
+    async with AIOKafkaProducer(bootstrap_servers=bootstrap, linger_ms=50, compression_type=compression) as client:
         sent = [
             await client.send(topic, value, headers=[(Odd("x") if number == 17 else "x", b"1")], partition=0)
             for number, value in enumerate(values)
         ]
         for future in sent:
             await future
-    finally:
-        await client.stop()
 
 
 @pytest.mark.usefixtures("strictness")

@@ -15,7 +15,7 @@ from typing import Any
 
 import aiohttp
 import pytest
-from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka import TopicPartition
 from aiokafka.coordinator.assignors.range import RangePartitionAssignor
 from aiokafka.errors import KafkaError
 from shoal.errors import BrokerError, InputError, PolicyError
@@ -134,13 +134,7 @@ async def test_a_worker_that_stops_during_a_rebalance_or_while_opening_ends_in_t
         await run.until(lambda: run.service.health.reasons() == restoring, "a partition that opens")
         await run.stopped(10)
     # A member that does not come to the rebalance: the group and the joining member wait for it.
-    lazy = AIOKafkaConsumer(
-        stage.topics["input"],
-        bootstrap_servers=bootstrap,
-        group_id=stage.group,
-        enable_auto_commit=False,
-        rebalance_timeout_ms=20_000,
-    )
+    lazy = stage.member(stage.topics["input"], rebalance_timeout_ms=20_000)
     await lazy.start()
     try:
         monkeypatch.setattr(lazy._coordinator, "_on_join_prepare", hang)
@@ -158,20 +152,10 @@ async def test_a_worker_that_stops_during_a_rebalance_or_while_opening_ends_in_t
 
 
 async def test_a_group_member_with_another_protocol_is_reported_with_a_remedy(stage: Stage) -> None:
-    stranger = AIOKafkaConsumer(
-        stage.topics["input"],
-        bootstrap_servers=stage.bootstrap,
-        group_id=stage.group,
-        enable_auto_commit=False,
-        partition_assignment_strategy=[RangePartitionAssignor],
-    )
-    await stranger.start()
-    try:
+    async with stage.member(stage.topics["input"], partition_assignment_strategy=[RangePartitionAssignor]):
         with pytest.raises(BrokerError, match=r"members of another kind.*kafka\.group"):
             async with stage.run() as run:
                 await run.ended()
-    finally:
-        await stranger.stop()
 
 
 async def test_a_commit_by_another_program_is_found_at_the_next_start(bootstrap: str, tmp_path: Path) -> None:
@@ -180,15 +164,7 @@ async def test_a_commit_by_another_program_is_found_at_the_next_start(bootstrap:
     async with stage.run() as run:
         await run.until_read(80)
         # It gets a partition, reads it, and commits offset 40 without metadata of Shoal.
-        stranger = AIOKafkaConsumer(
-            stage.topics["input"],
-            bootstrap_servers=bootstrap,
-            group_id=stage.group,
-            enable_auto_commit=False,
-            auto_offset_reset="latest",
-        )
-        await stranger.start()
-        try:
+        async with stage.member(stage.topics["input"], auto_offset_reset="latest") as stranger:
 
             async def committed() -> list[TopicPartition]:
                 # Refused during a rebalance, which may give it the other partition.
@@ -199,8 +175,6 @@ async def test_a_commit_by_another_program_is_found_at_the_next_start(bootstrap:
                 return []
 
             (taken,) = await wait_until(committed, what="a commit of the stranger")
-        finally:
-            await stranger.stop()
         with pytest.raises(InputError, match=rf"{taken.topic}-{taken.partition}.*--import.*--skip-to-end"):
             await run.ended()
     outcomes = await stage.outcomes()

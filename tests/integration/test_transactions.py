@@ -82,9 +82,7 @@ async def test_of_many_small_transactions_only_committed_records_are_released(st
 async def test_an_open_transaction_upstream_delays_only_later_records(bootstrap: str, tmp_path: Path) -> None:
     stage = await Stage.create(bootstrap, tmp_path, stream={"delta": 100, "max_delay_s": 0.5})
     record_ids = await stage.put(12)
-    upstream = AIOKafkaProducer(bootstrap_servers=bootstrap, transactional_id=f"{stage.group}-open")
-    await upstream.start()
-    try:
+    async with AIOKafkaProducer(bootstrap_servers=bootstrap, transactional_id=f"{stage.group}-open") as upstream:
         await upstream.begin_transaction()
         pending = [await upstream.send_and_wait(stage.topics["input"], stage.record(), partition=0) for _ in range(6)]
         behind = await stage.put(6)
@@ -98,8 +96,6 @@ async def test_an_open_transaction_upstream_delays_only_later_records(bootstrap:
             stage.record_id_of |= {number: (0, one.offset) for number, one in zip(range(12, 18), pending, strict=True)}
             await stage.until_completed([*behind, *((0, one.offset) for one in pending)])
             await run.until(lambda: run.total("shoal_consumer_lag_records") == 0, "the end of the log")
-    finally:
-        await upstream.stop()
 
 
 # ---------------------------------------------------------------- any exception in a transaction
@@ -152,9 +148,7 @@ async def test_a_worker_killed_inside_its_first_transaction_starts_again(
 
 
 async def test_a_first_start_waits_for_an_open_transaction_on_the_output(stage: Stage) -> None:
-    other = AIOKafkaProducer(bootstrap_servers=stage.bootstrap, transactional_id=f"{stage.group}-open")
-    await other.start()
-    try:
+    async with AIOKafkaProducer(bootstrap_servers=stage.bootstrap, transactional_id=f"{stage.group}-open") as other:
         await other.begin_transaction()
         await other.send_and_wait(stage.topics["output"], b"{}", partition=0)
         # Published, and hidden from readers of committed data by what is open before it.
@@ -169,8 +163,6 @@ async def test_a_first_start_waits_for_an_open_transaction_on_the_output(stage: 
             await other.abort_transaction()
             assert await process.ended() == 2
             assert "holds records already" in process.said
-    finally:
-        await other.stop()
 
 
 # ---------------------------------------------------------------- sizes and rates

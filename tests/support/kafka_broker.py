@@ -134,9 +134,7 @@ async def produce(
 
     Returns the partition and the offset of each message. ``options`` go to the producer.
     """
-    producer = AIOKafkaProducer(bootstrap_servers=bootstrap, transactional_id=transactional_id, **options)
-    await producer.start()
-    try:
+    async with AIOKafkaProducer(bootstrap_servers=bootstrap, transactional_id=transactional_id, **options) as producer:
         if transactional_id is not None:
             await producer.begin_transaction()
         sent = [
@@ -153,8 +151,6 @@ async def produce(
         record_ids = [(one.partition, one.offset) for one in await asyncio.gather(*sent)]
         if transactional_id is not None:
             await (producer.abort_transaction() if abort else producer.commit_transaction())
-    finally:
-        await producer.stop()
     if transactional_id is not None:
         await wait_until(lambda: _have_markers(bootstrap, topic, record_ids), what="the end of the transaction")
     return record_ids
@@ -166,15 +162,11 @@ async def open_transaction(
 ) -> AsyncIterator[None]:
     """Keep a transaction open that has sent one message; it is aborted at the end of the context."""
     transactional_id = f"open-{uuid.uuid4().hex[:12]}"
-    producer = AIOKafkaProducer(bootstrap_servers=bootstrap, transactional_id=transactional_id)
-    await producer.start()
-    try:
+    async with AIOKafkaProducer(bootstrap_servers=bootstrap, transactional_id=transactional_id) as producer:
         await producer.begin_transaction()
         await producer.send_and_wait(topic, value, key=key, partition=partition)
         yield
         await producer.abort_transaction()
-    finally:
-        await producer.stop()
 
 
 async def _have_markers(bootstrap: str, topic: str, record_ids: list[tuple[int, int]]) -> bool:

@@ -201,15 +201,16 @@ class Stage:
         seal = MetadataCipher.of(self.settings())
         return seal.decode(found.metadata, self.topics["input"], partition, found.offset)
 
+    def member(self, *topics: str, **options: Any) -> AIOKafkaConsumer:
+        """Return a client of another program that is in the group."""
+        given = {"bootstrap_servers": self.bootstrap, "group_id": self.group, "enable_auto_commit": False}
+        return AIOKafkaConsumer(*topics, **given, **options)
+
     async def commit(self, offset: int, metadata: str, partition: int = 0) -> None:
         """Commit for the group as another tool would."""
-        consumer = AIOKafkaConsumer(bootstrap_servers=self.bootstrap, group_id=self.group, enable_auto_commit=False)
-        await consumer.start()
-        try:
+        async with self.member() as consumer:
             consumer.assign([self.topic_partition(partition)])
             await consumer.commit({self.topic_partition(partition): (offset, metadata)})
-        finally:
-            await consumer.stop()
 
     # ------------------------------------------------------------------ the service
 

@@ -24,15 +24,9 @@ AWAY_S = 5.0
 ACCUSATION = "writes to it"
 
 
-@asynccontextmanager
-async def feeder(bootstrap: str) -> AsyncIterator[AIOKafkaProducer]:
-    """Open a producer that appends each record once, also if a broker is paused or away meanwhile."""
-    producer = AIOKafkaProducer(bootstrap_servers=bootstrap, enable_idempotence=True, request_timeout_ms=300_000)
-    await producer.start()
-    try:
-        yield producer
-    finally:
-        await producer.stop()
+def feeder(bootstrap: str) -> AIOKafkaProducer:
+    """Return a producer that appends each record once, also if a broker is paused or away meanwhile."""
+    return AIOKafkaProducer(bootstrap_servers=bootstrap, enable_idempotence=True, request_timeout_ms=300_000)
 
 
 async def feed(
