@@ -122,7 +122,7 @@ async def test_kills_and_the_loss_of_the_group_after_each(release: str, bootstra
     finally:
         for worker in workers:
             worker.kill()
-    said = "".join([worker.log.read_text() for worker in (*workers, deployment.worker("last"))])
+    said = "".join([worker.said for worker in (*workers, deployment.worker("last"))])
     assert said.count("continuing from the copy") >= 6 * PARTITIONS
     await check(deployment)
 

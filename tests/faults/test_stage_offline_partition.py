@@ -63,7 +63,7 @@ async def until_released(deployment: AppDeployment, partition: int, count: int) 
 
 
 async def partitions_in(worker: AppWorker, state: str) -> float:
-    return sample((await worker.get("/metrics"))[1], f"shoal_partitions_{state}")
+    return sample(await worker.metrics(), f"shoal_partitions_{state}")
 
 
 async def flushed(deployment: AppDeployment) -> float:

@@ -83,7 +83,7 @@ async def test_one_hot_partition_of_64_does_not_delay_the_others(bootstrap: str,
     watching = asyncio.create_task(watch(deployment, readable))
     try:
         worker.start()
-        await wait_until(lambda: '"partition": 63' in worker.log.read_text(), 120, "all partitions")
+        await wait_until(lambda: '"partition": 63' in worker.said, 120, "all partitions")
         lags, memory = await feed(deployment, worker, sent, where)
         released_by = Counter(where[serial] for serial in readable)
         hot_s, others_s = longest_delays(sent, where, readable)

@@ -92,7 +92,7 @@ async def test_a_slow_agent_pauses_reading_and_loses_no_record(bootstrap: str, t
     worker = deployment.worker("slow", STAGE_PAUSE_S="0.1", STAGE_HTTP="127.0.0.1:0")
     with worker.running():
         await deployment.until_noted(40, "40 clusters")
-        _, text = await worker.get("/metrics")
+        text = await worker.metrics()
         handed = sum(len(note["rows"]) for note in await deployment.notes())
         was_read = sample(text, "shoal_records_total", outcome="in")
         # At most delta records are held, and one slice was read after the last cluster.
@@ -111,17 +111,17 @@ async def test_clusters_that_wait_for_the_agent_are_published_up_to_a_limit(boot
     with worker.running():
 
         async def stands_still() -> bool:
-            _, text = await worker.get("/metrics")
+            text = await worker.metrics()
             was_read.append(sample(text, "shoal_records_total", outcome="in"))
             return was_read[-1] > 2000 and len(set(was_read[-5:])) == 1
 
         async def all_is_published() -> bool:
-            released = sample((await worker.get("/metrics"))[1], "shoal_records_total", outcome="released")
+            released = sample(await worker.metrics(), "shoal_records_total", outcome="released")
             return released == len(await read_all(bootstrap, deployment.topics["output"])) > 2000
 
         await wait_until(stands_still, 60, "the end of reading")
         await wait_until(all_is_published, what="as many rows as were counted")
-        _, text = await worker.get("/metrics")
+        text = await worker.metrics()
         # The queue has 2,048 records before tasks stop reading, and what is read while a transaction is under way comes
         # on top. Without the limit, all 60,000 would have been read.
         assert sample(text, "shoal_records_total", outcome="in") < 30_000
@@ -135,7 +135,7 @@ async def test_a_policy_that_changes_while_clusters_are_in_use_is_refused(bootst
     await deployment.put(400, 1)
 
     async def has_caught_up() -> bool:
-        _, text = await worker.get("/metrics")
+        text = await worker.metrics()
         return "shoal_consumer_lag_records{" in text and sample(text, "shoal_consumer_lag_records") == 0
 
     worker = deployment.worker("one", STAGE_PAUSE_S="60")

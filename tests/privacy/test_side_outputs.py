@@ -28,7 +28,7 @@ from shoal.streams import PartitionPipeline
 from support.attack_results import impossible, measured
 from support.making import message as usual_message
 from support.making import policy_of, quasi, usual_policy
-from support.messages import Message as Taken
+from support.messages import Message
 from support.partition_tasks import START_MS, RecordingSink, task_of
 from support.running import Stage
 
@@ -85,7 +85,7 @@ async def test_series_that_depend_on_values_move_once_in_twenty_clusters_and_lab
     for offset in range(150 * K):
         clipped = draw.random() < 0.3
         record = {"who": offset, "x": 5000 if clipped else draw.random() * 1000, "note": "n"}
-        await task.process([Taken(offset, START_MS, json.dumps(record).encode())])
+        await task.process([Message(offset, START_MS, json.dumps(record).encode())])
         await task._commit()
         now = {}
         for one in scraped(metrics):

@@ -69,7 +69,3 @@ class ClockWorker(Worker):
     def environment(self, die_at: str, instance: str | None = None, patience_s: str = "300") -> dict[str, str]:
         assert self.clock is not None
         return super().environment(die_at, instance, patience_s) | self.clock.variables
-
-    @property
-    def said(self) -> str:
-        return self.log.read_text()

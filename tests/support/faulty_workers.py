@@ -103,7 +103,11 @@ class Worker:
         try:
             return self.process.wait(30)
         except subprocess.TimeoutExpired as error:
-            raise AssertionError(self.log.read_text()[-2000:]) from error
+            raise AssertionError(self.said[-2000:]) from error
+
+    @property
+    def said(self) -> str:
+        return self.log.read_text() if self.log.exists() else ""
 
     @property
     def memory_mb(self) -> float:
@@ -114,11 +118,16 @@ class Worker:
     @property
     def port(self) -> int:
         """Port of its HTTP server, as its log says; 0 before that."""
-        return int([0, *re.findall(r'"http_port": (\d+)', self.log.read_text())][-1])
+        return int([0, *re.findall(r'http_port(?:": |=)(\d+)', self.said)][-1])
+
+    async def get(self, path: str) -> tuple[int, str]:
+        """Return status and text of a page of its HTTP server."""
+        port = await wait_until(lambda: self.port, 90, "the start")
+        async with aiohttp.ClientSession() as client, client.get(f"http://127.0.0.1:{port}{path}") as answer:
+            return answer.status, await answer.text()
 
     async def metrics(self) -> str:
-        async with aiohttp.ClientSession() as client, client.get(f"http://127.0.0.1:{self.port}/metrics") as answer:
-            return await answer.text()
+        return (await self.get("/metrics"))[1]
 
     @contextmanager
     def running(self, **options: Any) -> Iterator[None]:
@@ -262,11 +271,11 @@ class Deployment:
         try:
             await wait_until(lambda: last.is_dead, 90, "the end of the last worker")
         except TimeoutError as error:
-            raise AssertionError(last.log.read_text()[-2000:]) from error
+            raise AssertionError(last.said[-2000:]) from error
         finally:
             last.kill()
         assert last.process is not None
-        assert last.process.poll() == 0, last.log.read_text()[-2000:]
+        assert last.process.poll() == 0, last.said[-2000:]
 
 
 @dataclass(frozen=True)

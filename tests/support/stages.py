@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import re
 import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -13,7 +12,6 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, Self
 
-import aiohttp
 from support.faulty_workers import Deployment, Worker, export, judged, leaks
 from support.kafka_broker import create_topic, read_all, wait_until
 
@@ -42,10 +40,6 @@ class AppWorker(Worker):
             "STAGE_INSTANCE": self.name if instance is None else instance,
         }
 
-    @property
-    def said(self) -> str:
-        return self.log.read_text() if self.log.exists() else ""
-
     async def until_said(self, words: str, count: int = 1, timeout_s: float = 90) -> None:
         """Wait until its log has these words, at least ``count`` times."""
 
@@ -54,13 +48,6 @@ class AppWorker(Worker):
             return self.said.count(words) >= count
 
         await wait_until(is_said, timeout_s, f"{count} x {words}")
-
-    async def get(self, path: str) -> tuple[int, str]:
-        """Return status and text of a page of its HTTP server."""
-        await self.until_said("http_port=")
-        port = re.findall(r"http_port=(\d+)", self.said)[-1]
-        async with aiohttp.ClientSession() as client, client.get(f"http://127.0.0.1:{port}{path}") as answer:
-            return answer.status, await answer.text()
 
 
 @dataclass

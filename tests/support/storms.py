@@ -59,7 +59,7 @@ class Storm:
 
     @property
     def said(self) -> str:
-        return "".join(worker.log.read_text() for worker in self.workers if worker.log.exists())
+        return "".join(worker.said for worker in self.workers)
 
     async def leader(self, of: str) -> int:
         """Id of the broker that leads the output, the group's offsets or the state of a transactional id."""
@@ -86,7 +86,7 @@ class Storm:
         """Wait until so many records are resolved; no worker may have ended."""
         await self.deployment.wait_for(count, PATIENCE_S)
         for worker in self.workers:
-            assert not worker.is_dead, worker.log.read_text()[-3000:]
+            assert not worker.is_dead, worker.said[-3000:]
 
     async def settled(self, happened: str, refusals: int = 0) -> Result:
         """Stop the workers as an operator does, judge, and record the result; ``refusals`` starts were refused."""
