@@ -76,11 +76,15 @@ class Worker:
         self.process = fork_program(command, environment, self.log, self.log, is_fresh=self.is_fresh)
 
     @property
+    def code(self) -> int | None:
+        """Exit code of its process; None without one that has ended."""
+        return None if self.process is None else self.process.poll()
+
+    @property
     def gone(self) -> int:
         """How often it ended by itself: neither killed nor terminated."""
-        code = None if self.process is None else self.process.poll()
         asked = {None, -signal.SIGKILL, *((0,) if self.is_terminated else ())}
-        return self.unasked_count + (code not in asked)
+        return self.unasked_count + (self.code not in asked)
 
     @property
     def is_dead(self) -> bool:
@@ -274,8 +278,7 @@ class Deployment:
             raise AssertionError(last.said[-2000:]) from error
         finally:
             last.kill()
-        assert last.process is not None
-        assert last.process.poll() == 0, last.said[-2000:]
+        assert last.code == 0, last.said[-2000:]
 
 
 @dataclass(frozen=True)
