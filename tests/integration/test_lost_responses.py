@@ -103,13 +103,13 @@ async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
     writer.close()
 
 
-@contextlib.asynccontextmanager
-async def proxied(broker: str, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Proxy]:
-    """Let all connections to a broker from the running loop go through a proxy.
+@pytest.fixture
+async def proxy(bootstrap: str, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Proxy]:
+    """Let all connections to the broker from the running loop go through a proxy.
 
     A broker names its own address, so the clients are not given another one: their connections are redirected.
     """
-    proxy, loop = Proxy(broker), asyncio.get_running_loop()
+    proxy, loop = Proxy(bootstrap), asyncio.get_running_loop()
     server = await asyncio.start_server(proxy.accept, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
     connect: Callable[..., Awaitable[Any]] = loop.create_connection
@@ -152,9 +152,9 @@ def batch(text: str) -> TransactionBatch:
 
 @pytest.mark.parametrize("name", REQUESTS)
 async def test_a_late_copy_of_a_request_does_not_change_the_next_transaction(
-    name: str, stage: Stage, monkeypatch: pytest.MonkeyPatch
+    name: str, stage: Stage, proxy: Proxy
 ) -> None:
-    async with asyncio.timeout(60), proxied(stage.bootstrap, monkeypatch) as proxy:
+    async with asyncio.timeout(60):
         first, second = producer_of(stage), producer_of(stage)
         await first.open()
         await first.publish_and_commit(batch("one"), 2, "", 1_000)
@@ -177,7 +177,7 @@ async def test_a_late_copy_of_a_request_does_not_change_the_next_transaction(
 
 
 async def test_a_worker_whose_responses_are_lost_again_and_again_publishes_each_record_once(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch
+    stage: Stage, proxy: Proxy
 ) -> None:
     chance = random.Random(14)
     lost = 0
@@ -188,30 +188,29 @@ async def test_a_worker_whose_responses_are_lost_again_and_again_publishes_each_
         lost += is_lost
         return is_lost
 
-    async def late(proxy: Proxy) -> None:
+    async def late() -> None:
         while True:
             await asyncio.sleep(0.05)
             proxy.forward_held()
 
-    async with proxied(stage.bootstrap, monkeypatch) as proxy:
-        record_ids = []
-        async with stage.run(EARLIEST) as run:
-            forwarding = asyncio.create_task(late(proxy))
-            proxy.should_hold = should_hold
-            while lost < 4:
-                record_ids += await stage.put(100)
-                await run.until_read(len(record_ids))
-            proxy.should_hold = lambda _: False
-            await run.until(lambda: run.total("shoal_consumer_lag_records") == 0)
-            forwarding.cancel()
+    record_ids = []
+    async with stage.run(EARLIEST) as run:
+        forwarding = asyncio.create_task(late())
+        proxy.should_hold = should_hold
+        while lost < 4:
+            record_ids += await stage.put(100)
+            await run.until_read(len(record_ids))
+        proxy.should_hold = lambda _: False
+        await run.until(lambda: run.total("shoal_consumer_lag_records") == 0)
+        forwarding.cancel()
     await stage.drained(record_ids)
 
 
 @pytest.mark.parametrize("is_committed", [False, True])
 async def test_records_of_a_transaction_without_a_response_are_counted_once(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch, *, is_committed: bool
+    stage: Stage, proxy: Proxy, *, is_committed: bool
 ) -> None:
-    async with asyncio.timeout(60), proxied(stage.bootstrap, monkeypatch) as proxy, stage.run(EARLIEST) as run:
+    async with asyncio.timeout(60), stage.run(EARLIEST) as run:
         await stage.put(5)
         await run.until_read(5)
         proxy.should_hold = once(REQUESTS["EndTxn"])
@@ -229,9 +228,9 @@ async def test_records_of_a_transaction_without_a_response_are_counted_once(
 
 
 async def test_a_worker_that_ends_before_it_knows_the_outcome_logs_the_number_of_records(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch
+    stage: Stage, proxy: Proxy
 ) -> None:
-    async with asyncio.timeout(60), proxied(stage.bootstrap, monkeypatch) as proxy:
+    async with asyncio.timeout(60):
         with capture_logs() as logged:
             async with stage.run(EARLIEST) as run:
                 await run.until_ready()
