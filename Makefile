@@ -144,7 +144,7 @@ privacy-table: install ## run the attack tests, write docs/reports/privacy.md
 
 .PHONY: reliability
 reliability: install tools ## run the nightly faults of a cluster one by one, write docs/reports/reliability.md; FAULTS='leader' selects some
-	$(BIN)/python tests/support/reliability_page.py $(if $(FAULTS),--only '$(FAULTS)')
+	$(BIN)/python tests/support/reliability.py $(if $(FAULTS),--only '$(FAULTS)')
 
 judge-table: install ## judge the catalogue of falsified releases, write docs/reports/judge.md
 	$(BIN)/python tests/support/judge_table.py

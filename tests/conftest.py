@@ -18,6 +18,7 @@ from support.by_night import IS_NIGHT
 
 if TYPE_CHECKING:
     from support.attack_results import Row
+    from support.running import Stage
 
 ROOT = Path(__file__).resolve().parents[1]
 MARKERS = {"properties": "property", "deploy": "deploy_tools"}
@@ -202,6 +203,14 @@ def bootstrap(kernels: None) -> Iterator[str]:  # noqa: ARG001 - must be before 
     gc.freeze()
     with broker() as address:
         yield address
+
+
+@pytest.fixture
+async def stage(bootstrap: str, tmp_path: Path) -> Stage:
+    """Topics, a group and a policy of a test's own."""
+    from support.running import Stage
+
+    return await Stage.create(bootstrap, tmp_path)
 
 
 @pytest.fixture(scope="session")

@@ -19,12 +19,10 @@ from shoal.audit import verify
 from shoal.files import Files, run_pipe
 from shoal.policy import Policy
 from support.canaries import LOUD, traces
-from support.faulty_workers import judged
+from support.faulty_workers import export, judged
 from support.hostile import CANARY, CELLS, KINDS, MAX_BYTES, POLICY, Sent, good, page
 from support.kafka_broker import Message, broker, end_offsets, wait_until
 from support.running import Stage
-
-pytestmark = pytest.mark.faults
 
 BAD = [2_000, pytest.param(50_000, marks=pytest.mark.nightly)]
 PARTITIONS = 4
@@ -57,9 +55,7 @@ def mixture(bad: int) -> list[tuple[Sent, str]]:
 async def send(bootstrap: str, topic: str, messages: Sequence[Sent]) -> list[RecordId]:
     """Append messages in turn to the partitions, in whole batches; return (partition, offset) of each."""
     now_ms = round(time.time() * 1000)
-    producer = AIOKafkaProducer(bootstrap_servers=bootstrap, max_batch_size=1 << 19)
-    await producer.start()
-    try:
+    async with AIOKafkaProducer(bootstrap_servers=bootstrap, max_batch_size=1 << 19) as producer:
         for partition in range(PARTITIONS):
             batch = producer.create_batch()
             for message in messages[partition::PARTITIONS]:
@@ -74,22 +70,7 @@ async def send(bootstrap: str, topic: str, messages: Sequence[Sent]) -> list[Rec
             batch.close()
             await producer.send_batch(batch, topic, partition=partition)
         await producer.flush()
-    finally:
-        await producer.stop()
     return [(number % PARTITIONS, number // PARTITIONS) for number in range(len(messages))]
-
-
-def exported(messages: Sequence[Message], *, original: bool) -> str:
-    """Messages as the judge reads them; what is not UTF-8 stays broken."""
-    return "".join(
-        json.dumps(
-            {"partition": message.partition}
-            | ({"offset": message.offset, "timestamp": message.timestamp_ms} if original else {})
-            | {"value": None if message.value is None else message.value.decode(errors="surrogateescape")}
-        )
-        + "\n"
-        for message in messages
-    )
 
 
 def counted(scrape: str) -> Counter[tuple[str, str]]:
@@ -142,13 +123,17 @@ async def serve(stage: Stage, count: int) -> tuple[dict[str, bytes], list[dict[s
     return shown, ends
 
 
+def check_outcomes(outcomes: Sequence[str], reasons: dict[int, str], released: list[int]) -> dict[int, str]:
+    """See that each message has the outcome that is stated for it, and none has two; return the stated reasons."""
+    stated = {number: outcome for number, outcome in enumerate(outcomes) if outcome != "released"}
+    assert {number: reason for number, reason in reasons.items() if reason != "suppressed"} == stated
+    assert sorted([*released, *reasons]) == list(range(len(outcomes)))
+    return stated
+
+
 async def verdict_on(stage: Stage, read: dict[str, list[Message]]) -> bytes:
     """Return the verdict on the topics; every check must hold."""
-    files = {name: stage.folder / f"{name}.jsonl" for name in read}
-    files["input"].write_text(exported(read["input"], original=True))
-    files["output"].write_text(exported(read["output"], original=False))
-    for name in ("evidence", "quarantine"):
-        files[name].write_bytes(b"".join((message.value or b"") + b"\n" for message in read[name]))
+    files = export(stage.folder, read, "timestamp")
     verdict = await asyncio.to_thread(judged, stage.policy_file(), files)
     return (verdict.text() + json.dumps(verdict.as_dict())).encode()
 
@@ -162,17 +147,14 @@ async def test_every_malformed_message_has_its_stated_outcome_in_the_service(
     record_ids = await send(bootstrap, stage.topics["input"], [message for message, _ in sent])
     assert sum((await end_offsets(bootstrap, stage.topics["input"])).values()) == len(sent)
     shown, ends = await serve(stage, len(sent))
-    read = {name: await stage.read(name) for name in stage.topics}
+    read = await stage.read_topics()
     references = [json.loads(message.value or b"") for message in read["quarantine"]]
     clusters = [json.loads(message.value or b"") for message in read["evidence"]]
-    # Each offset has the outcome that is stated for it, and none has two.
     number_of = {record_id: number for number, record_id in enumerate(record_ids)}
     reasons = {number_of[one["partition"], one["offset"]]: one["reason"] for one in references}
     released = [number_of[cluster["partition"], offset] for cluster in clusters for offset in cluster["offsets"]]
     assert len(reasons) == len(references)
-    stated = {number: outcome for number, (_, outcome) in enumerate(sent) if outcome != "released"}
-    assert {number: reason for number, reason in reasons.items() if reason != "suppressed"} == stated
-    assert sorted([*released, *reasons]) == list(range(len(sent)))
+    stated = check_outcomes([outcome for _, outcome in sent], reasons, released)
     assert sorted(json.loads(message.value or b"")["serial"] for message in read["output"]) == sorted(released)
     # The counts equal those of the topics: in the metrics of the first run and at the end of both.
     quarantined = Counter(stated.values())
@@ -213,11 +195,9 @@ def run_and_judge(folder: Path, source: str, lines: Sequence[tuple[bytes, str]],
     references = [json.loads(line) for line in (folder / "quarantine.jsonl").read_text().splitlines()]
     reasons = {one["offset"]: one["reason"] for one in references}
     assert len(reasons) == len(references)
-    stated = {line: outcome for line, (_, outcome) in enumerate(lines) if outcome != "released"}
-    assert {line: reason for line, reason in reasons.items() if reason != "suppressed"} == stated
     clusters = [json.loads(line)["offsets"] for line in (folder / "evidence.jsonl").read_text().splitlines()]
     released = [line for cluster in clusters for line in cluster]
-    assert sorted(released + list(reasons)) == list(range(len(lines)))
+    stated = check_outcomes([outcome for _, outcome in lines], reasons, released)
     summary = json.loads((folder / "summary.json").read_text())
     assert summary["quarantined"] == Counter(stated.values())
     assert summary["released"] == len(released)

@@ -1,22 +1,40 @@
-"""Faults of a cluster of three brokers under load: no worker ends, no record twice or lost."""
+"""Faults of a cluster of three brokers under load: no worker ends, no record twice or lost.
+
+Brokers are killed, paused and restarted, forget what they do not need, date the output themselves, compact the input,
+and run out of disk space.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import json
+import os
+import shutil
 import signal
+import subprocess
 import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from support.cluster import NODES
-from support.storms import PATIENCE_S, Storm, storm
+from aiokafka import TopicPartition
+from aiokafka.errors import KafkaError
+from shoal.kafka import export_progress, import_progress
+from shoal.policy import Policy
+from shoal.settings import kafka_settings
+from support.cluster import NODES, cluster
+from support.faketime import ClockWorker, SetClock
+from support.faulty_workers import SIDE, Deployment, Worker, leaks
+from support.kafka_broker import admin, produce, read_all, wait_until
+from support.reliability import record
+from support.repeated_kills import PARTITIONS, kill_repeatedly
+from support.storms import ACCUSATION, PATIENCE_S, WAVE, Storm, feed, logs, storm
 
-pytestmark = [
-    pytest.mark.faults,
-    pytest.mark.nightly,
-    pytest.mark.timeout(900),
-    pytest.mark.usefixtures("kernels"),
-]
+pytestmark = [pytest.mark.nightly, pytest.mark.timeout(900), pytest.mark.usefixtures("kernels")]
 
 AWAY_S = 20.0
 """Time for which brokers are away (s): longer than a session of the group."""
@@ -24,11 +42,7 @@ AWAY_S = 20.0
 
 @pytest.mark.parametrize(
     ("fault", "of"),
-    [
-        ("output-leader", "output"),
-        ("group-coordinator", "offsets"),
-        ("transaction-coordinator", "transactions"),
-    ],
+    [("output-leader", "output"), ("group-coordinator", "offsets"), ("transaction-coordinator", "transactions")],
 )
 async def test_a_leader_is_killed_three_times(fault: str, of: str, tmp_path: Path) -> None:
     async with storm(fault, tmp_path) as one:
@@ -95,3 +109,222 @@ async def test_a_paused_leader_does_not_return_as_one(tmp_path: Path) -> None:
         await one.under_load(strike)
         assert await one.leader("output") != leader, "the broker still leads: the test tests nothing"
         await one.settled("another broker led meanwhile; the workers continued")
+
+
+# ---------------------------------------------------------------- what brokers forget
+
+OFFSETS_EXPIRE = ("offsets.retention.minutes=1", "offsets.retention.check.interval.ms=1000")
+IDS_EXPIRE = (
+    "transactional.id.expiration.ms=4000",
+    "transaction.remove.expired.transaction.cleanup.interval.ms=1000",
+    "producer.id.expiration.ms=4000",
+    "producer.id.expiration.check.interval.ms=1000",
+)
+
+
+async def test_offsets_of_the_group_expire(tmp_path: Path) -> None:
+    async with storm("offsets-expired", tmp_path, settings=OFFSETS_EXPIRE) as one:
+        deployment, first = one.deployment, one.workers[0]
+        await feed(one.producer, deployment)
+        await one.until_progress(WAVE // 2)
+        assert [worker.terminate() for worker in one.workers] == [0, 0]
+        policy = Policy.load(deployment.policy)
+        settings = kafka_settings(policy, {"SHOAL_KAFKA__BOOTSTRAP_SERVERS": deployment.bootstrap})
+        saved = await export_progress(settings)
+        await wait_until(lambda: have_expired(one), PATIENCE_S, "the expiry of the offsets")
+        before = await deployment.read(deployment.topics["output"])
+        first.start()
+        await wait_until(lambda: first.is_dead, 60, "the refusal")
+        assert first.code == 2
+        assert "has no committed offset, but" in first.said
+        assert await read_all(deployment.bootstrap, deployment.topics["output"]) == before
+        assert await import_progress(saved, policy, settings) == {deployment.topics["input"]: list(range(PARTITIONS))}
+        first.process = None  # its end was expected
+        for worker in one.workers:
+            worker.start()
+        await feed(one.producer, deployment)
+        await one.until_progress(WAVE + WAVE // 2)
+        happened = "the start was refused with exit code 2; after the import the workers continued"
+        await one.settled(happened, refusals=1)
+
+
+async def have_expired(one: Storm) -> bool:
+    """Whether the group has no committed offset of the input."""
+    with contextlib.suppress(KafkaError):
+        async with admin(one.brokers.bootstrap) as client:
+            topic = one.deployment.topics["input"]
+            partitions = [TopicPartition(topic, number) for number in range(PARTITIONS)]
+            found = await client.list_consumer_group_offsets(f"group-{topic}", partitions=partitions)
+            # An answer that is an error as a whole has no partitions.
+            return len(found) == PARTITIONS and all(offset.offset < 0 for offset in found.values())
+    return False
+
+
+async def test_transactional_ids_expire_while_nothing_is_published(tmp_path: Path) -> None:
+    async with storm("transactional-ids-expired", tmp_path, settings=IDS_EXPIRE) as one:
+        for _ in range(3):
+            before = await one.deployment.resolved()
+            await feed(one.producer, one.deployment)
+            await one.until_progress(before + WAVE // 2)
+            await wait_until(lambda: have_ids_expired(one), PATIENCE_S, "expired ids")
+        await one.settled("the ids expired three times; the workers continued each time")
+
+
+async def have_ids_expired(one: Storm) -> bool:
+    """Whether the log of the transactional ids ends with the removal of each id of the group."""
+    latest: dict[bytes, bool] = {}
+    for message in await read_all(one.brokers.bootstrap, "__transaction_state", "read_uncommitted"):
+        if message.key is not None and one.deployment.topics["input"].encode() in message.key:
+            latest[message.key] = message.value is None
+    return len(latest) == PARTITIONS and all(latest.values())
+
+
+# ---------------------------------------------------------------- topics with other configs
+
+HOURS_S = 7200
+KILLS = 6
+COMPACTED = {
+    "cleanup.policy": "compact",
+    "min.cleanable.dirty.ratio": "0.01",
+    "segment.ms": "1000",
+    "max.compaction.lag.ms": "1000",
+    "delete.retention.ms": "0",
+}
+PEOPLE = 400
+"""So many keys: most records of the input are replaced by a later one of the same person."""
+
+
+async def test_the_clock_of_workers_jumps_while_brokers_date_the_output(tmp_path: Path) -> None:
+    clock = SetClock(tmp_path / "clock.txt")
+    clock.set_ahead(0)
+
+    def make(plain: Worker) -> ClockWorker:
+        return ClockWorker(plain.name, plain.policy, plain.bootstrap, plain.log, is_fresh=True, clock=clock)
+
+    # With timestamps of the worker, a topic refuses records that are dated an hour ahead: the worker would end.
+    configs = {topic: {"message.timestamp.type": "LogAppendTime"} for topic in SIDE}
+    async with storm("append-time-clock", tmp_path, make=make, configs=configs) as one:
+        for ahead_s in (0, HOURS_S, 0, 0):
+            clock.set_ahead(ahead_s)
+            before = await one.deployment.resolved()
+            await feed(one.producer, one.deployment)
+            await one.until_progress(before + WAVE // 2)
+        await one.settled("the clock was two hours ahead and back; the workers continued")
+
+
+@dataclass
+class CompactedDeployment(Deployment):
+    """Records have the person as their key, and the input keeps the last record of each."""
+
+    sent: dict[int, tuple[int, int]] = field(default_factory=dict)
+    """Partition and offset of each record by its serial number."""
+
+    async def put(self, count: int, partitions: int) -> None:
+        values = self.records(count)
+        first = self.serial - count
+        keys = [f"{(first + number) % PEOPLE}".encode() for number in range(count)]
+        where = [int(key) % partitions for key in keys]
+        input_topic = self.topics["input"]
+        found = await produce(
+            self.bootstrap, input_topic, values, keys=keys, partitions=where, linger_ms=5, enable_idempotence=True
+        )
+        self.sent.update(zip(range(first, self.serial), found, strict=True))
+
+
+async def small_clusters(deployment: CompactedDeployment) -> int:
+    """Return how many clusters have fewer than k subjects, by what was sent."""
+    serial_of = {record_id: serial for serial, record_id in deployment.sent.items()}
+    evidence = await read_all(deployment.bootstrap, deployment.topics["evidence"])
+    clusters = [json.loads(message.value or b"") for message in evidence]
+    serials = [[serial_of[one["partition"], offset] for offset in one["offsets"]] for one in clusters]
+    assert clusters
+    return sum(len({serial * 7919 % 3001 for serial in cluster}) < deployment.k for cluster in serials)
+
+
+async def test_workers_are_killed_over_a_compacted_input(tmp_path: Path) -> None:
+    settings = ("log.cleaner.backoff.ms=500",)
+    with cluster(tmp_path / "kafka", settings) as brokers:
+        deployment = await CompactedDeployment.create(
+            brokers.bootstrap, tmp_path, partitions=PARTITIONS, configs={"input": COMPACTED}
+        )
+        await kill_repeatedly(deployment, KILLS, 1000)
+        remaining = {(m.partition, m.offset) for m in await read_all(brokers.bootstrap, deployment.topics["input"])}
+        output = await read_all(brokers.bootstrap, deployment.topics["output"])
+        references = [
+            json.loads(message.value or b"")
+            for message in await read_all(brokers.bootstrap, deployment.topics["quarantine"])
+        ]
+        outcomes = Counter(deployment.sent[json.loads(message.value or b"")["serial"]] for message in output)
+        outcomes.update((one["partition"], one["offset"]) for one in references)
+        twice, lost = sum(count - 1 for count in outcomes.values()), len(remaining - set(outcomes))
+        canaries = len(await leaks(deployment))
+        small = await small_clusters(deployment)
+        said = await asyncio.to_thread(logs, tmp_path)
+        assert (twice, lost, small, canaries, said.count(ACCUSATION)) == (0, 0, 0, 0, 0)
+        removed = deployment.serial - len(remaining)
+        suppressed = sum(one["reason"] == "suppressed" for one in references)
+        assert suppressed > 0, "no held record was removed: the test tests nothing"
+        assert removed > deployment.serial // 4, "hardly a record was removed: the test tests nothing"
+        happened = f"{removed:,} records were removed from the input, {suppressed} were suppressed"
+        counts = {"twice": twice, "lost": lost, "under_k": small, "canaries": canaries, "accusations": 0, "gone": 0}
+        record("compacted-input", happened, records=deployment.serial, **counts)
+
+
+# ---------------------------------------------------------------- a full disk
+
+NODE, SIZE = 2, "96m"
+CHUNK = bytes(1 << 20)
+
+
+@contextmanager
+def small_disk(folder: Path) -> Iterator[None]:
+    """Put the data of a broker, which does not run yet, on a file system of its own."""
+    copied = folder.with_name("copied")
+    shutil.copytree(folder, copied)
+    _run("mount", "-t", "tmpfs", "-o", f"size={SIZE},uid={os.getuid()}", "tmpfs", str(folder))
+    try:
+        shutil.copytree(copied, folder, dirs_exist_ok=True)
+        yield
+    finally:
+        _run("umount", "--lazy", str(folder))
+
+
+def _run(*command: str) -> None:
+    asked = command if os.geteuid() == 0 else ("sudo", "-n", *command)
+    done = subprocess.run(asked, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, f"{done.stderr.strip()}\nthis test mounts a small file system: run it as root"
+
+
+def fill(folder: Path) -> Path:
+    """Fill a file system with one file."""
+    path = folder / "filler"
+    with path.open("wb", buffering=0) as file:
+        try:
+            while file.write(CHUNK):
+                pass
+        except OSError:
+            return path
+    raise AssertionError
+
+
+async def test_the_disk_of_a_broker_is_full(tmp_path: Path) -> None:
+    with ExitStack() as stack:
+
+        def change(folders: Sequence[Path]) -> None:
+            stack.enter_context(small_disk(folders[NODE - 1] / "data"))
+
+        async with storm("disk-full", tmp_path, change=change) as one:
+            data = one.brokers.folder(NODE) / "data"
+
+            async def strike() -> None:
+                filler = await asyncio.to_thread(fill, data)
+                await wait_until(lambda: one.brokers.is_gone(NODE), PATIENCE_S, "the end of the broker")
+                before = await one.deployment.resolved()
+                await one.deployment.wait_for(before + 1, PATIENCE_S)
+                filler.unlink()
+                await one.brokers.start(NODE)
+
+            assert await one.brokers.leads(NODE, one.deployment.topics["output"])
+            await one.under_load(strike)
+            await one.brokers.until_in_sync(*one.deployment.topics.values())
+            await one.settled("the broker ended, the workers continued with the two others")

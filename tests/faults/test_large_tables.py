@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from support.commands import without_notice
 
-pytestmark = [pytest.mark.faults, pytest.mark.nightly, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.nightly, pytest.mark.timeout(1800)]
 
 RECORDS = 1_000_000
 MOST_BYTES = 1.5 * 2**30

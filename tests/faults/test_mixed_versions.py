@@ -18,12 +18,7 @@ from support.reliability import ROOT
 from support.running import SHOAL
 from support.storms import WAVE, feed, storm
 
-pytestmark = [
-    pytest.mark.faults,
-    pytest.mark.nightly,
-    pytest.mark.timeout(1200),
-    pytest.mark.usefixtures("kernels"),
-]
+pytestmark = [pytest.mark.nightly, pytest.mark.timeout(1200), pytest.mark.usefixtures("kernels")]
 
 OLDER = "2f27bcebf6"
 """A commit whose offset metadata have the format of today. A release will take its place."""

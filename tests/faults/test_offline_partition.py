@@ -13,11 +13,7 @@ from support.offline_partition import NOT_OPENED, PATIENCE_S, canaries, put, sta
 from support.reliability import record
 from support.running import Stage
 
-pytestmark = [
-    pytest.mark.faults,
-    pytest.mark.nightly,
-    pytest.mark.usefixtures("kernels"),
-]
+pytestmark = [pytest.mark.nightly, pytest.mark.usefixtures("kernels")]
 
 
 async def drain_that_gives_up(stage: Stage) -> None:

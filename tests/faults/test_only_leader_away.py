@@ -10,11 +10,7 @@ from structlog.testing import capture_logs
 from support.cluster import cluster
 from support.offline_partition import NOT_OPENED, PATIENCE_S, put, stage_of
 
-pytestmark = [
-    pytest.mark.faults,
-    pytest.mark.nightly,
-    pytest.mark.usefixtures("kernels"),
-]
+pytestmark = [pytest.mark.nightly, pytest.mark.usefixtures("kernels")]
 
 
 async def test_a_worker_without_any_other_partition_waits_for_its_leader(tmp_path: Path) -> None:

@@ -8,59 +8,42 @@ import uuid
 from pathlib import Path
 
 import pytest
-from aiokafka.admin import NewTopic
-from support.cluster import GROUP, NODES, TRANSACTION, Cluster, cluster
-from support.kafka_broker import admin, read_all, wait_until
+from support.cluster import NODES, Cluster, cluster
+from support.faulty_workers import SIDE
+from support.kafka_broker import read_all, wait_for
+from support.offline_partition import NOT_OPENED, create_input, spared
 from support.reliability import record
 from support.repeated_kills import check
 from support.running import sample
 from support.stages import AppDeployment, AppWorker
 from support.storms import ACCUSATION
 
-pytestmark = [
-    pytest.mark.faults,
-    pytest.mark.nightly,
-    pytest.mark.usefixtures("kernels"),
-]
+pytestmark = [pytest.mark.nightly, pytest.mark.usefixtures("kernels")]
 
 AWAY_S = 45.0
 """Longer than the time limit of a request of the client (40 s)."""
 PATIENCE_S = "15"
 PARTITIONS = 3
 SILENT = "no leader of these partitions answers; the others go on"
-NOT_OPENED = "partitions not opened; the others go on"
 NEVER = ("the broker does not answer", "consumer loop ended", "giving up", "did not finish its clusters in time")
-SIDE = ("output", "quarantine", "clusters", "evidence")
-
-
-async def spared(brokers: Cluster) -> tuple[str, int]:
-    """Return the name of an input, and a broker that coordinates neither its group nor its transactions."""
-
-    async def found() -> tuple[str, int]:
-        topic = f"in-{uuid.uuid4().hex[:12]}"
-        coordinators = {await brokers.coordinator(GROUP, f"group-{topic}")}
-        for number in range(PARTITIONS):
-            coordinators.add(await brokers.coordinator(TRANSACTION, f"group-{topic}-{topic}-{number}"))
-        rest = set(NODES) - coordinators
-        return topic, rest.pop() if rest else 0
-
-    while (spare := await found())[1] == 0:
-        pass
-    return spare
 
 
 async def deployed(brokers: Cluster, folder: Path) -> tuple[AppDeployment, int]:
     """Return a stage with an input whose partitions 1 and 2 are on one broker alone, and this broker."""
-    topic, victim = await spared(brokers)
+    topic = ""
+
+    def named() -> tuple[str, list[str]]:
+        nonlocal topic
+        topic = f"in-{uuid.uuid4().hex[:12]}"
+        return f"group-{topic}", [f"group-{topic}-{topic}-{number}" for number in range(PARTITIONS)]
+
+    victim = await spared(brokers, named)
     first, second = set(NODES) - {victim}
     replicas = dict.fromkeys(SIDE, (first, second))
     deployment = await AppDeployment.create(
         brokers.bootstrap, folder, partitions=PARTITIONS, replicas=replicas, max_delay_s=1.0
     )
-    async with admin(brokers.bootstrap) as client:
-        settings = {"min.insync.replicas": "1"}
-        placed = {0: [first], 1: [victim], 2: [victim]}
-        await client.create_topics([NewTopic(topic, -1, -1, replica_assignments=placed, topic_configs=settings)])
+    await create_input(brokers, topic, [first, victim, victim])
     document = json.loads(deployment.policy.read_text())
     document["kafka"] |= {"input": topic, "group": f"group-{topic}"}
     deployment.topics["input"] = topic
@@ -70,23 +53,17 @@ async def deployed(brokers: Cluster, folder: Path) -> tuple[AppDeployment, int]:
 
 
 async def released(deployment: AppDeployment, partition: int) -> int:
-    rows = [
-        one for one in await read_all(deployment.bootstrap, deployment.topics["output"]) if one.partition == partition
-    ]
-    return len(rows)
+    output = await read_all(deployment.bootstrap, deployment.topics["output"])
+    return sum(one.partition == partition for one in output)
 
 
-async def until_released(deployment: AppDeployment, partition: int, count: int, timeout_s: float = 60) -> None:
-    """Wait until so many records of a partition are published."""
-
-    async def are_released() -> bool:
-        return await released(deployment, partition) >= count
-
-    await wait_until(are_released, timeout_s, f"{count} released records of partition {partition}")
+async def until_released(deployment: AppDeployment, partition: int, count: int) -> None:
+    what = f"{count} released records of partition {partition}"
+    await wait_for(lambda: released(deployment, partition), lambda found: found >= count, 60, what)
 
 
 async def partitions_in(worker: AppWorker, state: str) -> float:
-    return sample((await worker.get("/metrics"))[1], f"shoal_partitions_{state}")
+    return sample(await worker.metrics(), f"shoal_partitions_{state}")
 
 
 async def flushed(deployment: AppDeployment) -> float:
@@ -127,11 +104,7 @@ async def starts_without(deployment: AppDeployment, worker: AppWorker, victim: i
     assert await partitions_in(worker, "opening") == 2
     await flushed(deployment)
     await brokers.start(victim)
-
-    async def is_ready() -> bool:
-        return (await worker.get("/readyz"))[0] == 200
-
-    await wait_until(is_ready, 120, "readiness")
+    await wait_for(lambda: worker.get("/readyz"), lambda found: found[0] == 200, 120, "readiness")
     assert await partitions_in(worker, "opening") == await partitions_in(worker, "unreachable") == 0
     counts = [await released(deployment, partition) for partition in range(PARTITIONS)]
     await deployment.put(60, PARTITIONS)

@@ -12,7 +12,7 @@ import pytest
 from support.kafka_broker import admin, wait_until
 from support.running import Process, Stage
 
-pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("kernels")]
+pytestmark = pytest.mark.usefixtures("kernels")
 
 SLOW_COMPILER = (sys.executable, str(Path(__file__).resolve().parents[1] / "support" / "slow_compiler.py"))
 """In an interpreter of its own: a forked process does not unload the interpreter at its end."""
@@ -44,8 +44,7 @@ async def ended_after_message(process: Process) -> int:
     return await process.ended(END_S)
 
 
-async def test_a_missing_topic_ends_a_worker_with_2_while_it_compiles(bootstrap: str, tmp_path: Path) -> None:
-    stage = await Stage.create(bootstrap, tmp_path)
+async def test_a_missing_topic_ends_a_worker_with_2_while_it_compiles(stage: Stage) -> None:
     stage.document["kafka"]["output"] = "absent"
     async with compiling(stage) as process:
         assert await ended_after_message(process) == 2
@@ -54,58 +53,41 @@ async def test_a_missing_topic_ends_a_worker_with_2_while_it_compiles(bootstrap:
 
 
 async def test_a_dead_address_ends_a_worker_with_3_while_it_compiles(tmp_path: Path) -> None:
-    document = {
-        "attributes": {"age": {"role": "quasi_identifier", "bounds": [0, 110], "integer": True}},
-        "subject": "every_record",
-        "privacy": {"k": 3},
-        "stream": {"delta": 20},
-        "kafka": {"group": "g", "input": "in", "output": "out", "patience_s": 0.5},
-    }
-    async with compiling(Stage("127.0.0.1:1", tmp_path, {}, document)) as process:
+    async with compiling(Stage.at("127.0.0.1:1", tmp_path, patience_s=0.5)) as process:
         assert await ended_after_message(process) == 3
         assert (last_line(process)["event"], last_line(process)["code"]) == ("stopped", "broker")
 
 
-@pytest.mark.parametrize("arguments", [[], ["--drain"]])
-async def test_a_worker_that_compiles_ends_with_0_at_a_signal(
-    arguments: list[str], bootstrap: str, tmp_path: Path
-) -> None:
-    stage = await Stage.create(bootstrap, tmp_path)
+@pytest.mark.parametrize(
+    ("arguments", "number", "code"),
+    [([], signal.SIGTERM, 0), (["--drain"], signal.SIGTERM, 0), ([], signal.SIGHUP, 129)],
+)
+async def test_a_signal_ends_a_worker_that_compiles(arguments: list[str], number: int, code: int, stage: Stage) -> None:
     async with compiling(stage, *arguments) as process:
         await wait_until(lambda: _is_connected(process), what="a connection")
-        assert await process.terminated(END_S) == 0
-        assert last_line(process)["event"] == "stopped"
+        process.process.send_signal(number)
+        assert await process.ended(END_S) == code
+        assert number == signal.SIGHUP or last_line(process)["event"] == "stopped"
 
 
-async def test_a_worker_that_compiles_ends_with_129_when_its_terminal_is_closed(bootstrap: str, tmp_path: Path) -> None:
-    stage = await Stage.create(bootstrap, tmp_path)
-    async with compiling(stage) as process:
-        await wait_until(lambda: _is_connected(process), what="a connection")
-        process.process.send_signal(signal.SIGHUP)
-        assert await process.ended(END_S) == 129
-
-
-async def test_a_worker_joins_the_group_when_its_kernels_are_compiled(bootstrap: str, tmp_path: Path) -> None:
-    stage = await Stage.create(bootstrap, tmp_path)
+async def test_a_worker_joins_the_group_when_its_kernels_are_compiled(stage: Stage) -> None:
     record_ids = await stage.put(30)
     async with compiling(stage) as process:
         await wait_until(lambda: _is_connected(process), what="a connection")
         assert await members(stage) == 0
-        (tmp_path / "kernels").touch()
+        (stage.folder / "kernels").touch()
         await wait_until(lambda: _is_ready(process), what="readiness")
         assert await members(stage) == 1
         assert await process.terminated() == 0
-    await stage.drained()
-    await stage.until_completed(record_ids)
+    await stage.drained(record_ids)
 
 
-async def test_a_drain_reads_records_when_its_kernels_are_compiled(bootstrap: str, tmp_path: Path) -> None:
-    stage = await Stage.create(bootstrap, tmp_path)
+async def test_a_drain_reads_records_when_its_kernels_are_compiled(stage: Stage) -> None:
     record_ids = await stage.put(30)
     async with compiling(stage, "--drain") as process:
         await wait_until(lambda: _is_connected(process), what="a connection")
         assert process.lines("partition opened") == []
-        (tmp_path / "kernels").touch()
+        (stage.folder / "kernels").touch()
         assert await process.ended() == 0
     await stage.until_completed(record_ids)
 

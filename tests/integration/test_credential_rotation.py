@@ -15,7 +15,7 @@ from support.kafka_broker import wait_until
 from support.running import Process
 from support.secured_broker import SecuredBroker, granted_stage, secured_broker, secured_environment, unsigned_token
 
-pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("kernels")]
+pytestmark = pytest.mark.usefixtures("kernels")
 
 ROOT = Path(__file__).resolve().parents[2]
 SESSION_MS = 6000
@@ -67,8 +67,7 @@ async def test_a_running_worker_takes_a_password_that_was_rotated(secured: Secur
         await stage.until_completed(record_ids[:100])
         assert "scram-secret" not in process.said
         assert await process.terminated() == 0
-    await stage.drained()
-    await stage.until_completed(record_ids)
+    await stage.drained(record_ids)
 
 
 async def test_a_running_worker_takes_a_certificate_that_was_renewed(secured: SecuredBroker, tmp_path: Path) -> None:
@@ -91,8 +90,7 @@ async def test_a_running_worker_takes_a_certificate_that_was_renewed(secured: Se
         record_ids += await stage.put(60)
         await stage.until_completed(record_ids[:100])
         assert await process.terminated() == 0
-    await stage.drained()
-    await stage.until_completed(record_ids)
+    await stage.drained(record_ids)
 
 
 async def test_a_worker_goes_on_when_the_broker_ends_the_sessions_of_its_tokens(
@@ -114,5 +112,4 @@ async def test_a_worker_goes_on_when_the_broker_ends_the_sessions_of_its_tokens(
 
         await wait_until(has_connected_again, 120, "three ends of sessions")
         assert await process.terminated() == 0
-    await stage.drained()
-    await stage.until_completed(record_ids)
+    await stage.drained(record_ids)

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import pytest
 from shoal.errors import InputError
-from shoal.kafka import StartOptions, export_progress, import_progress, report_progress
-from shoal.policy import KafkaSection, Policy
-from support.kafka_broker import wait_until
+from shoal.kafka import StartOptions
+from support.kafka_broker import wait_for
 from support.running import Stage
-
-pytestmark = pytest.mark.integration
 
 PREFIX = "shoal1:"
 ENCRYPTED_PREFIX = "shoal1-aes:"
@@ -21,21 +19,8 @@ ENCRYPTED_PREFIX = "shoal1-aes:"
 OLD, NEW = "7f" * 4 + bytes(range(28)).hex(), bytes(range(60, 92)).hex()
 
 
-def give(stage: Stage, *ways: str) -> None:
-    """Give the stage's processes a file with these ways of writing, the first of which writes."""
-    path = stage.folder / "metadata.key"
-    path.write_text("\n".join(ways))
-    path.chmod(0o600)
-    stage.document["kafka"]["metadata_key_file"] = str(path)
-
-
 def take(stage: Stage) -> None:
     del stage.document["kafka"]["metadata_key_file"]
-
-
-@pytest.fixture
-async def stage(bootstrap: str, tmp_path: Path) -> Stage:
-    return await Stage.create(bootstrap, tmp_path)
 
 
 async def metadata(stage: Stage) -> str:
@@ -44,35 +29,20 @@ async def metadata(stage: Stage) -> str:
     return str(found.metadata)
 
 
-async def work(stage: Stage, count: int = 30) -> list[tuple[int, int]]:
-    """Append records, release some of them and hold the others."""
-    record_ids = await stage.put(count)
-    before = len(await stage.read())
-    async with stage.run() as run:
-        await run.until_read(count)
-
-        async def is_published() -> bool:
-            return len(await stage.read()) > before
-
-        await wait_until(is_published, what="a release")
-    return record_ids
-
-
 async def test_under_a_key_a_worker_continues_and_no_metadata_is_in_plain(stage: Stage) -> None:
-    give(stage, NEW)
+    stage.give_keys(NEW)
     record_ids: list[tuple[int, int]] = []
     for _ in range(4):
-        record_ids += await work(stage)
+        record_ids += await stage.worked()
         assert (await metadata(stage)).startswith(ENCRYPTED_PREFIX)
         assert (await stage.progress()).state.incomplete
-    await stage.drained()
-    await stage.until_completed(record_ids)
+    await stage.drained(record_ids)
     assert (await metadata(stage)).startswith(ENCRYPTED_PREFIX)
 
 
 @pytest.mark.parametrize("where", ["KEY", "KEY_FILE"])
 async def test_a_process_takes_its_key_from_the_environment_and_never_prints_it(stage: Stage, where: str) -> None:
-    give(stage, NEW)
+    stage.give_keys(NEW)
     given = NEW if where == "KEY" else str(stage.document["kafka"]["metadata_key_file"])
     take(stage)
     record_ids = await stage.put(30)
@@ -90,44 +60,39 @@ async def test_a_process_takes_its_key_from_the_environment_and_never_prints_it(
 
 
 async def test_without_the_right_key_encrypted_metadata_refuses_a_start(stage: Stage) -> None:
-    give(stage, NEW)
-    record_ids = await work(stage)
+    stage.give_keys(NEW)
+    record_ids = await stage.worked()
     for ways in ((OLD,), (OLD, "plain"), ("plain",)):
-        give(stage, *ways)
+        stage.give_keys(*ways)
         words = await stage.refusal()
         assert f"{stage.topics['input']}-0: the offset metadata is encrypted" in words
         assert "kafka.metadata_key_file" in words
-    give(stage, OLD, NEW)
-    await stage.drained()
-    await stage.until_completed(record_ids)
+    stage.give_keys(OLD, NEW)
+    await stage.drained(record_ids)
 
 
 async def test_plain_metadata_with_a_key_refuses_a_start_until_plain_is_allowed(stage: Stage) -> None:
-    record_ids = await work(stage)
-    give(stage, NEW)
+    record_ids = await stage.worked()
+    stage.give_keys(NEW)
     words = await stage.refusal()
     assert "in plain, and a key is given" in words
     assert "'plain' after the key" in words
-    give(stage, NEW, "plain")
-    await stage.drained()
-    await stage.until_completed(record_ids)
+    stage.give_keys(NEW, "plain")
+    await stage.drained(record_ids)
     assert (await metadata(stage)).startswith(ENCRYPTED_PREFIX)
-    give(stage, NEW)
-    async with stage.run() as run:
-        await run.until_ready()
+    stage.give_keys(NEW)
+    await stage.started()
 
 
 async def test_a_partition_without_new_records_gets_the_new_key_at_the_next_start(stage: Stage) -> None:
-    give(stage, OLD)
-    record_ids = await work(stage)
-    give(stage, NEW, OLD)
+    stage.give_keys(OLD)
+    record_ids = await stage.worked()
+    stage.give_keys(NEW, OLD)
     before = await stage.progress()
-    async with stage.run() as run:
-        await run.until_ready()
+    await stage.started()
     assert (await stage.progress()).state == before.state
-    give(stage, NEW)
-    await stage.drained()
-    await stage.until_completed(record_ids)
+    stage.give_keys(NEW)
+    await stage.drained(record_ids)
 
 
 @pytest.mark.parametrize("bent", ["a bit", "the end", "the offset", "another partition", "another group"])
@@ -135,19 +100,14 @@ async def test_tampered_or_foreign_metadata_refuses_a_start_and_can_be_skipped(
     bootstrap: str, tmp_path: Path, bent: str
 ) -> None:
     stage = await Stage.create(bootstrap, tmp_path, partitions=2)
-    give(stage, NEW)
+    stage.give_keys(NEW)
     await stage.put(30)
     await stage.put(40, 1)
     async with stage.run() as run:
         await run.until_read(70)
-
-        async def are_committed() -> bool:
-            return (await stage.progress(0)).state.committed_offset > 0 and (
-                await stage.progress(1)
-            ).state.committed_offset > 0
-
-        await wait_until(are_committed, what="progress of both partitions")
-    found = await stage.committed()
+        for partition in range(2):
+            await wait_for(partial(stage.progress, partition), lambda found: found.state.committed_offset > 0)
+    found = await stage.committed(1 if bent == "another partition" else 0)
     assert found is not None
     offset, text = found.offset, str(found.metadata)
     if bent == "a bit":
@@ -156,45 +116,31 @@ async def test_tampered_or_foreign_metadata_refuses_a_start_and_can_be_skipped(
         text = text[:-8]
     elif bent == "the offset":
         offset -= 1
-    elif bent == "another partition":
-        other = await stage.committed(1)
-        assert other is not None
-        offset, text = other.offset, str(other.metadata)
-    else:
+    elif bent == "another group":
         stage.document["kafka"]["group"] += "-other"
     await stage.commit(offset, text)
     words = await stage.refusal()
     assert "the offset metadata is broken" in words
     assert "--import" in words
     before = [message for message in await stage.read() if message.partition == 0]
-    async with stage.run(StartOptions(skip_to_end=True)) as run:
-        await run.until_ready()
+    await stage.started(StartOptions(skip_to_end=True))
     assert [message for message in await stage.read() if message.partition == 0] == before
 
 
 async def test_a_key_is_added_rotated_and_removed_while_records_flow(stage: Stage) -> None:
     lists: Sequence[tuple[str, ...]] = (
-        (),
-        ("plain", OLD),
-        (OLD, "plain"),
-        (OLD,),
-        (OLD, NEW),
-        (NEW, OLD),
-        (NEW,),
-        (NEW, "plain"),
-        ("plain", NEW),
-        (),
+        *((), ("plain", OLD), (OLD, "plain"), (OLD,), (OLD, NEW)),
+        *((NEW, OLD), (NEW,), (NEW, "plain"), ("plain", NEW), ()),
     )
     record_ids, seen = [], []
     for ways in lists:
         if ways:
-            give(stage, *ways)
-        elif "metadata_key_file" in stage.document["kafka"]:
-            take(stage)
-        record_ids += await work(stage)
+            stage.give_keys(*ways)
+        else:
+            stage.document["kafka"].pop("metadata_key_file", None)
+        record_ids += await stage.worked()
         seen.append((await metadata(stage)).startswith(ENCRYPTED_PREFIX))
-    await stage.drained()
-    await stage.until_completed(record_ids)
+    await stage.drained(record_ids)
     assert seen == [bool(ways) and ways[0] != "plain" for ways in lists]
     assert (await metadata(stage)).startswith(PREFIX)
 
@@ -202,63 +148,50 @@ async def test_a_key_is_added_rotated_and_removed_while_records_flow(stage: Stag
 # ---------------------------------------------------------------- as operators see it
 
 
-async def report(stage: Stage) -> list[dict[str, object]]:
-    return await report_progress(Policy.load(stage.policy_file()), stage.settings())
-
-
 async def test_a_report_says_whether_metadata_can_be_read_and_which_key_encrypted_it(stage: Stage) -> None:
-    give(stage, OLD)
-    await work(stage)
-    (line,) = await report(stage)
-    assert (line["state"], line["key"]) == ("ok", "this")
-    give(stage, NEW, OLD)
-    (line,) = await report(stage)
-    assert (line["state"], line["key"]) == ("ok", "another")
-    give(stage, NEW)
-    (line,) = await report(stage)
-    assert line["state"] == "encrypted with a key that is not given"
+    stage.give_keys(OLD)
+    await stage.worked()
+    found = []
+    for ways in ((OLD,), (NEW, OLD), (NEW,)):
+        stage.give_keys(*ways)
+        found += await stage.report()
     take(stage)
-    (line,) = await report(stage)
-    assert line["state"] == "encrypted, and no key is given"
-    assert line["held"] is None
+    found += await stage.report()
+    assert [(line["state"], line["key"]) for line in found[:2]] == [("ok", "this"), ("ok", "another")]
+    assert found[2]["state"] == "encrypted with a key that is not given"
+    assert (found[3]["state"], found[3]["held"]) == ("encrypted, and no key is given", None)
 
 
 async def test_an_export_stays_encrypted_and_is_imported_under_the_current_key(stage: Stage) -> None:
-    give(stage, OLD)
-    record_ids = await work(stage)
+    stage.give_keys(OLD)
+    record_ids = await stage.worked()
     before = await stage.progress()
-    text = await export_progress(stage.settings())
+    text = await stage.export()
     (saved,) = json.loads(text)["partitions"]
     assert saved["metadata"] == await metadata(stage)
     take(stage)
-    assert await export_progress(stage.settings()) == text, "an export needs no key"
+    assert await stage.export() == text, "an export needs no key"
     with pytest.raises(InputError, match="encrypted, and no key is given"):
-        await import_progress(text, *parts(stage))
+        await stage.bring_back(text)
     # The group is lost, and with it the old key is laid aside.
     stage.document["kafka"]["group"] += "-again"
-    give(stage, NEW, OLD)
-    assert await import_progress(text, *parts(stage)) == {stage.topics["input"]: [0]}
-    give(stage, NEW)
+    stage.give_keys(NEW, OLD)
+    assert await stage.bring_back(text) == {stage.topics["input"]: [0]}
+    stage.give_keys(NEW)
     assert await stage.progress() == before
-    await stage.drained()
-    await stage.until_completed(record_ids)
+    await stage.drained(record_ids)
 
 
 async def test_an_import_over_metadata_of_an_unknown_key_is_refused(stage: Stage) -> None:
-    record_ids = await work(stage)
-    text = await export_progress(stage.settings())
-    give(stage, NEW, "plain")
-    record_ids += await work(stage)
+    record_ids = await stage.worked()
+    text = await stage.export()
+    stage.give_keys(NEW, "plain")
+    record_ids += await stage.worked()
     before = await stage.committed()
     for ways in (("plain",), ("plain", OLD), (OLD, "plain")):
-        give(stage, *ways)
+        stage.give_keys(*ways)
         with pytest.raises(InputError, match="encrypted"):
-            await import_progress(text, *parts(stage))
+            await stage.bring_back(text)
         assert await stage.committed() == before
-    give(stage, NEW)
-    await stage.drained()
-    await stage.until_completed(record_ids)
-
-
-def parts(stage: Stage) -> tuple[Policy, KafkaSection]:
-    return Policy.load(stage.policy_file()), stage.settings()
+    stage.give_keys(NEW)
+    await stage.drained(record_ids)

@@ -74,16 +74,6 @@ class FaultySource:
 
 
 @contextlib.asynccontextmanager
-async def running_source(source: FaultySource) -> AsyncIterator[None]:
-    task = asyncio.create_task(source.deliver())
-    try:
-        yield
-    finally:
-        task.cancel()
-        await asyncio.wait([task])
-
-
-@contextlib.asynccontextmanager
 async def running_loop(
     stage: Stage,
     source: MessageSource,
@@ -96,15 +86,8 @@ async def running_loop(
     """Run a loop that this source feeds; after the block it must end in time."""
     settings, health = stage.settings(policy := Policy.load(stage.policy_file())), Health()
     context = WorkerContext(policy, settings, Metrics(), health, EARLIEST, MetadataCipher.of(settings))
-    loop = ExternalLoop(
-        context,
-        BrokerLiveness(health, 60),
-        source,
-        partitions,
-        listener,
-        most,
-        may_contain_uncommitted=may_contain_uncommitted,
-    )
+    given = (context, BrokerLiveness(health, 60), source, partitions, listener, most)
+    loop = ExternalLoop(*given, may_contain_uncommitted=may_contain_uncommitted)
     task = asyncio.create_task(loop.run())
     try:
         yield loop
@@ -116,14 +99,29 @@ async def running_loop(
         await asyncio.wait([task])
 
 
+@contextlib.asynccontextmanager
+async def fed_loop(
+    stage: Stage, *, seed: int = 5, isolation: str = "read_committed"
+) -> AsyncIterator[tuple[ExternalLoop, FaultySource]]:
+    """Run a loop with a faulty source."""
+    source = FaultySource(stage, Random(seed), isolation)
+    delivering = asyncio.create_task(source.deliver())
+    uncommitted = isolation == "read_uncommitted"
+    try:
+        async with running_loop(stage, source, ClusterListener(), may_contain_uncommitted=uncommitted) as loop:
+            yield loop, source
+    finally:
+        delivering.cancel()
+        await asyncio.wait([delivering])
+
+
 async def test_a_faulty_source_delays_records_but_loses_none(bootstrap: str, tmp_path: Path) -> None:
     stage = await Stage.create(bootstrap, tmp_path, stream={"delta": 20, "max_delay_s": 0.5})
     record_ids = await stage.put(900)
     upstream = f"upstream-{stage.group}"
     aborted = await stage.put(40, transactional_id=upstream, abort=True)
     record_ids += await stage.put(40, transactional_id=upstream)
-    source = FaultySource(stage, Random(5))
-    async with running_source(source), running_loop(stage, source, ClusterListener()):
+    async with fed_loop(stage) as (_, source):
         await stage.until_completed(record_ids, timeout_s=60)
         outcomes = await stage.outcomes()
         assert not set(aborted) & set(outcomes)
@@ -133,30 +131,26 @@ async def test_a_faulty_source_delays_records_but_loses_none(bootstrap: str, tmp
     assert source.rewinds > 0
 
 
-async def test_records_behind_an_open_transaction_of_a_producer_are_lag(bootstrap: str, tmp_path: Path) -> None:
-    stage = await Stage.create(bootstrap, tmp_path)
+async def test_records_behind_an_open_transaction_of_a_producer_are_lag(stage: Stage) -> None:
     await stage.put(30)
-    source = FaultySource(stage, Random(5))
-    async with running_source(source), running_loop(stage, source, ClusterListener()) as loop:
+    async with fed_loop(stage) as (loop, _):
 
         def has_lag(count: int) -> bool:
             labels = {"topic": stage.topics["input"], "partition": "0"}
             return loop._context.metrics.registry.get_sample_value("shoal_consumer_lag_records", labels) == count
 
         await wait_until(lambda: has_lag(0), what="the end of the log")
-        async with open_transaction(bootstrap, stage.topics["input"], stage.record()):
+        async with open_transaction(stage.bootstrap, stage.topics["input"], stage.record()):
             await stage.put(7)
             await wait_until(lambda: has_lag(8), what="the lag of the open record and seven behind it")
         await wait_until(lambda: has_lag(0), what="the end of the log")
 
 
-async def test_a_deleted_input_ends_the_loop(bootstrap: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_deleted_input_ends_the_loop(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("shoal.kafka.topics.WATCH_S", 0.3)
-    stage = await Stage.create(bootstrap, tmp_path)
-    source = FaultySource(stage, Random(5))
-    async with running_source(source), running_loop(stage, source, ClusterListener()) as loop:
+    async with fed_loop(stage) as (loop, _):
         await asyncio.wait_for(loop.opened.wait(), 30)
-        async with admin(bootstrap) as client:
+        async with admin(stage.bootstrap) as client:
             await client.delete_topics([stage.topics["input"]])
         await asyncio.wait_for(loop._ended.wait(), 30)
         assert not loop._ending.is_set(), "nothing asked it to end"
@@ -169,8 +163,7 @@ async def test_aborted_messages_of_a_source_are_not_processed(bootstrap: str, tm
     record_ids = await stage.put(200)
     aborted += await stage.put(40, transactional_id=upstream, abort=True)
     record_ids += await stage.put(100, transactional_id=upstream)
-    source = FaultySource(stage, Random(5), "read_uncommitted")
-    async with running_source(source), running_loop(stage, source, ClusterListener(), may_contain_uncommitted=True):
+    async with fed_loop(stage, isolation="read_uncommitted"):
         await stage.until_completed(record_ids, timeout_s=60)
         outcomes = await stage.outcomes()
         assert not set(aborted) & set(outcomes)
@@ -184,8 +177,7 @@ async def is_behind(stage: Stage, offset: int) -> bool:
 async def test_an_idle_task_skips_transaction_markers(bootstrap: str, tmp_path: Path) -> None:
     stage = await Stage.create(bootstrap, tmp_path, stream={"delta": 20, "max_delay_s": 0.5})
     record_ids = await stage.put(30, transactional_id=f"upstream-{stage.group}")
-    source = FaultySource(stage, Random(5))
-    async with running_source(source), running_loop(stage, source, ClusterListener()):
+    async with fed_loop(stage):
         # The end of the log, at which max_delay_s flushes, is behind the transaction marker.
         await stage.until_completed(record_ids)
         await wait_until(lambda: is_behind(stage, len(record_ids)), what="a committed offset behind the marker")
@@ -273,8 +265,7 @@ async def test_a_late_answer_of_the_coordinator_is_requested_again(
 ) -> None:
     stage = await Stage.create(bootstrap, tmp_path, stream={"delta": 20, "max_delay_s": 0.5})
     record_ids = await stage.put(100)
-    source = FaultySource(stage, Random(5))
-    async with running_source(source), running_loop(stage, source, ClusterListener()):
+    async with fed_loop(stage):
         await stage.until_completed(record_ids)
     answers: list[object] = []
 
@@ -285,8 +276,7 @@ async def test_a_late_answer_of_the_coordinator_is_requested_again(
 
     monkeypatch.setattr("shoal.kafka.start.fetch_committed", late)
     record_ids += await stage.put(100)
-    source = FaultySource(stage, Random(6))
-    async with running_source(source), running_loop(stage, source, ClusterListener()):
+    async with fed_loop(stage, seed=6):
         await stage.until_completed(record_ids)
     assert len(answers) > 1
     assert set((await stage.outcomes()).values()) == {1}

@@ -18,29 +18,21 @@ from __future__ import annotations
 import base64
 import json
 import os
-import re
-import signal
-import sys
-import uuid
 import zlib
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
-import aiohttp
 import pytest
-from aiokafka import TopicPartition
 from golden.record.inputs import FIRST_MS, message, records
 from golden.record.recorder import differences, dumped, rounded
 from prometheus_client.parser import text_string_to_metric_families
-from support.forked import ForkedProcess
-from support.kafka_broker import admin, create_topic, produce, read_all, wait_until
+from support.kafka_broker import create_topic, produce, wait_until
+from support.running import SIDE, Stage
 
-pytestmark = pytest.mark.integration
 RECORD = Path(__file__).parents[1] / "golden" / "record" / "kafka.json"
 COUNT = 240
 FIELDS = ("who", "age", "income", "code", "cost")
-SIDE = ("output", "quarantine", "clusters", "evidence")
 
 _AGE = {"role": "quasi_identifier", "bounds": [0, 110], "integer": True}
 _ATTRIBUTES: dict[str, Any] = {
@@ -82,39 +74,11 @@ POLICIES: dict[str, dict[str, Any]] = {
 }
 
 
-class Deployment:
-    """Topics, a group, a policy file, and the commands over them."""
-
-    def __init__(self, bootstrap: str, folder: Path, topics: dict[str, str], document: dict[str, Any]) -> None:
-        self.bootstrap, self.folder, self.topics = bootstrap, folder, topics
-        self.group = f"group-{topics['input']}"
-        self.policy = folder / "policy.json"
-        kafka = {"group": self.group, "commit_interval_ms": 50, **topics}
-        self.policy.write_text(json.dumps(document | {"kafka": kafka}), encoding="utf-8")
-
-    def start(self, command: str, *arguments: str) -> ForkedProcess:
-        given = {name: value for name, value in os.environ.items() if not name.startswith("SHOAL_KAFKA__")}
-        given |= {"SHOAL_KAFKA__BOOTSTRAP_SERVERS": self.bootstrap}
-        out = self.folder / f"{uuid.uuid4().hex}.out"
-        words = [command, str(self.policy), *arguments]
-        return ForkedProcess(Path(sys.executable).with_name("shoal"), words, given, out, self.folder / "log")
-
-    async def ended(self, process: ForkedProcess) -> tuple[int, str]:
-        """Wait for the end of a process; return its exit code and standard output."""
-        await wait_until(lambda: process.poll() is not None, 120, "the end")
-        return process.wait(), process.out.read_text("utf-8")
-
-    async def committed(self) -> Any:
-        tp = TopicPartition(self.topics["input"], 0)
-        async with admin(self.bootstrap) as client:
-            found = await client.list_consumer_group_offsets(self.group, partitions=[tp])
-        return found.get(tp)
-
-    def anonymous(self, text: str) -> str:
-        """Replace the random names of topics."""
-        for name, topic in self.topics.items():
-            text = text.replace(topic, f"<{name}>")
-        return text
+def anonymous(stage: Stage, text: str) -> str:
+    """Replace the random names of topics."""
+    for name, topic in stage.topics.items():
+        text = text.replace(topic, f"<{name}>")
+    return text
 
 
 def progress_of(topics: dict[str, str], offset: int, text: str) -> dict[str, Any]:
@@ -151,22 +115,21 @@ def varint_at(body: bytes, at: int) -> tuple[int, int]:
             return number, at
 
 
-async def published(deployment: Deployment, *, is_ordered: bool) -> dict[str, Any]:
+async def published(stage: Stage) -> dict[str, Any]:
     """Return what readers of committed data see in all topics."""
     found: dict[str, Any] = {}
+    is_ordered = stage.document["stream"].get("release") == "ordered"
     for name in SIDE:
-        messages = await read_all(deployment.bootstrap, deployment.topics[name])
+        messages = await stage.read(name)
         assert all(one.timestamp_ms > FIRST_MS for one in messages)
         assert name == "evidence" or all((one.key, one.headers) == (None, ()) for one in messages)
-        values = [deployment.anonymous((one.value or b"").decode()) for one in messages]
+        values = [anonymous(stage, (one.value or b"").decode()) for one in messages]
         found[name] = values if is_ordered and name == "output" else sorted(values)
     return found
 
 
-async def metrics_of(port: int) -> dict[str, Any]:
+def metrics_of(text: str) -> dict[str, Any]:
     """Return names, labels and help texts of all metrics, and the counts that no clock decides."""
-    async with aiohttp.ClientSession() as client, client.get(f"http://127.0.0.1:{port}/metrics") as answer:
-        text = await answer.text()
     found: dict[str, Any] = {}
     for family in text_string_to_metric_families(text):
         labels = {f"{one.name}{{{', '.join(sorted(one.labels))}}}" for one in family.samples}
@@ -189,10 +152,9 @@ def is_balanced(metrics: dict[str, Any]) -> bool:
     return counts["in"] == counts["elsewhere"] == COUNT
 
 
-async def deployed(bootstrap: str, folder: Path, document: dict[str, Any]) -> Deployment:
+async def stage_of(bootstrap: str, folder: Path, document: dict[str, Any]) -> Stage:
     """Make topics that keep old messages, and put all records there."""
-    kept = {"retention.ms": "-1"}
-    topics = {name: await create_topic(bootstrap, 1, kept) for name in ("input", *SIDE)}
+    topics = {name: await create_topic(bootstrap, 1, {"retention.ms": "-1"}) for name in ("input", *SIDE)}
     source = document["attributes"]["who"].get("from", "value")
     messages = [
         message(one, offset, FIELDS if source == "value" else FIELDS[1:])
@@ -209,61 +171,53 @@ async def deployed(bootstrap: str, folder: Path, document: dict[str, Any]) -> De
         timestamps_ms=[one["timestamp"] for one in messages],
         partitions=0,
     )
-    return Deployment(bootstrap, folder, topics, document)
+    kafka = {"group": f"group-{topics['input']}", "commit_interval_ms": 50, **topics}
+    return Stage(bootstrap, folder, topics, document | {"kafka": kafka})
 
 
-async def reported(deployment: Deployment) -> dict[str, Any]:
-    """Return what `shoal progress` reports and exports."""
-    code, text = await deployment.ended(deployment.start("progress"))
-    report = [json.loads(line) for line in text.splitlines()]
-    assert all(one.pop("last_commit") for one in report)
-    file = deployment.folder / "progress.json"
-    exported, _ = await deployment.ended(deployment.start("progress", "--export", str(file)))
+async def reported(stage: Stage, when: str) -> dict[str, Any]:
+    """Return what `shoal progress` reports and exports, and what readers see."""
+    report, file = stage.command("progress", name=f"report {when}"), stage.folder / "progress.json"
+    codes = [await report.ended(120)]
+    codes.append(await stage.command("progress", "--export", str(file), name=f"export {when}").ended(120))
+    lines = [json.loads(line) for line in report.out.read_text("utf-8").splitlines()]
+    assert all(one.pop("last_commit") for one in lines)
     export = json.loads(file.read_text("utf-8"))
     (entry,) = export.pop("partitions")
-    committed = progress_of(deployment.topics, entry.pop("offset"), entry.pop("metadata"))
+    committed = progress_of(stage.topics, entry.pop("offset"), entry.pop("metadata"))
     return {
-        "exit": [code, exported],
-        "report": json.loads(deployment.anonymous(json.dumps(rounded(report)))),
-        "export": json.loads(deployment.anonymous(json.dumps(export | entry))),
+        "exit": codes,
+        "report": json.loads(anonymous(stage, json.dumps(rounded(lines)))),
+        "export": json.loads(anonymous(stage, json.dumps(export | entry))),
         "committed": committed,
-    }
+    } | await published(stage)
 
 
 async def outcome(bootstrap: str, folder: Path, document: dict[str, Any]) -> dict[str, Any]:
     """Run the service to the end of the topic, stop it, and drain; return the outputs."""
-    deployment = await deployed(bootstrap, folder, document)
-    is_ordered = document["stream"].get("release") == "ordered"
-    refused, _ = await deployment.ended(deployment.start("run", "--http", "127.0.0.1:0"))
-    service = deployment.start("run", "--from", "earliest", "--http", "127.0.0.1:0")
-    try:
+    stage = await stage_of(bootstrap, folder, document)
+    refused = await stage.process(name="refused").ended(120)
+    async with stage.process("--from", "earliest") as service:
 
         async def is_at_the_end() -> bool:
-            assert service.poll() is None, (folder / "log").read_text("utf-8")[-2000:]
-            found = await deployment.committed()
+            assert service.code is None, service.said[-2000:]
+            found = await stage.committed()
             if found is None or not (found.metadata or "").startswith("shoal1:"):
                 return False
-            done = progress_of(deployment.topics, found.offset, found.metadata)
+            done = progress_of(stage.topics, found.offset, found.metadata)
             return bool(done["offset"] + done["ahead"] == COUNT)
 
-        await wait_until(is_at_the_end, 120, "a commit at the end of the topic")
-        port = int(re.findall(r"http_port=(\d+)", (folder / "log").read_text("utf-8"))[-1])
-
         async def are_balanced() -> dict[str, Any]:
-            found = await metrics_of(port)
+            found = metrics_of((await service.get("/metrics"))[1])
             return found if is_balanced(found) else {}
 
+        await wait_until(is_at_the_end, 120, "a commit at the end of the topic")
         metrics = await wait_until(are_balanced, what="metrics after the last commit")
-        service.send_signal(signal.SIGTERM)
-        stopped, _ = await deployment.ended(service)
-    finally:
-        if service.poll() is None:
-            service.kill()
+        stopped = await service.terminated(120)
     found = {"refused without --from": refused, "stopped": stopped, "metrics": metrics}
-    found["before the drain"] = await reported(deployment) | await published(deployment, is_ordered=is_ordered)
-    drained, _ = await deployment.ended(deployment.start("run", "--drain", "--http", "127.0.0.1:0"))
-    found["after the drain"] = await reported(deployment) | await published(deployment, is_ordered=is_ordered)
-    return found | {"drained": drained}
+    found["before the drain"] = await reported(stage, "before")
+    drained = await stage.process("--drain", name="drain").ended(120)
+    return found | {"after the drain": await reported(stage, "after"), "drained": drained}
 
 
 @pytest.mark.parametrize("name", POLICIES)

@@ -1,4 +1,4 @@
-"""The local broker and its helpers, which all other integration tests use."""
+"""The local broker, which all other integration tests use."""
 
 from __future__ import annotations
 
@@ -13,12 +13,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from aiokafka import AIOKafkaProducer
 from aiokafka.admin import AIOKafkaAdminClient
-from aiokafka.errors import KafkaError
 from aiokafka.helpers import create_ssl_context
 from support.certificates import Authority
-from support.kafka_broker import LOCAL, create_topic, end_offsets, produce, read_all, read_until, wait_until
+from support.kafka_broker import LOCAL
 from support.secured_broker import PASSWORDS, broker_settings
 
 FOREIGN = {"SHOAL_KAFKA__BOOTSTRAP_SERVERS", "SHOAL_TEST_BROKER"}
@@ -106,84 +104,3 @@ def test_the_last_command_stops_the_broker_and_returns_the_exit_code(home: Path)
     assert done.returncode == 7
     assert done.stdout.startswith("127.0.0.1:")
     assert local(home, "status").returncode == 1
-
-
-async def test_messages_come_back_as_they_were_sent(bootstrap: str) -> None:
-    topic = await create_topic(bootstrap, partitions=3)
-    record_ids = await produce(
-        bootstrap,
-        topic,
-        [b"a", None, b"c"],
-        keys=[None, b"k", None],
-        headers=[[("h", b"1")], [], []],
-        timestamps_ms=[1_000, 2_000, 3_000],
-        partitions=[2, 0, 2],
-    )
-    assert record_ids == [(2, 0), (0, 0), (2, 1)]
-    assert await read_all(bootstrap, topic) == [
-        (0, 0, 2_000, b"k", None, ()),
-        (2, 0, 1_000, None, b"a", (("h", b"1"),)),
-        (2, 1, 3_000, None, b"c", ()),
-    ]
-
-
-async def test_an_aborted_message_is_seen_by_read_uncommitted_only(bootstrap: str) -> None:
-    topic = await create_topic(bootstrap)
-    await produce(bootstrap, topic, [b"kept"], transactional_id=f"{topic}-a")
-    await produce(bootstrap, topic, [b"taken back"], transactional_id=f"{topic}-a", abort=True)
-    assert [message.value for message in await read_all(bootstrap, topic)] == [b"kept"]
-    everything = await read_all(bootstrap, topic, "read_uncommitted")
-    assert [message.value for message in everything] == [b"kept", b"taken back"]
-
-
-async def test_an_open_transaction_holds_the_last_stable_offset(bootstrap: str) -> None:
-    topic = await create_topic(bootstrap)
-    await produce(bootstrap, topic, [b"before"])
-    producer = AIOKafkaProducer(bootstrap_servers=bootstrap, transactional_id=f"{topic}-open")
-    await producer.start()
-    try:
-        await producer.begin_transaction()
-        await producer.send_and_wait(topic, b"pending")
-        await produce(bootstrap, topic, [b"after"])
-        assert await end_offsets(bootstrap, topic) == {0: 1}
-        assert await end_offsets(bootstrap, topic, "read_uncommitted") == {0: 3}
-        assert [message.value for message in await read_all(bootstrap, topic)] == [b"before"]
-        await producer.commit_transaction()
-    finally:
-        await producer.stop()
-    values = [message.value for message in await read_until(bootstrap, topic, 3)]
-    assert values == [b"before", b"pending", b"after"]
-
-
-async def test_a_zombie_producer_is_fenced_and_leaves_nothing_visible(bootstrap: str) -> None:
-    topic = await create_topic(bootstrap)
-    zombie = AIOKafkaProducer(bootstrap_servers=bootstrap, transactional_id=f"{topic}-one")
-    await zombie.start()
-    try:
-        await zombie.begin_transaction()
-        await zombie.send_and_wait(topic, b"zombie")
-        await produce(bootstrap, topic, [b"heir"], transactional_id=f"{topic}-one")
-        with pytest.raises(KafkaError):
-            await zombie.commit_transaction()
-    finally:
-        await zombie.stop()
-    assert [message.value for message in await read_all(bootstrap, topic)] == [b"heir"]
-
-
-async def test_old_messages_can_be_made_to_expire(bootstrap: str) -> None:
-    topic = await create_topic(
-        bootstrap, configs={"retention.ms": "1000", "segment.ms": "200", "file.delete.delay.ms": "0"}
-    )
-    await produce(bootstrap, topic, [b"old"], timestamps_ms=[1_000_000])
-
-    async def is_gone() -> bool:
-        return await read_all(bootstrap, topic) == []
-
-    await wait_until(is_gone)
-
-
-async def test_waiting_returns_what_became_true_and_ends_when_nothing_does() -> None:
-    answers = iter([0, 0, 7])
-    assert await wait_until(lambda: next(answers)) == 7
-    with pytest.raises(TimeoutError, match="the moon"):
-        await wait_until(lambda: False, timeout_s=0.05, what="the moon")

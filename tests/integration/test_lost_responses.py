@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
-from collections.abc import Callable
-from pathlib import Path
+import struct
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextvars import ContextVar
+from typing import Any
 
 import pytest
 from shoal.errors import BrokerUnavailableError
@@ -15,12 +18,116 @@ from shoal.policy import Policy
 from shoal.streams import DecidedCluster
 from structlog.testing import capture_logs
 from support.kafka_broker import wait_until
-from support.proxy import Proxy, proxied
 from support.running import EARLIEST, Stage
 
-pytestmark = pytest.mark.integration
-
 REQUESTS = {"AddPartitionsToTxn": 24, "AddOffsetsToTxn": 25, "EndTxn": 26, "TxnOffsetCommit": 28}
+
+
+# ---------------------------------------------------------------- a proxy that loses requests
+
+_to_broker: ContextVar[bool] = ContextVar("to_broker", default=False)
+"""Whether a connection is the proxy's own, so that it goes to the broker."""
+
+
+class Proxy:
+    """Forwards requests, except those that `should_hold` chooses by their API key."""
+
+    def __init__(self, broker: str) -> None:
+        host, port = broker.split(":")
+        self._broker = (host, int(port))
+        self._held: list[tuple[bytes, asyncio.StreamWriter]] = []
+        self._connections: set[asyncio.Task[None]] = set()
+        self.should_hold: Callable[[int], bool] = lambda _: False
+
+    @property
+    def held(self) -> int:
+        """How many requests are held back."""
+        return len(self._held)
+
+    def forward_held(self) -> None:
+        """Send the requests that were held back to the broker; its responses are not read."""
+        for request, writer in self._held:
+            writer.write(request)
+        self._held.clear()
+
+    def accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Serve a connection of a client in the background."""
+        self._connections.add(asyncio.create_task(self._serve(reader, writer)))
+
+    async def close(self) -> None:
+        """Close all connections."""
+        for connection in self._connections:
+            connection.cancel()
+        await asyncio.gather(*self._connections, return_exceptions=True)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        _to_broker.set(True)
+        responses, requests = await asyncio.open_connection(*self._broker)
+        _to_broker.set(False)
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(_copy(responses, writer))
+                if not await self._forward(reader, requests):
+                    writer.close()
+        finally:
+            for one in (requests, writer):
+                one.close()
+                with contextlib.suppress(ConnectionError):
+                    await one.wait_closed()
+
+    async def _forward(self, reader: asyncio.StreamReader, requests: asyncio.StreamWriter) -> bool:
+        """Forward requests until the client closes its connection; return False if one was held back before."""
+        # The client may close its connection at any time.
+        with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
+            while True:
+                request = await _message(reader)
+                if self.should_hold(struct.unpack(">h", request[4:6])[0]):
+                    self._held.append((request, requests))
+                    return False
+                requests.write(request)
+        requests.close()
+        return True
+
+
+async def _message(reader: asyncio.StreamReader) -> bytes:
+    size = await reader.readexactly(4)
+    return size + await reader.readexactly(struct.unpack(">i", size)[0])
+
+
+async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
+        while True:
+            message = await _message(reader)
+            if not writer.is_closing():
+                writer.write(message)
+    writer.close()
+
+
+@pytest.fixture
+async def proxy(bootstrap: str, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Proxy]:
+    """Let all connections to the broker from the running loop go through a proxy.
+
+    A broker names its own address, so the clients are not given another one: their connections are redirected.
+    """
+    proxy, loop = Proxy(bootstrap), asyncio.get_running_loop()
+    server = await asyncio.start_server(proxy.accept, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    connect: Callable[..., Awaitable[Any]] = loop.create_connection
+
+    async def redirected(factory: Any, host: Any = None, to: Any = None, **options: Any) -> Any:
+        at_broker = to == proxy._broker[1] and not _to_broker.get()
+        return await connect(factory, host, port if at_broker else to, **options)
+
+    monkeypatch.setattr(loop, "create_connection", redirected)
+    try:
+        yield proxy
+    finally:
+        monkeypatch.undo()
+        server.close()
+        await proxy.close()
+
+
+# ---------------------------------------------------------------- tests
 
 
 def producer_of(stage: Stage) -> TransactionalProducer:
@@ -45,10 +152,9 @@ def batch(text: str) -> TransactionBatch:
 
 @pytest.mark.parametrize("name", REQUESTS)
 async def test_a_late_copy_of_a_request_does_not_change_the_next_transaction(
-    name: str, bootstrap: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    name: str, stage: Stage, proxy: Proxy
 ) -> None:
-    stage = await Stage.create(bootstrap, tmp_path)
-    async with asyncio.timeout(60), proxied(bootstrap, monkeypatch) as proxy:
+    async with asyncio.timeout(60):
         first, second = producer_of(stage), producer_of(stage)
         await first.open()
         await first.publish_and_commit(batch("one"), 2, "", 1_000)
@@ -71,9 +177,8 @@ async def test_a_late_copy_of_a_request_does_not_change_the_next_transaction(
 
 
 async def test_a_worker_whose_responses_are_lost_again_and_again_publishes_each_record_once(
-    bootstrap: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    stage: Stage, proxy: Proxy
 ) -> None:
-    stage = await Stage.create(bootstrap, tmp_path)
     chance = random.Random(14)
     lost = 0
 
@@ -83,35 +188,29 @@ async def test_a_worker_whose_responses_are_lost_again_and_again_publishes_each_
         lost += is_lost
         return is_lost
 
-    async def late(proxy: Proxy) -> None:
+    async def late() -> None:
         while True:
             await asyncio.sleep(0.05)
             proxy.forward_held()
 
-    async with proxied(bootstrap, monkeypatch) as proxy:
-        record_ids = []
-        async with stage.run(EARLIEST) as run:
-            forwarding = asyncio.create_task(late(proxy))
-            proxy.should_hold = should_hold
-            while lost < 4:
-                record_ids += await stage.put(100)
-                await run.until_read(len(record_ids))
-            proxy.should_hold = lambda _: False
-            await run.until(lambda: run.total("shoal_consumer_lag_records") == 0)
-            forwarding.cancel()
-    await stage.drained()
-    await stage.until_completed(record_ids)
+    record_ids = []
+    async with stage.run(EARLIEST) as run:
+        forwarding = asyncio.create_task(late())
+        proxy.should_hold = should_hold
+        while lost < 4:
+            record_ids += await stage.put(100)
+            await run.until_read(len(record_ids))
+        proxy.should_hold = lambda _: False
+        await run.until(lambda: run.total("shoal_consumer_lag_records") == 0)
+        forwarding.cancel()
+    await stage.drained(record_ids)
 
 
 @pytest.mark.parametrize("is_committed", [False, True])
 async def test_records_of_a_transaction_without_a_response_are_counted_once(
-    is_committed: bool,  # noqa: FBT001
-    bootstrap: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    stage: Stage, proxy: Proxy, *, is_committed: bool
 ) -> None:
-    stage = await Stage.create(bootstrap, tmp_path)
-    async with asyncio.timeout(60), proxied(bootstrap, monkeypatch) as proxy, stage.run(EARLIEST) as run:
+    async with asyncio.timeout(60), stage.run(EARLIEST) as run:
         await stage.put(5)
         await run.until_read(5)
         proxy.should_hold = once(REQUESTS["EndTxn"])
@@ -129,10 +228,9 @@ async def test_records_of_a_transaction_without_a_response_are_counted_once(
 
 
 async def test_a_worker_that_ends_before_it_knows_the_outcome_logs_the_number_of_records(
-    bootstrap: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    stage: Stage, proxy: Proxy
 ) -> None:
-    stage = await Stage.create(bootstrap, tmp_path)
-    async with asyncio.timeout(60), proxied(bootstrap, monkeypatch) as proxy:
+    async with asyncio.timeout(60):
         with capture_logs() as logged:
             async with stage.run(EARLIEST) as run:
                 await run.until_ready()

@@ -14,8 +14,6 @@ from shoal.kafka import tolerate_invalid_header_names
 from support.running import EARLIEST, Stage
 from support.stages import HandedDeployment, check_handed
 
-pytestmark = pytest.mark.integration
-
 
 class Odd(str):
     """A name that a client without manners would send."""
@@ -38,17 +36,13 @@ def strictness(monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def put_odd(bootstrap: str, topic: str, values: list[bytes], compression: str | None = None) -> None:
     """Send records, one of them with such a name."""
-    client = AIOKafkaProducer(bootstrap_servers=bootstrap, linger_ms=50, compression_type=compression)
-    await client.start()
-    try:
+    async with AIOKafkaProducer(bootstrap_servers=bootstrap, linger_ms=50, compression_type=compression) as client:
         sent = [
             await client.send(topic, value, headers=[(Odd("x") if number == 17 else "x", b"1")], partition=0)
             for number, value in enumerate(values)
         ]
         for future in sent:
             await future
-    finally:
-        await client.stop()
 
 
 @pytest.mark.usefixtures("strictness")
@@ -72,11 +66,8 @@ async def test_a_header_name_that_is_not_utf8_does_not_stop_a_stage(
 
 @pytest.mark.usefixtures("strictness")
 @pytest.mark.parametrize("compression", [None, "gzip"])
-async def test_a_header_name_that_is_not_utf8_does_not_stop_a_worker(
-    bootstrap: str, tmp_path: Path, compression: str | None
-) -> None:
-    stage = await Stage.create(bootstrap, tmp_path)
-    await put_odd(bootstrap, stage.topics["input"], [stage.record() for _ in range(40)], compression)
+async def test_a_header_name_that_is_not_utf8_does_not_stop_a_worker(stage: Stage, compression: str | None) -> None:
+    await put_odd(stage.bootstrap, stage.topics["input"], [stage.record() for _ in range(40)], compression)
     async with stage.run(EARLIEST) as run:
         await run.until_read(40)
         await run.until(lambda: run.total("shoal_records_total", outcome="released") > 0)

@@ -7,18 +7,17 @@ import socket
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from shoal.errors import BrokerError
 from shoal.kafka import StartOptions, transactions
 from structlog.testing import capture_logs
-from support.kafka_broker import admin, holds_for, wait_until
+from support.kafka_broker import admin, holds_for, wait_for, wait_until
 from support.private_broker import PrivateBroker, private_broker
-from support.running import EARLIEST, Stage
+from support.running import EARLIEST, Process, Stage, sample
 
 # A worker that has to compile first ends later than the times here allow, whatever broker there is.
-pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("kernels")]
+pytestmark = pytest.mark.usefixtures("kernels")
 
 
 @pytest.fixture(scope="module")
@@ -35,26 +34,13 @@ def dead_address() -> Iterator[str]:
         yield f"127.0.0.1:{one.getsockname()[1]}"
 
 
-def stage_at(address: str, folder: Path, **kafka: Any) -> Stage:
-    """A stage with the given address of the broker; its topics are not created."""
-    topics = {"input": "in", "output": "out"}
-    document = {
-        "attributes": {"age": {"role": "quasi_identifier", "scale": "numeric", "bounds": [0, 110], "integer": True}},
-        "subject": "every_record",
-        "privacy": {"k": 3},
-        "stream": {"delta": 20},
-        "kafka": {"group": "g", **topics, **kafka},
-    }
-    return Stage(address, folder, topics, document)
-
-
 # ---------------------------------------------------------------- never there
 
 
 async def test_a_start_against_a_dead_address_ends_with_3_and_a_message_when_patience_is_over(
     dead_address: str, tmp_path: Path
 ) -> None:
-    stage = stage_at(dead_address, tmp_path, patience_s=1.5)
+    stage = Stage.at(dead_address, tmp_path, patience_s=1.5)
     began = time.monotonic()
     async with stage.process("--from", "earliest") as process:
         assert await process.ended(15) == 3
@@ -67,7 +53,7 @@ async def test_a_start_against_a_dead_address_ends_with_3_and_a_message_when_pat
 
 
 async def test_a_start_against_a_dead_address_can_be_stopped(dead_address: str, tmp_path: Path) -> None:
-    async with stage_at(dead_address, tmp_path).process() as process:
+    async with Stage.at(dead_address, tmp_path).process() as process:
         await wait_until(lambda: process.lines("consumer loop ended"), what="a first try")
         assert (await process.get("/livez"))[0] == 200
         assert (await process.get("/readyz")) == (503, "not ready: broker not reached, not a member of the group yet\n")
@@ -77,10 +63,10 @@ async def test_a_start_against_a_dead_address_can_be_stopped(dead_address: str, 
 async def test_an_address_that_never_answers_is_no_broker(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as deaf:
         address = f"127.0.0.1:{deaf.getsockname()[1]}"
-        async with stage_at(address, tmp_path).process() as process:
+        async with Stage.at(address, tmp_path).process() as process:
             assert (await process.get("/readyz"))[0] == 503
             assert await process.terminated() == 0
-        async with stage_at(address, tmp_path).command("progress") as progress:
+        async with Stage.at(address, tmp_path).command("progress") as progress:
             assert progress.code is None, "it waits for as long as the client does"
 
 
@@ -113,8 +99,8 @@ async def test_a_broker_that_does_not_answer_for_a_while_is_reported_and_no_reco
     stage = await Stage.create(private.bootstrap, tmp_path, partitions=2, kafka={"session_timeout_ms": 6000})
     async with stage.process("--from", "earliest") as process:
         await process.until_ready()
-        record_ids = await stage.put(200) + await stage.put(200, 1)
-        await wait_until(lambda: _has_read(process, 300), what="reading")
+        record_ids = await stage.put(200, 0, 1)
+        await until_read(process, 300)
         private.pause()
         try:
 
@@ -129,18 +115,18 @@ async def test_a_broker_that_does_not_answer_for_a_while_is_reported_and_no_reco
         finally:
             private.resume()
         await process.until_ready(60)
-        record_ids += await stage.put(200) + await stage.put(200, 1)
+        record_ids += await stage.put(200, 0, 1)
         await stage.until_completed(record_ids[:300])
         assert await process.terminated() == 0
-    await stage.drained()
-    await stage.until_completed(record_ids)
+    await stage.drained(record_ids)
     assert set(await stage.outcomes()) == set(record_ids)
 
 
-async def _has_read(process: Any, count: int) -> bool:
-    from support.running import sample
+async def until_read(process: Process, count: int) -> None:
+    def is_read(answer: tuple[int, str]) -> bool:
+        return sample(answer[1], "shoal_records_total", outcome="in") >= count
 
-    return sample((await process.get("/metrics"))[1], "shoal_records_total", outcome="in") >= count
+    await wait_for(lambda: process.get("/metrics"), is_read, what="reading")
 
 
 @pytest.mark.parametrize("load", ["idle", "in the middle of a commit"])
@@ -158,8 +144,7 @@ async def test_a_worker_whose_broker_does_not_answer_can_be_stopped(
             assert await process.terminated(10) == 0
         finally:
             private.resume()
-    await stage.drained()
-    await stage.until_completed(record_ids)
+    await stage.drained(record_ids)
 
 
 async def test_patience_ends_while_the_broker_does_not_answer(private: PrivateBroker, tmp_path: Path) -> None:
@@ -181,30 +166,25 @@ async def test_a_broker_that_was_stopped_and_started_again_is_found_again(
     stage = await Stage.create(private.bootstrap, tmp_path, partitions=2)
     async with stage.process("--from", "earliest") as process:
         await process.until_ready()
-        record_ids = await stage.put(100) + await stage.put(100, 1)
+        record_ids = await stage.put(100, 0, 1)
         private.stop(signal.SIGKILL)
-
-        async def is_unready() -> bool:
-            return (await process.get("/readyz"))[0] == 503
-
-        await wait_until(is_unready, 30, "the truth about the broker")
+        await wait_for(lambda: process.get("/readyz"), lambda found: found[0] == 503, 30, "the truth about the broker")
         await private.start_again()
         await process.until_ready(60)
-        record_ids += await stage.put(100) + await stage.put(100, 1)
-        await wait_until(lambda: _has_read(process, 400), what="reading")
+        record_ids += await stage.put(100, 0, 1)
+        await until_read(process, 400)
         assert (await process.get("/livez"))[0] == 200
         # What the client says again and again, ten times a second, is not said again and again in the log.
         assert len(process.said.splitlines()) < 150
         assert await process.terminated() == 0
-    await stage.drained()
-    await stage.until_completed(record_ids)
+    await stage.drained(record_ids)
     assert set(await stage.outcomes()) == set(record_ids)
 
 
 async def test_checks_do_not_create_the_topics_they_miss(private: PrivateBroker, tmp_path: Path) -> None:
     private.stop()
     await private.start_again("auto.create.topics.enable=true")
-    stage = stage_at(private.bootstrap, tmp_path, quarantine="bad", evidence="proof")
+    stage = Stage.at(private.bootstrap, tmp_path, quarantine="bad", evidence="proof")
     for command in (["run"], ["progress"]):
         async with stage.command(*command) as process:
             assert await process.ended() == 2

@@ -7,53 +7,24 @@ import time
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 from shoal.errors import InputError
-from shoal.kafka import export_progress, import_progress, report_progress
 from shoal.kafka.transactions import TaskContext
-from shoal.policy import KafkaSection, Policy
-from support.kafka_broker import create_topic, produce, wait_until
-from support.running import EARLIEST, Stage
-
-pytestmark = pytest.mark.integration
-
-
-def parts(stage: Stage) -> tuple[Policy, KafkaSection]:
-    run = stage.run()
-    return run.service.policy, run.service.settings
-
-
-async def report(stage: Stage) -> list[dict[str, Any]]:
-    return await report_progress(*parts(stage))
-
-
-async def export(stage: Stage) -> str:
-    return await export_progress(parts(stage)[1])
-
-
-async def bring_back(stage: Stage, text: str) -> dict[str, list[int]]:
-    return await import_progress(text, *parts(stage))
+from support.kafka_broker import produce, wait_until
+from support.running import Stage
 
 
 async def refused(stage: Stage, text: str) -> str:
     before = [await stage.committed(partition) for partition in range(2)]
     with pytest.raises(InputError) as caught:
-        await bring_back(stage, text)
+        await stage.bring_back(text)
     assert [await stage.committed(partition) for partition in range(2)] == before
     return str(caught.value)
 
 
-async def worked(stage: Stage, count: int = 60) -> list[tuple[int, int]]:
-    """Put records into both partitions and work on them until some are released and some are held."""
-    before = len(await stage.read())
-    record_ids = await stage.put(count) + await stage.put(count, 1)
-    async with stage.run(EARLIEST) as run:
-        await run.until_read(2 * count)
-        await run.until(lambda: run.total("shoal_records_total", outcome="released") > count)
-    assert len(await stage.read()) > before
-    return record_ids
+async def worked(stage: Stage) -> list[tuple[int, int]]:
+    return await stage.worked(60, (0, 1))
 
 
 @pytest.fixture
@@ -89,7 +60,7 @@ async def test_a_report_names_foreign_metadata_another_policy_and_a_pending_flus
     await worked(stage)
     stage.document["privacy"] = {"k": 4}
     await stage.commit(3, "by hand", 1)
-    first, second = await report(stage)
+    first, second = await stage.report()
     assert (first["state"], first["policy"]) == ("ok", "another")
     assert (second["state"], second["watermark"], second["held"]) == ("broken or foreign metadata", 3, None)
 
@@ -106,35 +77,32 @@ async def test_an_export_can_be_imported_after_the_group_was_lost(stage: Stage, 
     async with stage.command("progress", "--import", str(file), name="import") as process:
         assert await process.ended() == 0, process.said
         assert json.loads(process.out.read_text()) == {"imported": [0, 1]}
-    await stage.drained()
-    await stage.until_completed(record_ids)
+    await stage.drained(record_ids)
 
 
 async def test_an_import_replaces_foreign_metadata(stage: Stage) -> None:
     record_ids = await worked(stage)
-    text = await export(stage)
+    text = await stage.export()
     for partition in range(2):
         await stage.commit(0, "", partition)
-    assert await bring_back(stage, text) == {stage.topics["input"]: [0, 1]}
-    await stage.drained()
-    await stage.until_completed(record_ids)
+    assert await stage.bring_back(text) == {stage.topics["input"]: [0, 1]}
+    await stage.drained(record_ids)
 
 
 async def test_the_same_progress_may_be_imported_again(stage: Stage) -> None:
     await worked(stage)
-    text = await export(stage)
-    assert await bring_back(stage, text) == {stage.topics["input"]: [0, 1]}
-    assert await export(stage) == text
+    text = await stage.export()
+    assert await stage.bring_back(text) == {stage.topics["input"]: [0, 1]}
+    assert await stage.export() == text
 
 
 async def test_an_import_never_goes_back(stage: Stage) -> None:
     await worked(stage)
-    text = await export(stage)
+    text = await stage.export()
     record_ids = await worked(stage)
     words = await refused(stage, text)
     assert f"{stage.topics['input']}-0: the committed progress is ahead of the file" in words
-    await stage.drained()
-    await stage.until_completed(record_ids)
+    await stage.drained(record_ids)
 
 
 async def test_progress_is_ahead_by_its_offsets_whatever_the_clocks_of_workers_say(
@@ -146,14 +114,14 @@ async def test_progress_is_ahead_by_its_offsets_whatever_the_clocks_of_workers_s
         ahead = partial(TaskContext, wall_clock=lambda: real() + 1800)
         patch.setattr("shoal.kafka.task_manager.TaskContext", ahead)
         await worked(stage)
-    text = await export(stage)
+    text = await stage.export()
     await worked(stage)
     assert "ahead of the file" in await refused(stage, text)
 
 
 async def test_an_import_is_refused_beside_records_that_were_published_after_the_export(stage: Stage) -> None:
     await worked(stage)
-    text = await export(stage)
+    text = await stage.export()
     record_ids = await worked(stage)
     # With the progress lost, only the output shows that the export is old.
     stage.document["kafka"]["group"] += "-again"
@@ -166,72 +134,63 @@ async def test_an_import_is_refused_beside_records_that_were_published_after_the
 
 async def test_aborted_records_after_the_export_do_not_count_as_published(stage: Stage) -> None:
     record_ids = await worked(stage)
-    text = await export(stage)
+    text = await stage.export()
     await produce(
-        stage.bootstrap,
-        stage.topics["output"],
-        [b"{}"],
-        partitions=0,
-        transactional_id=f"{stage.group}-x",
-        abort=True,
+        stage.bootstrap, stage.topics["output"], [b"{}"], partitions=0, transactional_id=f"{stage.group}-x", abort=True
     )
     stage.document["kafka"]["group"] += "-again"
-    assert await bring_back(stage, text.replace(json.loads(text)["group"], stage.group)) == {
+    assert await stage.bring_back(text.replace(json.loads(text)["group"], stage.group)) == {
         stage.topics["input"]: [0, 1]
     }
-    await stage.drained()
-    await stage.until_completed(record_ids)
+    await stage.drained(record_ids)
 
 
 async def test_with_log_append_time_the_exported_records_are_not_later_ones(stage: Stage) -> None:
-    stage.topics["output"] = await create_topic(stage.bootstrap, 2, {"message.timestamp.type": "LogAppendTime"})
-    stage.document["kafka"] |= {"output": stage.topics["output"], "transaction_timeout_ms": 5000}
+    await stage.renew("output", 2, {"message.timestamp.type": "LogAppendTime"})
+    stage.document["kafka"]["transaction_timeout_ms"] = 5000
     record_ids = await worked(stage)
-    text = await export(stage)
+    text = await stage.export()
     stage.document["kafka"]["group"] += "-again"
-    assert await bring_back(stage, text) == {stage.topics["input"]: [0, 1]}
-    await stage.drained()
-    await stage.until_completed(record_ids)
+    assert await stage.bring_back(text) == {stage.topics["input"]: [0, 1]}
+    await stage.drained(record_ids)
 
 
 async def until_quiet(stage: Stage) -> None:
     """Wait until two exports are the same: no worker commits any more."""
 
     async def is_quiet() -> bool:
-        first = await export(stage)
-        return bool(first) and first == await export(stage)
+        first = await stage.export()
+        return bool(first) and first == await stage.export()
 
     await wait_until(is_quiet, what="no more commits")
 
 
 async def test_an_import_stops_a_worker_that_still_runs_from_committing_over_it(stage: Stage) -> None:
-    record_ids = await stage.put(40) + await stage.put(40, 1)
+    record_ids = await stage.put(40, 0, 1)
     async with stage.run() as run:
         await run.until_read(80)
         await until_quiet(stage)
-        text = await export(stage)
-        assert await bring_back(stage, text) == {stage.topics["input"]: [0, 1]}
+        text = await stage.export()
+        assert await stage.bring_back(text) == {stage.topics["input"]: [0, 1]}
         # It is fenced at its next commit, reads the progress again and continues.
-        record_ids += await stage.put(40) + await stage.put(40, 1)
+        record_ids += await stage.put(40, 0, 1)
         await run.until(lambda: run.total("shoal_transactions_total", outcome="aborted") > 0, "a fenced worker")
         await run.until(lambda: run.total("shoal_consumer_lag_records") == 0 and run.service.health.ready)
-    await stage.drained()
-    await stage.until_completed(record_ids)
+    await stage.drained(record_ids)
 
 
 async def test_an_import_that_is_refused_disturbs_no_running_worker(stage: Stage) -> None:
     """Also where only the last partition is ahead of the file."""
-    await stage.put(40)
-    await stage.put(40, 1)
+    await stage.put(40, 0, 1)
     async with stage.run() as run:
         await run.until_read(80)
         await until_quiet(stage)
-        text = await export(stage)
+        text = await stage.export()
         await stage.put(40, 1)
         await run.until_read(120)
         await until_quiet(stage)
         assert f"{stage.topics['input']}-1: the committed progress is ahead of the file" in await refused(stage, text)
-        record_ids = await stage.put(40) + await stage.put(40, 1)
+        record_ids = await stage.put(40, 0, 1)
         await run.until_read(200)
         await run.until(lambda: run.total("shoal_consumer_lag_records") == 0 and run.service.health.ready)
         await until_quiet(stage)
@@ -257,7 +216,7 @@ async def test_a_file_that_is_no_export_is_refused_and_not_quoted(stage: Stage, 
 
 async def test_an_export_of_another_topic_or_with_changed_numbers_is_refused(stage: Stage) -> None:
     await worked(stage)
-    text = await export(stage)
+    text = await stage.export()
     saved = json.loads(text)
     assert "another topic" in await refused(stage, json.dumps(saved | {"topic": "other"}))
     touched = json.loads(text)

@@ -11,33 +11,25 @@ from typing import Any
 import pytest
 from aiokafka.admin import RecordsToDelete
 from shoal.errors import BrokerError, InputError
-from shoal.kafka import StartOptions, export_progress, import_progress, progress_copy, report_progress
+from shoal.kafka import StartOptions, progress_copy
 from shoal.kafka.metadata import MetadataCipher
-from shoal.policy import Policy
 from structlog.testing import capture_logs
-from support.kafka_broker import admin, create_topic, end_offsets, open_transaction, produce, read_all, wait_until
+from support.kafka_broker import Message, admin, end_offsets, open_transaction, produce, read_all
 from support.raw_log import delete_group
-from support.running import EARLIEST, Stage
+from support.running import Stage
 from support.topic_changes import recreate_topic
 
-pytestmark = pytest.mark.integration
-
+COMPACTED = {"cleanup.policy": "compact"}
 OLD, NEW = "7f" * 4 + bytes(range(28)).hex(), bytes(range(60, 92)).hex()
 CONTINUE = StartOptions()
 """Without --from: a start needs progress."""
 
 
 @pytest.fixture
-async def stage(bootstrap: str, tmp_path: Path) -> Stage:
-    stage = await Stage.create(bootstrap, tmp_path)
-    await new_copy(stage)
+async def stage(stage: Stage) -> Stage:
+    """Return a stage with a copy of its progress."""
+    await stage.renew("copy", 1, COMPACTED)
     return stage
-
-
-async def new_copy(stage: Stage, cleanup_policy: str = "compact") -> None:
-    """Give the stage an empty topic for the copy."""
-    stage.topics["copy"] = await create_topic(stage.bootstrap, 1, {"cleanup.policy": cleanup_policy})
-    stage.document["kafka"]["progress_copy"] = stage.topics["copy"]
 
 
 def without_copy(stage: Stage) -> None:
@@ -46,27 +38,6 @@ def without_copy(stage: Stage) -> None:
 
 def with_copy(stage: Stage) -> None:
     stage.document["kafka"]["progress_copy"] = stage.topics["copy"]
-
-
-def give_keys(stage: Stage, *keys: str) -> None:
-    path = stage.folder / "metadata.key"
-    path.write_text("\n".join(keys))
-    path.chmod(0o600)
-    stage.document["kafka"]["metadata_key_file"] = str(path)
-
-
-async def worked(stage: Stage, start: StartOptions = EARLIEST, count: int = 30) -> list[tuple[int, int]]:
-    """Append records, release some of them and hold the others."""
-    record_ids = await stage.put(count)
-    before = len(await stage.read())
-    async with stage.run(start) as run:
-        await run.until_read(count)
-
-        async def is_published() -> bool:
-            return len(await stage.read()) > before
-
-        await wait_until(is_published, what="a release")
-    return record_ids
 
 
 async def lose_group(stage: Stage) -> None:
@@ -82,41 +53,39 @@ async def empty_output(stage: Stage) -> None:
         await client.delete_records({stage.topic_partition(topic="output"): RecordsToDelete(end)})
 
 
-def parts(stage: Stage) -> Any:
-    return Policy.load(stage.policy_file()), stage.settings()
-
-
 async def report(stage: Stage) -> dict[str, Any]:
-    (line,) = await report_progress(*parts(stage))
+    (line,) = await stage.report()
     return line
 
 
-async def completed(stage: Stage, record_ids: list[tuple[int, int]]) -> None:
-    """Drain, and check that each record has one outcome."""
-    await stage.drained()
-    await stage.until_completed(record_ids)
+async def copies(stage: Stage) -> list[Message]:
+    return await read_all(stage.bootstrap, stage.topics["copy"])
+
+
+async def put_into_copy(stage: Stage, value: bytes | None, key: bytes | None) -> None:
+    await produce(stage.bootstrap, stage.topics["copy"], [value], keys=[key], partitions=0)
 
 
 async def test_either_store_may_be_lost(stage: Stage) -> None:
-    record_ids = await worked(stage)
+    record_ids = await stage.worked()
     before = await stage.progress()
     assert before.state.incomplete
     assert ((line := await report(stage))["copy"], line["copy_watermark"]) == ("same", before.state.committed_offset)
-    text = await export_progress(stage.settings())
+    text = await stage.export()
     await lose_group(stage)
     assert (await report(stage))["copy"] == "newer"
-    assert await export_progress(stage.settings()) == text
-    record_ids += await worked(stage, CONTINUE)
-    messages = await read_all(stage.bootstrap, stage.topics["copy"])
+    assert await stage.export() == text
+    record_ids += await stage.worked(start=CONTINUE)
+    messages = await copies(stage)
     assert {json.dumps(json.loads(one.key or b"")) for one in messages} == {
         f'["{stage.group}", "{stage.topics["input"]}", 0]'
     }
     # The message is deleted, as with a topic that was recreated.
-    await produce(stage.bootstrap, stage.topics["copy"], [None], keys=[messages[-1].key], partitions=0)
+    await put_into_copy(stage, None, messages[-1].key)
     assert ((line := await report(stage))["copy"], line["copy_watermark"]) == ("missing", None)
-    record_ids += await worked(stage, CONTINUE)
+    record_ids += await stage.worked(start=CONTINUE)
     assert (await report(stage))["copy"] == "same"
-    await completed(stage, record_ids)
+    await stage.drained(record_ids)
 
 
 async def test_a_running_pipeline_can_be_exported_and_reported(stage: Stage) -> None:
@@ -128,7 +97,7 @@ async def test_a_running_pipeline_can_be_exported_and_reported(stage: Stage) -> 
         try:
             await run.until(lambda: run.total("shoal_records_total", outcome="released") > 0)
             began = await stage.progress()
-            exported = [json.loads(await export_progress(stage.settings())) for _ in range(5)]
+            exported = [json.loads(await stage.export()) for _ in range(5)]
             words = [(await report(stage))["copy"] for _ in range(5)]
         finally:
             is_enough.set()
@@ -147,27 +116,26 @@ async def feed(stage: Stage, is_enough: asyncio.Event) -> None:
 
 
 async def test_the_copy_prevails_over_an_older_commit_of_another_tool(stage: Stage) -> None:
-    record_ids = await worked(stage)
+    record_ids = await stage.worked()
     older = await stage.committed()
     assert older is not None
-    record_ids += await worked(stage)
+    record_ids += await stage.worked()
     await stage.commit(older.offset, older.metadata)
     await empty_output(stage)
     assert (await report(stage))["copy"] == "newer"
     released = (await end_offsets(stage.bootstrap, stage.topics["output"]))[0]
-    async with stage.run(CONTINUE) as run:
-        await run.until_ready()
+    await stage.started(CONTINUE)
     assert (await report(stage))["copy"] == "same"
     assert (await end_offsets(stage.bootstrap, stage.topics["output"]))[0] == released
 
 
 async def test_an_old_copy_is_refused_when_the_group_is_lost(stage: Stage) -> None:
     """Workers ran without the setting, and retention has removed what they published."""
-    record_ids = await worked(stage)
-    stale = await export_progress(stage.settings())
+    record_ids = await stage.worked()
+    stale = await stage.export()
     without_copy(stage)
-    record_ids += await worked(stage)
-    text = await export_progress(stage.settings())
+    record_ids += await stage.worked()
+    text = await stage.export()
     with_copy(stage)
     assert (await report(stage))["copy"] == "older"
     await lose_group(stage)
@@ -178,35 +146,35 @@ async def test_an_old_copy_is_refused_when_the_group_is_lost(stage: Stage) -> No
     assert "export that was made before the loss" in words
     # The refusal cannot be bypassed with an export of the same copy, made now or when it was new.
     with pytest.raises(InputError, match="no longer shows what followed the copy"):
-        await export_progress(stage.settings())
+        await stage.export()
     with pytest.raises(InputError, match="no longer shows what followed the copy"):
-        await import_progress(stale, *parts(stage))
+        await stage.bring_back(stale)
     assert await stage.committed() is None
-    assert await import_progress(text, *parts(stage)) == {stage.topics["input"]: [0]}
+    assert await stage.bring_back(text) == {stage.topics["input"]: [0]}
     assert (await report(stage))["copy"] == "same"
-    record_ids += await worked(stage, CONTINUE)
+    record_ids += await stage.worked(start=CONTINUE)
     released = await stage.outcomes()
     assert released
     assert max(released.values()) == 1
 
 
 async def test_the_copy_serves_when_retention_has_emptied_the_output(stage: Stage) -> None:
-    record_ids = await worked(stage)
+    record_ids = await stage.worked()
     before = await stage.outcomes()
     await lose_group(stage)
     await empty_output(stage)
-    record_ids += await worked(stage, CONTINUE)
+    record_ids += await stage.worked(start=CONTINUE)
     await stage.drained()
     after = await stage.outcomes()
     assert before + after == dict.fromkeys(record_ids, 1)
 
 
 async def test_a_skip_after_a_refused_copy_counts_from_the_offset_of_the_copy(stage: Stage) -> None:
-    await worked(stage)
+    await stage.worked()
     copied = (await stage.progress()).state.committed_offset
     assert copied > 0
     without_copy(stage)
-    await worked(stage)
+    await stage.worked()
     with_copy(stage)
     await lose_group(stage)
     log_end = (await end_offsets(stage.bootstrap, stage.topics["input"]))[0]
@@ -217,48 +185,46 @@ async def test_a_skip_after_a_refused_copy_counts_from_the_offset_of_the_copy(st
 
 async def test_a_record_of_another_producer_is_noticed_by_its_offset(stage: Stage) -> None:
     """It was committed while no worker ran, and is dated before the commit."""
-    await worked(stage)
+    await stage.worked()
     await produce(stage.bootstrap, stage.topics["output"], [b"{}"], partitions=0, timestamps_ms=[1])
     assert "holds records that were published after the commit" in await stage.refusal(CONTINUE)
-    async with stage.run(StartOptions(skip_to_end=True)) as run:
-        await run.until_ready()
-    async with stage.run(CONTINUE) as run:
-        await run.until_ready()
+    await stage.started(StartOptions(skip_to_end=True))
+    await stage.started(CONTINUE)
 
 
 async def test_an_output_that_lost_records_is_reported_once(stage: Stage) -> None:
-    record_ids = await worked(stage)
-    (*_, last) = await read_all(stage.bootstrap, stage.topics["copy"])
+    record_ids = await stage.worked()
+    (*_, last) = await copies(stage)
     end = json.loads(last.value or b"")["output_end"]
     assert end > 0
     before = await stage.outcomes()
     await recreate_topic(stage, "output")
     with capture_logs() as lines:
-        record_ids += await worked(stage, CONTINUE)
-        await completed(stage, record_ids[30:])
+        record_ids += await stage.worked(start=CONTINUE)
+        await stage.drained(record_ids[30:])
     lost = [line["lost"] for line in lines if "the brokers have lost published records" in line["event"]]
     assert lost == [end]
     assert max((before + await stage.outcomes()).values()) == 1
 
 
 async def test_a_change_of_the_output_is_no_loss(stage: Stage) -> None:
-    record_ids = await worked(stage)
+    record_ids = await stage.worked()
     await stage.drained()
-    before = await stage.read()
-    stage.topics["output"] = stage.document["kafka"]["output"] = await create_topic(stage.bootstrap, 1)
+    before = await stage.serials()
+    await stage.renew("output")
     with capture_logs() as lines:
-        record_ids += await worked(stage, CONTINUE)
+        record_ids += await stage.worked(start=CONTINUE)
     assert [line for line in lines if line["log_level"] == "error"] == []
     # The copy belongs to the new output now.
     await lose_group(stage)
-    await completed(stage, record_ids[30:])
-    released = [json.loads(one.value or b"")["serial"] for one in before + await stage.read()]
-    assert len(released) == len(set(released)) > 0
+    await stage.drained(record_ids[30:])
+    released = before + await stage.serials()
+    assert set(released.values()) == {1}
     assert (await report(stage))["copy"] == "same"
 
 
 async def test_contradicting_progress_is_refused(stage: Stage) -> None:
-    await worked(stage)
+    await stage.worked()
     commit, topic = await stage.progress(), stage.topics["input"]
     first, *others = commit.state.incomplete
     assert first > 0
@@ -268,57 +234,56 @@ async def test_contradicting_progress_is_refused(stage: Stage) -> None:
     words = await stage.refusal(CONTINUE)
     assert f"{topic}-0: the progress of group {stage.group} and its copy in {stage.topics['copy']} contradict" in words
     with pytest.raises(InputError, match="contradict each other"):
-        await export_progress(stage.settings())
+        await stage.export()
     assert (await report(stage))["copy"] == "contradicts the group"
-    async with stage.run(StartOptions(skip_to_end=True)) as run:
-        await run.until_ready()
+    await stage.started(StartOptions(skip_to_end=True))
     assert (await report(stage))["copy"] == "same"
 
 
 async def test_an_import_never_goes_back_behind_the_copy(stage: Stage) -> None:
-    record_ids = await worked(stage)
-    text = await export_progress(stage.settings())
-    record_ids += await worked(stage)
+    record_ids = await stage.worked()
+    text = await stage.export()
+    record_ids += await stage.worked()
     await lose_group(stage)
     with pytest.raises(InputError, match="the committed progress is ahead of the file"):
-        await import_progress(text, *parts(stage))
+        await stage.bring_back(text)
     assert await stage.committed() is None
-    await completed(stage, record_ids)
+    await stage.drained(record_ids)
 
 
 async def test_a_reset_by_another_tool_names_the_copy(stage: Stage) -> None:
-    record_ids = await worked(stage)
+    record_ids = await stage.worked()
     await stage.commit(0, "")
     assert "Delete the group's offset of this partition: the next start then continues" in await stage.refusal(CONTINUE)
     await lose_group(stage)
-    await completed(stage, record_ids)
+    await stage.drained(record_ids)
 
 
 async def test_the_copy_is_encrypted_and_its_keys_rotate(stage: Stage) -> None:
-    give_keys(stage, OLD)
-    record_ids = await worked(stage)
-    messages = await read_all(stage.bootstrap, stage.topics["copy"])
+    stage.give_keys(OLD)
+    record_ids = await stage.worked()
+    messages = await copies(stage)
     assert {json.loads(one.value or b"")["metadata"][:11] for one in messages} == {"shoal1-aes:"}
     await lose_group(stage)
-    give_keys(stage, NEW)
+    stage.give_keys(NEW)
     assert "encrypted with a key that is not given" in await stage.refusal(CONTINUE)
-    give_keys(stage, NEW, OLD)
-    record_ids += await worked(stage, CONTINUE)
+    stage.give_keys(NEW, OLD)
+    record_ids += await stage.worked(start=CONTINUE)
     # The end of the output is protected, too.
-    (*_, last) = await read_all(stage.bootstrap, stage.topics["copy"])
+    (*_, last) = await copies(stage)
     forged = json.loads(last.value or b"")
     assert forged["output_end"] > 0
     forged["output_end"] += 10
-    await produce(stage.bootstrap, stage.topics["copy"], [json.dumps(forged).encode()], keys=[last.key], partitions=0)
+    await put_into_copy(stage, json.dumps(forged).encode(), last.key)
     assert "is broken, or belongs to another group" in await stage.refusal(CONTINUE)
-    await produce(stage.bootstrap, stage.topics["copy"], [last.value], keys=[last.key], partitions=0)
+    await put_into_copy(stage, last.value, last.key)
     await lose_group(stage)
-    give_keys(stage, NEW)
-    await completed(stage, record_ids)
+    stage.give_keys(NEW)
+    await stage.drained(record_ids)
 
 
 async def test_the_copy_of_a_recreated_input_is_refused(stage: Stage) -> None:
-    await worked(stage)
+    await stage.worked()
     await lose_group(stage)
     await recreate_topic(stage, "input")
     assert f"the copy in {stage.topics['copy']} has another topic id" in await stage.refusal()
@@ -327,7 +292,7 @@ async def test_the_copy_of_a_recreated_input_is_refused(stage: Stage) -> None:
 
 @pytest.mark.parametrize("cleanup_policy", ["delete", "compact,delete"])
 async def test_a_topic_that_deletes_is_refused(stage: Stage, cleanup_policy: str) -> None:
-    await new_copy(stage, cleanup_policy)
+    await stage.renew("copy", 1, {"cleanup.policy": cleanup_policy})
     assert "set its cleanup.policy to compact, without delete" in await stage.refusal()
 
 
@@ -339,8 +304,8 @@ async def test_a_transaction_that_hides_the_copy_of_one_partition_stops_no_other
 ) -> None:
     monkeypatch.setattr(progress_copy, "STABLE_S", 0.5)
     stage = await Stage.create(bootstrap, tmp_path, partitions=2)
-    copy = stage.document["kafka"]["progress_copy"] = await create_topic(bootstrap, 2, {"cleanup.policy": "compact"})
-    record_ids = await stage.put(30) + await stage.put(30, 1)
+    copy = await stage.renew("copy", 2, COMPACTED)
+    record_ids = await stage.put(30, 0, 1)
     words, name = "partitions not opened; the others go on", f"{stage.topics['input']}-1: {copy}-1: an open transaction"
     with capture_logs() as lines:
         async with open_transaction(bootstrap, copy, b"{}", 1, b"of another group"):
@@ -357,8 +322,6 @@ async def test_a_transaction_that_hides_the_copy_of_one_partition_stops_no_other
                 await run.until_read(60)
                 assert (run.total("shoal_partitions_opening"), run.service.health.ready) == (1, False)
         assert {line["reason"].startswith(name) for line in lines if line["event"] == words} == {True}
-        async with stage.run() as run:
-            await run.until_ready()
+        await stage.started()
     assert [line for line in lines if line["event"] == "consumer loop ended"] == []
-    await stage.drained()
-    await stage.until_completed(record_ids)
+    await stage.drained(record_ids)

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import struct
 import time
-from collections import Counter
+from collections.abc import AsyncIterator
 from functools import partial
 from pathlib import Path
 
 import pytest
-from aiokafka import AIOKafkaProducer
 from shoal.errors import FencedError, InputError
 from shoal.kafka import StartOptions
 from shoal.kafka.checks import TopicLayout
@@ -21,25 +19,23 @@ from shoal.kafka.start import check_output_is_empty, end_at_start
 from shoal.kafka.transactions import TransactionalProducer, TransactionBatch
 from shoal.policy import Policy
 from shoal.streams import DecidedCluster
-from support.kafka_broker import is_shown, produce, read_until, wait_until
+from support.kafka_broker import is_shown, open_transaction, produce, read_until, wait_until
 from support.running import EARLIEST, Run, Stage
-
-pytestmark = pytest.mark.integration
-
 
 CLUSTERS = [DecidedCluster(0, [0, 1], [b"one", b"two"], ("9",), 2, "ab12")]
 
 
-def publisher_of(stage: Stage, group: str = "") -> TransactionalProducer:
+@contextlib.asynccontextmanager
+async def publisher_of(stage: Stage, group: str = "") -> AsyncIterator[TransactionalProducer]:
+    """Open a producer of the stage, or of another group over its topics."""
     layout = TopicLayout(dict.fromkeys(stage.topics.values(), 1))
     settings = stage.settings().model_copy(update={"group": group or stage.group})
-    return TransactionalProducer(Policy.load(stage.policy_file()), settings, 0, layout)
-
-
-async def twice(stage: Stage) -> int:
-    """How many records are in the output more than once."""
-    seen = Counter(json.loads(message.value or b"")["serial"] for message in await stage.read())
-    return sum(count > 1 for count in seen.values())
+    publisher = TransactionalProducer(Policy.load(stage.policy_file()), settings, 0, layout)
+    try:
+        await publisher.open()
+        yield publisher
+    finally:
+        await publisher.close()
 
 
 def has_ended(run: Run) -> bool:
@@ -54,10 +50,7 @@ async def ended_with(run: Run) -> BaseException | None:
     return run.task.exception()
 
 
-async def test_a_group_that_started_on_an_empty_output_checks_it_before_its_first_clusters(
-    bootstrap: str, tmp_path: Path
-) -> None:
-    stage = await Stage.create(bootstrap, tmp_path)
+async def test_a_group_that_started_on_an_empty_output_checks_it_before_its_first_clusters(stage: Stage) -> None:
     await stage.put(5)
     async with stage.run(EARLIEST) as first, stage.run(EARLIEST, group=f"{stage.group}-b") as second:
         await first.until_read(5)
@@ -73,7 +66,7 @@ async def test_a_group_that_started_on_an_empty_output_checks_it_before_its_firs
         # The records of the other group are in the output, or already in one of the topics beside it.
         written = [topic for name, topic in stage.topics.items() if name != "input"]
         assert all(any(topic in str(error) for topic in written) for error in refused), refused
-    assert await twice(stage) == 0
+    assert set((await stage.serials()).values()) <= {1}
 
 
 async def published(publisher: TransactionalProducer, offset: int) -> bool:
@@ -84,44 +77,27 @@ async def published(publisher: TransactionalProducer, offset: int) -> bool:
     return False
 
 
-async def test_of_two_groups_that_find_the_output_empty_one_publishes(bootstrap: str, tmp_path: Path) -> None:
-    stage = await Stage.create(bootstrap, tmp_path)
-    beginning = OffsetState(0, 0)
-    async with asyncio.timeout(60), contextlib.AsyncExitStack() as opened:
-        publishers = [publisher_of(stage, f"{stage.group}-{name}") for name in "ab"]
-        for one in publishers:
-            opened.push_async_callback(one.close)
-            await one.open()
-            one.expect_output_from(await end_at_start(stage.settings(), 0, beginning))
-        for one in publishers:
-            await check_output_is_empty(one, stage.settings(), 0)
-        assert sorted(await asyncio.gather(*(published(one, 2) for one in publishers))) == [False, True]
-    assert len(await read_until(bootstrap, stage.topics["output"], 2)) == 2
+async def test_of_two_groups_that_find_the_output_empty_one_publishes(stage: Stage) -> None:
+    async with asyncio.timeout(60), publisher_of(stage) as one, publisher_of(stage, f"{stage.group}-b") as other:
+        for publisher in (one, other):
+            publisher.expect_output_from(await end_at_start(stage.settings(), 0, OffsetState(0, 0)))
+        for publisher in (one, other):
+            await check_output_is_empty(publisher, stage.settings(), 0)
+        assert sorted(await asyncio.gather(published(one, 2), published(other, 2))) == [False, True]
+    assert len(await read_until(stage.bootstrap, stage.topics["output"], 2)) == 2
 
 
-async def test_the_open_transaction_of_another_group_is_noticed_at_the_first_clusters(
-    bootstrap: str, tmp_path: Path
-) -> None:
-    stage = await Stage.create(bootstrap, tmp_path)
-    async with asyncio.timeout(60), contextlib.AsyncExitStack() as opened:
-        other = AIOKafkaProducer(bootstrap_servers=bootstrap, transactional_id=f"{stage.group}-b")
-        opened.push_async_callback(other.stop)
-        await other.start()
-        await other.begin_transaction()
-        await other.send_and_wait(stage.topics["output"], b"one", partition=0)
-        publisher = publisher_of(stage)
-        opened.push_async_callback(publisher.close)
-        await publisher.open()
+async def test_the_open_transaction_of_another_group_is_noticed_at_the_first_clusters(stage: Stage) -> None:
+    output = stage.topics["output"]
+    async with asyncio.timeout(60), open_transaction(stage.bootstrap, output, b"one"), publisher_of(stage) as publisher:
         publisher.expect_output_from(await end_at_start(stage.settings(), 0, OffsetState(0, 0)))
         assert not await published(publisher, 2)
-        await other.commit_transaction()
-    assert len(await read_until(bootstrap, stage.topics["output"], 1)) == 1
+    assert await stage.read() == []
 
 
 async def test_a_group_is_refused_if_another_publishes_before_its_restart(bootstrap: str, tmp_path: Path) -> None:
     stage = await Stage.create(bootstrap, tmp_path, kafka={"commit_interval_ms": 60_000})
-    async with stage.run() as run:
-        await run.until_ready()
+    await stage.started()
     # As another worker of the same commit interval dates its messages.
     dated_ms = round(time.time() * 1000) // 60_000 * 60_000
     await produce(bootstrap, stage.topics["output"], [b'{"age":1,"serial":-1}'], partitions=0, timestamps_ms=[dated_ms])
@@ -130,13 +106,12 @@ async def test_a_group_is_refused_if_another_publishes_before_its_restart(bootst
             await run.ended()
 
 
-async def test_a_second_writer_is_noticed_before_the_next_commit(bootstrap: str, tmp_path: Path) -> None:
-    stage = await Stage.create(bootstrap, tmp_path)
+async def test_a_second_writer_is_noticed_before_the_next_commit(stage: Stage) -> None:
     async with stage.run(EARLIEST) as run:
         await stage.put(60)
         await run.until(lambda: run.total("shoal_records_total", outcome="released") > 0)
-        await produce(bootstrap, stage.topics["output"], [b'{"age":1,"serial":-1}'], partitions=0)
-        await wait_until(lambda: is_shown(bootstrap, stage.topics["output"]), what="the last transaction")
+        await produce(stage.bootstrap, stage.topics["output"], [b'{"age":1,"serial":-1}'], partitions=0)
+        await wait_until(lambda: is_shown(stage.bootstrap, stage.topics["output"]), what="the last transaction")
         published = len(await stage.read())
         await stage.put(60)
         with pytest.raises(InputError, match="another producer"):
@@ -144,37 +119,28 @@ async def test_a_second_writer_is_noticed_before_the_next_commit(bootstrap: str,
     assert len(await stage.read()) == published
 
 
-async def test_a_transaction_marker_written_twice_is_no_second_writer(bootstrap: str, tmp_path: Path) -> None:
+async def test_a_transaction_marker_written_twice_is_no_second_writer(stage: Stage) -> None:
     """Write a second transaction marker, as a new coordinator may do: the next record then follows one offset later."""
-    stage = await Stage.create(bootstrap, tmp_path)
-    publisher, output = publisher_of(stage), stage.topics["output"]
-    await publisher.open()
-    try:
+    output = stage.topics["output"]
+    async with publisher_of(stage) as publisher:
         await publisher.publish_and_commit(TransactionBatch(CLUSTERS), 2, "", 1_000)
-        await write_marker(bootstrap, publisher, output)
+        await write_marker(stage.bootstrap, publisher, output)
         await publisher.publish_and_commit(TransactionBatch(CLUSTERS), 4, "", 1_000)
-        shown = await read_until(bootstrap, output, 4)
+        shown = await read_until(stage.bootstrap, output, 4)
         assert [message.offset for message in shown] == [0, 1, 4, 5]
-        await write_marker(bootstrap, publisher, output)
-        await produce(bootstrap, output, [b"three"], partitions=0)
+        await write_marker(stage.bootstrap, publisher, output)
+        await produce(stage.bootstrap, output, [b"three"], partitions=0)
         with pytest.raises(InputError, match="another producer"):
             await publisher.publish_and_commit(TransactionBatch(CLUSTERS), 6, "", 1_000)
-    finally:
-        await publisher.close()
     assert [message.offset for message in await stage.read()] == [0, 1, 4, 5, 8]
 
 
-async def test_a_worker_fenced_before_its_first_clusters_reports_the_fencing(bootstrap: str, tmp_path: Path) -> None:
-    stage = await Stage.create(bootstrap, tmp_path)
-    async with asyncio.timeout(60), contextlib.AsyncExitStack() as opened:
-        publishers = [publisher_of(stage) for _ in range(2)]
-        for one in publishers:
-            opened.push_async_callback(one.close)
-            await one.open()
+async def test_a_worker_fenced_before_its_first_clusters_reports_the_fencing(stage: Stage) -> None:
+    async with asyncio.timeout(60), publisher_of(stage) as relieved, publisher_of(stage) as present:
+        for one in (relieved, present):
             one.check_before_first(partial(check_output_is_empty, one, stage.settings(), 0))
-        relieved, present = publishers
         await present.publish_and_commit(TransactionBatch(CLUSTERS), 2, "", 1_000)
-        await read_until(bootstrap, stage.topics["output"], 2)
+        await read_until(stage.bootstrap, stage.topics["output"], 2)
         with pytest.raises(FencedError):
             await relieved.publish_and_commit(TransactionBatch(CLUSTERS), 2, "", 1_000)
     assert len(await stage.read()) == 2
@@ -208,21 +174,19 @@ async def write_marker(bootstrap: str, publisher: TransactionalProducer, topic: 
     assert error == 0
 
 
-async def test_after_a_skip_a_clock_that_was_ahead_does_not_refuse_a_restart(bootstrap: str, tmp_path: Path) -> None:
-    stage = await Stage.create(bootstrap, tmp_path)
+async def test_after_a_skip_a_clock_that_was_ahead_does_not_refuse_a_restart(stage: Stage) -> None:
     ahead = round(time.time() * 1000) + 1_800_000
-    await produce(bootstrap, stage.topics["output"], [b'{"age":1,"serial":-1}'], partitions=0, timestamps_ms=[ahead])
+    await produce(
+        stage.bootstrap, stage.topics["output"], [b'{"age":1,"serial":-1}'], partitions=0, timestamps_ms=[ahead]
+    )
     await stage.put(30)
-    async with stage.run(StartOptions(skip_to_end=True)) as run:
-        await run.until_ready()
+    await stage.started(StartOptions(skip_to_end=True))
     assert (await stage.progress()).at_ms >= ahead
     await stage.put(30)
-    async with stage.run(StartOptions()) as run:
-        await run.until_read(30)
+    await stage.started(StartOptions(), read=30)
     async with stage.run(StartOptions(drain=True)) as run:
         await run.ended()
-    released = Counter(json.loads(message.value or b"")["serial"] for message in await stage.read())
-    assert released == dict.fromkeys([-1, *range(30, 60)], 1)
+    assert await stage.serials() == dict.fromkeys([-1, *range(30, 60)], 1)
 
 
 async def test_a_future_timestamp_does_not_delay_other_records(bootstrap: str, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from support.certificates import Authority
-from support.kafka_broker import create_topic, wait_until
+from support.kafka_broker import wait_until
 from support.running import Stage
 from support.secured_broker import (
     CLUSTER,
@@ -22,22 +22,16 @@ from support.secured_broker import (
     unsigned_token,
 )
 
-pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("kernels")]
+pytestmark = pytest.mark.usefixtures("kernels")
 
-PASSWORDS = {"PLAIN": "plain-secret", "SCRAM-SHA-256": "scram-secret-256", "SCRAM-SHA-512": "scram-secret-512"}
-USERS = {"PLAIN": "plain", "SCRAM-SHA-256": "scram256", "SCRAM-SHA-512": "scram512"}
+COMPACTED = {"cleanup.policy": "compact"}
+PLAIN = {"SASL_USERNAME": "plain", "SASL_PASSWORD": "plain-secret"}
 
 
 @pytest.fixture(scope="module")
 def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredBroker]:
     with secured_broker(tmp_path_factory.mktemp("secured")) as broker:
         yield broker
-
-
-async def keep_copy(stage: Stage) -> None:
-    """Have the progress copied to a topic."""
-    stage.topics["copy"] = await create_topic(stage.bootstrap, configs={"cleanup.policy": "compact"})
-    stage.document["kafka"]["progress_copy"] = stage.topics["copy"]
 
 
 async def releases(stage: Stage, environment: dict[str, str], *arguments: str) -> None:
@@ -48,21 +42,50 @@ async def releases(stage: Stage, environment: dict[str, str], *arguments: str) -
     await stage.until_completed(record_ids)
 
 
+async def given_up(stage: Stage, environment: dict[str, str], within_s: float = 60) -> str:
+    """Run a worker that gives up; return the reason."""
+    async with stage.process("--from", "earliest", **environment) as process:
+        assert await process.ended(within_s) == 3
+    assert "canary" not in process.said
+    (line,) = process.lines("giving up")
+    return str(line["reason"])
+
+
 # ---------------------------------------------------------------- mechanisms
 
+OAUTH = {"SASL_MECHANISM": "OAUTHBEARER"}
+WAYS: dict[str, tuple[str, dict[str, str], str]] = {
+    "a password in a variable": ("plain", PLAIN, ""),
+    "PLAIN": ("plain", {"SASL_USERNAME": "plain", "SASL_PASSWORD_FILE": "{file}"}, "plain-secret\n"),
+    "SCRAM-SHA-256": (
+        "scram256",
+        {"SASL_MECHANISM": "SCRAM-SHA-256", "SASL_USERNAME": "scram256", "SASL_PASSWORD_FILE": "{file}"},
+        "scram-secret-256\n",
+    ),
+    "SCRAM-SHA-512": (
+        "scram512",
+        {"SASL_MECHANISM": "SCRAM-SHA-512", "SASL_USERNAME": "scram512", "SASL_PASSWORD_FILE": "{file}"},
+        "scram-secret-512\n",
+    ),
+    "a token in a file": ("of-file", OAUTH | {"SASL_OAUTH_TOKEN_FILE": "{file}"}, "{token}"),
+    "a token in a variable": ("of-variable", OAUTH | {"SASL_OAUTH_TOKEN": "{token}"}, ""),
+    "a token of a command": (
+        "of-command",
+        OAUTH | {"SASL_OAUTH_COMMAND": '["{python}", "{file}"]'},
+        "print('{token}')",
+    ),
+}
+"""User, environment, and content of the file."""
 
-@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
-async def test_passwords_over_tls_from_files(secured: SecuredBroker, tmp_path: Path, mechanism: str) -> None:
-    stage = await granted_stage(secured, tmp_path, USERS[mechanism])
-    secret = tmp_path / "password"
-    secret.write_text(f"{PASSWORDS[mechanism]}\n")
-    given = {"SASL_MECHANISM": mechanism, "SASL_USERNAME": USERS[mechanism], "SASL_PASSWORD_FILE": str(secret)}
+
+@pytest.mark.parametrize("way", WAYS)
+async def test_a_worker_authenticates_over_tls(secured: SecuredBroker, tmp_path: Path, way: str) -> None:
+    user, environment, content = WAYS[way]
+    stage = await granted_stage(secured, tmp_path, user)
+    words = {"file": str(tmp_path / "secret"), "token": unsigned_token(user), "python": sys.executable}
+    (tmp_path / "secret").write_text(content.format(**words))
+    given = {name: text.format(**words) for name, text in environment.items()}
     await releases(stage, secured_environment(secured, **given))
-
-
-async def test_a_password_from_the_environment(secured: SecuredBroker, tmp_path: Path) -> None:
-    stage = await granted_stage(secured, tmp_path, "plain")
-    await releases(stage, secured_environment(secured, SASL_USERNAME="plain", SASL_PASSWORD="plain-secret"))  # noqa: S106 - of a test
 
 
 async def test_tls_without_a_user(tmp_path: Path) -> None:
@@ -71,57 +94,34 @@ async def test_tls_without_a_user(tmp_path: Path) -> None:
         await releases(stage, secured_environment(broker, "SSL"))
 
 
-async def test_a_client_certificate_is_the_user(secured: SecuredBroker, tmp_path: Path) -> None:
+@pytest.mark.parametrize("password", ["none", "in a variable", "in a file"])
+async def test_a_client_certificate_is_the_user(secured: SecuredBroker, tmp_path: Path, password: str) -> None:
     stage = await Stage.create(secured.plain, tmp_path)
-    await keep_copy(stage)
-    await secured.allow("worker", least_grants(stage).values())
-    certificate, key = secured.authority.issue("worker")
-    await releases(stage, secured_environment(secured, "SSL", SSL_CERTFILE=str(certificate), SSL_KEYFILE=str(key)))
-
-
-@pytest.mark.parametrize("where", ["variable", "file"])
-async def test_a_client_certificate_with_an_encrypted_key(secured: SecuredBroker, tmp_path: Path, where: str) -> None:
-    stage = await granted_stage(secured, tmp_path, f"worker-{where}")
-    certificate, key = secured.authority.issue(f"worker-{where}", password="key-secret")  # noqa: S106 - of a test
-    secret = tmp_path / "password"
+    await stage.renew("copy", 1, COMPACTED)
+    user, secret = f"worker-{password[-4:]}", tmp_path / "password"
+    await secured.allow(user, least_grants(stage).values())
+    certificate, key = secured.authority.issue(user, password=None if password == "none" else "key-secret")  # noqa: S105
     secret.write_text("key-secret\n")
-    given = {"SSL_PASSWORD": "key-secret"} if where == "variable" else {"SSL_PASSWORD_FILE": str(secret)}
-    given |= {"SSL_CERTFILE": str(certificate), "SSL_KEYFILE": str(key)}
-    await releases(stage, secured_environment(secured, "SSL", **given))
-
-
-async def test_a_token_from_a_file(secured: SecuredBroker, tmp_path: Path) -> None:
-    stage = await granted_stage(secured, tmp_path, "of-file")
-    token = tmp_path / "token"
-    token.write_text(unsigned_token("of-file"))
-    await releases(stage, secured_environment(secured, SASL_MECHANISM="OAUTHBEARER", SASL_OAUTH_TOKEN_FILE=str(token)))
-
-
-async def test_a_token_from_the_environment(secured: SecuredBroker, tmp_path: Path) -> None:
-    stage = await granted_stage(secured, tmp_path, "of-variable")
-    token = unsigned_token("of-variable")
-    await releases(stage, secured_environment(secured, SASL_MECHANISM="OAUTHBEARER", SASL_OAUTH_TOKEN=token))
-
-
-async def test_a_token_from_a_command(secured: SecuredBroker, tmp_path: Path) -> None:
-    stage = await granted_stage(secured, tmp_path, "of-command")
-    program = tmp_path / "token.py"
-    program.write_text(f"print({unsigned_token('of-command')!r})")
-    command = f'["{sys.executable}", "{program}"]'
-    await releases(stage, secured_environment(secured, SASL_MECHANISM="OAUTHBEARER", SASL_OAUTH_COMMAND=command))
+    given = {"in a variable": {"SSL_PASSWORD": "key-secret"}, "in a file": {"SSL_PASSWORD_FILE": str(secret)}}
+    environment = {"SSL_CERTFILE": str(certificate), "SSL_KEYFILE": str(key)} | given.get(password, {})
+    await releases(stage, secured_environment(secured, "SSL", **environment))
 
 
 # ---------------------------------------------------------------- what is refused
 
-
+SECRET = {"SASL_PASSWORD": "canary-of-a-password"}
 WRONG: dict[str, tuple[dict[str, str], str]] = {
     "password": (
-        {"SASL_USERNAME": "plain", "SASL_PASSWORD": "canary-of-a-password"},
+        {"SASL_USERNAME": "plain"} | SECRET,
         "the broker refused the credentials: check kafka.sasl_username, kafka.sasl_password",
     ),
     "user": (
-        {"SASL_MECHANISM": "SCRAM-SHA-256", "SASL_USERNAME": "nobody", "SASL_PASSWORD": "canary-of-a-password"},
+        {"SASL_MECHANISM": "SCRAM-SHA-256", "SASL_USERNAME": "nobody"} | SECRET,
         "the broker refused the credentials: check kafka.sasl_username, kafka.sasl_password, kafka.sasl_mechanism",
+    ),
+    "port": (
+        PLAIN | {"BOOTSTRAP_SERVERS": "{plain}", "SECURITY_PROTOCOL": "SASL_PLAINTEXT"},
+        "the broker takes no SASL at {plain}: check kafka.security_protocol, SASL_PLAINTEXT, and the port",
     ),
 }
 
@@ -129,12 +129,10 @@ WRONG: dict[str, tuple[dict[str, str], str]] = {
 @pytest.mark.parametrize("kind", WRONG)
 async def test_refused_credentials_end_the_worker_at_once(secured: SecuredBroker, tmp_path: Path, kind: str) -> None:
     stage = await granted_stage(secured, tmp_path, "plain")
-    given, words = WRONG[kind]
-    async with stage.process("--from", "earliest", **secured_environment(secured, **given)) as process:
-        assert await process.ended(30) == 3
-    (line,) = process.lines("giving up")
-    assert line["reason"] == words
-    assert "canary" not in process.said
+    environment, words = WRONG[kind]
+    given = {name: text.format(plain=secured.plain) for name, text in environment.items()}
+    listener = {} if kind == "port" else secured_environment(secured)
+    assert await given_up(stage, listener | given, 30) == words.format(plain=secured.plain)
 
 
 @pytest.mark.parametrize(
@@ -145,40 +143,20 @@ async def test_a_port_of_another_protocol_is_named_with_the_setting(
     secured: SecuredBroker, tmp_path: Path, protocol: str, listener: str
 ) -> None:
     stage = await granted_stage(secured, tmp_path, "plain")
-    address = secured.addresses[listener]
-    given = {"BOOTSTRAP_SERVERS": address, "SECURITY_PROTOCOL": protocol, "PATIENCE_S": "1"}
+    given = {"BOOTSTRAP_SERVERS": secured.addresses[listener], "SECURITY_PROTOCOL": protocol, "PATIENCE_S": "1"}
     given |= {"SSL_CAFILE": str(secured.authority.file)} if protocol == "SSL" else {}
-    async with stage.process("--from", "earliest", **given) as process:
-        assert await process.ended(60) == 3
-    (line,) = process.lines("giving up")
-    assert "kafka.security_protocol" in line["reason"], line
-    assert "port" in line["reason"], line
-
-
-async def test_a_port_without_sasl_ends_the_worker_at_once(secured: SecuredBroker, tmp_path: Path) -> None:
-    stage = await granted_stage(secured, tmp_path, "plain")
-    given = {"BOOTSTRAP_SERVERS": secured.plain, "SECURITY_PROTOCOL": "SASL_PLAINTEXT"}
-    given |= {"SASL_USERNAME": "plain", "SASL_PASSWORD": "plain-secret"}
-    async with stage.process("--from", "earliest", **given) as process:
-        assert await process.ended(30) == 3
-    (line,) = process.lines("giving up")
-    expected = (
-        f"the broker takes no SASL at {secured.plain}: check kafka.security_protocol, SASL_PLAINTEXT, and the port"
-    )
-    assert line["reason"] == expected
+    reason = await given_up(stage, given)
+    assert "kafka.security_protocol" in reason
+    assert "port" in reason
 
 
 async def test_a_certificate_of_another_authority_is_not_trusted(secured: SecuredBroker, tmp_path: Path) -> None:
     stage = await granted_stage(secured, tmp_path, "plain")
     other = Authority(tmp_path / "other", "another authority")
-    given = secured_environment(secured, SASL_USERNAME="plain", SASL_PASSWORD="plain-secret")  # noqa: S106 - of a test
-    given |= {"SSL_CAFILE": str(other.file)}
-    async with stage.process("--from", "earliest", **given) as process:
-        assert await process.ended(60) == 3
-    (line,) = process.lines("giving up")
-    assert line["reason"].startswith("the certificate of the broker is not trusted (")
-    assert "issuer" in line["reason"] or "self-signed" in line["reason"] or "signature" in line["reason"]
-    assert "): check kafka.ssl_cafile" in line["reason"]
+    reason = await given_up(stage, secured_environment(secured, **PLAIN) | {"SSL_CAFILE": str(other.file)})
+    assert reason.startswith("the certificate of the broker is not trusted (")
+    assert "issuer" in reason or "self-signed" in reason or "signature" in reason
+    assert "): check kafka.ssl_cafile" in reason
 
 
 async def test_a_worker_without_a_client_certificate_is_told(secured: SecuredBroker, tmp_path: Path) -> None:
@@ -215,8 +193,7 @@ async def test_a_password_that_is_rotated_is_read_again(secured: SecuredBroker, 
         secret.write_text("plain-secret")
         await wait_until(lambda: process.lines("partition opened"), 60, "the partition")
         assert await process.terminated() == 0
-    await stage.drained()
-    await stage.until_completed(record_ids)
+    await stage.drained(record_ids)
 
 
 # ---------------------------------------------------------------- ACLs
@@ -236,51 +213,30 @@ MISSING = {
     "copy of the progress": "the principal may not use topic {copy}: grant WRITE on topic {copy} in the ACLs",
     "copy of the progress, to look for it": "grant READ on topic {copy} in the ACLs",
 }
+ALL_AT_ONCE = [
+    *("group", "quarantine", "transactional ids", "output", "evidence"),
+    "clusters, to look for records of another group",
+]
 
 
-async def refusal(secured: SecuredBroker, stage: Stage, needed: dict[str, Grant]) -> str:
-    """Start a worker with these permissions, which it must refuse; return what it says."""
-    await secured.allow("plain", needed.values())
-    given = secured_environment(secured, SASL_USERNAME="plain", SASL_PASSWORD="plain-secret")  # noqa: S106 - of a test
-    async with stage.process("--from", "earliest", "--drain", **given) as process:
-        assert await process.ended(60) == 2, process.said
-    return process.said
-
-
-@pytest.mark.parametrize("missing", MISSING)
-async def test_one_acl_fewer_fails_with_its_name(secured: SecuredBroker, tmp_path: Path, missing: str) -> None:
+@pytest.mark.parametrize("missing", [*([name] for name in MISSING), ALL_AT_ONCE], ids=", ".join)
+async def test_missing_acls_fail_with_their_names(secured: SecuredBroker, tmp_path: Path, missing: list[str]) -> None:
     """Also where no record is published yet: a permission that is used later is missing at the start."""
     stage = await Stage.create(secured.plain, tmp_path)
-    if missing.startswith("copy"):
-        await keep_copy(stage)
+    if missing[0].startswith("copy"):
+        await stage.renew("copy", 1, COMPACTED)
     needed = least_grants(stage)
-    del needed[missing]
-    said = await refusal(secured, stage, needed)
-    assert MISSING[missing].format(**stage.topics, group=stage.group) in said, said
-
-
-async def test_all_missing_acls_are_named_at_once(secured: SecuredBroker, tmp_path: Path) -> None:
-    stage = await Stage.create(secured.plain, tmp_path)
-    needed = least_grants(stage)
-    missing = (
-        "group",
-        "quarantine",
-        "transactional ids",
-        "output",
-        "evidence",
-        "clusters, to look for records of another group",
-    )
     for name in missing:
         del needed[name]
-    said = await refusal(secured, stage, needed)
+    await secured.allow("plain", needed.values())
+    async with stage.process("--from", "earliest", "--drain", **secured_environment(secured, **PLAIN)) as process:
+        assert await process.ended(60) == 2, process.said
     for name in missing:
-        assert MISSING[name].format(**stage.topics, group=stage.group) in said, said
+        assert MISSING[name].format(**stage.topics, group=stage.group) in process.said, process.said
 
 
 # ---------------------------------------------------------------- settings of topics and brokers
 
-
-PLAIN = {"SASL_USERNAME": "plain", "SASL_PASSWORD": "plain-secret"}
 NOT_CHECKED = (
     "settings of topics not checked: grant DESCRIBE_CONFIGS on these topics in the ACLs",
     "kafka.progress_copy not checked: its topic must have cleanup.policy compact, without delete",
@@ -298,7 +254,7 @@ def optional_grants(stage: Stage) -> list[Grant]:
 @pytest.mark.parametrize("is_granted", [False, True])
 async def test_what_could_not_be_checked_is_named(secured: SecuredBroker, tmp_path: Path, *, is_granted: bool) -> None:
     stage = await Stage.create(secured.plain, tmp_path)
-    await keep_copy(stage)
+    await stage.renew("copy", 1, COMPACTED)
     await secured.allow("plain", [*least_grants(stage).values(), *(optional_grants(stage) if is_granted else [])])
     await stage.put(60)
     async with stage.process("--from", "earliest", "--drain", **secured_environment(secured, **PLAIN)) as process:
@@ -313,21 +269,10 @@ async def test_a_compacted_topic_is_refused_with_and_without_sight_of_its_settin
     secured: SecuredBroker, tmp_path: Path, role: str, *, is_granted: bool
 ) -> None:
     stage = await Stage.create(secured.plain, tmp_path)
-    topic = stage.topics[role] = await create_topic(secured.plain, configs={"cleanup.policy": "compact"})
-    stage.document["kafka"][role] = topic
+    topic = await stage.renew(role, 1, COMPACTED)
     await secured.allow("plain", [*least_grants(stage).values(), *(optional_grants(stage) if is_granted else [])])
     await stage.put(60)
     async with stage.process("--from", "earliest", **secured_environment(secured, **PLAIN)) as process:
         assert await process.ended(60) == 2, process.said
     checked, met = f"topic {topic} is compacted: records without keys", f"topic {topic} refuses the messages: it is"
     assert ((checked in process.said), (met in process.said)) == (is_granted, not is_granted), process.said
-
-
-async def test_a_copy_of_the_progress_that_does_not_keep_it_is_refused(secured: SecuredBroker, tmp_path: Path) -> None:
-    stage = await Stage.create(secured.plain, tmp_path)
-    stage.topics["copy"] = await create_topic(secured.plain, configs={"cleanup.policy": "delete"})
-    stage.document["kafka"]["progress_copy"] = stage.topics["copy"]
-    await secured.allow("plain", [*least_grants(stage).values(), *optional_grants(stage)])
-    async with stage.process("--from", "earliest", **secured_environment(secured, **PLAIN)) as process:
-        assert await process.ended(60) == 2, process.said
-    assert f"topic {stage.topics['copy']} is not compacted only" in process.said

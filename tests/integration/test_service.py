@@ -7,30 +7,31 @@ import contextlib
 import json
 import signal
 import socket
+import ssl
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import pytest
-from aiokafka import AIOKafkaConsumer, TopicPartition
-from aiokafka.admin import NewPartitions
+from aiokafka import TopicPartition
 from aiokafka.coordinator.assignors.range import RangePartitionAssignor
 from aiokafka.errors import KafkaError
 from shoal.errors import BrokerError, InputError, PolicyError
 from shoal.kafka import StartOptions
+from shoal.kafka.metadata import encode
 from shoal.kafka.task import PartitionTask
 from shoal.kafka.transactions import TransactionalProducer, TransactionBatch
 from support.by_night import at_night
-from support.kafka_broker import admin, create_topic, holds_for, wait_until
-from support.running import EARLIEST, Process, Stage
-
-pytestmark = pytest.mark.integration
+from support.canaries import traces
+from support.certificates import Authority
+from support.kafka_broker import create_topic, holds_for, wait_until
+from support.running import EARLIEST, Process, Stage, sample
+from support.topic_changes import add_partitions, delete_topic, put_in_new_partition
 
 DRAIN = StartOptions(reset="earliest", drain=True)
-
-
-async def put_everywhere(stage: Stage, count: int, partitions: int) -> list[tuple[int, int]]:
-    return [record_id for partition in range(partitions) for record_id in await stage.put(count, partition)]
+LATEST = StartOptions(reset="latest")
 
 
 def shares(processes: list[Process]) -> list[set[int]]:
@@ -70,27 +71,26 @@ async def test_a_worker_continues_the_partitions_of_a_worker_that_has_stopped(
         stage.process("--from", "earliest", name="two", **names[1]) as two,
     ):
         await until_shared([one, two], 4)
-        record_ids = await put_everywhere(stage, 60, 4)
+        record_ids = await stage.put(60, *range(4))
         assert await one.terminated(10) == 0
         assert one.lines("stopped")
         # Its transactions are finished: they do not delay a reader of the output.
-        record_ids += await put_everywhere(stage, 60, 4)
+        record_ids += await stage.put(60, *range(4))
         await wait_until(lambda: shares([two]) == [{0, 1, 2, 3}], 30, "all partitions on the other one")
         assert await two.terminated() == 0
-    await stage.drained()
-    await stage.until_completed(record_ids)
+    await stage.drained(record_ids)
 
 
 async def test_two_deployments_with_one_group_release_no_record_twice(bootstrap: str, tmp_path: Path) -> None:
     stage = await Stage.create(bootstrap, tmp_path, partitions=2)
-    record_ids = await put_everywhere(stage, 100, 2)
+    record_ids = await stage.put(100, *range(2))
     # Even with its own output it cannot release what the other has released: the progress belongs to the group.
     other = Stage(bootstrap, tmp_path / "other", stage.topics | {"output": await create_topic(bootstrap, 2)}, {})
     other.folder.mkdir()
     other.document = stage.document | {"kafka": stage.document["kafka"] | {"output": other.topics["output"]}}
     async with stage.run() as one, other.run() as two:
         for _ in range(4):
-            record_ids += await put_everywhere(stage, 50, 2)
+            record_ids += await stage.put(50, *range(2))
             await asyncio.sleep(0.1)
         await one.until(lambda: sum(run.total("shoal_records_total", outcome="released") for run in (one, two)) > 300)
     await stage.drained()
@@ -106,7 +106,7 @@ async def test_two_deployments_with_one_group_release_no_record_twice(bootstrap:
 async def test_many_restarts_lose_no_record(bootstrap: str, tmp_path: Path, kind: str) -> None:
     stage = await Stage.create(bootstrap, tmp_path, partitions=3, kafka={"session_timeout_ms": 2000})
     environment = {} if kind == "dynamic" else {"INSTANCE_ID": f"{stage.group}-0"}
-    record_ids = await put_everywhere(stage, 200, 3)
+    record_ids = await stage.put(200, *range(3))
     for number in range(6):
         # Each worker starts while the one before starts, joins, restores, works or leaves.
         process = stage.process("--from", "earliest", name=f"storm{number}", **environment)
@@ -116,10 +116,8 @@ async def test_many_restarts_lose_no_record(bootstrap: str, tmp_path: Path, kind
             process.process.send_signal(signal.SIGTERM)
         code = await process.ended(10)
         assert code in {0, -signal.SIGTERM, -signal.SIGKILL}, process.said
-    async with stage.run() as run:
-        await run.until_ready()
-    await stage.drained()
-    await stage.until_completed(record_ids)
+    await stage.started()
+    await stage.drained(record_ids)
 
 
 async def test_a_worker_that_stops_during_a_rebalance_or_while_opening_ends_in_time(
@@ -136,13 +134,7 @@ async def test_a_worker_that_stops_during_a_rebalance_or_while_opening_ends_in_t
         await run.until(lambda: run.service.health.reasons() == restoring, "a partition that opens")
         await run.stopped(10)
     # A member that does not come to the rebalance: the group and the joining member wait for it.
-    lazy = AIOKafkaConsumer(
-        stage.topics["input"],
-        bootstrap_servers=bootstrap,
-        group_id=stage.group,
-        enable_auto_commit=False,
-        rebalance_timeout_ms=20_000,
-    )
+    lazy = stage.member(stage.topics["input"], rebalance_timeout_ms=20_000)
     await lazy.start()
     try:
         monkeypatch.setattr(lazy._coordinator, "_on_join_prepare", hang)
@@ -159,39 +151,20 @@ async def test_a_worker_that_stops_during_a_rebalance_or_while_opening_ends_in_t
 # ---------------------------------------------------------------- strangers in the group
 
 
-async def test_a_group_member_with_another_protocol_is_reported_with_a_remedy(bootstrap: str, tmp_path: Path) -> None:
-    stage = await Stage.create(bootstrap, tmp_path)
-    stranger = AIOKafkaConsumer(
-        stage.topics["input"],
-        bootstrap_servers=bootstrap,
-        group_id=stage.group,
-        enable_auto_commit=False,
-        partition_assignment_strategy=[RangePartitionAssignor],
-    )
-    await stranger.start()
-    try:
+async def test_a_group_member_with_another_protocol_is_reported_with_a_remedy(stage: Stage) -> None:
+    async with stage.member(stage.topics["input"], partition_assignment_strategy=[RangePartitionAssignor]):
         with pytest.raises(BrokerError, match=r"members of another kind.*kafka\.group"):
             async with stage.run() as run:
                 await run.ended()
-    finally:
-        await stranger.stop()
 
 
 async def test_a_commit_by_another_program_is_found_at_the_next_start(bootstrap: str, tmp_path: Path) -> None:
     stage = await Stage.create(bootstrap, tmp_path, partitions=2, kafka={"session_timeout_ms": 2000})
-    record_ids = await put_everywhere(stage, 40, 2)
+    record_ids = await stage.put(40, *range(2))
     async with stage.run() as run:
         await run.until_read(80)
         # It gets a partition, reads it, and commits offset 40 without metadata of Shoal.
-        stranger = AIOKafkaConsumer(
-            stage.topics["input"],
-            bootstrap_servers=bootstrap,
-            group_id=stage.group,
-            enable_auto_commit=False,
-            auto_offset_reset="latest",
-        )
-        await stranger.start()
-        try:
+        async with stage.member(stage.topics["input"], auto_offset_reset="latest") as stranger:
 
             async def committed() -> list[TopicPartition]:
                 # Refused during a rebalance, which may give it the other partition.
@@ -202,8 +175,6 @@ async def test_a_commit_by_another_program_is_found_at_the_next_start(bootstrap:
                 return []
 
             (taken,) = await wait_until(committed, what="a commit of the stranger")
-        finally:
-            await stranger.stop()
         with pytest.raises(InputError, match=rf"{taken.topic}-{taken.partition}.*--import.*--skip-to-end"):
             await run.ended()
     outcomes = await stage.outcomes()
@@ -211,39 +182,73 @@ async def test_a_commit_by_another_program_is_found_at_the_next_start(bootstrap:
     assert max(outcomes.values()) == 1
 
 
+# ---------------------------------------------------------------- an input that changes
+
+
 async def test_an_input_that_gets_more_partitions_is_checked_again(
-    bootstrap: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    stage = await Stage.create(bootstrap, tmp_path, partitions=1)
     monkeypatch.setattr("shoal.kafka.topics.WATCH_S", 0.3)
     async with stage.run() as run:
         await run.until_ready()
-        await add_partitions(bootstrap, stage.topics["input"], 3)
+        await add_partitions(stage, "input", 3)
         with pytest.raises(PolicyError, match="has 1 partition, the input 3: add partitions"):
             await run.ended()
-    await add_partitions(bootstrap, stage.topics["output"], 3)
+    await add_partitions(stage, "output", 3)
     async with stage.run() as run:
         await run.until_ready()
-        await add_partitions(bootstrap, stage.topics["output"], 4)
-        await add_partitions(bootstrap, stage.topics["input"], 4)
-        record_ids = await wait_until(lambda: _put(stage, 3), what="the new partition")
+        record_ids = await put_in_new_partition(stage, 3)
         await run.until_read(len(record_ids))
         await run.until_ready()
-    await stage.drained()
-    await stage.until_completed(record_ids)
+    await stage.drained(record_ids)
     assert {message.partition for message in await stage.read()} == {3}
 
 
-async def add_partitions(bootstrap: str, topic: str, count: int) -> None:
-    async with admin(bootstrap) as client:
-        await client.create_partitions({topic: NewPartitions(count)})
+async def test_a_deleted_input_ends_the_worker_within_30_s(stage: Stage) -> None:
+    async with stage.run() as run:
+        await run.until_ready()
+        await delete_topic(stage, "input")
+        with pytest.raises(PolicyError, match="does not exist or may not be seen; create it"):
+            await run.ended(30)
 
 
-async def _put(stage: Stage, partition: int) -> list[tuple[int, int]]:
-    """Put records into a partition as soon as a producer knows of it."""
-    with contextlib.suppress(AssertionError):
-        return await stage.put(30, partition)
-    return []
+async def test_a_worker_without_a_partition_is_ready_and_says_so(stage: Stage) -> None:
+    async with stage.run() as first, stage.run() as second:
+
+        def statuses() -> list[str]:
+            return sorted(run.service.health.status for run in (first, second))
+
+        await wait_until(
+            lambda: statuses() == ["ready", "ready: in the group, no partition assigned"], what="one idle worker"
+        )
+
+
+async def test_with_from_latest_no_record_of_a_new_partition_is_skipped(stage: Stage) -> None:
+    await stage.put(10)  # before the first start
+    await stage.started(LATEST)
+    assert (await stage.progress(0)).first_partition_count == 1
+    record_ids = await put_in_new_partition(stage, 1)
+    await stage.started(LATEST, read=30)
+    assert (await stage.progress(1)).first_partition_count == 1
+    await stage.drained(record_ids)
+    assert {partition for partition, _ in await stage.outcomes()} == {1}
+
+
+async def test_progress_without_the_partition_count_is_taken_up(stage: Stage) -> None:
+    await stage.started(LATEST)
+    progress = replace(await stage.progress(0), first_partition_count=0)
+    await stage.commit(progress.state.committed_offset, encode(progress, stage.topics["input"], 0))
+    await put_in_new_partition(stage, 1)
+    async with stage.run(LATEST) as run:
+        # It is not known whether partition 1 is new, so that --from decides.
+        await run.until_ready()
+        record_ids = await stage.put(30, 1)
+        await run.until_read(30)
+    assert (await stage.progress(1)).first_partition_count == 2
+    record_ids += await put_in_new_partition(stage, 2)
+    await stage.started(LATEST, read=30)
+    await stage.drained(record_ids)
+    assert set(await stage.outcomes()) == set(record_ids)
 
 
 # ---------------------------------------------------------------- waiting by the clock
@@ -262,7 +267,7 @@ async def test_at_the_end_of_the_log_max_delay_s_flushes_all_held_records(bootst
         released_ms = min(message.timestamp_ms for message in await stage.read())
         # The upper limit is for a machine that stands still now and then.
         assert 1_450 <= released_ms - put_ms < 20_000
-        evidence = [json.loads(message.value or b"") for message in await stage.read("evidence")]
+        evidence = await stage.objects("evidence")
         assert all(len(cluster["offsets"]) >= 5 for cluster in evidence)
         # Too few people for a cluster: they are suppressed, and counted apart from released records.
         few = await stage.put(4)
@@ -290,10 +295,9 @@ async def test_a_backlog_is_released_by_event_time(
         await stage.until_completed(record_ids[:290])
         await run.until(lambda: 0 <= run.held <= 7, "few held records")
     assert drains == [], "the wall clock decided what timestamps should have"
-    evidence = [json.loads(message.value or b"") for message in await stage.read("evidence")]
+    evidence = await stage.objects("evidence")
     assert max(max(one["offsets"]) - min(one["offsets"]) for one in evidence) <= 7
-    await stage.drained()
-    await stage.until_completed(record_ids)
+    await stage.drained(record_ids)
 
 
 # ---------------------------------------------------------------- drains
@@ -301,7 +305,7 @@ async def test_a_backlog_is_released_by_event_time(
 
 async def test_a_drain_completes_every_record_and_exits_0(bootstrap: str, tmp_path: Path) -> None:
     stage = await Stage.create(bootstrap, tmp_path, partitions=2)
-    record_ids = await put_everywhere(stage, 35, 2)
+    record_ids = await stage.put(35, *range(2))
     async with stage.process("--drain", "--from", "earliest") as process:
         assert await process.ended() == 0
         (stopped,) = process.lines("stopped")
@@ -329,7 +333,7 @@ async def test_a_drain_beside_a_running_worker_is_refused(bootstrap: str, tmp_pa
     member: dict[str, Any] = {} if kind == "dynamic" else {"instance_id": f"{stage.group}-0"}
     async with stage.run(**member) as worker:
         await worker.until_ready()
-        record_ids = await put_everywhere(stage, 10, 2)
+        record_ids = await stage.put(10, *range(2))
         await worker.until_read(20)
         async with stage.process("--drain", **{name.upper(): value for name, value in member.items()}) as drain:
             assert await drain.ended() == 2
@@ -349,7 +353,7 @@ async def test_a_worker_that_starts_beside_a_drain_ends_it_and_loses_no_record(
 ) -> None:
     """The check before a drain cannot see a worker that joins later; nothing is published twice."""
     stage = await Stage.create(bootstrap, tmp_path, partitions=2)
-    record_ids = await put_everywhere(stage, 60, 2)
+    record_ids = await stage.put(60, *range(2))
     of_drain: set[TransactionalProducer] = set()
     is_taken_over = asyncio.Event()
     real = TransactionalProducer.publish_and_commit
@@ -372,18 +376,16 @@ async def test_a_worker_that_starts_beside_a_drain_ends_it_and_loses_no_record(
             refusal = drain.task.exception()
             assert isinstance(refusal, BrokerError)
             assert f"a worker of group {stage.group}, or another drain" in str(refusal)
-            record_ids += await put_everywhere(stage, 40, 2)
+            record_ids += await stage.put(40, *range(2))
             await worker.until(lambda: worker.total("shoal_consumer_lag_records") == 0)
             await worker.until_ready()
-    await stage.drained()
-    await stage.until_completed(record_ids)
+    await stage.drained(record_ids)
 
 
 # ---------------------------------------------------------------- ends and speed
 
 
-async def test_a_scraper_that_does_not_read_its_answer_does_not_delay_the_exit(bootstrap: str, tmp_path: Path) -> None:
-    stage = await Stage.create(bootstrap, tmp_path)
+async def test_a_scraper_that_does_not_read_its_answer_does_not_delay_the_exit(stage: Stage) -> None:
     async with stage.process("--from", "earliest") as process:
         await process.until_ready()
         with socket.create_connection(("127.0.0.1", await process.port())) as idle:
@@ -394,8 +396,7 @@ async def test_a_scraper_that_does_not_read_its_answer_does_not_delay_the_exit(b
                 assert await process.terminated() == 0
 
 
-async def test_a_port_in_use_is_reported(bootstrap: str, tmp_path: Path) -> None:
-    stage = await Stage.create(bootstrap, tmp_path)
+async def test_a_port_in_use_is_reported(stage: Stage) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = f"127.0.0.1:{taken.getsockname()[1]}"
         async with stage.command("run", "--http", address) as process:
@@ -417,3 +418,50 @@ async def test_a_backlog_is_processed_fast(bootstrap: str, tmp_path: Path, parti
         )
         rate = 28_800 / (time.monotonic() - began)
     print(f"{partitions} partitions: {rate:,.0f} records/s")
+
+
+# ---------------------------------------------------------------- the HTTP port, set by the environment alone
+
+TOKEN = "xq7canary9z-0123456789abcdef"  # noqa: S105 - opens nothing
+
+
+async def fetched(process: Process, context: ssl.SSLContext, path: str, token: str = "") -> tuple[int, str]:
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    url = f"https://127.0.0.1:{await process.port()}{path}"
+    async with aiohttp.ClientSession() as client, client.get(url, headers=headers, ssl=context) as answer:
+        return answer.status, await answer.text()
+
+
+async def test_the_environment_sets_the_start_and_secures_the_port(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    authority = Authority(stage.folder / "authority")
+    certificate, key = authority.issue("worker")
+    (stage.folder / "token").write_text(TOKEN)
+    (stage.folder / "token").chmod(0o600)
+    context = authority.client_context()
+    await stage.put(30)
+    for name, value in {
+        "SHOAL_FROM": "earliest",
+        "SHOAL_HTTP": "127.0.0.1:0",
+        "SHOAL_HTTP_CERTFILE": str(certificate),
+        "SHOAL_HTTP_KEYFILE": str(key),
+        "SHOAL_HTTP_TOKEN_FILE": str(stage.folder / "token"),
+    }.items():
+        monkeypatch.setenv(name, value)
+    async with stage.command("run", name="secured") as process:
+
+        async def has_read() -> bool:
+            status, text = await fetched(process, context, "/metrics", TOKEN)
+            return status == 200 and sample(text, "shoal_records_total", outcome="in") == 30
+
+        async def is_ready() -> bool:
+            return (await fetched(process, context, "/readyz"))[0] == 200
+
+        await wait_until(has_read, 60, "the records in the metrics")
+        await wait_until(is_ready, 60, "readiness")
+        assert (await fetched(process, context, "/metrics"))[0] == 401
+        metrics = (await fetched(process, context, "/metrics", TOKEN))[1]
+        assert sample(metrics, "shoal_certificate_expiry_timestamp_seconds", certificate="http") > time.time()
+        assert await process.terminated() == 0
+    assert traces([TOKEN], {"said": process.said.encode(), "out": process.out.read_bytes()}) == []

@@ -17,13 +17,11 @@ from shoal.audit import verify
 from shoal.errors import InputError, PolicyError
 from shoal.kafka import StartOptions
 from shoal.policy import Policy
-from support.faulty_workers import line_of
-from support.kafka_broker import Message, create_topic, produce, read_all, wait_until
+from support.faulty_workers import export
+from support.kafka_broker import Message, create_topic, produce, read_all, wait_for
 from support.raw_log import delete_group
 from support.running import EARLIEST, Stage
 from support.topic_changes import delete_topic
-
-pytestmark = pytest.mark.integration
 
 K = 3
 RecordId = tuple[str, int, int]
@@ -77,7 +75,7 @@ class Service:
 
     async def side(self, name: str, pair: Pair) -> list[dict[str, Any]]:
         """Messages of a side topic that name the input of a pair."""
-        found = [json.loads(message.value or b"") for message in await self.stage.read(name)]
+        found = await self.stage.objects(name)
         return [one for one in found if one["topic"] == pair.input]
 
     async def outcomes(self) -> Counter[RecordId]:
@@ -93,11 +91,7 @@ class Service:
 
     async def until(self, count: int) -> None:
         """Wait until so many records have an outcome; up to 20 of each partition are held."""
-
-        async def are_enough() -> bool:
-            return (await self.outcomes()).total() >= count
-
-        await wait_until(are_enough, 60, f"{count} outcomes")
+        await wait_for(self.outcomes, lambda found: found.total() >= count, 60, f"{count} outcomes")
 
 
 @pytest.fixture
@@ -170,22 +164,12 @@ async def check_clusters(service: Service, pair: Pair) -> None:
         cluster = [(pair.input, one["partition"], offset) for offset in one["offsets"]]
         assert len({pair.people[record_id] for record_id in cluster}) >= K
         assert len({rows[record_id] for record_id in cluster}) == 1
-    files = {name: service.stage.folder / f"{pair.input}-{name}.jsonl" for name in ("input", "output", "e", "q")}
-    for name, topic in (("input", pair.input), ("output", pair.output)):
-        files[name].write_text("".join(map(line_of(name), await service.read(topic))))
-    for name, topic in (("e", "evidence"), ("q", "quarantine")):
-        messages = await service.stage.read(topic)
-        files[name].write_text("".join((message.value or b"").decode() + "\n" for message in messages))
+    read = {"input": await service.read(pair.input), "output": await service.read(pair.output)}
+    read |= {role: await service.stage.read(role) for role in ("quarantine", "evidence")}
+    files = export(service.stage.folder, read)
     policy = Policy.load(service.stage.policy_file())
-    verdict = await asyncio.to_thread(
-        verify,
-        policy,
-        files["input"],
-        files["output"],
-        files["e"],
-        quarantine=files["q"],
-        input_topic=pair.input,
-    )
+    paths = (files["input"], files["output"], files["evidence"])
+    verdict = await asyncio.to_thread(verify, policy, *paths, quarantine=files["quarantine"], input_topic=pair.input)
     assert verdict.exit_code == 0, verdict.text()
 
 
@@ -242,7 +226,7 @@ async def test_an_input_is_added_to_a_running_group(service: Service) -> None:
     async with stage.run(EARLIEST) as run:
         await run.until_read(120)
         await run.until(lambda: run.total("shoal_records_total", outcome="released") > 60)
-    (evidence, *_) = [json.loads(message.value or b"") for message in await stage.read("evidence")]
+    (evidence, *_) = await stage.objects("evidence")
     assert set(evidence) == {"partition", "cluster", "offsets", "policy"}
     del settings["input"], settings["output"]
     settings["topics"] = both

@@ -1,19 +1,15 @@
-"""Keys, headers and timestamps of real messages as attributes, judged from an export of the topics."""
+"""Keys, headers, timestamps and envelopes of real messages as attributes, judged from an export of the topics."""
 
 from __future__ import annotations
 
-import base64
 import json
 from pathlib import Path
 from typing import Any
 
-import pytest
 from support.canaries import forms
-from support.faulty_workers import judged
-from support.kafka_broker import Headers, Message
+from support.faulty_workers import export, judged
+from support.kafka_broker import Headers
 from support.running import Stage
-
-pytestmark = pytest.mark.integration
 
 T = 1_700_000_000_000
 CANARY = "xq7canary9z"
@@ -24,26 +20,6 @@ ATTRIBUTES: dict[str, Any] = {
     "at": {"role": "quasi_identifier", "bounds": [T, T + 200_000], "resolution": 5000, "from": "timestamp"},
     "serial": {"role": "confidential", "type": "integer"},
 }
-
-
-def text(part: bytes | None) -> Any:
-    try:
-        return None if part is None else part.decode()
-    except UnicodeDecodeError:
-        return {"base64": base64.b64encode(part or b"").decode()}
-
-
-def exported(message: Message) -> str:
-    return json.dumps(
-        {
-            "partition": message.partition,
-            "offset": message.offset,
-            "timestamp": message.timestamp_ms,
-            "key": text(message.key),
-            "headers": [[name, text(part)] for name, part in message.headers],
-            "value": text(message.value) if isinstance(text(message.value), str) else None,
-        }
-    )
 
 
 async def test_keys_and_headers_are_read_and_not_published(bootstrap: str, tmp_path: Path) -> None:
@@ -75,23 +51,64 @@ async def test_keys_and_headers_are_read_and_not_published(bootstrap: str, tmp_p
     async with stage.process("--drain", "--from", "earliest") as worker:
         assert await worker.ended(90) == 0, worker.said
         said = worker.said
-    files = {name: tmp_path / f"{name}.jsonl" for name in stage.topics}
-    messages = {name: await stage.read(name) for name in stage.topics}
-    files["input"].write_text("".join(exported(one) + "\n" for one in messages["input"]))
-    for name in ("output", "quarantine", "evidence"):
-        lines = [text(one.value) for one in messages[name]]
-        if name == "output":
-            lines = [json.dumps({"partition": one.partition, "value": text(one.value)}) for one in messages[name]]
-        files[name].write_text("".join(line + "\n" for line in lines))
+    messages = await stage.read_topics()
     references = [json.loads(one.value or b"") for one in messages["quarantine"]]
     assert sorted(one["offset"] for one in references if one["partition"] == 0) == bad
     assert {one["offset"]: one["reason"] for one in references if one["reason"] == "undecodable"} == {
         8: "undecodable",
         22: "undecodable",
     }
-    verdict = judged(stage.policy_file(), files)
+    verdict = judged(stage.policy_file(), export(tmp_path, messages, "timestamp", "key", "headers"))
     assert verdict.counts["rows"] == count - len(bad)
     assert {message.key for name in ("output", "quarantine") for message in messages[name]} == {None}
     assert {message.headers for message in messages["output"]} == {()}
     left = b"".join(one.value or b"" for name in messages if name != "input" for one in messages[name])
     assert [form for form in forms(CANARY) if form in left or form in said.encode()] == []
+
+
+# ---------------------------------------------------------------- messages of Debezium
+
+NESTED: dict[str, Any] = {
+    "who": {"role": "identifier", "subject": True, "from": "patient.id"},
+    "age": {"role": "quasi_identifier", "bounds": [0, 110], "integer": True}
+    | {"from": "patient.age", "to": "patient.age"},
+    "serial": {"role": "confidential", "type": "integer"},
+    "codes": {"role": "confidential", "type": "json", "to": "patient.codes"},
+}
+
+
+def change(number: int) -> bytes:
+    row = {
+        "patient": {"id": f"p{number % 25}", "age": number * 31 % 111},
+        "serial": number,
+        "codes": [number, {"a": 1.0}],
+    }
+    return json.dumps({"before": None, "after": row, "source": {"lsn": number}, "op": "c", "ts_ms": number}).encode()
+
+
+def delete(number: int) -> bytes:
+    return json.dumps({"before": {"serial": number}, "after": None, "source": {"lsn": number}, "op": "d"}).encode()
+
+
+async def test_changes_are_released_and_deletes_and_tombstones_dropped(bootstrap: str, tmp_path: Path) -> None:
+    stage = await Stage.create(bootstrap, tmp_path, partitions=1, attributes=NESTED)
+    stage.document |= {"attributes": NESTED, "unwrap": "debezium", "deletes": "drop", "tombstones": "drop"}
+    messages: list[bytes | None] = []
+    for number in range(60):
+        messages.append(change(number))
+        if number % 6 == 5:
+            messages += [delete(number), None]
+    messages[10] = b'{"op":"c","after":{"serial":1}}'
+    await stage.send(messages, keys=[b"row"] * len(messages))
+    async with stage.process("--drain", "--from", "earliest") as worker:
+        assert await worker.ended(90) == 0, worker.said
+        assert '"dropped": 20' in worker.said
+    sent = await stage.read_topics()
+    rows = [json.loads(message.value or b"") for message in sent["output"]]
+    assert len(rows) == 59
+    assert {(*row, *row["patient"]) for row in rows} == {("patient", "serial", "age", "codes")}
+    assert all(row["patient"]["codes"] == [row["serial"], {"a": 1.0}] for row in rows)
+    references = [json.loads(message.value or b"") for message in sent["quarantine"]]
+    assert [(one["offset"], one["reason"]) for one in references] == [(10, "invalid")]
+    verdict = judged(stage.policy_file(), export(stage.folder, sent))
+    assert verdict.counts["rows"] == 59

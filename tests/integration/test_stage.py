@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from support.faulty_workers import CANARY, Deployment, judge, leaks
-from support.kafka_broker import create_topic, produce, read_all, wait_until
+from support.kafka_broker import create_topic, produce, read_all, wait_for, wait_until
 from support.repeated_kills import check
 from support.running import sample
 from support.stages import AppDeployment, AppWorker, HandedDeployment, check_handed, distinct
@@ -50,7 +50,7 @@ async def put_everything(deployment: Deployment) -> None:
 
 async def published(deployment: Deployment) -> dict[str, Any]:
     """Return the content of the topics without the transactions, which depend on the clock."""
-    read = {name: await read_all(deployment.bootstrap, topic) for name, topic in deployment.topics.items()}
+    read = await deployment.read_topics()
     assert all((message.key, message.headers) == (None, ()) for message in read["output"])
     references = [json.loads(message.value or b"") | {"topic": ""} for message in read["quarantine"]]
     return {
@@ -91,21 +91,13 @@ async def test_a_slow_agent_pauses_reading_and_loses_no_record(bootstrap: str, t
     await deployment.put(30_000, PARTITIONS)
     worker = deployment.worker("slow", STAGE_PAUSE_S="0.1", STAGE_HTTP="127.0.0.1:0")
     with worker.running():
-
-        async def has_taken() -> bool:
-            return len(await deployment.notes()) >= 40
-
-        await wait_until(has_taken, 60, "40 clusters")
-        _, text = await worker.get("/metrics")
+        await deployment.until_noted(40, "40 clusters")
+        text = await worker.metrics()
         handed = sum(len(note["rows"]) for note in await deployment.notes())
         was_read = sample(text, "shoal_records_total", outcome="in")
         # At most delta records are held, and one slice was read after the last cluster.
         assert was_read <= handed + PARTITIONS * (100 + 10) + was_read // 25
-
-        async def is_ready() -> bool:
-            return (await worker.get("/readyz"))[0] == 200
-
-        await wait_until(is_ready, what="readiness")
+        await wait_for(lambda: worker.get("/readyz"), lambda found: found[0] == 200, what="readiness")
     notes = await deployment.notes()
     assert notes == distinct(notes), "a clean end repeated a cluster"
 
@@ -115,30 +107,26 @@ async def test_clusters_that_wait_for_the_agent_are_published_up_to_a_limit(boot
     deployment.variables += (("STAGE_PAUSE_S", "60"), ("STAGE_HTTP", "127.0.0.1:0"))
     await deployment.put(60_000, PARTITIONS)
     worker = deployment.worker("slow")
-    worker.start()
     was_read = [0.0, 0.0]
-    try:
+    with worker.running():
 
         async def stands_still() -> bool:
-            _, text = await worker.get("/metrics")
+            text = await worker.metrics()
             was_read.append(sample(text, "shoal_records_total", outcome="in"))
             return was_read[-1] > 2000 and len(set(was_read[-5:])) == 1
 
         async def all_is_published() -> bool:
-            released = sample((await worker.get("/metrics"))[1], "shoal_records_total", outcome="released")
+            released = sample(await worker.metrics(), "shoal_records_total", outcome="released")
             return released == len(await read_all(bootstrap, deployment.topics["output"])) > 2000
 
         await wait_until(stands_still, 60, "the end of reading")
         await wait_until(all_is_published, what="as many rows as were counted")
-        _, text = await worker.get("/metrics")
+        text = await worker.metrics()
         # The queue has 2,048 records before tasks stop reading, and what is read while a transaction is under way comes
         # on top. Without the limit, all 60,000 would have been read.
         assert sample(text, "shoal_records_total", outcome="in") < 30_000
         seconds, count = (sample(text, f"shoal_transaction_seconds_{name}") for name in ("sum", "count"))
         assert seconds / count < 10, "the time of the agent counts as that of the broker"
-        assert worker.terminate() == 0
-    finally:
-        worker.kill()
     assert "partition closed" in worker.said
 
 
@@ -146,17 +134,14 @@ async def test_a_policy_that_changes_while_clusters_are_in_use_is_refused(bootst
     deployment = await HandedDeployment.with_notes(bootstrap, tmp_path, partitions=1)
     await deployment.put(400, 1)
 
-    async def is_busy() -> bool:
-        return len(await deployment.notes()) >= 1
-
     async def has_caught_up() -> bool:
-        _, text = await worker.get("/metrics")
+        text = await worker.metrics()
         return "shoal_consumer_lag_records{" in text and sample(text, "shoal_consumer_lag_records") == 0
 
     worker = deployment.worker("one", STAGE_PAUSE_S="60")
     worker.start()
     try:
-        await wait_until(is_busy, 40, "a cluster that the agent works on")
+        await deployment.until_noted(1, "a cluster that the agent works on")
         worker.kill()
         text = deployment.policy.read_text()
         deployment.policy.write_text(json.dumps(json.loads(text) | {"privacy": {"k": 6}}))
@@ -222,13 +207,13 @@ async def test_an_agent_that_fails_gets_its_cluster_again(bootstrap: str, tmp_pa
 
 
 async def ends_with(worker: AppWorker, *words: str) -> None:
-    """Wait until the worker ends; check its exit code and these words in its log."""
+    """Start a worker, wait until it ends, and check its exit code and these words in its log."""
+    worker.start()
     try:
         await wait_until(lambda: worker.is_dead, 60, "the end of the worker")
     finally:
         worker.kill()
-    assert worker.process is not None
-    assert worker.process.returncode not in {0, -9}
+    assert worker.code not in {0, -9}
     for said in words:
         assert said in worker.said
 
@@ -238,11 +223,9 @@ async def test_an_agent_that_leaves_its_loop_ends_the_worker(bootstrap: str, tmp
     deployment = await HandedDeployment.with_notes(bootstrap, tmp_path, partitions=1)
     await deployment.put(400, 1)
     worker = deployment.worker("one", STAGE_LEAVE=how)
-    worker.start()
     await ends_with(worker, "no task asks for clusters", "its agent has left the loop over its clusters")
     # The cluster at which the agent left is not acknowledged.
-    again = deployment.worker("again")
-    with again.running():
+    with deployment.worker("again").running():
         await deployment.wait_for(250)
     notes = await deployment.notes()
     assert len(notes) == len(distinct(notes)) + 1
@@ -253,7 +236,6 @@ async def test_a_second_agent_on_the_topic_stops_the_worker(bootstrap: str, tmp_
     deployment = await HandedDeployment.with_notes(bootstrap, tmp_path, partitions=1)
     await deployment.put(100, 1)
     worker = deployment.worker("one", STAGE_OTHER=deployment.topics["input"], STAGE_OTHER_LATE_S=late_s)
-    worker.start()
     await ends_with(worker, "has a stage already")
     # Faust restarts the agent while the app stops. A stage that starts then would never be stopped.
     assert worker.said.count("event='started'") <= 1
@@ -265,11 +247,7 @@ async def test_clusters_that_were_decided_together_are_repeated_together(bootstr
     worker = deployment.worker("one", STAGE_PAUSE_S="0.2")
     worker.start()
     try:
-
-        async def is_half_done() -> bool:
-            return len(await deployment.notes()) >= 8
-
-        await wait_until(is_half_done, 60, "half of the clusters that max_delay_s released")
+        await deployment.until_noted(8, "half of the clusters that max_delay_s released")
         worker.kill()
         await deployment.settled([])
     finally:
@@ -302,12 +280,8 @@ async def test_service_and_stage_continue_each_others_partitions(bootstrap: str,
         before = await deployment.resolved()
         await deployment.put(1000, PARTITIONS)
         # Without an instance id, a member leaves the group when it ends, and its partitions are free at once.
-        worker.start(instance="")
-        try:
+        with worker.running(instance=""):
             await deployment.wait_for(before + 700)
-            assert worker.terminate() == 0
-        finally:
-            worker.kill()
     await deployment.settled([])
     await check(deployment)
     assert (await judge(deployment)).records == 3000
@@ -327,33 +301,11 @@ async def test_a_worker_under_load_ends_within_ten_seconds(bootstrap: str, tmp_p
     deployment = await AppDeployment.create(bootstrap, tmp_path, partitions=PARTITIONS)
     await deployment.put(20_000, PARTITIONS)
     worker = deployment.worker("one")
-    worker.start()
-    try:
+    with worker.running():
         await deployment.wait_for(1000)
         worker.signal(signal.SIGTERM)
         await wait_until(lambda: worker.is_dead, 10, "the end of the worker")
-        assert worker.terminate() == 0
-    finally:
-        worker.kill()
     assert "partition closed" in worker.said
-
-
-@pytest.mark.nightly
-async def test_a_worker_that_is_compiling_ends_within_ten_seconds(bootstrap: str, tmp_path: Path) -> None:
-    deployment = await AppDeployment.create(bootstrap, tmp_path, partitions=1)
-    deployment.variables += (("NUMBA_CACHE_DIR", str(tmp_path / "empty")),)
-    deployment.is_fresh = True
-    worker = deployment.worker("one")
-    worker.start()
-    try:
-        await worker.until_said("event='started'")
-        await worker.until_said("Ready")
-        worker.signal(signal.SIGTERM)
-        await wait_until(lambda: worker.is_dead, 10, "the end of the worker")
-        assert worker.terminate() == 0
-        assert "partition opened" not in worker.said
-    finally:
-        worker.kill()
 
 
 async def repeats_after_end(bootstrap: str, folder: Path, pause_s: str) -> int:
@@ -365,17 +317,9 @@ async def repeats_after_end(bootstrap: str, folder: Path, pause_s: str) -> int:
     await deployment.put(400, 1)
     worker = deployment.worker("slow", STAGE_PAUSE_S=pause_s)
     with worker.running():
-
-        async def is_busy() -> bool:
-            return len(await deployment.notes()) >= 1
-
-        await wait_until(is_busy, 40, "a cluster that the agent works on")
-    again = deployment.worker("again")
-    again.start()
-    try:
+        await deployment.until_noted(1, "a cluster that the agent works on")
+    with deployment.worker("again").running():
         await deployment.wait_for(250)
-    finally:
-        again.kill()
     notes = await deployment.notes()
     repeats = len(notes) - len(distinct(notes))
     assert repeats == 0 or NOT_FINISHED in worker.said
@@ -406,7 +350,6 @@ async def test_a_worker_whose_start_is_refused_ends_and_logs_the_reason(
     deployment = await HandedDeployment.with_notes(bootstrap, tmp_path, partitions=1)
     await deployment.put(100, 1)
     worker = deployment.worker("refused", **variables)
-    worker.start()
     await ends_with(worker, words)
     assert await deployment.notes() == []
     assert CANARY not in worker.said

@@ -8,16 +8,15 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pytest
-from aiokafka.admin import NewTopic, RecordsToDelete
+from aiokafka.admin import RecordsToDelete
 from shoal.errors import InputError
 from shoal.kafka import StartOptions
 from shoal.kafka.metadata import CommittedState, encode
 from shoal.kafka.offsets import OffsetState
 from shoal.policy import Policy
-from support.kafka_broker import admin, create_topic, end_offsets, produce, read_all, wait_until
+from support.kafka_broker import admin, create_topic, end_offsets, produce, read_all, wait_for
 from support.running import EARLIEST, Stage, sample
-
-pytestmark = pytest.mark.integration
+from support.topic_changes import recreate_topic
 
 SKIP = StartOptions(skip_to_end=True)
 
@@ -30,42 +29,25 @@ async def forget_progress(stage: Stage) -> None:
 async def released(stage: Stage, count: int = 30) -> list[tuple[int, int]]:
     """Append records and release all of them."""
     record_ids = await stage.put(count)
-    await stage.drained()
-    await stage.until_completed(record_ids)
+    await stage.drained(record_ids)
     return record_ids
-
-
-async def serials(stage: Stage) -> set[int]:
-    """Return the serial numbers of the records that are in the output."""
-    return {json.loads(message.value or b"")["serial"] for message in await stage.read()}
 
 
 async def recreate(stage: Stage, *, keep: bool) -> None:
     """Recreate the input. Kafka deletes the group's offsets with it; `keep` commits them again, like another tool."""
-    topic = stage.topics["input"]
     progress = await stage.committed()
     assert progress is not None
-    async with admin(stage.bootstrap) as client:
-        await client.delete_topics([topic])
-
-        async def is_made() -> bool:
-            answer = await client.create_topics([NewTopic(topic, 1, 1)])
-            return bool(answer.topic_errors[0][1] == 0)
-
-        await wait_until(is_made, what="the recreated topic")
-
-        async def is_led() -> bool:
-            (found,) = await client.describe_topics([topic])
-            return any(one["leader"] >= 0 and not one["error_code"] for one in found["partitions"])
-
-        await wait_until(is_led)
-    await wait_until(lambda: _is_forgotten(stage), what="forgotten offsets")
+    await recreate_topic(stage, "input")
+    await wait_for(stage.committed, lambda found: found is None, what="forgotten offsets")
     if keep:
         await stage.commit(progress.offset, progress.metadata)
 
 
-async def _is_forgotten(stage: Stage) -> bool:
-    return await stage.committed() is None
+async def skips(stage: Stage, count: int) -> None:
+    """Start with --skip-to-end, and check how many records that skips."""
+    async with stage.run(SKIP) as run:
+        await run.until_ready()
+        assert run.total("shoal_records_skipped_total") == count
 
 
 async def delete_before(stage: Stage, offset: int) -> None:
@@ -93,21 +75,17 @@ async def test_a_first_start_without_from_exits_2_with_a_remedy_and_commits_noth
     assert await stage.read() == []
 
 
-async def test_from_does_not_override_a_commit(bootstrap: str, tmp_path: Path) -> None:
-    stage = await Stage.create(bootstrap, tmp_path)
+async def test_from_does_not_override_a_commit(stage: Stage) -> None:
     record_ids = await released(stage)
     origins: tuple[Literal["earliest"], Literal["latest"]] = ("earliest", "latest")
     for origin in origins:
         record_ids += await stage.put(30)
         # With `latest` the new records would never be released; with `earliest` the first ones would be released twice.
-        async with stage.run(StartOptions(reset=origin)) as run:
-            await run.until_read(30)
-        await stage.drained()
-        await stage.until_completed(record_ids)
+        await stage.started(StartOptions(reset=origin), read=30)
+        await stage.drained(record_ids)
 
 
-async def test_from_latest_begins_at_the_end_and_commits_that_offset(bootstrap: str, tmp_path: Path) -> None:
-    stage = await Stage.create(bootstrap, tmp_path)
+async def test_from_latest_begins_at_the_end_and_commits_that_offset(stage: Stage) -> None:
     early = await stage.put(30)
     async with stage.run(StartOptions(reset="latest")) as run:
         await run.until_ready()
@@ -116,35 +94,20 @@ async def test_from_latest_begins_at_the_end_and_commits_that_offset(bootstrap: 
         )
         late = await stage.put(30)
         await run.until_read(30)
-    await stage.drained()
-    await stage.until_completed(late)
+    await stage.drained(late)
     assert not set(early) & set(await stage.outcomes())
 
 
-async def test_a_lost_commit_beside_a_filled_output_is_refused_even_with_from_earliest(
-    bootstrap: str, tmp_path: Path
-) -> None:
-    stage = await Stage.create(bootstrap, tmp_path)
-    await released(stage)
-    await forget_progress(stage)
-    words = await stage.refusal()
-    for word in (f"{stage.topics['input']}-0", f"{stage.topics['output']}-0", "--import", "--skip-to-end"):
-        assert word in words
-
-
-async def test_a_lost_commit_beside_an_output_that_retention_has_emptied_is_refused(
-    bootstrap: str, tmp_path: Path
-) -> None:
+async def test_a_lost_commit_beside_an_output_that_retention_has_emptied_is_refused(stage: Stage) -> None:
     """Nothing else shows that its records were published: neither evidence nor cluster messages are kept."""
-    stage = await Stage.create(bootstrap, tmp_path)
     for name in ("evidence", "clusters"):
         del stage.document["kafka"][name]
     await released(stage)
-    before = await serials(stage)
+    before = set(await stage.serials())
     await forget_progress(stage)
     tp = stage.topic_partition(topic="output")
-    end = (await end_offsets(bootstrap, tp.topic))[0]
-    async with admin(bootstrap) as client:
+    end = (await end_offsets(stage.bootstrap, tp.topic))[0]
+    async with admin(stage.bootstrap) as client:
         await client.delete_records({tp: RecordsToDelete(end)})
     words = await stage.refusal()
     for word in (f"{stage.topics['input']}-0", f"{tp.topic}-0 before offset {end}", "--import", "--skip-to-end"):
@@ -154,10 +117,9 @@ async def test_a_lost_commit_beside_an_output_that_retention_has_emptied_is_refu
         await run.until_ready()
         later = await stage.put(30)
         await run.until_read(30)
-    await stage.drained()
-    await stage.until_completed(later)
+    await stage.drained(later)
     assert before
-    assert not before & await serials(stage)
+    assert not before & set(await stage.serials())
 
 
 @pytest.mark.parametrize(("trace", "partitions"), [("evidence", 2), ("clusters", 1)])
@@ -166,8 +128,7 @@ async def test_a_lost_commit_beside_an_empty_output_is_refused_if_there_is_evide
 ) -> None:
     stage = await Stage.create(bootstrap, tmp_path, partitions=partitions)
     record_ids = await stage.put(30, partitions - 1)
-    await stage.drained()
-    await stage.until_completed(record_ids)
+    await stage.drained(record_ids)
     await forget_progress(stage)
     for name in {"output", "evidence", "clusters"} - {trace}:
         stage.topics[name] = stage.document["kafka"][name] = await create_topic(bootstrap, partitions)
@@ -181,41 +142,41 @@ async def test_a_lost_commit_beside_an_empty_output_is_refused_if_there_is_evide
         assert word in words
 
 
-async def test_skip_to_end_after_a_lost_commit_continues_at_the_end_and_counts_the_gap(
-    bootstrap: str, tmp_path: Path
-) -> None:
-    stage = await Stage.create(bootstrap, tmp_path)
+async def test_skip_to_end_after_a_lost_commit_continues_at_the_end_and_counts_the_gap(stage: Stage) -> None:
     record_ids = await released(stage)
     gap = await stage.put(7)
     await forget_progress(stage)
+    words = await stage.refusal()
+    for word in (f"{stage.topics['input']}-0", f"{stage.topics['output']}-0", "--import", "--skip-to-end"):
+        assert word in words
     async with stage.run(SKIP) as run:
         await run.until_ready()
         assert run.total("shoal_records_skipped_total", partition="0") == 37
         record_ids += await stage.put(30)
         await run.until_read(30)
-    await stage.drained()
-    await stage.until_completed(record_ids)
+    await stage.drained(record_ids)
     assert not set(gap) & set(await stage.outcomes())
 
 
-async def test_aborted_records_and_markers_on_the_output_are_no_records(bootstrap: str, tmp_path: Path) -> None:
-    stage = await Stage.create(bootstrap, tmp_path)
+async def test_aborted_records_and_markers_on_the_output_are_no_records(stage: Stage) -> None:
     stray = [b'{"age":1,"serial":-1}'] * 3
     for _ in range(2):
         await produce(
-            bootstrap, stage.topics["output"], stray, partitions=0, transactional_id=f"{stage.group}-t", abort=True
+            stage.bootstrap,
+            stage.topics["output"],
+            stray,
+            partitions=0,
+            transactional_id=f"{stage.group}-t",
+            abort=True,
         )
-    assert len(await read_all(bootstrap, stage.topics["output"], "read_uncommitted")) == 6
+    assert len(await read_all(stage.bootstrap, stage.topics["output"], "read_uncommitted")) == 6
     await released(stage)
 
 
 # ---------------------------------------------------------------- the log and the progress do not fit
 
 
-async def test_a_committed_offset_that_is_no_longer_retained_is_refused_and_can_be_skipped(
-    bootstrap: str, tmp_path: Path
-) -> None:
-    stage = await Stage.create(bootstrap, tmp_path)
+async def test_a_committed_offset_that_is_no_longer_retained_is_refused_and_can_be_skipped(stage: Stage) -> None:
     record_ids = await released(stage)
     await stage.put(20)
     await delete_before(stage, 40)
@@ -228,26 +189,23 @@ async def test_a_committed_offset_that_is_no_longer_retained_is_refused_and_can_
         assert run.total("shoal_records_skipped_total") == 20
         late = await stage.put(30)
         await run.until_read(30)
-    await stage.drained()
-    await stage.until_completed(late)
+    await stage.drained(late)
     assert len(await stage.read()) == len(record_ids) + len(late)
 
 
-async def test_a_log_that_expired_up_to_its_last_marker_has_lost_no_record(bootstrap: str, tmp_path: Path) -> None:
-    stage = await Stage.create(bootstrap, tmp_path)
+async def test_a_log_that_expired_up_to_its_last_marker_has_lost_no_record(stage: Stage) -> None:
     await stage.put(30, transactional_id=f"{stage.group}-t")
     await stage.drained()
-    end = (await end_offsets(bootstrap, stage.topics["input"]))[0]
+    end = (await end_offsets(stage.bootstrap, stage.topics["input"]))[0]
     assert end == 31
-    async with stage.run(EARLIEST) as run:
-
-        async def is_passed() -> bool:
-            return (await stage.progress()).state.committed_offset == end
-
-        await wait_until(is_passed, what="a committed offset behind the last transaction marker")
+    async with stage.run(EARLIEST):
+        await wait_for(
+            stage.progress,
+            lambda found: found.state.committed_offset == end,
+            what="a committed offset behind the last transaction marker",
+        )
     await delete_before(stage, end)
-    async with stage.run(EARLIEST) as run:
-        await run.until_ready()
+    await stage.started(EARLIEST)
 
 
 @pytest.mark.parametrize(
@@ -262,24 +220,18 @@ async def test_a_log_that_expired_up_to_its_last_marker_has_lost_no_record(boots
     ids=["none", "foreign", "other version", "broken", "of another topic"],
 )
 async def test_a_committed_offset_with_foreign_metadata_is_refused_and_can_be_skipped(
-    bootstrap: str, tmp_path: Path, metadata: str
+    stage: Stage, metadata: str
 ) -> None:
-    stage = await Stage.create(bootstrap, tmp_path)
     await stage.put(20)
     await stage.commit(10, metadata)
     words = await stage.refusal()
     for word in (f"{stage.topics['input']}-0", "--import", "--skip-to-end"):
         assert word in words
-    async with stage.run(SKIP) as run:
-        await run.until_ready()
-        assert run.total("shoal_records_skipped_total") == 10
+    await skips(stage, 10)
     assert (await stage.progress()).state.committed_offset == 20
 
 
-async def test_a_recreated_topic_without_a_commit_is_refused_beside_the_filled_output(
-    bootstrap: str, tmp_path: Path
-) -> None:
-    stage = await Stage.create(bootstrap, tmp_path)
+async def test_a_recreated_topic_without_a_commit_is_refused_beside_the_filled_output(stage: Stage) -> None:
     await released(stage)
     await recreate(stage, keep=False)
     await stage.put(40)
@@ -288,43 +240,37 @@ async def test_a_recreated_topic_without_a_commit_is_refused_beside_the_filled_o
     assert "--skip-to-end" in words
 
 
-async def test_a_truncated_log_is_refused_and_can_be_skipped(bootstrap: str, tmp_path: Path) -> None:
-    stage = await Stage.create(bootstrap, tmp_path)
+async def test_a_truncated_log_is_refused_and_can_be_skipped(stage: Stage) -> None:
     await released(stage)
     await recreate(stage, keep=True)
     await stage.put(12)
     words = await stage.refusal()
     assert "ends at 12, before offset 30" in words
     assert "--skip-to-end" in words
-    async with stage.run(SKIP) as run:
-        await run.until_ready()
-        assert run.total("shoal_records_skipped_total") == 12, "the gap is all of the new log"
+    await skips(stage, 12)
     assert len(await stage.read()) == 30
 
 
 @pytest.mark.parametrize("held", [0, 8])
 async def test_a_log_of_the_same_length_with_other_timestamps_is_refused_and_can_be_skipped(
-    bootstrap: str, tmp_path: Path, held: int
+    stage: Stage, held: int
 ) -> None:
-    stage = await Stage.create(bootstrap, tmp_path)
     await released(stage)
     if held:
         await stage.put(held)
         async with stage.run() as run:
             await run.until_read(held)
             # Something that is committed beside what is held.
-            await produce(bootstrap, stage.topics["input"], [b"{"], partitions=0)
+            await produce(stage.bootstrap, stage.topics["input"], [b"{"], partitions=0)
             await run.until(lambda: run.total("shoal_records_total", outcome="quarantined") == 1)
     before = len(await stage.read())
-    end = (await end_offsets(bootstrap, stage.topics["input"]))[0]
+    end = (await end_offsets(stage.bootstrap, stage.topics["input"]))[0]
     await recreate(stage, keep=True)
     await stage.put(end + 5, timestamps_ms=[1_600_000_000_000 + number for number in range(end + 5)])
     words = await stage.refusal()
     assert "holds a different record than before the restart" in words
     assert "--skip-to-end" in words
-    async with stage.run(SKIP) as run:
-        await run.until_ready()
-        assert run.total("shoal_records_skipped_total") == end + 5
+    await skips(stage, end + 5)
     assert len(await stage.read()) == before
 
 
@@ -356,17 +302,13 @@ async def test_all_refusals_are_reported_together(bootstrap: str, tmp_path: Path
         assert word in words
 
 
-async def test_a_compacted_output_is_refused_with_any_cleanup_policy(bootstrap: str, tmp_path: Path) -> None:
-    stage = await Stage.create(bootstrap, tmp_path)
-    compacted = await create_topic(bootstrap, 1, {"cleanup.policy": "compact,delete"})
+async def test_a_compacted_output_is_refused_with_any_cleanup_policy(stage: Stage) -> None:
+    compacted = await create_topic(stage.bootstrap, 1, {"cleanup.policy": "compact,delete"})
     assert "compacted" in await stage.refusal(output=compacted)
 
 
-async def test_an_output_with_too_small_a_message_limit_is_refused_with_both_remedies(
-    bootstrap: str, tmp_path: Path
-) -> None:
-    stage = await Stage.create(bootstrap, tmp_path)
-    small = await create_topic(bootstrap, 1, {"max.message.bytes": "100000"})
+async def test_an_output_with_too_small_a_message_limit_is_refused_with_both_remedies(stage: Stage) -> None:
+    small = await create_topic(stage.bootstrap, 1, {"max.message.bytes": "100000"})
     words = await stage.refusal(output=small)
     assert "accepts 100000 bytes at once" in words
     assert "max.message.bytes" in words
@@ -375,12 +317,10 @@ async def test_an_output_with_too_small_a_message_limit_is_refused_with_both_rem
     stage.topics["output"] = small
     # One batch of all of them would be more than the topic takes.
     record_ids = await stage.send([stage.record(who="p" * 10_000 + str(n)) for n in range(600)])
-    await stage.drained()
-    await stage.until_completed(record_ids)
+    await stage.drained(record_ids)
 
 
-async def test_a_missing_input_is_reported_by_every_command(bootstrap: str, tmp_path: Path) -> None:
-    stage = await Stage.create(bootstrap, tmp_path)
+async def test_a_missing_input_is_reported_by_every_command(stage: Stage) -> None:
     stage.document["kafka"]["input"] = stage.topics["input"] + "-not"
     assert "kafka.input: topic" in await stage.refusal()
     async with stage.command("progress") as progress:
@@ -395,8 +335,7 @@ async def changed(stage: Stage, k: int) -> None:
     stage.document["privacy"] = {"k": k}
 
 
-async def test_a_changed_policy_continues_from_the_committed_offset_and_logs_it(bootstrap: str, tmp_path: Path) -> None:
-    stage = await Stage.create(bootstrap, tmp_path)
+async def test_a_changed_policy_continues_from_the_committed_offset_and_logs_it(stage: Stage) -> None:
     record_ids = await released(stage)
     record_ids += await stage.put(25)
     async with stage.run() as run:
@@ -414,9 +353,8 @@ async def test_a_changed_policy_continues_from_the_committed_offset_and_logs_it(
         metrics = (await process.get("/metrics"))[1]
         assert sample(metrics, "shoal_policy_changes_total", partition="0") == 1
         assert await process.terminated() == 0
-    await stage.drained()
-    await stage.until_completed(record_ids)
-    clusters = [json.loads(message.value or b"") for message in await stage.read("evidence")]
+    await stage.drained(record_ids)
+    clusters = await stage.objects("evidence")
     later = [cluster for cluster in clusters if min(cluster["offsets"]) >= 55]
     assert later
     assert all(len(cluster["offsets"]) >= 4 for cluster in later)
@@ -427,11 +365,9 @@ async def test_a_changed_policy_continues_from_the_committed_offset_and_logs_it(
     assert clusters[0]["policy"] != fingerprint
 
 
-async def test_a_partition_without_new_records_reports_a_changed_policy_once(bootstrap: str, tmp_path: Path) -> None:
-    stage = await Stage.create(bootstrap, tmp_path)
+async def test_a_partition_without_new_records_reports_a_changed_policy_once(stage: Stage) -> None:
     record_ids = await stage.put(25)
-    async with stage.run() as run:
-        await run.until_read(25)
+    await stage.started(read=25)
     before = (await stage.progress()).state
     assert before.incomplete
     await changed(stage, 4)
@@ -440,12 +376,10 @@ async def test_a_partition_without_new_records_reports_a_changed_policy_once(boo
             await run.until_ready()
             assert run.total("shoal_policy_changes_total") == changes
         assert (await stage.progress()).state == replace(before, adaptive_state=b""), "spreads are learned anew"
-    await stage.drained()
-    await stage.until_completed(record_ids)
+    await stage.drained(record_ids)
 
 
-async def test_a_changed_policy_with_a_pending_flush_is_refused_until_drained(bootstrap: str, tmp_path: Path) -> None:
-    stage = await Stage.create(bootstrap, tmp_path)
+async def test_a_changed_policy_with_a_pending_flush_is_refused_until_drained(stage: Stage) -> None:
     record_ids = await stage.put(6)
     policy = Policy.load(stage.policy_file())
     decided = OffsetState(committed_offset=0, next_offset=6, incomplete=(0, 1, 2, 3, 4, 5), flush_at_offset=6)
@@ -455,37 +389,29 @@ async def test_a_changed_policy_with_a_pending_flush_is_refused_until_drained(bo
     words = await stage.refusal()
     assert "policy has changed" in words
     assert "--drain" in words
-    await stage.drained()
-    await stage.until_completed(record_ids)
+    await stage.drained(record_ids)
     async with stage.run() as run:
         await run.until_ready()
         assert run.total("shoal_policy_changes_total") == 0, "the drain has committed under this policy"
 
 
-async def test_the_same_policy_completes_a_pending_flush(bootstrap: str, tmp_path: Path) -> None:
-    stage = await Stage.create(bootstrap, tmp_path)
+async def test_the_same_policy_completes_a_pending_flush(stage: Stage) -> None:
     record_ids = await stage.put(9)
     policy = Policy.load(stage.policy_file())
     decided = OffsetState(committed_offset=0, next_offset=6, incomplete=(0, 1, 2, 3, 4, 5), flush_at_offset=6)
     await stage.commit(0, encode(CommittedState(decided, policy.fingerprint, 1), stage.topics["input"], 0))
-    async with stage.run() as run:
-        await run.until_read(3)
+    await stage.started(read=3)
     await stage.until_completed(record_ids[:6])
-    evidence = [json.loads(message.value or b"") for message in await stage.read("evidence")]
+    evidence = await stage.objects("evidence")
     assert sorted(offset for cluster in evidence for offset in cluster["offsets"]) == [0, 1, 2, 3, 4, 5]
 
 
-async def test_unfinished_clusters_are_completed_only_under_their_own_policy(bootstrap: str, tmp_path: Path) -> None:
-    stage = await Stage.create(bootstrap, tmp_path)
+async def test_unfinished_clusters_are_completed_only_under_their_own_policy(stage: Stage) -> None:
     stage.document["stream"] |= {"delta": 10, "release": "ordered"}
     await stage.put(60)
     async with stage.run() as run:
         await run.until_read(60)
-
-        async def some_left() -> bool:
-            return 0 < len(await stage.read()) < 60
-
-        await wait_until(some_left, 30, "records that left")
+        await wait_for(stage.read, lambda found: 0 < len(found) < 60, 30, "records that left")
     state = (await stage.progress()).state
     assert state.unfinished_clusters, "the worker stopped between two records of a cluster"
     left = [message.value for message in await stage.read()]
@@ -505,16 +431,12 @@ async def test_unfinished_clusters_are_completed_only_under_their_own_policy(boo
     assert not (await stage.progress()).state.unfinished_clusters
 
 
-async def test_a_delta_whose_decisions_do_not_fit_is_refused(bootstrap: str, tmp_path: Path) -> None:
-    stage = await Stage.create(bootstrap, tmp_path)
+async def test_a_delta_whose_decisions_do_not_fit_is_refused(stage: Stage) -> None:
     stage.document["stream"] |= {"delta": 5000, "release": "ordered"}
     assert "with stream.release: ordered" in await stage.refusal()
 
 
-async def test_a_commit_of_a_clock_that_was_hours_ahead_does_not_stop_later_starts(
-    bootstrap: str, tmp_path: Path
-) -> None:
-    stage = await Stage.create(bootstrap, tmp_path)
+async def test_a_commit_of_a_clock_that_was_hours_ahead_does_not_stop_later_starts(stage: Stage) -> None:
     record_ids = await released(stage)
     progress = await stage.progress()
     ahead = replace(progress, at_ms=progress.at_ms + 7_200_000)

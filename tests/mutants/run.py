@@ -140,7 +140,6 @@ def judge(one: Mutant, broad: list[str]) -> Mutant:
 
 
 def table(mutants: list[Mutant], results: dict[str, Mutant]) -> str:
-    """Return the results as a table of Markdown."""
     rows = ["| id | what is wrong | found by |", "| --- | --- | --- |"]
     for one in mutants:
         if found := results.get(one["id"]):
@@ -150,7 +149,6 @@ def table(mutants: list[Mutant], results: dict[str, Mutant]) -> str:
 
 
 def main(chosen: set[str]) -> int:
-    """Run the chosen mutants, or all; return the exit code."""
     listed = tomllib.loads(LIST.read_text(encoding="utf-8"))
     groups, mutants = listed["groups"], listed["mutants"]
     if faults := faults_of(mutants, groups):

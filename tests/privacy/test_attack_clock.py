@@ -14,8 +14,6 @@ from shoal.kafka.metadata import decode
 from shoal.kafka.transactions import TransactionBatch
 from support.attack_results import measured
 
-pytestmark = pytest.mark.privacy
-
 
 @dataclass
 class Watched(Topic):

@@ -1,28 +1,28 @@
-"""Readers of the output's log who ignore isolation, or look at its batches and markers, on a real broker."""
+"""Readers of the output on a real broker: what messages say beside their values, batches, markers, aborted data."""
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Awaitable, Callable
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
 from itertools import groupby
 from pathlib import Path
 from random import Random
 from typing import Any
 from zlib import crc32
 
+import numpy as np
 import pytest
-from aiokafka import AIOKafkaProducer
-from support.attack_results import measured
+from support.attack_results import impossible, measured
 from support.by_night import at_night
-from support.kafka_broker import create_topic
+from support.failing_client import STEPS, Plan, fail_steps
+from support.kafka_broker import Message, create_topic
 from support.raw_log import Transacted, transactions_of
 from support.running import Stage
 
-pytestmark = pytest.mark.privacy
-
 INCOME = {"role": "quasi_identifier", "bounds": [0, 100_000], "resolution": 1}
-STEPS = ("send_batch", "send_offsets_to_transaction", "commit_transaction")
 
 
 def cluster_of(evidence: list[dict[str, Any]], place_of: dict[int, tuple[int, int]]) -> Callable[[bytes], Any]:
@@ -61,9 +61,8 @@ async def test_a_cluster_never_spans_two_transactions_however_little_a_batch_tak
         for turn in range(1, 9):
             places += await stage.send([stage.record(note=os.urandom(1200).hex()) for _ in range(50)])
             await run.until_read(50 * turn)
-    await stage.drained()
-    await stage.until_completed(places)
-    evidence = [json.loads(message.value or b"") for message in await stage.read("evidence")]
+    await stage.drained(places)
+    evidence = await stage.objects("evidence")
     of = cluster_of(evidence, stage.record_id_of)
     found = await transactions_of(bootstrap, small)
     homes: dict[Any, set[int]] = {}
@@ -108,8 +107,7 @@ async def test_in_each_partition_by_itself_there_are_k_people_in_a_cluster(boots
             # Alike in all partitions: counted over all of them, the few people of the last would be enough.
             records.append(stage.record(who=who, age=random.randrange(90), income=random.randrange(100_000)))
         places += await stage.send(records, partition)
-    await stage.drained()
-    await stage.until_completed(places)
+    await stage.drained(places)
     crowds = []
     for partition in range(partitions):
         candidates = set(names[partition])
@@ -132,35 +130,6 @@ async def test_in_each_partition_by_itself_there_are_k_people_in_a_cluster(boots
     assert [one.values for one in few if one.values] == []
 
 
-def fail_often(monkeypatch: pytest.MonkeyPatch, random: Random, failures: int) -> list[str]:
-    """Let a random step of every other transaction with records fail, before or after its work; tell which ones did."""
-    failed: list[str] = []
-    plan: dict[int, tuple[str, bool] | None] = {}
-
-    def wrap(name: str) -> None:
-        real: Callable[..., Awaitable[Any]] = getattr(AIOKafkaProducer, name)
-
-        async def failing(self: Any, *arguments: Any, **options: Any) -> Any:
-            if name == "send_batch" and id(self) not in plan:
-                draws = len(failed) < failures and random.random() < 0.5
-                plan[id(self)] = (random.choice(STEPS), random.random() < 0.5) if draws else None
-            due = plan.get(id(self))
-            is_due = due is not None and due[0] == name
-            done = None if is_due and due == (name, False) else await real(self, *arguments, **options)
-            if name == "commit_transaction" or is_due:
-                plan.pop(id(self), None)
-            if is_due:
-                failed.append(f"{name} {'after' if due == (name, True) else 'before'}")
-                raise OSError("torn")
-            return done
-
-        monkeypatch.setattr(AIOKafkaProducer, name, failing)
-
-    for name in STEPS:
-        wrap(name)
-    return failed
-
-
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("max_delay_s", [0.05, *at_night(None)], ids=["by a clock too", "by records"])
 async def test_aborted_transactions_contain_only_clusters_that_are_published_unchanged(
@@ -177,7 +146,12 @@ async def test_aborted_transactions_contain_only_clusters_that_are_published_unc
     )
     random, places = Random(11), []
     monkeypatch.setattr("shoal.kafka.retries._BACKOFF_S", (0.01,))
-    failed = fail_often(monkeypatch, random, failures=14)
+
+    def draw() -> Plan:
+        is_due = len(failed) < 14 and random.random() < 0.5
+        return (random.choice(STEPS), random.random() < 0.5) if is_due else None
+
+    failed = fail_steps(monkeypatch, draw)
     async with stage.run() as run:
 
         def ended() -> float:
@@ -197,12 +171,10 @@ async def test_aborted_transactions_contain_only_clusters_that_are_published_unc
             if len(failed) >= 14:
                 break
     monkeypatch.undo()
-    await stage.drained()
-    await stage.until_completed(places)
+    await stage.drained(places)
     found = await transactions_of(bootstrap, stage.topics["output"])
     published = {cluster for one in found if one.committed for cluster in runs(one)}
     aborted = [cluster for one in found if not one.committed for cluster in runs(one)]
-    print(f"{len(failed)} failures, {len(published)} clusters published, {len(aborted)} shown by aborted transactions")
     assert len(set(failed)) >= 4, failed
     assert max(len(runs(one)) for one in found if not one.committed) > 3, "no aborted transaction held several clusters"
     assert len(aborted) > 20
@@ -217,3 +189,105 @@ async def test_aborted_transactions_contain_only_clusters_that_are_published_unc
     )
     everything = [value for one in found if one.committed for value in one.values]
     assert len(everything) == len(set(everything)) == len(await stage.read())
+
+
+# ---------------------------------------------------------------- what a message says beside its values
+
+CANARY = "xq7canary9z"
+NUMBER = 918273645
+COUNT, PARTITIONS, INTERVAL_MS = 400, 2, 250
+
+
+def plainly(record: dict[str, Any]) -> bytes:
+    return json.dumps(record).encode()
+
+
+def oddly(record: dict[str, Any], random: np.random.Generator) -> bytes:
+    """The same record in another order and spelling, with undeclared fields, one of them twice."""
+    age, serial = record["age"], record["serial"]
+    fields = [
+        f'"who" : "  {record["who"]}\\t"',
+        f'"\\u0061ge":{random.choice([f"{age}.0", f"{age}e0", f"{age * 10}E-1", f"{age}.{0:030}"])}',
+        f'"serial"\n:{random.choice([f"{serial}.0", str(serial), f"{serial * 10}e-1"])}',
+        f'"{CANARY}":[{NUMBER},{{"{CANARY}":"{CANARY}"}}]',
+        f'"trace":"{CANARY}"',
+    ]
+    return ("\r\n {" + ", ".join(random.permutation(fields)) + "}  ").encode()
+
+
+def doubled(record: dict[str, Any]) -> bytes:
+    return json.dumps(record | {"who": CANARY}).encode()[:-1] + f',"age":{NUMBER},"serial":"{CANARY}"}}'.encode()
+
+
+async def released_by(stage: Stage, values: Sequence[Sequence[bytes]], **options: Any) -> list[Message]:
+    """Send values to each partition, let the service finish, and return what it published."""
+    for partition, part in enumerate(values):
+        more = {name: make(len(part)) for name, make in options.items()}
+        await stage.send(list(part), partition, **more)
+    await stage.drained()
+    return await stage.read()
+
+
+@pytest.fixture
+def records() -> list[list[dict[str, Any]]]:
+    random = np.random.default_rng(12)
+    return [
+        [
+            {"who": f"p{partition}-{n % 150}", "age": int(random.integers(111)), "serial": 1000 * partition + n}
+            for n in range(COUNT)
+        ]
+        for partition in range(PARTITIONS)
+    ]
+
+
+async def test_spelling_order_key_and_headers_of_the_input_leave_the_output_unchanged(
+    bootstrap: str, tmp_path: Path, records: list[list[dict[str, Any]]]
+) -> None:
+    random = np.random.default_rng(13)
+    settings: dict[str, Any] = {"undeclared": "drop", "kafka": {"commit_interval_ms": INTERVAL_MS}}
+    plain = await Stage.create(bootstrap, tmp_path, partitions=PARTITIONS, **settings)
+    odd = await Stage.create(bootstrap, tmp_path, partitions=PARTITIONS, **settings)
+    wanted = await released_by(plain, [[plainly(one) for one in part] for part in records])
+    hostile = []
+    for part in records:
+        spelt = [oddly(one, random) for one in part]
+        for place in range(0, COUNT, 40):
+            spelt.insert(place, doubled(part[place]))
+        hostile.append(spelt)
+    now = round(time.time() * 1000)
+    seen = await released_by(
+        odd,
+        hostile,
+        keys=lambda count: [CANARY.encode()] * count,
+        headers=lambda count: [[("traceparent", CANARY.encode()), (CANARY, b"1")]] * count,
+        timestamps_ms=lambda count: [now - 7 * n for n in range(count)],
+    )
+    assert len(wanted) == COUNT * PARTITIONS
+    assert Counter((one.partition, one.value) for one in seen) == Counter((one.partition, one.value) for one in wanted)
+    references = await odd.objects("quarantine")
+    assert Counter(one["reason"] for one in references) == {"invalid": PARTITIONS * COUNT // 40}
+    for topic in ("output", "quarantine", "clusters", "evidence"):
+        for message in await odd.read(topic):
+            assert (message.key, message.headers, message.timestamp_ms % INTERVAL_MS) == (None, (), 0)
+            assert CANARY.encode() not in (message.value or b"").lower()
+            assert str(NUMBER).encode() not in (message.value or b"")
+    metadata = [await odd.committed(partition) for partition in range(PARTITIONS)]
+    assert all(one is not None and CANARY not in one.metadata for one in metadata)
+    impossible(
+        "R5",
+        "key, headers, time, order, spelling and undeclared fields of the input leave the output's bytes as they are",
+    )
+
+
+async def test_each_cluster_of_each_partition_has_k_people(
+    bootstrap: str, tmp_path: Path, records: list[list[dict[str, Any]]]
+) -> None:
+    k = 5
+    stage = await Stage.create(bootstrap, tmp_path, partitions=PARTITIONS, privacy={"k": k})
+    output = await released_by(stage, [[plainly(one) for one in part] for part in records])
+    assert all(stage.record_id_of[json.loads(one.value or b"")["serial"]][0] == one.partition for one in output)
+    evidence = await stage.objects("evidence")
+    assert {one["partition"] for one in evidence} == set(range(PARTITIONS))
+    for one in evidence:
+        assert len({records[one["partition"]][offset]["who"] for offset in one["offsets"]}) >= k
+    impossible("R7", "k people are in each cluster of a partition, whoever is in the others")

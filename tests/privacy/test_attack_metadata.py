@@ -24,8 +24,6 @@ from support.kafka_broker import wait_until
 from support.raw_log import everything_in
 from support.running import Stage
 
-pytestmark = pytest.mark.privacy
-
 PREFIX = "shoal1:"
 ENCRYPTED_PREFIX = "shoal1-aes:"
 
@@ -141,13 +139,6 @@ def test_whatever_is_changed_in_metadata_under_a_key_is_seen() -> None:
 # ---------------------------------------------------------------- what a broker keeps
 
 
-def give_key(stage: Stage) -> None:
-    path = stage.folder / "metadata.key"
-    path.write_text(KEY.hex())
-    path.chmod(0o600)
-    stage.document["kafka"]["metadata_key_file"] = str(path)
-
-
 async def work(stage: Stage, records: list[bytes]) -> None:
     """Let the service take records in five turns, so that there are commits in between."""
     for start in range(0, len(records), len(records) // 5):
@@ -191,12 +182,9 @@ def is_readable(text: str, topic: str) -> bool:
 
 
 @pytest.mark.parametrize("way", ["without a key", "under a key"])
-async def test_commits_show_which_records_were_released_together_only_without_a_key(
-    bootstrap: str, tmp_path: Path, way: str
-) -> None:
-    stage = await Stage.create(bootstrap, tmp_path)
+async def test_commits_show_which_records_were_released_together_only_without_a_key(stage: Stage, way: str) -> None:
     if way == "under a key":
-        give_key(stage)
+        stage.give_keys(KEY.hex())
     await work(stage, [stage.record() for _ in range(150)])
     entries = await kept(stage)
     plain, sealed = list(texts_in(entries, PREFIX)), list(texts_in(entries, ENCRYPTED_PREFIX))
@@ -238,7 +226,7 @@ def spellings(value: int, message: bytes) -> Iterator[bytes]:
 async def test_extreme_values_do_not_change_what_is_committed(bootstrap: str, tmp_path: Path, way: str) -> None:
     stage = await Stage.create(bootstrap, tmp_path, attributes={"income": INCOME})
     if way == "under a key":
-        give_key(stage)
+        stage.give_keys(KEY.hex())
     random = Random(3)
     records = [stage.record(income=random.randrange(1_000_000, 2_000_000)) for _ in range(150)]
     for place, value in zip((31, 74), EXTREMES, strict=True):
@@ -274,6 +262,5 @@ async def test_extreme_values_do_not_change_what_is_committed(bootstrap: str, tm
         source="offsets, times, counters and figures of published values only",
     )
     impossible(
-        "R9",
-        "progress is packed from offsets, broker timestamps, counters, and spreads and means of published values",
+        "R9", "progress is packed from offsets, broker timestamps, counters, and spreads and means of published values"
     )

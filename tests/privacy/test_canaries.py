@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import subprocess
 import sys
 import textwrap
 from pathlib import Path
@@ -22,10 +23,8 @@ from support.by_night import at_night
 from support.canaries import LOUD, every_logger_at_debug, forms, traces
 from support.commands import run_command
 from support.forked import ForkedProcess
-from support.kafka_broker import wait_until
+from support.kafka_broker import wait_for, wait_until
 from support.running import Stage
-
-pytestmark = pytest.mark.privacy
 
 WHO, TICKET, BAD, KEY, HEADER = "whoxq7canary", "ticketxq7canary", "badxq7canary", "keyxq7canary", "headerxq7canary"
 PUBLISHED, CLIPPED, ODD = "illxq7canary", 918273645918273, 43217
@@ -49,24 +48,18 @@ WRONG: list[Any] = [
 ]
 
 
+PLACES = {"north": ["n1", "n2"], "south": ["s1"]}
+BORN = ["1950-01-01", "2020-01-01"]
+
+
 def attributes() -> dict[str, Any]:
     return {
         "who": {"role": "identifier", "subject": True},
         "ticket": {"role": "identifier"},
         "age": {"role": "quasi_identifier", "bounds": [0, 110], "integer": True},
         "income": {"role": "quasi_identifier", "bounds": [0, 100_000], "resolution": 5000},
-        "place": {
-            "role": "quasi_identifier",
-            "scale": "nominal",
-            "taxonomy": {"north": ["n1", "n2"], "south": ["s1"]},
-            "missing": "group",
-        },
-        "born": {
-            "role": "quasi_identifier",
-            "scale": "time",
-            "resolution": "year",
-            "bounds": ["1950-01-01", "2020-01-01"],
-        },
+        "place": {"role": "quasi_identifier", "scale": "nominal", "taxonomy": PLACES, "missing": "group"},
+        "born": {"role": "quasi_identifier", "scale": "time", "resolution": "year", "bounds": BORN},
         "ward": {"role": "steering", "scale": "nominal", "missing": "group"},
         "serial": {"role": "confidential", "type": "integer"},
         "illness": {"role": "confidential", "type": "string"},
@@ -159,20 +152,12 @@ async def test_no_value_is_in_logs_of_a_service_that_is_killed_and_restarted(boo
     await fill(stage, 600)
     async with stage.command("run", "--http", "127.0.0.1:0", "--from", "earliest", name="killed", **loud) as killed:
         await wait_until(lambda: killed.lines("partition opened") or killed.code is not None, 60, "an assignment")
-
-        async def has_released() -> bool:
-            return len(await stage.read()) > 50
-
-        await wait_until(has_released, 60, "output")
+        await wait_for(stage.read, lambda found: len(found) > 50, 60, "output")
         killed.kill()
     async with stage.command("run", "--http", "127.0.0.1:0", name="restarted", **loud) as restarted:
         await restarted.until_ready(60)
         await fill(stage, 300)
-
-        async def are_in() -> bool:
-            return len(await stage.read()) > 800
-
-        await wait_until(are_in, 60, "more output")
+        await wait_for(stage.read, lambda found: len(found) > 800, 60, "more output")
         for path in ("/", "/metrics", "/livez", "/readyz", "/none"):
             shown[path] = (await restarted.get(path))[1].encode()
         assert await restarted.terminated() == 0
@@ -377,3 +362,40 @@ def test_the_judge_names_file_and_remedy_of_a_broken_file_and_no_value(tmp_path:
         "R36",
         "canaries in every field and every wrong type, at kills and crashes: none in logs, pages, topics, progress",
     )
+
+
+# ---------------------------------------------------------------- the demo
+
+ROOT = Path(__file__).resolve().parents[2]
+BESIDE = ("one.log", "two.log", "last.log", "quarantine.jsonl", "evidence.jsonl", "verdict.json")
+BUILT = ROOT / "build" / "demo"
+
+
+def demo_inputs(folder: Path) -> list[dict[str, Any]]:
+    lines = (folder / "input.jsonl").read_text(encoding="utf-8").splitlines()
+    return [json.loads(json.loads(line)["value"]) for line in lines]
+
+
+def check_demo(folder: Path, values: list[str], elsewhere: dict[str, bytes]) -> None:
+    """Check that no value is in the files beside input and output, and that the input has it."""
+    assert len(values) > 1000
+    places = {name: (folder / name).read_bytes() for name in BESIDE}
+    assert all(places[name] for name in BESIDE if name != "quarantine.jsonl")
+    assert traces(values, places | elsewhere) == []
+    assert traces(values[:1], {"input": (folder / "input.jsonl").read_bytes()}) != []
+
+
+@pytest.mark.nightly
+def test_no_value_of_the_demo_is_in_logs_references_evidence_verdict_or_summary(bootstrap: str) -> None:
+    environment = os.environ | {"SHOAL_KAFKA__BOOTSTRAP_SERVERS": bootstrap}
+    demo = [sys.executable, str(ROOT / "deploy" / "demo" / "run.py")]
+    done = subprocess.run(demo, env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=False)
+    assert done.returncode == 0
+    figures = {"standard output": done.stdout, "summary.json": (BUILT / "summary.json").read_bytes()}
+    wages = {str(record["lwage"]) for record in demo_inputs(BUILT)}
+    check_demo(BUILT, [wage for wage in wages if len(wage) >= 8], figures)
+    born = {message["after"]["patient"].get("birth_date") for message in demo_inputs(BUILT / "patients")}
+    # Published dates of birth are starts of years, and those of admission, starts of months.
+    exact = [date for date in born if date and not date.endswith("-01")]
+    published = (BUILT / "patients" / "output.jsonl").read_bytes()
+    check_demo(BUILT / "patients", exact, figures | {"output": published})

@@ -20,11 +20,10 @@ from shoal.observability import Metrics
 from shoal.policy import Policy
 from shoal.policy.schema import Document
 from support.attack_results import impossible
-from support.attacking import START_MS, Message, Release, Wire
+from support.attacking import Release, Wire
 from support.canaries import every_logger_at_debug, traces
-from support.partition_tasks import partition_task
-
-pytestmark = pytest.mark.privacy
+from support.messages import Message
+from support.partition_tasks import START_MS, partition_task
 
 WHO, WARD, LEAF, REFUSED, MISFIT = "whoxq7canary", "wardxq7canary", "leafxq7canary", "jobxq7canary", "rankxq7canary"
 NESTED, BEFORE, DELETED, LARGE = "innerxq7canary", "beforexq7canary", "deletedxq7canary", "largexq7canary"
@@ -175,7 +174,7 @@ def test_what_a_task_sends_commits_logs_and_counts_contains_no_value(
             wall_clock=lambda: START_MS / 1000,
         )
         for offset, value in enumerate(traffic(300)):
-            await task.process([Message(offset, value)])
+            await task.process([Message(offset, START_MS, value)])
             if offset % 30 == 0:
                 await task.commit()
         await task.commit(flush=True)

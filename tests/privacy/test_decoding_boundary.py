@@ -20,8 +20,6 @@ from shoal.formats.format import JsonLinesReader
 from support.by_night import by_day
 from support.making import SUBJECT, message, policy_of, quasi, unchanged_field, usual_policy
 
-pytestmark = pytest.mark.privacy
-
 CANARY = "xq7canary9z"
 NUMBER = 918273645918273
 REASONS = {Reason.UNDECODABLE, Reason.INVALID, Reason.TOO_LARGE}
@@ -79,11 +77,7 @@ def assert_nothing_of_it(block: Block, expected_rejected: int) -> None:
 @pytest.mark.parametrize(("name", "value"), WRONG)
 @pytest.mark.parametrize("undeclared", ["quarantine", "drop"])
 def test_an_invalid_value_is_in_no_message(
-    name: str,
-    value: str,
-    undeclared: str,
-    caplog: pytest.LogCaptureFixture,
-    capfd: pytest.CaptureFixture[str],
+    name: str, value: str, undeclared: str, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
 ) -> None:
     caplog.set_level(logging.DEBUG)
     good = json.dumps(message()).encode()

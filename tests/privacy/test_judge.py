@@ -14,27 +14,19 @@ from oracle.naive_release import (
     NaiveRelease,
     broken,
     centroid,
-    group,
+    load_policy,
     make_records,
     make_release,
     row_text,
 )
-from shoal.audit import verify
+from shoal.audit import Verdict, verify
 from shoal.errors import InputError
-from shoal.policy import Policy
 
-pytestmark = pytest.mark.privacy
-
-Tampering = Callable[[NaiveRelease], None]
+Tampering = Callable[[NaiveRelease], object]
 
 
 def shown(naive: NaiveRelease, members: list[int]) -> dict[str, str]:
     return {name: centroid(naive.records, members, name) for name in ("age", "income", "dose")}
-
-
-def change(naive: NaiveRelease, field: str, value: str, *, cluster: int = 0) -> None:
-    """Publish another value of a field in all rows of a cluster."""
-    naive.rows[cluster] = [re.sub(rf'"{field}":[^,]*', f'"{field}":{value}', text) for text in naive.rows[cluster]]
 
 
 # ---------------------------------------------------------------- clusters
@@ -58,7 +50,7 @@ def share_above_cap(naive: NaiveRelease) -> None:
     naive.regenerate()
 
 
-def one_record_in_two_clusters(naive: NaiveRelease) -> None:
+def in_two_clusters(naive: NaiveRelease) -> None:
     naive.clusters[1].append(naive.clusters[0][0])
     naive.regenerate()
 
@@ -79,29 +71,30 @@ def centroid_of_another(naive: NaiveRelease) -> None:
 # ---------------------------------------------------------------- rows
 
 
-def row_twice(naive: NaiveRelease) -> None:
-    naive.rows[0].insert(0, naive.rows[0][0])
+def publish(naive: NaiveRelease, field: str, value: str) -> None:
+    """Publish another value of a field in all rows of the first cluster."""
+    naive.rows[0] = [re.sub(rf'"{field}":[^,]*', f'"{field}":{value}', text) for text in naive.rows[0]]
 
 
-def row_missing(naive: NaiveRelease) -> None:
-    del naive.rows[0][0]
+def ward_of_another_type(naive: NaiveRelease) -> None:
+    naive.records[naive.clusters[0][0]]["ward"] = "1"
+    naive.regenerate()
+    naive.rows[0] = [text.replace('"ward":"1"', '"ward":1') for text in naive.rows[0]]
 
 
-def row_without_record(naive: NaiveRelease) -> None:
-    naive.rows[-1].append(row_text(make_records(1, seed=99)[0], {"age": "30", "income": "1000", "dose": "0.50"}))
-
-
-def cluster_missing(naive: NaiveRelease) -> None:
-    del naive.rows[2]
-
-
-def cluster_missing_in_the_evidence(naive: NaiveRelease) -> None:
-    del naive.evidence[2]
+def extra_field(naive: NaiveRelease) -> None:
+    naive.rows[0][0] = naive.rows[0][0][:-1] + ',"seen_at":7}'
 
 
 def one_grid_step(naive: NaiveRelease) -> None:
     step = int(shown(naive, naive.clusters[0])["income"]) + 500
-    change(naive, "income", str(step))
+    publish(naive, "income", str(step))
+
+
+def unrounded_mean(naive: NaiveRelease) -> None:
+    members = naive.clusters[0]
+    exact = sum(min(max(naive.records[index]["income"], 0), 100000) for index in members) / len(members) + 0.125
+    publish(naive, "income", repr(exact))
 
 
 def swapped_confidential(naive: NaiveRelease) -> None:
@@ -112,103 +105,8 @@ def swapped_confidential(naive: NaiveRelease) -> None:
     naive.rows = [sorted(text.split("\n"), key=str.encode) for text in texts]
 
 
-def value_of_another_type(naive: NaiveRelease) -> None:
-    naive.records[naive.clusters[0][0]]["ward"] = "1"
-    naive.regenerate()
-    naive.rows[0] = [text.replace('"ward":"1"', '"ward":1') for text in naive.rows[0]]
-    naive.records[naive.clusters[0][0]]["ward"] = "1"
-
-
-def one_instead_of_true(naive: NaiveRelease) -> None:
-    naive.records[naive.clusters[0][0]]["ward"] = True
-    naive.regenerate()
-    naive.rows[0] = [text.replace('"ward":true', '"ward":1') for text in naive.rows[0]]
-
-
-# ---------------------------------------------------------------- columns, canonical form, order
-
-
-def extra_field(naive: NaiveRelease) -> None:
-    naive.rows[0][0] = naive.rows[0][0][:-1] + ',"seen_at":7}'
-
-
-def identifier_in_output(naive: NaiveRelease) -> None:
-    naive.rows[0][0] = naive.rows[0][0][:-1] + ',"patient":"p1"}'
-
-
-def identifier_instead_of_ward(naive: NaiveRelease) -> None:
-    naive.rows[0][0] = naive.rows[0][0].split(',"ward"')[0] + ',"patient":"p1"}'
-
-
-def wrong_field_order(naive: NaiveRelease) -> None:
-    naive.rows[0][0] = re.sub(r'("age":[^,]*),("income":[^,]*)', r"\2,\1", naive.rows[0][0])
-
-
-def doubled_key(naive: NaiveRelease) -> None:
-    naive.rows[0][0] = naive.rows[0][0][:-1] + ',"age":7}'
-
-
-def white_space(naive: NaiveRelease) -> None:
-    naive.rows[0][0] = naive.rows[0][0].replace(',"age":', ', "age":')
-
-
-def carriage_return(naive: NaiveRelease) -> None:
-    naive.rows[0][0] += "\r"
-
-
-def needless_escape(naive: NaiveRelease) -> None:
-    naive.rows[0][0] = naive.rows[0][0].replace("é", "\\u00e9")
-
-
-def respelled_number(naive: NaiveRelease) -> None:
-    naive.records[naive.clusters[0][0]]["ward"] = 100.0
-    naive.regenerate()
-    naive.rows[0] = [text.replace('"ward":100.0', '"ward":1e2') for text in naive.rows[0]]
-
-
-def not_a_number(naive: NaiveRelease) -> None:
-    change(naive, "age", '"41"')
-
-
-def null_instead_of_a_number(naive: NaiveRelease) -> None:
-    change(naive, "age", "null")
-
-
-def unrounded_mean(naive: NaiveRelease) -> None:
-    members = naive.clusters[0]
-    exact = sum(min(max(naive.records[index]["income"], 0), 100000) for index in members) / len(members) + 0.125
-    change(naive, "income", repr(exact))
-
-
-def missing_decimals(naive: NaiveRelease) -> None:
-    for index in naive.clusters[0]:
-        naive.records[index]["dose"] = 0.5
-    naive.regenerate()
-    change(naive, "dose", "0.5")
-
-
-def out_of_bounds(naive: NaiveRelease) -> None:
-    change(naive, "age", "111")
-
-
-def minus_zero(naive: NaiveRelease) -> None:
-    for index in naive.clusters[0]:
-        naive.records[index]["dose"] = 0.0
-    naive.regenerate()
-    change(naive, "dose", "-0.00")
-
-
-def control_character(naive: NaiveRelease) -> None:
-    naive.rows[0][0] = "\x00"
-
-
-def blank_row(naive: NaiveRelease) -> None:
-    naive.rows[0].insert(0, "")
-
-
 def order_of_arrival(naive: NaiveRelease) -> None:
-    members = naive.clusters[0]
-    for number, index in enumerate(sorted(members)):
+    for number, index in enumerate(sorted(naive.clusters[0])):
         naive.records[index]["diagnosis"] = f"d{9 - number}"
     naive.regenerate()
     naive.rows[0].reverse()
@@ -218,165 +116,58 @@ def two_clusters_mixed(naive: NaiveRelease) -> None:
     naive.rows[0][-1], naive.rows[1][0] = naive.rows[1][0], naive.rows[0][-1]
 
 
-def clusters_in_reverse_order(naive: NaiveRelease) -> None:
-    naive.rows.reverse()
-
-
-# ---------------------------------------------------------------- evidence
-
-
-def offset_out_of_range(naive: NaiveRelease) -> None:
-    naive.evidence[0]["offsets"].append(10_000)
-
-
-def negative_offset(naive: NaiveRelease) -> None:
-    naive.evidence[0]["offsets"].append(-1)
-
-
-def offset_twice(naive: NaiveRelease) -> None:
-    naive.evidence[0]["offsets"].append(naive.evidence[0]["offsets"][0])
-
-
-def offset_twice_and_published_twice(naive: NaiveRelease) -> None:
-    naive.clusters[0].append(naive.clusters[0][0])
-    naive.regenerate()
-
-
-def foreign_partition(naive: NaiveRelease) -> None:
-    naive.evidence[0]["partition"] = 1
-
-
-def cluster_without_members(naive: NaiveRelease) -> None:
-    naive.evidence.append({"partition": 0, "cluster": 99, "offsets": []})
-
-
-def cluster_named_twice(naive: NaiveRelease) -> None:
-    naive.evidence.append(naive.evidence[0])
-
-
-def no_evidence_lines(naive: NaiveRelease) -> None:
-    naive.evidence = []
-
-
-def no_rows(naive: NaiveRelease) -> None:
-    naive.rows = []
-
-
 def unusable_record(naive: NaiveRelease) -> None:
     naive.records[naive.clusters[0][0]]["dose"] = "0.5"
     # The row is changed as an engine without type checks would publish it.
     naive.rows[0][0] = naive.rows[0][0].replace("é", "e")
 
 
-TAMPERINGS: list[tuple[Tampering, str]] = [
-    (too_few_subjects, "subjects"),
-    (share_above_cap, "share"),
-    (one_record_in_two_clusters, "once"),
-    (equal_centroids_in_two_halves, "subjects"),
-    (centroid_of_another, "nothing_else"),
-    (row_twice, "nothing_else"),
-    (row_missing, "nothing_missing"),
-    (row_without_record, "nothing_else"),
-    (cluster_missing, "nothing_missing"),
-    (cluster_missing_in_the_evidence, "nothing_else"),
-    (one_grid_step, "nothing_else"),
-    (swapped_confidential, "nothing_else"),
-    (value_of_another_type, "nothing_else"),
-    (one_instead_of_true, "nothing_else"),
-    (extra_field, "columns"),
-    (extra_field, "hidden"),
-    (identifier_in_output, "hidden"),
-    (identifier_instead_of_ward, "hidden"),
-    (identifier_instead_of_ward, "columns"),
-    (wrong_field_order, "columns"),
-    (doubled_key, "columns"),
-    (white_space, "spelling"),
-    (carriage_return, "spelling"),
-    (needless_escape, "spelling"),
-    (respelled_number, "spelling"),
-    (not_a_number, "grid"),
-    (null_instead_of_a_number, "grid"),
-    (unrounded_mean, "grid"),
-    (unrounded_mean, "nothing_else"),
-    (missing_decimals, "grid"),
-    (minus_zero, "grid"),
-    (out_of_bounds, "bounds"),
-    (control_character, "columns"),
-    (blank_row, "columns"),
-    (order_of_arrival, "byte_order"),
-    (two_clusters_mixed, "together"),
-    (clusters_in_reverse_order, "together"),
-    (offset_out_of_range, "existing"),
-    (negative_offset, "existing"),
-    (offset_twice, "once"),
-    (offset_twice_and_published_twice, "once"),
-    (foreign_partition, "existing"),
-    (cluster_without_members, "subjects"),
-    (cluster_named_twice, "once"),
-    (no_evidence_lines, "nothing_else"),
-    (no_rows, "nothing_missing"),
-    (unusable_record, "existing"),
-]
+STRANGER = row_text(make_records(1, seed=99)[0], {"age": "30", "income": "1000", "dose": "0.50"})
+TAMPERINGS: dict[str, tuple[Tampering, set[str]]] = {
+    "too few subjects": (too_few_subjects, {"subjects"}),
+    "a share above the cap": (share_above_cap, {"share"}),
+    "one record in two clusters": (in_two_clusters, {"once"}),
+    "equal centroids in two halves": (equal_centroids_in_two_halves, {"subjects"}),
+    "the centroid of another cluster": (centroid_of_another, {"nothing_else"}),
+    "a row twice": (lambda naive: naive.rows[0].insert(0, naive.rows[0][0]), {"nothing_else"}),
+    "a row missing": (lambda naive: naive.rows[0].pop(0), {"nothing_missing"}),
+    "a row without a record": (lambda naive: naive.rows[-1].append(STRANGER), {"nothing_else"}),
+    "one step of the grid": (one_grid_step, {"nothing_else"}),
+    "swapped confidential values": (swapped_confidential, {"nothing_else"}),
+    "a ward of another type": (ward_of_another_type, {"nothing_else"}),
+    "an extra field": (extra_field, {"columns", "hidden"}),
+    "a mean that is not rounded": (unrounded_mean, {"grid", "nothing_else"}),
+    "the order of arrival": (order_of_arrival, {"byte_order"}),
+    "two clusters mixed": (two_clusters_mixed, {"together"}),
+    "an unusable record": (unusable_record, {"existing"}),
+}
+"""Rows of which each can be traced to its record without evidence; docs/reports/judge.md has many more."""
 
 
-@pytest.mark.parametrize(
-    ("tamper", "check"), TAMPERINGS, ids=[f"{tamper.__name__}-{check}" for tamper, check in TAMPERINGS]
-)
-def test_a_tampered_release_breaks_the_check(tmp_path: Path, tamper: Tampering, check: str) -> None:
+@pytest.mark.parametrize("evidence", [True, False])
+@pytest.mark.parametrize("name", TAMPERINGS)
+def test_a_tampered_release_breaks_the_check_and_is_broken_without_evidence(
+    tmp_path: Path, name: str, *, evidence: bool
+) -> None:
+    tamper, checks = TAMPERINGS[name]
     naive = make_release(tmp_path)
-    assert naive.verify().exit_code == 0
+    assert naive.verify(evidence=evidence).exit_code == 0
     tamper(naive)
-    verdict = naive.verify()
+    verdict = naive.verify(evidence=evidence)
     assert verdict.exit_code == 1
-    assert check in broken(verdict)
-
-
-TRACEABLE = [
-    too_few_subjects,
-    share_above_cap,
-    one_record_in_two_clusters,
-    equal_centroids_in_two_halves,
-    centroid_of_another,
-    row_twice,
-    row_missing,
-    row_without_record,
-    one_grid_step,
-    swapped_confidential,
-    value_of_another_type,
-    extra_field,
-    unrounded_mean,
-    order_of_arrival,
-    two_clusters_mixed,
-    unusable_record,
-]
-
-
-@pytest.mark.parametrize("tamper", TRACEABLE, ids=lambda tamper: tamper.__name__)
-def test_a_tampered_release_is_broken_without_evidence_if_rows_can_be_traced(tmp_path: Path, tamper: Tampering) -> None:
-    naive = make_release(tmp_path)
-    assert naive.verify(evidence=False).exit_code == 0
-    tamper(naive)
-    assert naive.verify(evidence=False).exit_code == 1
+    assert not evidence or checks <= broken(verdict)
 
 
 @pytest.mark.parametrize(
     "line",
     [
-        "not json",
+        "",
         "[0]",
+        "[" * 100_000,
         '{"partition":0,"cluster":0}',
-        '{"partition":0,"cluster":0,"offsets":7}',
         '{"partition":0,"cluster":0,"offsets":{"a":1}}',
-        '{"partition":0,"cluster":0,"offsets":["5"]}',
-        '{"partition":0,"cluster":0,"offsets":[true]}',
-        '{"partition":0,"cluster":0,"offsets":[1.5]}',
-        '{"partition":0,"cluster":0,"offsets":[1.0]}',
-        '{"partition":"0","cluster":0,"offsets":[1]}',
         '{"partition":0,"cluster":null,"offsets":[1]}',
         '{"partition":0,"partition":0,"cluster":0,"offsets":[1]}',
-        '{"partition":0,"cluster":0,"offsets":[1],"income":7}',
-        "",
-        "[" * 100_000,
     ],
 )
 def test_evidence_of_another_shape_is_refused_with_its_line(tmp_path: Path, line: str) -> None:
@@ -422,11 +213,7 @@ def export(naive: NaiveRelease, *, raw: bool) -> dict[str, Path]:
     for number, members in enumerate(naive.clusters):
         place |= {index: (number % 2, 100 + 3 * index) for index in members}
     lines = [
-        {
-            "partition": place[index][0],
-            "offset": place[index][1],
-            "value": json.dumps(record) if raw else record,
-        }
+        {"partition": place[index][0], "offset": place[index][1], "value": json.dumps(record) if raw else record}
         for index, record in enumerate(naive.records)
     ]
     evidence = [
@@ -441,25 +228,34 @@ def export(naive: NaiveRelease, *, raw: bool) -> dict[str, Path]:
     return paths
 
 
+def judged(paths: dict[str, Path], *, evidence: bool = True) -> Verdict:
+    policy = load_policy(paths["original"].parent, POLICY)
+    return verify(policy, paths["original"], paths["released"], paths["evidence"] if evidence else None)
+
+
 @pytest.mark.parametrize("raw", [True, False])
 def test_exports_of_topics_are_checked_per_partition(tmp_path: Path, *, raw: bool) -> None:
     naive = make_release(tmp_path)
     paths = export(naive, raw=raw)
-    policy = Policy.load(_policy(tmp_path))
-    verdict = verify(policy, paths["original"], paths["released"], paths["evidence"])
+    verdict = judged(paths)
     assert verdict.exit_code == 0, verdict.text()
     assert verdict["together"].examined == len(naive.clusters)
-    assert verify(policy, paths["original"], paths["released"]).exit_code == 0
+    assert judged(paths, evidence=False).exit_code == 0
 
 
-def test_a_row_in_another_partition_does_not_belong_to_its_cluster(tmp_path: Path) -> None:
+EXPORTS: dict[str, tuple[Callable[[list[str]], list[str]], set[str]]] = {
+    "rows of a cluster that are not adjacent": (lambda lines: [*lines[1:], lines[0]], {"together"}),
+    "rows out of byte order": (lambda lines: [lines[1], lines[0], *lines[2:]], {"byte_order"}),
+}
+
+
+@pytest.mark.parametrize("name", EXPORTS)
+def test_a_tampered_export_of_a_topic_breaks_the_check(tmp_path: Path, name: str) -> None:
+    change, checks = EXPORTS[name]
     paths = export(make_release(tmp_path), raw=True)
-    lines = [json.loads(line) for line in paths["released"].read_text().splitlines()]
-    lines[0]["partition"] = 1 - lines[0]["partition"]
-    paths["released"].write_text("".join(json.dumps(line) + "\n" for line in lines))
-    policy = Policy.load(_policy(tmp_path))
-    verdict = verify(policy, paths["original"], paths["released"], paths["evidence"])
-    assert {"nothing_else", "nothing_missing"} <= broken(verdict)
+    lines = change(paths["released"].read_text().splitlines())
+    paths["released"].write_text("".join(f"{line}\n" for line in lines))
+    assert checks <= broken(judged(paths))
 
 
 def test_a_cluster_is_named_with_its_partition(tmp_path: Path) -> None:
@@ -468,25 +264,7 @@ def test_a_cluster_is_named_with_its_partition(tmp_path: Path) -> None:
     lines = [json.loads(line) for line in paths["released"].read_text().splitlines()]
     kept = [line for line in lines if line["value"] not in naive.rows[3]]
     paths["released"].write_text("".join(json.dumps(line) + "\n" for line in kept))
-    verdict = verify(Policy.load(_policy(tmp_path)), paths["original"], paths["released"], paths["evidence"])
-    assert verdict["nothing_missing"].places == ("1/1",)
-
-
-def test_rows_of_a_cluster_must_be_adjacent_in_a_topic(tmp_path: Path) -> None:
-    paths = export(make_release(tmp_path), raw=True)
-    lines = paths["released"].read_text().splitlines()
-    paths["released"].write_text("\n".join([*lines[1:], lines[0]]) + "\n")
-    policy = Policy.load(_policy(tmp_path))
-    assert "together" in broken(verify(policy, paths["original"], paths["released"], paths["evidence"]))
-
-
-def test_a_topic_out_of_byte_order_is_broken(tmp_path: Path) -> None:
-    paths = export(make_release(tmp_path), raw=True)
-    lines = paths["released"].read_text().splitlines()
-    lines[0], lines[1] = lines[1], lines[0]
-    paths["released"].write_text("\n".join(lines) + "\n")
-    policy = Policy.load(_policy(tmp_path))
-    assert broken(verify(policy, paths["original"], paths["released"], paths["evidence"])) == {"byte_order"}
+    assert judged(paths)["nothing_missing"].places == ("1/1",)
 
 
 # ---------------------------------------------------------------- quarantine
@@ -505,13 +283,10 @@ def broken_with(naive: NaiveRelease, references: list[dict[str, object]], *, par
     return broken(naive.verify(quarantine=path, partial=partial))
 
 
-def test_every_record_is_released_or_referenced(tmp_path: Path) -> None:
+def test_every_record_is_released_or_referenced_except_in_a_part(tmp_path: Path) -> None:
     naive, references = quarantined(tmp_path)
     assert broken_with(naive, references) == set()
-
-
-def test_no_record_is_missing_from_a_part(tmp_path: Path) -> None:
-    naive, references = quarantined(tmp_path)
+    assert broken_with(naive, references[1:]) == {"complete"}
     assert broken_with(naive, references[1:], partial=True) == set()
 
 
@@ -522,16 +297,6 @@ def test_without_references_a_release_has_every_record_that_could_be_released(tm
     naive.regenerate()
     assert broken(naive.verify()) == {"complete"}
     assert make_release(tmp_path).verify().exit_code == 0
-
-
-def test_a_reference_does_not_hide_records_that_could_be_released(tmp_path: Path) -> None:
-    naive = make_release(tmp_path)
-    out = naive.clusters.pop(0)
-    naive.regenerate()
-    lines: list[dict[str, object]] = [
-        {"topic": "t", "partition": 0, "offset": index, "reason": "suppressed"} for index in out
-    ]
-    assert broken_with(naive, lines) == {"suppressed"}
 
 
 def test_references_are_not_examined_if_clusters_are_unknown(tmp_path: Path) -> None:
@@ -547,11 +312,6 @@ def test_references_are_not_examined_if_clusters_are_unknown(tmp_path: Path) -> 
         assert verdict["complete"].status == "not examined"
 
 
-def test_a_record_neither_released_nor_referenced_is_missing(tmp_path: Path) -> None:
-    naive, references = quarantined(tmp_path)
-    assert broken_with(naive, references[1:]) == {"complete"}
-
-
 @pytest.mark.parametrize("offset", [10_000, -1, "released", "twice"])
 def test_a_reference_must_name_an_unreleased_record_once(tmp_path: Path, offset: int | str) -> None:
     naive, references = quarantined(tmp_path)
@@ -559,25 +319,12 @@ def test_a_reference_must_name_an_unreleased_record_once(tmp_path: Path, offset:
     assert broken_with(naive, [*references, {**references[0], "offset": known.get(offset, offset)}]) == {"references"}
 
 
-@pytest.mark.parametrize(
-    "changed",
-    [{"reason": "income too high"}, {"value": 7}, {"reason": None}, {"topic": "income-7"}, {"topic": {"income": 7}}],
-)
-def test_a_reference_with_another_field_topic_or_reason_is_broken(tmp_path: Path, changed: dict[str, object]) -> None:
-    naive, references = quarantined(tmp_path)
-    assert broken_with(naive, [*references[1:], references[0] | changed]) == {"reasons"}
-
-
 # ---------------------------------------------------------------- subjects
 
 
 @pytest.mark.parametrize(
     "spellings",
-    [
-        [7, 7.0, "7", "7 ", "007"],
-        ["é", "e\u0301", " é", "é\t", "\u00a0é"],
-        [True, "true", " true", "true ", "true\n"],
-    ],
+    [[7, 7.0, "7", "7 ", "007"], ["é", "e\u0301", " é", "é\t", "\u00a0é"], [True, "true", " true", "true ", "true\n"]],
 )
 def test_all_spellings_of_a_subject_count_once(tmp_path: Path, spellings: list[object]) -> None:
     records = [{**record, "patient": name} for record, name in zip(make_records(K), spellings, strict=True)]
@@ -597,40 +344,17 @@ def test_leading_zeros_make_different_subjects_of_type_string(tmp_path: Path) ->
 # ---------------------------------------------------------------- what is printed
 
 
-def test_a_verdict_contains_no_value_and_no_subject(tmp_path: Path) -> None:
-    records = [
-        {**record, "patient": f"CANARY-{i}", "diagnosis": f"CANARY-{i}"} for i, record in enumerate(make_records(60))
-    ]
-    naive = NaiveRelease(tmp_path, records, group(records))
-    for rows in naive.rows:
-        rows.append(rows[0][:-1] + ',"CANARY":"CANARY"}')
-    naive.original_lines = [json.dumps(record) for record in records] + ['{"CANARY', '{"CANARY": 1}']
-    verdict = naive.verify(summary=True)
-    assert verdict.exit_code == 1
-    assert "CANARY" not in verdict.text()
-    assert "CANARY" not in json.dumps(verdict.as_dict())
-
-
 @pytest.mark.parametrize("name", ["original", "released", "evidence", "summary"])
 def test_an_error_about_a_malformed_file_contains_no_value(tmp_path: Path, name: str) -> None:
-    naive = make_release(tmp_path)
-    paths = naive.write()
+    paths = make_release(tmp_path).write()
     paths[name].write_bytes(b'{"CANARY": CANARY\xff')
-    policy = Policy.load(_policy(tmp_path))
-    assert "CANARY" not in _printed(policy, paths)
-
-
-def _printed(policy: Policy, paths: dict[str, Path]) -> str:
+    policy, files = load_policy(tmp_path, POLICY), (paths["original"], paths["released"], paths["evidence"])
     try:
-        verdict = verify(policy, paths["original"], paths["released"], paths["evidence"], paths["summary"])
+        verdict = verify(policy, *files, paths["summary"])
     except InputError as error:
         assert error.__cause__ is None  # noqa: PT017 - the file may be refused or verified
-        return str(error)
-    assert verdict.exit_code == 1
-    return verdict.text()
-
-
-def _policy(folder: Path) -> Path:
-    path = folder / "policy.yaml"
-    path.write_text(POLICY)
-    return path
+        said = str(error)
+    else:
+        assert verdict.exit_code == 1
+        said = verdict.text()
+    assert "CANARY" not in said

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import math
 import random
 from collections.abc import Callable
 from contextlib import suppress
@@ -19,8 +18,6 @@ from shoal.audit import Verdict, verify
 from shoal.cli import main
 from shoal.errors import InputError
 from shoal.policy import Policy
-
-pytestmark = pytest.mark.privacy
 
 COUNT = 24
 ATTRIBUTES: dict[str, Any] = {
@@ -121,17 +118,11 @@ OTHER_BYTES: dict[str, Callable[[pa.Table], bytes]] = {
 """The same values in other bytes."""
 
 OTHER_VALUES: dict[str, tuple[str, Callable[[pa.Table], bytes]]] = {
-    "another mean": ("nothing_else", with_first("income", 7.5)),
     "a mean out of bounds": ("bounds", with_first("age", 111)),
     "no mean": ("grid", with_first("age", None)),
     "another note": ("nothing_else", with_first("note", "note 99")),
-    "an infinite cost": ("nothing_else", with_first("cost", math.inf)),
     "no date": ("nothing_else", with_first("seen", None)),
-    "ages as texts": ("grid", of_type("age", pa.string())),
     "binary notes": ("nothing_else", of_type("note", pa.binary())),
-    "a row twice": ("nothing_else", lambda table: written(pa.concat_tables([table, table.slice(0, 1)]))),
-    "a row missing": ("nothing_missing", lambda table: written(table.slice(1))),
-    "the reverse order": ("byte_order", lambda table: written(table.take(list(range(COUNT))[::-1]))),
 }
 
 
@@ -244,33 +235,17 @@ def test_sound_text_holds(tmp_path: Path, name: str, content: bytes) -> None:
 @pytest.mark.parametrize(
     ("name", "before", "after"),
     [
-        ("out.jsonl", b"\n", b"\r\n"),
-        ("out.jsonl", b'"cost":7}\n', b'"cost":7}\n\n'),
         ("out.jsonl", b'"cost":7}\n', b'"cost":7}\n \t'),
-        ("out.jsonl", b'"cost":0}\n', b'"cost":0}\n\n'),
         ("out.jsonl", b'"cost":100}', b'"cost":100} '),
-        ("out.jsonl", b'"cost":100}', b'"cost": 100}'),
-        ("out.jsonl", b'{"age":30,"note":"y"', b'\xef\xbb\xbf{"age":30,"note":"y"'),
         ("out.jsonl", b'"cost":100', b'"cost":1e2'),
         ("out.jsonl", b'"cost":100', b'"cost":100.0'),
-        ("out.jsonl", b'"cost":0}', b'"cost":-0}'),
         ("out.jsonl", b'"cost":0}', b'"cost":-0.0}'),
-        ("out.jsonl", b'"age":30,"note":"y"', b'"age":30.0,"note":"y"'),
-        ("out.jsonl", b'"note":"y"', b'"note":"\\u0079"'),
-        ("out.jsonl", b'"note":"y"', b'"note":"p3","note":"y"'),
-        ("out.jsonl", b'"age":30,"note":"y"', b'"note":"y","age":30'),
-        ("out.jsonl", "é".encode(), b"\\u00e9"),
         ("out.jsonl", "é".encode(), b"e\xcc\x81"),
-        ("out.jsonl", "é".encode(), b"\xe9"),
         ("out.jsonl", "é".encode(), b"\xe0\x83\xa9"),
-        ("out.csv", b"\n", b"\r\n"),
         ("out.csv", b"33,z,7\n", b"33,z,7\n\n"),
-        ("out.csv", b"33,z,7\n", b"33,z,7\n "),
         ("out.csv", b"33,z,7\n", b"\n33,z,7\n"),
         ("out.csv", b"33,z,7\n", b"33,z,7\r\n"),
         ("out.csv", b"33,z,7\n", b"33,z,7 \n"),
-        ("out.csv", b"33,z,7\n", b"33,z,7,\n"),
-        ("out.csv", b"33,z,7\n", b'33,"z",7\n'),
         ("out.csv", b"33,z,7\n", b'33,z,"7"\n'),
         ("out.csv", b"33,z,7\n", b"33,z,7.0\n"),
         ("out.csv", b"33,z,7\n", b"33,z,07\n"),
@@ -281,7 +256,6 @@ def test_sound_text_holds(tmp_path: Path, name: str, content: bytes) -> None:
         ("out.csv", b"age,note,cost\n", b"age,note,cost\r\n"),
         ("out.csv", b"age,note,cost\n", b"age,note,cost \n"),
         ("out.csv", b"age,note,cost\n", b"\nage,note,cost\n"),
-        ("out.csv", "é".encode(), b"\xe9"),
     ],
 )
 def test_text_that_is_spelled_otherwise_is_broken(tmp_path: Path, name: str, before: bytes, after: bytes) -> None:
@@ -360,9 +334,7 @@ def test_an_export_in_any_form_holds(tmp_path: Path, lines: list[str]) -> None:
 @pytest.mark.parametrize(
     ("number", "change"),
     [
-        (3, lambda line: line.replace('"partition":0', '"partition":0.0')),
         (3, lambda line: line.replace('"partition":0', '"partition":0e0')),
-        (3, lambda line: line.replace('"partition":0', '"partition":0,"partition":0')),
         (3, lambda line: line.replace('"partition":0', '"partition":"0"')),
         (3, lambda line: line[:-1] + ',"offset":3}'),
         (3, lambda line: line + "\n"),
@@ -378,25 +350,6 @@ def test_lines_that_are_none_of_an_export_are_refused(
     lines[number - 1] = changed
     with pytest.raises(InputError, match=r"line [1-5]: .*export again"):
         judged_export(tmp_path, "".join(line + "\n" for line in lines))
-
-
-@pytest.mark.parametrize(
-    "envelope",
-    [
-        {"key": "p3"},
-        {"key": ""},
-        {"key": 7},
-        {"headers": [["offset", "3"]]},
-        {"headers": {"offset": "3"}},
-        {"headers": ""},
-    ],
-)
-def test_a_released_message_with_a_key_or_headers_is_broken(tmp_path: Path, envelope: dict[str, Any]) -> None:
-    nothing = dict.fromkeys(envelope)
-    lines = [line | (envelope if number == 2 else nothing) for number, line in enumerate(EXPORTED)]
-    found = judged_export(tmp_path, "".join(json.dumps(line) + "\n" for line in lines))
-    assert found.exit_code == 1, found.text()
-    assert found["envelope"].places == (3,)
 
 
 def test_an_export_that_shows_keys_and_headers_was_examined_for_them(tmp_path: Path) -> None:

@@ -14,8 +14,6 @@ from shoal.cli import main
 from support.canaries import forms
 from support.reference_samples import policy_of, smooth
 
-pytestmark = pytest.mark.privacy
-
 K = 5
 CANARIES: tuple[str | int, ...] = ("zebrafish-9", "okapi-77", 913_377_001, "subject-canary")
 POLICY = {

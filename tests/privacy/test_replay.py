@@ -6,45 +6,25 @@ serial number that each record carries into whatever leaves.
 
 from __future__ import annotations
 
-import json
-from collections import Counter
 from collections.abc import Awaitable, Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 from shoal.errors import InputError
-from shoal.kafka import StartOptions, export_progress, import_progress
-from shoal.policy import Policy
+from shoal.kafka import StartOptions
 from support.attack_results import measured
 from support.by_night import at_night
 from support.kafka_broker import create_topic, produce, read_all
 from support.raw_log import delete_group
 from support.running import Stage
 
-pytestmark = pytest.mark.privacy
-
 EARLIEST, LATEST = StartOptions(reset="earliest"), StartOptions(reset="latest")
 STARTS = [EARLIEST, LATEST, StartOptions(reset="earliest", drain=True), StartOptions()]
 
 
-async def worked(stage: Stage, count: int = 60) -> None:
-    """Put records in, release most of them, hold the others."""
-    await stage.put(count)
-    before = len(await stage.read())
-    async with stage.run() as run:
-        await run.until_read(count)
-        await run.until(lambda: run.total("shoal_records_total", outcome="released") > count / 3)
-    assert before < len(await stage.read()) < stage.serial
-
-
-def serials(messages: list[Any]) -> Counter[int]:
-    return Counter(json.loads(message.value or b"")["serial"] for message in messages)
-
-
 async def released_twice(stage: Stage) -> int:
     """How many serial numbers stand in the output more than once."""
-    return sum(count > 1 for count in serials(await stage.read()).values())
+    return sum(count > 1 for count in (await stage.serials()).values())
 
 
 async def tries(stage: Stage) -> int:
@@ -109,11 +89,8 @@ LOST: dict[str, Callable[[Stage], Awaitable[None]]] = {
 
 
 @pytest.mark.parametrize("scenario", LOST)
-async def test_a_start_without_its_own_metadata_is_refused_and_releases_nothing(
-    bootstrap: str, tmp_path: Path, scenario: str
-) -> None:
-    stage = await Stage.create(bootstrap, tmp_path)
-    await worked(stage)
+async def test_a_start_without_its_own_metadata_is_refused_and_releases_nothing(stage: Stage, scenario: str) -> None:
+    await stage.worked(60)
     before = await stage.read()
     await LOST[scenario](stage)
     await stage.put(40)
@@ -124,29 +101,21 @@ async def test_a_start_without_its_own_metadata_is_refused_and_releases_nothing(
         await run.until_ready()
         late = await stage.put(40)
         await run.until_read(40)
-    await stage.drained()
-    await stage.until_completed(late)
+    await stage.drained(late)
     enter(scenario, await released_twice(stage), len(await stage.read()))
 
 
 @pytest.mark.parametrize("variant", ["in plain", "under a key", "dated by the broker"])
-async def test_a_restored_older_commit_is_refused_and_releases_nothing(
-    bootstrap: str, tmp_path: Path, variant: str
-) -> None:
-    stage = await Stage.create(bootstrap, tmp_path)
+async def test_a_restored_older_commit_is_refused_and_releases_nothing(stage: Stage, variant: str) -> None:
     if variant == "under a key":
-        key = tmp_path / "key"
-        key.write_text(bytes(range(32)).hex())
-        key.chmod(0o600)
-        stage.document["kafka"]["metadata_key_file"] = str(key)
+        stage.give_keys(bytes(range(32)).hex())
     elif variant == "dated by the broker":
         # Rows of a commit are dated after it then, so that their time shows nothing within the transaction timeout.
-        stage.topics["output"] = await create_topic(bootstrap, 1, {"message.timestamp.type": "LogAppendTime"})
-        stage.document["kafka"]["output"] = stage.topics["output"]
-    await worked(stage)
+        await stage.renew("output", 1, {"message.timestamp.type": "LogAppendTime"})
+    await stage.worked(60)
     old = await stage.committed()
-    saved = await export_progress(stage.settings())
-    await worked(stage)
+    saved = await stage.export()
+    await stage.worked(60)
     last = await stage.committed()
     assert old is not None
     assert last is not None
@@ -157,7 +126,7 @@ async def test_a_restored_older_commit_is_refused_and_releases_nothing(
     assert await tries(stage) == len(STARTS)
     assert await stage.read() == before
     with pytest.raises(InputError, match="published after the export"):
-        await import_progress(saved, Policy.load(stage.policy_file()), stage.settings())
+        await stage.bring_back(saved)
     await stage.commit(last.offset, str(last.metadata))
     await stage.drained()
     enter(f"an older commit is put back, {variant}", await released_twice(stage), 120)
@@ -184,16 +153,15 @@ CHANGES_BY_DAY = ["a smaller delta", "the rule, block", "all of them"]
 
 @pytest.mark.parametrize("change", [*CHANGES_BY_DAY, *at_night(*sorted(CHANGES.keys() - CHANGES_BY_DAY))])
 async def test_changed_parameters_continue_from_the_committed_offset_and_release_no_record_twice(
-    bootstrap: str, tmp_path: Path, change: str
+    stage: Stage, change: str
 ) -> None:
-    stage = await Stage.create(bootstrap, tmp_path)
     original = {name: dict(stage.document.get(name, {})) for name in ("privacy", "stream", "steering")}
-    await worked(stage)
+    await stage.worked(60)
     # There and back again: neither parameter set takes back what the other one has released.
     for sections in (CHANGES[change], {}, CHANGES[change]):
         for name, section in original.items():
             stage.document[name] = section | sections.get(name, {})
-        await worked(stage)
+        await stage.worked(60)
     await stage.drained()
     count = stage.serial
     await stage.until_completed([(0, offset) for offset in range(count)])
@@ -203,15 +171,12 @@ async def test_changed_parameters_continue_from_the_committed_offset_and_release
 # ---------------------------------------------------------------- other deployments
 
 
-async def test_a_second_deployment_over_a_copy_of_the_records_is_refused_at_the_same_output(
-    bootstrap: str, tmp_path: Path
-) -> None:
-    stage = await Stage.create(bootstrap, tmp_path)
-    await worked(stage)
+async def test_a_second_deployment_over_a_copy_of_the_records_is_refused_at_the_same_output(stage: Stage) -> None:
+    await stage.worked(60)
     before = await stage.read()
-    copy = await create_topic(bootstrap)
-    records = await read_all(bootstrap, stage.topics["input"])
-    await produce(bootstrap, copy, [message.value for message in records], partitions=0)
+    copy = await create_topic(stage.bootstrap)
+    records = await read_all(stage.bootstrap, stage.topics["input"])
+    await produce(stage.bootstrap, copy, [message.value for message in records], partitions=0)
     stage.document["kafka"] |= {"input": copy, "group": stage.group + "-batch"}
     assert await tries(stage) == len(STARTS)
     assert await stage.read() == before
@@ -222,14 +187,12 @@ async def test_a_second_deployment_over_a_copy_of_the_records_is_refused_at_the_
     "start", [LATEST, StartOptions(skip_to_end=True), *at_night(EARLIEST, StartOptions(reset="latest", drain=True))]
 )
 async def test_a_start_that_asks_for_another_beginning_goes_on_where_the_last_one_was(
-    bootstrap: str, tmp_path: Path, start: StartOptions
+    stage: Stage, start: StartOptions
 ) -> None:
-    stage = await Stage.create(bootstrap, tmp_path)
-    await worked(stage)
+    await stage.worked(60)
     for _ in range(3):
         await stage.put(20)
         async with stage.run(start) as run:
             await (run.ended() if start.drain else run.until_read(20))
-    await stage.drained()
-    await stage.until_completed([(0, offset) for offset in range(stage.serial)])
+    await stage.drained([(0, offset) for offset in range(stage.serial)])
     enter("a start that asks for another beginning", await released_twice(stage), stage.serial)

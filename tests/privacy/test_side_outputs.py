@@ -15,29 +15,29 @@ from typing import Any
 import aiohttp
 import numpy as np
 import pytest
+from oracle.naive_release import NaiveRelease, group, make_records
 from prometheus_client.exposition import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 from shoal import cli
 from shoal.files import Files, run_pipe
 from shoal.formats import JsonDecoder, JsonEncoder
-from shoal.kafka.metadata import CommittedState
-from shoal.kafka.offsets import OffsetState
-from shoal.kafka.task import PartitionTask
 from shoal.observability import Health, Metrics, escape_control_characters
-from shoal.observability.http import serve
+from shoal.observability.http import HttpAccess, serve
 from shoal.policy import Policy
 from shoal.streams import PartitionPipeline
 from support.attack_results import impossible, measured
-from support.kafka_broker import Message
 from support.making import message as usual_message
 from support.making import policy_of, quasi, usual_policy
-from support.partition_tasks import partition_task
+from support.messages import Message
+from support.partition_tasks import START_MS, RecordingSink, task_of
 from support.running import Stage
-from unit.kafka.test_partition_task import Sink
-
-pytestmark = pytest.mark.privacy
 
 STEP_CLUSTERS = 20
+CANARY = "xq7canary9z"
+NAMES = [
+    *("evil.example", "evil.example:9464", "127.0.0.1.evil.example", "localhost.evil.example:80", "svc.example.", ":1"),
+    *("127.0.0.1:9464", "[::1]:9464", "localhost", "worker-1:9464"),
+]
 
 HOSTILE = [
     "<script>alert(1)</script>",
@@ -67,19 +67,6 @@ OF_VALUES = (
 K = 3
 
 
-def task_of(policy: Policy, metrics: Metrics, sink: Sink) -> PartitionTask:
-    commit = CommittedState(OffsetState(committed_offset=0, next_offset=0), policy.fingerprint, 1)
-    return partition_task("t", 0, policy, JsonDecoder(policy), sink, commit, metrics, 0.0)
-
-
-class Taken:
-    """A message as a client hands it over."""
-
-    def __init__(self, offset: int, record: dict[str, Any]) -> None:
-        self.offset, self.timestamp, self.value = offset, 1_700_000_000_000, json.dumps(record).encode()
-        self.key, self.headers = None, ()
-
-
 def scraped(metrics: Metrics) -> list[Any]:
     text = generate_latest(metrics.registry).decode()
     return [one for family in text_string_to_metric_families(text) for one in family.samples]
@@ -91,15 +78,14 @@ async def test_series_that_depend_on_values_move_once_in_twenty_clusters_and_lab
         privacy={"k": K},
         stream={"delta": K - 1},
     )
-    metrics, sink, draw = Metrics(), Sink(), random.Random(1)
-    task = task_of(policy, metrics, sink)
+    sink, draw = RecordingSink(), random.Random(1)
+    task, metrics = task_of(policy, sink)
     before: dict[Any, float] = {}
     moves: list[int] = []
     for offset in range(150 * K):
         clipped = draw.random() < 0.3
-        await task.process(
-            [Taken(offset, {"who": offset, "x": 5000 if clipped else draw.random() * 1000, "note": "n"})]
-        )
+        record = {"who": offset, "x": 5000 if clipped else draw.random() * 1000, "note": "n"}
+        await task.process([Message(offset, START_MS, json.dumps(record).encode())])
         await task._commit()
         now = {}
         for one in scraped(metrics):
@@ -156,7 +142,7 @@ class Elements(HTMLParser):
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.found[tag] += 1
         assert not any(name.startswith("on") for name, _ in attrs)
-        self.targets |= {value or "" for name, value in attrs if name in {"href", "src"}}
+        self.targets |= {value or "" for name, value in attrs if name in {"href", "src", "action"}}
 
     def handle_data(self, data: str) -> None:
         self.text += data
@@ -198,6 +184,39 @@ async def test_no_text_makes_an_element_of_the_page() -> None:
         assert headers["Cache-Control"] == "no-store"
         assert "<script" not in text or headers["Content-Type"].startswith("text/plain")
     assert answers["/<script>"][0] == 404
+
+
+async def answer(port: int, path: str, host: str, method: str = "GET") -> tuple[int, str]:
+    async with (
+        aiohttp.ClientSession() as client,
+        client.request(method, f"http://127.0.0.1:{port}{path}", headers={"Host": host}) as response,
+    ):
+        assert "Access-Control-Allow-Origin" not in response.headers
+        return response.status, await response.text()
+
+
+async def test_page_and_metrics_answer_to_no_name_without_the_token() -> None:
+    access = HttpAccess(token="0123456789abcdef")  # noqa: S106 - opens nothing
+    async with serve("127.0.0.1:0", Metrics(), Health(), dict, access) as port:
+        for host in NAMES:
+            for path in ("/", "/metrics"):
+                status, text = await answer(port, path, host)
+                assert (status, "shoal_" in text, "evil" in text) == (401, False, False), host
+            # A probe may ask by any name: there is nothing to see.
+            assert await answer(port, "/livez", host) == (200, "alive\n")
+    impossible("R38", "where a token is set, page and metrics answer 401 without it, whatever the name")
+
+
+async def test_the_page_writes_nothing_loads_nothing_and_runs_nothing() -> None:
+    async with serve("127.0.0.1:0", Metrics(), Health(), lambda: {f"<script>{CANARY}</script>": 1}) as port:
+        _, text = await answer(port, "/", "localhost")
+        for method in ("POST", "PUT", "DELETE", "PATCH"):
+            assert (await answer(port, "/", "localhost", method))[0] == 405
+    page = elements(text)
+    assert set(page.found) <= {"html", "head", "meta", "title", "style", "body", "h1", "p", "table", "tr", "td", "a"}
+    assert page.targets == {"metrics", "livez", "readyz"}
+    assert CANARY in text
+    impossible("R38", "the page has no script, no form, nothing from elsewhere and counts only")
 
 
 async def test_metrics_show_no_time_of_a_first_record() -> None:
@@ -251,6 +270,25 @@ def test_what_cannot_be_seen_is_spelt_out() -> None:
     impossible("R33", "texts are escaped on the page, on terminals and in CSV's quotation")
 
 
+def test_messages_of_verify_contain_clusters_and_counts_only(tmp_path: Path) -> None:
+    records = make_records(60)
+    for number, record in enumerate(records):
+        record |= {"patient": f"{CANARY}{number}", "diagnosis": f"{CANARY}{number}"}
+    world = NaiveRelease(tmp_path, records, group(records))
+    assert world.verify().exit_code == 0
+    sound = world.verify(summary=True)
+    world.rows[0][0] = world.rows[0][0].replace(CANARY, f"{CANARY}x")
+    world.rows[1].append(f'{world.rows[1][0][:-1]},"{CANARY}":"{CANARY}"}}')
+    world.clusters[1].append(world.clusters[0][0])
+    world.original_lines = [*map(json.dumps, records), f'{{"{CANARY}', f'{{"{CANARY}": 1}}']
+    broken = world.verify(summary=True)
+    assert broken.exit_code == 1
+    for verdict in (sound, broken):
+        assert CANARY not in verdict.text()
+        assert CANARY not in json.dumps(verdict.as_dict())
+    impossible("R39", "the judge's words name clusters, checks and counts; never a value, never a subject")
+
+
 # ---------------------------------------------------------------- missing values
 
 
@@ -289,29 +327,24 @@ def test_a_record_without_a_quasi_identifier_is_never_released() -> None:
         assert len(quasis) == 1
         assert b"null" not in quasis.pop()
     impossible(
-        "R18",
-        "with `missing: quarantine`, the default, a record without one of its quasi-identifiers is invalid",
+        "R18", "with `missing: quarantine`, the default, a record without one of its quasi-identifiers is invalid"
     )
 
 
 # ---------------------------------------------------------------- subjects and the quarantine, through the service
 
 
-@pytest.fixture
-def spellings() -> dict[str, list[Any]]:
-    """Ways to write one person."""
-    return {
-        "a number": [7, 7.0, "7", "7 ", " 7", "007", "+7", "7.0", "0.7e1", "70e-1", "\u00a07\u2003", "\t7\n"],
-        "a name": ["Zoë", "Zoe\u0308", " Zoë", "Zoë\u00a0", "Zoe\u0308\t"],
-        "a truth": [True, "true"],
-    }
+SPELLINGS: dict[str, list[Any]] = {
+    "a number": [7, 7.0, "7", "7 ", " 7", "007", "+7", "7.0", "0.7e1", "70e-1", "\u00a07\u2003", "\t7\n"],
+    "a name": ["Zoë", "Zoe\u0308", " Zoë", "Zoë\u00a0", "Zoe\u0308\t"],
+    "a truth": [True, "true"],
+}
+"""Ways to write three people."""
 
 
-async def test_all_spellings_of_a_person_count_once_in_the_service(
-    bootstrap: str, tmp_path: Path, spellings: dict[str, list[Any]]
-) -> None:
+async def test_all_spellings_of_a_person_count_once_in_the_service(bootstrap: str, tmp_path: Path) -> None:
     # Three people under nineteen spellings: with k = 4 nothing may leave, with k = 3 it does.
-    many = [spelling for ways in spellings.values() for spelling in ways] * 3
+    many = [spelling for ways in SPELLINGS.values() for spelling in ways] * 3
     random.Random(2).shuffle(many)
     left = {}
     for k in (4, 3):
@@ -319,7 +352,7 @@ async def test_all_spellings_of_a_person_count_once_in_the_service(
         await stage.send([stage.record(who=spelling) for spelling in many])
         await stage.drained()
         left[k] = len(await stage.read())
-        references = [json.loads(message.value or b"") for message in await stage.read("quarantine")]
+        references = await stage.objects("quarantine")
         assert {one["reason"] for one in references} <= {"suppressed"}
         assert left[k] + len(references) == len(many)
     assert left[3] > 0
@@ -333,20 +366,15 @@ async def test_all_spellings_of_a_person_count_once_in_the_service(
     )
 
 
-def is_floored(message: Message, interval_ms: int) -> bool:
-    return message.timestamp_ms % interval_ms == 0
-
-
 async def test_a_quarantine_entry_contains_offset_and_one_of_four_reasons(bootstrap: str, tmp_path: Path) -> None:
     stage = await Stage.create(bootstrap, tmp_path, kafka={"commit_interval_ms": 1000, "max_record_bytes": 200})
     good = [stage.record() for _ in range(40)]
     alone = [stage.record(who="alone") for _ in range(2)]
-    bad = [b"{", stage.record(age="xq7canary9z"), stage.record(who="x" * 300), stage.record(age=None), None]
+    bad = [b"{", stage.record(age=CANARY), stage.record(who="x" * 300), stage.record(age=None), None]
     places = await stage.send([*good, *bad], keys=[b"k"] * (len(good) + len(bad)))
     await stage.drained()
     places += await stage.send(alone)
-    await stage.drained()
-    await stage.until_completed(places)
+    await stage.drained(places)
     messages = await stage.read("quarantine")
     for message in messages:
         entries = json.loads(message.value or b"")
@@ -355,7 +383,7 @@ async def test_a_quarantine_entry_contains_offset_and_one_of_four_reasons(bootst
         assert {type(entries["partition"]), type(entries["offset"])} == {int}
         assert message.key is None
         assert message.headers == ()
-        assert is_floored(message, 1000)
+        assert message.timestamp_ms % 1000 == 0
     reasons = Counter(json.loads(message.value or b"")["reason"] for message in messages)
     assert reasons == {"undecodable": 2, "invalid": 2, "too_large": 1, "suppressed": 2}
     impossible(
@@ -367,7 +395,7 @@ def test_every_field_and_every_wrong_type_has_the_same_reason() -> None:
     decoder = JsonDecoder(usual_policy())
     reasons = set()
     for name in usual_message():
-        wrongs: list[Any] = [[], {}, [1], True, "xq7canary9z", -1e300, None]
+        wrongs: list[Any] = [[], {}, [1], True, CANARY, -1e300, None]
         for wrong in wrongs:
             block = decoder.decode([json.dumps(usual_message(**{name: wrong})).encode()])
             reasons |= {reason.value for _, reason in block.rejected}

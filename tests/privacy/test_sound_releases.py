@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
@@ -11,84 +11,44 @@ import pytest
 from support.by_night import at_night
 from support.sound_releases import no_disk, sound_release
 
-pytestmark = pytest.mark.privacy
-
 BATCH = 100
-DAILY, NIGHTLY = 3, 100
-"""Batches of releases whose seeds are small, and of those with large ones."""
-PROTECTED = 30
-"""Releases of protected values with small seeds."""
 EVERY = 4
 """By day, of releases with small seeds every fourth is judged."""
-
-
 ONCE_ACCUSED = (104, 133, 3070, 3206, 3413, 7014, 7636, 1_004_359, 3_000_873)
 """Seeds whose releases a judge accused once."""
-
 ONCE_FAILED = (53, 105, 116)
 """Seeds of protected values whose releases a judge accused, or a pipeline refused to make."""
 
-ONCE_ACCUSED_SCALED, ONCE_ACCUSED_PROTECTED = (2_002_464,), (3_000_231,)
-"""Likewise, of releases with all scales, and of those with protected values, too."""
+PLAIN, SCALED = {"scaled": False, "protected": False}, {"scaled": True, "protected": False}
+PROTECTED, BOTH = {"scaled": False, "protected": True}, {"scaled": True, "protected": True}
 
 
-def accusations(seeds: Iterable[int], *, scaled: bool = False, protected: bool = False) -> list[str]:
-    """Return what the judge holds against the releases of these seeds."""
+def seeds_of(kind: dict[str, bool], first: int, batches: int, every: int = 1) -> list[tuple[dict[str, bool], range]]:
+    return [(kind, range(start, start + BATCH, every)) for start in range(first, first + batches * BATCH, BATCH)]
+
+
+@pytest.mark.parametrize(
+    ("kind", "seeds"),
+    [
+        *seeds_of(PLAIN, 0, 3, EVERY),
+        *seeds_of(SCALED, 0, 1, EVERY),
+        *((kind, range(0, 30, EVERY)) for kind in (PROTECTED, BOTH)),
+        *((PLAIN, ONCE_ACCUSED), (PROTECTED, ONCE_FAILED), (SCALED, (2_002_464,)), (BOTH, (3_000_231,))),
+        *at_night(
+            *seeds_of(PLAIN, 0, 3),
+            *seeds_of(PLAIN, 1_000_000, 100),
+            *seeds_of(SCALED, 0, 1),
+            *seeds_of(SCALED, 2_000_000, 25),
+            *((kind, range(30)) for kind in (PROTECTED, BOTH)),
+            *seeds_of(PROTECTED, 3_000_000, 12),
+            *seeds_of(BOTH, 3_001_200, 13),
+        ),
+    ],
+)
+def test_no_sound_release_is_accused(kind: dict[str, bool], seeds: Sequence[int]) -> None:
     found = []
     with no_disk():
         for seed in seeds:
             with TemporaryDirectory() as folder:
-                release = sound_release(seed, Path(folder), scaled=scaled, protected=protected)
-                found += release.accusations(Random(seed))
-    return found
-
-
-@pytest.mark.parametrize("every", [EVERY, *at_night(1)])
-@pytest.mark.parametrize("batch", range(DAILY))
-def test_no_sound_release_is_accused(batch: int, every: int) -> None:
-    found = accusations(range(batch * BATCH, (batch + 1) * BATCH, every))
-    assert not found, "\n\n".join(found)
-
-
-@pytest.mark.parametrize("every", [EVERY, *at_night(1)])
-def test_no_sound_release_of_categories_ranks_and_times_is_accused(every: int) -> None:
-    found = accusations(range(0, BATCH, every), scaled=True)
-    assert not found, "\n\n".join(found)
-
-
-@pytest.mark.parametrize("every", [EVERY, *at_night(1)])
-@pytest.mark.parametrize("scaled", [False, True])
-def test_no_sound_release_of_protected_values_is_accused(*, scaled: bool, every: int) -> None:
-    found = accusations(range(0, PROTECTED, every), scaled=scaled, protected=True)
-    assert not found, "\n\n".join(found)
-
-
-def test_no_release_that_was_accused_once_is_accused_again() -> None:
-    found = accusations(ONCE_ACCUSED) + accusations(ONCE_FAILED, protected=True)
-    found += accusations(ONCE_ACCUSED_SCALED, scaled=True)
-    found += accusations(ONCE_ACCUSED_PROTECTED, scaled=True, protected=True)
-    assert not found, "\n\n".join(found)
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize("batch", range(NIGHTLY))
-def test_ten_thousand_sound_releases_are_not_accused(batch: int) -> None:
-    first = 1_000_000 + batch * BATCH
-    found = accusations(range(first, first + BATCH))
-    assert not found, "\n\n".join(found)
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize("batch", range(NIGHTLY // 4))
-def test_sound_releases_of_protected_values_are_not_accused(batch: int) -> None:
-    first = 3_000_000 + batch * BATCH
-    found = accusations(range(first, first + BATCH), scaled=batch % 2 == 0, protected=True)
-    assert not found, "\n\n".join(found)
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize("batch", range(NIGHTLY // 4))
-def test_sound_releases_of_categories_ranks_and_times_are_not_accused(batch: int) -> None:
-    first = 2_000_000 + batch * BATCH
-    found = accusations(range(first, first + BATCH), scaled=True)
+                found += sound_release(seed, Path(folder), **kind).accusations(Random(seed))
     assert not found, "\n\n".join(found)

@@ -12,8 +12,6 @@ from support.attack_results import PAGE, ROOT, Row, impossible, measured, printe
 from support.attacks import ATTACKS
 from support.privacy_table import files_of_attacks, page, standing
 
-pytestmark = pytest.mark.privacy
-
 
 @cache
 def names_in(path: Path, *, calling: bool = False) -> set[str]:
@@ -95,10 +93,9 @@ def test_a_figure_that_is_not_the_printed_one_fails(monkeypatch: pytest.MonkeyPa
         monkeypatch.setattr(f"support.attack_results.{name}", [])
     monkeypatch.setattr("support.attack_results.ROWS", tmp_path)
     monkeypatch.setattr("support.attack_results.PAGE", tmp_path / "page.md")
-    rows = [Row("R1", name, "all", "0.200", "0.300", "other: 0.9", "here", "tests/x.py::test_y") for name in "xyz"]
+    rows = [Row("R1", name, "all", "0.200", "0.300", "other: 0.9", "here", "tests/x.py::test_y") for name in "xz"]
     (tmp_path / "page.md").write_text(page(rows))
     assert printed_rows() == rows
     measured("R1", "x", knows="all", success=0.2004, bound=0.3, source="here")
-    measured("R1", "y", knows="all", success=0.22, bound=0.3, source="here", tolerance=0.05)
     with pytest.raises(AssertionError, match="make privacy-table"):
         measured("R1", "z", knows="all", success=0.22, bound=0.3, source="here")

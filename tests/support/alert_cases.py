@@ -13,20 +13,6 @@ from prometheus_client.parser import text_string_to_metric_families
 from ruamel.yaml import YAML
 from support.tools import run_tool
 
-__all__ = [
-    "ROOT",
-    "RULES",
-    "Case",
-    "assert_fires",
-    "new_worker",
-    "promtool_test",
-    "restarted_worker",
-    "rules",
-    "scraped_series",
-    "stopped_worker",
-    "worker",
-]
-
 ROOT = Path(__file__).resolve().parents[2]
 RULES = ROOT / "deploy" / "prometheus" / "rules.yml"
 
@@ -39,14 +25,8 @@ Firing = tuple[str, str]
 class Case:
     """What is scraped, and which alerts fire then.
 
-    Attributes
-    ----------
-    series : dict of str to str
-        Samples of each series, one a minute, in the notation of promtool.
-    firing : dict of int to set of (str, str)
-        By minute, the alerts that fire: these and no others.
-    shown : tuple of (str, dict of str to str)
-        Labels and summary of the only alert that fires in the last of these minutes; empty if that is not tested.
+    ``series`` are the samples of each series, one a minute, in the notation of promtool. In the minutes of ``firing``
+    these alerts fire and no others. ``shown`` are labels and summary of the only one that fires in the last of them.
     """
 
     series: Series

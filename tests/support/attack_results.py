@@ -16,9 +16,9 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+import numpy as np
+from shoal.arrays import Float64Vector
 from support.attacks import ATTACKS
-
-__all__ = ["PAGE", "ROOT", "ROWS", "RULES", "Row", "contradicting", "entered", "impossible", "measured", "printed_rows"]
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "reports" / "privacy.md"
@@ -57,39 +57,25 @@ def measured(
     name: str,
     *,
     knows: str,
-    success: float,
-    bound: float | None,
+    success: float | Sequence[float] | Float64Vector,
+    bound: float | None = None,
     source: str,
     error: float = 0.0,
-    tolerance: float = 0.0,
     beside: str = "",
     rule: str = "",
 ) -> None:
     """Enter the success of a simulated attacker, and assert that it is not above the bound.
 
-    Parameters
-    ----------
-    attack : str
-        ``R1`` to ``R39``.
-    name : str
-        The attacked value and the method, in a few constant words; with the attack, the key of the row.
-    knows : str
-        What the attacker knows in addition to the output, the code and the policy.
-    success : float
-        Share of targets, or whatever ``name`` says.
-    bound : float, optional
-        Asserted: success <= bound + 3 error. None where Shoal guarantees nothing: SECURITY.md must say so.
-    source : str
-        Source of the bound, or of the statement that there is none.
-    error : float
-        One standard error of the success, printed beside it; 0 for what is counted and not sampled.
-    tolerance : float
-        How much the figure may differ from the printed one; 0 if fixed seeds make it constant.
-    beside : str
-        Another figure for comparison, in words: the success without protection.
-    rule : str
-        The rule, if the figure depends on it: one column of the page.
+    ``name`` says what is attacked and how, in a few constant words; with ``attack`` it is the key of the row. ``knows``
+    is what the attacker knows in addition to the output, the code and the policy. ``success`` is a share of targets, or
+    whatever ``name`` says; of a sample, each target's own, it is their mean, with its standard error. Asserted is
+    success <= bound + 3 ``error``; the bound is None where Shoal guarantees nothing: SECURITY.md must say so, and
+    ``source`` where. ``beside`` is another figure for comparison, in words. ``rule`` is the rule, if the figure depends
+    on it: one column of the page.
     """
+    if not isinstance(success, float | int):
+        error = standard_error(success)
+        success = float(np.mean(success))
     shown = f"{success:.3f}" + (f" ± {error:.3f}" if error else "")
     limit = "none" if bound is None else f"{bound:.3f}" + (" + 3 s.e." if error else "")
     row = _enter(Row(attack, name, knows, shown, limit, beside, source, _test(), rule))
@@ -98,22 +84,18 @@ def measured(
         return
     before = [one for one in printed_rows() if _key(one) == _key(row)]
     for one in before:
-        now, was = float(shown.split(maxsplit=1)[0]), float(one.success.split()[0])
-        assert abs(was - now) <= tolerance + 1e-9, (
-            f"{attack} {name}: {shown} measured, {was} printed; if that is intended: make privacy-table"
-        )
+        now, was = shown.split(maxsplit=1)[0], one.success.split()[0]
+        assert now == was, f"{attack} {name}: {shown} measured, {was} printed; if that is intended: make privacy-table"
+
+
+def standard_error(outcomes: Sequence[float] | Float64Vector) -> float:
+    """Of their mean; never below that of a coin seen as often that always fell alike."""
+    count = len(outcomes)
+    return float(max(np.std(outcomes), 1 / count) / np.sqrt(count))
 
 
 def impossible(attack: str, how: str) -> None:
-    """Enter why the attack is impossible; called at the end of a test that has shown it.
-
-    Parameters
-    ----------
-    attack : str
-        ``R1`` to ``R39``.
-    how : str
-        What holds by construction, in one line.
-    """
+    """Enter why the attack is impossible, in one line; called at the end of a test that has shown it."""
     _enter(Row(attack, how, "", "", "", "", "", _test()))
 
 
@@ -173,6 +155,5 @@ def _key(row: Row) -> tuple[str, str, str]:
 
 
 def _test() -> str:
-    """File and name of the running test, without its parameters."""
     running = os.environ["PYTEST_CURRENT_TEST"].rsplit(" ", 1)[0]
     return running.split("[")[0]

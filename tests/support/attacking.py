@@ -10,46 +10,30 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
 import numpy as np
-from shoal.arrays import Float64Vector
 from shoal.formats import JsonDecoder
-from shoal.kafka.checks import TopicLayout
 from shoal.kafka.metadata import CommittedState
 from shoal.kafka.offsets import OffsetState
-from shoal.kafka.transactions import TransactionalProducer, TransactionBatch, TransactionSink, UnpublishedRecord
+from shoal.kafka.transactions import TransactionBatch, UnpublishedRecord
 from shoal.observability import Metrics
-from shoal.policy import KafkaSection, Policy
+from shoal.policy import Policy
 from shoal.policy.schema import Document
 from shoal.streams import DecidedCluster
-from support.partition_tasks import partition_task
+from support.messages import Message
+from support.partition_tasks import START_MS, TopicSink, partition_task
 from support.published_data import read_rows
 
-__all__ = [
-    "ADULT",
-    "Messages",
-    "Release",
-    "Transaction",
-    "adult",
-    "column",
-    "policy_of",
-    "quasi",
-    "released",
-    "released_in_silence",
-    "standard_error",
-    "tagged",
-    "zipf_people",
-]
-
 Record = dict[str, Any]
-START_MS = 1_700_000_000_000
-SETTINGS = KafkaSection(input="in", output="out", group="g", quarantine="bad", evidence="proof", clusters="sums")
 ADULT = {"age": (17, 90), "education-num": (1, 16), "hours-per-week": (1, 99)}
 
 
 def quasi(low: float, high: float, **more: Any) -> dict[str, Any]:
     return {"role": "quasi_identifier", "bounds": [low, high], **more}
+
+
+AGES = {name: quasi(*bounds, integer=True) for name, bounds in ADULT.items()}
+"""The fields of `ADULT` as attributes of a policy."""
 
 
 def policy_of(
@@ -85,16 +69,15 @@ def tagged(records: Sequence[Record], people: Sequence[int] | None = None, *, se
 
 
 def column(folder: Path, name: str, *fields: str) -> list[Record]:
-    """Numbers of a published data set, in the file's order."""
     return [{one: float(row[one]) for one in fields} for row in read_rows(folder, name)]
 
 
 @cache
-def adult(folder: Path, count: int) -> tuple[Record, ...]:
-    """So many records of Adult in a shuffled order."""
-    rows = column(folder, "adult", *ADULT)
-    chosen = np.random.default_rng(3).permutation(len(rows))[:count]
-    return tuple({name: int(rows[index][name]) for name in ADULT} for index in chosen)
+def adult(folder: Path, count: int, *texts: str, seed: int = 3) -> tuple[Record, ...]:
+    """So many records of Adult in a shuffled order, with these of its other fields as texts."""
+    rows = read_rows(folder, "adult")
+    chosen = np.random.default_rng(seed).permutation(len(rows))[:count]
+    return tuple({name: int(rows[i][name]) for name in ADULT} | {name: rows[i][name] for name in texts} for i in chosen)
 
 
 def zipf_people(count: int, people: int, exponent: float, *, seed: int = 11) -> list[int]:
@@ -103,16 +86,8 @@ def zipf_people(count: int, people: int, exponent: float, *, seed: int = 11) -> 
     return [int(who) for who in np.random.default_rng(seed).choice(people, count, p=weights / weights.sum())]
 
 
-@dataclass(frozen=True)
-class Message:
-    offset: int
-    value: bytes | None
-    timestamp: int = START_MS
-    key: bytes | None = None
-    headers: tuple[tuple[str, bytes | None], ...] = ()
-
-
-Messages = Sequence[Message]
+def messages_of(records: Sequence[Record]) -> list[Message]:
+    return [Message(offset, START_MS, json.dumps(record).encode()) for offset, record in enumerate(records)]
 
 
 @dataclass(frozen=True)
@@ -158,15 +133,13 @@ class Release:
         self.offset_of = {record["tag"]: offset for offset, record in enumerate(self.records)}
 
 
-class Wire(TransactionSink):
+class Wire(TopicSink):
     """A transactional producer whose client is replaced by a list."""
 
     def __init__(self, release: Release) -> None:
+        super().__init__(release.policy)
         self.release = release
         self.newest = -1
-        with patch("shoal.kafka.transactions.producer"):
-            names = ("in", "out", "bad", "proof", "sums")
-            self._publisher = TransactionalProducer(release.policy, SETTINGS, 0, TopicLayout(dict.fromkeys(names, 1)))
 
     async def publish_and_commit(
         self,
@@ -175,15 +148,12 @@ class Wire(TransactionSink):
         metadata: str,  # noqa: ARG002
         at_ms: int,  # noqa: ARG002
     ) -> None:
-        topics = {topic: list(values) for topic, values in self._publisher._messages(batch)}
+        topics = self.topics_of(batch)
         cluster_of = {id(row): cluster for cluster in batch.clusters for row in cluster.rows}
         clusters = list({id(cluster_of[id(row)]): cluster_of[id(row)] for row in topics.get("out", [])}.values())
         assert [row for cluster in clusters for row in cluster.rows] == topics.get("out", [])
         if batch:
             self.release.transactions.append(Transaction(self.newest, topics, clusters, list(batch.unpublished)))
-
-    async def close(self) -> None:
-        pass
 
 
 def released(policy: Policy, records: Sequence[Record], *, step: int = 1000, scraped: bool = False) -> Release:
@@ -209,7 +179,7 @@ async def _released(
     task = partition_task(
         "in", 0, policy, JsonDecoder(policy), wire, beginning, release.metrics, 0.2, now, monotonic_clock=now
     )
-    messages = [Message(offset, json.dumps(record).encode()) for offset, record in enumerate(records)]
+    messages = messages_of(records)
     for start in range(0, len(messages), step):
         await task.process(messages[start : start + step])
         wire.newest = min(start + step, len(messages)) - 1
@@ -237,9 +207,3 @@ def scrape(metrics: Metrics) -> dict[str, float]:
         for family in metrics.registry.collect()
         for one in family.samples
     }
-
-
-def standard_error(outcomes: Sequence[float] | Float64Vector) -> float:
-    """Of their mean; never below that of a coin seen as often that always fell alike."""
-    count = len(outcomes)
-    return float(max(np.std(outcomes), 1 / count) / np.sqrt(count))

@@ -7,8 +7,6 @@ from typing import Any
 
 import pytest
 
-__all__ = ["IS_NIGHT", "at_night", "by_day"]
-
 PROFILE = os.environ.get("HYPOTHESIS_PROFILE")
 IS_NIGHT = PROFILE == "nightly"
 
@@ -16,10 +14,7 @@ IS_NIGHT = PROFILE == "nightly"
 def at_night(*cases: Any) -> list[Any]:
     """Return cases for `pytest.mark.parametrize` that run at night only.
 
-    Parameters
-    ----------
-    *cases : object
-        The value of a parameter, or a tuple with the values of several.
+    Each is the value of a parameter, or a tuple with the values of several.
     """
     return [pytest.param(*(case if isinstance(case, tuple) else (case,)), marks=pytest.mark.nightly) for case in cases]
 

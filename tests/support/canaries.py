@@ -13,8 +13,6 @@ from typing import Literal
 from unittest.mock import patch
 from urllib.parse import quote
 
-__all__ = ["LOUD", "every_logger_at_debug", "forms", "main_loudly", "traces"]
-
 LOUD = __file__
 """``python LOUD run ...`` is ``shoal run ...`` with every logger at DEBUG."""
 

@@ -14,8 +14,6 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-__all__ = ["Authority"]
-
 DAY = dt.timedelta(days=1)
 _UNUSED = (
     *("digital_signature", "content_commitment", "key_encipherment", "data_encipherment", "key_agreement"),
@@ -30,8 +28,6 @@ def _name(common: str) -> x509.Name:
 
 @dataclass
 class Authority:
-    """A certificate authority that keeps its files in a folder."""
-
     folder: Path
     name: str = "test authority"
     key: ec.EllipticCurvePrivateKey = field(default_factory=lambda: ec.generate_private_key(ec.SECP256R1()))

@@ -9,19 +9,6 @@ from typing import Any
 from support.manifests import read
 from support.tools import output_of, run_tool
 
-__all__ = [
-    "CHART",
-    "KUBERNETES",
-    "POLICY",
-    "REQUIRED",
-    "assert_valid",
-    "build",
-    "conform",
-    "notes",
-    "options",
-    "template",
-]
-
 CHART = "deploy/helm/shoal"
 KUBERNETES = "deploy/kubernetes"
 POLICY = f"{KUBERNETES}/overlays/example/policy.yaml"
@@ -49,7 +36,6 @@ def template(*arguments: str | Path, release: str = "visits") -> list[Any]:
 
 
 def notes(*arguments: str) -> str:
-    """Return what an installation says."""
     install = ("install", "visits", CHART, "--namespace", "hospital", "--dry-run=client")
     said = output_of("helm", *install, "--set-file", f"policy={POLICY}", *arguments)
     return said.partition("NOTES:\n")[2]

@@ -13,8 +13,6 @@ from typing import Any
 from aiokafka.errors import KafkaError
 from support.kafka_broker import admin, load_local, wait_until
 
-__all__ = ["Cluster", "cluster"]
-
 GROUP, TRANSACTION = 0, 1
 """Kinds of coordinators in Kafka's protocol."""
 NODES = (1, 2, 3)
@@ -49,7 +47,6 @@ class Cluster:
         await wait_until(lambda: load_local().answers(broker.bootstrap), 120, f"broker {node}")
 
     def said(self, node: int) -> str:
-        """Its log."""
         return (self.folder(node) / "broker.log").read_text(errors="replace")
 
     async def topic_partitions(self, topic: str) -> dict[int, dict[str, Any]]:
@@ -65,11 +62,9 @@ class Cluster:
         return await wait_until(described, 60, f"a description of {topic}")
 
     async def leader(self, topic: str, partition: int = 0) -> int:
-        """Id of the broker that leads a partition."""
         return int((await self.topic_partitions(topic))[partition]["leader"])
 
     async def leads(self, node: int, topic: str) -> bool:
-        """Whether a broker leads a partition of a topic."""
         return node in {int(one["leader"]) for one in (await self.topic_partitions(topic)).values()}
 
     async def coordinator(self, kind: int, name: str) -> int:

@@ -22,8 +22,6 @@ from shoal.errors import ShoalError
 from shoal.files import Files, run_pipe
 from shoal.policy import Policy
 
-__all__ = ["Ended", "FollowingThread", "on_full_disk", "run_command", "without_notice"]
-
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 HOOKS = ((sys, "excepthook"), (sys, "unraisablehook"), (threading, "excepthook"), (logging, "raiseExceptions"))
 QUIET_LOGGERS = ("aiokafka", "aiohttp", "asyncio", "numba", "kafka")
@@ -48,16 +46,7 @@ def run_command(
     of signals, of closed pipes, and of what the interpreter does before or after `main` start a process instead.
     The lines on compilation are left out.
 
-    Parameters
-    ----------
-    *arguments : str
-        Arguments without the program's name.
-    stdin : bytes
-        All of standard input.
-    folder : Path, optional
-        Working folder; default that of the test.
-    environment : mapping, optional
-        Variables beside those of this process, of which none that begins with ``SHOAL_`` is passed on.
+    ``environment`` has variables beside those of this process, of which none that begins with ``SHOAL_`` is passed on.
     """
     clean = {name: value for name, value in os.environ.items() if not name.startswith("SHOAL_")}
     with ExitStack() as stack:
@@ -152,15 +141,7 @@ def _settings_of_the_process() -> Iterator[None]:
 
 @dataclass
 class FollowingThread:
-    """`shoal pipe --follow` in a thread, with the methods of `subprocess.Popen` that the tests use.
-
-    Parameters
-    ----------
-    policy : Path
-        The policy file.
-    files : Files
-        Input and outputs.
-    """
+    """`shoal pipe --follow` in a thread, with the methods of `subprocess.Popen` that the tests use."""
 
     policy: Path
     files: Files
@@ -181,7 +162,6 @@ class FollowingThread:
             self.returncode = error.exit_code
 
     def poll(self) -> int | None:
-        """Return the exit code of the command, None while it runs."""
         return self.returncode
 
     def send_signal(self, _: int) -> None:
@@ -189,12 +169,10 @@ class FollowingThread:
         self._stop.set()
 
     def kill(self) -> None:
-        """Stop following and wait for the end."""
         self._stop.set()
         self._thread.join(30)
 
     def communicate(self, timeout: float) -> tuple[bytes, bytes]:
-        """Wait for the end; return standard output and standard error."""
         self._thread.join(timeout)
         assert not self._thread.is_alive(), f"still following after {timeout} s"
         return b"", self._said

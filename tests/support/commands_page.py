@@ -14,8 +14,6 @@ from shoal.cli.command_line import COMMANDS, UNAVAILABLE, build_parser
 from shoal.cli.options import OptionVariable, option_variables
 from support.policy_page import item
 
-__all__ = ["PAGE", "items", "main", "page", "parsers"]
-
 ROOT = Path(__file__).resolve().parents[2]
 PAGE, TEMPLATE = ROOT / "docs" / "commands.md", ROOT / "docs" / "commands.template"
 DIRECTIVE = re.compile(r"^\{\{ (\w+) \}\}$", re.MULTILINE)
@@ -38,13 +36,6 @@ def parsers() -> dict[str, argparse.ArgumentParser]:
 
 
 def page() -> str:
-    """Return the page.
-
-    Raises
-    ------
-    ValueError
-        A command is not on the page, or more than once.
-    """
     of = parsers()
     shown: list[str] = []
 
@@ -80,12 +71,10 @@ def usage(parser: argparse.ArgumentParser) -> str:
 
 
 def items(parser: argparse.ArgumentParser, *, is_common: bool) -> str:
-    """Return the list of the options of a command; empty if it has none."""
     return "\n".join(option_items(parser, is_common=is_common))
 
 
 def option_items(parser: argparse.ArgumentParser, *, is_common: bool) -> Iterator[str]:
-    """Yield an item for each option."""
     variables = {variable.dest: variable for variable in option_variables(parser)}
     for action in actions_of(parser, is_common=is_common):
         if action.option_strings:
@@ -108,7 +97,6 @@ def code(text: str) -> str:
 
 
 def value_of(action: argparse.Action) -> str:
-    """Return what follows the name of the option."""
     if action.choices is not None:
         return " " + "|".join(map(str, action.choices))
     return "" if action.nargs == 0 else f" {action.metavar}"
@@ -139,7 +127,6 @@ def with_code(text: str) -> str:
 
 
 def main() -> int:
-    """Write the page."""
     PAGE.write_text(page(), encoding="utf-8")
     return 0
 

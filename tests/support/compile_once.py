@@ -14,8 +14,6 @@ from typing import Any
 from numba.core import dispatcher
 from numba.core.compiler_lock import global_compiler_lock
 
-__all__ = ["compile_once"]
-
 LOCKS = Path(tempfile.gettempdir()) / f"shoal-kernels-{os.getuid()}"
 
 

@@ -6,8 +6,6 @@ import numpy as np
 from shoal.arrays import Int32Vector
 from support.input_size import sized
 
-__all__ = ["BATCH", "clusters_of", "small_budget"]
-
 BATCH = sized(1_000, 200)
 """Moves that a refinement tries between two looks at its budget."""
 
@@ -18,5 +16,4 @@ def small_budget(tried: int) -> float:
 
 
 def clusters_of(labels: Int32Vector) -> list[list[int]]:
-    """Return the members of each cluster."""
     return [np.flatnonzero(labels == label).tolist() for label in range(int(labels.max()) + 1)]

@@ -7,8 +7,6 @@ from typing import TypeVar
 
 from xdist.scheduler import LoadScopeScheduling
 
-__all__ = ["Distribution", "mixed"]
-
 Item = TypeVar("Item")
 
 TOGETHER = frozenset(

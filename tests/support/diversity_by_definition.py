@@ -10,8 +10,6 @@ from fractions import Fraction
 import highspy
 import numpy as np
 
-__all__ = ["entropy_of", "is_recursive", "least_transport", "tree_height", "value_share"]
-
 
 def entropy_of(values: Sequence[Hashable]) -> float:
     """Return the entropy in nats."""
@@ -26,7 +24,6 @@ def is_recursive(values: Sequence[Hashable], c: float, l: int) -> bool:  # noqa:
 
 
 def value_share(values: Sequence[Hashable]) -> Fraction:
-    """Return the share of the most frequent value."""
     return Fraction(max(Counter(values).values()), len(values))
 
 

@@ -8,7 +8,7 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["SetClock", "library"]
+from support.faulty_workers import Worker
 
 ROOT = Path(__file__).resolve().parents[2]
 TOOLS = ROOT / "build" / "tools" / "debian"
@@ -60,3 +60,12 @@ class SetClock:
             "DONT_FAKE_MONOTONIC": "1",
             "NO_FAKE_STAT": "1",
         }
+
+
+@dataclass
+class ClockWorker(Worker):
+    clock: SetClock | None = None
+
+    def environment(self, die_at: str, instance: str | None = None, patience_s: str = "300") -> dict[str, str]:
+        assert self.clock is not None
+        return super().environment(die_at, instance, patience_s) | self.clock.variables

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import json
 import os
@@ -21,7 +22,7 @@ from shoal.audit import Verdict, verify
 from shoal.policy import Policy
 from support.canaries import traces
 from support.forked import ForkedProcess, fork_program
-from support.kafka_broker import Message, admin, create_topic, forget_members, produce, read_all, wait_until
+from support.kafka_broker import Message, admin, create_topic, forget_members, produce, read_all, wait_for, wait_until
 
 WORKER = Path(__file__).with_name("worker.py")
 CANARY = "xq7canary9z"
@@ -66,12 +67,7 @@ class Worker:
         }
 
     def start(
-        self,
-        *extra: str,
-        die_at: str = "",
-        origin: bool = True,
-        instance: str | None = None,
-        patience_s: str = "300",
+        self, *extra: str, die_at: str = "", origin: bool = True, instance: str | None = None, patience_s: str = "300"
     ) -> None:
         self.unasked_count, self.is_terminated = self.gone, False
         self.plans.append(die_at)
@@ -80,11 +76,15 @@ class Worker:
         self.process = fork_program(command, environment, self.log, self.log, is_fresh=self.is_fresh)
 
     @property
+    def code(self) -> int | None:
+        """Exit code of its process; None without one that has ended."""
+        return None if self.process is None else self.process.poll()
+
+    @property
     def gone(self) -> int:
         """How often it ended by itself: neither killed nor terminated."""
-        code = None if self.process is None else self.process.poll()
         asked = {None, -signal.SIGKILL, *((0,) if self.is_terminated else ())}
-        return self.unasked_count + (code not in asked)
+        return self.unasked_count + (self.code not in asked)
 
     @property
     def is_dead(self) -> bool:
@@ -107,11 +107,14 @@ class Worker:
         try:
             return self.process.wait(30)
         except subprocess.TimeoutExpired as error:
-            raise AssertionError(self.log.read_text()[-2000:]) from error
+            raise AssertionError(self.said[-2000:]) from error
+
+    @property
+    def said(self) -> str:
+        return self.log.read_text() if self.log.exists() else ""
 
     @property
     def memory_mb(self) -> float:
-        """Its resident memory."""
         assert self.process is not None
         (line,) = re.findall(r"VmRSS:\s+(\d+)", Path(f"/proc/{self.process.pid}/status").read_text())
         return int(line) * 1024 / 1e6
@@ -119,17 +122,21 @@ class Worker:
     @property
     def port(self) -> int:
         """Port of its HTTP server, as its log says; 0 before that."""
-        return int([0, *re.findall(r'"http_port": (\d+)', self.log.read_text())][-1])
+        return int([0, *re.findall(r'http_port(?:": |=)(\d+)', self.said)][-1])
+
+    async def get(self, path: str) -> tuple[int, str]:
+        """Return status and text of a page of its HTTP server."""
+        port = await wait_until(lambda: self.port, 90, "the start")
+        async with aiohttp.ClientSession() as client, client.get(f"http://127.0.0.1:{port}{path}") as answer:
+            return answer.status, await answer.text()
 
     async def metrics(self) -> str:
-        """Text of its page of metrics."""
-        async with aiohttp.ClientSession() as client, client.get(f"http://127.0.0.1:{self.port}/metrics") as answer:
-            return await answer.text()
+        return (await self.get("/metrics"))[1]
 
     @contextmanager
-    def running(self) -> Iterator[None]:
+    def running(self, **options: Any) -> Iterator[None]:
         """Start it, and terminate it at the end of the block; it must exit with 0."""
-        self.start()
+        self.start(**options)
         try:
             yield
             assert self.terminate() == 0
@@ -198,8 +205,7 @@ class Deployment:
             "kafka": {"group": f"group-{topics['input']}", **topics, **(kafka or {})},
         }
         if has_wards:
-            lines = [f"{ward},{share}\n" for ward, share in SHARES.items()]
-            (folder / "wards.csv").write_text("".join(["value,share\n", *lines]))
+            write_shares(folder)
             ward = {"role": "confidential", "type": "string", "protect": True, "reference": "wards.csv"}
             document["attributes"]["ward"] = ward
             document["privacy"] |= PROTECTION
@@ -248,15 +254,16 @@ class Deployment:
             self.known[topic] = await read_all(self.bootstrap, topic, known=known)
         return self.known.get(topic, known)
 
+    async def read_topics(self) -> dict[str, list[Message]]:
+        """All committed messages by the role of their topic, read anew."""
+        return {role: await read_all(self.bootstrap, topic) for role, topic in self.topics.items()}
+
     async def resolved(self) -> int:
         """How many records a reader of committed data can account for."""
         return len(await self.read(self.topics["output"])) + len(await self.read(self.topics["quarantine"]))
 
     async def wait_for(self, count: int, timeout_s: float = 90) -> None:
-        async def enough() -> bool:
-            return await self.resolved() >= count
-
-        await wait_until(enough, timeout_s, f"{count} resolved records")
+        await wait_for(self.resolved, lambda found: found >= count, timeout_s, f"{count} resolved records")
 
     async def settled(self, workers: Sequence[Worker]) -> None:
         """Stop every worker; a last worker releases all held records."""
@@ -268,11 +275,10 @@ class Deployment:
         try:
             await wait_until(lambda: last.is_dead, 90, "the end of the last worker")
         except TimeoutError as error:
-            raise AssertionError(last.log.read_text()[-2000:]) from error
+            raise AssertionError(last.said[-2000:]) from error
         finally:
             last.kill()
-        assert last.process is not None
-        assert last.process.poll() == 0, last.log.read_text()[-2000:]
+        assert last.code == 0, last.said[-2000:]
 
 
 @dataclass(frozen=True)
@@ -290,9 +296,16 @@ class Findings:
     aborted_unlike_committed: int
 
 
+def write_shares(folder: Path) -> None:
+    """Write `SHARES` as the file of a reference, into a folder that may be new."""
+    folder.mkdir(exist_ok=True)
+    lines = [f"{ward},{share}\n" for ward, share in SHARES.items()]
+    (folder / "wards.csv").write_text("".join(["value,share\n", *lines]))
+
+
 async def judge(deployment: Deployment) -> Findings:
     """Compare input and output; only the topics are read."""
-    read = {name: await read_all(deployment.bootstrap, topic) for name, topic in deployment.topics.items()}
+    read = await deployment.read_topics()
     record_id_of, person_of = {}, {}
     for message in read["input"]:
         record = json.loads(message.value or b"")
@@ -359,7 +372,6 @@ def is_small(
 
 
 def is_diverse(wards: Sequence[str]) -> bool:
-    """Whether the wards of a cluster satisfy `PROTECTION`."""
     shares = {ward: wards.count(ward) / len(wards) for ward in SHARES}
     distance = sum(abs(shares[ward] - SHARES[ward]) for ward in SHARES) / 2
     return (
@@ -369,37 +381,44 @@ def is_diverse(wards: Sequence[str]) -> bool:
     )
 
 
-async def export(deployment: Deployment) -> dict[str, Path]:
-    """Write the topics down as the judge of the product reads them."""
-    files = {}
-    for name in ("input", "output", "quarantine", "evidence"):
-        files[name] = deployment.folder / f"{name}.jsonl"
-        messages = await read_all(deployment.bootstrap, deployment.topics[name])
-        files[name].write_text("".join(map(line_of(name), messages)))
+def export(folder: Path, read: Mapping[str, Sequence[Message]], *envelope: str) -> dict[str, Path]:
+    """Write the topics down as the judge of the product reads them, with these parts of the envelopes of the input."""
+    files = {role: folder / f"{role}.jsonl" for role in ("input", "output", "quarantine", "evidence")}
+    for role, file in files.items():
+        file.write_text("".join(f"{line_of(role, message, *envelope)}\n" for message in read[role]))
     return files
+
+
+def line_of(role: str, message: Message, *envelope: str) -> str:
+    """Return a message of an export; what is not UTF-8 stays broken."""
+
+    def text(part: bytes | None) -> Any:
+        try:
+            return None if part is None else part.decode()
+        except UnicodeDecodeError:
+            return {"base64": base64.b64encode(part or b"").decode()}
+
+    value = None if message.value is None else message.value.decode(errors="surrogateescape")
+    if role in {"quarantine", "evidence"}:
+        return str(value)
+    line: dict[str, Any] = {"partition": message.partition}
+    if role == "input":
+        headers = [[name, text(part)] for name, part in message.headers]
+        parts = {
+            "offset": message.offset,
+            "timestamp": message.timestamp_ms,
+            "key": text(message.key),
+            "headers": headers,
+        }
+        line |= {name: parts[name] for name in ("offset", *envelope)}
+    return json.dumps(line | {"value": value})
 
 
 def judged(policy: Path, files: Mapping[str, Path]) -> Verdict:
     """See that the judge of the product finds an export sound, with every record in it accounted for and none held."""
     verdict = verify(
-        Policy.load(policy),
-        files["input"],
-        files["output"],
-        files["evidence"],
-        quarantine=files["quarantine"],
+        Policy.load(policy), files["input"], files["output"], files["evidence"], quarantine=files["quarantine"]
     )
     assert verdict.exit_code == 0, verdict.text()
     assert verdict.counts["held"] == 0
     return verdict
-
-
-def line_of(name: str) -> Any:
-    """How one message of a topic is written into an export."""
-
-    def line(message: Message) -> str:
-        text = (message.value or b"").decode()
-        if name == "input":
-            return json.dumps({"partition": message.partition, "offset": message.offset, "value": text}) + "\n"
-        return json.dumps({"partition": message.partition, "value": text}) + "\n" if name == "output" else text + "\n"
-
-    return line

@@ -11,8 +11,6 @@ import faust
 from faust.types import TP
 from shoal.stage.faust_adapter import FaustAdapter
 
-__all__ = ["FakeConsumer", "adapter_of", "app_in", "policy_file"]
-
 ATTRIBUTES = {
     "who": {"role": "identifier", "subject": True},
     "age": {"role": "quasi_identifier", "scale": "numeric", "bounds": [0, 110], "integer": True},
@@ -20,7 +18,6 @@ ATTRIBUTES = {
 
 
 def policy_file(folder: Path, release: str = "cluster", **kafka: Any) -> Path:
-    """Write a policy and return its path."""
     path = folder / "policy.yaml"
     stream = {"delta": 20, "release": release}
     document = {"attributes": ATTRIBUTES, "privacy": {"k": 3}, "stream": stream, "kafka": kafka}
@@ -34,15 +31,7 @@ def app_in(folder: Path, **options: Any) -> faust.App:
 
 
 class FakeConsumer:
-    """The part of the app's consumer that the stage uses.
-
-    Parameters
-    ----------
-    level
-        Isolation level of its fetcher.
-    topics
-        Topics whose partition 0 is assigned.
-    """
+    """The part of the app's consumer that the stage uses; partition 0 of each of its topics is assigned."""
 
     def __init__(self, level: object = 0, topics: tuple[str, ...] = ("visits",)) -> None:
         self._topics = topics

@@ -19,24 +19,14 @@ from multiprocessing.forkserver import ensure_running
 from pathlib import Path
 from unittest.mock import patch
 
-__all__ = ["ForkedProcess", "fork_program", "start_server"]
-
 TESTS = Path(__file__).resolve().parents[1]
 
 
 class ForkedProcess:
     """A forked process, with the methods of `subprocess.Popen` that the tests use.
 
-    Parameters
-    ----------
-    program : path
-        A file with code of Python, run as ``__main__``.
-    arguments : sequence of str
-        Its arguments, without the name of the program.
-    environment : mapping
-        All of its environment.
-    out, log : path
-        Where it appends its standard output and its standard error.
+    ``program`` is a file with code of Python, run as ``__main__``. It has exactly this environment, and appends its
+    standard output to ``out`` and its standard error to ``log``.
     """
 
     def __init__(
@@ -57,11 +47,9 @@ class ForkedProcess:
         return self._process.exitcode
 
     def poll(self) -> int | None:
-        """Return the exit code, None while it runs."""
         return self.returncode
 
     def wait(self, timeout: float | None = None) -> int:
-        """Wait for the end and return the exit code."""
         self._process.join(timeout)
         code = self.returncode
         if code is None:
@@ -69,13 +57,11 @@ class ForkedProcess:
         return code
 
     def send_signal(self, number: int) -> None:
-        """Send a signal to the process if it runs."""
         if self.poll() is None:
             assert self.pid is not None
             os.kill(self.pid, number)
 
     def kill(self) -> None:
-        """Kill the process if it runs."""
         self.send_signal(signal.SIGKILL)
 
 
@@ -111,7 +97,6 @@ def _context() -> ForkServerContext:
 
 
 def _run(program: str, arguments: list[str], environment: dict[str, str], out: str, log: str) -> None:
-    """Become the program, in a forked process."""
     assert "support.preloaded" in sys.modules, "the fork server could not import it"
     for descriptor, path in ((0, os.devnull), (1, out), (2, log)):
         opened = os.open(path, os.O_RDONLY if descriptor == 0 else os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)

@@ -8,8 +8,6 @@ import numpy as np
 from shoal.arrays import Float64Matrix
 from support.published_data import read_rows
 
-__all__ = ["standardised"]
-
 
 def standardised(folder: Path, name: str) -> Float64Matrix:
     """Return a table as z-scores, divided by the population's standard deviation.

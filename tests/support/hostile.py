@@ -12,8 +12,6 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any, Literal, NamedTuple
 
-__all__ = ["CANARY", "CELLS", "KINDS", "MAX_BYTES", "POLICY", "Cells", "Kind", "Outcome", "Sent", "good", "page"]
-
 Outcome = Literal["released", "undecodable", "invalid", "too_large"]
 CANARY = "xq7canary9z"
 """In every subject and every ticket: it must not leave."""
@@ -144,169 +142,151 @@ def at(ahead_ms: int) -> Make:
     return lambda record, _: Sent(text(record), ahead_ms)
 
 
-def kinds() -> Iterator[Kind]:
-    yield from not_json()
-    yield from not_a_record()
-    yield from wrong_values()
-    yield from too_large()
-    yield from odd_but_good()
+NOT_JSON: dict[str, Make] = {
+    "no value (a tombstone)": fixed(None),
+    "empty": fixed(b""),
+    "white space only": fixed(b" \t\r\n"),
+    "plain text": fixed(b"no record at all"),
+    "NUL bytes only": fixed(bytes(40)),
+    "binary (gzip)": changed(lambda whole: gzip.compress(whole, mtime=0)),
+    "a schema registry's prefix before the record": changed(lambda whole: b"\0\0\0\0\x07" + whole),
+    "NUL bytes after the record": changed(lambda whole: whole + bytes(3)),
+    "a NUL byte inside a text": spelt(illness='"a\0b"'),
+    "a raw line end inside a text": spelt(illness='"a\nb"'),
+    "cut off anywhere": cut,
+    "one brace too many": changed(lambda whole: whole + b"}"),
+    "something after the record": changed(lambda whole: whole + b" x"),
+    "two records in one message": changed(lambda whole: whole + whole),
+    "two records on two lines": changed(lambda whole: whole + b"\n" + whole),
+    "a comma before the closing brace": changed(lambda whole: whole[:-1] + b",}"),
+    "single quotes": changed(lambda whole: whole.replace(b'"', b"'")),
+    "names without quotes": changed(lambda whole: whole.replace(b'"age"', b"age")),
+    "a comment": changed(lambda whole: whole + b"/* a */"),
+    "CSV": fixed(b"p1,t1,41,1000,7,flu,0.5,true,w"),
+    "XML": fixed(b"<record><age>41</age></record>"),
+    "NaN": spelt(age="NaN"),
+    "Infinity": spelt(income="Infinity"),
+    "-Infinity": spelt(score="-Infinity"),
+    "a number with a plus": spelt(age="+41"),
+    "a number with zeros in front": spelt(age="041"),
+    "a number without digits before its point": spelt(score=".5"),
+    "a number without digits after its point": spelt(score="5."),
+    "a hexadecimal number": spelt(age="0x29"),
+    "a number with a thousands separator": spelt(income="10_000"),
+    "True for true": spelt(smokes="True"),
+    "None for null": spelt(ward="None"),
+    "a text that is not closed": spelt(ward='"w'),
+    "an unknown escape": spelt(ward='"\\x41"'),
+    "a broken \\u escape": spelt(ward='"\\u00g0"'),
+    "half a surrogate pair": spelt(illness='"\\ud800"'),
+    "surrogates in the wrong order": spelt(illness='"\\udc00\\ud800"'),
+    "half a surrogate pair in the subject": spelt(who='"\\ud83d"'),
+    "bytes that are not UTF-8": spelt(illness='"\udcff\udcfe"'),
+    "bytes that are not UTF-8 in a field that is dropped": spelt(ticket='"\udcff"'),
+    "bytes that are not UTF-8 in a name": changed(lambda whole: whole.replace(b"ward", b"w\xe4rd")),
+    "overlong UTF-8": spelt(illness='"\udcc0\udcaf"'),
+    "surrogates in UTF-8": spelt(illness='"\udced\udca0\udc80"'),
+    "Latin-1": changed(lambda whole: whole.replace(b'"w', b'"\xe9w')),
+    "UTF-16": changed(lambda whole: whole.decode().encode("utf-16")),
+    "UTF-32": changed(lambda whole: whole.decode().encode("utf-32")),
+    "a byte order mark": changed(lambda whole: b"\xef\xbb\xbf" + whole),
+    "EBCDIC": changed(lambda whole: whole.decode().encode("cp500")),
+    "nested more than 64 deep": spelt(ticket="[" * 70 + "]" * 70),
+    "nested a thousand deep": fixed(b"[" * 1000 + b"]" * 1000),
+    "opened a thousand times, never closed": fixed(b'{"a":' * 390),
+}
+"""Nothing can be read of them."""
+NOT_A_RECORD: dict[str, Make] = {
+    "an empty object": fixed(b"{}"),
+    "an array": changed(lambda whole: b"[" + whole + b"]"),
+    "a text": fixed(b'"p1"'),
+    "a record in a text": changed(lambda whole: json.dumps(whole.decode()).encode()),
+    "a number": fixed(b"41"),
+    "a number of 400 digits": fixed(b"4" * 400),
+    "true": fixed(b"true"),
+    "null": fixed(b"null"),
+    "a record inside an object": changed(lambda whole: b'{"record":' + whole + b"}"),
+    "an undeclared field": added('"sex":"f"'),
+    "an undeclared field without a name": added('"":1'),
+    "a name in capitals": renamed("age", "AGE"),
+    "a name with a blank": renamed("age", "age "),
+    "a name in another Unicode form": renamed("illness", "ı̇llness"),
+    "a name in Cyrillic letters": renamed("age", "аge"),
+    "the name of each field as its value": fixed(text({name: name for name in POLICY["attributes"]})),
+    "a doubled field": added('"age":42'),
+    "a doubled field, equal both times": changed(lambda w: w[:-1] + b"," + w[1 : w.index(b",")] + b"}"),
+    "a doubled field, its name spelt with escapes": added('"a\\u0067e":42'),
+    "a doubled unchanged field": added('"illness":"none"'),
+    "a doubled field that is dropped": added('"ticket":1'),
+    **{f"without {name}": without(name) for name in POLICY["attributes"]},
+}
+"""JSON, but not an object of exactly the declared fields."""
 
 
-def not_json() -> Iterator[Kind]:
-    """Nothing can be read of them."""
-    sorts: dict[str, Make] = {
-        "no value (a tombstone)": fixed(None),
-        "empty": fixed(b""),
-        "white space only": fixed(b" \t\r\n"),
-        "plain text": fixed(b"no record at all"),
-        "NUL bytes only": fixed(bytes(40)),
-        "binary (gzip)": changed(lambda whole: gzip.compress(whole, mtime=0)),
-        "a schema registry's prefix before the record": changed(lambda whole: b"\0\0\0\0\x07" + whole),
-        "NUL bytes after the record": changed(lambda whole: whole + bytes(3)),
-        "a NUL byte inside a text": spelt(illness='"a\0b"'),
-        "a raw line end inside a text": spelt(illness='"a\nb"'),
-        "cut off anywhere": cut,
-        "one brace too many": changed(lambda whole: whole + b"}"),
-        "something after the record": changed(lambda whole: whole + b" x"),
-        "two records in one message": changed(lambda whole: whole + whole),
-        "two records on two lines": changed(lambda whole: whole + b"\n" + whole),
-        "a comma before the closing brace": changed(lambda whole: whole[:-1] + b",}"),
-        "single quotes": changed(lambda whole: whole.replace(b'"', b"'")),
-        "names without quotes": changed(lambda whole: whole.replace(b'"age"', b"age")),
-        "a comment": changed(lambda whole: whole + b"/* a */"),
-        "CSV": fixed(b"p1,t1,41,1000,7,flu,0.5,true,w"),
-        "XML": fixed(b"<record><age>41</age></record>"),
-        "NaN": spelt(age="NaN"),
-        "Infinity": spelt(income="Infinity"),
-        "-Infinity": spelt(score="-Infinity"),
-        "a number with a plus": spelt(age="+41"),
-        "a number with zeros in front": spelt(age="041"),
-        "a number without digits before its point": spelt(score=".5"),
-        "a number without digits after its point": spelt(score="5."),
-        "a hexadecimal number": spelt(age="0x29"),
-        "a number with a thousands separator": spelt(income="10_000"),
-        "True for true": spelt(smokes="True"),
-        "None for null": spelt(ward="None"),
-        "a text that is not closed": spelt(ward='"w'),
-        "an unknown escape": spelt(ward='"\\x41"'),
-        "a broken \\u escape": spelt(ward='"\\u00g0"'),
-        "half a surrogate pair": spelt(illness='"\\ud800"'),
-        "surrogates in the wrong order": spelt(illness='"\\udc00\\ud800"'),
-        "half a surrogate pair in the subject": spelt(who='"\\ud83d"'),
-        "bytes that are not UTF-8": spelt(illness='"\udcff\udcfe"'),
-        "bytes that are not UTF-8 in a field that is dropped": spelt(ticket='"\udcff"'),
-        "bytes that are not UTF-8 in a name": changed(lambda whole: whole.replace(b"ward", b"w\xe4rd")),
-        "overlong UTF-8": spelt(illness='"\udcc0\udcaf"'),
-        "surrogates in UTF-8": spelt(illness='"\udced\udca0\udc80"'),
-        "Latin-1": changed(lambda whole: whole.replace(b'"w', b'"\xe9w')),
-        "UTF-16": changed(lambda whole: whole.decode().encode("utf-16")),
-        "UTF-32": changed(lambda whole: whole.decode().encode("utf-32")),
-        "a byte order mark": changed(lambda whole: b"\xef\xbb\xbf" + whole),
-        "EBCDIC": changed(lambda whole: whole.decode().encode("cp500")),
-        "nested more than 64 deep": spelt(ticket="[" * 70 + "]" * 70),
-        "nested a thousand deep": fixed(b"[" * 1000 + b"]" * 1000),
-        "opened a thousand times, never closed": fixed(b'{"a":' * 390),
-    }
-    yield from (Kind(name, "undecodable", make) for name, make in sorts.items())
-
-
-def not_a_record() -> Iterator[Kind]:
-    """JSON, but not an object of exactly the declared fields."""
-    sorts: dict[str, Make] = {
-        "an empty object": fixed(b"{}"),
-        "an array": changed(lambda whole: b"[" + whole + b"]"),
-        "a text": fixed(b'"p1"'),
-        "a record in a text": changed(lambda whole: json.dumps(whole.decode()).encode()),
-        "a number": fixed(b"41"),
-        "a number of 400 digits": fixed(b"4" * 400),
-        "true": fixed(b"true"),
-        "null": fixed(b"null"),
-        "a record inside an object": changed(lambda whole: b'{"record":' + whole + b"}"),
-        "an undeclared field": added('"sex":"f"'),
-        "an undeclared field without a name": added('"":1'),
-        "a name in capitals": renamed("age", "AGE"),
-        "a name with a blank": renamed("age", "age "),
-        "a name in another Unicode form": renamed("illness", "ı̇llness"),
-        "a name in Cyrillic letters": renamed("age", "аge"),
-        "the name of each field as its value": fixed(text({name: name for name in POLICY["attributes"]})),
-        "a doubled field": added('"age":42'),
-        "a doubled field, equal both times": changed(lambda w: w[:-1] + b"," + w[1 : w.index(b",")] + b"}"),
-        "a doubled field, its name spelt with escapes": added('"a\\u0067e":42'),
-        "a doubled unchanged field": added('"illness":"none"'),
-        "a doubled field that is dropped": added('"ticket":1'),
-        **{f"without {name}": without(name) for name in POLICY["attributes"]},
-    }
-    yield from (Kind(name, "invalid", make) for name, make in sorts.items())
-
-
-def wrong_values() -> Iterator[Kind]:
+def wrong_values() -> Iterator[tuple[str, Make]]:
     """Objects of the declared fields, one of which holds what it must not."""
     anything = {"a text": '"41"', "an array": "[41]", "an object": '{"a":41}', "true": "true"}
-    for name in QUASI:
-        for what, value in {**anything, "null": "null", "an empty text": '""', "1e999": "1e999"}.items():
-            yield Kind(f"{name}: {what}", "invalid", spelt(**{name: value}))
-        yield Kind(f"{name}: -1e999", "invalid", spelt(**{name: "-1e999"}))
-        yield Kind(f"{name}: an integer of 400 digits", "invalid", spelt(**{name: "7" * 400}))
-    yield Kind("age: a fraction", "invalid", spelt(age="41.5"))
-    subjects = {"null": "null", "an array": '["p1"]', "an object": '{"id":"p1"}', "an empty text": '""'}
-    for what, value in {**subjects, "blanks": '" \\t\\u00a0"', "1e999": "1e999"}.items():
-        yield Kind(f"subject: {what}", "invalid", spelt(who=value))
-    unchanged = {
-        "serial": {"a text": '"7"', "a fraction": "7.5", "true": "true"},
-        "illness": {"a number": "7", "true": "true"},
-        "score": {"a text": '"0.5"', "true": "true", "1e999": "1e999"},
-        "smokes": {"a text": '"true"', "a number": "1"},
-        "ward": {"1e999": "1e999"},
-    }
-    for name, values in unchanged.items():
-        for what, value in {**values, "an array": "[]", "an object": "{}"}.items():
-            yield Kind(f"{name}: {what}", "invalid", spelt(**{name: value}))
-    yield Kind("a timestamp two hours ahead", "invalid", at(2 * 3600 * 1000))
-    yield Kind("a timestamp a thousand years ahead", "invalid", at(1000 * 365 * 86400 * 1000))
+    anything |= {"null": "null", "an empty text": '""', "1e999": "1e999", "-1e999": "-1e999"}
+    anything["an integer of 400 digits"] = "7" * 400
+    containers = {"an array": "[]", "an object": "{}"}
+    subject = {"null": "null", "an array": '["p1"]', "an object": '{"id":"p1"}', "an empty text": '""'}
+    values: list[tuple[str, dict[str, str]]] = [
+        *((name, anything) for name in QUASI),
+        ("age", {"a fraction": "41.5"}),
+        ("subject", {**subject, "blanks": '" \\t\\u00a0"', "1e999": "1e999"}),
+        ("serial", {"a text": '"7"', "a fraction": "7.5", "true": "true", **containers}),
+        ("illness", {"a number": "7", "true": "true", **containers}),
+        ("score", {"a text": '"0.5"', "true": "true", "1e999": "1e999", **containers}),
+        ("smokes", {"a text": '"true"', "a number": "1", **containers}),
+        ("ward", {"1e999": "1e999", **containers}),
+    ]
+    for name, wrong in values:
+        for what, value in wrong.items():
+            yield f"{name}: {what}", spelt(**{"who" if name == "subject" else name: value})
+    yield "a timestamp two hours ahead", at(2 * 3600 * 1000)
+    yield "a timestamp a thousand years ahead", at(1000 * 365 * 86400 * 1000)
 
 
-def too_large() -> Iterator[Kind]:
-    """Larger than ``kafka.max_record_bytes``, as it came or as it would leave."""
-    sorts: dict[str, Make] = {
-        "a record with a very long text": spelt(illness='"' + "x" * MAX_BYTES + '"'),
-        "a record with very much white space": changed(lambda whole: whole + b" " * MAX_BYTES),
-        "no JSON, and too long": fixed(b"\xff" * (MAX_BYTES + 1)),
-        "a record that would leave too long": long_tail,
-    }
-    yield from (Kind(name, "too_large", make) for name, make in sorts.items())
-
-
-def odd_but_good() -> Iterator[Kind]:
-    """Strange, and as good as any other."""
-    sorts: dict[str, Make] = {
-        "fields in another order": shuffled,
-        "white space and line ends between fields": spaced,
-        "names spelt with escapes": respelt_names,
-        "texts spelt with escapes": spelt(illness='"\\u0066\\u006c\\u0075\\/"'),
-        "a text beyond the basic plane": spelt(illness='"\\ud83d\\ude00😀"'),
-        "an escaped NUL in a text": spelt(illness='"a\\u0000b"'),
-        "markup, formulas and control characters": spelt(illness='"<script>=1+1\\u001b[31m\\u202e"', ward='"=cmd()"'),
-        "a number with a point": spelt(age="41.0"),
-        "a number with an exponent": spelt(age="4.1E+1", income="1e4"),
-        "minus zero": spelt(age="-0", income="-0.0"),
-        "a number of 400 digits after the point": spelt(income="7." + "3" * 400),
-        "a number too small for float64": spelt(income="1e-999"),
-        "beyond the bounds (put to the bound, counted)": spelt(age="-5", income="1e300"),
-        "null where it is allowed": spelt(illness="null", score="null", smokes="null", ward="null"),
-        "an unchanged integer of 400 digits": spelt(score="7" * 400, ward="8" * 400),
-        "a subject that is a number": spelt(who="7"),
-        "a subject that is a number in a text, with blanks": spelt(who='" 007 "'),
-        "a subject of 400 digits": spelt(who="9" * 400),
-        "a subject that is true": spelt(who="true"),
-        "anything in a field that is dropped": spelt(ticket='{"a":[1,{"b":null}],"a":1e999}'),
-        "nested 60 deep in a field that is dropped": spelt(ticket="[" * 60 + "]" * 60),
-        "a timestamp half an hour ahead": at(1800 * 1000),
-        "a timestamp of 1970": at(-(10**15)),
-    }
-    yield from (Kind(name, "released", make) for name, make in sorts.items())
-
-
-KINDS = list(kinds())
+TOO_LARGE: dict[str, Make] = {
+    "a record with a very long text": spelt(illness='"' + "x" * MAX_BYTES + '"'),
+    "a record with very much white space": changed(lambda whole: whole + b" " * MAX_BYTES),
+    "no JSON, and too long": fixed(b"\xff" * (MAX_BYTES + 1)),
+    "a record that would leave too long": long_tail,
+}
+"""Larger than ``kafka.max_record_bytes``, as it came or as it would leave."""
+ODD_BUT_GOOD: dict[str, Make] = {
+    "fields in another order": shuffled,
+    "white space and line ends between fields": spaced,
+    "names spelt with escapes": respelt_names,
+    "texts spelt with escapes": spelt(illness='"\\u0066\\u006c\\u0075\\/"'),
+    "a text beyond the basic plane": spelt(illness='"\\ud83d\\ude00😀"'),
+    "an escaped NUL in a text": spelt(illness='"a\\u0000b"'),
+    "markup, formulas and control characters": spelt(illness='"<script>=1+1\\u001b[31m\\u202e"', ward='"=cmd()"'),
+    "a number with a point": spelt(age="41.0"),
+    "a number with an exponent": spelt(age="4.1E+1", income="1e4"),
+    "minus zero": spelt(age="-0", income="-0.0"),
+    "a number of 400 digits after the point": spelt(income="7." + "3" * 400),
+    "a number too small for float64": spelt(income="1e-999"),
+    "beyond the bounds (put to the bound, counted)": spelt(age="-5", income="1e300"),
+    "null where it is allowed": spelt(illness="null", score="null", smokes="null", ward="null"),
+    "an unchanged integer of 400 digits": spelt(score="7" * 400, ward="8" * 400),
+    "a subject that is a number": spelt(who="7"),
+    "a subject that is a number in a text, with blanks": spelt(who='" 007 "'),
+    "a subject of 400 digits": spelt(who="9" * 400),
+    "a subject that is true": spelt(who="true"),
+    "anything in a field that is dropped": spelt(ticket='{"a":[1,{"b":null}],"a":1e999}'),
+    "nested 60 deep in a field that is dropped": spelt(ticket="[" * 60 + "]" * 60),
+    "a timestamp half an hour ahead": at(1800 * 1000),
+    "a timestamp of 1970": at(-(10**15)),
+}
+"""Strange, and as good as any other."""
+STATED: list[tuple[Outcome, dict[str, Make]]] = [
+    ("undecodable", NOT_JSON),
+    ("invalid", NOT_A_RECORD | dict(wrong_values())),
+    ("too_large", TOO_LARGE),
+    ("released", ODD_BUT_GOOD),
+]
+KINDS = [Kind(name, outcome, make) for outcome, sorts in STATED for name, make in sorts.items()]
 assert len({kind.name for kind in KINDS}) == len(KINDS)
 
 

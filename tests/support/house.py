@@ -17,8 +17,6 @@ from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
 
-__all__ = ["error_classes", "files_on_the_way", "floors", "lines_and_files", "policy_keys"]
-
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "service" / "shoal"
 ERRORS = ("Error", "Exception", "Violation")
@@ -32,7 +30,6 @@ def package_of(path: Path) -> str:
 
 
 def lines_and_files() -> dict[str, tuple[int, int]]:
-    """Return lines and files of each package."""
     found: dict[str, tuple[int, int]] = {}
     for path in sorted(PACKAGE.rglob("*.py")):
         lines, files = found.get(package_of(path), (0, 0))
@@ -132,7 +129,6 @@ def _trace() -> list[str]:
 
 
 def main() -> None:
-    """Print all figures."""
     if sys.argv[1:] == ["--trace"]:
         print(json.dumps(_trace()))
         return

@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 from typing import TypeVar
 
-__all__ = ["sized"]
-
 IS_COMPILED = os.environ.get("NUMBA_DISABLE_JIT") != "1"
 
 T = TypeVar("T")

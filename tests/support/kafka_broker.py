@@ -21,25 +21,6 @@ from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.errors import KafkaError
 from aiokafka.protocol.group import LeaveGroupRequest
 
-__all__ = [
-    "LOCAL",
-    "Headers",
-    "Message",
-    "admin",
-    "broker",
-    "create_topic",
-    "end_offsets",
-    "forget_members",
-    "holds_for",
-    "is_shown",
-    "load_local",
-    "open_transaction",
-    "produce",
-    "read_all",
-    "read_until",
-    "wait_until",
-]
-
 LONGEST_EVALUATION_S = 2.0
 """Time that one evaluation of a condition counts for at most (s)."""
 
@@ -47,11 +28,10 @@ LOCAL = Path(__file__).resolve().parents[2] / "deploy" / "kafka" / "local.py"
 Headers = Sequence[tuple[str, bytes]]
 Isolation = Literal["read_committed", "read_uncommitted"]
 Truth = TypeVar("Truth")
+Value = TypeVar("Value")
 
 
 class Message(NamedTuple):
-    """One message as a reader sees it."""
-
     partition: int
     offset: int
     timestamp_ms: int
@@ -61,7 +41,6 @@ class Message(NamedTuple):
 
 
 def load_local() -> ModuleType:
-    """Return the module deploy/kafka/local.py."""
     name = "deploy_kafka_local"
     if name not in sys.modules:
         spec = importlib.util.spec_from_file_location(name, LOCAL)
@@ -86,7 +65,6 @@ def broker() -> Iterator[str]:
 
 @asynccontextmanager
 async def admin(bootstrap: str) -> AsyncIterator[Any]:
-    """An admin client for a while."""
     client = AIOKafkaAdminClient(bootstrap_servers=bootstrap)
     await client.start()
     try:
@@ -156,9 +134,7 @@ async def produce(
 
     Returns the partition and the offset of each message. ``options`` go to the producer.
     """
-    producer = AIOKafkaProducer(bootstrap_servers=bootstrap, transactional_id=transactional_id, **options)
-    await producer.start()
-    try:
+    async with AIOKafkaProducer(bootstrap_servers=bootstrap, transactional_id=transactional_id, **options) as producer:
         if transactional_id is not None:
             await producer.begin_transaction()
         sent = [
@@ -175,8 +151,6 @@ async def produce(
         record_ids = [(one.partition, one.offset) for one in await asyncio.gather(*sent)]
         if transactional_id is not None:
             await (producer.abort_transaction() if abort else producer.commit_transaction())
-    finally:
-        await producer.stop()
     if transactional_id is not None:
         await wait_until(lambda: _have_markers(bootstrap, topic, record_ids), what="the end of the transaction")
     return record_ids
@@ -188,15 +162,11 @@ async def open_transaction(
 ) -> AsyncIterator[None]:
     """Keep a transaction open that has sent one message; it is aborted at the end of the context."""
     transactional_id = f"open-{uuid.uuid4().hex[:12]}"
-    producer = AIOKafkaProducer(bootstrap_servers=bootstrap, transactional_id=transactional_id)
-    await producer.start()
-    try:
+    async with AIOKafkaProducer(bootstrap_servers=bootstrap, transactional_id=transactional_id) as producer:
         await producer.begin_transaction()
         await producer.send_and_wait(topic, value, key=key, partition=partition)
         yield
         await producer.abort_transaction()
-    finally:
-        await producer.stop()
 
 
 async def _have_markers(bootstrap: str, topic: str, record_ids: list[tuple[int, int]]) -> bool:
@@ -301,6 +271,15 @@ async def wait_until(
             raise TimeoutError(f"{what} did not come true within {timeout_s} s")
         await asyncio.sleep(min(0.2, max(0.02, waited / 10)))
         waited += min(LONGEST_EVALUATION_S, time.monotonic() - began)
+
+
+async def wait_for(
+    read: Callable[[], Awaitable[Value]], fits: Callable[[Value], bool], timeout_s: float = 30.0, what: str = "a value"
+) -> None:
+    async def is_so() -> bool:
+        return fits(await read())
+
+    await wait_until(is_so, timeout_s, what)
 
 
 async def holds_for(condition: Callable[[], bool] | Callable[[], Awaitable[bool]], length_s: float) -> bool:

@@ -11,8 +11,6 @@ from typing import Any
 from shoal.policy import RULES, Policy
 from shoal.streams import precompile
 
-__all__ = ["compile_kernels"]
-
 
 def compile_kernels() -> None:
     """Compile what workers need: after a fresh checkout that takes a minute, in which one would lose its partitions."""

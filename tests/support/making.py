@@ -8,8 +8,6 @@ from typing import Any
 from shoal.policy import Policy
 from shoal.policy.schema import Document
 
-__all__ = ["KEY", "encoded", "message", "policy_of", "quasi", "unchanged_field", "usual_policy"]
-
 KEY = b"of these tests"
 SUBJECT = {"role": "identifier", "subject": True}
 
@@ -48,15 +46,7 @@ def usual_policy(**more: Any) -> Policy:
 
 def message(**changes: Any) -> dict[str, Any]:
     """Return a record that the usual policy accepts, with changes."""
-    return {
-        "patient": "p1",
-        "ticket": "t1",
-        "age": 42,
-        "income": 1234.5,
-        "diagnosis": "flu",
-        "ward": 7,
-        **changes,
-    }
+    return {"patient": "p1", "ticket": "t1", "age": 42, "income": 1234.5, "diagnosis": "flu", "ward": 7, **changes}
 
 
 def encoded(*records: dict[str, Any]) -> list[bytes | None]:

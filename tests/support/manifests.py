@@ -7,14 +7,11 @@ from typing import Any
 
 from ruamel.yaml import YAML
 
-__all__ = ["assert_a_worker_is_confined", "environment_of", "kinds", "named", "read", "worker_of"]
-
 WORKER = 10001
 """User of the image."""
 
 
 def read(text: str) -> list[Any]:
-    """Return the objects of a YAML stream."""
     return [one for one in YAML(typ="safe").load_all(text) if one is not None]
 
 
@@ -25,12 +22,10 @@ def named(objects: list[Any], kind: str, name: str | None = None) -> Any:
 
 
 def kinds(objects: list[Any]) -> set[str]:
-    """Return the kinds of objects that occur."""
     return {one["kind"] for one in objects}
 
 
 def worker_of(stateful_set: Any) -> Any:
-    """Return the only container of a StatefulSet."""
     (container,) = stateful_set["spec"]["template"]["spec"]["containers"]
     return container
 

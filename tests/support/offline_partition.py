@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from aiokafka.admin import NewTopic
 from support.cluster import GROUP, NODES, TRANSACTION, Cluster
 from support.kafka_broker import admin, create_topic, wait_until
 from support.running import SIDE, Stage
-
-__all__ = ["CANARY", "NOT_OPENED", "PATIENCE_S", "canaries", "put", "stage_of"]
 
 PATIENCE_S = 6.0
 CANARY = "canary-of-a-person"
@@ -29,32 +27,40 @@ async def canaries(stage: Stage, lines: Sequence[object]) -> int:
     return repr([written, *lines]).count(CANARY)
 
 
-async def spared(brokers: Cluster, stage: Stage) -> int:
-    """Name the group so that a broker coordinates neither it nor its transactions, and return this broker."""
-    topic = stage.topics["input"]
+async def spared(brokers: Cluster, named: Callable[[], tuple[str, Iterable[str]]]) -> int:
+    """Name group and transactions until a broker coordinates none of them, and return this broker."""
 
     async def found() -> set[int]:
-        group = stage.document["kafka"]["group"] = f"group-{uuid.uuid4().hex[:12]}"
+        group, transactions = named()
         coordinators = {await brokers.coordinator(GROUP, group)}
-        coordinators |= {await brokers.coordinator(TRANSACTION, f"{group}-{topic}-{number}") for number in range(2)}
+        coordinators |= {await brokers.coordinator(TRANSACTION, name) for name in transactions}
         return set(NODES) - coordinators
 
     return (await wait_until(found, 60, "a name of the group")).pop()
 
 
+async def create_input(brokers: Cluster, topic: str, leaders: Sequence[int]) -> None:
+    """Create a topic, each partition of which is on one broker alone."""
+    placed = {number: [leader] for number, leader in enumerate(leaders)}
+    settings = {"min.insync.replicas": "1"}
+    new = NewTopic(topic, -1, -1, replica_assignments=placed, topic_configs=settings)
+    async with admin(brokers.bootstrap) as client:
+        await client.create_topics([new])
+
+
 async def stage_of(brokers: Cluster, folder: Path, partition_count: int) -> tuple[Stage, int]:
     """Return a stage and the broker that has the last partition of its input, and nothing else that the stage needs."""
     stage = await Stage.create(brokers.bootstrap, folder, kafka={"patience_s": PATIENCE_S})
-    stage.topics["input"] = stage.document["kafka"]["input"] = f"in-{uuid.uuid4().hex[:12]}"
-    victim = await spared(brokers, stage)
+    topic = stage.topics["input"] = stage.document["kafka"]["input"] = f"in-{uuid.uuid4().hex[:12]}"
+
+    def named() -> tuple[str, list[str]]:
+        group = stage.document["kafka"]["group"] = f"group-{uuid.uuid4().hex[:12]}"
+        return group, [f"{group}-{topic}-{number}" for number in range(2)]
+
+    victim = await spared(brokers, named)
     first, second = set(NODES) - {victim}
     for name in SIDE:
-        topic = await create_topic(brokers.bootstrap, partition_count, replicas=(first, second))
-        stage.topics[name] = stage.document["kafka"][name] = topic
-    last = partition_count - 1
-    assignments = {number: [victim if number == last else first] for number in range(partition_count)}
-    settings = {"min.insync.replicas": "1"}
-    new = NewTopic(stage.topics["input"], -1, -1, replica_assignments=assignments, topic_configs=settings)
-    async with admin(brokers.bootstrap) as client:
-        await client.create_topics([new])
+        topic_of_side = await create_topic(brokers.bootstrap, partition_count, replicas=(first, second))
+        stage.topics[name] = stage.document["kafka"][name] = topic_of_side
+    await create_input(brokers, topic, [*[first] * (partition_count - 1), victim])
     return stage, victim

@@ -6,8 +6,6 @@ from collections.abc import Hashable, Sequence
 from itertools import combinations
 from typing import Any, TypeAlias
 
-__all__ = ["all_pairs"]
-
 Choice: TypeAlias = tuple[int, int]
 """The number of a factor, and the number of one of its values."""
 
@@ -17,11 +15,6 @@ def all_pairs(*factors: Sequence[Hashable]) -> list[tuple[Any, ...]]:
 
     Greedy: each row begins with a pair that is still missing and takes for every other factor the value that adds the
     most missing pairs. The same factors give the same rows.
-
-    Parameters
-    ----------
-    *factors : sequence
-        At least two, the values of each; none empty.
     """
     missing = {
         pair: None  # a set that keeps its order

@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from unittest.mock import patch
 
 from aiokafka import TopicPartition
 from shoal.formats import JsonDecoder
+from shoal.kafka.checks import TopicLayout
 from shoal.kafka.cluster_listener import NO_LISTENER, ClusterListener
 from shoal.kafka.metadata import CommittedState, decode
 from shoal.kafka.offsets import OffsetState
 from shoal.kafka.task import PartitionTask
-from shoal.kafka.transactions import PartitionCounts, TaskContext, TransactionBatch, TransactionSink
+from shoal.kafka.transactions import (
+    PartitionCounts,
+    TaskContext,
+    TransactionalProducer,
+    TransactionBatch,
+    TransactionSink,
+)
 from shoal.observability import Metrics
-from shoal.policy import Policy
-
-__all__ = ["START_MS", "RecordingSink", "partition_task", "task_of"]
+from shoal.policy import KafkaSection, Policy
 
 START_MS = 1_700_000_000_000
 
@@ -24,15 +30,32 @@ class RecordingSink(TransactionSink):
     """Keeps the transactions and the states that are committed with them."""
 
     def __init__(self) -> None:
-        """Start without transactions."""
         self.published: list[tuple[TransactionBatch, OffsetState]] = []
 
     async def publish_and_commit(
         self, batch: TransactionBatch, committed_offset: int, metadata: str, at_ms: int
     ) -> None:
-        """Take a transaction."""
         assert at_ms > 0
         self.published.append((batch, decode(metadata, "t", 0, committed_offset).state))
+
+    async def close(self) -> None:
+        """Do nothing."""
+
+
+class TopicSink(TransactionSink):
+    """Makes the messages of a transaction as the producer does, whose client is patched away."""
+
+    def __init__(self, policy: Policy, partition: int = 0, partitions: int = 1) -> None:
+        settings = KafkaSection(
+            input="in", output="out", group="g", quarantine="bad", evidence="proof", clusters="sums"
+        )
+        layout = TopicLayout(dict.fromkeys(("in", "out", "bad", "proof", "sums"), partitions))
+        with patch("shoal.kafka.transactions.producer"):
+            self._producer = TransactionalProducer(policy, settings, partition, layout)
+
+    def topics_of(self, batch: TransactionBatch) -> dict[str, list[bytes]]:
+        """Return the messages of each topic."""
+        return {topic: list(values) for topic, values in self._producer._messages(batch)}
 
     async def close(self) -> None:
         """Do nothing."""

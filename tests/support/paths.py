@@ -7,8 +7,6 @@ from dataclasses import replace
 
 from shoal.policy import Policy
 
-__all__ = ["with_paths"]
-
 
 def with_paths(policy: Policy, missing: Collection[str] = (), **paths: str | tuple[str, ...]) -> Policy:
     """Return a policy with other paths; the attributes in ``missing`` may be absent."""

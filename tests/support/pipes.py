@@ -5,8 +5,6 @@ from __future__ import annotations
 import io
 from collections.abc import Iterable
 
-__all__ = ["PiecewisePipe"]
-
 
 class PiecewisePipe(io.RawIOBase):
     """A pipe that returns given pieces one by one and counts its reads."""

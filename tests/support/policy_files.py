@@ -8,8 +8,6 @@ import pytest
 from shoal.errors import PolicyError
 from shoal.policy import Policy
 
-__all__ = ["GOOD", "SOURCES", "faults", "load", "with_sources"]
-
 GOOD = """\
 attributes:
   patient: {role: identifier, subject: true}

@@ -18,8 +18,6 @@ from shoal.policy import schema
 from shoal.policy.schema import ONLY_ENVIRONMENT, REQUIRED_KEY, SHOWN_DEFAULT, values_in_words
 from shoal.settings import PREFIX
 
-__all__ = ["PAGE", "item", "items_of", "main", "page"]
-
 ROOT = Path(__file__).resolve().parents[2]
 PAGE, TEMPLATE = ROOT / "docs" / "policy.md", ROOT / "docs" / "policy.template"
 DIRECTIVE = re.compile(r"^\{\{ (\w+)(?::((?: \w+)+))? \}\}$", re.MULTILINE)
@@ -28,13 +26,6 @@ COLUMNS = 120
 
 
 def page() -> str:
-    """Return the page.
-
-    Raises
-    ------
-    ValueError
-        A key of a section is in no list.
-    """
     shown: dict[str, list[str]] = {}
 
     def items(found: re.Match[str]) -> str:
@@ -108,7 +99,6 @@ def meaning_of(field: FieldInfo) -> str:
 
 
 def in_yaml(value: object) -> str:
-    """Return a value as YAML in flow style."""
     if isinstance(value, dict):
         return f"{{{', '.join(f'{name}: {in_yaml(item)}' for name, item in value.items())}}}"
     if isinstance(value, list):
@@ -119,7 +109,6 @@ def in_yaml(value: object) -> str:
 
 
 def main() -> int:
-    """Write the page."""
     PAGE.write_text(page(), encoding="utf-8")
     return 0
 

@@ -8,8 +8,6 @@ from importlib import import_module
 from support.compile_once import compile_once
 from support.kernels import compile_kernels
 
-__all__ = ["MODULES"]
-
 MODULES = ("shoal.cli", "shoal.stage", "faust.cli.faust", "faust.transport.drivers.aiokafka", "structlog.dev")
 
 for module in MODULES:

@@ -15,8 +15,6 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from support.attack_results import PAGE, ROOT, ROWS, RULES, WRITING, Row
 from support.attacks import ATTACKS, Attack
 
-__all__ = ["files_of_attacks", "main", "page", "standing"]
-
 HEAD = """# Attacks and their measured success
 
 Written by `make privacy-table`, which runs the tests named here; do not edit. The tests measure the figures again and
@@ -72,7 +70,6 @@ def standing(attack: Attack, rows: Sequence[Row]) -> str:
 
 
 def page(rows: Sequence[Row]) -> str:
-    """Return the page's text."""
     rows = sorted(rows, key=lambda row: (int(row.attack[1:]), row.name, row.test))
     by_attack = {name: [row for row in rows if row.attack == name] for name in ATTACKS}
     lines = [HEAD, "| id | attack | result |", "|---|---|---|"]

@@ -11,8 +11,6 @@ from pathlib import Path
 
 from support.kafka_broker import load_local, wait_until
 
-__all__ = ["PrivateBroker", "private_broker"]
-
 QUICK = ("broker.session.timeout.ms=1000", "broker.heartbeat.interval.ms=200")
 
 

@@ -17,13 +17,9 @@ from support.alert_cases import RULES
 from support.kafka_broker import wait_until
 from support.tools import tool
 
-__all__ = ["Prometheus", "prometheus"]
-
 
 @dataclass
 class Prometheus:
-    """The address of a Prometheus that runs."""
-
     address: str
 
     async def ask(self, path: str, **parameters: str) -> Any:
@@ -35,7 +31,6 @@ class Prometheus:
         return found["data"]
 
     async def numbers(self, expression: str) -> list[float]:
-        """Return the values of an expression now, without those that are no number."""
         result = (await self.ask("query", query=expression))["result"]
         values = [float(one["value"][1]) for one in result]
         return [value for value in values if not math.isnan(value)]

@@ -9,25 +9,12 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-__all__ = ["DATA", "NEEDED", "data_folder", "read_rows"]
-
 DATA = Path(__file__).resolve().parents[1] / "data"
 NEEDED = ("adult", "census", "eia", "tarragona")
 
 
 def data_folder(needed: Sequence[str] = NEEDED) -> Path:
-    """Return the folder of the data sets: ``tests/data``, or the folder that ``SHOAL_DATA`` names.
-
-    Parameters
-    ----------
-    needed
-        Data sets that must be there, as `read_rows` names them.
-
-    Raises
-    ------
-    FileNotFoundError
-        A data set is missing there.
-    """
+    """Return the folder of the data sets: ``tests/data``, or the folder that ``SHOAL_DATA`` names."""
     folder = Path(os.environ.get("SHOAL_DATA") or DATA).resolve()
     missing = [name for name in needed if not _file_of(folder, name).is_file()]
     if missing:
@@ -39,15 +26,7 @@ def data_folder(needed: Sequence[str] = NEEDED) -> Path:
 
 
 def read_rows(folder: Path, name: str) -> list[dict[str, str]]:
-    """Return the rows of a data set, in the order of its file, by column.
-
-    Parameters
-    ----------
-    folder
-        A folder with ``NAME.csv`` or ``NAME.csv.gz``.
-    name
-        ``adult``, ``census``, ``eia`` or ``tarragona``.
-    """
+    """Return the rows of a data set, in the order of its file, by column."""
     path = _file_of(folder, name)
     content = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
     return list(csv.DictReader(io.StringIO(content.decode(), newline="")))

@@ -8,8 +8,6 @@ import numpy as np
 from shoal.arrays import BoolVector, Float64Matrix, Float64Vector, Int32Vector, Int64Matrix, Int64Vector
 from shoal.tables.repair import CodedRecords, exchange_categories, repair_subjects
 
-__all__ = ["RandomPartition", "random_partition"]
-
 
 @dataclass(frozen=True)
 class RandomPartition:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from random import Random
 from typing import Any, Literal, TypeAlias
 
-__all__ = ["START_MS", "Document", "Kind", "random_document"]
-
 Document: TypeAlias = dict[str, Any]
 Kind: TypeAlias = Literal["stream", "table", "topic"]
 

@@ -10,8 +10,6 @@ from typing import Any
 
 from support.random_policies import Document, Kind
 
-__all__ = ["with_protection"]
-
 _LISTED: dict[str, tuple[Any, ...]] = {
     "any": ("A00", "B20", "é", " x", "1", "true", "it's", "-0", ""),
     "string": ("A00", "B20", "e\u0301", "x ", "1", "true", "a;b|c\td", ""),
@@ -24,16 +22,7 @@ _TREE = {"all": {"letters": ["A00", "B20", "é"], "others": ["1", "true", "x"]}}
 
 
 def with_protection(random: Random, document: Document, kind: Kind, folder: Path) -> Document:
-    """Return a policy with one or more of ``l``, ``max_value_share`` and ``t``; its reference is written to a folder.
-
-    Parameters
-    ----------
-    random : Random
-    document : dict
-        A random policy.
-    kind : {"stream", "table", "topic"}
-    folder : Path
-    """
+    """Return a policy with one or more of ``l``, ``max_value_share`` and ``t``; write its reference to the folder."""
     document = deepcopy(document)
     kinds = [random.choice(tuple(_LISTED)) for _ in range(random.choice((1, 1, 2)))]
     names = [f"ill {number}" for number in range(len(kinds))]

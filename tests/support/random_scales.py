@@ -11,8 +11,6 @@ from typing import Any
 from shoal.policy import Attribute, MessagePart, Policy, Role, Scale
 from support.random_policies import Document, Kind
 
-__all__ = ["value_of", "values_of", "with_scales"]
-
 _TEXTS = ("M", "F", "é", "e\u0301", 'a "b", c', "x;y|z\t,", "null", "true", "1", " ", "a", "a b", "\U0001f41f", "it's")
 _TREES: tuple[Any, ...] = (
     {"heart": ["I21", "I50", "é"], "lung": {"J1": ["J18", "J19"], "J4": ["J45"]}, "1": ["1"]},

@@ -14,8 +14,6 @@ from shoal.policy import Attribute, Policy, Role, Scale, TimeStep
 from shoal.streams import AdaptiveState, BlockDecisions, PartitionPipeline
 from support.scales import AREAS, attribute, block_of, policy_with
 
-__all__ = ["RandomStream", "Result", "random_stream"]
-
 HOUR = 3_600_000.0
 START = 1_700_000_000_000.0
 OFFSET = 1
@@ -42,7 +40,6 @@ class RandomStream:
     flushed_after: int
 
     def __len__(self) -> int:
-        """Return the number of records."""
         return len(self.rows)
 
     def whole(self, cuts: Sequence[int] = ()) -> Result:

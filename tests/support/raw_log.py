@@ -10,8 +10,6 @@ from aiokafka.protocol.fetch import FetchRequest
 from aiokafka.record.memory_records import MemoryRecords
 from support.kafka_broker import admin, wait_until
 
-__all__ = ["Transacted", "delete_group", "everything_in", "transactions_of"]
-
 ABORT, COMMIT = 0, 1
 ONE_FETCH_BYTES = 1 << 24
 

@@ -11,14 +11,11 @@ from shoal.policy import Policy
 from shoal.policy.schema import Document
 from shoal.tables import ReferenceSample, SmoothedReference
 
-__all__ = ["Pair", "policy_of", "smooth"]
-
 Pair = tuple[int, Any]
 """A subject and the value of one of its records."""
 
 
 def policy_of(k: int, **options: Any) -> Policy:
-    """Return a policy with one confidential attribute."""
     return Policy.from_document(
         Document.model_validate(
             {

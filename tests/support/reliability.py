@@ -1,24 +1,29 @@
 """The nightly faults: each with its expected outcome, and the record of what happened, from which the page is written.
 
-A test records its result after its checks have passed: into ``build/reliability``, from where ``make reliability``
-writes docs/reports/reliability.md.
+A test records its result after its checks have passed: into ``build/reliability``. Run as a program, this module runs
+the nightly faults of a cluster one by one, and writes docs/reports/reliability.md. Rows of faults that were not run
+stay as they are printed.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
+import re
+import shutil
+import subprocess
+import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from support.reliability_faults import FAULTS
-
-__all__ = ["PAGE", "RESULTS", "ROOT", "Result", "page", "printed", "record", "recorded"]
-
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "reports" / "reliability.md"
 RESULTS = ROOT / "build" / "reliability"
+
+RECORDING = re.compile(r"^from support\.(reliability|storms) import .*\b(record|recorded_check|storm)$", re.MULTILINE)
+"""How a test file imports what records a result; names are sorted, so it is the last one."""
 
 HEAD = """# Faults and their outcomes
 
@@ -39,6 +44,108 @@ apply: the brokers have lost records, or none could be published any more.
 |---|---|---|---|---|---|---|---|---|---|---|
 """
 COUNTS = ("records", "twice", "lost", "under_k", "canaries", "accusations", "gone")
+
+
+GOES_ON = "no worker ends; the workers continue when another broker leads"
+STATE_GOES_ON = "a killed worker is replaced; the other one takes its partitions meanwhile"
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    what: str
+    expected: str
+
+
+FAULTS = {
+    "output-leader": Fault("kill -9 of the leader of an output partition, three times", GOES_ON),
+    "group-coordinator": Fault("kill -9 of the leader of the group's `__consumer_offsets`, three times", GOES_ON),
+    "transaction-coordinator": Fault("kill -9 of the leader of a `__transaction_state`, three times", GOES_ON),
+    "offline-partition": Fault(
+        "kill -9 of the only broker of an input partition, and a start of the worker meanwhile",
+        "the other partition goes on, and this one when its broker is back; the worker does not end",
+    ),
+    "stage-offline-partition": Fault(
+        "the same for a stage of a Faust app, and for two partitions",
+        "the other partition goes on, and these when their broker is back; the worker does not end",
+    ),
+    "two-of-three": Fault(
+        "two of three brokers killed, and started again after 20 s",
+        "no worker ends; the workers continue when two brokers run",
+    ),
+    "rolling-brokers": Fault("rolling restart of the brokers with SIGTERM", GOES_ON),
+    "paused-broker": Fault("the leader of an output partition paused for 20 s, then resumed", GOES_ON),
+    "cut-worker": Fault(
+        "network cut between the workers and all brokers for 20 s",
+        "no worker ends; the workers continue when the network is back",
+    ),
+    "cut-one-broker": Fault(
+        "network cut between the workers and one broker for 20 s, while it leads",
+        "no worker ends; its partitions wait, and continue when the network is back",
+    ),
+    "cut-brokers": Fault(
+        "network cut between one broker and the two others for 20 s", "no worker ends; the two others take over"
+    ),
+    "disk-full": Fault(
+        "full disk of the leader of an output partition, later freed, and the broker started again",
+        "the broker ends; no worker ends; the two others take over",
+    ),
+    "unclean-output": Fault(
+        "unclean election: the new leader of an output partition lacks its last transactions",
+        "the worker refuses or continues, and says so; no record is twice. What the brokers have lost is lost",
+    ),
+    "unclean-offsets": Fault(
+        "unclean election: the new leader of `__consumer_offsets` lacks the last commits",
+        "a start after it is refused and says why: the output holds records after the commit. No record twice",
+    ),
+    "unclean-offsets-append-time": Fault(
+        "the same unclean election of `__consumer_offsets`, while the brokers date the output (LogAppendTime)",
+        "a start after it is refused and says why: the output holds records after the commit. No record twice",
+    ),
+    "unclean-offsets-copy": Fault(
+        "the same unclean election of `__consumer_offsets`, with a copy of the progress",
+        "a start after it continues from the copy; no record is lost or twice",
+    ),
+    "unclean-input": Fault(
+        "unclean election: the new leader of an input partition lacks records that were read",
+        "the worker refuses and says why; no record is published twice",
+    ),
+    "rolling-versions": Fault(
+        "rolling restart of workers from an older commit to this one and back, under load",
+        "both versions continue the progress of the other",
+    ),
+    "offsets-expired": Fault(
+        "the offsets of the group expire while no worker runs",
+        "a start is refused, as the output holds records; after an import of the last export the workers continue",
+    ),
+    "transactional-ids-expired": Fault(
+        "the transactional ids expire while the workers have nothing to publish",
+        "no worker ends; the workers continue with the next record",
+    ),
+    "append-time-clock": Fault(
+        "topics with LogAppendTime, and the clock of the workers two hours ahead and back",
+        "no worker ends; the workers continue",
+    ),
+    "compacted-input": Fault(
+        "kill -9 of workers six times, over an input that is compacted meanwhile",
+        "a held record that compaction removes is suppressed; each remaining record has one outcome",
+    ),
+    "kills-ordered": Fault("kill -9 of workers eight times, a restart of a broker, `release: ordered`", STATE_GOES_ON),
+    "kills-per-subject": Fault("kill -9 of workers eight times, a restart of a broker, `per_subject`", STATE_GOES_ON),
+    "kills-copy": Fault("kill -9 of workers eight times, a restart of a broker, a copy of the progress", STATE_GOES_ON),
+    "kills-sealed": Fault(
+        "kill -9 of workers eight times, a restart of a broker, encrypted progress, its key replaced meanwhile",
+        STATE_GOES_ON,
+    ),
+    "kills-iterator": Fault(
+        "kill -9 of Faust workers with an iterator eight times, and a restart of a broker",
+        "the iterator repeats clusters that were not committed, and the same ones; no record is in two clusters",
+    ),
+    "hundred-kills": Fault(
+        "kill -9 of workers 100 times and 11 restarts of brokers in one run, every second one with kill -9",
+        STATE_GOES_ON,
+    ),
+}
+"""Each nightly fault by its name. The words of `what` are the key of its row: they occur once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,3 +218,30 @@ def page(results: Sequence[Result]) -> str:
             cells = [fault.what, fault.expected, result.happened, *counts, f"`{result.test}`"]
             rows.append(f"| {' | '.join(cells)} |\n")
     return HEAD + "".join(rows)
+
+
+def files_of_faults() -> list[str]:
+    files = sorted((ROOT / "tests" / "faults").glob("test_*.py"))
+    return [str(path.relative_to(ROOT)) for path in files if RECORDING.search(path.read_text("utf-8"))]
+
+
+def main() -> int:
+    """Run the tests and write the page; the exit code is that of pytest."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", default="", help="words of the names of tests, as for -k of pytest")
+    parser.add_argument("--recorded", action="store_true", help="run nothing; print what was recorded before")
+    arguments = parser.parse_args()
+    code = 0
+    if not arguments.recorded:
+        shutil.rmtree(RESULTS, ignore_errors=True)
+        chosen = ["-k", arguments.only] if arguments.only else []
+        command = [sys.executable, "-m", "pytest", "-q", "-p", "no:xdist", "-m", "nightly", *chosen, *files_of_faults()]
+        code = subprocess.run(command, cwd=ROOT, check=False).returncode
+    results = recorded()
+    PAGE.write_text(page([*printed(), *results]), encoding="utf-8")
+    print(f"{PAGE.relative_to(ROOT)}: {len(results)} new results, {len(printed())} in all")
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -9,8 +9,6 @@ from collections.abc import Awaitable, Callable, Sequence
 from support.faulty_workers import Deployment, Findings, Worker, export, judge, judged, leaks
 from support.kafka_broker import wait_until
 
-__all__ = ["PARTITIONS", "check", "kill_repeatedly", "zombie"]
-
 PARTITIONS = 4
 STEP = 500
 """So many more records must be committed before the next kill."""
@@ -120,6 +118,6 @@ async def check(deployment: Deployment) -> Findings:
     assert (found.twice, found.lost, found.small_clusters) == (0, 0, 0)
     assert found.aborted_unlike_committed == 0, "an aborted transaction showed clusters that were never published"
     assert await leaks(deployment) == []
-    files = await export(deployment)
+    files = export(deployment.folder, await deployment.read_topics())
     await asyncio.to_thread(judged, deployment.policy, files)
     return found

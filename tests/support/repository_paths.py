@@ -8,8 +8,6 @@ from contextlib import suppress
 from pathlib import PurePosixPath
 from typing import TypeAlias
 
-__all__ = ["outside"]
-
 PATH_WORDS = ("__file__", "ROOT", "home", "expanduser")
 """A Python file without any of them has no path that `_climbs` could find."""
 Parts: TypeAlias = tuple[str, ...]
@@ -32,13 +30,6 @@ def outside(name: str, text: str) -> list[str]:
 
     Found are ``..`` beyond the root, absolute paths of one machine, home folders, and in Python the parents of
     ``__file__`` beyond the root, also by way of a constant of the module.
-
-    Parameters
-    ----------
-    name
-        Path of the file, from the root of the repository.
-    text
-        Its content.
     """
     depth = len(PurePosixPath(name).parts) - 1
     found = [(m.start(), m.group()) for m in UP.finditer(text) if m.group().count("..") > depth]

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
@@ -22,15 +22,13 @@ from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.errors import GroupCoordinatorNotAvailableError, KafkaError
 from aiokafka.structs import OffsetAndMetadata
 from shoal.errors import InputError, PolicyError
-from shoal.kafka import StartOptions, Worker
+from shoal.kafka import StartOptions, Worker, export_progress, import_progress, report_progress
 from shoal.kafka.metadata import CommittedState, MetadataCipher
 from shoal.observability import Health, Metrics
 from shoal.policy import KafkaSection, Policy
 from shoal.settings import kafka_settings
 from support.forked import ForkedProcess, fork_program
 from support.kafka_broker import Message, admin, create_topic, forget_members, is_shown, produce, read_all, wait_until
-
-__all__ = ["EARLIEST", "SHOAL", "Process", "Run", "Stage", "sample"]
 
 SHOAL = Path(sys.executable).with_name("shoal")
 EARLIEST = StartOptions(reset="earliest")
@@ -56,6 +54,16 @@ class Stage:
         topics = {"input": await create_topic(bootstrap, partitions, configs)}
         for name in SIDE:
             topics[name] = await create_topic(bootstrap, partitions if name == "output" else 1)
+        stage = cls.at(bootstrap, folder, topics, group=f"group-{uuid.uuid4().hex[:12]}", commit_interval_ms=50)
+        document = stage.document
+        for section, change in changes.items():
+            document[section] = document.get(section, {}) | change if isinstance(change, dict) else change
+        return stage
+
+    @classmethod
+    def at(cls, bootstrap: str, folder: Path, topics: dict[str, str] | None = None, **kafka: Any) -> Stage:
+        """Return a stage with these topics, or with names of topics that are not created."""
+        topics = topics or {"input": "in", "output": "out"}
         document: dict[str, Any] = {
             "attributes": {
                 "who": {"role": "identifier", "subject": True},
@@ -64,10 +72,8 @@ class Stage:
             },
             "privacy": {"k": 3},
             "stream": {"delta": 20},
-            "kafka": {"group": f"group-{uuid.uuid4().hex[:12]}", "commit_interval_ms": 50, **topics},
+            "kafka": {"group": "g", **topics, **kafka},
         }
-        for section, change in changes.items():
-            document[section] = document.get(section, {}) | change if isinstance(change, dict) else change
         return cls(bootstrap, folder, topics, document)
 
     @property
@@ -76,6 +82,19 @@ class Stage:
 
     def topic_partition(self, partition: int = 0, topic: str = "input") -> TopicPartition:
         return TopicPartition(self.topics[topic], partition)
+
+    async def renew(self, role: str, partitions: int = 1, configs: dict[str, str] | None = None) -> str:
+        """Give a role a new topic; the role `copy` is that of the copy of the progress."""
+        topic = self.topics[role] = await create_topic(self.bootstrap, partitions, configs)
+        self.document["kafka"]["progress_copy" if role == "copy" else role] = topic
+        return topic
+
+    def give_keys(self, *keys: str) -> None:
+        """Give processes a file with these keys of the offset metadata, the first of which encrypts."""
+        path = self.folder / "metadata.key"
+        path.write_text("\n".join(keys))
+        path.chmod(0o600)
+        self.document["kafka"]["metadata_key_file"] = str(path)
 
     def policy_file(self) -> Path:
         path = self.folder / "policy.yaml"
@@ -89,9 +108,12 @@ class Stage:
         number, self.serial = self.serial, self.serial + 1
         return json.dumps({"who": f"p{number}", "age": number * 31 % 111, "serial": number} | changes).encode()
 
-    async def put(self, count: int, partition: int = 0, **options: Any) -> list[tuple[int, int]]:
-        """Append so many good records to a partition; return (partition, offset) of each."""
-        return await self.send([self.record() for _ in range(count)], partition, **options)
+    async def put(self, count: int, *partitions: int, **options: Any) -> list[tuple[int, int]]:
+        """Append so many good records to each of these partitions, or to the first; return (partition, offset)s."""
+        record_ids = []
+        for partition in partitions or (0,):
+            record_ids += await self.send([self.record() for _ in range(count)], partition, **options)
+        return record_ids
 
     async def send(self, values: Sequence[bytes | None], partition: int = 0, **options: Any) -> list[tuple[int, int]]:
         """Append messages to a partition; return (partition, offset) of each, and remember those of records."""
@@ -104,10 +126,21 @@ class Stage:
     async def read(self, topic: str = "output") -> list[Message]:
         return await read_all(self.bootstrap, self.topics[topic])
 
+    async def read_topics(self) -> dict[str, list[Message]]:
+        return {role: await self.read(role) for role in self.topics}
+
+    async def objects(self, topic: str = "output") -> list[Any]:
+        """Values of the messages of a topic, which are JSON."""
+        return [json.loads(message.value or b"") for message in await self.read(topic)]
+
+    async def serials(self) -> Counter[int]:
+        """How often each record is in the output."""
+        return Counter(row["serial"] for row in await self.objects())
+
     async def outcomes(self) -> Counter[tuple[int, int]]:
         """How often each offset of the input was released or referenced, as an outside reader sees it."""
-        released = [self.record_id_of[json.loads(message.value or b"")["serial"]] for message in await self.read()]
-        references = [json.loads(message.value or b"") for message in await self.read("quarantine")]
+        released = [self.record_id_of[row["serial"]] for row in await self.objects()]
+        references = await self.objects("quarantine")
         return Counter([*released, *((one["partition"], one["offset"]) for one in references)])
 
     async def until_completed(self, record_ids: Iterable[tuple[int, int]], timeout_s: float = 30) -> None:
@@ -120,7 +153,33 @@ class Stage:
         await wait_until(are_completed, timeout_s, f"outcomes of {len(wanted)} records")
         assert [record_id for record_id, count in (await self.outcomes()).items() if count > 1] == []
 
+    async def worked(
+        self, count: int = 30, partitions: Sequence[int] = (0,), start: StartOptions = EARLIEST
+    ) -> list[tuple[int, int]]:
+        """Append records to each of these partitions, release some of them and hold the others."""
+        record_ids = await self.put(count, *partitions)
+        before = len(await self.read())
+        async with self.run(start) as run:
+            await run.until_read(len(record_ids))
+
+            def are_released(count: int = count // 4) -> bool:
+                released = [run.total("shoal_records_total", outcome="released", partition=str(p)) for p in partitions]
+                return min(released) > count
+
+            await run.until(are_released, "a release")
+        assert before < len(await self.read()) < self.serial
+        return record_ids
+
     # ------------------------------------------------------------------ progress
+
+    async def report(self) -> list[dict[str, Any]]:
+        return await report_progress(Policy.load(self.policy_file()), self.settings())
+
+    async def export(self) -> str:
+        return await export_progress(self.settings())
+
+    async def bring_back(self, text: str) -> dict[str, list[int]]:
+        return await import_progress(text, Policy.load(self.policy_file()), self.settings())
 
     async def committed(self, partition: int = 0) -> OffsetAndMetadata | None:
         tp = self.topic_partition(partition)
@@ -142,15 +201,16 @@ class Stage:
         seal = MetadataCipher.of(self.settings())
         return seal.decode(found.metadata, self.topics["input"], partition, found.offset)
 
+    def member(self, *topics: str, **options: Any) -> AIOKafkaConsumer:
+        """Return a client of another program that is in the group."""
+        given = {"bootstrap_servers": self.bootstrap, "group_id": self.group, "enable_auto_commit": False}
+        return AIOKafkaConsumer(*topics, **given, **options)
+
     async def commit(self, offset: int, metadata: str, partition: int = 0) -> None:
         """Commit for the group as another tool would."""
-        consumer = AIOKafkaConsumer(bootstrap_servers=self.bootstrap, group_id=self.group, enable_auto_commit=False)
-        await consumer.start()
-        try:
+        async with self.member() as consumer:
             consumer.assign([self.topic_partition(partition)])
             await consumer.commit({self.topic_partition(partition): (offset, metadata)})
-        finally:
-            await consumer.stop()
 
     # ------------------------------------------------------------------ the service
 
@@ -178,19 +238,28 @@ class Stage:
         settings = self.settings(policy)
         return Run(Worker(policy, settings, Metrics(str(settings.group)), Health(), start))
 
+    async def started(self, start: StartOptions = EARLIEST, read: int = 0) -> None:
+        """Start a worker and stop it when it is ready, or when it has read so many records."""
+        async with self.run(start) as run:
+            await (run.until_read(read) if read else run.until_ready())
+
     def settings(self, policy: Policy | None = None) -> KafkaSection:
         """Settings of a process of this stage, of this policy or the stage's."""
         policy = policy or Policy.load(self.policy_file())
         return kafka_settings(policy, {"SHOAL_KAFKA__BOOTSTRAP_SERVERS": self.bootstrap})
 
-    async def drained(self) -> None:
-        """Release or suppress all held records, after all workers have ended or were killed."""
+    async def drained(self, record_ids: Collection[tuple[int, int]] = ()) -> None:
+        """Release or suppress all held records, after all workers have ended or were killed.
+
+        Check that each of these records has an outcome, and that none has two.
+        """
         await forget_members(self.bootstrap, self.group)
         async with self.run(StartOptions(reset="earliest", drain=True)) as last:
             await last.ended()
+        if record_ids:
+            await self.until_completed(record_ids)
 
     def process(self, *arguments: str, name: str = "worker", **environment: str) -> Process:
-        """Start ``shoal run`` with these arguments."""
         return self.command("run", *arguments, "--http", "127.0.0.1:0", name=name, **environment)
 
     def command(
@@ -304,7 +373,6 @@ class Run:
 
 
 def sample(text: str, name: str, **labels: str) -> float:
-    """Sum of a metric's samples in a scrape."""
     from prometheus_client.parser import text_string_to_metric_families
 
     return sum(

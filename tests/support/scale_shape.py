@@ -17,8 +17,6 @@ from itertools import takewhile
 from random import Random
 from typing import Any, TypeAlias
 
-__all__ = ["ATTRIBUTES", "TREE", "Columns", "Record", "ScaleShape", "random_values"]
-
 Record: TypeAlias = dict[str, Any]
 Columns: TypeAlias = dict[str, Callable[[Sequence[Any], Sequence[Any]], Any]]
 """What is published of each attribute, from the values of a cluster and of all released records."""
@@ -30,13 +28,7 @@ ATTRIBUTES: dict[str, Record] = {
     "stage": {"role": "quasi_identifier", "scale": "ordinal", "order": list(ORDER), "missing": "group"},
     "sex": {"role": "quasi_identifier", "scale": "nominal", "missing": "group"},
     "code": {"role": "quasi_identifier", "scale": "nominal", "taxonomy": TREE},
-    "job": {
-        "role": "quasi_identifier",
-        "scale": "nominal",
-        "taxonomy": TREE,
-        "publish": "median",
-        "missing": "group",
-    },
+    "job": {"role": "quasi_identifier", "scale": "nominal", "taxonomy": TREE, "publish": "median", "missing": "group"},
     "born": {"role": "quasi_identifier", "scale": "time", "bounds": ["1950-01-01", "1959-12-31"], "resolution": "day"},
     "mass": {"role": "quasi_identifier", "bounds": [40, 120], "resolution": 1, "missing": "group"},
     "tag": {"role": "confidential", "type": "string", "publish_unchanged": True},
@@ -114,16 +106,8 @@ COLUMNS: Columns = {
 class ScaleShape:
     """The rows of a release with an attribute of every scale.
 
-    Attributes
-    ----------
-    is_csv, is_table : bool
-    broken : callable
-        From the true values of the attribute ``ill`` in a cluster and in all clusters to the limits that the cluster
-        exceeds.
-    truth : mapping
-        True value of ``ill`` by tag.
-    has_value_limit : bool
-        Whether the policy limits confidential values.
+    ``broken`` returns the limits that a cluster exceeds, from the true values of ``ill`` in it and in all clusters.
+    ``truth`` has the true value by tag.
     """
 
     is_csv: bool
@@ -139,7 +123,6 @@ class ScaleShape:
 
     @property
     def fields(self) -> tuple[str, ...]:
-        """The columns of a row."""
         return (*COLUMNS, "tag", "ill")
 
     def shown_of(self, records: Sequence[Record], everyone: Sequence[Record]) -> tuple[str, ...]:

@@ -11,8 +11,6 @@ from shoal.formats import Block
 from shoal.policy import Attribute, Policy, Role, Scale, Taxonomy, TimeStep
 from shoal.policy.schema import Document
 
-__all__ = ["AREAS", "attribute", "block_of", "policy_with"]
-
 AREAS = Taxonomy.of_rows(
     [["AK", "West", "US"], ["CA", "West", "US"], ["NY", "East", "US"], ["MA", "East", "US"], ["ME", "East", "US"]]
 )

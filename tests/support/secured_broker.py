@@ -16,21 +16,6 @@ from support.kafka_broker import admin, load_local
 from support.private_broker import PrivateBroker
 from support.running import Stage
 
-__all__ = [
-    "CLUSTER",
-    "GROUP",
-    "TOPIC",
-    "TRANSACTIONAL_ID",
-    "Grant",
-    "SecuredBroker",
-    "broker_settings",
-    "granted_stage",
-    "least_grants",
-    "secured_broker",
-    "secured_environment",
-    "unsigned_token",
-]
-
 TOPIC, GROUP, CLUSTER, TRANSACTIONAL_ID = 2, 3, 4, 5
 """Resource types of Kafka's protocol."""
 OPERATIONS = {"ALL": 2, "READ": 3, "WRITE": 4, "DESCRIBE": 8, "DESCRIBE_CONFIGS": 10}

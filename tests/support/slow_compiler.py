@@ -20,7 +20,6 @@ from support.kafka_broker import wait_until
 
 
 def compile_slowly(policy: Policy, stop: Event | None = None) -> None:
-    """Wait for the file, and compile."""
     asyncio.run(wait_until(Path(sys.argv[2]).with_name("kernels").exists, 120, "the file"))
     precompile(policy, stop)
 

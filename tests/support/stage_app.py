@@ -83,9 +83,7 @@ async def publish(stream: Any) -> None:
 
 async def iterate(stream: Any) -> None:
     fails_at = int(os.environ.pop("STAGE_FAIL_AT", "-1"))
-    producer = AIOKafkaProducer(bootstrap_servers=BOOTSTRAP, enable_idempotence=True)
-    await producer.start()
-    try:
+    async with AIOKafkaProducer(bootstrap_servers=BOOTSTRAP, enable_idempotence=True) as producer:
         async for cluster in anonymize(stream, POLICY, start=START, http=HTTP):
             if cluster.number == fails_at:
                 raise RuntimeError("once")  # the agent is started again
@@ -97,8 +95,6 @@ async def iterate(stream: Any) -> None:
                 await asyncio.sleep(PAUSE_S)
             if LEAVE:
                 break
-    finally:
-        await producer.stop()
 
 
 if OTHER:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import re
 import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -13,11 +12,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, Self
 
-import aiohttp
 from support.faulty_workers import Deployment, Worker, export, judged, leaks
 from support.kafka_broker import create_topic, read_all, wait_until
-
-__all__ = ["APP", "AppDeployment", "AppWorker", "HandedDeployment", "Repeats", "check_handed", "distinct"]
 
 APP = Path(__file__).with_name("stage_app.py")
 LONGEST_PAUSE_S = 0.3
@@ -25,8 +21,6 @@ LONGEST_PAUSE_S = 0.3
 
 @dataclass
 class AppWorker(Worker):
-    """One process of the app."""
-
     variables: tuple[tuple[str, str], ...] = ()
     starts: list[float] = field(default_factory=list)
     """Times at which it was started (s)."""
@@ -46,11 +40,6 @@ class AppWorker(Worker):
             "STAGE_INSTANCE": self.name if instance is None else instance,
         }
 
-    @property
-    def said(self) -> str:
-        """Its log."""
-        return self.log.read_text() if self.log.exists() else ""
-
     async def until_said(self, words: str, count: int = 1, timeout_s: float = 90) -> None:
         """Wait until its log has these words, at least ``count`` times."""
 
@@ -59,13 +48,6 @@ class AppWorker(Worker):
             return self.said.count(words) >= count
 
         await wait_until(is_said, timeout_s, f"{count} x {words}")
-
-    async def get(self, path: str) -> tuple[int, str]:
-        """Return status and text of a page of its HTTP server."""
-        await self.until_said("http_port=")
-        port = re.findall(r"http_port=(\d+)", self.said)[-1]
-        async with aiohttp.ClientSession() as client, client.get(f"http://127.0.0.1:{port}{path}") as answer:
-            return answer.status, await answer.text()
 
 
 @dataclass
@@ -116,8 +98,13 @@ class HandedDeployment(AppDeployment):
         return deployment
 
     async def notes(self) -> list[dict[str, Any]]:
-        """Return all notes in order, with repeats."""
         return [json.loads(message.value or b"") for message in await self.read(self.handed)]
+
+    async def until_noted(self, count: int, what: str) -> None:
+        async def are_noted() -> bool:
+            return len(await self.notes()) >= count
+
+        await wait_until(are_noted, 60, what)
 
     async def repeats(self) -> Repeats:
         """Return how many clusters of each worker were noted again by another."""
@@ -169,7 +156,7 @@ async def check_handed(deployment: HandedDeployment) -> tuple[int, int]:
     """Check that each record has exactly one outcome, repeats dropped; return the number of clusters and of repeats."""
     notes = await deployment.notes()
     clusters = distinct(notes)
-    read = {name: await read_all(deployment.bootstrap, topic) for name, topic in deployment.topics.items()}
+    read = await deployment.read_topics()
     assert read["output"] == [], "records were published"
     records = {(m.partition, m.offset): json.loads(m.value or b"") for m in read["input"]}
     key_of = {record["serial"]: key for key, record in records.items()}
@@ -183,7 +170,7 @@ async def check_handed(deployment: HandedDeployment) -> tuple[int, int]:
     assert (twice, lost, small) == (0, 0, 0)
     assert all(note["rows"] == sorted(note["rows"], key=str.encode) for note in clusters)
     assert await leaks(deployment) == []
-    files = await export(deployment)
+    files = export(deployment.folder, read)
     rows = ({"partition": note["partition"], "value": row} for note in clusters for row in note["rows"])
     files["output"].write_text("".join(json.dumps(row) + "\n" for row in rows))
     await asyncio.to_thread(judged, deployment.policy, files)

@@ -12,23 +12,9 @@ from typing import Any
 
 from aiokafka import AIOKafkaProducer
 from support.cluster import GROUP, NODES, TRANSACTION, Cluster, cluster
-from support.faulty_workers import Deployment, Findings, Worker, leaks
+from support.faulty_workers import Deployment, Worker, leaks
 from support.reliability import Result, record
 from support.repeated_kills import PARTITIONS, check
-
-__all__ = [
-    "ACCUSATION",
-    "PATIENCE_S",
-    "WAVE",
-    "Restarts",
-    "Storm",
-    "feed",
-    "feeder",
-    "logs",
-    "recorded",
-    "recorded_check",
-    "storm",
-]
 
 PATIENCE_S = 180.0
 """Longest time until records are committed on a loaded machine (s)."""
@@ -38,15 +24,9 @@ AWAY_S = 5.0
 ACCUSATION = "writes to it"
 
 
-@asynccontextmanager
-async def feeder(bootstrap: str) -> AsyncIterator[AIOKafkaProducer]:
-    """Open a producer that appends each record once, also if a broker is paused or away meanwhile."""
-    producer = AIOKafkaProducer(bootstrap_servers=bootstrap, enable_idempotence=True, request_timeout_ms=300_000)
-    await producer.start()
-    try:
-        yield producer
-    finally:
-        await producer.stop()
+def feeder(bootstrap: str) -> AIOKafkaProducer:
+    """Return a producer that appends each record once, also if a broker is paused or away meanwhile."""
+    return AIOKafkaProducer(bootstrap_servers=bootstrap, enable_idempotence=True, request_timeout_ms=300_000)
 
 
 async def feed(
@@ -79,8 +59,7 @@ class Storm:
 
     @property
     def said(self) -> str:
-        """The logs of all workers."""
-        return "".join(worker.log.read_text() for worker in self.workers if worker.log.exists())
+        return "".join(worker.said for worker in self.workers)
 
     async def leader(self, of: str) -> int:
         """Id of the broker that leads the output, the group's offsets or the state of a transactional id."""
@@ -107,7 +86,7 @@ class Storm:
         """Wait until so many records are resolved; no worker may have ended."""
         await self.deployment.wait_for(count, PATIENCE_S)
         for worker in self.workers:
-            assert not worker.is_dead, worker.log.read_text()[-3000:]
+            assert not worker.is_dead, worker.said[-3000:]
 
     async def settled(self, happened: str, refusals: int = 0) -> Result:
         """Stop the workers as an operator does, judge, and record the result; ``refusals`` starts were refused."""
@@ -118,20 +97,12 @@ class Storm:
 
 
 def logs(folder: Path) -> str:
-    """Return the logs of all workers of a deployment."""
     return "".join(path.read_text() for path in sorted(folder.glob("*.log")))
 
 
 async def recorded_check(fault: str, deployment: Deployment, workers: Sequence[Worker], happened: str) -> Result:
     """Judge from outside, and record the result."""
     found = await check(deployment)
-    return await recorded(fault, deployment, workers, happened, found)
-
-
-async def recorded(
-    fault: str, deployment: Deployment, workers: Sequence[Worker], happened: str, found: Findings
-) -> Result:
-    """Record what was found."""
     accusations, gone = logs(deployment.folder).count(ACCUSATION), sum(worker.gone for worker in workers)
     assert (accusations, gone) == (0, 0)
     return record(
@@ -173,7 +144,6 @@ class Restarts:
         await self.brokers.until_in_sync(*self.topics)
 
     async def ended(self) -> None:
-        """Wait for the end of the last restart."""
         if self.task is not None:
             await self.task
 

@@ -5,14 +5,11 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-__all__ = ["output_of", "run_tool", "tool"]
-
 ROOT = Path(__file__).resolve().parents[2]
 BIN = ROOT / "build" / "tools" / "bin"
 
 
 def tool(name: str) -> str:
-    """Return the path of a program of `make tools`."""
     path = BIN / name
     assert path.is_file(), f"{name} is missing: run `make tools`"
     return str(path)

@@ -8,11 +8,8 @@ from aiokafka.admin import NewPartitions
 from support.kafka_broker import admin, create_topic, wait_until
 from support.running import Stage
 
-__all__ = ["add_partitions", "delete_topic", "put_in_new_partition", "recreate_topic"]
-
 
 async def add_partitions(stage: Stage, name: str, count: int) -> None:
-    """Give a topic so many partitions."""
     async with admin(stage.bootstrap) as client:
         await client.create_partitions({stage.topics[name]: NewPartitions(count)})
 
@@ -29,7 +26,6 @@ async def delete_topic(stage: Stage, name: str) -> None:
 
 
 async def recreate_topic(stage: Stage, name: str, partitions: int = 1) -> None:
-    """Delete a topic and create it again, without records."""
     await delete_topic(stage, name)
     await create_topic(stage.bootstrap, partitions, name=stage.topics[name])
 

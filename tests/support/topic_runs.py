@@ -5,34 +5,27 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Mapping, Sequence
-from unittest.mock import patch
 
 from shoal.formats import JsonDecoder
-from shoal.kafka.checks import TopicLayout
 from shoal.kafka.metadata import CommittedState
 from shoal.kafka.offsets import OffsetState
-from shoal.kafka.transactions import TransactionalProducer, TransactionBatch, TransactionSink
+from shoal.kafka.transactions import TransactionBatch
 from shoal.observability import Metrics
-from shoal.policy import KafkaSection, Policy
+from shoal.policy import Policy
 from support.messages import Message
-from support.partition_tasks import partition_task
-
-__all__ = ["START_S", "run_topic"]
+from support.partition_tasks import TopicSink, partition_task
 
 START_S = 1_700_000_100.0
 """Wall-clock time of the first poll (s)."""
 
-_SETTINGS = KafkaSection(input="in", output="out", group="g", quarantine="bad", evidence="proof", clusters="sums")
 _TOPICS = {"out": "released", "proof": "evidence", "bad": "quarantine"}
 
 
-class _Sink(TransactionSink):
-    """Takes the place of the broker: keeps the messages of each topic."""
+class _Sink(TopicSink):
+    """Keeps the messages of each topic."""
 
     def __init__(self, policy: Policy, partition: int, partitions: int, topics: dict[str, list[bytes]]) -> None:
-        layout = TopicLayout(dict.fromkeys(("in", "out", "bad", "proof", "sums"), partitions))
-        with patch("shoal.kafka.transactions.producer"):
-            self._producer = TransactionalProducer(policy, _SETTINGS, partition, layout)
+        super().__init__(policy, partition, partitions)
         self._partition, self._topics = partition, topics
 
     async def publish_and_commit(
@@ -41,7 +34,7 @@ class _Sink(TransactionSink):
         assert committed_offset >= 0
         assert metadata
         assert at_ms > 0
-        for topic, values in self._producer._messages(batch):
+        for topic, values in self.topics_of(batch).items():
             lines = self._topics.get(_TOPICS.get(topic, ""))
             if lines is None:
                 continue
@@ -49,23 +42,13 @@ class _Sink(TransactionSink):
                 line = {"partition": self._partition, "value": value.decode()}
                 lines.append(json.dumps(line, ensure_ascii=False).encode() if topic == "out" else value)
 
-    async def close(self) -> None:
-        """Do nothing: there is no producer."""
-
 
 def run_topic(
     policy: Policy, messages: Mapping[int, Sequence[Message]], step: int, *, drains: bool
 ) -> dict[str, list[bytes]]:
-    """Let the messages of each partition through its task.
+    """Let the messages of each partition through its task, ``step`` a poll, after which a transaction is due.
 
-    Parameters
-    ----------
-    messages : mapping
-        Partition to messages, by offset.
-    step : int
-        Messages per poll; after each poll a transaction is due.
-    drains : bool
-        Whether the rest is released or suppressed at the end; otherwise it stays held.
+    At the end the rest is released or suppressed if it ``drains``; otherwise it stays held.
     """
     topics: dict[str, list[bytes]] = {name: [] for name in _TOPICS.values()}
     asyncio.run(_run(policy, messages, step, topics, drains=drains))

@@ -17,8 +17,6 @@ from typing import Any, TypeAlias
 
 from support.scale_shape import TREE
 
-__all__ = ["REFERENCES", "VALUE_LIMITS", "ValueLimit", "value_limits_of"]
-
 Shares: TypeAlias = dict[str, Fraction]
 Faults: TypeAlias = Callable[[Sequence[str], Shares], set[str]]
 
@@ -44,18 +42,9 @@ _GRADES: dict[str, tuple[Any, ...]] = {grade: (grade, f" {grade}") for grade in 
 class ValueLimit:
     """Options of a policy, values of the attribute ``ill``, and a check of the truth.
 
-    Attributes
-    ----------
-    privacy : mapping
-        Beside ``k``.
-    attribute : mapping
-        Fields of ``ill`` beside its role.
-    spellings : mapping
-        For each true value how it may be written.
-    faults : callable
-        From the true values of a cluster and the shares that they are compared with to the limits that it exceeds.
-    shares : mapping
-        The reference; empty in a table that is compared with itself.
+    ``spellings`` says for each true value how it may be written. ``faults`` returns the limits that a cluster exceeds,
+    from its true values and the shares that they are compared with: the reference, empty in a table that is compared
+    with itself.
     """
 
     privacy: Mapping[str, Any] = field(default_factory=dict)
@@ -158,26 +147,14 @@ def _nearest_number(value: str) -> str:
     return {MISSING: MISSING, "3": "2", "5": "4"}.get(value, value)
 
 
-def _part(text: str) -> Fraction:
-    return Fraction(text)
+def _shares(texts: Mapping[str, str]) -> Shares:
+    return {value: Fraction(text) for value, text in texts.items()}
 
 
-_SHARES_OF_ILLS = {
-    "flu": _part("0.35"),
-    "cold": _part("0.25"),
-    "gout": _part("0.2"),
-    "1": _part("0.1"),
-    MISSING: _part("0.1"),
-}
-_SHARES_OF_NUMBERS = {
-    MISSING: _part("0.1"),
-    "1": _part("0.25"),
-    "2": _part("0.25"),
-    "4": _part("0.2"),
-    "6": _part("0.2"),
-}
-_SHARES_OF_CODES = {"I21": _part("0.3"), "I50": _part("0.3"), "J18": _part("0.2"), "J45": _part("0.2")}
-_SHARES_OF_GRADES = {"low": _part("0.4"), "mid": _part("0.3"), "high": _part("0.2"), "top": _part("0.1")}
+_SHARES_OF_ILLS = _shares({"flu": "0.35", "cold": "0.25", "gout": "0.2", "1": "0.1", MISSING: "0.1"})
+_SHARES_OF_NUMBERS = _shares({MISSING: "0.1", "1": "0.25", "2": "0.25", "4": "0.2", "6": "0.2"})
+_SHARES_OF_CODES = _shares({"I21": "0.3", "I50": "0.3", "J18": "0.2", "J45": "0.2"})
+_SHARES_OF_GRADES = _shares({"low": "0.4", "mid": "0.3", "high": "0.2", "top": "0.1"})
 _NUMERIC = _ordered(tuple(_SHARES_OF_NUMBERS), _nearest_number)
 _GRADED = _ordered(tuple(_GRADES), str)
 
