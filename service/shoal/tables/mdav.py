@@ -25,19 +25,13 @@ from shoal.kernels.sums import centroid, subtract, sum_all
 
 __all__ = [
     "SCAN_UP_TO",
-    "FarthestPointIndex",
-    "NearestMembers",
-    "empty_farthest_point_index",
-    "farthest_point",
-    "insert_nearest",
     "join_as_block",
-    "label_members",
     "mdav",
     "mdav_by_scan",
-    "mdav_by_tree",
     "mdav_dense",
     "take_nearest",
     "vmdav",
+    "write_distances",
 ]
 
 
@@ -175,18 +169,18 @@ def mdav(values: Float64Matrix, k: int) -> Int32Vector:
 def mdav_by_scan(values: Float64Matrix, k: int) -> Int32Vector:
     """Return the labels of MDAV; every cluster scans all records that are left. O(n² d / k)."""
     n, d = values.shape
-    labels, rest = np.full(n, -1, np.int32), np.arange(n)
-    sums, centre = sum_all(values), np.zeros(d)
-    found = NearestMembers(np.zeros(k), np.zeros(k, np.int64))
+    labels, rest, members = np.full(n, -1, np.int32), np.arange(n), np.zeros(k, np.int64)
+    sums, centre, away = sum_all(values), np.zeros(d), np.zeros(n)
     left, label, opposite = n, 0, -1
     while left >= 2 * k:
         if opposite < 0:
             centroid(sums, left, centre)
-            seed = _farthest_record(values, rest[:left], centre)
+            seed = write_distances(values, rest[:left], centre, away)
         else:
-            seed = _farthest_record(values, rest[:left], values[opposite])
-        take_nearest(values, rest[:left], seed, labels, label, found)
-        for record in found.members:
+            seed = write_distances(values, rest[:left], values[opposite], away)
+        write_distances(values, rest[:left], values[seed], away)
+        take_nearest(away, rest[:left], seed, labels, label, members)
+        for record in members:
             subtract(sums, values[record])
         left -= k
         opposite = seed if opposite < 0 else -1
@@ -196,50 +190,40 @@ def mdav_by_scan(values: Float64Matrix, k: int) -> Int32Vector:
     return labels
 
 
-class NearestMembers(NamedTuple):
-    """The members of a cluster, the seed first, then from near to far."""
-
-    distances: Float64Vector  # (k,): squared distances to the seed
-    members: Int64Vector  # (k,)
+@njit_inner
+def write_distances(values: Float64Matrix, rest: Int64Vector, point: Float64Vector, away: Float64Vector) -> int:
+    """Write the squared distances of the records of ``rest`` from a point to ``away`` (n,); return the farthest."""
+    best, record = -1.0, -1
+    for x in range(rest.size):
+        distance = squared_distance(values, rest[x], point)
+        away[rest[x]] = distance
+        if distance > best:
+            best, record = distance, rest[x]
+    return int(record)
 
 
 @njit_inner
 def take_nearest(
-    values: Float64Matrix, rest: Int64Vector, seed: int, labels: Int32Vector, label: int, found: NearestMembers
+    away: Float64Vector, rest: Int64Vector, seed: int, labels: Int32Vector, label: int, members: Int64Vector
 ) -> None:
-    """Form a cluster of a seed and the k - 1 records nearest to it, and label them.
+    """Form a cluster of a seed and the k - 1 records with the smallest ``away`` (n,), and label them.
 
-    ``rest`` lists the records that are left, ascending; the remaining ones are moved to its front, in their order.
-    ``found`` has room for k members and is overwritten.
+    ``rest`` lists the records that are left, ascending; the remaining ones are moved to its front, in their order. The
+    cluster is written to ``members`` (k,): the seed first, then from near to far; of ties, the lowest record first.
     """
-    distances, members = found
-    distances[:] = np.inf
-    distances[0] = -1.0
+    distances = np.full(members.size, np.inf)
+    distances[0] = -np.inf
     members[0] = seed
     for x in range(rest.size):
         record = rest[x]
-        distance = squared_distance(values, record, values[seed])
-        if record != seed:
-            insert_nearest(distances, members, distance, record)
-    label_members(rest, members, labels, label)
-
-
-@njit_inline
-def insert_nearest(distances: Float64Vector, members: Int64Vector, distance: float, record: int) -> None:
-    """Insert a record into lists ordered by distance if it is nearer than the last; the first entry never moves."""
-    i = members.size - 1
-    if distance < distances[i]:
-        while distances[i - 1] > distance:
-            distances[i] = distances[i - 1]
-            members[i] = members[i - 1]
-            i -= 1
-        distances[i] = distance
-        members[i] = record
-
-
-@njit_inline
-def label_members(rest: Int64Vector, members: Int64Vector, labels: Int32Vector, label: int) -> None:
-    """Label the members of a cluster, and move the remaining records to the front of ``rest``, in their order."""
+        if record != seed and away[record] < distances[-1]:
+            i = members.size - 1
+            while distances[i - 1] > away[record]:
+                distances[i] = distances[i - 1]
+                members[i] = members[i - 1]
+                i -= 1
+            distances[i] = away[record]
+            members[i] = record
     for record in members:
         labels[record] = label
     remaining = 0
@@ -248,14 +232,13 @@ def label_members(rest: Int64Vector, members: Int64Vector, labels: Int32Vector, 
         remaining += labels[rest[x]] < 0
 
 
-@njit_inner
-def _farthest_record(values: Float64Matrix, rest: Int64Vector, centre: Float64Vector) -> int:
-    """Return the first record of ``rest`` that is farthest from ``centre``."""
-    best, record = -1.0, -1
+@njit_inline
+def _largest(values: Float64Vector, rest: Int64Vector) -> int:
+    """Return the first record of ``rest`` with the largest value."""
+    best, record = -np.inf, rest[0]
     for x in range(rest.size):
-        distance = squared_distance(values, rest[x], centre)
-        if distance > best:
-            best, record = distance, rest[x]
+        if values[rest[x]] > best:
+            best, record = values[rest[x]], rest[x]
     return int(record)
 
 
@@ -308,12 +291,12 @@ def mdav_dense(squares: Float64Matrix, k: int) -> Int32Vector:
     labels, rest, sums = np.full(n, -1, np.int32), np.arange(n), np.zeros(n)
     for i in range(n):
         _add(sums, squares[i], 1.0)
-    found = NearestMembers(np.zeros(k), np.zeros(k, np.int64))
+    members = np.zeros(k, np.int64)
     left, label, opposite = n, 0, -1
     while left >= 2 * k:
         seed = _largest(sums if opposite < 0 else squares[opposite], rest[:left])
-        _take_nearest(squares[seed], rest[:left], seed, labels, label, found)
-        for record in found.members:
+        take_nearest(squares[seed], rest[:left], seed, labels, label, members)
+        for record in members:
             _add(sums, squares[record], -1.0)
         left -= k
         opposite = seed if opposite < 0 else -1
@@ -328,32 +311,6 @@ def _add(sums: Float64Vector, away: Float64Vector, factor: float) -> None:
     """Add ``factor``, 1 or -1, times the distances from one record (n,) to the sums of all records."""
     for x in range(sums.size):
         sums[x] += factor * away[x]
-
-
-@njit_inline
-def _largest(values: Float64Vector, rest: Int64Vector) -> int:
-    """Return the first record of ``rest`` with the largest value."""
-    best, record = -np.inf, rest[0]
-    for x in range(rest.size):
-        if values[rest[x]] > best:
-            best, record = values[rest[x]], rest[x]
-    return int(record)
-
-
-@njit_inline
-def _take_nearest(
-    away: Float64Vector, rest: Int64Vector, seed: int, labels: Int32Vector, label: int, found: NearestMembers
-) -> None:
-    """Form a cluster of a seed and the k - 1 records with the smallest ``away``, as `take_nearest` does."""
-    distances, members = found
-    distances[:] = np.inf
-    distances[0] = -np.inf
-    members[0] = seed
-    for x in range(rest.size):
-        record = rest[x]
-        if record != seed:
-            insert_nearest(distances, members, away[record], record)
-    label_members(rest, members, labels, label)
 
 
 def vmdav(values: Float64Matrix, k: int, *, gamma: float = 0.2) -> Int32Vector:
