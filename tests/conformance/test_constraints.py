@@ -19,8 +19,7 @@ from shoal.tables import (
     microaggregate,
     records_above_share,
 )
-from shoal.tables.constraints import merge_until_feasible, no_constraints, violating_clusters
-from shoal.tables.descent import build_partition_state
+from shoal.tables.constraints import merge_until_feasible, violating_clusters
 from shoal.tables.mdav import mdav
 from shoal.tables.measures import loss_of
 from shoal.tables.refinement import refine
@@ -115,14 +114,6 @@ def test_a_subject_with_many_equal_records_is_merged_with_as_few_others_as_neede
         assert len(sizes) > others // 10
 
 
-def test_memory_grows_with_the_records_and_not_with_the_largest_cluster() -> None:
-    labels = np.concatenate([np.zeros(5000, np.int64), 1 + np.arange(15000) // 3]).astype(np.int32)
-    partition = build_partition_state(
-        np.random.default_rng(1).random((20000, 2)), labels, 3, no_constraints(), np.zeros((20000, 0), np.int32)
-    )
-    assert sum(array.size for array in (partition.members, partition.starts, partition.constraints.scratch)) < 4 * 20000
-
-
 def test_refinement_does_not_change_clusters_above_the_size_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     for limit in ("MAX_CLUSTER", "MAX_T_CLOSE_CLUSTER"):
         monkeypatch.setattr(f"shoal.tables.refinement.{limit}", 30)
@@ -134,20 +125,6 @@ def test_refinement_does_not_change_clusters_above_the_size_limit(monkeypatch: p
             assert sorted(np.flatnonzero(found.labels == found.labels[0]).tolist()) == list(range(93))
             assert found.loss < loss_of(values, start)
             assert np.bincount(found.labels).min() >= 3
-
-
-@pytest.mark.untraced
-def test_refinement_under_constraints_never_loses_more() -> None:
-    for seed in range(sized(5, 2)):
-        values, subjects, confidential = clustered_subjects(seed)
-        for constraints in (ClusterConstraints(subjects, 0.5), ClusterConstraints(confidential=confidential, t=0.2)):
-            losses = [
-                loss_of(
-                    values, microaggregate(values, 3, "auto", how, budget_used=small_budget, constraints=constraints)
-                )
-                for how in ("none", "descent", "anneal")
-            ]
-            assert losses[0] > losses[1] >= losses[2]
 
 
 @pytest.mark.parametrize(

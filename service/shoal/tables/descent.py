@@ -96,12 +96,7 @@ def build_partition_state(
 ) -> PartitionState:
     """Return the state of a partition. Clusters may grow to 2k - 1 records; those that are larger may only shrink."""
     n, d = rows.shape
-    clusters = 0
-    for label in labels:
-        clusters = max(clusters, label + 1)
-    sizes = np.zeros(max(clusters, n // k) + 1, np.int64)
-    for label in labels:
-        sizes[label] += 1
+    sizes = np.bincount(labels, minlength=max(labels.max() + 1, n // k) + 1)
     starts = np.zeros(sizes.size + 1, np.int64)
     for cluster in range(sizes.size):  # one more than its size: a swap adds the new member before it removes the old
         starts[cluster + 1] = starts[cluster] + max(2 * k, sizes[cluster] + 1)
@@ -129,10 +124,16 @@ def build_partition_state(
         partition.sizes[label] += 1
     for cluster in range(sizes.size - 1, -1, -1):
         if sizes[cluster] == 0:
-            partition.empty[partition.counters[EMPTY_CLUSTERS]] = cluster
-            partition.counters[EMPTY_CLUSTERS] += 1
+            _push_empty(partition, cluster)
     recompute_centroids(partition)
     return partition
+
+
+@njit_inline
+def _push_empty(partition: PartitionState, cluster: int) -> None:
+    """Add a cluster to the empty ones."""
+    partition.empty[partition.counters[EMPTY_CLUSTERS]] = cluster
+    partition.counters[EMPTY_CLUSTERS] += 1
 
 
 @njit_inline
@@ -273,8 +274,7 @@ def rollback(partition: PartitionState) -> None:
         record, origin = partition.moved[0, x], partition.moved[1, x]
         own = partition.labels[record]
         if partition.sizes[own] == 1:  # the change created this cluster
-            partition.empty[partition.counters[EMPTY_CLUSTERS]] = own
-            partition.counters[EMPTY_CLUSTERS] += 1
+            _push_empty(partition, own)
         if partition.sizes[origin] == 0:  # the change emptied that cluster
             partition.counters[EMPTY_CLUSTERS] -= 1
         move(partition, record, origin)
@@ -608,8 +608,7 @@ def dissolve(partition: PartitionState, cluster: int, limit: float = np.inf) -> 
         left -= best
         total += best - gain_of_leaving(partition, i) * (partition.sizes[cluster] > 1)
         move_logged(partition, i, target)
-    partition.empty[partition.counters[EMPTY_CLUSTERS]] = cluster
-    partition.counters[EMPTY_CLUSTERS] += 1
+    _push_empty(partition, cluster)
     return total
 
 
