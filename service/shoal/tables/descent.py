@@ -2,32 +2,27 @@
 
 The changes: one record relocates, two records swap, a cluster is dissolved into its neighbours, a cluster is created
 around a record, and three clusters exchange records in a cycle. Descent ends when no change that it tries lowers the
-loss. Annealing draws changes at random; those that raise the loss become rarer.
+loss. Annealing draws changes at random; those that raise the loss become rarer. Costs of changes are differences of
+distances to centroids, not of sums of squares, so nothing cancels far from the origin.
 
 In a *cyclic exchange* a record moves to a second cluster, one of that to a third, and one of the third to the first.
-All sizes stay as they are, so an exchange remains possible where k and 2k - 1 forbid a relocation. Where both sizes
-allow it, the last move is left out. If a cycle has a gain, it can be started at a record from which every partial sum
-is a gain; so only partial cycles with a gain are extended.
+All sizes stay, so it remains possible where k and 2k - 1 forbid a relocation. Where both sizes allow it, the last move
+is left out. A cycle with a gain can be started at a record from which every partial sum is a gain; so only partial
+cycles with a gain are extended.
 
 *Annealing* judges a rise of the loss relative to the variance of the clusters that a change touches and to that of
 all. With one temperature for all, dense regions would be shuffled while sparse regions hardly change.
 
-Costs of changes are differences of distances to centroids, not of sums of squares, so nothing cancels far from the
-origin.
-
-*Dense descent* keeps all squared distances in memory. Let S(i, c) be the sum of the squared distances of record i from
-the members of cluster c, and W(c) the sum of S(i, c) over these members. The loss of c is W(c) / (2 size). The change
-of the loss by a relocation or a swap follows from S, W and one distance; carrying a change out costs O(n). For a few
-hundred records this is several times faster than `descend`. It ends in the same kind of local optimum, without cyclic
-exchanges, and a cluster is dissolved only if that gains when its members join others one by one.
-
-Most swaps need not be evaluated. A swap of i in cluster a with o in cluster c (sizes |a|, |c|) changes the loss by
+*Dense descent* keeps all squared distances in memory. With S(i, c), the sum of the squared distances of record i from
+the members of cluster c, and W(c), the sum of S(i, c) over these members, the loss of c is W(c) / (2 size). For a few
+hundred records this is several times faster than `descend`. A swap of i in cluster a with o in cluster c changes the
+loss by
 
     S(i, c)/|c| - S(i, a)/|a|  +  S(o, a)/|a| - S(o, c)/|c|  -  (1/|a| + 1/|c|) times the squared distance of i and o.
 
 The second part is at least its minimum over the members of c, which is kept for each pair of clusters; the third is at
-most its value for the farthest member. If this bound shows no gain, no swap of i with a member of c has one. A record
-is compared with a cluster again only after one of the two clusters has changed.
+most its value for the farthest member. If this bound shows no gain, no swap of i with a member of c is evaluated. A
+record is compared with a cluster again only after one of the two clusters has changed.
 """
 
 from __future__ import annotations
@@ -367,13 +362,7 @@ def cyclic_exchange(partition: PartitionState, i: int, work: Worklist, min_gain:
                 best = _best_extension(partition, work, i, first, member(partition, target, x), best)
     if best.second == NONE:
         return False
-    change = cost_to_join(partition, i, best.second_cluster) - gain
-    move_logged(partition, i, best.second_cluster)
-    change += cost_to_join(partition, best.second, best.third_cluster) - gain_of_leaving(partition, best.second)
-    move_logged(partition, best.second, best.third_cluster)
-    if best.last != NONE:
-        change += cost_to_join(partition, best.last, own) - gain_of_leaving(partition, best.last)
-        move_logged(partition, best.last, own)
+    change = _move_in_cycle(partition, i, gain, best)
     if change < -min_gain and are_allowed(partition):
         return True
     rollback(partition)
@@ -396,10 +385,7 @@ def _best_extension(
         so_far = first + cost_to_join(partition, second, third) - gain
         if so_far >= 0.0:
             continue
-        if (
-            partition.sizes[own] > partition.counters[MIN_SIZE]
-            and partition.sizes[third] < partition.counters[MAX_SIZE]
-        ):
+        if _may_be_open(partition, own, third):
             if so_far < best.change:
                 best = ExchangeCycle(so_far, second, NONE, second_cluster, third)
             continue
@@ -410,6 +396,28 @@ def _best_extension(
         if change < best.change:
             best = ExchangeCycle(change, second, work.closing_records[third], second_cluster, third)
     return best
+
+
+@njit_inline
+def _may_be_open(partition: PartitionState, own: int, third: int) -> bool:
+    """Whether the sizes of the first and the third cluster of a cycle allow that the last move is left out."""
+    return bool(
+        partition.sizes[own] > partition.counters[MIN_SIZE] and partition.sizes[third] < partition.counters[MAX_SIZE]
+    )
+
+
+@njit_inner
+def _move_in_cycle(partition: PartitionState, i: int, gain: float, cycle: ExchangeCycle) -> float:
+    """Carry out a cycle that starts with a record, whose leaving gains ``gain``; return the change of the loss."""
+    own = partition.labels[i]
+    change = cost_to_join(partition, i, cycle.second_cluster) - gain
+    move_logged(partition, i, cycle.second_cluster)
+    change += cost_to_join(partition, cycle.second, cycle.third_cluster) - gain_of_leaving(partition, cycle.second)
+    move_logged(partition, cycle.second, cycle.third_cluster)
+    if cycle.last != NONE:
+        change += cost_to_join(partition, cycle.last, own) - gain_of_leaving(partition, cycle.last)
+        move_logged(partition, cycle.last, own)
+    return change
 
 
 @njit_inline
@@ -1129,14 +1137,6 @@ def _exchange_cycle(partition: PartitionState, i: int, target: int, random: np.r
     if third in (own, target):
         return np.inf
     last = member(partition, third, int(random.random() * partition.sizes[third]))
-    is_closed = (
-        partition.sizes[own] <= partition.counters[MIN_SIZE] or partition.sizes[third] >= partition.counters[MAX_SIZE]
-    )
-    change = cost_to_join(partition, i, target) - gain_of_leaving(partition, i)
-    move_logged(partition, i, target)
-    change += cost_to_join(partition, second, third) - gain_of_leaving(partition, second)
-    move_logged(partition, second, third)
-    if is_closed:
-        change += cost_to_join(partition, last, own) - gain_of_leaving(partition, last)
-        move_logged(partition, last, own)
-    return change
+    if _may_be_open(partition, own, third):
+        last = NONE
+    return _move_in_cycle(partition, i, gain_of_leaving(partition, i), ExchangeCycle(0.0, second, last, target, third))

@@ -56,7 +56,7 @@ class FarthestPointIndex(NamedTuple):
 
 @njit_inner
 def empty_farthest_point_index(n: int, d: int) -> FarthestPointIndex:
-    """Return an empty index for n records of d attributes; the first call of `farthest_point` fills it."""
+    """Return an empty index for n records; the first call of `farthest_point` fills it."""
     return FarthestPointIndex(np.zeros((n, d)), np.zeros(n, np.int64), np.zeros(n), np.zeros(d), np.zeros(3, np.int64))
 
 
@@ -64,10 +64,7 @@ def empty_farthest_point_index(n: int, d: int) -> FarthestPointIndex:
 def farthest_point(
     index: FarthestPointIndex, values: Float64Matrix, free: BoolVector, left: int, centre: Float64Vector
 ) -> int:
-    """Return the free record that is farthest from a centre; ties go to the lowest record.
-
-    A record that was not free in an earlier call must not be free again; ``left`` records are free, at least 1.
-    """
+    """Return the farthest of the ``left`` free records; ties go to the lowest. Others must not become free again."""
     if index.state[END] == 0 or index.state[STEPS] > MAX_STEPS * left:
         _rebuild(index, values, free, centre)
     while not free[index.records[index.state[HEAD]]]:
@@ -111,10 +108,7 @@ def _rebuild(index: FarthestPointIndex, values: Float64Matrix, free: BoolVector,
 
 @njit_inner
 def _sort_descending(records: Int64Vector, distances: Float64Vector) -> None:
-    """Sort records by falling distance, as far as the leading 33 bits show it (one part in two million).
-
-    Positive floats are ordered as their bits are, and a radix sort of the bits is faster than comparisons.
-    """
+    """Sort records by falling distance, as far as the leading 33 bits show it: a radix sort is the fastest."""
     other_records, other_distances = np.empty_like(records), np.empty_like(distances)
     counts = np.zeros((1 << RADIX_BITS) + 1, np.int64)
     for shift in (64 - 3 * RADIX_BITS + 1, 64 - 2 * RADIX_BITS + 1, 64 - RADIX_BITS + 1):
@@ -352,10 +346,7 @@ def _squared_distances_to_centroid(values: Float64Matrix) -> Float64Vector:
 
 @njit
 def _form_clusters(values: Float64Matrix, k: int, gamma: float, leaf_size: int, order: Int64Vector) -> Int32Vector:
-    """Return the labels of V-MDAV; -1 for fewer than k records that are left over.
-
-    ``order`` (n,) lists the records from the farthest to the nearest to the centroid.
-    """
+    """Return the labels of V-MDAV; -1 for records that are left over. ``order`` (n,): the farthest records first."""
     n = values.shape[0]
     labels = np.full(n, -1, np.int32)
     tree, found = build(values, leaf_size), empty_neighbour_search(k - 1, leaf_size)
@@ -405,10 +396,7 @@ def _nearest_outside(
 
 @njit
 def join_as_block(values: Float64Matrix, labels: Int32Vector, clusters: int) -> None:
-    """Assign all records of label -1, as one block, to the cluster whose centroid is nearest to that of the block.
-
-    ``labels`` (n,) is changed in place; clusters are numbered from 0 to ``clusters`` - 1. O(n d).
-    """
+    """Assign all records of label -1, as one block, to the cluster whose centroid is nearest to theirs, in place."""
     sums, counts = np.zeros((clusters + 1, values.shape[1])), np.zeros(clusters + 1)  # the last is that of the block
     for i in range(labels.size):
         cluster = labels[i] if labels[i] >= 0 else clusters

@@ -159,9 +159,8 @@ def _bucket_of(parts: list[Int64Vector], n: int) -> Int64Vector:
 def _bucket_chains(values: Float64Matrix, order: Int64Vector, bucket_bounds: Int64Vector) -> Int64Vector:
     """Return the chain (n,) of each record, from 0; 0 for a record in no bucket.
 
-    Buckets begin at ``bucket_bounds`` in ``order``, none larger than the one before. The records of the first bucket
-    start the chains. Each record of a later bucket, in this order, continues the chain of the nearest record of the
-    bucket before that no other record has continued; ties go to the first.
+    The records of the first bucket start the chains. Each record of a later one, none larger, continues the chain of
+    the nearest record of the bucket before that no other record has continued; ties go to the first.
     """
     chain = np.zeros(values.shape[0], np.int64)
     before = order[bucket_bounds[0] : bucket_bounds[1]]

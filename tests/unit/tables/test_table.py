@@ -183,39 +183,10 @@ def test_the_mean_rule_adds_no_distance() -> None:
     assert embedding.dense(values)[2].tolist() == embedding.dense(values)[3].tolist() == [0.0]
 
 
-def test_rows_and_losses_of_a_table() -> None:
-    rows = rows_of(60)
-    released = release(POLICY, rows)
-    summary = released.summary
-    published = [json.loads(row) for row in released.rows]
-    assert len(published) == summary["released"] == 60
-    clusters = list(released.clusters())
-    assert min(map(len, clusters)) >= 3
-    expected = []
-    nodes = {"AK": ("AK", "West"), "NY": ("NY", "East"), "MA": ("MA", "East"), "XX": ("XX", "XX")}
-    for members in clusters:
-        own = [rows[i] for i in members]
-        ages, sexes = [r[0] for r in own if r[0] is not None], [r[1] for r in own if r[1] is not None]
-        names = [r[2].strip('"') for r in own]
-        grades = sorted(r[3] for r in own if r[3] is not None)
-        common = next((nodes[names[0]][h] for h in (0, 1) if len({nodes[name][h] for name in names}) == 1), "US")
-        days = np.mean([r[4] for r in own]) / DAY
-        expected += [
-            {
-                "age": float(np.mean(ages)) if 2 * len(ages) > len(own) else None,
-                "sex": json.loads(min(sexes, key=lambda s: (-sexes.count(s), -sum(row[1] == s for row in rows), s)))
-                if 2 * len(sexes) > len(own)
-                else None,
-                "area": common,
-                "grade": ("low", "middle", "high")[int(grades[(len(grades) - 1) // 2])]
-                if 2 * len(grades) > len(own)
-                else None,
-                "day": str(np.datetime64(0, "D") + int(np.rint(days))),
-            }
-        ] * len(own)
-    for row in [*published, *expected]:
-        row["age"] = None if row["age"] is None else round(row["age"], 9)
-    assert sorted(map(json.dumps, published)) == sorted(map(json.dumps, expected))
+def test_losses_of_a_table_are_shares_by_attribute() -> None:
+    summary = release(POLICY, rows_of(60)).summary
+    assert summary["released"] == 60
+    assert summary["cluster_size"]["min"] >= 3
     assert list(summary["loss"]) == ["age", "sex", "area", "grade", "day"]
     assert all(0 <= loss < 1 for loss in summary["loss"].values())
     assert summary["sst"] < 120  # numbers and times; ages that are missing do not count

@@ -85,11 +85,7 @@ def _evolve(
     generations: int,
     random: np.random.Generator,
 ) -> Int64Vector:
-    """Return the best chromosome (m,) of all generations, for values of mean 0 and m >= 2k.
-
-    ``start`` (m,) is the first chromosome of the population and the others are random; if its first entry is -1, it is
-    random as well. The best chromosome so far replaces the worst of each generation.
-    """
+    """Return the best chromosome (m,) of all generations, for values of mean 0 and m >= 2k; a start of -1 is random."""
     m, d = values.shape
     clusters = m // k
     sums = ClusterSums(np.zeros(clusters, np.int64), np.zeros((clusters, d)))
