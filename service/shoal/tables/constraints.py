@@ -73,19 +73,6 @@ class ValueCounts(NamedTuple):
         """Records with the most frequent value of each cluster."""
         return self.counts[self.starts]
 
-    @property
-    def entropies(self) -> Float64Vector:
-        """Entropy of the values of each cluster, in nats."""
-        products: Float64Vector = np.add.reduceat(self.counts * np.log(self.counts), self.starts)
-        entropies: Float64Vector = np.log(self.sizes) - products / self.sizes
-        return entropies
-
-    def beyond(self, most_frequent: int) -> Int64Vector:
-        """Return the records of each cluster without those of its ``most_frequent`` values."""
-        ranks = np.arange(len(self.counts)) - np.repeat(self.starts, self.distinct)
-        rest: Int64Vector = np.add.reduceat(np.where(ranks >= most_frequent, self.counts, 0), self.starts)
-        return rest
-
     def satisfy(self, l: LDiversity | None, max_value_share: float | None) -> BoolVector:  # noqa: E741
         """Return which clusters satisfy l-diversity and the largest share of a value, shape (clusters,)."""
         fine: BoolVector = np.ones(len(self.sizes), np.bool_)
@@ -96,9 +83,12 @@ class ValueCounts(NamedTuple):
         if l.kind == DISTINCT:
             fine &= self.distinct >= l.l
         elif l.kind == ENTROPY:
-            fine &= self.entropies >= np.log(l.l) - ENTROPY_TOLERANCE
+            products = np.add.reduceat(self.counts * np.log(self.counts), self.starts)
+            fine &= np.log(self.sizes) - products / self.sizes >= np.log(l.l) - ENTROPY_TOLERANCE
         else:
-            fine &= self.largest < l.c * self.beyond(int(l.l) - 1) - SHARE_TOLERANCE
+            ranks = np.arange(len(self.counts)) - np.repeat(self.starts, self.distinct)
+            rest = np.add.reduceat(np.where(ranks >= int(l.l) - 1, self.counts, 0), self.starts)
+            fine &= self.largest < l.c * rest - SHARE_TOLERANCE
         return fine
 
 
@@ -237,11 +227,6 @@ class ClusterConstraints:
         """Whether l-diversity or a largest share of a value is stated."""
         return self.l is not None or self.max_value_share is not None
 
-    def diversity_rule(self) -> DiversityRule:
-        """Return what the protected attributes must satisfy, for the kernels."""
-        references = [] if self.t is None else [attribute.compared_with() for attribute in self.confidential]
-        return build_diversity_rule(references, l=self.l, max_value_share=self.max_value_share, t=self.t)
-
     def arrays(self, order: Int64Vector) -> ConstraintArrays:
         """Return them for the kernels, for the records that ``order`` lists, in its order."""
         arrays = no_constraints()._replace(scratch=np.zeros((3, len(order) + 1), np.int64))
@@ -249,7 +234,9 @@ class ClusterConstraints:
             counts = np.zeros(int(self.subjects.max()) + 1, np.int64)
             arrays = arrays._replace(subjects=self.subjects[order], max_share=self.max_share, counts=counts)
         if self.t is not None or self.limit_values:
-            arrays = arrays._replace(rule=self.diversity_rule())
+            references = [] if self.t is None else [attribute.compared_with() for attribute in self.confidential]
+            rule = build_diversity_rule(references, l=self.l, max_value_share=self.max_value_share, t=self.t)
+            arrays = arrays._replace(rule=rule)
         if self.t is not None:
             arrays = arrays._replace(bins=np.stack([attribute.bins[order] for attribute in self.confidential]))
         if self.limit_values:

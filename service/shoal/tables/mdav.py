@@ -45,19 +45,13 @@ SAFETY = 1.0 - 1e-6
 
 
 class FarthestPointIndex(NamedTuple):
-    """Records by falling distance to a reference point."""
+    """Records by falling distance to a reference point; empty until the first call of `farthest_point`."""
 
     rows: Float64Matrix  # (n, d): coordinates in the order of the list
     records: Int64Vector  # (n,)
     distances: Float64Vector  # (n,): to the reference point, not squared, falling
     reference: Float64Vector  # (d,)
     state: Int64Vector  # (3,): first entry of the list, its end, steps along it since it was sorted
-
-
-@njit_inner
-def empty_farthest_point_index(n: int, d: int) -> FarthestPointIndex:
-    """Return an empty index for n records; the first call of `farthest_point` fills it."""
-    return FarthestPointIndex(np.zeros((n, d)), np.zeros(n, np.int64), np.zeros(n), np.zeros(d), np.zeros(3, np.int64))
 
 
 @njit_inner
@@ -242,7 +236,8 @@ def mdav_by_tree(values: Float64Matrix, k: int, leaf_size: int) -> Int32Vector:
     n, d = values.shape
     labels = np.full(n, -1, np.int32)
     tree, search = build(values, leaf_size), empty_neighbour_search(k - 1, leaf_size)
-    index, free = empty_farthest_point_index(n, d), np.ones(n, np.bool_)
+    free, state = np.ones(n, np.bool_), np.zeros(3, np.int64)
+    index = FarthestPointIndex(np.zeros((n, d)), np.zeros(n, np.int64), np.zeros(n), np.zeros(d), state)
     sums, centre = sum_all(values), np.zeros(d)
     left, label, opposite = n, 0, -1
     while left >= 2 * k:

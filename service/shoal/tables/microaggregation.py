@@ -80,6 +80,11 @@ PARAMETER_RANGES: dict[str, dict[str, tuple[float, float]]] = {
 """Smallest and largest value of each numeric parameter; the default is always valid."""
 
 
+AUTO = "auto"
+LARGEST_EXPONENT = 400
+"""Squares are computed without underflow or overflow if the widest range lies between two to minus this and to this."""
+
+
 def parameters_of(name: str) -> dict[str, Parameter]:
     """Return the parameters of an algorithm with their defaults, without the seed.
 
@@ -197,7 +202,10 @@ def microaggregate(
             l=parse_diversity(l),
             max_value_share=default_value_share(l, max_value_share),
         )
-    return _refined(table, int(k), algorithm, refine, int(seed), parameters, budget_used, constraints).labels
+    found = refined(
+        table, k, algorithm, refine, seed, parameters=parameters, budget_used=budget_used, constraints=constraints
+    )
+    return found.labels
 
 
 def refined(
@@ -215,7 +223,29 @@ def refined(
     table = _checked_values(values)
     if faults := _argument_faults(len(table), k, algorithm, refine, seed, parameters, budget_used, constraints):
         raise ParameterError("; ".join(faults))
-    return _refined(table, int(k), algorithm, refine, int(seed), parameters, budget_used, constraints)
+    k, seed = int(k), int(seed)
+    if refine == "exact":
+        check_exact(len(table), table.shape[1], k, is_unconstrained=constraints.are_none)
+    exponent = math.frexp(float(np.ptp(table, axis=0).max()))[1]  # scales the widest range to 0.5 to 1
+    is_scaled = abs(exponent) > LARGEST_EXPONENT
+    if is_scaled:
+        table = np.ldexp(table - table.min(axis=0), -exponent)
+    is_refined, refining = refine != "none", constraints
+    if algorithm == AUTO and not parameters:
+        partitions = _candidate_partitions(table, k, constraints, is_refined=is_refined)
+    elif algorithm in T_CLOSE_ALGORITHMS and constraints.t is None:
+        raise ParameterError(f"algorithm '{algorithm}': needs privacy.t")
+    else:
+        run = partial(_algorithm(algorithm), **_keywords(algorithm, parameters or {}, seed))
+        if algorithm in T_CLOSE_ALGORITHMS:
+            best = _t_close_partitions(table, k, run, constraints)[0]
+            partitions, refining = [best.labels], replace(constraints, buckets=best.buckets)
+        else:
+            partitions = _feasible_partitions(table, run(table, k), k, constraints, is_refined=is_refined)
+    found = refine_partitions(table, partitions, k, refine, seed, budget_used, refining)
+    if violating_clusters(found.labels, k, constraints).any():
+        raise AnonymityViolation("a cluster is smaller than k or violates a constraint; nothing is released")
+    return _scaled(found, exponent) if is_scaled else found
 
 
 SEVERAL_UP_TO = 20_000
@@ -309,52 +339,6 @@ def _fault(key: str, value: Parameter, known: Mapping[str, Parameter], limits: t
         return ""
     default = "as large as needed" if known[key] == math.inf else str(known[key])
     return f"{key}: must be from {limits[0]:.10g} to {limits[1]:.10g}; the default is {default}"
-
-
-AUTO = "auto"
-LARGEST_EXPONENT = 400
-"""Squares are computed without underflow or overflow if the widest range lies between two to minus this and to this."""
-
-
-def _refined(
-    table: Float64Matrix,
-    k: int,
-    algorithm: str,
-    refine: str,
-    seed: int,
-    parameters: Mapping[str, Parameter] | None,
-    budget_used: BudgetUsed | None,
-    constraints: ClusterConstraints,
-) -> RefinedPartition:
-    """Return the refined partition of checked values (n, d), after its last check."""
-    if refine == "exact":
-        check_exact(len(table), table.shape[1], k, is_unconstrained=constraints.are_none)
-    exponent = _exponent_of(table)
-    if exponent:
-        table = np.ldexp(table - table.min(axis=0), -exponent)
-    is_refined, refining = refine != "none", constraints
-    if algorithm == AUTO and not parameters:
-        partitions = _candidate_partitions(table, k, constraints, is_refined=is_refined)
-    elif algorithm in T_CLOSE_ALGORITHMS and constraints.t is None:
-        raise ParameterError(f"algorithm '{algorithm}': needs privacy.t")
-    else:
-        run = partial(_algorithm(algorithm), **_keywords(algorithm, parameters or {}, seed))
-        if algorithm in T_CLOSE_ALGORITHMS:
-            best = _t_close_partitions(table, k, run, constraints)[0]
-            partitions, refining = [best.labels], replace(constraints, buckets=best.buckets)
-        else:
-            partitions = _feasible_partitions(table, run(table, k), k, constraints, is_refined=is_refined)
-    found = refine_partitions(table, partitions, k, refine, seed, budget_used, refining)
-    if violating_clusters(found.labels, k, constraints).any():
-        raise AnonymityViolation("a cluster is smaller than k or violates a constraint; nothing is released")
-    return _scaled(found, exponent) if exponent else found
-
-
-def _exponent_of(table: Float64Matrix) -> int:
-    """Return the power of two that scales the widest range of an attribute to 0.5 to 1; 0 where none is needed."""
-    widest = float(np.ptp(table, axis=0).max())
-    exponent = math.frexp(widest)[1]
-    return exponent if abs(exponent) > LARGEST_EXPONENT else 0
 
 
 def _scaled(found: RefinedPartition, exponent: int) -> RefinedPartition:
