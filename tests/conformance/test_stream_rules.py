@@ -198,6 +198,18 @@ def test_growing_clusters_keep_enough_records_for_the_next(k: int) -> None:
     assert max(lost.values()) < k
 
 
+@pytest.mark.parametrize("k", [3, 10])
+@pytest.mark.parametrize("rule", ["greedy", "awo", pytest.param("block", marks=pytest.mark.untraced)])
+def test_frequent_subjects_share_clusters_with_k_subjects_under_every_rule(rule: str, k: int) -> None:
+    random = np.random.default_rng(3)
+    coordinates, subjects = random.random((250, 3)), random.zipf(1.5, 250).astype(np.int64) % 100
+    for share in (1.0, 0.5, 0.2 if k > 5 else 0.4):
+        stream = StreamClusterer(k, 80, 3, rule=rule, max_share=share)
+        calls = [stream.push(coordinates, subjects), stream.flush()]
+        assert sorted(sum(clusters_of(calls), suppressed_of(calls))) == list(range(250))
+        assert min(decided.subjects.min() for decided in calls if len(decided.subjects)) >= k
+
+
 SUBJECTS = {
     "one record each": np.arange(110),
     "a dozen subjects": np.random.default_rng(13).integers(0, 12, 110),
