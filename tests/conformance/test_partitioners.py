@@ -19,32 +19,13 @@ from shoal.tables import (
 )
 from shoal.tables.hilbert import WORD_BITS, curve_keys, order_along_curve
 from shoal.tables.mdav import mdav_by_scan, mdav_by_tree
-from support.constrained_tables import clusters_of
+from support.constrained_tables import clusters_of, shapes
 from support.input_size import sized
 
 pytestmark = pytest.mark.conformance
 
 QUICK = {"genetic": {"generations": sized(20, 5)}}
 """Without compilation the default number of generations takes minutes."""
-
-
-def shapes(size: int = 61) -> dict[str, Float64Matrix]:
-    """Tables with ties, extreme scales and unusual shapes."""
-    random = np.random.default_rng(5)
-    return {
-        "uniform": random.random((size, 3)),
-        "one attribute": random.random((size, 1)),
-        "many attributes": random.standard_normal((size, 15)),
-        "lattice": random.integers(0, 4, (size, 2)).astype(np.float64),
-        "duplicates": np.repeat(random.random((size // 6 + 1, 2)), 6, axis=0)[:size],
-        "all the same": np.ones((size, 2)),
-        "two values": random.integers(0, 2, (size, 1)).astype(np.float64),
-        "heavy tails": np.exp(3.0 * random.standard_normal((size, 3))),
-        "far from the origin": 1e9 + random.random((size, 2)),
-        "far apart": np.concatenate((random.random((size // 2, 2)), 1e6 + random.random((size - size // 2, 2)))),
-        "tiny": 1e-150 * random.random((size, 2)),
-        "a line in space": np.arange(size)[:, None] * np.array([[1.0, 2.0, 4.0]]),
-    }
 
 
 def run(name: str, table: Float64Matrix, k: int, seed: int = 0) -> Int32Vector:

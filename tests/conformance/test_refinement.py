@@ -11,7 +11,7 @@ from shoal.tables import ALGORITHMS, descent, microaggregate
 from shoal.tables.constraints import no_constraints
 from shoal.tables.measures import loss_of
 from shoal.tables.refinement import refine
-from support.constrained_tables import BATCH, clusters_of, small_budget
+from support.constrained_tables import BATCH, clusters_of, shapes, small_budget
 from support.input_size import sized
 from support.pairs import all_pairs
 
@@ -25,29 +25,19 @@ def _small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("shoal.tables.refinement.BATCH", BATCH)
 
 
-def tables() -> dict[str, Float64Matrix]:
-    random = np.random.default_rng(11)
-    return {
-        "uniform": random.random((60, 2)),
-        "one attribute": random.random((60, 1)),
-        "lattice": random.integers(0, 4, (60, 2)).astype(np.float64),
-        "duplicates": np.repeat(random.random((12, 2)), 5, axis=0),
-        "all the same": np.ones((60, 2)),
-        "heavy tails": np.exp(3.0 * random.standard_normal((60, 3))),
-        "far from the origin": 1e9 + random.random((60, 2)),
-        "groups": np.concatenate([random.random((5, 2)) + 100.0 * i for i in range(12)]),
-    }
+GROUPS = np.concatenate([np.random.default_rng(11).random((5, 2)) + 100.0 * i for i in range(12)])
+TABLES = {**shapes(60), "groups": GROUPS}
 
 
 @pytest.mark.parametrize(
     ("name", "how", "kind"),
     [
         pytest.param(*case, marks=() if case[0] == "auto" else pytest.mark.untraced)
-        for case in all_pairs(["auto", *sorted(ALGORITHMS)], ["descent", "anneal"], sorted(tables()))
+        for case in all_pairs(["auto", *sorted(ALGORITHMS)], ["descent", "anneal"], sorted(TABLES))
     ],
 )
 def test_refinement_never_loses_more_and_keeps_sizes(name: str, how: str, kind: str) -> None:
-    table = tables()[kind]
+    table = TABLES[kind]
     values = table[:, :1] if name == "optimal" else table
     for k in sized((2, 5, 20, 31), (2, 20, 31)):
         start = microaggregate(values, k, name, parameters=QUICK.get(name))
@@ -58,18 +48,17 @@ def test_refinement_never_loses_more_and_keeps_sizes(name: str, how: str, kind: 
         assert loss_of(values, labels) <= loss_of(values, start)
 
 
-@pytest.mark.parametrize("kind", sorted(tables()))
+@pytest.mark.parametrize("kind", sorted(TABLES))
 def test_the_same_seed_gives_the_same_labels(kind: str) -> None:
-    one, other = (microaggregate(tables()[kind], 3, "mdav", "anneal", 5, budget_used=small_budget) for _ in range(2))
+    one, other = (microaggregate(TABLES[kind], 3, "mdav", "anneal", 5, budget_used=small_budget) for _ in range(2))
     assert one.tolist() == other.tolist()
 
 
 def test_separate_groups_are_found_from_an_arbitrary_start() -> None:
-    groups = tables()["groups"]
     start = (np.arange(60) % 12).astype(np.int32)
-    found = refine(groups, [start], 5, "descent")
+    found = refine(GROUPS, [start], 5, "descent")
     assert clusters_of(found.labels) == [list(range(first, first + 5)) for first in range(0, 60, 5)] or found.loss < 15
-    assert found.loss == pytest.approx(plain.loss(groups.tolist(), clusters_of(found.labels)))
+    assert found.loss == pytest.approx(plain.loss(GROUPS.tolist(), clusters_of(found.labels)))
 
 
 def test_after_descent_no_relocation_or_swap_lowers_the_loss() -> None:
@@ -164,7 +153,7 @@ def test_annealing_at_any_temperature_keeps_the_state_consistent() -> None:
 
 
 def test_a_budget_used_up_at_once_gives_the_result_of_descent() -> None:
-    values = tables()["uniform"]
+    values = TABLES["uniform"]
     at_once = microaggregate(values, 3, "mdav", "anneal", budget_used=lambda _: 1.0)
     assert loss_of(values, at_once) <= loss_of(values, microaggregate(values, 3, "mdav", "descent"))
 

@@ -249,17 +249,16 @@ def confidential_attributes(
 
     The values are as of `ConfidentialEncoder.encode`; without ``reference`` the table itself is the reference.
     """
-    references: Sequence[Mapping[object, float]] = parse_references(reference) if has_bins else []
+    references: Sequence[Mapping[object, float]] = []
+    if has_bins:  # counts are scaled when they are used
+        references = parse_references(reference) or [Counter(keys) for keys in _columns_of(confidential, count)]
     codes, bins = ConfidentialEncoder(count, references).encode(confidential, count)
-    if not has_bins:
+    if bins is None:
         return tuple(ConfidentialAttribute(column, ordered=False) for column in codes.T)
-    if bins is None:  # the table is the reference
-        references = [Counter(keys) for keys in _columns_of(confidential, count)]  # scaled when they are used
-        bins = ConfidentialEncoder(count, references).encode(confidential, count)[1]
     weights = [_Bins(shares).weights for shares in references]
     return tuple(
         ConfidentialAttribute(np.ascontiguousarray(own), one.distance == ORDERED, one, np.ascontiguousarray(values))
-        for own, one, values in zip(() if bins is None else bins.T, weights, codes.T, strict=True)
+        for own, one, values in zip(bins.T, weights, codes.T, strict=True)
     )
 
 
