@@ -133,6 +133,17 @@ def test_positions_stay_exact_where_floats_would_not(rule: str) -> None:
     assert [[position - offset for position in members] for members in shifted] == expected
 
 
+def test_a_subject_with_most_records_is_capped_and_others_are_released(rule: str) -> None:
+    coordinates = uniform(400)
+    subjects = np.where(np.arange(400) % 4 == 0, np.arange(400), 0)  # three of four records are subject 0
+    stream = StreamClusterer(4, 60, 2, rule=rule)
+    calls = [stream.push(coordinates, subjects), stream.flush()]
+    shares = np.concatenate([decided.max_per_subject / np.diff(decided.cluster_bounds) for decided in calls])
+    assert len(shares) > 20
+    assert shares.max() <= 0.5
+    assert np.concatenate([decided.subjects for decided in calls]).min() >= 4
+
+
 def test_expiry_keys_release_records_before_delta(rule: str) -> None:
     stream = StreamClusterer(2, 50, 1, rule=rule, expiry_limits=[10, 1000])
     times = np.array([0, 0, 5, 10, 11, 11])
