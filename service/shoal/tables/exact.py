@@ -362,7 +362,8 @@ class ClusterPool:
         labels = self._labels_of(np.array(self._solver.getSolution().col_value) > HALF)
         statuses, bound = highspy.HighsModelStatus, self._solver.getInfo().mip_dual_bound
         is_valid = self._solver.getModelStatus() in {statuses.kOptimal, statuses.kInterrupt} and 0.0 < bound < np.inf
-        return start if labels is None else labels, bound * (1.0 - SOLVER_ROUNDING) if is_valid else 0.0
+        proven = bound * (1.0 - SOLVER_ROUNDING) if is_valid else 0.0
+        return (start if labels is None else labels), proven
 
     def _chosen_by(self, labels: Int32Vector) -> BoolVector:
         """Return which clusters of the pool are those of a partition, after adding those that are missing."""
