@@ -5,19 +5,25 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from itertools import combinations, count
+from typing import Any
 
 import numpy as np
 import pytest
 from oracle import partitions as plain
-from shoal.arrays import Float64Matrix, Float64Vector, Int64Vector
+from shoal.arrays import Float64Matrix, Float64Vector, Int32Vector
 from shoal.errors import ParameterError
 from shoal.tables import ClusterConstraints, RefinedPartition, exact, microaggregate, refined
 from shoal.tables.descent import pair_squares
-from shoal.tables.exact import Choice, SetPartitioning
+from shoal.tables.exact import ClusterPool
 from shoal.tables.measures import loss_of
+from support.constrained_tables import shapes
 from support.input_size import sized
 
 pytestmark = pytest.mark.conformance
+
+
+MANY = 10**9
+"""Sets that a search may look at."""
 
 
 def small_budget(tried: int) -> float:
@@ -30,17 +36,13 @@ def _small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("shoal.tables.refinement.BATCH", 500)
 
 
-def tables() -> dict[str, Float64Matrix]:
-    random = np.random.default_rng(5)
-    return {
-        "uniform": random.random((9, 2)),
-        "one attribute": random.random((9, 1)),
-        "lattice": random.integers(0, 3, (9, 2)).astype(np.float64),
-        "duplicates": np.repeat(random.random((4, 2)), [3, 2, 3, 1], axis=0),
-        "all the same": np.ones((9, 2)),
-        "heavy tails": np.exp(3.0 * random.standard_normal((9, 3))),
-        "far from the origin": 1e9 + random.random((9, 2)),
-    }
+RANDOM = np.random.default_rng(5)
+TABLES = {
+    **{name: table for name, table in shapes(9).items() if name not in {"all the same", "tiny"}},
+    **{f"{n} records": RANDOM.random((n, 2)) for n in (3, 5, 6)},
+    **{f"times {scale}": RANDOM.random((9, 2)) * scale for scale in (1e-9, 1e6, 1e120, 1e150)},
+    **{f"equal values of {value}": np.full((9, 2), value) for value in (0.0, 1e-300, 3.0, 1e150)},
+}
 
 
 def reduced_costs(rows: Float64Matrix, prices: Float64Vector, k: int) -> dict[tuple[int, ...], float]:
@@ -58,14 +60,14 @@ def stored_clusters(found: exact.PricingResult) -> set[tuple[int, ...]]:
 
 
 @pytest.mark.parametrize("k", [2, 3])
-@pytest.mark.parametrize("name", sorted(tables()))
+@pytest.mark.parametrize("name", sorted(TABLES))
 def test_the_optimum_is_found_and_no_partition_is_below_the_bound(name: str, k: int) -> None:
-    values = tables()[name]
+    values = TABLES[name]
     best = plain.best_of_all(values.tolist(), k)
     found = refined(values, k, "mdav", "exact", budget_used=small_budget)
     assert np.bincount(found.labels).min() >= k
     assert found.loss == pytest.approx(loss_of(values, found.labels))
-    assert found.loss == pytest.approx(best, rel=1e-6, abs=1e-12)
+    assert found.loss == pytest.approx(best, rel=1e-6, abs=1e-12 if values.max() > 1e-3 else 0.0)
     assert found.bound <= best * (1.0 + 1e-12)
     assert found.bound <= found.loss
     assert found.gap < 1e-6
@@ -112,7 +114,7 @@ def test_a_search_for_better_clusters_that_finds_too_many_leaves_the_gap_open(mo
 
 def test_a_solver_without_a_result_gives_no_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     values = np.random.default_rng(1).random((40, 2))
-    monkeypatch.setattr(SetPartitioning, "choose", lambda _, start, __: Choice(start, 0.0))
+    monkeypatch.setattr(ClusterPool, "choose", lambda _, start, __: (start, 0.0))
     found = refined(values, 3, "mdav", "exact", budget_used=small_budget)
     assert 1e-3 < found.gap < 0.2
 
@@ -131,13 +133,13 @@ def test_all_clusters_below_a_reduced_cost_are_found(
     assert expected
     for room, is_enough in ((400, True), (len(expected), True), (len(expected) - 1, False)):
         found = exact.empty_pricing_result(9, room)
-        assert exact.clusters_below(squares, prices, k, limit, found) == is_enough
+        assert exact.search_clusters(squares, prices, k, limit, limit, room + 1, MANY, found) == is_enough
         if is_enough:
             assert found.state[exact.STORED] == len(expected)
             assert stored_clusters(found) == expected
     if limit == 0.0:
         found = exact.empty_pricing_result(9, 400)
-        assert exact.clusters_below(squares, np.zeros(9), k, limit, found)
+        assert exact.search_clusters(squares, np.zeros(9), k, limit, limit, 401, MANY, found)
         assert found.state[exact.STORED] == 0
 
 
@@ -158,52 +160,21 @@ def test_a_loss_below_the_smallest_float_is_not_zero_and_the_labels_are_those_of
     assert found.labels.tolist() == expected.labels.tolist()
 
 
-@pytest.mark.parametrize("k", [2, 3])
-def test_equal_values_lose_nothing_at_any_scale(k: int) -> None:
-    for value in (0.0, 1e-300, 1.0, 3.0, 1e150):
-        found = refined(np.full((9, 2), value), k, "mdav", "exact", budget_used=small_budget)
-        assert (found.loss, found.bound, found.gap) == (0.0, 0.0, 0.0)
-        assert np.bincount(found.labels).min() >= k
-
-
-def test_the_largest_values_do_not_overflow() -> None:
-    values = np.random.default_rng(8).random((9, 2))
-    found = refined(values * 1e150, 3, "mdav", "exact", budget_used=small_budget)
-    assert found.loss == pytest.approx(plain.best_of_all(values.tolist(), 3) * 1e300)
-    assert found.gap < 1e-6
-
-
-@pytest.mark.parametrize("scale", [1e-9, 1e-3, 1e6, 1e120])
-def test_the_scale_of_the_coordinates_does_not_matter(scale: float) -> None:
-    values = np.random.default_rng(8).random((9, 2))
-    found = refined(values * scale, 3, "mdav", "exact", budget_used=small_budget)
-    assert found.loss == pytest.approx(plain.best_of_all(values.tolist(), 3) * scale**2)
-    assert 0.9 * found.loss <= found.bound <= found.loss
-
-
 def test_a_solver_stopped_at_its_first_call_returns_the_start() -> None:
     values = np.random.default_rng(3).random((60, 6))
     choosing: list[bool] = []
-    choose = SetPartitioning.choose
+    choose = ClusterPool.choose
 
-    def recorded(self: SetPartitioning, start: Int64Vector, is_over: Callable[[], bool]) -> Choice:
+    def recorded(self: ClusterPool, start: Int32Vector, is_over: Callable[[], bool]) -> tuple[Int32Vector, float]:
         choosing.append(True)
         return choose(self, start, is_over)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(SetPartitioning, "choose", recorded)
+        patch.setattr(ClusterPool, "choose", recorded)
         found = refined(values, 3, "mdav", "exact", budget_used=lambda _: 1.0 if choosing else 0.5)
     assert choosing
     assert np.bincount(found.labels).min() >= 3
     assert 0.0 < found.bound <= found.loss <= loss_of(values, microaggregate(values, 3, "mdav", "descent"))
-
-
-@pytest.mark.parametrize("n", [3, 5, 6])
-def test_few_records(n: int) -> None:
-    values = np.random.default_rng(n).random((n, 2))
-    found = refined(values, 3, "mdav", "exact", budget_used=small_budget)
-    assert found.gap < 0.5
-    assert found.loss == pytest.approx(plain.best_of_all(values.tolist(), 3))
 
 
 @pytest.mark.parametrize("k", [2, 3])
@@ -213,7 +184,7 @@ def test_pricing_finds_the_least_reduced_cost_of_every_record(seed: int, k: int)
     rows = random.integers(0, 4, (10, 2)).astype(np.float64) if seed % 2 else random.standard_normal((10, 2))
     prices = random.normal(0.8, 0.5, 10)
     found = exact.empty_pricing_result(10, 50)
-    assert exact.price_clusters(pair_squares(rows), prices, k, 1e-9, 5, found)
+    assert exact.search_clusters(pair_squares(rows), prices, k, 0.0, -1e-9, 5, MANY, found)
     floors = np.zeros(10)
     for cluster, reduced in reduced_costs(rows, prices, k).items():
         floors[list(cluster)] = np.minimum(floors[list(cluster)], reduced / len(cluster))
@@ -229,13 +200,9 @@ def test_pricing_finds_the_least_reduced_cost_of_every_record(seed: int, k: int)
         assert plain.loss(rows.tolist(), [members]) < sum(prices[members])
 
 
-def test_a_search_beyond_its_limit_returns_false(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(exact, "MAX_SETS", 3)
-    search = getattr(
-        exact.price_clusters, "py_func", exact.price_clusters
-    )  # a compiled function keeps the constants of its compilation
+def test_a_search_beyond_its_limit_returns_false() -> None:
     found = exact.empty_pricing_result(10, 50)
-    assert not search(np.zeros((10, 10)), np.ones(10), 3, 1e-9, 5, found)
+    assert not exact.search_clusters(np.zeros((10, 10)), np.ones(10), 3, 0.0, -1e-9, 5, 3, found)
 
 
 def test_the_same_budget_gives_the_same_labels() -> None:
@@ -274,14 +241,18 @@ def test_an_exception_of_the_budget_reaches_the_caller() -> None:
         refined(values, 3, "mdav", "exact", budget_used=budget_used)
 
 
-def test_large_k_and_many_records_are_refused_with_the_alternative() -> None:
-    with pytest.raises(ParameterError, match="k of at most 3 and at most 6,000 records; use 'anneal'"):
-        microaggregate(np.zeros((6_001, 2)), 4, refine="exact")
-
-
-def test_constraints_are_refused() -> None:
-    with pytest.raises(ParameterError, match="no constraint on clusters besides k; use 'anneal'"):
-        microaggregate(np.zeros((6, 1)), 3, refine="exact", constraints=ClusterConstraints(subjects=np.arange(6)))
+@pytest.mark.parametrize(
+    ("shape", "k", "constraints", "message"),
+    [
+        ((6_001, 2), 4, {}, "k of at most 3 and at most 6,000 records; use 'anneal'"),
+        ((6, 1), 3, {"subjects": np.arange(6)}, "no constraint on clusters besides k; use 'anneal'"),
+    ],
+)
+def test_what_the_choice_cannot_handle_is_refused_with_the_alternative(
+    shape: tuple[int, int], k: int, constraints: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ParameterError, match=message):
+        microaggregate(np.zeros(shape), k, refine="exact", constraints=ClusterConstraints(**constraints))
 
 
 def test_without_the_solver_the_error_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,6 +6,7 @@ import json
 from collections import Counter
 from itertools import product
 from random import Random
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,11 +17,13 @@ from shoal.streams import DecidedCluster, PartitionPipeline
 
 pytestmark = pytest.mark.conformance
 
-COUNT, DELTA, STEP_MS = 90, 14, 100
+COUNT = 90
 
 
-def policy_of(release: str, rule: str, position: float, max_delay_s: float | None, *, reveal_order: bool) -> Policy:
-    stream = {"delta": DELTA, "rule": rule, "max_delay_s": max_delay_s, "release": release}
+def released(
+    stream: dict[str, Any], position: float, records: list[bytes], cut: int
+) -> tuple[list[DecidedCluster], list[tuple[int, bytes]]]:
+    """All clusters, and the rows with their offsets, in the order of release."""
     document = {
         "attributes": {
             "person": {"role": "identifier", "subject": True, "type": "integer"},
@@ -29,36 +32,17 @@ def policy_of(release: str, rule: str, position: float, max_delay_s: float | Non
             "n": {"role": "confidential", "type": "integer"},
         },
         "privacy": {"k": 3},
-        "stream": stream | {"reveal_order": reveal_order},
+        "stream": {"delta": 14} | stream,
         "steering": {"position": position},
     }
-    return Policy.from_document(Document.model_validate(document))
-
-
-def run_pipeline(
-    policy: Policy, records: list[bytes], cuts: list[int]
-) -> tuple[list[DecidedCluster], list[tuple[int, bytes]]]:
-    """All clusters, and the rows of ordered release with their offsets, in the order of release."""
-    pipeline, decoder, clusters, released = (
-        PartitionPipeline(policy, JsonEncoder(policy)),
-        JsonDecoder(policy),
-        list[DecidedCluster](),
-        list[tuple[int, bytes]](),
-    )
-    for start, end in zip([0, *cuts], [*cuts, COUNT], strict=True):
+    policy = Policy.from_document(Document.model_validate(document))
+    pipeline, decoder, outcomes = PartitionPipeline(policy, JsonEncoder(policy)), JsonDecoder(policy), []
+    for start, end in ((0, cut), (cut, COUNT)):
         offsets = np.arange(start, end)
-        expiry_keys = np.column_stack([offsets * STEP_MS, offsets])
-        outcomes = [pipeline.push(decoder.decode(records[start:end]), expiry_keys)]
-        if end == COUNT:
-            outcomes.append(pipeline.flush())
-        for outcome in outcomes:
-            clusters += outcome.clusters
-            released += zip(outcome.released, outcome.rows, strict=True)
-    summary = pipeline.summary.as_dict(pipeline.waiting_count, 1.0)
-    assert summary["held"] == 0
-    assert summary["released"] == sum(len(cluster.offsets) for cluster in clusters)
-    assert summary["delay"]["max"] <= DELTA
-    return clusters, released
+        outcomes.append(pipeline.push(decoder.decode(records[start:end]), np.column_stack([offsets * 100, offsets])))
+    outcomes.append(pipeline.flush())
+    rows = [row for outcome in outcomes for row in zip(outcome.released, outcome.rows, strict=True)]
+    return [cluster for outcome in outcomes for cluster in outcome.clusters], rows
 
 
 @pytest.mark.parametrize(
@@ -73,21 +57,11 @@ def test_ordered_release_gives_the_rows_of_the_same_clusters_in_input_order(
         json.dumps({"person": i % people, "x": random.randint(0, 100), "y": random.uniform(-1, 1), "n": i}).encode()
         for i in range(COUNT)
     ]
-    options = (rule, position, max_delay_s)
-    whole, rows_of_whole = run_pipeline(policy_of("cluster", *options, reveal_order=False), records, [40])
-    assert rows_of_whole == [
-        member for cluster in whole for member in zip(cluster.offsets, cluster.rows, strict=True)
-    ], "a cluster was not released as a whole"
-    for reveal_order in (False, True):
-        policy = policy_of("ordered", *options, reveal_order=reveal_order)
-        cuts = sorted(random.sample(range(1, COUNT), 5))
-        clusters, released = run_pipeline(policy, records, cuts)
-        assert [cluster.offsets for cluster in clusters] == [cluster.offsets for cluster in whole]
-        assert [offset for offset, _ in released] == sorted(offset for cluster in whole for offset in cluster.offsets)
-        assert Counter(row for _, row in released) == Counter(row for cluster in whole for row in cluster.rows)
-        at = dict(released)
-        for cluster in clusters:
-            rows = [at[offset] for offset in cluster.offsets]
-            assert rows == sorted(rows) or reveal_order
-            if reveal_order:
-                assert [json.loads(row)["n"] for row in rows] == cluster.offsets
+    stream = {"rule": rule, "max_delay_s": max_delay_s}
+    whole, rows = released(stream | {"release": "cluster"}, position, records, 40)
+    assert rows == [member for cluster in whole for member in zip(cluster.offsets, cluster.rows, strict=True)]
+    ordered = stream | {"release": "ordered", "reveal_order": True}
+    clusters, in_order = released(ordered, position, records, random.randint(1, 89))
+    assert [cluster.offsets for cluster in clusters] == [cluster.offsets for cluster in whole]
+    assert [offset for offset, _ in in_order] == sorted(offset for offset, _ in rows)
+    assert Counter(row for _, row in in_order) == Counter(row for _, row in rows)

@@ -6,18 +6,19 @@ import json
 import os
 import subprocess
 import sys
-from itertools import pairwise
+from itertools import pairwise, product
 from pathlib import Path
 
 import numpy as np
 import pytest
-from oracle.naive import NaiveStream, log_of
+from oracle.naive import Entry, NaiveStream, log_of
 from shoal.arrays import Float64Matrix
 from shoal.errors import ParameterError
 from shoal.streams import Decisions, StreamClusterer
 from shoal.streams.steering import order_keeping_weight
 from shoal.tables.microaggregation import microaggregate
 from support.by_night import at_night
+from support.pairs import all_pairs
 
 pytestmark = pytest.mark.conformance
 
@@ -78,39 +79,15 @@ def test_a_flush_releases_one_cluster_below_2k_records_and_none_below_k(rule: st
             assert suppressed_of(calls) == []
 
 
-def test_identical_records_are_released_in_order() -> None:
-    assert clusters_of(run("nearest", 4, 10, np.ones((40, 3)))) == [
-        list(range(start, start + 4)) for start in range(0, 40, 4)
-    ]
-
-
-def test_copies_of_a_record_are_released_together_the_older_first(rule: str) -> None:
-    coordinates = np.tile(np.arange(6.0), 10).reshape(-1, 1)
-    clusters = clusters_of(run(rule, 3, 40, coordinates))
-    if rule != "block":
-        assert clusters[0] == [0, 6, 12]
-    assert len({member % 6 for member in clusters[0]}) == 1
-
-
-def test_a_constant_attribute_does_not_matter(rule: str) -> None:
-    coordinates = uniform(300)
-    widened = np.column_stack((coordinates[:, 0], np.full(300, 1e12), coordinates[:, 1]))
-    assert clusters_of(run(rule, 5, 50, coordinates)) == clusters_of(run(rule, 5, 50, widened))
-
-
 @pytest.mark.untraced
-@pytest.mark.parametrize("cut", [1, 7, 1023, 1024, 1025, 4096])
-def test_blocks_of_any_length_give_the_same_clusters(rule: str, cut: int) -> None:
-    coordinates = uniform(2600 if rule == "nearest" else 300, 3)
-    assert clusters_of(run(rule, 5, 40, coordinates, cut)) == clusters_of(run(rule, 5, 40, coordinates, 100))
-
-
-@pytest.mark.untraced
-def test_a_delay_longer_than_a_slice_and_a_block_longer_than_both() -> None:
-    coordinates = uniform(6000)
-    short = run("nearest", 40, 1500, coordinates, 512)
-    assert clusters_of(short) == clusters_of(run("nearest", 40, 1500, coordinates, 6000))
-    assert sorted(sum(clusters_of(short), suppressed_of(short))) == list(range(6000))
+@pytest.mark.parametrize(("k", "delta", "cuts"), [(5, 40, [1, 1023, 1024, 1025]), (40, 1500, [512, 6000])])
+def test_blocks_of_any_length_around_that_of_a_slice_give_the_same_clusters(
+    k: int, delta: int, cuts: list[int]
+) -> None:
+    coordinates = uniform(6000 if delta > 1024 else 2600, 3)
+    expected = clusters_of(run("nearest", k, delta, coordinates, 100))
+    for cut in cuts:
+        assert clusters_of(run("nearest", k, delta, coordinates, cut)) == expected
 
 
 def test_long_runs_between_members_keep_their_order() -> None:
@@ -165,14 +142,6 @@ def test_a_subject_with_most_records_is_capped_and_others_are_released(rule: str
     assert len(shares) > 20
     assert shares.max() <= 0.5
     assert np.concatenate([decided.subjects for decided in calls]).min() >= 4
-
-
-def test_a_single_subject_is_suppressed_record_by_record(rule: str) -> None:
-    stream = StreamClusterer(3, 20, 2, rule=rule)
-    decided = stream.push(uniform(100), np.zeros(100, np.int64))
-    assert decided.suppressed.tolist() == list(range(80))
-    assert decided.suppressed_newest.tolist() == list(range(20, 100))
-    assert stream.flush().suppressed.tolist() == list(range(80, 100))
 
 
 def test_expiry_keys_release_records_before_delta(rule: str) -> None:
@@ -250,3 +219,48 @@ def test_frequent_subjects_share_clusters_with_k_subjects_under_every_rule(rule:
         calls = [stream.push(coordinates, subjects), stream.flush()]
         assert sorted(sum(clusters_of(calls), suppressed_of(calls))) == list(range(250))
         assert min(decided.subjects.min() for decided in calls if len(decided.subjects)) >= k
+
+
+SUBJECTS = {
+    "one record each": np.arange(110),
+    "a dozen subjects": np.random.default_rng(13).integers(0, 12, 110),
+    "one frequent subject": np.random.default_rng(14).zipf(1.4, 110) % 40,
+    "one subject": np.zeros(110, np.int64),
+}
+
+
+def log_of_run(rule: str, k: int, distribution: str, position: float, share: float) -> list[Entry]:
+    values = np.round(uniform(110, seed=12), 1)  # some records are equal
+    stream = StreamClusterer(k, 24, 2, rule=rule, position=position, max_share=share)
+    return log_of([stream.push(values, SUBJECTS[distribution]), stream.flush()])
+
+
+@pytest.mark.parametrize(
+    ("rule_at_k", "distribution", "position", "share"),
+    all_pairs(list(product(RULES, [3, 8])), list(SUBJECTS), [0.0, 0.02, 1.0], ["1/k", "half", "all"]),
+)
+def test_every_rule_satisfies_every_invariant(
+    rule_at_k: tuple[str, int], distribution: str, position: float, share: str
+) -> None:
+    rule, k = rule_at_k
+    largest = {"1/k": 1 / k, "half": 0.5, "all": 1.0}[share]
+    log, subjects = log_of_run(rule, k, distribution, position, largest), SUBJECTS[distribution]
+    assert sorted(position for _, members, _, _ in log for position in members) == list(range(110))
+    left: set[int] = set()
+    for kind, members, _, newest in log:
+        owners = subjects[list(members)].tolist()
+        held = set(range(newest + 1)) - left
+        assert newest - members[0] <= 24
+        if kind == "suppressed":
+            assert len(set(subjects[sorted(held)].tolist())) < k
+        else:
+            assert len(set(owners)) >= k
+            assert max(map(owners.count, owners)) <= largest * len(owners) + 1e-9
+            assert len(members) < 2 * k or distribution != "one record each"
+        left.update(members)
+
+
+@pytest.mark.parametrize(("k", "rule"), [(3, "awo"), (6, "awo"), (7, "block"), (8, "block")])
+def test_auto_decides_as_the_rule_that_it_selects(k: int, rule: str) -> None:
+    case = (k, "a dozen subjects", 0.02, 0.5)
+    assert log_of_run("auto", *case) == log_of_run(rule, *case)

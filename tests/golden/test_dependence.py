@@ -12,16 +12,14 @@ References
 
 from __future__ import annotations
 
-import csv
-import json
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from shoal.cli import main
-from support.golden_tables import standardised
+from support.golden_tables import standardised, summary_of
+from support.published_data import read_rows
 
 pytestmark = pytest.mark.golden
 
@@ -86,23 +84,33 @@ BLOCKS: dict[str, dict[int, list[float]]] = {
 }
 
 
-def summary(folder: Path, data_dir: Path, table: str, k: int, weight: float, *more: str) -> dict[str, Any]:
-    """Run `shoal batch` with MDAV and return its summary."""
-    source = data_dir / f"{table}.csv"
-    with source.open(newline="") as file:
-        names = next(csv.reader(file))
+STREAM = [
+    ("bounds", 0.1, 0.220, 0.399),
+    ("bounds", 0.25, 0.228, 0.363),
+    ("bounds", 0.5, 0.270, 0.322),
+    ("bounds", 0.9, 0.326, 0.284),
+    ("spreads", 0.1, 0.225, 0.447),
+    ("spreads", 0.25, 0.213, 0.428),
+    ("spreads", 0.5, 0.226, 0.378),
+    ("spreads", 0.9, 0.288, 0.306),
+]
+"""Ours, of Census with k = 10, delta = 100 and rule ``awo``: scaling, weight, losses of X and of Y."""
+
+
+def policy_of(names: list[str], k: int, weight: float) -> dict[str, Any]:
     quasi, confidential = {"role": "quasi_identifier"}, {"role": "confidential", "type": "number"}
-    policy = {
+    return {
         "attributes": {name: quasi if number < 6 else confidential for number, name in enumerate(names)},
         "subject": "every_record",
         "privacy": {"k": k},
         "steering": {"dependence": weight},
     }
-    (folder / "policy.yaml").write_text(json.dumps(policy))
-    files = ["-i", str(source), "-o", str(folder / "out.csv"), "--summary", str(folder / "summary")]
-    assert main(["batch", str(folder / "policy.yaml"), *files, "--algorithm", "mdav", *more]) == 0
-    read: dict[str, Any] = json.loads((folder / "summary").read_text())
-    return read
+
+
+def summary(folder: Path, data_dir: Path, table: str, k: int, weight: float, *more: str) -> dict[str, Any]:
+    """Run `shoal batch` with MDAV and return its summary."""
+    policy = policy_of(list(read_rows(data_dir, table)[0]), k, weight)
+    return summary_of("batch", policy, data_dir / f"{table}.csv", folder, "--algorithm", "mdav", *more)
 
 
 @pytest.mark.parametrize("k", [5, 10, 20, 50, 100])
@@ -152,3 +160,18 @@ def test_the_number_of_linked_records_is_exact(data_dir: Path, tmp_path: Path) -
 def test_numbers_of_categories_equal_those_of_the_paper(table: str, counts: list[int], data_dir: Path) -> None:
     scores = standardised(data_dir, table)[:, 6:]
     assert [len(np.unique(np.rint(column / 0.02))) for column in scores.T] == counts
+
+
+@pytest.mark.parametrize(("scaling", "weight", "d_x", "d_y"), STREAM)
+def test_in_a_stream_more_weight_of_confidential_numbers_moves_loss_to_the_quasi_identifiers(
+    scaling: str, weight: float, d_x: float, d_y: float, data_dir: Path, tmp_path: Path
+) -> None:
+    rows = read_rows(data_dir, "census")
+    policy = policy_of(list(rows[0]), 10, weight) | {"stream": {"delta": 100, "rule": "awo"}}
+    policy["steering"]["scaling"] = scaling
+    for number, name in enumerate(rows[0]):
+        bounds = [f(float(row[name]) for row in rows) for f in (min, max)]
+        policy["attributes"][name] = policy["attributes"][name] | {"bounds": bounds}
+        policy["attributes"][name] |= {"resolution": 0} if number < 6 else {}
+    found = summary_of("pipe", policy, data_dir / "census.csv", tmp_path)
+    assert (found["d_x"], found["d_y"]) == pytest.approx((d_x, d_y), abs=0.0006)

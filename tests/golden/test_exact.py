@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from shoal.tables import refined
-from shoal.tables.exact import Choice, SetPartitioning
+from shoal.tables.exact import ClusterPool
 from support.golden_tables import standardised
 
 pytestmark = pytest.mark.golden
@@ -41,9 +41,8 @@ TOLERANCE = 1e-5
 
 @pytest.mark.parametrize("table", ["eia", pytest.param("census", marks=pytest.mark.nightly)])
 def test_the_bound_is_proven_in_seconds(data_dir: Path, table: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        SetPartitioning, "choose", lambda _, start, __: Choice(start, 0.0)
-    )  # the choice takes longer and is tested nightly
+    # The choice takes longer and is tested nightly.
+    monkeypatch.setattr(ClusterPool, "choose", lambda _, start, __: (start, 0.0))
     found = refined(standardised(data_dir, table), 3, "mdav", "exact", budget_used=lambda _: 0.5)
     assert found.bound == pytest.approx(BOUNDS[table], rel=TOLERANCE, abs=0.01)
 

@@ -104,12 +104,7 @@ class NaiveDiverse(NaiveStream):
     def own_cluster(self) -> list[Record]:
         if self.subjects_held() < self.k:
             return []
-        cluster: list[Record] = []
-        for record in self.by_distance(self.buffer[0]):
-            cluster.append(record)
-            if subjects_of(cluster) == self.k:
-                break
-        cluster = self.cap(cluster)
+        cluster = self.nearest()
         return cluster if self.protection.is_satisfied(cluster) else []
 
     def grown(self) -> list[Record]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from oracle.naive import NaiveStream, Record, subjects_of
+from oracle.partitions import squared_distance
 
 __all__ = ["NaiveGrowth"]
 
@@ -64,10 +65,3 @@ class NaiveGrowth(NaiveStream):
                 return cluster
             squared = [squared_distance(member["x"], centre[:-1]) for member in younger]
             cluster[cluster.index(younger[squared.index(max(squared))])] = first
-
-
-def squared_distance(one: list[float], other: list[float]) -> float:
-    total = 0.0
-    for x, y in zip(one, other, strict=True):
-        total += (x - y) * (x - y)
-    return total

@@ -26,14 +26,6 @@ class NaiveDecisions:
 
     log: list[Entry] = field(default_factory=list)
 
-    @property
-    def clusters(self) -> list[tuple[int, ...]]:
-        return [members for kind, members, _, _ in self.log if kind == "cluster"]
-
-    @property
-    def suppressed(self) -> list[int]:
-        return [members[0] for kind, members, _, _ in self.log if kind == "suppressed"]
-
 
 class NaiveStream:
     """Delta-delay stream microaggregation by the nearest rule."""
@@ -47,12 +39,8 @@ class NaiveStream:
         expiry_limits: Sequence[int] = (),
         population: int = 0,
     ) -> None:
-        self.population = population
-        self.k = k
-        self.delta = delta
-        self.omega_p = omega_p
-        self.max_share = max_share
-        self.expiry_limits = list(expiry_limits)
+        self.k, self.delta, self.omega_p, self.max_share = k, delta, omega_p, max_share
+        self.expiry_limits, self.population = list(expiry_limits), population
         self.buffer: list[Record] = []
         self.newest = -1
         self.decisions = NaiveDecisions()
@@ -65,13 +53,8 @@ class NaiveStream:
         expiry_keys: Iterable[int] = (),
         values: Sequence[float] = (),
     ) -> None:
-        now = {
-            "x": list(x),
-            "subject": subject,
-            "position": position,
-            "expiry_keys": list(expiry_keys),
-            "values": list(values),
-        }
+        now: Record = {"x": list(x), "subject": subject, "position": position}
+        now |= {"expiry_keys": list(expiry_keys), "values": list(values)}
         self.buffer.append(now)
         self.newest = position
         while self.buffer and (cause := self.cause_of(self.buffer[0], now)) is not None:
@@ -98,16 +81,19 @@ class NaiveStream:
         return None
 
     def expire(self, cause: int) -> None:
-        oldest = self.buffer[0]
         if self.subjects_held() < self.k:
             self.suppress(cause)
-            return
+        else:
+            self.release(self.nearest(), cause)
+
+    def nearest(self) -> list[Record]:
+        """The oldest record and as few of its nearest as have k subjects, none above its share."""
         cluster: list[Record] = []
-        for record in self.by_distance(oldest):
+        for record in self.by_distance(self.buffer[0]):
             cluster.append(record)
-            if len({member["subject"] for member in cluster}) == self.k:
+            if subjects_of(cluster) == self.k:
                 break
-        self.release(self.cap(cluster), cause)
+        return self.cap(cluster)
 
     def suppress(self, cause: int) -> None:
         oldest = self.buffer.pop(0)

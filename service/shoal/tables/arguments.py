@@ -72,9 +72,7 @@ def is_number(value: object) -> TypeGuard[float]:
 
 def is_finite_number(value: object) -> TypeGuard[float]:
     """Whether a value of any type is a number that float64 can hold."""
-    if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
-        return False
-    return bool(-sys.float_info.max <= value <= sys.float_info.max)
+    return is_number(value) and bool(-sys.float_info.max <= value <= sys.float_info.max)
 
 
 def as_array(given: ArrayLike | Sequence[object], name: str) -> AnyArray:
@@ -164,10 +162,7 @@ def default_value_share(given: object, max_value_share: float | None) -> float |
 def protection_faults(
     given: object, max_value_share: object, t: object, reference: object, delta: int | None
 ) -> list[str]:
-    """Return what is wrong with the parameters of the protection; an empty list if they are valid.
-
-    ``delta`` is that of a stream, which needs a reference with ``t``; None for a table, which does not.
-    """
+    """Return what is wrong with the protection of a stream, which needs a reference with t, or a table: no delta."""
     faults = []
     try:
         diversity = parse_diversity(given)
@@ -188,10 +183,7 @@ def protection_faults(
 
 
 def parse_references(given: object) -> list[dict[object, float]]:
-    """Return one reference per attribute, by the keys of the values.
-
-    ParameterError if a reference does not map two or more values to shares, or lists a value twice.
-    """
+    """Return one reference per attribute, by the keys of the values, or raise ParameterError."""
     if given is None:
         return []
     found = []
@@ -257,17 +249,16 @@ def confidential_attributes(
 
     The values are as of `ConfidentialEncoder.encode`; without ``reference`` the table itself is the reference.
     """
-    references = parse_references(reference) if has_bins else []
+    references: Sequence[Mapping[object, float]] = []
+    if has_bins:  # counts are scaled when they are used
+        references = parse_references(reference) or [Counter(keys) for keys in _columns_of(confidential, count)]
     codes, bins = ConfidentialEncoder(count, references).encode(confidential, count)
-    if not has_bins:
+    if bins is None:
         return tuple(ConfidentialAttribute(column, ordered=False) for column in codes.T)
-    if bins is None:  # the table is the reference
-        references = [_shares_of(keys) for keys in _columns_of(confidential, count)]
-        bins = ConfidentialEncoder(count, references).encode(confidential, count)[1]
     weights = [_Bins(shares).weights for shares in references]
     return tuple(
         ConfidentialAttribute(np.ascontiguousarray(own), one.distance == ORDERED, one, np.ascontiguousarray(values))
-        for own, one, values in zip(() if bins is None else bins.T, weights, codes.T, strict=True)
+        for own, one, values in zip(bins.T, weights, codes.T, strict=True)
     )
 
 
@@ -278,11 +269,6 @@ def _columns_of(confidential: ArrayLike | Sequence[object], count: int) -> list[
         raise ParameterError(f"confidential: must have shape ({count},) or ({count}, q)")
     columns = [given] if given.ndim == 1 else given.T
     return [[_key(value) for value in column.tolist()] for column in columns]
-
-
-def _shares_of(keys: Sequence[object]) -> dict[object, float]:
-    """Return how often each value of a table occurs; shares are not needed, as references are scaled."""
-    return {key: float(count) for key, count in Counter(keys).items()}
 
 
 class _Bins:

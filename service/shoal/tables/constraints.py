@@ -42,7 +42,6 @@ __all__ = [
     "ClusterConstraints",
     "ConfidentialAttribute",
     "ConstraintArrays",
-    "ValueCounts",
     "cluster_distances",
     "count_values",
     "emd_of_clusters",
@@ -74,19 +73,6 @@ class ValueCounts(NamedTuple):
         """Records with the most frequent value of each cluster."""
         return self.counts[self.starts]
 
-    @property
-    def entropies(self) -> Float64Vector:
-        """Entropy of the values of each cluster, in nats."""
-        products: Float64Vector = np.add.reduceat(self.counts * np.log(self.counts), self.starts)
-        entropies: Float64Vector = np.log(self.sizes) - products / self.sizes
-        return entropies
-
-    def beyond(self, most_frequent: int) -> Int64Vector:
-        """Return the records of each cluster without those of its ``most_frequent`` values."""
-        ranks = np.arange(len(self.counts)) - np.repeat(self.starts, self.distinct)
-        rest: Int64Vector = np.add.reduceat(np.where(ranks >= most_frequent, self.counts, 0), self.starts)
-        return rest
-
     def satisfy(self, l: LDiversity | None, max_value_share: float | None) -> BoolVector:  # noqa: E741
         """Return which clusters satisfy l-diversity and the largest share of a value, shape (clusters,)."""
         fine: BoolVector = np.ones(len(self.sizes), np.bool_)
@@ -97,9 +83,12 @@ class ValueCounts(NamedTuple):
         if l.kind == DISTINCT:
             fine &= self.distinct >= l.l
         elif l.kind == ENTROPY:
-            fine &= self.entropies >= np.log(l.l) - ENTROPY_TOLERANCE
+            products = np.add.reduceat(self.counts * np.log(self.counts), self.starts)
+            fine &= np.log(self.sizes) - products / self.sizes >= np.log(l.l) - ENTROPY_TOLERANCE
         else:
-            fine &= self.largest < l.c * self.beyond(int(l.l) - 1) - SHARE_TOLERANCE
+            ranks = np.arange(len(self.counts)) - np.repeat(self.starts, self.distinct)
+            rest = np.add.reduceat(np.where(ranks >= int(l.l) - 1, self.counts, 0), self.starts)
+            fine &= self.largest < l.c * rest - SHARE_TOLERANCE
         return fine
 
 
@@ -182,10 +171,7 @@ def emd_of_clusters(attribute: ConfidentialAttribute, labels: Int32Vector) -> Fl
 
 @njit
 def cluster_distances(rule: DiversityRule, bins: Int64Vector, cluster_bounds: Int64Vector) -> Float64Vector:
-    """Return the distance of each cluster from the reference of the only attribute, shape (clusters,).
-
-    ``bins`` (n,) are listed by cluster and ascend within each cluster. O(size log bins) per cluster.
-    """
+    """Return the distance of each cluster from the reference; ``bins`` (n,) ascend within each cluster."""
     found = np.empty(cluster_bounds.size - 1)
     for cluster in range(found.size):
         found[cluster] = distance_of(rule, 0, bins[cluster_bounds[cluster] : cluster_bounds[cluster + 1]])
@@ -241,19 +227,16 @@ class ClusterConstraints:
         """Whether l-diversity or a largest share of a value is stated."""
         return self.l is not None or self.max_value_share is not None
 
-    def diversity_rule(self) -> DiversityRule:
-        """Return what the protected attributes must satisfy, for the kernels."""
-        references = [] if self.t is None else [attribute.compared_with() for attribute in self.confidential]
-        return build_diversity_rule(references, l=self.l, max_value_share=self.max_value_share, t=self.t)
-
     def arrays(self, order: Int64Vector) -> ConstraintArrays:
         """Return them for the kernels, for the records that ``order`` lists, in its order."""
-        arrays = no_constraints()
+        arrays = no_constraints()._replace(scratch=np.zeros((3, len(order) + 1), np.int64))
         if self.subjects is not None:
             counts = np.zeros(int(self.subjects.max()) + 1, np.int64)
             arrays = arrays._replace(subjects=self.subjects[order], max_share=self.max_share, counts=counts)
         if self.t is not None or self.limit_values:
-            arrays = arrays._replace(rule=self.diversity_rule())
+            references = [] if self.t is None else [attribute.compared_with() for attribute in self.confidential]
+            rule = build_diversity_rule(references, l=self.l, max_value_share=self.max_value_share, t=self.t)
+            arrays = arrays._replace(rule=rule)
         if self.t is not None:
             arrays = arrays._replace(bins=np.stack([attribute.bins[order] for attribute in self.confidential]))
         if self.limit_values:
@@ -266,13 +249,8 @@ def violating_clusters(labels: Int32Vector, k: int, constraints: ClusterConstrai
     sizes = np.bincount(labels)
     violating = sizes < k
     if constraints.subjects is not None:
-        order = np.lexsort((constraints.subjects, labels))
-        cluster, subject = labels[order], constraints.subjects[order]
-        starts = np.flatnonzero(np.append(True, (cluster[1:] != cluster[:-1]) | (subject[1:] != subject[:-1])))
-        distinct = np.bincount(cluster[starts], minlength=len(sizes))
-        max_per_subject = np.zeros(len(sizes), np.int64)
-        np.maximum.at(max_per_subject, cluster[starts], np.diff(np.append(starts, len(labels))))
-        violating |= (distinct < k) | (max_per_subject > constraints.max_share * sizes + SHARE_TOLERANCE)
+        owners = count_values(constraints.subjects, labels)
+        violating |= (owners.distinct < k) | (owners.largest > constraints.max_share * sizes + SHARE_TOLERANCE)
     if constraints.t is not None:
         for attribute in constraints.confidential:
             violating |= emd_of_clusters(attribute, labels) > constraints.t + T_TOLERANCE
@@ -372,10 +350,7 @@ def records_above_share(subjects: Int64Vector, max_share: float, values: Float64
 
 @njit
 def _pair_clusters(neighbours: Int32Matrix, violating: BoolVector) -> Int64Vector:
-    """Return for each cluster the cluster it becomes part of, itself if none, shape (clusters,).
-
-    In order of their numbers, violating clusters take the nearest cluster that is in no pair yet.
-    """
+    """Return the cluster that each becomes part of: a violating one takes the nearest that is in no pair yet."""
     target, paired = np.arange(violating.size), np.zeros(violating.size, np.bool_)
     for cluster in range(violating.size):
         if not violating[cluster] or paired[cluster]:
@@ -389,10 +364,7 @@ def _pair_clusters(neighbours: Int32Matrix, violating: BoolVector) -> Int64Vecto
 
 
 class ConstraintArrays(NamedTuple):
-    """The constraints of n records for the kernels; an empty array states no constraint.
-
-    Without a rule, the type of this tuple is another one. So kernels are compiled without the code that checks it.
-    """
+    """The constraints of n records for the kernels; an empty array states none, and no code is compiled for no rule."""
 
     subjects: Int64Vector  # (n,): subject of each record, as codes from 0
     max_share: float
@@ -432,7 +404,7 @@ def satisfies_constraints(
     count = _collect(constraints, members, leaving, joining)
     if count == 0:
         return True
-    if constraints.subjects.size > 0 and not _has_subjects(constraints, count, k):
+    if _violates_subjects(constraints, count, k):
         return False
     own, scratch = constraints.scratch[0, :count], constraints.scratch[1:]
     return bool(_satisfies_rule(constraints.rule, constraints.values, constraints.bins, own, scratch))
@@ -442,13 +414,9 @@ def satisfies_constraints(
 def excess_of_constraints(
     constraints: ConstraintArrays, members: Int64Vector, leaving: int, joining: int, k: int
 ) -> float:
-    """Return by how much a cluster violates the constraints, 0 if it does not; arguments as of `satisfies_constraints`.
-
-    That is `excess_of` of the rule, which must exist, and 1 more if the cluster violates a constraint on subjects.
-    """
-    count, excess = _collect(constraints, members, leaving, joining), 0.0
-    if constraints.subjects.size > 0 and not _has_subjects(constraints, count, k):
-        excess += 1.0
+    """Return `excess_of` of the rule, and 1 more if the cluster violates a constraint on subjects; else 0."""
+    count = _collect(constraints, members, leaving, joining)
+    excess = 1.0 if _violates_subjects(constraints, count, k) else 0.0
     if constraints.rule is not None:
         own, scratch = constraints.scratch[0, :count], constraints.scratch[1:]
         excess += excess_of(constraints.rule, constraints.values, constraints.bins, own, scratch, np.inf)
@@ -480,11 +448,12 @@ def _satisfies_rule(
 
 
 @njit_inline
-def _has_subjects(constraints: ConstraintArrays, count: int, k: int) -> bool:
-    """Whether the records in the scratch have k different subjects, none with more than its share."""
-    records = constraints.scratch[0, :count]
-    _, distinct, most = _count_subjects(constraints.subjects, constraints.counts, records, NONE, NONE)
-    return bool(distinct >= k and most <= constraints.max_share * count + SHARE_TOLERANCE)
+def _violates_subjects(constraints: ConstraintArrays, count: int, k: int) -> bool:
+    """Whether the records in the scratch have too few subjects, or one with more than its share."""
+    if constraints.subjects.size == 0:
+        return False
+    records, counts = constraints.scratch[0, :count], constraints.counts
+    return bool(subject_violation(constraints.subjects, counts, records, NONE, NONE, constraints.max_share, k))
 
 
 @njit_inline
@@ -502,16 +471,6 @@ def subject_violation(
     ``leaving`` and ``joining`` are a member and a record that takes part instead; -1 for none. ``tally`` has one zero
     per subject, before and after.
     """
-    size, distinct, most = _count_subjects(subjects, tally, members, leaving, joining)
-    above = float(most) - max_share * size - SHARE_TOLERANCE
-    return max(0, k - distinct) + (int(np.ceil(above)) if above > 0.0 else 0)
-
-
-@njit_inline
-def _count_subjects(
-    subjects: Int64Vector, tally: Int64Vector, members: Int64Vector, leaving: int, joining: int
-) -> tuple[int, int, int]:
-    """Return the numbers of records and of subjects of a changed cluster, and the records of the most frequent one."""
     size, distinct, most = 0, 0, 0
     for x in range(members.size + 1):
         record = joining if x == members.size else members[x]
@@ -524,4 +483,5 @@ def _count_subjects(
         record = joining if x == members.size else members[x]
         if record != NONE:
             tally[subjects[record]] = 0
-    return size, distinct, most
+    above = float(most) - max_share * size - SHARE_TOLERANCE
+    return max(0, k - distinct) + (int(np.ceil(above)) if above > 0.0 else 0)

@@ -2,32 +2,27 @@
 
 The changes: one record relocates, two records swap, a cluster is dissolved into its neighbours, a cluster is created
 around a record, and three clusters exchange records in a cycle. Descent ends when no change that it tries lowers the
-loss. Annealing draws changes at random; those that raise the loss become rarer.
+loss. Annealing draws changes at random; those that raise the loss become rarer. Costs of changes are differences of
+distances to centroids, not of sums of squares, so nothing cancels far from the origin.
 
 In a *cyclic exchange* a record moves to a second cluster, one of that to a third, and one of the third to the first.
-All sizes stay as they are, so an exchange remains possible where k and 2k - 1 forbid a relocation. Where both sizes
-allow it, the last move is left out. If a cycle has a gain, it can be started at a record from which every partial sum
-is a gain; so only partial cycles with a gain are extended.
+All sizes stay, so it remains possible where k and 2k - 1 forbid a relocation. Where both sizes allow it, the last move
+is left out. A cycle with a gain can be started at a record from which every partial sum is a gain; so only partial
+cycles with a gain are extended.
 
 *Annealing* judges a rise of the loss relative to the variance of the clusters that a change touches and to that of
 all. With one temperature for all, dense regions would be shuffled while sparse regions hardly change.
 
-Costs of changes are differences of distances to centroids, not of sums of squares, so nothing cancels far from the
-origin.
-
-*Dense descent* keeps all squared distances in memory. Let S(i, c) be the sum of the squared distances of record i from
-the members of cluster c, and W(c) the sum of S(i, c) over these members. The loss of c is W(c) / (2 size). The change
-of the loss by a relocation or a swap follows from S, W and one distance; carrying a change out costs O(n). For a few
-hundred records this is several times faster than `descend`. It ends in the same kind of local optimum, without cyclic
-exchanges, and a cluster is dissolved only if that gains when its members join others one by one.
-
-Most swaps need not be evaluated. A swap of i in cluster a with o in cluster c (sizes |a|, |c|) changes the loss by
+*Dense descent* keeps all squared distances in memory. With S(i, c), the sum of the squared distances of record i from
+the members of cluster c, and W(c), the sum of S(i, c) over these members, the loss of c is W(c) / (2 size). For a few
+hundred records this is several times faster than `descend`. A swap of i in cluster a with o in cluster c changes the
+loss by
 
     S(i, c)/|c| - S(i, a)/|a|  +  S(o, a)/|a| - S(o, c)/|c|  -  (1/|a| + 1/|c|) times the squared distance of i and o.
 
 The second part is at least its minimum over the members of c, which is kept for each pair of clusters; the third is at
-most its value for the farthest member. If this bound shows no gain, no swap of i with a member of c has one. A record
-is compared with a cluster again only after one of the two clusters has changed.
+most its value for the farthest member. If this bound shows no gain, no swap of i with a member of c is evaluated. A
+record is compared with a cluster again only after one of the two clusters has changed.
 """
 
 from __future__ import annotations
@@ -51,46 +46,23 @@ from shoal.tables.constraints import NONE, ConstraintArrays, is_unconstrained, s
 
 __all__ = [
     "DENSE_UP_TO",
-    "EMPTY_CLUSTERS",
-    "MAX_SIZE",
-    "MIN_RELATIVE_GAIN",
     "MIN_SIZE",
     "NO_SUBJECTS",
     "ROUNDS",
-    "ExchangeCosts",
     "PartitionState",
-    "UndoLog",
     "anneal",
-    "are_allowed",
     "build_partition_state",
-    "cost_to_join",
     "cost_to_swap",
-    "create",
-    "cyclic_exchange",
     "descend",
     "descend_dense",
-    "dissolve",
-    "empty_exchange_costs",
-    "empty_undo_log",
-    "gain_of_leaving",
-    "loss",
-    "max_moves",
-    "may_relocate",
-    "may_swap",
     "member",
     "move",
-    "move_logged",
     "pair_squares",
     "recompute_centroids",
-    "reset_exchange_costs",
-    "rollback",
-    "satisfies",
-    "squared_distance_to_centroid",
-    "update_leaving_gains",
 ]
 
 
-MIN_SIZE, MAX_SIZE, EMPTY_CLUSTERS = 0, 1, 2
+MIN_SIZE, MAX_SIZE, EMPTY_CLUSTERS, MOVES = 0, 1, 2, 3
 """Entries of `PartitionState.counters`."""
 SWAP_MOVES = 2
 
@@ -107,31 +79,22 @@ class PartitionState(NamedTuple):
     sizes: Int64Vector  # (clusters,)
     centroids: Float64Matrix  # (clusters, d)
     empty: Int64Vector  # (clusters,): a stack of the numbers of empty clusters
-    counters: Int64Vector  # (3,): k, the size up to which clusters may grow, the number of empty clusters
+    counters: Int64Vector  # (4,): k, the size up to which clusters may grow, number of empty clusters, of logged moves
+    moved: Int64Matrix  # (2, n + 1): log of one change: record and former cluster of each move, oldest first
+    neighbours: Int32Matrix  # (n, m): nearest records of each, whose clusters are tried; the nearest first
     constraints: ConstraintArrays  # what clusters must satisfy besides their size
 
 
 @njit
 def build_partition_state(
-    rows: Float64Matrix, labels: Int32Vector, k: int, constraints: ConstraintArrays
+    rows: Float64Matrix, labels: Int32Vector, k: int, constraints: ConstraintArrays, neighbours: Int32Matrix
 ) -> PartitionState:
-    """Return the state for the partition ``labels`` (n,) of ``rows`` (n, d).
-
-    Clusters may grow to 2k - 1 records. Clusters that are larger from the start may only shrink.
-    """
+    """Return the state of a partition. Clusters may grow to 2k - 1 records; those that are larger may only shrink."""
     n, d = rows.shape
-    clusters = 0
-    for label in labels:
-        clusters = max(clusters, label + 1)
-    sizes = np.zeros(max(clusters, n // k) + 1, np.int64)
-    for label in labels:
-        sizes[label] += 1
+    sizes = np.bincount(labels, minlength=max(labels.max() + 1, n // k) + 1)
     starts = np.zeros(sizes.size + 1, np.int64)
-    largest = 0
     for cluster in range(sizes.size):  # one more than its size: a swap adds the new member before it removes the old
-        room = max(2 * k, sizes[cluster] + 1)
-        starts[cluster + 1] = starts[cluster] + room
-        largest = max(largest, room)
+        starts[cluster + 1] = starts[cluster] + max(2 * k, sizes[cluster] + 1)
     partition = PartitionState(
         rows,
         np.zeros(n, np.int64),
@@ -142,17 +105,10 @@ def build_partition_state(
         np.zeros(sizes.size, np.int64),
         np.zeros((sizes.size, d)),
         np.zeros(sizes.size, np.int64),
-        np.zeros(3, np.int64),
-        ConstraintArrays(
-            constraints.subjects,
-            constraints.max_share,
-            constraints.rule,
-            constraints.values,
-            constraints.bins,
-            constraints.buckets,
-            np.zeros((3, largest + 1), np.int64),
-            constraints.counts,
-        ),
+        np.zeros(4, np.int64),
+        np.zeros((2, n + 1), np.int64),
+        neighbours,
+        constraints,
     )
     partition.counters[MIN_SIZE], partition.counters[MAX_SIZE] = k, 2 * k - 1
     for i in range(n):
@@ -163,22 +119,22 @@ def build_partition_state(
         partition.sizes[label] += 1
     for cluster in range(sizes.size - 1, -1, -1):
         if sizes[cluster] == 0:
-            partition.empty[partition.counters[EMPTY_CLUSTERS]] = cluster
-            partition.counters[EMPTY_CLUSTERS] += 1
+            _push_empty(partition, cluster)
     recompute_centroids(partition)
     return partition
+
+
+@njit_inline
+def _push_empty(partition: PartitionState, cluster: int) -> None:
+    """Add a cluster to the empty ones."""
+    partition.empty[partition.counters[EMPTY_CLUSTERS]] = cluster
+    partition.counters[EMPTY_CLUSTERS] += 1
 
 
 @njit_inline
 def member(partition: PartitionState, cluster: int, x: int) -> int:
     """Return the x-th member of a cluster."""
     return int(partition.members[partition.starts[cluster] + x])
-
-
-@njit_inline
-def max_moves(partition: PartitionState) -> int:
-    """Return an upper bound on the moves of one change: the size of the largest cluster plus one."""
-    return int(partition.constraints.scratch.shape[1])
 
 
 @njit
@@ -267,6 +223,8 @@ def cost_to_swap(partition: PartitionState, one: int, other: int) -> float:
 @njit_inline
 def satisfies(partition: PartitionState, cluster: int, leaving: int, joining: int) -> bool:
     """Whether a cluster satisfies the constraints without one member and with another record; -1: neither."""
+    if is_unconstrained(partition.constraints):
+        return True
     first = partition.starts[cluster]
     members = partition.members[first : first + partition.sizes[cluster]]
     return satisfies_constraints(partition.constraints, members, leaving, joining, partition.counters[MIN_SIZE])
@@ -275,8 +233,6 @@ def satisfies(partition: PartitionState, cluster: int, leaving: int, joining: in
 @njit_inline
 def may_relocate(partition: PartitionState, i: int, cluster: int) -> bool:
     """Whether the constraints allow a record to move to another cluster."""
-    if is_unconstrained(partition.constraints):
-        return True
     return (
         partition.constraints.buckets.size == 0
         and satisfies(partition, partition.labels[i], i, NONE)
@@ -287,8 +243,6 @@ def may_relocate(partition: PartitionState, i: int, cluster: int) -> bool:
 @njit_inline
 def may_swap(partition: PartitionState, one: int, other: int) -> bool:
     """Whether the constraints allow two records of different clusters to be swapped."""
-    if is_unconstrained(partition.constraints):
-        return True
     buckets = partition.constraints.buckets
     return (
         (buckets.size == 0 or buckets[one] == buckets[other])
@@ -297,63 +251,44 @@ def may_swap(partition: PartitionState, one: int, other: int) -> bool:
     )
 
 
-class UndoLog(NamedTuple):
-    """The moves of one change, oldest first."""
-
-    records: Int64Vector  # (capacity,): the record of each move
-    origins: Int64Vector  # (capacity,): the cluster that it was moved from
-    size: Int64Vector  # (1,): number of moves
-
-
-@njit_inner
-def empty_undo_log(capacity: int) -> UndoLog:
-    """Return an empty log with room for ``capacity`` moves."""
-    return UndoLog(np.zeros(capacity, np.int64), np.zeros(capacity, np.int64), np.zeros(1, np.int64))
-
-
 @njit_inline
-def move_logged(partition: PartitionState, log: UndoLog, i: int, cluster: int) -> None:
+def move_logged(partition: PartitionState, i: int, cluster: int) -> None:
     """Move a record and log the move."""
-    x = log.size[0]
-    log.records[x], log.origins[x] = i, partition.labels[i]
-    log.size[0] = x + 1
+    x = partition.counters[MOVES]
+    partition.moved[0, x], partition.moved[1, x] = i, partition.labels[i]
+    partition.counters[MOVES] = x + 1
     move(partition, i, cluster)
 
 
 @njit_inner
-def rollback(partition: PartitionState, log: UndoLog) -> None:
-    """Undo all moves of a log, the last one first, and empty the log."""
-    while log.size[0] > 0:
-        log.size[0] -= 1
-        x = log.size[0]
-        own = partition.labels[log.records[x]]
+def rollback(partition: PartitionState) -> None:
+    """Undo all logged moves, the last one first."""
+    while partition.counters[MOVES] > 0:
+        partition.counters[MOVES] -= 1
+        x = partition.counters[MOVES]
+        record, origin = partition.moved[0, x], partition.moved[1, x]
+        own = partition.labels[record]
         if partition.sizes[own] == 1:  # the change created this cluster
-            partition.empty[partition.counters[EMPTY_CLUSTERS]] = own
-            partition.counters[EMPTY_CLUSTERS] += 1
-        if partition.sizes[log.origins[x]] == 0:  # the change emptied that cluster
+            _push_empty(partition, own)
+        if partition.sizes[origin] == 0:  # the change emptied that cluster
             partition.counters[EMPTY_CLUSTERS] -= 1
-        move(partition, log.records[x], log.origins[x])
+        move(partition, record, origin)
 
 
-@njit_inner
-def are_allowed(partition: PartitionState, log: UndoLog) -> bool:
-    """Whether the constraints allow the logged moves.
-
-    All clusters that were changed must satisfy them; with buckets, the moves must be a swap within one bucket.
-    """
-    if is_unconstrained(partition.constraints):
-        return True
-    buckets = partition.constraints.buckets
+@njit_inline
+def are_allowed(partition: PartitionState) -> bool:
+    """Whether all changed clusters satisfy the constraints and, with buckets, the moves are a swap within one."""
+    records, origins, buckets = partition.moved[0], partition.moved[1], partition.constraints.buckets
     if buckets.size > 0:
-        one, other = log.records[0], log.records[1]
-        if log.size[0] != SWAP_MOVES or buckets[one] != buckets[other]:
+        one, other = records[0], records[1]
+        if partition.counters[MOVES] != SWAP_MOVES or buckets[one] != buckets[other]:
             return False
-        if log.origins[0] != partition.labels[other] or log.origins[1] != partition.labels[one]:
+        if origins[0] != partition.labels[other] or origins[1] != partition.labels[one]:
             return False
-    for x in range(log.size[0]):
-        if not satisfies(partition, log.origins[x], NONE, NONE):
+    for x in range(partition.counters[MOVES]):
+        if not satisfies(partition, origins[x], NONE, NONE):
             return False
-        if not satisfies(partition, partition.labels[log.records[x]], NONE, NONE):
+        if not satisfies(partition, partition.labels[records[x]], NONE, NONE):
             return False
     return True
 
@@ -362,13 +297,37 @@ THIRD_NEIGHBOURS = 5
 """Nearest neighbours of the second record whose clusters may be the third."""
 
 
-class ExchangeCosts(NamedTuple):
-    """Costs that several cycles share."""
+SINGLE, CREATE, CYCLE = 0, 1, 2
+"""Kinds of changes that are tried for a record: relocation and swap, a cluster around it, a cyclic exchange."""
 
+
+class Worklist(NamedTuple):
+    """What has changed since it was last tried, and scratch arrays."""
+
+    pending: BoolMatrix  # (3, n): whether the cluster of a record has changed since each kind was tried for it
+    changed: BoolVector  # (clusters,): whether a cluster has changed since it was tried to dissolve it
+    visited_for: Int64Vector  # (clusters,): the last record for which a cluster was tried
+    swap_costs: Float64Vector  # (n,): cost of a swap with each member of a cluster
     leaving_gains: Float64Vector  # (n,): by how much the loss falls when a record leaves its cluster
-    closing_costs: Float64Vector  # (clusters,): least cost for a member to join the first cluster of the cycle
+    closing_costs: Float64Vector  # (clusters,): least cost for a member to join the first cluster of a cycle
     closing_records: Int64Vector  # (clusters,): that member
     closed_for: Int64Vector  # (clusters,): first record of the cycle for which the two were computed
+
+
+@njit_inner
+def build_worklist(partition: PartitionState) -> Worklist:
+    """Return a list of all records and clusters."""
+    n, clusters = partition.labels.size, partition.sizes.size
+    return Worklist(
+        np.ones((3, n), np.bool_),
+        np.ones(clusters, np.bool_),
+        np.full(clusters, NONE),
+        np.zeros(n),
+        np.zeros(n),
+        np.zeros(clusters),
+        np.full(clusters, NONE),
+        np.full(clusters, NONE),
+    )
 
 
 class ExchangeCycle(NamedTuple):
@@ -382,123 +341,104 @@ class ExchangeCycle(NamedTuple):
 
 
 @njit_inner
-def cyclic_exchange(
-    partition: PartitionState,
-    neighbours: Int32Matrix,
-    i: int,
-    visited_for: Int64Vector,
-    log: UndoLog,
-    costs: ExchangeCosts,
-    min_gain: float,
-) -> bool:
+def cyclic_exchange(partition: PartitionState, i: int, work: Worklist, min_gain: float) -> bool:
     """Carry out the best cycle that starts with a record, if the loss falls by more than ``min_gain``.
 
-    Returns whether it did. The three moves are chosen as if each were alone; their joint change is computed while they
-    are carried out. The log is empty before, and holds the moves if there is a cycle. ``visited_for`` (clusters,) is
-    scratch.
+    Returns whether it did; the log then holds the moves. They are chosen as if each were alone; their joint change is
+    computed while they are carried out.
     """
     own = partition.labels[i]
-    gain = costs.leaving_gains[i]
+    gain = work.leaving_gains[i]
     best = ExchangeCycle(-min_gain, NONE, NONE, NONE, NONE)
-    visited_for[own] = i
-    for neighbour in neighbours[i]:
+    work.visited_for[own] = i
+    for neighbour in partition.neighbours[i]:
         target = partition.labels[neighbour]
-        if visited_for[target] == i:
+        if work.visited_for[target] == i:
             continue
-        visited_for[target] = i
+        work.visited_for[target] = i
         first = cost_to_join(partition, i, target) - gain
         if first < 0.0:
             for x in range(partition.sizes[target]):
-                best = _best_extension(partition, neighbours, costs, i, first, member(partition, target, x), best)
+                best = _best_extension(partition, work, i, first, member(partition, target, x), best)
     if best.second == NONE:
         return False
-    change = cost_to_join(partition, i, best.second_cluster) - gain
-    move_logged(partition, log, i, best.second_cluster)
-    change += cost_to_join(partition, best.second, best.third_cluster) - gain_of_leaving(partition, best.second)
-    move_logged(partition, log, best.second, best.third_cluster)
-    if best.last != NONE:
-        change += cost_to_join(partition, best.last, own) - gain_of_leaving(partition, best.last)
-        move_logged(partition, log, best.last, own)
-    if change < -min_gain and are_allowed(partition, log):
+    change = _move_in_cycle(partition, i, gain, best)
+    if change < -min_gain and are_allowed(partition):
         return True
-    rollback(partition, log)
+    rollback(partition)
     return False
 
 
 @njit_inline
 def _best_extension(
-    partition: PartitionState,
-    neighbours: Int32Matrix,
-    costs: ExchangeCosts,
-    i: int,
-    first: float,
-    second: int,
-    best: ExchangeCycle,
+    partition: PartitionState, work: Worklist, i: int, first: float, second: int, best: ExchangeCycle
 ) -> ExchangeCycle:
     """Return the best of a cycle and the cycles whose second record is ``second``; ``first`` is the first change."""
     own, second_cluster = partition.labels[i], partition.labels[second]
-    gain = costs.leaving_gains[second]
+    gain = work.leaving_gains[second]
     previous = NONE
-    for x in range(min(THIRD_NEIGHBOURS, neighbours.shape[1])):
-        third = partition.labels[neighbours[second, x]]
+    for x in range(min(THIRD_NEIGHBOURS, partition.neighbours.shape[1])):
+        third = partition.labels[partition.neighbours[second, x]]
         if third in (own, second_cluster, previous):
             continue
         previous = third
         so_far = first + cost_to_join(partition, second, third) - gain
         if so_far >= 0.0:
             continue
-        if (
-            partition.sizes[own] > partition.counters[MIN_SIZE]
-            and partition.sizes[third] < partition.counters[MAX_SIZE]
-        ):
+        if _may_be_open(partition, own, third):
             if so_far < best.change:
                 best = ExchangeCycle(so_far, second, NONE, second_cluster, third)
             continue
-        if costs.closed_for[third] != i:
-            costs.closed_for[third] = i
-            _find_closing_record(partition, costs, own, third)
-        if so_far + costs.closing_costs[third] < best.change:
-            best = ExchangeCycle(
-                so_far + costs.closing_costs[third], second, costs.closing_records[third], second_cluster, third
-            )
+        if work.closed_for[third] != i:
+            work.closed_for[third] = i
+            _find_closing_record(partition, work, own, third)
+        change = so_far + work.closing_costs[third]
+        if change < best.change:
+            best = ExchangeCycle(change, second, work.closing_records[third], second_cluster, third)
     return best
 
 
 @njit_inline
-def _find_closing_record(partition: PartitionState, costs: ExchangeCosts, own: int, third: int) -> None:
-    """Find the member of the third cluster that joins the first cluster at the least cost."""
-    costs.closing_costs[third], costs.closing_records[third] = np.inf, NONE
-    for x in range(partition.sizes[third]):
-        last = member(partition, third, x)
-        change = cost_to_join(partition, last, own) - costs.leaving_gains[last]
-        if change < costs.closing_costs[third]:
-            costs.closing_costs[third], costs.closing_records[third] = change, last
+def _may_be_open(partition: PartitionState, own: int, third: int) -> bool:
+    """Whether the sizes of the first and the third cluster of a cycle allow that the last move is left out."""
+    return bool(
+        partition.sizes[own] > partition.counters[MIN_SIZE] and partition.sizes[third] < partition.counters[MAX_SIZE]
+    )
 
 
 @njit_inner
-def empty_exchange_costs(n: int, clusters: int) -> ExchangeCosts:
-    """Return costs for n records, still to be computed by `reset_exchange_costs`."""
-    return ExchangeCosts(np.zeros(n), np.zeros(clusters), np.full(clusters, NONE), np.full(clusters, NONE))
-
-
-@njit_inner
-def reset_exchange_costs(partition: PartitionState, costs: ExchangeCosts) -> None:
-    """Compute the gains of all records, and mark all closing costs as not computed."""
-    costs.closed_for.fill(NONE)
-    for cluster in range(partition.sizes.size):
-        update_leaving_gains(partition, costs, cluster)
+def _move_in_cycle(partition: PartitionState, i: int, gain: float, cycle: ExchangeCycle) -> float:
+    """Carry out a cycle that starts with a record, whose leaving gains ``gain``; return the change of the loss."""
+    own = partition.labels[i]
+    change = cost_to_join(partition, i, cycle.second_cluster) - gain
+    move_logged(partition, i, cycle.second_cluster)
+    change += cost_to_join(partition, cycle.second, cycle.third_cluster) - gain_of_leaving(partition, cycle.second)
+    move_logged(partition, cycle.second, cycle.third_cluster)
+    if cycle.last != NONE:
+        change += cost_to_join(partition, cycle.last, own) - gain_of_leaving(partition, cycle.last)
+        move_logged(partition, cycle.last, own)
+    return change
 
 
 @njit_inline
-def update_leaving_gains(partition: PartitionState, costs: ExchangeCosts, cluster: int) -> None:
+def _find_closing_record(partition: PartitionState, work: Worklist, own: int, third: int) -> None:
+    """Find the member of the third cluster that joins the first cluster at the least cost."""
+    work.closing_costs[third], work.closing_records[third] = np.inf, NONE
+    for x in range(partition.sizes[third]):
+        last = member(partition, third, x)
+        change = cost_to_join(partition, last, own) - work.leaving_gains[last]
+        if change < work.closing_costs[third]:
+            work.closing_costs[third], work.closing_records[third] = change, last
+
+
+@njit_inline
+def update_leaving_gains(partition: PartitionState, work: Worklist, cluster: int) -> None:
     """Compute the gains of the members of a cluster that has changed."""
     for x in range(partition.sizes[cluster]):
         i = member(partition, cluster, x)
-        costs.leaving_gains[i] = gain_of_leaving(partition, i)
+        work.leaving_gains[i] = gain_of_leaving(partition, i)
 
 
-SINGLE, CREATE, CYCLE = 0, 1, 2
-"""Kinds of changes that are tried for a record: relocation and swap, a cluster around it, a cyclic exchange."""
 SUM_ERROR = 1.0 + 1e-9
 """Factor that covers the rounding of a sum."""
 MIN_RELATIVE_GAIN = 1e-10
@@ -506,62 +446,40 @@ MIN_RELATIVE_GAIN = 1e-10
 is rounding, would never end."""
 
 
-class Worklist(NamedTuple):
-    """What has changed since it was last tried, and scratch arrays."""
-
-    pending: BoolMatrix  # (3, n): whether the cluster of a record has changed since each kind was tried for it
-    changed: BoolVector  # (clusters,): whether a cluster has changed since it was tried to dissolve it
-    visited_for: Int64Vector  # (clusters,): the last record for which a cluster was tried
-    log: UndoLog
-    swap_costs: Float64Vector  # (largest cluster,): cost of a swap with each of its members
-    exchange_costs: ExchangeCosts
-
-
 @njit
-def descend(partition: PartitionState, neighbours: Int32Matrix, rounds: int) -> None:
+def descend(partition: PartitionState, rounds: int) -> None:
     """Change a partition in place until no change that is tried lowers the loss, or for ``rounds`` rounds.
 
-    The partition satisfies its constraints before and after. Only the clusters of the ``neighbours`` (n, m) of a
-    record, the nearest first, are tried.
-    Cost: O(m d) to try a relocation, O(m k d) to try the swaps of a record, per round only for records whose clusters
-    have changed.
+    The partition satisfies its constraints before and after.
+    Cost: O(m d) to try a relocation among m neighbours, O(m k d) to try the swaps of a record, per round only for
+    records whose clusters have changed.
     """
-    n, clusters = partition.labels.size, partition.sizes.size
+    n, work = partition.labels.size, build_worklist(partition)
     min_gain = MIN_RELATIVE_GAIN * loss(partition) / n
-    work = Worklist(
-        np.ones((3, n), np.bool_),
-        np.ones(clusters, np.bool_),
-        np.full(clusters, NONE),
-        empty_undo_log(max_moves(partition)),
-        np.zeros(max_moves(partition)),
-        empty_exchange_costs(n, clusters),
-    )
     for _ in range(rounds):
         changes = 0
         work.visited_for.fill(NONE)
         for i in range(n):
             if work.pending[SINGLE, i]:
                 work.pending[SINGLE, i] = False
-                changes += _relocate_or_swap(partition, neighbours, i, work, min_gain)
-        changes += _dissolve_and_create(partition, neighbours, work, min_gain)
+                changes += _relocate_or_swap(partition, i, work, min_gain)
+        changes += _dissolve_and_create(partition, work, min_gain)
         if changes == 0:
-            changes = _exchange_cycles(partition, neighbours, work, min_gain)
+            changes = _exchange_cycles(partition, work, min_gain)
         if changes == 0:
             return
         recompute_centroids(partition)
 
 
 @njit_inline
-def _relocate_or_swap(
-    partition: PartitionState, neighbours: Int32Matrix, i: int, work: Worklist, min_gain: float
-) -> int:
+def _relocate_or_swap(partition: PartitionState, i: int, work: Worklist, min_gain: float) -> int:
     """Carry out the best relocation or swap of a record, if one gains enough; return 1 if so, else 0."""
     own = partition.labels[i]
     best, partner, target = -min_gain, NONE, NONE
     may_leave = partition.sizes[own] > partition.counters[MIN_SIZE]
     gain = gain_of_leaving(partition, i) if may_leave else 0.0
     work.visited_for[own] = i
-    for neighbour in neighbours[i]:
+    for neighbour in partition.neighbours[i]:
         cluster = partition.labels[neighbour]
         if work.visited_for[cluster] == i:
             continue
@@ -607,43 +525,47 @@ def _best_swap(
 
 
 @njit_inner
-def _dissolve_and_create(partition: PartitionState, neighbours: Int32Matrix, work: Worklist, min_gain: float) -> int:
+def _dissolve_and_create(partition: PartitionState, work: Worklist, min_gain: float) -> int:
     """Dissolve clusters and create clusters where it gains enough; return the number of changes."""
-    changes, log = 0, work.log
+    changes = 0
     for cluster in range(partition.sizes.size):
         if work.changed[cluster] and partition.sizes[cluster] > 0:
             work.changed[cluster] = False
-            change = dissolve(partition, neighbours, cluster, log, 0.0)
-            if change < -min_gain and are_allowed(partition, log):
-                changes += 1
-                _mark_moved(partition, work)
-            else:
-                rollback(partition, log)
+            changes += _keep_or_undo(partition, work, dissolve(partition, cluster, 0.0), min_gain)
     for i in range(partition.labels.size):
         if work.pending[CREATE, i]:
             work.pending[CREATE, i] = False
-            if not _may_create(partition, neighbours, i):
-                continue
-            if create(partition, neighbours, i, log) < -min_gain and are_allowed(partition, log):
-                changes += 1
-                _mark_moved(partition, work)
-            else:
-                rollback(partition, log)
+            if _may_create(partition, i):
+                changes += _keep_or_undo(partition, work, create(partition, i), min_gain)
     return changes
 
 
+@njit_inline
+def _keep_or_undo(partition: PartitionState, work: Worklist, change: float, min_gain: float) -> int:
+    """Keep the logged moves and return 1 if they gain enough and are allowed; else undo them and return 0."""
+    if change < -min_gain and are_allowed(partition):
+        _mark_moved(partition, work)
+        return 1
+    rollback(partition)
+    return 0
+
+
 @njit_inner
-def _exchange_cycles(partition: PartitionState, neighbours: Int32Matrix, work: Worklist, min_gain: float) -> int:
+def _exchange_cycles(partition: PartitionState, work: Worklist, min_gain: float) -> int:
     """Carry out cyclic exchanges where they gain enough; return their number."""
     changes = 0
     work.visited_for.fill(NONE)
-    reset_exchange_costs(partition, work.exchange_costs)
+    work.closed_for.fill(NONE)
+    for cluster in range(partition.sizes.size):
+        update_leaving_gains(partition, work, cluster)
     for i in range(partition.labels.size):
         if work.pending[CYCLE, i]:
             work.pending[CYCLE, i] = False
-            if cyclic_exchange(partition, neighbours, i, work.visited_for, work.log, work.exchange_costs, min_gain):
+            if cyclic_exchange(partition, i, work, min_gain):
                 changes += 1
-                _update_moved_gains(partition, work)
+                for x in range(partition.counters[MOVES]):
+                    update_leaving_gains(partition, work, partition.moved[1, x])
+                    update_leaving_gains(partition, work, partition.labels[partition.moved[0, x]])
                 _mark_moved(partition, work)
     return changes
 
@@ -660,26 +582,14 @@ def _mark_changed(partition: PartitionState, cluster: int, work: Worklist) -> No
 @njit_inner
 def _mark_moved(partition: PartitionState, work: Worklist) -> None:
     """Put all clusters that the logged moves changed on the worklist, and empty the log."""
-    log = work.log
-    for x in range(log.size[0]):
-        _mark_changed(partition, log.origins[x], work)
-        _mark_changed(partition, partition.labels[log.records[x]], work)
-    log.size[0] = 0
+    for x in range(partition.counters[MOVES]):
+        _mark_changed(partition, partition.moved[1, x], work)
+        _mark_changed(partition, partition.labels[partition.moved[0, x]], work)
+    partition.counters[MOVES] = 0
 
 
 @njit_inner
-def _update_moved_gains(partition: PartitionState, work: Worklist) -> None:
-    """Update the leaving gains in all clusters that the logged moves changed."""
-    log = work.log
-    for x in range(log.size[0]):
-        update_leaving_gains(partition, work.exchange_costs, log.origins[x])
-        update_leaving_gains(partition, work.exchange_costs, partition.labels[log.records[x]])
-
-
-@njit_inner
-def dissolve(
-    partition: PartitionState, neighbours: Int32Matrix, cluster: int, log: UndoLog, limit: float = np.inf
-) -> float:
+def dissolve(partition: PartitionState, cluster: int, limit: float = np.inf) -> float:
     """Move each member of a cluster to the cheapest cluster of its neighbours; return the change of the loss.
 
     It is infinite if a member finds no cluster, or as soon as the change cannot be below ``limit``. That is known early
@@ -692,7 +602,7 @@ def dissolve(
     while partition.sizes[cluster] > 0:
         i = member(partition, cluster, partition.sizes[cluster] - 1)
         best, target, previous = np.inf, NONE, NONE
-        for neighbour in neighbours[i]:
+        for neighbour in partition.neighbours[i]:
             other = partition.labels[neighbour]
             if other in (cluster, previous):
                 continue
@@ -705,26 +615,25 @@ def dissolve(
             return np.inf
         left -= best
         total += best - gain_of_leaving(partition, i) * (partition.sizes[cluster] > 1)
-        move_logged(partition, log, i, target)
-    partition.empty[partition.counters[EMPTY_CLUSTERS]] = cluster
-    partition.counters[EMPTY_CLUSTERS] += 1
+        move_logged(partition, i, target)
+    _push_empty(partition, cluster)
     return total
 
 
 @njit_inline
-def _may_create(partition: PartitionState, neighbours: Int32Matrix, i: int) -> bool:
+def _may_create(partition: PartitionState, i: int) -> bool:
     """Whether enough neighbours of a record are in clusters above k; each is counted, even several of one cluster."""
     k = partition.counters[MIN_SIZE]
     if partition.counters[EMPTY_CLUSTERS] == 0 or partition.sizes[partition.labels[i]] <= k:
         return False
     missing = k - 1
-    for neighbour in neighbours[i]:
+    for neighbour in partition.neighbours[i]:
         missing -= partition.sizes[partition.labels[neighbour]] > k
     return bool(missing <= 0)
 
 
 @njit_inner
-def create(partition: PartitionState, neighbours: Int32Matrix, i: int, log: UndoLog) -> float:
+def create(partition: PartitionState, i: int) -> float:
     """Create a cluster of a record and its k - 1 nearest from clusters above k; return the change of the loss.
 
     It is infinite if there are too few such neighbours. The moves are logged in both cases.
@@ -735,13 +644,13 @@ def create(partition: PartitionState, neighbours: Int32Matrix, i: int, log: Undo
     partition.counters[EMPTY_CLUSTERS] -= 1
     cluster = partition.empty[partition.counters[EMPTY_CLUSTERS]]
     total = -gain_of_leaving(partition, i)
-    move_logged(partition, log, i, cluster)
-    for neighbour in neighbours[i]:
+    move_logged(partition, i, cluster)
+    for neighbour in partition.neighbours[i]:
         if partition.sizes[cluster] == k:
             return total
         if partition.labels[neighbour] != cluster and partition.sizes[partition.labels[neighbour]] > k:
             total += cost_to_join(partition, neighbour, cluster) - gain_of_leaving(partition, neighbour)
-            move_logged(partition, log, neighbour, cluster)
+            move_logged(partition, neighbour, cluster)
     return total if partition.sizes[cluster] == k else np.inf
 
 
@@ -1128,20 +1037,17 @@ DISSOLVE_BELOW, CREATE_BELOW, RELOCATE_BELOW, SWAP_BELOW = 0.02, 0.06, 0.3, 0.92
 
 
 @njit
-def anneal(
-    partition: PartitionState, neighbours: Int32Matrix, tries: int, temperature: float, random: np.random.Generator
-) -> None:
+def anneal(partition: PartitionState, tries: int, temperature: float, random: np.random.Generator) -> None:
     """Try ``tries`` random changes at one temperature (Metropolis). The partition satisfies its constraints throughout.
 
-    Nearer ones of the ``neighbours`` (n, m) are drawn more often. A rise of the loss by ``temperature`` is accepted
-    with probability 1 / e; the unit is the geometric mean of the variance within all clusters and within the two
-    touched.
+    Nearer neighbours are drawn more often. A rise of the loss by ``temperature`` is accepted with probability 1 / e;
+    the unit is the geometric mean of the variance within all clusters and within the two touched.
     """
     recompute_centroids(partition)
     mean = loss(partition) / partition.labels.size
     if mean == 0.0:
         return
-    variances, log = np.zeros(partition.sizes.size), empty_undo_log(max_moves(partition))
+    variances, neighbours = np.zeros(partition.sizes.size), partition.neighbours
     for cluster in range(variances.size):
         _update_variance(partition, cluster, variances)
     for _ in range(tries):
@@ -1151,37 +1057,30 @@ def anneal(
         target = partition.labels[neighbours[i, int(neighbours.shape[1] * nearness * nearness)]]
         unit = np.sqrt(mean) * np.sqrt(0.5 * (variances[own] + variances[target]))  # one root could overflow
         limit = -np.log(1.0 - random.random()) * temperature * unit
-        if kind < DISSOLVE_BELOW:
-            change = dissolve(partition, neighbours, own, log)
-        elif kind < CREATE_BELOW:
-            change = create(partition, neighbours, i, log)
-        elif own != target:
-            change = _exchange(partition, neighbours, i, target, kind, limit, log, random)
+        change = _try_change(partition, i, target, kind, limit, random)
+        if change <= limit and are_allowed(partition):
+            _accept(partition, variances)
         else:
-            continue
-        if change <= limit and are_allowed(partition, log):
-            _accept(partition, log, variances)
-        else:
-            rollback(partition, log)
+            rollback(partition)
 
 
 @njit_inline
-def _exchange(
-    partition: PartitionState,
-    neighbours: Int32Matrix,
-    i: int,
-    target: int,
-    kind: float,
-    limit: float,
-    log: UndoLog,
-    random: np.random.Generator,
+def _try_change(
+    partition: PartitionState, i: int, target: int, kind: float, limit: float, random: np.random.Generator
 ) -> float:
-    """Try one kind of change between a record and another cluster; return the change of the loss."""
+    """Try one kind of change for a record, perhaps with another cluster; return the change of the loss."""
+    own = partition.labels[i]
+    if kind < DISSOLVE_BELOW:
+        return dissolve(partition, own)
+    if kind < CREATE_BELOW:
+        return create(partition, i)
+    if own == target:
+        return np.inf
     if kind < RELOCATE_BELOW:
-        return _relocate(partition, i, target, limit, log)
+        return _relocate(partition, i, target, limit)
     if kind < SWAP_BELOW:
-        return _swap(partition, i, target, limit, log, random)
-    return _exchange_cycle(partition, neighbours, i, target, log, random)
+        return _swap(partition, i, target, limit, random)
+    return _exchange_cycle(partition, i, target, random)
 
 
 @njit_inline
@@ -1196,62 +1095,48 @@ def _update_variance(partition: PartitionState, cluster: int, variances: Float64
 
 
 @njit_inner
-def _accept(partition: PartitionState, log: UndoLog, variances: Float64Vector) -> None:
+def _accept(partition: PartitionState, variances: Float64Vector) -> None:
     """Update the variances of all clusters that the logged moves changed, and empty the log."""
-    for x in range(log.size[0]):
-        _update_variance(partition, log.origins[x], variances)
-        _update_variance(partition, partition.labels[log.records[x]], variances)
-    log.size[0] = 0
+    for x in range(partition.counters[MOVES]):
+        _update_variance(partition, partition.moved[1, x], variances)
+        _update_variance(partition, partition.labels[partition.moved[0, x]], variances)
+    partition.counters[MOVES] = 0
 
 
 @njit_inline
-def _relocate(partition: PartitionState, i: int, target: int, limit: float, log: UndoLog) -> float:
+def _relocate(partition: PartitionState, i: int, target: int, limit: float) -> float:
     """Move a record if sizes and the limit allow it; return the change of the loss."""
     own = partition.labels[i]
     if partition.sizes[own] <= partition.counters[MIN_SIZE] or partition.sizes[target] >= partition.counters[MAX_SIZE]:
         return np.inf
     change = cost_to_join(partition, i, target) - gain_of_leaving(partition, i)
     if change <= limit:
-        move_logged(partition, log, i, target)
+        move_logged(partition, i, target)
     return change
 
 
 @njit_inline
-def _swap(
-    partition: PartitionState, i: int, target: int, limit: float, log: UndoLog, random: np.random.Generator
-) -> float:
+def _swap(partition: PartitionState, i: int, target: int, limit: float, random: np.random.Generator) -> float:
     """Swap a record with a random member of another cluster if the limit allows it; return the change of the loss."""
     own = partition.labels[i]
     other = member(partition, target, int(random.random() * partition.sizes[target]))
     change = cost_to_swap(partition, i, other)
     if change <= limit:
-        move_logged(partition, log, i, target)
-        move_logged(partition, log, other, own)
+        move_logged(partition, i, target)
+        move_logged(partition, other, own)
     return change
 
 
 @njit_inner
-def _exchange_cycle(
-    partition: PartitionState, neighbours: Int32Matrix, i: int, target: int, log: UndoLog, random: np.random.Generator
-) -> float:
-    """Move a record to another cluster, a member of that to a third, and a member of the third to the first.
-
-    The last move is left out where the sizes allow it. Returns the change of the loss.
-    """
+def _exchange_cycle(partition: PartitionState, i: int, target: int, random: np.random.Generator) -> float:
+    """Carry out a cyclic exchange, without its last move where the sizes allow it; return the change of the loss."""
     own = partition.labels[i]
     second = member(partition, target, int(random.random() * partition.sizes[target]))
-    third = partition.labels[neighbours[second, int(random.random() * neighbours.shape[1])]]
+    nearness = int(random.random() * partition.neighbours.shape[1])
+    third = partition.labels[partition.neighbours[second, nearness]]
     if third in (own, target):
         return np.inf
     last = member(partition, third, int(random.random() * partition.sizes[third]))
-    is_closed = (
-        partition.sizes[own] <= partition.counters[MIN_SIZE] or partition.sizes[third] >= partition.counters[MAX_SIZE]
-    )
-    change = cost_to_join(partition, i, target) - gain_of_leaving(partition, i)
-    move_logged(partition, log, i, target)
-    change += cost_to_join(partition, second, third) - gain_of_leaving(partition, second)
-    move_logged(partition, log, second, third)
-    if is_closed:
-        change += cost_to_join(partition, last, own) - gain_of_leaving(partition, last)
-        move_logged(partition, log, last, own)
-    return change
+    if _may_be_open(partition, own, third):
+        last = NONE
+    return _move_in_cycle(partition, i, gain_of_leaving(partition, i), ExchangeCycle(0.0, second, last, target, third))

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from shoal.arrays import Float64Matrix, Float64Vector, Int32Matrix, Int32Vector, Int64Vector
+from shoal.arrays import BoolVector, Float64Matrix, Float64Vector, Int32Matrix, Int32Vector, Int64Vector
 from shoal.errors import ParameterError
 from shoal.kernels.jit import njit, njit_inline, njit_inner
 from shoal.kernels.kd_tree import neighbours_of
@@ -21,22 +21,7 @@ from shoal.tables.descent import pair_squares
 from shoal.tables.hilbert import best_runs, label_runs
 from shoal.tables.measures import loss_of
 
-__all__ = [
-    "LARGEST",
-    "STORED",
-    "BoundedPartition",
-    "Choice",
-    "LinearRelaxation",
-    "PricingResult",
-    "SetPartitioning",
-    "check_exact",
-    "choose_clusters",
-    "clusters_below",
-    "empty_pricing_result",
-    "optimal_of_line",
-    "price_clusters",
-    "require_solver",
-]
+__all__ = ["STORED", "ClusterPool", "check_exact", "choose_clusters", "optimal_of_line"]
 
 
 LARGEST = 5
@@ -70,29 +55,6 @@ class PricingCandidates(NamedTuple):
 
 
 @njit
-def price_clusters(
-    squares: Float64Matrix, prices: Float64Vector, k: int, min_reduction: float, quota: int, result: PricingResult
-) -> bool:
-    """Search all clusters of k to 2k - 1 records with a negative reduced cost; k is 2 or 3.
-
-    Clusters with a reduced cost below minus ``min_reduction`` are stored, ``quota`` at most per record that has the
-    highest price in them. True: ``result.floors`` is exact for every record. False: there were too many sets.
-    """
-    result.state[BUDGET] = MAX_SETS
-    return _search(squares, prices, k, 0.0, -min_reduction, quota, result)
-
-
-@njit
-def clusters_below(squares: Float64Matrix, prices: Float64Vector, k: int, limit: float, result: PricingResult) -> bool:
-    """Find all clusters of k to 2k - 1 records with a reduced cost below ``limit``, which is 0 or more.
-
-    True: ``result.clusters`` has all of them. False: there were too many to store, or too many sets to look at.
-    """
-    result.state[BUDGET] = MAX_SETS_BELOW
-    return _search(squares, prices, k, limit, limit, result.clusters.shape[0] + 1, result)
-
-
-@njit
 def empty_pricing_result(n: int, capacity: int) -> PricingResult:
     """Return an empty result for n records, with room for ``capacity`` clusters besides the best of each record."""
     return PricingResult(
@@ -103,20 +65,24 @@ def empty_pricing_result(n: int, capacity: int) -> PricingResult:
     )
 
 
-@njit_inner
-def _search(
+@njit
+def search_clusters(
     squares: Float64Matrix,
     prices: Float64Vector,
     k: int,
     limit: float,
     stored_below: float,
     quota: int,
+    max_sets: int,
     result: PricingResult,
 ) -> bool:
-    """Visit all clusters with a reduced cost below ``limit``; return whether the search was completed.
+    """Visit all clusters of k to 2k - 1 records with a reduced cost below ``limit``, 0 or more; k is 2 or 3.
 
-    Those below ``stored_below``, at most ``limit``, are stored, up to ``quota`` per record.
+    Those below ``stored_below``, at most ``limit``, are stored, ``quota`` at most per record that has the highest price
+    in them. True: no cluster was missed, and ``result.floors`` are exact. False: there were more than ``max_sets`` to
+    look at, or too many to store.
     """
+    result.state[BUDGET] = max_sets
     result.floors[:] = 0.0
     result.best[:] = -1
     result.state[STORED] = 0
@@ -201,10 +167,7 @@ def _can_be_below(squared: float, worth: float, away: float, highest: float, siz
 
 @njit_inline
 def _store_cluster(reduced: float, group: Int64Vector, size: int, stored_below: float, result: PricingResult) -> None:
-    """Update the floors of the members of a cluster, and store the cluster if its reduced cost is low enough.
-
-    If there is no room, the search ends; the quotas of `price_clusters` do not exceed the room.
-    """
+    """Update the floors of the members, and store a cluster of a low reduced cost; without room, the search ends."""
     for x in range(size):
         if reduced / size < result.floors[group[x]]:
             result.floors[group[x]] = reduced / size
@@ -244,41 +207,32 @@ ROUNDING = 1e-9
 """Relative: subtracted from the bound for the rounding of its sums."""
 SOLVER_ROUNDING = 1e-7
 """Relative: subtracted from a bound of the solver, which accepts reduced costs of -1e-7 per cluster as not negative."""
+RELATIVE_GAP = 1e-7
+"""Relative gap at which a choice of the solver counts as the optimum of the pool."""
+HALF = 0.5
 MAX_BETTER = 100_000
 """Clusters that a partition better than the best one can have: with more of them, the gap is left open."""
 MAX_LINE_STEPS = 10_000_000_000
 """Records times k with one attribute: about half a minute."""
 
 
-class BoundedPartition(NamedTuple):
-    """A partition and a lower bound on the loss of any partition."""
-
-    labels: Int32Vector  # (n,)
-    bound: float
-
-
-class _DualBound(NamedTuple):
-    """Prices for which no cluster has a negative reduced cost, up to rounding, and their sum."""
-
-    prices: Float64Vector  # (n,)
-    bound: float
-
-
 def choose_clusters(
     values: Float64Matrix, starts: list[Int32Vector], k: int, is_over: Callable[[], bool]
-) -> BoundedPartition:
+) -> tuple[Int32Vector, float]:
     """Choose the best partition from many thousand promising clusters, and bound the loss of any; k is 2 or 3.
+
+    Returns the labels (n,), and the lower bound.
 
     ``starts`` are partitions, the best first; their clusters are in the pool, unless they exceed 2k - 1 records.
     ``is_over`` is called now and then; once it returns true, the best partition so far is returned. A round of pricing
     and a step of the solver, seconds for thousands of records, are not interrupted.
 
-    Guarantee: `price_clusters` looks at every cluster that could have a negative reduced cost, so the sum of prices and
+    Guarantee: pricing looks at every cluster that could have a negative reduced cost, so the sum of prices and
     floors is a lower bound on the loss of all partitions into clusters of k or more (Lagrange), whatever the solver
     computed. Clusters above 2k - 1 can be split without loss.
     With floors added to the prices, no reduced cost is negative, and those of a partition add up to the distance of its
     loss from the bound. A better partition has therefore no cluster with a reduced cost above the gap. All clusters
-    below it are found by `clusters_below`; if they are at most `MAX_BETTER`, the solver chooses among them, its bound
+    below it are found; if they are at most `MAX_BETTER`, the solver chooses among them, its bound
     holds for all partitions within its tolerances, and the partition is optimal.
     The same input gives the same result, unless ``is_over`` reads a clock: the solver runs on one thread.
     Cost: n² distances; seconds to a minute for a thousand records, most of it for the choices.
@@ -288,26 +242,27 @@ def choose_clusters(
     .. [1] D. Aloise, P. Hansen, C. Rocha and É. Santi, "Column generation bounds for numerical microaggregation",
        Journal of Global Optimization 60, 2014. doi:10.1007/s10898-014-0149-3
     """
-    usable = [labels for labels in starts if np.bincount(labels).max() <= 2 * k - 1] or [_any_partition(len(values), k)]
+    n = len(values)
+    in_order = np.minimum(np.arange(n) // k, n // k - 1).astype(np.int32)
+    usable = [labels for labels in starts if np.bincount(labels).max() <= 2 * k - 1] or [in_order]
     best = usable[0]
     with np.errstate(over="ignore"):
-        unit = loss_of(values, best) / len(values)
+        unit = loss_of(values, best) / n
     if not 0.0 < unit < np.inf:
-        return BoundedPartition(best, 0.0)  # no loss at all, or an overflow
+        return best, 0.0  # no loss at all, or an overflow
     squares = pair_squares(values / np.sqrt(unit))  # the solver's tolerances are absolute
-    pool = _ClusterPool(squares)
+    pool = ClusterPool(squares)
     pool.add(_clusters_of_neighbours(values, k))
     for labels in usable:
         pool.add(_members_of(labels))
-    dual = _generate_columns(pool, squares, k, is_over)
-    bound = dual.bound
+    prices, bound = _generate_columns(pool, squares, k, is_over)
     if not is_over():
-        best = pool.choose(best, is_over).labels
-        complete = None if is_over() else _pool_of_better_clusters(squares, best, k, dual)
+        best, _ = pool.choose(best, is_over)
+        complete = None if is_over() else _pool_of_better_clusters(squares, best, k, prices, bound)
         if complete is not None:
             best, solved = complete.choose(best, is_over)
             bound = max(bound, min(solved, pool.loss_of(best)))
-    return BoundedPartition(best, bound * unit)
+    return best, bound * unit
 
 
 def optimal_of_line(values: Float64Matrix, k: int) -> Int32Vector:
@@ -334,51 +289,95 @@ def check_exact(n: int, d: int, k: int, *, is_unconstrained: bool) -> None:
     if faults:
         raise ParameterError(f"refine 'exact' needs {' and '.join(faults)}; use 'anneal'")
     if d > 1:
-        require_solver()
+        try:
+            import highspy  # noqa: F401, PLC0415 - an optional dependency
+        except ImportError:
+            raise ParameterError("refine 'exact' needs the solver HiGHS: pip install 'shoal[exact]'") from None
 
 
-class _ClusterPool:
-    """The clusters to choose from, each once; ``squares`` (n, n) are squared distances."""
+class ClusterPool:
+    """The clusters to choose from, each once, in the solver; each solution starts from the one before.
+
+    ``squares`` (n, n) are squared distances. HiGHS runs on one thread, so the same calls give the same results.
+    """
 
     def __init__(self, squares: Float64Matrix) -> None:
+        import highspy  # noqa: PLC0415 - as in check_exact
+
         self._squares = squares
         self._numbers: dict[bytes, int] = {}
         self._members: list[Int32Matrix] = []
-        self.problem = SetPartitioning(len(squares))
+        self._solver = highspy.Highs()  # type: ignore[no-untyped-call]
+        for option, value in (("output_flag", False), ("threads", 1), ("mip_rel_gap", RELATIVE_GAP)):
+            self._solver.setOptionValue(option, value)
+        n = len(squares)
+        self._solver.addRows(n, np.ones(n), np.ones(n), 0, np.zeros(n, np.int32), np.empty(0, np.int32), np.empty(0))
 
     def add(self, clusters: Int32Matrix) -> int:
         """Add clusters (m, 5), padded with -1; return how many are new."""
         ordered = np.ascontiguousarray(np.unique(-np.sort(-clusters, axis=1), axis=0), np.int32)
-        is_new = np.array([row.tobytes() not in self._numbers for row in ordered], bool)
-        if is_new.any():
-            new = ordered[is_new]
+        new = ordered[np.array([row.tobytes() not in self._numbers for row in ordered], bool)]
+        if len(new):
             for row in new:
                 self._numbers[row.tobytes()] = len(self._numbers)
             self._members.append(new)
-            self.problem.add(new, self._costs(new))
-        return int(is_new.sum())
-
-    def numbers_of(self, labels: Int32Vector) -> Int64Vector:
-        """Return the numbers of the clusters of a partition, after adding those that are missing."""
-        clusters = _members_of(labels)
-        self.add(clusters)
-        ordered = np.ascontiguousarray(-np.sort(-clusters, axis=1), np.int32)
-        return np.array([self._numbers[row.tobytes()] for row in ordered])
+            present = new >= 0
+            sizes, members = present.sum(axis=1), new[present]
+            starts, upper = (np.cumsum(sizes) - sizes).astype(np.int32), np.full(len(new), np.inf)
+            lower, ones = np.zeros(len(new)), np.ones(len(members))
+            self._solver.addCols(len(new), self._costs(new), lower, upper, len(members), starts, members, ones)
+        return len(new)
 
     def loss_of(self, labels: Int32Vector) -> float:
         """Return the loss of a partition, in the unit of ``squares``."""
         return float(self._costs(_members_of(labels)).sum())
 
-    def choose(self, start: Int32Vector, is_over: Callable[[], bool]) -> BoundedPartition:
-        """Return the best partition of the pool, and the solver's bound on the loss of the partitions of the pool."""
-        choice = self.problem.choose(self.numbers_of(start), is_over)
-        labels = self.labels_of(choice.numbers)
-        return BoundedPartition(start if labels is None else labels, choice.bound * (1.0 - SOLVER_ROUNDING))
+    def relax(self) -> tuple[float, Float64Vector]:
+        """Return the least loss where clusters may be chosen in part, and the dual price of each record (n,)."""
+        self._solver.run()
+        return self._solver.getInfo().objective_function_value, np.array(self._solver.getSolution().row_dual)
 
-    def labels_of(self, numbers: Int64Vector) -> Int32Vector | None:
+    def choose(self, start: Int32Vector, is_over: Callable[[], bool]) -> tuple[Int32Vector, float]:
+        """Return the best partition of the pool, and a lower bound on the loss of any; 0 if the solver found none.
+
+        ``is_over`` is called between the steps of the solver; once it returns true, the best choice so far is returned,
+        or the start. The bound holds within the tolerances of the solver.
+        """
+        import highspy  # noqa: PLC0415 - as in check_exact
+
+        first = highspy.HighsSolution()
+        first.col_value = self._chosen_by(start).astype(float).tolist()
+        columns = np.arange(len(self._numbers), dtype=np.int32)
+        integer = np.full(len(columns), highspy.HighsVarType.kInteger.value, np.uint8)
+        self._solver.changeColsIntegrality(len(columns), columns, integer)
+        self._solver.setSolution(first)
+
+        def interrupt_if_over(event: highspy.HighsCallbackEvent) -> None:
+            if is_over():
+                event.interrupt()
+
+        self._solver.cbMipInterrupt.subscribe(interrupt_if_over)
+        self._solver.run()
+        self._solver.cbMipInterrupt.unsubscribe(interrupt_if_over)
+        labels = self._labels_of(np.array(self._solver.getSolution().col_value) > HALF)
+        statuses, bound = highspy.HighsModelStatus, self._solver.getInfo().mip_dual_bound
+        is_valid = self._solver.getModelStatus() in {statuses.kOptimal, statuses.kInterrupt} and 0.0 < bound < np.inf
+        proven = bound * (1.0 - SOLVER_ROUNDING) if is_valid else 0.0
+        return (start if labels is None else labels), proven
+
+    def _chosen_by(self, labels: Int32Vector) -> BoolVector:
+        """Return which clusters of the pool are those of a partition, after adding those that are missing."""
+        clusters = _members_of(labels)
+        self.add(clusters)
+        ordered = np.ascontiguousarray(-np.sort(-clusters, axis=1), np.int32)
+        chosen = np.zeros(len(self._numbers), np.bool_)
+        chosen[[self._numbers[row.tobytes()] for row in ordered]] = True
+        return chosen
+
+    def _labels_of(self, chosen: BoolVector) -> Int32Vector | None:
         """Return the partition into these clusters; None if they are none, because the solver was stopped too early."""
         labels = np.full(len(self._squares), -1, np.int32)
-        clusters = np.concatenate(self._members)[numbers]
+        clusters = np.concatenate(self._members)[chosen]
         for label, members in enumerate(clusters):
             labels[members[members >= 0]] = label
         is_partition = (labels >= 0).all() and (clusters >= 0).sum() == len(labels)
@@ -395,38 +394,44 @@ class _ClusterPool:
 
 
 def _pool_of_better_clusters(
-    squares: Float64Matrix, best: Int32Vector, k: int, dual: _DualBound
-) -> _ClusterPool | None:
+    squares: Float64Matrix, best: Int32Vector, k: int, prices: Float64Vector, bound: float
+) -> ClusterPool | None:
     """Return all clusters that a better partition than ``best`` can have; None if they are too many."""
-    pool = _ClusterPool(squares)
+    pool = ClusterPool(squares)
     loss = pool.loss_of(best)
-    found = empty_pricing_result(len(squares), MAX_BETTER)
-    if not clusters_below(squares, dual.prices, k, loss - dual.bound + ROUNDING * loss, found):
+    limit, found = loss - bound + ROUNDING * loss, empty_pricing_result(len(squares), MAX_BETTER)
+    if not search_clusters(squares, prices, k, limit, limit, MAX_BETTER + 1, MAX_SETS_BELOW, found):
         return None
     pool.add(found.clusters[: found.state[STORED]])
     return pool
 
 
-def _generate_columns(pool: _ClusterPool, squares: Float64Matrix, k: int, is_over: Callable[[], bool]) -> _DualBound:
-    """Add clusters with a negative reduced cost until there are none; return the lower bound."""
-    result = empty_pricing_result(len(squares), QUOTA * len(squares))
-    bound, stable, feasible = 0.0, None, np.zeros(len(squares))
+def _generate_columns(
+    pool: ClusterPool, squares: Float64Matrix, k: int, is_over: Callable[[], bool]
+) -> tuple[Float64Vector, float]:
+    """Add clusters with a negative reduced cost until there are none.
+
+    Returns prices (n,) for which no reduced cost is negative, up to rounding, and their sum, the lower bound.
+    """
+    n = len(squares)
+    result = empty_pricing_result(n, QUOTA * n)
+    bound, stable, feasible = 0.0, None, np.zeros(n)
     for _ in range(ROUNDS):
-        relaxed = pool.problem.relax()
-        prices = relaxed.prices if stable is None else 0.5 * (stable + relaxed.prices)  # smoothed: prices oscillate
+        loss, relaxed = pool.relax()
+        prices = relaxed if stable is None else 0.5 * (stable + relaxed)  # smoothed: prices oscillate
         is_smoothed = stable is not None
-        is_exact = price_clusters(squares, prices, k, MIN_REDUCTION * relaxed.loss / len(squares), QUOTA, result)
+        is_exact = search_clusters(squares, prices, k, 0.0, -MIN_REDUCTION * loss / n, QUOTA, MAX_SETS, result)
         lower = float(prices.sum() + result.floors.sum())
         if is_exact and lower > bound:
             bound, stable, feasible = lower, prices, prices + result.floors
-        if relaxed.loss - bound <= MIN_GAP * relaxed.loss or is_over():
+        if loss - bound <= MIN_GAP * loss or is_over():
             break
         candidates = np.concatenate((result.best, result.clusters[: result.state[STORED]]))
         if not pool.add(candidates[candidates[:, 0] >= 0]):
             if not is_smoothed:
                 break  # nothing has a negative reduced cost: the relaxation is optimal
             stable = None
-    return _DualBound(feasible, bound * (1.0 - ROUNDING))
+    return feasible, bound * (1.0 - ROUNDING)
 
 
 def _clusters_of_neighbours(values: Float64Matrix, k: int) -> Int32Matrix:
@@ -450,96 +455,3 @@ def _members_of(labels: Int32Vector) -> Int32Matrix:
     clusters = np.full((len(sizes), LARGEST), -1, np.int32)
     clusters[labels[order], positions] = order
     return clusters
-
-
-def _any_partition(n: int, k: int) -> Int32Vector:
-    """Return a partition into clusters of k to 2k - 1, in the order of the table."""
-    return np.minimum(np.arange(n) // k, n // k - 1).astype(np.int32)
-
-
-RELATIVE_GAP = 1e-7
-"""Relative gap at which a choice counts as the optimum of the pool."""
-HALF = 0.5
-
-
-class LinearRelaxation(NamedTuple):
-    """The optimum where clusters may be chosen in part."""
-
-    loss: float
-    prices: Float64Vector  # (n,): dual price of each record
-
-
-class Choice(NamedTuple):
-    """Clusters that are chosen, and a lower bound on the loss of any choice from the same pool."""
-
-    numbers: Int64Vector
-    bound: float
-    """Within the tolerances of the solver; 0 if it found none."""
-
-
-def require_solver() -> None:
-    """Raise ParameterError, with how to install it, if HiGHS is missing."""
-    try:
-        import highspy  # noqa: F401, PLC0415 - an optional dependency
-    except ImportError:
-        raise ParameterError("refine 'exact' needs the solver HiGHS: pip install 'shoal[exact]'") from None
-
-
-class SetPartitioning:
-    """A pool of clusters of n records that grows between solutions; each solution starts from the one before.
-
-    HiGHS runs on one thread, so the same calls give the same results.
-    """
-
-    def __init__(self, n: int) -> None:
-        import highspy  # noqa: PLC0415 - as in require_solver
-
-        self._solver = highspy.Highs()  # type: ignore[no-untyped-call]
-        self._infinity = highspy.kHighsInf
-        self._integer = highspy.HighsVarType.kInteger
-        for option, value in (("output_flag", False), ("threads", 1), ("mip_rel_gap", RELATIVE_GAP)):
-            self._solver.setOptionValue(option, value)
-        self._solver.addRows(n, np.ones(n), np.ones(n), 0, np.zeros(n, np.int32), np.empty(0, np.int32), np.empty(0))
-        self.count = 0
-
-    def add(self, clusters: Int32Matrix, costs: Float64Vector) -> None:
-        """Add clusters (m, largest), padded with -1, and their losses (m,)."""
-        present = clusters >= 0
-        ends = np.cumsum(present.sum(axis=1))
-        members = clusters[present].astype(np.int32)
-        starts = np.concatenate(([0], ends[:-1])).astype(np.int32)
-        lower, upper = np.zeros(len(clusters)), np.full(len(clusters), self._infinity)
-        self._solver.addCols(len(clusters), costs, lower, upper, len(members), starts, members, np.ones(len(members)))
-        self.count += len(clusters)
-
-    def relax(self) -> LinearRelaxation:
-        """Solve the linear relaxation."""
-        self._solver.run()
-        loss = self._solver.getInfo().objective_function_value
-        return LinearRelaxation(loss, np.array(self._solver.getSolution().row_dual))
-
-    def choose(self, start: Int64Vector, is_over: Callable[[], bool]) -> Choice:
-        """Return the clusters to choose, and the proven bound; ``start`` are the clusters of a partition.
-
-        ``is_over`` is called between the steps of the solver; once it returns true, the best choice so far is returned.
-        It may be no partition if the solver was stopped before it took the start over.
-        """
-        import highspy  # noqa: PLC0415 - as in require_solver
-
-        columns = np.arange(self.count, dtype=np.int32)
-        self._solver.changeColsIntegrality(self.count, columns, np.full(self.count, self._integer.value, np.uint8))
-        first = highspy.HighsSolution()
-        first.col_value = np.isin(columns, start).astype(float).tolist()
-        self._solver.setSolution(first)
-
-        def interrupt_if_over(event: highspy.HighsCallbackEvent) -> None:
-            if is_over():
-                event.interrupt()
-
-        self._solver.cbMipInterrupt.subscribe(interrupt_if_over)
-        self._solver.run()
-        self._solver.cbMipInterrupt.unsubscribe(interrupt_if_over)
-        numbers = np.flatnonzero(np.array(self._solver.getSolution().col_value) > HALF)
-        statuses, bound = highspy.HighsModelStatus, self._solver.getInfo().mip_dual_bound
-        is_valid = self._solver.getModelStatus() in {statuses.kOptimal, statuses.kInterrupt} and 0.0 < bound < np.inf
-        return Choice(numbers, float(bound) if is_valid else 0.0)

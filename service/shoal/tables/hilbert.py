@@ -8,16 +8,7 @@ from shoal.arrays import Float64Matrix, Float64Vector, Int32Vector, Int64Matrix,
 from shoal.errors import ParameterError
 from shoal.kernels.jit import njit, njit_inline
 
-__all__ = [
-    "WORD_BITS",
-    "best_runs",
-    "best_runs_of_line",
-    "curve_keys",
-    "hilbert",
-    "label_runs",
-    "optimal",
-    "order_along_curve",
-]
+__all__ = ["best_runs", "hilbert", "label_runs", "optimal", "order_along_curve"]
 
 
 def optimal(values: Float64Matrix, k: int) -> Int32Vector:
@@ -42,10 +33,7 @@ def optimal(values: Float64Matrix, k: int) -> Int32Vector:
 
 @njit
 def best_runs(rows: Float64Matrix, k: int) -> Int64Vector:
-    """Return the best partition of ordered rows (n, d) into runs of k to 2k - 1, as starts, shape (n + 1,).
-
-    Entry ``end`` is the start of the last run in the best partition of the first ``end`` rows. O(n k d).
-    """
+    """Return the start of the last run in the best partition of the first ``end`` ordered rows, (n + 1,). O(n k d)."""
     n, d = rows.shape
     costs, starts = np.full(n + 1, np.inf), np.zeros(n + 1, np.int64)
     costs[0] = 0.0
@@ -144,10 +132,7 @@ def hilbert(values: Float64Matrix, k: int) -> Int32Vector:
 
 
 def order_along_curve(values: Float64Matrix) -> Int64Vector:
-    """Return the records (n,) in the order of the curve; records of one cell in the order of the table.
-
-    A key has 124 bits, so only the first 124 attributes are used.
-    """
+    """Return the records (n,) in the order of the curve; keys have 124 bits, so the first 124 attributes are used."""
     used = values[:, : 2 * WORD_BITS]
     keys = curve_keys(used, min(MAX_BITS, 2 * WORD_BITS // used.shape[1]))
     return np.lexsort((keys[1], keys[0]))
@@ -155,10 +140,7 @@ def order_along_curve(values: Float64Matrix) -> Int64Vector:
 
 @njit
 def curve_keys(values: Float64Matrix, bits: int) -> Int64Matrix:
-    """Return the position of each record (n, d) on the curve, as (2, n) words, the high word first.
-
-    The curve fills a grid of ``2**bits`` cells per attribute, each cut over its own range; d * bits is at most 124.
-    """
+    """Return the position of each record (n, d) on the curve as words (2, n), for ``2**bits`` cells per attribute."""
     n, d = values.shape
     low, scale = np.zeros(d), np.zeros(d)
     for j in range(d):

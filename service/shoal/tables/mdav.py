@@ -25,19 +25,13 @@ from shoal.kernels.sums import centroid, subtract, sum_all
 
 __all__ = [
     "SCAN_UP_TO",
-    "FarthestPointIndex",
-    "NearestMembers",
-    "empty_farthest_point_index",
-    "farthest_point",
-    "insert_nearest",
     "join_as_block",
-    "label_members",
     "mdav",
     "mdav_by_scan",
-    "mdav_by_tree",
     "mdav_dense",
     "take_nearest",
     "vmdav",
+    "write_distances",
 ]
 
 
@@ -51,7 +45,7 @@ SAFETY = 1.0 - 1e-6
 
 
 class FarthestPointIndex(NamedTuple):
-    """Records by falling distance to a reference point."""
+    """Records by falling distance to a reference point; empty until the first call of `farthest_point`."""
 
     rows: Float64Matrix  # (n, d): coordinates in the order of the list
     records: Int64Vector  # (n,)
@@ -61,19 +55,10 @@ class FarthestPointIndex(NamedTuple):
 
 
 @njit_inner
-def empty_farthest_point_index(n: int, d: int) -> FarthestPointIndex:
-    """Return an empty index for n records of d attributes; the first call of `farthest_point` fills it."""
-    return FarthestPointIndex(np.zeros((n, d)), np.zeros(n, np.int64), np.zeros(n), np.zeros(d), np.zeros(3, np.int64))
-
-
-@njit_inner
 def farthest_point(
     index: FarthestPointIndex, values: Float64Matrix, free: BoolVector, left: int, centre: Float64Vector
 ) -> int:
-    """Return the free record that is farthest from a centre; ties go to the lowest record.
-
-    A record that was not free in an earlier call must not be free again; ``left`` records are free, at least 1.
-    """
+    """Return the farthest of the ``left`` free records; ties go to the lowest. Others must not become free again."""
     if index.state[END] == 0 or index.state[STEPS] > MAX_STEPS * left:
         _rebuild(index, values, free, centre)
     while not free[index.records[index.state[HEAD]]]:
@@ -117,10 +102,7 @@ def _rebuild(index: FarthestPointIndex, values: Float64Matrix, free: BoolVector,
 
 @njit_inner
 def _sort_descending(records: Int64Vector, distances: Float64Vector) -> None:
-    """Sort records by falling distance, as far as the leading 33 bits show it (one part in two million).
-
-    Positive floats are ordered as their bits are, and a radix sort of the bits is faster than comparisons.
-    """
+    """Sort records by falling distance, as far as the leading 33 bits show it: a radix sort is the fastest."""
     other_records, other_distances = np.empty_like(records), np.empty_like(distances)
     counts = np.zeros((1 << RADIX_BITS) + 1, np.int64)
     for shift in (64 - 3 * RADIX_BITS + 1, 64 - 2 * RADIX_BITS + 1, 64 - RADIX_BITS + 1):
@@ -175,18 +157,18 @@ def mdav(values: Float64Matrix, k: int) -> Int32Vector:
 def mdav_by_scan(values: Float64Matrix, k: int) -> Int32Vector:
     """Return the labels of MDAV; every cluster scans all records that are left. O(n² d / k)."""
     n, d = values.shape
-    labels, rest = np.full(n, -1, np.int32), np.arange(n)
-    sums, centre = sum_all(values), np.zeros(d)
-    found = NearestMembers(np.zeros(k), np.zeros(k, np.int64))
+    labels, rest, members = np.full(n, -1, np.int32), np.arange(n), np.zeros(k, np.int64)
+    sums, centre, away = sum_all(values), np.zeros(d), np.zeros(n)
     left, label, opposite = n, 0, -1
     while left >= 2 * k:
         if opposite < 0:
             centroid(sums, left, centre)
-            seed = _farthest_record(values, rest[:left], centre)
+            seed = write_distances(values, rest[:left], centre, away)
         else:
-            seed = _farthest_record(values, rest[:left], values[opposite])
-        take_nearest(values, rest[:left], seed, labels, label, found)
-        for record in found.members:
+            seed = write_distances(values, rest[:left], values[opposite], away)
+        write_distances(values, rest[:left], values[seed], away)
+        take_nearest(away, rest[:left], seed, labels, label, members)
+        for record in members:
             subtract(sums, values[record])
         left -= k
         opposite = seed if opposite < 0 else -1
@@ -196,50 +178,40 @@ def mdav_by_scan(values: Float64Matrix, k: int) -> Int32Vector:
     return labels
 
 
-class NearestMembers(NamedTuple):
-    """The members of a cluster, the seed first, then from near to far."""
-
-    distances: Float64Vector  # (k,): squared distances to the seed
-    members: Int64Vector  # (k,)
+@njit_inner
+def write_distances(values: Float64Matrix, rest: Int64Vector, point: Float64Vector, away: Float64Vector) -> int:
+    """Write the squared distances of the records of ``rest`` from a point to ``away`` (n,); return the farthest."""
+    best, record = -1.0, -1
+    for x in range(rest.size):
+        distance = squared_distance(values, rest[x], point)
+        away[rest[x]] = distance
+        if distance > best:
+            best, record = distance, rest[x]
+    return int(record)
 
 
 @njit_inner
 def take_nearest(
-    values: Float64Matrix, rest: Int64Vector, seed: int, labels: Int32Vector, label: int, found: NearestMembers
+    away: Float64Vector, rest: Int64Vector, seed: int, labels: Int32Vector, label: int, members: Int64Vector
 ) -> None:
-    """Form a cluster of a seed and the k - 1 records nearest to it, and label them.
+    """Form a cluster of a seed and the k - 1 records with the smallest ``away`` (n,), and label them.
 
-    ``rest`` lists the records that are left, ascending; the remaining ones are moved to its front, in their order.
-    ``found`` has room for k members and is overwritten.
+    ``rest`` lists the records that are left, ascending; the remaining ones are moved to its front, in their order. The
+    cluster is written to ``members`` (k,): the seed first, then from near to far; of ties, the lowest record first.
     """
-    distances, members = found
-    distances[:] = np.inf
-    distances[0] = -1.0
+    distances = np.full(members.size, np.inf)
+    distances[0] = -np.inf
     members[0] = seed
     for x in range(rest.size):
         record = rest[x]
-        distance = squared_distance(values, record, values[seed])
-        if record != seed:
-            insert_nearest(distances, members, distance, record)
-    label_members(rest, members, labels, label)
-
-
-@njit_inline
-def insert_nearest(distances: Float64Vector, members: Int64Vector, distance: float, record: int) -> None:
-    """Insert a record into lists ordered by distance if it is nearer than the last; the first entry never moves."""
-    i = members.size - 1
-    if distance < distances[i]:
-        while distances[i - 1] > distance:
-            distances[i] = distances[i - 1]
-            members[i] = members[i - 1]
-            i -= 1
-        distances[i] = distance
-        members[i] = record
-
-
-@njit_inline
-def label_members(rest: Int64Vector, members: Int64Vector, labels: Int32Vector, label: int) -> None:
-    """Label the members of a cluster, and move the remaining records to the front of ``rest``, in their order."""
+        if record != seed and away[record] < distances[-1]:
+            i = members.size - 1
+            while distances[i - 1] > away[record]:
+                distances[i] = distances[i - 1]
+                members[i] = members[i - 1]
+                i -= 1
+            distances[i] = away[record]
+            members[i] = record
     for record in members:
         labels[record] = label
     remaining = 0
@@ -248,14 +220,13 @@ def label_members(rest: Int64Vector, members: Int64Vector, labels: Int32Vector, 
         remaining += labels[rest[x]] < 0
 
 
-@njit_inner
-def _farthest_record(values: Float64Matrix, rest: Int64Vector, centre: Float64Vector) -> int:
-    """Return the first record of ``rest`` that is farthest from ``centre``."""
-    best, record = -1.0, -1
+@njit_inline
+def _largest(values: Float64Vector, rest: Int64Vector) -> int:
+    """Return the first record of ``rest`` with the largest value."""
+    best, record = -np.inf, rest[0]
     for x in range(rest.size):
-        distance = squared_distance(values, rest[x], centre)
-        if distance > best:
-            best, record = distance, rest[x]
+        if values[rest[x]] > best:
+            best, record = values[rest[x]], rest[x]
     return int(record)
 
 
@@ -265,7 +236,8 @@ def mdav_by_tree(values: Float64Matrix, k: int, leaf_size: int) -> Int32Vector:
     n, d = values.shape
     labels = np.full(n, -1, np.int32)
     tree, search = build(values, leaf_size), empty_neighbour_search(k - 1, leaf_size)
-    index, free = empty_farthest_point_index(n, d), np.ones(n, np.bool_)
+    free, state = np.ones(n, np.bool_), np.zeros(3, np.int64)
+    index = FarthestPointIndex(np.zeros((n, d)), np.zeros(n, np.int64), np.zeros(n), np.zeros(d), state)
     sums, centre = sum_all(values), np.zeros(d)
     left, label, opposite = n, 0, -1
     while left >= 2 * k:
@@ -308,12 +280,12 @@ def mdav_dense(squares: Float64Matrix, k: int) -> Int32Vector:
     labels, rest, sums = np.full(n, -1, np.int32), np.arange(n), np.zeros(n)
     for i in range(n):
         _add(sums, squares[i], 1.0)
-    found = NearestMembers(np.zeros(k), np.zeros(k, np.int64))
+    members = np.zeros(k, np.int64)
     left, label, opposite = n, 0, -1
     while left >= 2 * k:
         seed = _largest(sums if opposite < 0 else squares[opposite], rest[:left])
-        _take_nearest(squares[seed], rest[:left], seed, labels, label, found)
-        for record in found.members:
+        take_nearest(squares[seed], rest[:left], seed, labels, label, members)
+        for record in members:
             _add(sums, squares[record], -1.0)
         left -= k
         opposite = seed if opposite < 0 else -1
@@ -328,32 +300,6 @@ def _add(sums: Float64Vector, away: Float64Vector, factor: float) -> None:
     """Add ``factor``, 1 or -1, times the distances from one record (n,) to the sums of all records."""
     for x in range(sums.size):
         sums[x] += factor * away[x]
-
-
-@njit_inline
-def _largest(values: Float64Vector, rest: Int64Vector) -> int:
-    """Return the first record of ``rest`` with the largest value."""
-    best, record = -np.inf, rest[0]
-    for x in range(rest.size):
-        if values[rest[x]] > best:
-            best, record = values[rest[x]], rest[x]
-    return int(record)
-
-
-@njit_inline
-def _take_nearest(
-    away: Float64Vector, rest: Int64Vector, seed: int, labels: Int32Vector, label: int, found: NearestMembers
-) -> None:
-    """Form a cluster of a seed and the k - 1 records with the smallest ``away``, as `take_nearest` does."""
-    distances, members = found
-    distances[:] = np.inf
-    distances[0] = -np.inf
-    members[0] = seed
-    for x in range(rest.size):
-        record = rest[x]
-        if record != seed:
-            insert_nearest(distances, members, away[record], record)
-    label_members(rest, members, labels, label)
 
 
 def vmdav(values: Float64Matrix, k: int, *, gamma: float = 0.2) -> Int32Vector:
@@ -395,10 +341,7 @@ def _squared_distances_to_centroid(values: Float64Matrix) -> Float64Vector:
 
 @njit
 def _form_clusters(values: Float64Matrix, k: int, gamma: float, leaf_size: int, order: Int64Vector) -> Int32Vector:
-    """Return the labels of V-MDAV; -1 for fewer than k records that are left over.
-
-    ``order`` (n,) lists the records from the farthest to the nearest to the centroid.
-    """
+    """Return the labels of V-MDAV; -1 for records that are left over. ``order`` (n,): the farthest records first."""
     n = values.shape[0]
     labels = np.full(n, -1, np.int32)
     tree, found = build(values, leaf_size), empty_neighbour_search(k - 1, leaf_size)
@@ -448,10 +391,7 @@ def _nearest_outside(
 
 @njit
 def join_as_block(values: Float64Matrix, labels: Int32Vector, clusters: int) -> None:
-    """Assign all records of label -1, as one block, to the cluster whose centroid is nearest to that of the block.
-
-    ``labels`` (n,) is changed in place; clusters are numbered from 0 to ``clusters`` - 1. O(n d).
-    """
+    """Assign all records of label -1, as one block, to the cluster whose centroid is nearest to theirs, in place."""
     sums, counts = np.zeros((clusters + 1, values.shape[1])), np.zeros(clusters + 1)  # the last is that of the block
     for i in range(labels.size):
         cluster = labels[i] if labels[i] >= 0 else clusters

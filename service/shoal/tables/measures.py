@@ -9,7 +9,7 @@ from shoal.kernels.distances import squared_distance
 from shoal.kernels.jit import njit, njit_inner
 from shoal.kernels.kd_tree import ANY, build, empty_neighbour_search, nearest
 
-__all__ = ["centroids_of", "confidential_loss", "distinct_categories", "expected_links", "linkage_share", "loss_of"]
+__all__ = ["centroids_of", "confidential_loss", "distinct_categories", "linkage_share", "loss_of"]
 
 
 def centroids_of(values: Float64Matrix, labels: Int32Vector) -> Float64Matrix:
@@ -51,26 +51,17 @@ def expected_links(
         if search.distances[last] > least:
             while search.distances[ties] == least:
                 ties += 1
-        members_at = _count_members_at(rows, own, point, least)
+        members_at = _count_at(rows, own, point, least)
         if members_at > 0:
-            links[cluster] = members_at / (ties if ties > 0 else _count_at(rows, point, least))
+            links[cluster] = members_at / (ties if ties > 0 else _count_at(rows, members, point, least))
     return links
 
 
 @njit_inner
-def _count_members_at(rows: Float64Matrix, own: Int64Vector, point: Float64Vector, distance: float) -> int:
+def _count_at(rows: Float64Matrix, records: Int64Vector, point: Float64Vector, distance: float) -> int:
     """Return how many of some records are at a squared distance from a point."""
     count = 0
-    for i in own:
-        count += squared_distance(rows, i, point) == distance
-    return count
-
-
-@njit_inner
-def _count_at(rows: Float64Matrix, point: Float64Vector, distance: float) -> int:
-    """Return how many of all records are at a squared distance from a point."""
-    count = 0
-    for i in range(rows.shape[0]):
+    for i in records:
         count += squared_distance(rows, i, point) == distance
     return count
 
@@ -125,8 +116,7 @@ def linkage_share(values: Float64Matrix, published: Float64Matrix, labels: Int32
 
     ``values`` (n, d) and ``published`` (G, d) are in their own units; ``bounds`` (G + 1,) are the starts of the
     clusters among the records in the order of labels. Both are converted to z-scores, each with their own mean and
-    deviation. A published record is linked to its nearest originals; if its own original is among t nearest ones, it
-    counts 1 / t. Cost: one search per cluster in a k-d tree; O(G log n) for few attributes, O(G n) for many.
+    deviation. A published record is linked to its nearest originals (`expected_links`).
     """
     sizes = np.diff(bounds)
     mean = (published * sizes[:, None]).sum(axis=0) / sizes.sum()

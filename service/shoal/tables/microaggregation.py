@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TypeAlias, TypeGuard
+from typing import Any, TypeAlias, TypeGuard
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -78,6 +78,11 @@ PARAMETER_RANGES: dict[str, dict[str, tuple[float, float]]] = {
     "steered": {"weight": (0, 1e9)},
 }
 """Smallest and largest value of each numeric parameter; the default is always valid."""
+
+
+AUTO = "auto"
+LARGEST_EXPONENT = 400
+"""Squares are computed without underflow or overflow if the widest range lies between two to minus this and to this."""
 
 
 def parameters_of(name: str) -> dict[str, Parameter]:
@@ -181,8 +186,7 @@ def microaggregate(
     The loss is the sum of squared distances to the centroids of the clusters; `refined` returns it as well.
     """
     table = _checked_values(values)
-    faults = _argument_faults(len(table), k, algorithm, refine, seed, parameters, budget_used)
-    faults += _constraint_faults(constraints, len(table))
+    faults = _argument_faults(len(table), k, algorithm, refine, seed, parameters, budget_used, constraints)
     is_protected = any(one is not None for one in (l, max_value_share, t, reference))
     if is_protected or confidential is not None:
         faults += protection_faults(l, max_value_share, t, reference, None)
@@ -198,7 +202,10 @@ def microaggregate(
             l=parse_diversity(l),
             max_value_share=default_value_share(l, max_value_share),
         )
-    return _refined(table, int(k), algorithm, refine, int(seed), parameters, budget_used, constraints).labels
+    found = refined(
+        table, k, algorithm, refine, seed, parameters=parameters, budget_used=budget_used, constraints=constraints
+    )
+    return found.labels
 
 
 def refined(
@@ -214,10 +221,31 @@ def refined(
 ) -> RefinedPartition:
     """Partition a table as `microaggregate` does, and return the loss and the proven bound beside the labels."""
     table = _checked_values(values)
-    faults = _argument_faults(len(table), k, algorithm, refine, seed, parameters, budget_used)
-    if faults := faults + _constraint_faults(constraints, len(table)):
+    if faults := _argument_faults(len(table), k, algorithm, refine, seed, parameters, budget_used, constraints):
         raise ParameterError("; ".join(faults))
-    return _refined(table, int(k), algorithm, refine, int(seed), parameters, budget_used, constraints)
+    k, seed = int(k), int(seed)
+    if refine == "exact":
+        check_exact(len(table), table.shape[1], k, is_unconstrained=constraints.are_none)
+    exponent = math.frexp(float(np.ptp(table, axis=0).max()))[1]  # scales the widest range to 0.5 to 1
+    is_scaled = abs(exponent) > LARGEST_EXPONENT
+    if is_scaled:
+        table = np.ldexp(table - table.min(axis=0), -exponent)
+    is_refined, refining = refine != "none", constraints
+    if algorithm == AUTO and not parameters:
+        partitions = _candidate_partitions(table, k, constraints, is_refined=is_refined)
+    elif algorithm in T_CLOSE_ALGORITHMS and constraints.t is None:
+        raise ParameterError(f"algorithm '{algorithm}': needs privacy.t")
+    else:
+        run = partial(_algorithm(algorithm), **_keywords(algorithm, parameters or {}, seed))
+        if algorithm in T_CLOSE_ALGORITHMS:
+            best = _t_close_partitions(table, k, run, constraints)[0]
+            partitions, refining = [best.labels], replace(constraints, buckets=best.buckets)
+        else:
+            partitions = _feasible_partitions(table, run(table, k), k, constraints, is_refined=is_refined)
+    found = refine_partitions(table, partitions, k, refine, seed, budget_used, refining)
+    if violating_clusters(found.labels, k, constraints).any():
+        raise AnonymityViolation("a cluster is smaller than k or violates a constraint; nothing is released")
+    return _scaled(found, exponent) if is_scaled else found
 
 
 SEVERAL_UP_TO = 20_000
@@ -287,29 +315,17 @@ def _t_close_partitions(
     return sorted(found, key=lambda made: loss_of(values, made.labels))
 
 
-def _partition(
-    values: Float64Matrix, k: int, name: str, seed: int = 0, parameters: Mapping[str, Parameter] | None = None
-) -> Int32Vector:
-    """Return the labels (n,) that an algorithm gives to checked values; ParameterError as of `check_parameters`."""
-    if name in T_CLOSE_ALGORITHMS:
-        raise ParameterError(f"algorithm '{name}': needs privacy.t")
-    keywords = _checked_parameters(name, parameters)
-    if "seed" in inspect.signature(ALGORITHMS[name]).parameters:
-        keywords["seed"] = seed
-    return ALGORITHMS[name](values, k, **keywords)
+def _keywords(name: str, given: Mapping[str, Parameter], seed: int) -> dict[str, Parameter]:
+    """Return the keywords of an algorithm, with the seed if it draws; ParameterError as of `check_parameters`."""
+    check_parameters(name, given)
+    return {**given, **({"seed": seed} if "seed" in inspect.signature(_algorithm(name)).parameters else {})}
 
 
-def _algorithm(name: str) -> Callable[..., object]:
+def _algorithm(name: str) -> Callable[..., Any]:
     found = ALGORITHMS.get(name) or T_CLOSE_ALGORITHMS.get(name)
     if found is None:
         raise ParameterError(f"algorithm: unknown, use one of auto, {', '.join([*ALGORITHMS, *T_CLOSE_ALGORITHMS])}")
     return found
-
-
-def _checked_parameters(name: str, parameters: Mapping[str, Parameter] | None) -> dict[str, Parameter]:
-    given = dict(parameters or {})
-    check_parameters(name, given)
-    return given
 
 
 def _fault(key: str, value: Parameter, known: Mapping[str, Parameter], limits: tuple[float, float] | None) -> str:
@@ -321,55 +337,8 @@ def _fault(key: str, value: Parameter, known: Mapping[str, Parameter], limits: t
         return f"{key}: needs a value of type {wanted.__name__}"
     if limits is None or isinstance(value, str) or value == known[key] or limits[0] <= value <= limits[1]:
         return ""
-    return f"{key}: must be from {limits[0]:.10g} to {limits[1]:.10g}; the default is {_default_text(known[key])}"
-
-
-def _default_text(default: Parameter) -> str:
-    return "as large as needed" if default == math.inf else str(default)
-
-
-AUTO = "auto"
-LARGEST_EXPONENT = 400
-"""Squares are computed without underflow or overflow if the widest range lies between two to minus this and to this."""
-
-
-def _refined(
-    table: Float64Matrix,
-    k: int,
-    algorithm: str,
-    refine: str,
-    seed: int,
-    parameters: Mapping[str, Parameter] | None,
-    budget_used: BudgetUsed | None,
-    constraints: ClusterConstraints,
-) -> RefinedPartition:
-    """Return the refined partition of checked values (n, d), after its last check."""
-    if refine == "exact":
-        check_exact(len(table), table.shape[1], k, is_unconstrained=constraints.are_none)
-    exponent = _exponent_of(table)
-    if exponent:
-        table = np.ldexp(table - table.min(axis=0), -exponent)
-    is_refined, refining = refine != "none", constraints
-    if constraints.t is not None and algorithm in T_CLOSE_ALGORITHMS:
-        run = partial(T_CLOSE_ALGORITHMS[algorithm], **_checked_parameters(algorithm, parameters))
-        best = _t_close_partitions(table, k, run, constraints)[0]
-        partitions, refining = [best.labels], replace(constraints, buckets=best.buckets)
-    elif algorithm == AUTO and not parameters:
-        partitions = _candidate_partitions(table, k, constraints, is_refined=is_refined)
-    else:
-        labels = _partition(table, k, algorithm, seed, parameters)
-        partitions = _feasible_partitions(table, labels, k, constraints, is_refined=is_refined)
-    found = refine_partitions(table, partitions, k, refine, seed, budget_used, refining)
-    if violating_clusters(found.labels, k, constraints).any():
-        raise AnonymityViolation("a cluster is smaller than k or violates a constraint; nothing is released")
-    return _scaled(found, exponent) if exponent else found
-
-
-def _exponent_of(table: Float64Matrix) -> int:
-    """Return the power of two that scales the widest range of an attribute to 0.5 to 1; 0 where none is needed."""
-    widest = float(np.ptp(table, axis=0).max())
-    exponent = math.frexp(widest)[1]
-    return exponent if abs(exponent) > LARGEST_EXPONENT else 0
+    default = "as large as needed" if known[key] == math.inf else str(known[key])
+    return f"{key}: must be from {limits[0]:.10g} to {limits[1]:.10g}; the default is {default}"
 
 
 def _scaled(found: RefinedPartition, exponent: int) -> RefinedPartition:
@@ -409,64 +378,58 @@ def _checked_values(values: ArrayLike) -> Float64Matrix:
 
 
 def _argument_faults(
-    n: int, k: object, algorithm: object, refine: object, seed: object, parameters: object, budget_used: object
+    n: int,
+    k: object,
+    algorithm: object,
+    refine: object,
+    seed: object,
+    parameters: object,
+    budget_used: object,
+    constraints: object,
 ) -> list[str]:
-    """Return what is wrong with the arguments of `microaggregate` for n records, as messages; empty if nothing is."""
-    faults = []
-    if not is_integer(k):
-        faults.append("k: must be a whole number")
-    elif not 2 <= k <= n:  # noqa: PLR2004 - a cluster needs two records
-        faults.append("k: needs 2 <= k <= number of records")
-    if not isinstance(algorithm, str):
-        faults.append("algorithm: must be a name")
-    if not isinstance(refine, str) or refine not in REFINEMENTS:
-        faults.append(f"refine: unknown, use one of {', '.join(REFINEMENTS)}")
-    if not is_integer(seed) or seed < 0:
-        faults.append("seed: must be a whole number, 0 or more")
-    if parameters is not None and not isinstance(parameters, Mapping):
-        faults.append("parameters: must be a mapping of names to values")
-    if budget_used is not None and not callable(budget_used):
-        faults.append("budget_used: must be a function of the number of changes")
-    return faults
+    """Return what is wrong with the arguments of `microaggregate` for n records, as messages."""
+    checks = [
+        (is_integer(k), "k: must be a whole number"),
+        (not is_integer(k) or 2 <= k <= n, "k: needs 2 <= k <= number of records"),  # noqa: PLR2004
+        (isinstance(algorithm, str), "algorithm: must be a name"),
+        (isinstance(refine, str) and refine in REFINEMENTS, f"refine: unknown, use one of {', '.join(REFINEMENTS)}"),
+        (is_integer(seed) and seed >= 0, "seed: must be a whole number, 0 or more"),
+        (parameters is None or isinstance(parameters, Mapping), "parameters: must be a mapping of names to values"),
+        (budget_used is None or callable(budget_used), "budget_used: must be a function of the number of changes"),
+        (isinstance(constraints, ClusterConstraints), "constraints: must be ClusterConstraints"),
+    ]
+    faults = [message for is_fine, message in checks if not is_fine]
+    return faults + (_constraint_faults(constraints, n) if isinstance(constraints, ClusterConstraints) else [])
 
 
-def _constraint_faults(constraints: object, n: int) -> list[str]:
-    """Return what is wrong with the constraints on clusters of n records, as messages; empty if nothing is."""
-    if not isinstance(constraints, ClusterConstraints):
-        return ["constraints: must be ClusterConstraints"]
-    faults = []
-    for name, codes in (("subjects", constraints.subjects), ("buckets", constraints.buckets)):
-        if codes is not None and not _are_codes(codes, n):
-            faults.append(f"constraints: {name} must be an array of integers from 0, shape ({n},)")
-    if not is_number(constraints.max_share) or not 0 < constraints.max_share <= 1:
-        faults.append("constraints: max_share must be above 0 and at most 1")
+def _constraint_faults(constraints: ClusterConstraints, n: int) -> list[str]:
+    """Return what is wrong with the constraints on clusters of n records, as messages."""
     confidential: object = constraints.confidential
-    if not isinstance(confidential, tuple) or not all(_is_attribute(attribute, n) for attribute in confidential):
-        faults.append(
-            f"constraints: confidential needs attributes with integers from 0 as bins and values, shape ({n},), and "
-            "bins of their reference"
-        )
-    return [*faults, *_value_faults(constraints)]
+    t, l, share = constraints.t, constraints.l, constraints.max_value_share  # noqa: E741 - the letter of the literature
+    are_attributes = isinstance(confidential, tuple) and all(_is_attribute(attribute, n) for attribute in confidential)
+    codes = f"must be an array of integers from 0, shape ({n},)"
+    with_codes = f"with integers from 0 as bins and values, shape ({n},), and bins of their reference"
+    checks = [
+        (constraints.subjects is None or _are_codes(constraints.subjects, n), f"subjects {codes}"),
+        (constraints.buckets is None or _are_codes(constraints.buckets, n), f"buckets {codes}"),
+        (_is_share(constraints.max_share), "max_share must be above 0 and at most 1"),
+        (are_attributes, f"confidential needs attributes {with_codes}"),
+        (t is None or (is_number(t) and t >= 0), "t must be a number, 0 or more"),
+        (
+            l is None or _is_l_diversity(l),
+            "l must be LDiversity of 2 or more values, or more than 1 by entropy, with c above 0",
+        ),
+        (share is None or _is_share(share), "max_value_share must be above 0 and at most 1"),
+        *(
+            (one is None or bool(confidential), f"{name} needs a confidential attribute")
+            for name, one in (("t", t), ("l", l), ("max_value_share", share))
+        ),
+    ]
+    return [f"constraints: {message}" for is_fine, message in checks if not is_fine]
 
 
-def _value_faults(constraints: ClusterConstraints) -> list[str]:
-    """Return what is wrong with t, l and the largest share of a value."""
-    faults = []
-    t, share = constraints.t, constraints.max_value_share
-    if t is not None and (not is_number(t) or not t >= 0):
-        faults.append("constraints: t must be a number, 0 or more")
-    if constraints.l is not None and not _is_l_diversity(constraints.l):
-        faults.append(
-            "constraints: l must be LDiversity of 2 or more values, or more than 1 by entropy, with c above 0"
-        )
-    if share is not None and (not is_number(share) or not 0 < share <= 1):
-        faults.append("constraints: max_value_share must be above 0 and at most 1")
-    if not constraints.confidential:
-        stated = {"t": t, "l": constraints.l, "max_value_share": share}
-        faults += [
-            f"constraints: {name} needs a confidential attribute" for name, one in stated.items() if one is not None
-        ]
-    return faults
+def _is_share(given: object) -> bool:
+    return is_number(given) and 0 < given <= 1
 
 
 def _is_l_diversity(given: object) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from decimal import ROUND_HALF_EVEN, Context, Decimal
+from fractions import Fraction
 from itertools import groupby
 from operator import itemgetter
 from typing import NamedTuple
@@ -246,7 +247,7 @@ def _plain_text(number: Decimal) -> str:
 
 def _shares_of(counts: Sequence[_Count], k: int) -> list[ReferenceRow]:
     """Return the shares of counts rounded to multiples of k, in units; values without a unit are left out."""
-    rounded = [_nearest_multiple(count.subjects, k) for count in counts]
+    rounded = [k * round(Fraction(count.subjects, k)) for count in counts]  # half to even
     total = sum(rounded)
     if not total:
         return []
@@ -259,8 +260,3 @@ def _shares_of(counts: Sequence[_Count], k: int) -> list[ReferenceRow]:
         for count, number, unit in zip(counts, rounded, units, strict=True)
         if unit
     ]
-
-
-def _nearest_multiple(number: int, k: int) -> int:
-    whole, rest = divmod(number, k)
-    return k * (whole + (2 * rest > k or (2 * rest == k and whole % 2)))

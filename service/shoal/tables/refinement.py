@@ -125,7 +125,9 @@ def refine(
         best = min(scored, key=_by_loss)
         return best._replace(bound=best.loss) if how == "exact" else best  # one cluster is the only partition
     searches = _search_states(values, [start.labels for start in scored], k, constraints)
-    refined = [_descend(search, values) for search in searches]
+    for search in searches:
+        descend(search.partition, ROUNDS)
+    refined = [_result(search, values) for search in searches]
     scored += refined
     budget = _Budget(budget_used or default_budget(len(values)), len(values), constraints)
     if how == "anneal" and searches:
@@ -183,22 +185,19 @@ class _SearchState(NamedTuple):
     start: Int32Vector  # (n,): the partition at the start
     order: Int64Vector  # (m,): records that take part, in their order in the state
     partition: PartitionState
-    neighbours: Int32Matrix  # (m, neighbours)
 
 
 def _search_states(
     values: Float64Matrix, starts: list[Int32Vector], k: int, constraints: ClusterConstraints
 ) -> list[_SearchState]:
-    """Return the states of the partitions that can be refined.
-
-    Clusters too large to look at each member for a change stay as they are, and their records take no part.
-    """
+    """Return the states of the partitions; records of clusters too large to look at each member take no part."""
     all_records = order_along_curve(values) if len(values) > MANY else np.arange(len(values))
     centred = values - values.mean(axis=0)
 
     def rows_and_neighbours(order: Int64Vector) -> tuple[Float64Matrix, Int32Matrix]:
         rows = np.ascontiguousarray(centred[order])  # along the curve, neighbours in space are neighbours in memory
-        return rows, _neighbours(rows, k)
+        count = NEIGHBOURS_OF_MANY if len(rows) > MANY else max(NEIGHBOURS, 3 * k)
+        return rows, neighbours_of(rows, min(count, len(rows) - 1), LEAF_SIZE)
 
     looks_at_values = (constraints.t is not None or constraints.limit_values) and constraints.buckets is None
     largest = max(2 * k - 1, MAX_T_CLOSE_CLUSTER if looks_at_values else MAX_CLUSTER)
@@ -208,43 +207,38 @@ def _search_states(
         order = all_records if takes_part.all() else all_records[takes_part[start[all_records]]]
         if len(order) >= 2 * k:
             rows, neighbours = of_all_records() if takes_part.all() else rows_and_neighbours(order)
-            partition = build_partition_state(rows, start[order], k, constraints.arrays(order))
-            searches.append(_SearchState(start, order, partition, neighbours))
+            partition = build_partition_state(rows, start[order], k, constraints.arrays(order), neighbours)
+            searches.append(_SearchState(start, order, partition))
     return searches
-
-
-def _descend(search: _SearchState, values: Float64Matrix) -> RefinedPartition:
-    descend(search.partition, search.neighbours, ROUNDS)
-    return _result(search, values)
 
 
 def _anneal(search: _SearchState, budget: _Budget, random: np.random.Generator, begin: float, end: float) -> None:
     """Anneal in batches while the used share of the budget goes from ``begin`` to ``end``; then descend."""
     while (share := (budget.used() - begin) / (end - begin)) < 1.0:
         temperature = START_TEMPERATURE * (END_TEMPERATURE / START_TEMPERATURE) ** share
-        anneal(search.partition, search.neighbours, budget.batch, temperature, random)
+        anneal(search.partition, budget.batch, temperature, random)
         budget.count(budget.batch)
     recompute_centroids(search.partition)
-    descend(search.partition, search.neighbours, ROUNDS)
+    descend(search.partition, ROUNDS)
 
 
 def _choose(
     values: Float64Matrix, search: _SearchState, scored: list[RefinedPartition], k: int, seed: int, budget: _Budget
 ) -> RefinedPartition:
     """Anneal the best partition several times, choose among the clusters of all runs and more, and prove a bound."""
-    start, rows = min(scored, key=_by_loss).labels, search.partition.rows
+    start, rows, neighbours = min(scored, key=_by_loss).labels, search.partition.rows, search.partition.neighbours
     budget.batch = min(budget.batch, CHANGES_PER_RECORD // 2 * len(values))  # few records: leave budget for the choice
     for run in range(ANNEALING_RUNS):
-        partition = build_partition_state(rows, start[search.order], k, no_constraints())
+        partition = build_partition_state(rows, start[search.order], k, no_constraints(), neighbours)
         annealed = search._replace(start=start, partition=partition)
         shares = ANNEALING_SHARE * run / ANNEALING_RUNS, ANNEALING_SHARE * (run + 1) / ANNEALING_RUNS
         _anneal(annealed, budget, np.random.default_rng([seed, run]), *shares)
         scored.append(_result(annealed, values))
     scored.sort(key=_by_loss)
-    chosen = choose_clusters(rows, [found.labels for found in scored], k, budget.is_over)
-    scored.append(RefinedPartition(chosen.labels, loss_of(values, chosen.labels)))
+    labels, bound = choose_clusters(rows, [found.labels for found in scored], k, budget.is_over)
+    scored.append(RefinedPartition(labels, loss_of(values, labels)))
     best = min(scored, key=_by_loss)
-    return best._replace(bound=min(chosen.bound, best.loss))
+    return best._replace(bound=min(bound, best.loss))
 
 
 def _result(search: _SearchState, values: Float64Matrix) -> RefinedPartition:
@@ -264,8 +258,3 @@ def _renumbered(labels: Int32Vector | Int64Vector) -> Int32Vector:
 
 def _by_loss(refined: RefinedPartition) -> float:
     return refined.loss
-
-
-def _neighbours(rows: Float64Matrix, k: int) -> Int32Matrix:
-    count = NEIGHBOURS_OF_MANY if len(rows) > MANY else max(NEIGHBOURS, 3 * k)
-    return neighbours_of(rows, min(count, len(rows) - 1), LEAF_SIZE)

@@ -80,7 +80,8 @@ def repair_by_swaps(
         if not violating.any() or len(violating) == 1:
             break
         if partition is None:
-            partition = build_partition_state(rows, labels, k, constraints.arrays(np.arange(len(rows))))
+            arrays, none_near = constraints.arrays(np.arange(len(rows))), np.empty((len(rows), 0), np.int32)
+            partition = build_partition_state(rows, labels, k, arrays, none_near)
         centroids = np.ascontiguousarray(centroids_of(rows, labels))
         nearest = neighbours_of(centroids, min(count, len(centroids) - 1), LEAF_SIZE)
         _exchange(partition, nearest, np.flatnonzero(violating))
@@ -232,7 +233,15 @@ def repair_subjects(records: CodedRecords, subjects: Int64Vector, max_share: flo
     """
     if subjects.size == 0:
         return 0
-    return int(_repair_all(_build_state(records, subjects, max_share, labels, k), k))
+    state, swaps = _build_state(records, subjects, max_share, labels, k), 0
+    for cluster in range(state.sizes.size):
+        violation = _violation(state, cluster, NONE, NONE, k) if state.sizes[cluster] > 0 else 0
+        while violation > 0:
+            if not _repair(state, cluster, violation, k):
+                return -1
+            swaps += 1
+            violation = _violation(state, cluster, NONE, NONE, k)
+    return swaps
 
 
 @njit
@@ -248,20 +257,6 @@ def exchange_categories(
     state = _build_state(records, subjects, max_share, labels, k)
     for i in range(labels.size):
         _exchange_record(state, i, k)
-
-
-@njit_inner
-def _repair_all(state: ExchangeState, k: int) -> int:
-    """Swap records until no cluster violates a constraint; return the number of swaps, or -1 if it is not possible."""
-    swaps = 0
-    for cluster in range(state.sizes.size):
-        violation = _violation(state, cluster, NONE, NONE, k) if state.sizes[cluster] > 0 else 0
-        while violation > 0:
-            if not _repair(state, cluster, violation, k):
-                return -1
-            swaps += 1
-            violation = _violation(state, cluster, NONE, NONE, k)
-    return swaps
 
 
 @njit_inner
@@ -307,13 +302,13 @@ def _is_repeated(state: ExchangeState, i: int) -> bool:
 def _build_state(
     records: CodedRecords, subjects: Int64Vector, max_share: float, labels: Int32Vector, k: int
 ) -> ExchangeState:
-    codes, (n, d), clusters, distinct = records.codes, records.rows.shape, _largest(labels) + 1, 0
+    codes, (n, d), clusters, distinct = records.codes, records.rows.shape, int(labels.max()) + 1, 0
     sizes = np.zeros(clusters, np.int64)
     for label in labels:
         sizes[label] += 1
-    capacity = max(2 * k, _largest(sizes) + 1)
+    capacity = max(2 * k, int(sizes.max()) + 1)
     for column in range(codes.shape[0]):
-        distinct = max(distinct, _largest(codes[column]) + 1)
+        distinct = max(distinct, int(codes[column].max()) + 1)
     if clusters * distinct > MAX_COUNTS:
         codes, distinct = codes[:0], 0
     columns, reach = codes.shape[0], 0.0
@@ -344,15 +339,6 @@ def _build_state(
     for cluster in range(clusters):
         _update_cluster(state, cluster)
     return state
-
-
-@njit_inline
-def _largest(values: Int32Vector | Int64Vector) -> int:
-    """Return the largest of values (n,), at least -1."""
-    largest = -1
-    for value in values:
-        largest = max(largest, value)
-    return int(largest)
 
 
 @njit_inline
@@ -395,10 +381,7 @@ def _update_cluster(state: ExchangeState, cluster: int) -> None:
 
 @njit_inline
 def _exchange_record(state: ExchangeState, i: int, k: int) -> None:
-    """Carry out the best exchange of a record whose code its cluster does not publish, if one lowers the loss.
-
-    Clusters that publish the code are tried, if their centroid is not farther away than categories can make good.
-    """
+    """Carry out the best exchange of a record with a near cluster that publishes its code, if one lowers the loss."""
     own = state.labels[i]
     best, target, partner = -MIN_GAIN, NONE, NONE
     reach = state.reach + _squared_distance(state, i, own)

@@ -61,13 +61,14 @@ def steered(
     b = fewest_buckets(len(values), k, t)
     order = np.argsort(confidential.bins, kind="stable")
     parts = np.array_split(order, b)
-    chains = _bucket_chains(values, *_concatenated(parts))
+    listed, bounds, buckets = _listed(parts, len(values))
+    chains = _bucket_chains(values, listed, bounds)
     longest = len(parts[0])
     if math.isinf(weight):
         weight = (longest - 1) * math.sqrt(values.shape[1]) * (1 + 1e-9) + 1e-9
     artificial = chains / max(longest - 1, 1) * (weight * float(np.ptp(values, axis=0).max()))
     labels = mdav(np.ascontiguousarray(np.column_stack([values, artificial])), b)
-    return TClosePartition(labels, _bucket_of(parts, len(values)))
+    return TClosePartition(labels, buckets)
 
 
 def strict(values: Float64Matrix, k: int, confidential: ConfidentialAttribute, t: float) -> TClosePartition:
@@ -110,8 +111,8 @@ def _partition_by_chains(
     middle = (n - count) // 2
     leftovers = np.sort(order[middle : middle + count])
     parts = np.split(np.delete(order, np.arange(middle, middle + count)), b)
-    labels = _bucket_chains(values, *_concatenated(parts)).astype(np.int32)
-    buckets = _bucket_of(parts, n)
+    listed, bounds, buckets = _listed(parts, n)
+    labels = _bucket_chains(values, listed, bounds).astype(np.int32)
     if count:
         labels[leftovers] = -1
         _assign_leftovers(values, labels, leftovers, confidential, t)
@@ -142,26 +143,20 @@ def _assign_leftovers(
         centroids[cluster] += (values[i] - centroids[cluster]) / counts[cluster]
 
 
-def _concatenated(parts: list[Int64Vector]) -> tuple[Int64Vector, Int64Vector]:
-    """Return the buckets one after the other, each in the order of the table, and their bounds (buckets + 1,)."""
-    return np.concatenate([np.sort(part) for part in parts]), np.cumsum([0, *map(len, parts)])
-
-
-def _bucket_of(parts: list[Int64Vector], n: int) -> Int64Vector:
-    """Return the bucket of each record (n,); 0 for a record in none."""
+def _listed(parts: list[Int64Vector], n: int) -> tuple[Int64Vector, Int64Vector, Int64Vector]:
+    """Return buckets one after the other, each in the order of the table; their bounds; the bucket of each record."""
     buckets = np.zeros(n, np.int64)
     for number, part in enumerate(parts):
         buckets[part] = number
-    return buckets
+    return np.concatenate([np.sort(part) for part in parts]), np.cumsum([0, *map(len, parts)]), buckets
 
 
 @njit
 def _bucket_chains(values: Float64Matrix, order: Int64Vector, bucket_bounds: Int64Vector) -> Int64Vector:
     """Return the chain (n,) of each record, from 0; 0 for a record in no bucket.
 
-    Buckets begin at ``bucket_bounds`` in ``order``, none larger than the one before. The records of the first bucket
-    start the chains. Each record of a later bucket, in this order, continues the chain of the nearest record of the
-    bucket before that no other record has continued; ties go to the first.
+    The records of the first bucket start the chains. Each record of a later one, none larger, continues the chain of
+    the nearest record of the bucket before that no other record has continued; ties go to the first.
     """
     chain = np.zeros(values.shape[0], np.int64)
     before = order[bucket_bounds[0] : bucket_bounds[1]]

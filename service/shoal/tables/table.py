@@ -52,14 +52,10 @@ __all__ = [
     "AlgorithmSpec",
     "ConfidentialColumn",
     "ProtectedColumns",
-    "TableData",
-    "TablePartition",
     "TablePipeline",
     "TableRelease",
-    "require_feasible",
     "verify_subjects",
     "verify_values",
-    "z_scores",
 ]
 
 
@@ -153,7 +149,7 @@ class TablePipeline:
         self._quarantined: list[int] = []
         self._unchanged_fields: list[bytes] = []
         self._confidential = [
-            (number, ConfidentialColumn.of(a, policy.missing_values))
+            (number, ConfidentialColumn(a, policy.missing_values))
             for number, a in enumerate(policy.unchanged_fields)
             if a.role is Role.CONFIDENTIAL
         ]
@@ -290,8 +286,10 @@ class TablePipeline:
             categories=self._categories,
             subjects=subjects,
             scores=z_scores([column[can_stay] for column in numbers], len(values)),
-            confidential=tuple(with_bins.get(column.attribute.name) or column.bins(can_stay) for column in measured),
-            confidential_names=tuple(column.attribute.name for column in measured),
+            confidential={
+                column.attribute.name: with_bins.get(column.attribute.name) or column.bins(can_stay)
+                for column in measured
+            },
             protected=tuple(protected.values()),
         )
 
@@ -337,18 +335,13 @@ class TableData:
     categories: CategoryIndex
     subjects: Int64Vector  # (n,): subject codes, from 0
     scores: Float64Matrix  # (n, m): numeric confidential attributes as z-scores; NaN for a missing value
-    confidential: tuple[ConfidentialAttribute, ...]
-    """The protected confidential attributes as bins, or all of them if the policy protects none."""
-    confidential_names: tuple[str, ...]
+    confidential: dict[str, ConfidentialAttribute]
+    """The protected confidential attributes as bins, or all of them if the policy protects none; by name."""
     protected: tuple[ConfidentialAttribute, ...] = ()
     """The attributes that l, t and the largest share of a value apply to."""
 
     def partition(self, spec: AlgorithmSpec) -> list[TablePartition]:
-        """Partition the records once for each block of quasi-identifiers.
-
-        Raises ConfigError or ParameterError if the algorithm does not support these parameters or this policy, and
-        GuaranteeError if a cluster violates an invariant.
-        """
+        """Partition the records once for each block of quasi-identifiers; errors as of `TablePipeline.release`."""
         d = len(self.policy.quasi_identifiers)
         # With dependence 1 quasi-identifiers have no weight: all blocks would have the same partition.
         width = d if self.policy.dependence == 1 else spec.blocks or d
@@ -385,12 +378,10 @@ class TableData:
         return TablePartition(columns, labels, order, bounds, texts, published, counts, *proven)
 
     def _key_attributes(self, spec: AlgorithmSpec, columns: Int64Vector) -> Int64Vector:
-        """Return the key attributes among quasi-identifiers; a category is one value, not a coordinate per code.
-
-        A refinement raises ConfigError: it would compare the key attributes only.
-        """
+        """Return the key attributes among quasi-identifiers; a category is one value, not a coordinate per code."""
         check_parameters(spec.algorithm, spec.parameters)
         if spec.refine != "none":
+            # It would compare the key attributes only.
             raise ConfigError("--refine: cannot follow algorithm approximate on a table with categories; remove it")
         given = parameters_of(spec.algorithm) | dict(spec.parameters)
         codes = []
@@ -446,10 +437,7 @@ _REMEDIES = {
 
 
 def require_feasible(policy: Policy, protected: tuple[ConfidentialAttribute, ...]) -> None:
-    """Raise AnonymityViolation, with settings and attributes, unless the whole table satisfies the policy.
-
-    Otherwise the values of some cluster do not satisfy it, either.
-    """
+    """Raise AnonymityViolation unless the whole table satisfies the policy; else no partition of it does."""
     stated = {
         "privacy.l": ClusterConstraints(l=l_diversity_of(policy)),
         "privacy.max_value_share": ClusterConstraints(max_value_share=policy.max_value_share),
@@ -470,7 +458,6 @@ def require_feasible(policy: Policy, protected: tuple[ConfidentialAttribute, ...
         )
 
 
-@dataclass(slots=True)
 class ConfidentialColumn:
     """One confidential attribute of a table as numbers or categories, collected block by block.
 
@@ -479,23 +466,19 @@ class ConfidentialColumn:
     attribute) is a value of its own, smaller than all others. Each distinct category is stored once.
     """
 
-    attribute: Attribute
-    _keys: ConfidentialKeys
-    _parts: list[Any]
-    _codes: dict[Any, int]
-    _inexact: dict[int, float] = field(default_factory=dict)
-    """Record number -> number that float64 does not represent exactly."""
-    _count: int = 0
-
-    @classmethod
-    def of(cls, attribute: Attribute, missing_values: Sequence[str]) -> ConfidentialColumn:
-        """Return an empty column; ``missing_values`` are those of the policy."""
-        return cls(attribute, ConfidentialKeys(attribute, missing_values), [], {})
+    def __init__(self, attribute: Attribute, missing_values: Sequence[str]) -> None:
+        self.attribute = attribute
+        self._keys = ConfidentialKeys(attribute, missing_values)
+        self._is_typed = attribute.type in {"integer", "number"}
+        self._parts: list[NDArray[Any]] = []
+        self._codes: dict[Any, int] = {}
+        self._inexact: dict[int, float] = {}  # record number -> number that float64 does not represent exactly
+        self._count = 0
 
     def add(self, column: Sequence[Any]) -> None:
         """Add the values of the next records."""
         column = self._keys.without_missing(column)
-        if self.attribute.type in {"integer", "number"}:
+        if self._is_typed:
             numbers = np.fromiter((to_number(value) or 0.0 for value in column), np.float64, len(column))
             for index in np.flatnonzero(np.abs(numbers) >= FIRST_INEXACT).tolist():
                 self._inexact[self._count + index] = to_exact_number(column[index]) or 0.0
@@ -510,7 +493,7 @@ class ConfidentialColumn:
     def numbers(self) -> Float64Vector | None:
         """Return the numbers (n,), NaN for a missing value; None if the attribute is categorical."""
         column: NDArray[Any] = np.concatenate(self._parts)
-        if self.attribute.type in {"integer", "number"}:
+        if self._is_typed:
             return column.astype(np.float64)
         known = [to_number(key) for key in self._codes]
         if self.attribute.type != "any" or any(number is None for number in known):
@@ -531,7 +514,7 @@ class ConfidentialColumn:
 
     def _inexact_numbers(self, values: Float64Vector) -> dict[int, float]:
         """Return the exact numbers that float64 does not represent, by record number."""
-        if self.attribute.type in {"integer", "number"}:
+        if self._is_typed:
             return self._inexact
         codes, known = np.concatenate(self._parts), [to_exact_number(key) for key in self._codes]
         indices = np.flatnonzero(np.abs(values) >= FIRST_INEXACT).tolist()
@@ -557,17 +540,20 @@ class ProtectedColumns:
     """
 
     def __init__(self, policy: Policy) -> None:
-        self._columns = [_ColumnOfTable(attribute, policy) for attribute in policy.protected]
+        self._policy = policy
+        self._codes: list[dict[Key, int]] = [{} for _ in policy.protected]
+        self._parts: list[list[Int64Vector]] = [[np.empty(0, np.int64)] for _ in policy.protected]
 
     def add(self, block: Block) -> None:
         """Add the values of the next records; GuaranteeError if the block does not have them."""
-        if not self._columns or not len(block):
+        if not self._codes or not len(block):
             return
         if block.protected is None:
             raise GuaranteeError("a block lacks the values of the protected attributes")
         numbers, keys = block.protected
-        for position, column in enumerate(self._columns):
-            column.add(numbers[:, position], keys[position])
+        for column, codes in enumerate(self._codes):
+            own = np.array([codes.setdefault(key, len(codes)) for key in keys[column]], np.int64)
+            self._parts[column].append(own[numbers[:, column]])
 
     def attributes(self, chosen: BoolVector) -> dict[str, ConfidentialAttribute]:
         """Return the attributes by name, for the chosen records.
@@ -575,38 +561,20 @@ class ProtectedColumns:
         The reference of an attribute is that of the policy; without one, the distribution of the chosen records. A
         value that it cannot place, which decoders refuse, raises GuaranteeError.
         """
-        return {column.attribute.name: column.of(chosen) for column in self._columns}
+        return {
+            attribute.name: self._of(attribute, np.concatenate(parts)[chosen], list(codes))
+            for attribute, parts, codes in zip(self._policy.protected, self._parts, self._codes, strict=True)
+        }
 
-
-class _ColumnOfTable:
-    """The values of one protected attribute."""
-
-    def __init__(self, attribute: Attribute, policy: Policy) -> None:
-        self.attribute = attribute
-        self._missing_values = policy.missing_values
-        self._has_bins = policy.t is not None
-        self._codes: dict[Key, int] = {}
-        self._parts: list[Int64Vector] = [np.empty(0, np.int64)]
-
-    def add(self, numbers: Int64Vector, keys: Sequence[Key]) -> None:
-        """Add values, given as indices in ``keys``."""
-        codes = np.array([self._codes.setdefault(key, len(self._codes)) for key in keys], np.int64)
-        self._parts.append(codes[numbers])
-
-    def of(self, chosen: BoolVector) -> ConfidentialAttribute:
-        """Return the attribute for the chosen records.
-
-        The bins of categories of the table itself are in the order of their first records. Without t, so are all.
-        """
-        codes, keys = np.concatenate(self._parts)[chosen], list(self._codes)
-        if not self._has_bins:
+    def _of(self, attribute: Attribute, codes: Int64Vector, keys: list[Key]) -> ConfidentialAttribute:
+        """Return one attribute. Bins of categories of the table itself are in the order of their first records."""
+        if self._policy.t is None:
             return ConfidentialAttribute(codes, ordered=False)
         counts = np.bincount(codes, minlength=len(keys)).tolist()
         present = {key: float(count) for key, count in zip(keys, counts, strict=True) if count}
-        reference = ReferenceBins(
-            self.attribute, self._missing_values, None if self.attribute.reference is not None else present
-        )
-        if self.attribute.reference is None and reference.distance == "equal":
+        shares = None if attribute.reference is not None else present
+        reference = ReferenceBins(attribute, self._policy.missing_values, shares)
+        if attribute.reference is None and reference.distance == "equal":
             return ConfidentialAttribute(np.unique(codes, return_inverse=True)[1], ordered=False, values=codes)
         bins = np.array([reference.bin_of(key) if key in present else 0 for key in keys], np.int64)
         if (bins == NO_BIN).any():
@@ -735,19 +703,12 @@ def _ordered_distances(bins: Int64Vector, labels: Int32Vector, shares: Float64Ve
     return np.asarray(np.bincount(owners, above + below) / (m - 1), np.float64)
 
 
-NO_CLOSENESS: dict[str, Any] = {"emd": {"mean": None, "max": None}, "emd_of": {}}
-"""Measures of t-closeness where there are no clusters of whole records."""
-
-
 def summarize(data: TableData, partitions: list[TablePartition]) -> dict[str, Any]:
     """Return the measures of a release; with several partitions those of clusters of whole records are null."""
     sizes = np.concatenate([np.diff(partition.bounds) for partition in partitions])
     counts = np.concatenate([partition.counts for partition in partitions], axis=1)
     published = np.column_stack([partition.published[partition.labels] for partition in partitions])
     first, is_one = partitions[0], len(partitions) == 1
-    closeness = NO_CLOSENESS
-    if is_one:
-        closeness = measure_closeness(first.labels, data.confidential, data.confidential_names)
     return {
         "clusters": len(sizes),
         "cluster_size": {"min": int(sizes.min()), "mean": float(sizes.mean()), "max": int(sizes.max())},
@@ -755,7 +716,7 @@ def summarize(data: TableData, partitions: list[TablePartition]) -> dict[str, An
         "share": {"max": float((counts[1] / sizes).max())},
         **_losses(data, published),
         "d_y": confidential_loss(first.labels, data.scores) if is_one else None,
-        **closeness,
+        **measure_closeness(first.labels, data.confidential if is_one else {}),
         **(measure_diversity(data.protected, first.labels) if is_one and data.protected else {}),
         "dld": _linkage(data, published, first if is_one else None),
         "l_avg": distinct_categories(first.labels, data.scores) if is_one else None,
@@ -777,35 +738,31 @@ def _losses(data: TableData, published: Float64Matrix) -> dict[str, Any]:
     """Return the measures of loss; ``loss`` is that of each attribute in its own measure.
 
     ``sse``, ``sst``, ``information_loss`` and ``d_x`` = sse / sst are those of numeric and time attributes as z-scores;
-    None if there are none. ``mse`` and ``mae`` are the mean squared and mean Euclidean distance of all attributes.
+    None if there are none. ``mse`` and ``mae`` are the mean squared and mean Euclidean distance of all attributes, each
+    in the unit of the width of its bounds, or of its range in the table.
     """
-    attributes = data.policy.quasi_identifiers
-    values, span = data.values[:, : len(attributes)], _span(data)
-    distances = AttributeDistances(attributes, data.categories.trees).measure(
-        values, published, np.where(span > 0, span, 1.0)
-    )
-    totals = LossTotals.of(attributes, values, published, distances.each)
-    sse, sst, by_attribute = totals.sse, totals.sst, totals.by_attribute()
-    losses = {
-        "sse": sse,
-        "sst": sst,
-        "information_loss": 100 * sse / sst if sst else None,
-        "mse": float(distances.squared.mean()),
-        "mae": float(np.sqrt(distances.squared).mean()),
-        "d_x": sse / sst if sst else None,
-        "loss": by_attribute,
-        "mean_loss": mean_loss(by_attribute),
-    }
-    return losses if totals.has_numbers else losses | dict.fromkeys(("sse", "sst", "information_loss", "d_x"))
-
-
-def _span(data: TableData) -> Float64Vector:
-    """Return the unit of ``mse`` and ``mae`` for each attribute: width of the bounds, or range of the table."""
     attributes = data.policy.quasi_identifiers
     values = data.values[:, : len(attributes)]
     ranges = np.nan_to_num(np.fmax.reduce(values, axis=0) - np.fmin.reduce(values, axis=0), nan=0.0)
-    bounds = [attribute.bounds for attribute in attributes]
-    return np.array([ranges[i] if bound is None else bound[1] - bound[0] for i, bound in enumerate(bounds)])
+    units = np.array(
+        [w if a.bounds is None else a.bounds[1] - a.bounds[0] for a, w in zip(attributes, ranges, strict=True)]
+    )
+    distances = AttributeDistances(attributes, data.categories.trees).measure(
+        values, published, np.where(units > 0, units, 1.0)
+    )
+    totals = LossTotals.of(attributes, values, published, distances.each)
+    sse, sst = (totals.sse, totals.sst) if totals.has_numbers else (None, None)
+    by_attribute = totals.by_attribute()
+    return {
+        "sse": sse,
+        "sst": sst,
+        "information_loss": 100 * sse / sst if sse is not None and sst else None,
+        "mse": float(distances.squared.mean()),
+        "mae": float(np.sqrt(distances.squared).mean()),
+        "d_x": sse / sst if sse is not None and sst else None,
+        "loss": by_attribute,
+        "mean_loss": mean_loss(by_attribute),
+    }
 
 
 def _linkage(data: TableData, published: Float64Matrix, partition: TablePartition | None) -> float | None:
@@ -830,16 +787,10 @@ def _filled(values: Float64Matrix) -> Float64Matrix:
     return np.where(absent, present_means(values, ~absent)[1], values) if absent.any() else values
 
 
-def measure_closeness(
-    labels: Int32Vector, confidential: tuple[ConfidentialAttribute, ...], names: Sequence[str]
-) -> dict[str, Any]:
-    """Return the earth mover's distances of clusters from the table.
-
-    ``emd_of`` has mean and maximum over the clusters for each attribute; ``emd`` is that of the attribute with the
-    largest maximum.
-    """
+def measure_closeness(labels: Int32Vector, confidential: Mapping[str, ConfidentialAttribute]) -> dict[str, Any]:
+    """Return mean and largest earth mover's distance over the clusters, by attribute and of the worst attribute."""
     emd_of: dict[str, Any] = {}
-    for attribute, name in zip(confidential, names, strict=True):
+    for name, attribute in confidential.items():
         distances = emd_of_clusters(attribute, labels)
         emd_of[name] = {"mean": float(distances.mean()), "max": float(distances.max())}
     worst = max(emd_of.values(), key=lambda distance: distance["max"], default={"mean": None, "max": None})

@@ -53,19 +53,7 @@ def records(count: int, seed: int, *, out_of_bounds: bool = True) -> list[Record
 
 
 def lines(made: Sequence[Record], form: str, fields: Sequence[str], *, broken: bool = False) -> list[str]:
-    """Spell records as lines of a file.
-
-    Parameters
-    ----------
-    made : sequence of dict
-        As of `records`.
-    form : {'csv', 'jsonl', 'messages'}
-        The last is one message per line: with key, headers and timestamp.
-    fields : sequence of str
-        Fields of the value, in order.
-    broken : bool
-        Put in a few lines that are no records.
-    """
+    """Spell records as lines of a file: csv, jsonl, or messages, one per line; ``broken`` adds some that are none."""
     if form == "csv":
         spelled = [_cells(fields), *(_cells([one[name] for name in fields]) for one in made)]
     elif form == "jsonl":
@@ -98,11 +86,8 @@ def _cells(cells: Sequence[object]) -> str:
 
 
 def write_table(path: Path, made: Sequence[Record], fields: Sequence[str]) -> None:
-    """Write records by the suffix of the path: .csv, .jsonl or .parquet."""
-    if path.suffix == ".parquet":
-        import pyarrow as pa
-        import pyarrow.parquet as pq
+    """Write records as Parquet."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
 
-        pq.write_table(pa.table({name: [one[name] for one in made] for name in fields}), path)
-        return
-    path.write_text("\n".join(lines(made, path.suffix[1:], fields)) + "\n", encoding="utf-8")
+    pq.write_table(pa.table({name: [one[name] for one in made] for name in fields}), path)

@@ -48,32 +48,24 @@ _DIGITS = 12
 _NUMBER = re.compile(r"\d+(\.\d+)?")
 
 
-def shoal() -> Callable[[], int]:
-    """Return the function that the distribution declares as the command."""
-    (found,) = [one for one in entry_points(group="console_scripts") if one.name == "shoal"]
-    command: Callable[[], int] = found.load()
-    return command
-
-
 class Command:
     """The command, run in this process; its standard error is not recorded."""
 
     def __init__(self) -> None:
-        self._main = shoal()
-        self.said = ""
+        (declared,) = [one for one in entry_points(group="console_scripts") if one.name == "shoal"]
+        self._main: Callable[[], int] = declared.load()
 
     def __call__(self, *arguments: str) -> tuple[int, str]:
         """Return exit code and standard output."""
-        out, err = io.TextIOWrapper(io.BytesIO(), encoding="utf-8"), io.StringIO()
+        out = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
         before, sys.argv = sys.argv, ["shoal", *arguments]
         try:
-            with redirect_stdout(out), redirect_stderr(err):
+            with redirect_stdout(out), redirect_stderr(io.StringIO()):
                 code = self._main()
         except SystemExit as ended:
             code = int(ended.code or 0)
         finally:
             sys.argv = before
-            self.said = err.getvalue()
         out.seek(0)
         return code, out.read()
 
@@ -149,16 +141,9 @@ def case_record(case: Case, command: Command, wording: dict[str, str]) -> Record
     source = _write_input(case, kind)
     target = f"out.{case.target}"
     Path("policy.json").write_text(json.dumps(case.document), encoding="utf-8")
-    aside: tuple[str, ...] = (
-        "--evidence",
-        "evidence.jsonl",
-        "--summary",
-        "summary.json",
-        "--quarantine",
-        "quarantine.jsonl",
-    )
-    if "blocks=2" in case.arguments:
-        aside = aside[2:]
+    aside = ["--summary", "summary.json", "--quarantine", "quarantine.jsonl"]
+    if "blocks=2" not in case.arguments:
+        aside = ["--evidence", "evidence.jsonl", *aside]
     made, _ = command(kind, "policy.json", "-i", source, "-o", target, *case.arguments, *aside)
     found: Record = {"exit": made}
     if made and not Path(target).exists():
@@ -167,7 +152,7 @@ def case_record(case: Case, command: Command, wording: dict[str, str]) -> Record
     for name in (target, "evidence.jsonl", "quarantine.jsonl"):
         found[name] = kept(Path(name), shown=case.shown)
     found["summary"] = stable_summary(Path("summary.json").read_text(encoding="utf-8"))
-    given = [word for word, path in zip(aside[::2], aside[1::2], strict=True) for word in (word, path)]
+    given = list(aside)
     if kind == "batch" and "stream" in case.document:
         given.append("--table")
     judged, _ = command(

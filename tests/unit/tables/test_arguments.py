@@ -1,16 +1,21 @@
-"""Arguments of `microaggregate`: each that is invalid is named with its remedy, and no value is shown."""
+"""`microaggregate`: each invalid argument is named, and no value is shown; clusters of confidential values."""
 
 from __future__ import annotations
 
+import math
+from collections import Counter
+from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
 
 import numpy as np
 import pytest
 from shoal import microaggregate
+from shoal.arrays import Int32Vector
 from shoal.errors import ParameterError
 from shoal.protection import DISTINCT, ENTROPY, EQUAL, RECURSIVE, LDiversity, ValueReference
 from shoal.tables import ClusterConstraints, ConfidentialAttribute
+from support.diversity_by_definition import entropy_of, is_recursive, value_share
 
 pytestmark = pytest.mark.unit
 
@@ -60,27 +65,18 @@ def test_all_faults_are_in_one_message() -> None:
     ("values", "message"),
     [
         ([["a", "b"], ["c", "d"]], NUMBERS),
-        ([["1", "2"], ["3", "4"]], NUMBERS),
-        (np.array([[1, 2], [3, 4]], object), NUMBERS),
         ([[1, None], [3, 4]], NUMBERS),
-        ([[Decimal(1), Decimal(2)], [Decimal(3), Decimal(4)]], NUMBERS),
-        ([[b"a"], [b"b"]], NUMBERS),
         ([[1 + 0j, 2], [3, 4]], NUMBERS),
         ([[10**400, 1], [1, 2]], NUMBERS),
         (np.array([["2020-01-01"], ["2020-01-02"]], "M8[D]"), NUMBERS),
         ([[NAN, 1], [1, 2]], FINITE),
         ([[INFINITY, 1], [1, 2]], FINITE),
         ([[1e300, 1], [1, 2]], FINITE),
-        ([[-1.1e150, 1], [1, 2]], FINITE),
         ([1.0, 2.0], SHAPE),
-        ([[[1.0]]], SHAPE),
         ([], SHAPE),
         ([[]], SHAPE),
         ([[1.0], [2.0, 3.0]], SHAPE),
         (5, SHAPE),
-        (None, SHAPE),
-        ("ab", SHAPE),
-        ({1: 2}, SHAPE),
         (np.ma.array([[1.0], [2.0]], mask=[[False], [True]]), "values: must not be masked; fill or remove"),
     ],
 )
@@ -96,55 +92,113 @@ def test_every_type_of_number_is_accepted(dtype: Any) -> None:
     assert microaggregate(np.array([[0], [1], [0], [1]], dtype), k).tolist() in ([0, 1, 0, 1], [1, 0, 1, 0])
 
 
+NO_DIVERSITIES: tuple[Any, ...] = (
+    3,
+    LDiversity(DISTINCT, 1),
+    LDiversity(DISTINCT, 2.5),
+    LDiversity(ENTROPY, 1.0),
+    LDiversity(ENTROPY, NAN),
+    LDiversity(RECURSIVE, 2),
+    LDiversity(RECURSIVE, 2, INFINITY),
+    LDiversity(7, 2),
+)
+CODES = "confidential needs attributes with integers from 0 as bins and values"
+
+
 @pytest.mark.parametrize(
-    ("constraints", "message"),
+    ("given", "message"),
     [
-        (ClusterConstraints(subjects=np.arange(5)), r"subjects must be an array of integers from 0, shape \(6,\)"),
-        (ClusterConstraints(subjects=np.arange(6.0)), "subjects must be"),  # type: ignore[arg-type]
-        (ClusterConstraints(subjects=-np.arange(6)), "subjects must be"),
-        (ClusterConstraints(subjects=[0, 1, 2, 3, 4, 5]), "subjects must be"),  # type: ignore[arg-type]
-        (ClusterConstraints(buckets=np.arange(7)), "buckets must be"),
-        (ClusterConstraints(max_share=NAN), "max_share must be above 0 and at most 1"),
-        (ClusterConstraints(max_share=1.5), "max_share"),
-        (ClusterConstraints(max_share=True), "max_share"),
-        (ClusterConstraints(t=0.5), "t needs a confidential attribute"),
-        (ClusterConstraints(t=NAN, confidential=(BINS,)), "t must be a number, 0 or more"),
-        (ClusterConstraints(t=-0.1, confidential=(BINS,)), "t must be"),
-        (ClusterConstraints(t="0.5", confidential=(BINS,)), "t must be"),  # type: ignore[arg-type]
-        (ClusterConstraints(t=0.5, confidential=3), "confidential needs attributes"),  # type: ignore[arg-type]
-        (
-            ClusterConstraints(t=0.5, confidential=(ConfidentialAttribute(np.arange(5), ordered=True),)),
-            r"confidential needs attributes with integers from 0 as bins and values, shape \(6,\)",
-        ),
-        (ClusterConstraints(l=LDiversity(DISTINCT, 3)), "l needs a confidential attribute"),
-        (ClusterConstraints(max_value_share=0.5), "max_value_share needs a confidential attribute"),
+        ({"subjects": np.arange(5)}, r"subjects must be an array of integers from 0, shape \(6,\)"),
+        *(({"subjects": one}, "subjects must be") for one in (np.arange(6.0), -np.arange(6), [0, 1, 2, 3, 4, 5])),
+        ({"buckets": np.arange(7)}, "buckets must be"),
+        *(({"max_share": share}, "max_share must be above 0 and at most 1") for share in (NAN, 1.5, True)),
+        ({"t": 0.5}, "t needs a confidential attribute"),
+        ({"l": LDiversity(DISTINCT, 3)}, "l needs a confidential attribute"),
+        ({"max_value_share": 0.5}, "max_value_share needs a confidential attribute"),
+        *(({"t": t, "confidential": (BINS,)}, "t must be a number, 0 or more") for t in (NAN, -0.1, "0.5")),
+        *(({"l": l, "confidential": (BINS,)}, "l must be LDiversity") for l in NO_DIVERSITIES),  # noqa: E741
         *(
-            (ClusterConstraints(l=l, confidential=(BINS,)), "l must be LDiversity")  # type: ignore[arg-type]
-            for l in (  # noqa: E741 - the letter of the literature
-                3,
-                LDiversity(DISTINCT, 1),
-                LDiversity(DISTINCT, 2.5),
-                LDiversity(ENTROPY, 1.0),
-                LDiversity(ENTROPY, NAN),
-                LDiversity(RECURSIVE, 2),
-                LDiversity(RECURSIVE, 2, INFINITY),
-                LDiversity(7, 2),
-            )
-        ),
-        *(
-            (ClusterConstraints(max_value_share=share, confidential=(BINS,)), "max_value_share must be above 0")
+            ({"max_value_share": share, "confidential": (BINS,)}, "max_value_share must be above 0")
             for share in (0.0, 1.5, NAN, True)
         ),
+        ({"t": 0.5, "confidential": 3}, "confidential needs attributes"),
+        ({"t": 0.5, "confidential": (BINS._replace(bins=np.arange(5)),)}, rf"{CODES}, shape \(6,\)"),
+        ({"t": 0.5, "confidential": (BINS._replace(values=np.arange(5)),)}, CODES),
         (
-            ClusterConstraints(t=0.5, confidential=(BINS._replace(reference=ValueReference(EQUAL, np.ones(5))),)),
-            "confidential needs attributes with integers from 0 as bins and values, .*and bins of their reference",
-        ),
-        (
-            ClusterConstraints(max_value_share=0.5, confidential=(BINS._replace(values=np.arange(5)),)),
-            "confidential needs attributes with integers from 0 as bins and values",
+            {"t": 0.5, "confidential": (BINS._replace(reference=ValueReference(EQUAL, np.ones(5))),)},
+            f"{CODES}, .*and bins of their reference",
         ),
     ],
 )
-def test_constraints_of_another_type_or_shape_are_named(constraints: ClusterConstraints, message: str) -> None:
+def test_constraints_of_another_type_or_shape_are_named(given: dict[str, Any], message: str) -> None:
     with pytest.raises(ParameterError, match=f"constraints: {message}"):
-        microaggregate(VALUES, 3, constraints=constraints)
+        microaggregate(VALUES, 3, constraints=ClusterConstraints(**given))
+
+
+DRAW = np.random.default_rng(2)
+TABLE = DRAW.random((90, 2))
+WORDS = [["flu", "cold", " flu ", None, "ulcer"][min(int(5 * x + y), 4)] for x, y in TABLE.tolist()]
+PAYS: list[Any] = [[1, 1.0, "1", 2.5, 4][min(int(5 * y), 4)] for _, y in TABLE.tolist()]
+
+
+def columns_of(labels: Int32Vector, values: list[Any]) -> list[list[Any]]:
+    """The values of each cluster, as they are compared."""
+    keys = [value.strip() if isinstance(value, str) else value for value in values]
+    return [[keys[i] for i in np.flatnonzero(labels == label)] for label in range(int(labels.max()) + 1)]
+
+
+@pytest.mark.parametrize(
+    ("l", "is_diverse"),
+    [
+        *((l, lambda column: len(set(column)) >= 3 and value_share(column) <= 0.5) for l in (3, {"distinct": 3})),  # noqa: E741
+        ({"entropy": 2.2}, lambda column: entropy_of(column) >= math.log(2.2) - 1e-9),
+        ({"recursive": [2, 3]}, lambda column: is_recursive(column, 2, 3)),
+    ],
+)
+def test_every_cluster_is_l_diverse(l: Any, is_diverse: Callable[[list[Any]], bool]) -> None:  # noqa: E741
+    labels = microaggregate(TABLE, 4, "auto", confidential=np.array(WORDS, object), l=l)
+    assert labels.max() > 2
+    assert all(is_diverse(column) for column in columns_of(labels, WORDS))
+
+
+def test_spellings_of_a_number_are_one_value_and_several_attributes_keep_the_largest_share() -> None:
+    labels = microaggregate(TABLE, 4, confidential=np.array(PAYS, object), l=3, max_value_share=1)
+    assert {len(set(map(float, column))) for column in columns_of(labels, PAYS)} == {3}
+    both = np.array(list(zip(WORDS, PAYS, strict=True)), object)
+    labels = microaggregate(TABLE, 4, confidential=both, max_value_share=0.7)
+    for values in (WORDS, list(map(float, PAYS))):
+        assert max(value_share(column) for column in columns_of(labels, values)) <= 0.7 + 1e-9
+
+
+@pytest.mark.parametrize("reference", [None, {1: 0.5, 2.5: 0.25, 4: 0.25}])
+def test_every_cluster_is_t_close(reference: dict[Any, float] | None) -> None:
+    labels = microaggregate(TABLE, 4, "auto", confidential=np.array(PAYS, object), t=0.3, reference=reference)
+    assert labels.max() > 3
+    pays = [float(pay) for pay in PAYS]
+    whole = reference or {pay: count / 90 for pay, count in Counter(pays).items()}
+    for column in columns_of(labels, pays):
+        gaps = [column.count(pay) / len(column) - whole[pay] for pay in sorted(whole)]
+        assert sum(abs(sum(gaps[: i + 1])) for i in range(3)) / 2 <= 0.3 + 1e-9
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"l": 3}, "confidential: missing"),
+        ({"t": 0.3}, "confidential: missing"),
+        ({"confidential": WORDS, "l": 1}, "l: must be a whole number"),
+        ({"confidential": WORDS, "l": {"entropy": 1}}, "l: must be"),
+        ({"confidential": WORDS, "max_value_share": 0}, "max_value_share: must be above 0"),
+        ({"confidential": WORDS, "t": -1}, "t: must be above 0"),
+        ({"confidential": WORDS[1:], "l": 2}, r"confidential: must have shape \(90,\)"),
+        ({"confidential": WORDS, "t": 0.3, "reference": {"flu": 0.4, "cold": 0.3}}, "reference: shares must sum to 1"),
+        ({"confidential": WORDS, "t": 0.3, "reference": [{1: 0.5, 2: 0.5}] * 2}, "confidential: must have 2 columns"),
+        ({"confidential": WORDS, "t": 0.3, "reference": {1: 0.5, 2: 0.5}}, "confidential: must be numbers"),
+        ({"confidential": WORDS, "l": 2, "constraints": None}, "constraints: must be ClusterConstraints"),
+    ],
+)
+def test_faults_are_named(given: dict[str, Any], message: str) -> None:
+    if "confidential" in given:
+        given = given | {"confidential": np.array(given["confidential"], object)}
+    with pytest.raises(ParameterError, match=message):
+        microaggregate(TABLE, 4, **given)

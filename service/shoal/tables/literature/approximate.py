@@ -52,9 +52,9 @@ def approximate(values: Float64Matrix, k: int, *, bins: int = 10, measure: str =
 def dependency_tree(codes: Int64Matrix, measure: str = "variation") -> DependencyTree:
     """Return weights, minimum spanning tree and key attributes of discrete attributes, given by codes (n, m) from 0.
 
-    Weights are 2 H(A, B) - H(A) - H(B) in bits, a metric (Definition 3 of the paper). Ties among edges go to the lowest
-    attributes. Two errors in the paper's running example are not followed: its tree is not minimal (A3-A4 weighs less
-    than A2-A4), and H(A1|A2) and H(A2|A1) are exchanged.
+    Weights are 2 H(A, B) - H(A) - H(B) in bits, a metric (Definition 3 of the paper). Ties go to the lowest attributes.
+    Two errors in the paper's running example are not followed: its tree is not minimal (A3-A4 weighs less than A2-A4),
+    and H(A1|A2) and H(A2|A1) are exchanged.
     """
     m = codes.shape[1]
     entropies = [_entropy(codes[:, a]) for a in range(m)]
@@ -68,14 +68,10 @@ def dependency_tree(codes: Int64Matrix, measure: str = "variation") -> Dependenc
 
 
 def key_attributes(edges: list[tuple[int, int]], m: int) -> list[int]:
-    """Return the most connected of ``m`` attributes until their degrees add up to m (Definition 5); ties to the first.
-
-    A single attribute is its own key.
-    """
+    """Return the most connected of m attributes until their degrees add up to m (Definition 5); ties to the first."""
     degrees = np.bincount(np.array(edges, np.int64).ravel(), minlength=m)
     order = sorted(range(m), key=lambda a: (-degrees[a], a))
-    reached = np.cumsum(degrees[order])
-    return order[: int(np.searchsorted(reached, m)) + 1]
+    return order[: int(np.searchsorted(np.cumsum(degrees[order]), m)) + 1]
 
 
 def discretized(column: Float64Vector, bins: int) -> Int64Vector:

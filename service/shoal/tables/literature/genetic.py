@@ -20,18 +20,8 @@ __all__ = ["genetic"]
 TWO_STEPS = 2
 
 
-class GeneticParameters(NamedTuple):
-    """Parameters of the genetic search."""
-
-    population: int
-    crossover: float
-    """Probability that two neighbouring chromosomes are crossed."""
-    mutation: float
-    """Probability that one gene of a chromosome is drawn anew."""
-
-
-SETTINGS = GeneticParameters(population=10, crossover=0.5, mutation=0.1)
-"""Table 1 of the paper."""
+POPULATION, CROSSOVER, MUTATION = 10, 0.5, 0.1
+"""Chromosomes; probabilities that two neighbouring ones are crossed, and that one gene is drawn anew: Table 1 [1]."""
 
 
 def genetic(
@@ -77,7 +67,7 @@ def _search(
     chromosome = start.astype(np.int64)
     if start[0] >= 0:
         chromosome = np.unique(start, return_inverse=True)[1].astype(np.int64)
-    return _evolve(values - values.mean(axis=0), chromosome, k, generations, SETTINGS, random)
+    return _evolve(values - values.mean(axis=0), chromosome, k, generations, random)
 
 
 class ClusterSums(NamedTuple):
@@ -93,31 +83,26 @@ def _evolve(
     start: Int64Vector,
     k: int,
     generations: int,
-    settings: GeneticParameters,
     random: np.random.Generator,
 ) -> Int64Vector:
-    """Return the best chromosome (m,) of all generations, for values of mean 0 and m >= 2k.
-
-    ``start`` (m,) is the first chromosome of the population and the others are random; if its first entry is -1, it is
-    random as well. The best chromosome so far replaces the worst of each generation.
-    """
+    """Return the best chromosome (m,) of all generations, for values of mean 0 and m >= 2k; a start of -1 is random."""
     m, d = values.shape
     clusters = m // k
     sums = ClusterSums(np.zeros(clusters, np.int64), np.zeros((clusters, d)))
-    parents, losses = np.zeros((settings.population, m), np.int64), np.zeros(settings.population)
-    for c in range(settings.population):
+    parents, losses = np.zeros((POPULATION, m), np.int64), np.zeros(POPULATION)
+    for c in range(POPULATION):
         if c == 0 and start[0] >= 0:
             parents[c] = start
         else:
             _random_chromosome(parents[c], k, clusters, random)
         losses[c] = _loss(values, parents[c], sums)
     children, best = parents.copy(), np.zeros(m, np.int64)
-    chosen = np.zeros(settings.population, np.int64)
+    chosen = np.zeros(POPULATION, np.int64)
     lowest = np.inf
     for generation in range(generations + 1):
         if generation > 0:
-            _next_generation(values, k, parents, losses, children, chosen, settings, sums, random)
-            for c in range(settings.population):
+            _next_generation(values, k, parents, losses, children, chosen, sums, random)
+            for c in range(POPULATION):
                 losses[c] = _loss(values, children[c], sums)
         leader = np.argmin(losses)
         if losses[leader] < lowest:
@@ -136,18 +121,17 @@ def _next_generation(
     losses: Float64Vector,
     children: Int64Matrix,
     chosen: Int64Vector,
-    settings: GeneticParameters,
     sums: ClusterSums,
     random: np.random.Generator,
 ) -> None:
     """Write the next generation to ``children``; a child that cannot be repaired is a copy of its parent."""
     m, clusters = parents.shape[1], sums.counts.size
     _select_parents(losses, chosen, random)
-    for c in range(settings.population):
+    for c in range(POPULATION):
         children[c] = parents[chosen[c]]
-    _crossover(children, settings.crossover, random)
-    for c in range(settings.population):
-        if random.random() < settings.mutation:
+    _crossover(children, CROSSOVER, random)
+    for c in range(POPULATION):
+        if random.random() < MUTATION:
             children[c, int(random.random() * m)] = int(random.random() * clusters)
         if not _repair(values, children[c], k, sums):
             children[c] = parents[chosen[c]]

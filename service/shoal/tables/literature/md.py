@@ -8,7 +8,7 @@ from shoal.arrays import Float64Matrix, Float64Vector, Int32Vector, Int64Vector
 from shoal.kernels.distances import squared_distance
 from shoal.kernels.jit import njit, njit_inner
 from shoal.kernels.kd_tree import NeighbourSearch, Tree, build, contains, empty_neighbour_search, farthest, remove
-from shoal.tables.mdav import NearestMembers, join_as_block, take_nearest
+from shoal.tables.mdav import join_as_block, take_nearest, write_distances
 
 __all__ = ["md"]
 
@@ -47,18 +47,19 @@ def _form_clusters(values: Float64Matrix, k: int, leaf_size: int) -> Int32Vector
     partners, bounds = np.full(n, -1), np.full(n, np.inf)
     for record in range(n):
         _find_partner(values, tree, search, record, partners, bounds)
-    nearest = NearestMembers(np.zeros(k), np.zeros(k, np.int64))
+    members, away = np.zeros(k, np.int64), np.zeros(n)
     left, label, opposite = n, 0, -1
     while left >= 2 * k or opposite >= 0:
         if opposite < 0:
             seed = _farthest_pair(values, rest[:left], tree, search, partners, bounds)
             opposite = partners[seed]
         else:
-            seed = opposite if contains(tree, opposite) else farthest(tree, values[nearest.members[0]], search)
+            seed = opposite if contains(tree, opposite) else farthest(tree, values[members[0]], search)
             opposite = -1
-        take_nearest(values, rest[:left], seed, labels, label, nearest)
-        for record in nearest.members:
-            remove(tree, record)
+        write_distances(values, rest[:left], values[seed], away)
+        take_nearest(away, rest[:left], seed, labels, label, members)
+        for member in members:
+            remove(tree, int(member))
         left -= k
         label += 1
     if left >= k:

@@ -1,4 +1,4 @@
-"""Tables of numbers, ranks, categories and times: variances, distances, blocks, steering, missing values."""
+"""Tables: the last check at the limits of the policy, confidential columns, and numbers, categories and times."""
 
 from __future__ import annotations
 
@@ -9,15 +9,99 @@ from typing import Any
 
 import numpy as np
 import pytest
-from shoal.errors import ConfigError, ParameterError
+from shoal.errors import AnonymityViolation, ConfigError, ParameterError
 from shoal.formats import JsonEncoder
 from shoal.policy import Attribute, Policy, Role, Scale, TimeStep
+from shoal.policy.schema import Document
 from shoal.scales import CategoryIndex, Embedding
 from shoal.streams import precompile_table
-from shoal.tables import AlgorithmSpec, TablePipeline, TableRelease
+from shoal.tables import AlgorithmSpec, ConfidentialAttribute, TablePipeline, TableRelease
+from shoal.tables.table import ConfidentialColumn, verify_subjects, verify_values
 from support.scales import AREAS, attribute, block_of, policy_with
 
 pytestmark = pytest.mark.unit
+
+
+def privacy_of(privacy: dict[str, object]) -> Policy:
+    document = {
+        "subject": "every_record",
+        "attributes": {"age": {"role": "quasi_identifier"}, "ill": {"role": "confidential"}},
+        "privacy": {"k": 2, **privacy},
+    }
+    return Policy.from_document(Document.model_validate(document))
+
+
+def attribute_of(clusters: list[list[int]]) -> tuple[ConfidentialAttribute, np.ndarray[tuple[int], np.dtype[np.int32]]]:
+    """Return an unordered attribute with these counts of its values in each cluster, and the labels."""
+    bins = [bin_ for counts in clusters for bin_, count in enumerate(counts) for _ in range(count)]
+    labels = [label for label, counts in enumerate(clusters) for _ in range(sum(counts))]
+    return ConfidentialAttribute(np.array(bins, np.int64), ordered=False), np.array(labels, np.int32)
+
+
+@pytest.mark.parametrize(
+    ("c", "violated", "kept"),
+    [(1.1, [11, 10], [10, 10]), (2.2, [22, 10], [21, 10]), (2, [4, 2], [3, 2]), (0.1, [1] * 11, [1] * 12)],
+)
+def test_recursive_diversity_is_violated_at_equality(c: float, violated: list[int], kept: list[int]) -> None:
+    """1.1 * 10 and 2.2 * 10 are above 11 and 22 in float64."""
+    policy = privacy_of({"l": {"recursive": [c, 2]}})
+    attribute, labels = attribute_of([kept, kept])
+    verify_values(policy, (attribute,), labels)
+    attribute, labels = attribute_of([kept, violated])
+    with pytest.raises(AnonymityViolation, match=r"privacy\.l"):
+        verify_values(policy, (attribute,), labels)
+
+
+def test_subjects_and_largest_shares_are_counted_per_cluster() -> None:
+    found = verify_subjects(privacy_of({}), np.array([7, 8, 7, 9]), np.array([0, 1, 3, 2]), np.array([0, 2, 4]))
+    assert found.tolist() == [[2, 2], [1, 1]]
+    found = verify_subjects(privacy_of({}), np.array([7, 8, 7, 9]), np.arange(4), np.array([0, 4]))
+    assert found.tolist() == [[3], [2]]
+
+
+@pytest.mark.parametrize(
+    ("subjects", "order", "bounds", "fault"),
+    [
+        ([1, 2, 3, 3], [0, 1, 2, 3], [0, 2, 4], "fewer than 2 subjects"),
+        ([1, 2, 2, 2], [0, 1, 2, 3], [0, 4], "a share above 0.5"),
+        ([1, 2, 3, 4], [0, 1, 2, 2], [0, 2, 4], "not in exactly one cluster"),
+        ([1, 2, 3, 4], [0, 1, 2], [0, 3], "not in exactly one cluster"),
+        ([1, 2, 3, 4], [0, 1, 2, 3], [0, 3], "not in exactly one cluster"),
+    ],
+)
+def test_a_partition_that_breaks_k_or_a_share_or_loses_a_record_is_refused(
+    subjects: list[int], order: list[int], bounds: list[int], fault: str
+) -> None:
+    with pytest.raises(AnonymityViolation, match=fault):
+        verify_subjects(privacy_of({}), np.array(subjects), np.array(order), np.array(bounds))
+
+
+def column_of(kind: Any, values: list[Any], missing_values: tuple[str, ...]) -> ConfidentialColumn:
+    column = ConfidentialColumn(Attribute("pay", Role.CONFIDENTIAL, type=kind), missing_values)
+    column.add(values[:2])
+    column.add(values[2:])
+    return column
+
+
+@pytest.mark.parametrize("kind", ["any", "number", "integer"])
+@pytest.mark.parametrize("seven", [7, "7", 7.0])
+def test_a_number_that_the_policy_lists_is_missing(kind: str, seven: Any) -> None:
+    numbers = column_of(kind, [1, seven, 70, None], ("", "7")).numbers()
+    assert numbers is not None
+    assert np.array_equal(numbers, [1, np.nan, 70, np.nan], equal_nan=True)
+
+
+def test_a_text_that_the_policy_lists_makes_no_category_of_a_number() -> None:
+    assert column_of("any", [1, "?", 70, 2], ("", "?")).numbers() is not None
+    assert column_of("any", [1, "?", 70, 2], ("",)).numbers() is None
+
+
+def test_missing_values_of_a_category_are_one_bin() -> None:
+    column = column_of("string", ["a", "?", None, "b"], ("", "?"))
+    assert column.numbers() is None
+    bins = column.bins(np.ones(4, np.bool_)).bins
+    assert (bins[1] == bins[2], len(set(bins.tolist()))) == (True, 3)
+
 
 DAY = 86_400_000.0
 POLICY = policy_with(
@@ -99,39 +183,10 @@ def test_the_mean_rule_adds_no_distance() -> None:
     assert embedding.dense(values)[2].tolist() == embedding.dense(values)[3].tolist() == [0.0]
 
 
-def test_rows_and_losses_of_a_table() -> None:
-    rows = rows_of(60)
-    released = release(POLICY, rows)
-    summary = released.summary
-    published = [json.loads(row) for row in released.rows]
-    assert len(published) == summary["released"] == 60
-    clusters = list(released.clusters())
-    assert min(map(len, clusters)) >= 3
-    expected = []
-    nodes = {"AK": ("AK", "West"), "NY": ("NY", "East"), "MA": ("MA", "East"), "XX": ("XX", "XX")}
-    for members in clusters:
-        own = [rows[i] for i in members]
-        ages, sexes = [r[0] for r in own if r[0] is not None], [r[1] for r in own if r[1] is not None]
-        names = [r[2].strip('"') for r in own]
-        grades = sorted(r[3] for r in own if r[3] is not None)
-        common = next((nodes[names[0]][h] for h in (0, 1) if len({nodes[name][h] for name in names}) == 1), "US")
-        days = np.mean([r[4] for r in own]) / DAY
-        expected += [
-            {
-                "age": float(np.mean(ages)) if 2 * len(ages) > len(own) else None,
-                "sex": json.loads(min(sexes, key=lambda s: (-sexes.count(s), -total(rows, s), s)))
-                if 2 * len(sexes) > len(own)
-                else None,
-                "area": common,
-                "grade": ("low", "middle", "high")[int(grades[(len(grades) - 1) // 2])]
-                if 2 * len(grades) > len(own)
-                else None,
-                "day": str(np.datetime64(0, "D") + int(np.rint(days))),
-            }
-        ] * len(own)
-    for row in [*published, *expected]:
-        row["age"] = None if row["age"] is None else round(row["age"], 9)
-    assert sorted(map(json.dumps, published)) == sorted(map(json.dumps, expected))
+def test_losses_of_a_table_are_shares_by_attribute() -> None:
+    summary = release(POLICY, rows_of(60)).summary
+    assert summary["released"] == 60
+    assert summary["cluster_size"]["min"] >= 3
     assert list(summary["loss"]) == ["age", "sex", "area", "grade", "day"]
     assert all(0 <= loss < 1 for loss in summary["loss"].values())
     assert summary["sst"] < 120  # numbers and times; ages that are missing do not count
@@ -167,10 +222,6 @@ def test_losses_of_numbers_equal_their_definitions() -> None:
     assert summary["loss"]["c"] is None
 
 
-def total(rows: list[list[Any]], sex: str) -> int:
-    return sum(row[1] == sex for row in rows)
-
-
 def test_blocks_of_attributes_and_steering_attributes() -> None:
     ward = attribute("ward", Scale.NOMINAL, role=Role.STEERING, weight=50.0)
     policy = replace(POLICY, attributes=(*POLICY.attributes, ward))
@@ -193,7 +244,8 @@ def test_a_table_without_an_order_has_no_sum_of_squares_and_no_linkage() -> None
 @pytest.mark.parametrize("algorithm", ["mdav", "vmdav", "hilbert", "genetic", "approximate", "md"])
 def test_every_algorithm_reads_categories(algorithm: str) -> None:
     refine = "none" if algorithm == "approximate" else "descent"
-    released = release(POLICY, rows_of(40), algorithm=algorithm, refine=refine)
+    parameters = {"generations": 50} if algorithm == "genetic" else {}
+    released = release(POLICY, rows_of(40), algorithm=algorithm, refine=refine, parameters=parameters)
     assert released.summary["released"] == 40
     assert released.summary["cluster_size"]["min"] >= 3
 
