@@ -44,7 +44,7 @@ async def answer(port: int, path: str, host: str, method: str = "GET") -> tuple[
 
 async def test_page_and_metrics_answer_to_no_name_without_the_token() -> None:
     access = HttpAccess(token="0123456789abcdef")  # noqa: S106 - opens nothing
-    async with serve("127.0.0.1:0", Metrics(), Health(), dict, access) as port:
+    async with serve("127.0.0.1:0", Metrics(), Health(), access) as port:
         for host in NAMES:
             for path in ("/", "/metrics"):
                 status, text = await answer(port, path, host)
@@ -54,8 +54,9 @@ async def test_page_and_metrics_answer_to_no_name_without_the_token() -> None:
     impossible("R38", "where a token is set, page and metrics answer 401 without it, whatever the name")
 
 
-async def test_the_page_writes_nothing_loads_nothing_and_runs_nothing() -> None:
-    async with serve("127.0.0.1:0", Metrics(), Health(), lambda: {f"<script>{CANARY}</script>": 1}) as port:
+async def test_the_page_writes_nothing_loads_nothing_and_runs_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Metrics, "totals", lambda _: {f"<script>{CANARY}</script>": 1})
+    async with serve("127.0.0.1:0", Metrics(), Health()) as port:
         _, text = await answer(port, "/", "localhost")
         for method in ("POST", "PUT", "DELETE", "PATCH"):
             assert (await answer(port, "/", "localhost", method))[0] == 405

@@ -77,7 +77,7 @@ def replace(target: Path, source: Path) -> None:
 async def test_metrics_and_page_require_the_token_and_probes_do_not(tmp_path: Path) -> None:
     path = private(tmp_path / "token", f"{TOKEN}\n")
     for access in (HttpAccess(token=TOKEN), HttpAccess(token_file=str(path))):
-        async with serve("127.0.0.1:0", Metrics(), Health(), dict, access=access) as port:
+        async with serve("127.0.0.1:0", Metrics(), Health(), access=access) as port:
             for page in ("/", "/metrics"):
                 assert [await status_of(port, page, token) for token in (TOKEN, None, "", TOKEN[:-1], OTHER)] == [
                     *(200, 401, 401, 401, 401)
@@ -100,7 +100,7 @@ async def test_metrics_and_page_require_the_token_and_probes_do_not(tmp_path: Pa
     ],
 )
 async def test_the_scheme_is_bearer(header: str, status: int) -> None:
-    async with serve("127.0.0.1:0", Metrics(), Health(), dict, access=HttpAccess(token=TOKEN)) as port:
+    async with serve("127.0.0.1:0", Metrics(), Health(), access=HttpAccess(token=TOKEN)) as port:
         raw = f"GET /metrics HTTP/1.0\r\nHost: localhost\r\nAuthorization: {header}\r\n\r\n"
         assert await raw_status(port, raw.encode("utf-8", "surrogateescape")) == status
 
@@ -116,7 +116,7 @@ async def raw_status(port: int, request: bytes) -> int:
 
 async def test_a_token_is_rotated_without_a_restart_and_without_a_refused_request(tmp_path: Path) -> None:
     path = private(tmp_path / "token", TOKEN)
-    async with serve("127.0.0.1:0", Metrics(), Health(), dict, access=HttpAccess(token_file=str(path))) as port:
+    async with serve("127.0.0.1:0", Metrics(), Health(), access=HttpAccess(token_file=str(path))) as port:
         private(path, f"{TOKEN}\n{OTHER}\n")
         assert [await status_of(port, "/metrics", token) for token in (TOKEN, OTHER)] == [200, 200]
         private(path, OTHER)
@@ -126,7 +126,7 @@ async def test_a_token_is_rotated_without_a_restart_and_without_a_refused_reques
 @pytest.mark.parametrize("content", ["", "short", "blänk-0123456789abcdef", None])
 async def test_an_unusable_token_file_changes_nothing_and_is_reported_once(tmp_path: Path, content: str | None) -> None:
     path = private(tmp_path / "token", TOKEN)
-    async with serve("127.0.0.1:0", Metrics(), Health(), dict, access=HttpAccess(token_file=str(path))) as port:
+    async with serve("127.0.0.1:0", Metrics(), Health(), access=HttpAccess(token_file=str(path))) as port:
         with capture_logs() as logs:
             path.unlink() if content is None else path.write_text(content)
             assert [await status_of(port, "/metrics", token) for token in (TOKEN, None, TOKEN)] == [200, 401, 200]
@@ -139,7 +139,7 @@ async def test_an_unusable_token_file_changes_nothing_and_is_reported_once(tmp_p
 async def test_the_expiry_of_the_certificate_is_a_metric(authority: Authority) -> None:
     certificate, key = authority.issue("worker")
     metrics = Metrics()
-    async with serve("127.0.0.1:0", metrics, Health(), dict, access=HttpAccess(str(certificate), str(key))):
+    async with serve("127.0.0.1:0", metrics, Health(), access=HttpAccess(str(certificate), str(key))):
         found = metrics.registry.get_sample_value("shoal_certificate_expiry_timestamp_seconds", {"certificate": "http"})
     assert found == x509.load_pem_x509_certificate(certificate.read_bytes()).not_valid_after_utc.timestamp()
 
@@ -148,7 +148,7 @@ async def test_tls_with_a_token(tmp_path: Path, authority: Authority) -> None:
     certificate, key = authority.issue("with-token")
     path = private(tmp_path / "token", TOKEN)
     access = HttpAccess(certfile=str(certificate), keyfile=str(key), token_file=str(path))
-    async with serve("127.0.0.1:0", Metrics(), Health(), dict, access=access) as port:
+    async with serve("127.0.0.1:0", Metrics(), Health(), access=access) as port:
         assert [await status_of(port, "/metrics", token, authority) for token in (TOKEN, None)] == [200, 401]
         assert await status_of(port, "/livez", authority=authority) == 200
         with pytest.raises(aiohttp.ClientError):
@@ -163,7 +163,7 @@ async def test_tls_is_1_2_or_newer(authority: Authority, version: str) -> None:
     with pytest.warns(DeprecationWarning, match="TLSv1_1") if version == "TLSv1_1" else contextlib.nullcontext():
         context.minimum_version = context.maximum_version = ssl.TLSVersion[version]
     async with (
-        serve("127.0.0.1:0", Metrics(), Health(), dict, access=HttpAccess(str(certificate), str(key))) as port,
+        serve("127.0.0.1:0", Metrics(), Health(), access=HttpAccess(str(certificate), str(key))) as port,
         aiohttp.ClientSession() as client,
     ):
         if version == "TLSv1_1":
@@ -178,7 +178,7 @@ async def test_tls_is_1_2_or_newer(authority: Authority, version: str) -> None:
 async def test_a_certificate_is_rotated_without_a_restart(authority: Authority, name: str | None) -> None:
     certificate, key = authority.issue(f"rotated-{name}")
     access = HttpAccess(certfile=str(certificate), keyfile=str(key))
-    async with serve("127.0.0.1:0", Metrics(), Health(), dict, access=access) as port:
+    async with serve("127.0.0.1:0", Metrics(), Health(), access=access) as port:
         first = serial_in(certificate)
         assert await serial_of(port, authority, name) == first
         following = authority.issue(f"next-{name}")
@@ -205,7 +205,7 @@ async def test_an_encrypted_key_is_read_with_its_password(tmp_path: Path, author
     for given in ({"key_password_file": str(password)}, {"key_password": "hunter2"}):
         access = HttpAccess(certfile=str(certificate), keyfile=str(key), **given)
         assert "hunter2" not in repr(access)
-        async with serve("127.0.0.1:0", Metrics(), Health(), dict, access=access) as port:
+        async with serve("127.0.0.1:0", Metrics(), Health(), access=access) as port:
             assert await serial_of(port, authority) == serial_in(certificate)
 
 
@@ -294,7 +294,7 @@ async def test_what_cannot_be_used_is_refused_at_the_start(
     tmp_path: Path, authority: Authority, given: Files, message: str
 ) -> None:
     with pytest.raises(ConfigError) as caught:
-        async with serve("127.0.0.1:0", Metrics(), Health(), dict, access=HttpAccess(**given(authority, tmp_path))):
+        async with serve("127.0.0.1:0", Metrics(), Health(), access=HttpAccess(**given(authority, tmp_path))):
             pass
     assert str(caught.value).startswith(message)
     assert "canary" not in str(caught.value)
@@ -319,16 +319,16 @@ async def test_what_a_network_can_read_is_warned_of(authority: Authority, addres
         (HttpAccess(**files, token=TOKEN), None),
     ):
         with capture_logs() as logs:
-            async with serve(address, Metrics(), Health(), dict, access=access):
+            async with serve(address, Metrics(), Health(), access=access):
                 pass
         is_on_network = address in {"0.0.0.0:0", "[::]:0"}
         assert [line["event"] for line in logs] == ([expected] if expected and is_on_network else [])
 
 
 async def test_an_address_that_cannot_be_bound_is_named_with_the_reason() -> None:
-    async with serve("127.0.0.1:0", Metrics(), Health(), dict) as port:
+    async with serve("127.0.0.1:0", Metrics(), Health()) as port:
         with pytest.raises(ConfigError) as caught:
-            async with serve(f"127.0.0.1:{port}", Metrics(), Health(), dict):
+            async with serve(f"127.0.0.1:{port}", Metrics(), Health()):
                 pass
     assert str(caught.value) == f"--http (SHOAL_HTTP): 127.0.0.1:{port} cannot be bound: Address already in use"
 
@@ -337,7 +337,7 @@ async def test_a_secret_that_other_users_can_read_is_warned_of(tmp_path: Path) -
     path = private(tmp_path / "token", TOKEN)
     path.chmod(0o644)
     with capture_logs() as logs:
-        async with serve("127.0.0.1:0", Metrics(), Health(), dict, access=HttpAccess(token_file=str(path))):
+        async with serve("127.0.0.1:0", Metrics(), Health(), access=HttpAccess(token_file=str(path))):
             pass
     (line,) = logs
     assert line["setting"] == "--http-token-file (SHOAL_HTTP_TOKEN_FILE)"
@@ -349,7 +349,7 @@ async def test_no_answer_and_no_log_line_holds_a_token(tmp_path: Path) -> None:
     told: dict[str, bytes] = {"settings": repr(HttpAccess(token=TOKEN)).encode()}
     with capture_logs() as logs:
         async with (
-            serve("0.0.0.0:0", Metrics(), Health(), dict, access=access) as port,
+            serve("0.0.0.0:0", Metrics(), Health(), access=access) as port,
             aiohttp.ClientSession(headers={"Authorization": f"Bearer {TOKEN}"}) as client,
         ):
             for page in ("/", "/metrics", "/livez", "/readyz", "/absent"):
@@ -408,7 +408,7 @@ async def test_a_connection_without_a_tls_handshake_is_closed(tmp_path: Path, mo
     authority = Authority(tmp_path)
     certificate, key = authority.issue("localhost")
     access, context = HttpAccess(str(certificate), str(key)), authority.client_context()
-    async with serve("127.0.0.1:0", Metrics(), Health(), dict, access=access) as port, connected(port, 1) as (silent,):
+    async with serve("127.0.0.1:0", Metrics(), Health(), access=access) as port, connected(port, 1) as (silent,):
         assert await is_closed(silent, 10)
         async with connected(port, 1, context=context) as (quick,):
             assert is_alive(await answer(quick))
@@ -418,7 +418,7 @@ async def test_a_connection_without_a_tls_handshake_is_closed(tmp_path: Path, mo
 async def test_idle_connections_keep_no_probe_out(sends: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     """The oldest make room, also those that have had an answer and wait for another request."""
     monkeypatch.setattr(http, "MAX_CONNECTIONS", 4)
-    async with serve("127.0.0.1:0", Metrics(), Health(), dict) as port, connected(port, 12, sends) as idle:
+    async with serve("127.0.0.1:0", Metrics(), Health()) as port, connected(port, 12, sends) as idle:
         for streams in idle if sends == REQUEST else []:
             with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
                 await asyncio.wait_for(streams[0].readuntil(b"alive\n"), 10)
