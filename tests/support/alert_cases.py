@@ -18,10 +18,12 @@ __all__ = [
     "RULES",
     "Case",
     "assert_fires",
+    "fired_by",
     "new_worker",
-    "promtool_test",
+    "quiet",
     "restarted_worker",
     "rules",
+    "said",
     "scraped_series",
     "stopped_worker",
     "worker",
@@ -43,15 +45,31 @@ class Case:
     ----------
     series : dict of str to str
         Samples of each series, one a minute, in the notation of promtool.
-    firing : dict of int to set of (str, str)
-        By minute, the alerts that fire: these and no others.
+    firing : dict of int to str
+        By minute, the alerts that fire, these and no others: ``ALERT`` of the group visits, or ``ALERT@GROUP``.
     shown : tuple of (str, dict of str to str)
         Labels and summary of the only alert that fires in the last of these minutes; empty if that is not tested.
     """
 
     series: Series
-    firing: Mapping[int, set[Firing]]
+    firing: Mapping[int, str]
     shown: tuple[Mapping[str, str], str] | None = None
+
+
+def quiet(series: Series, *minutes: int) -> Case:
+    """Return a case in which no alert fires."""
+    return Case(series, dict.fromkeys(minutes, ""))
+
+
+def said(severity: str, summary: str, group: str = "visits", **labels: str) -> tuple[Mapping[str, str], str]:
+    """Return the labels and the summary of an alert."""
+    return ({"group": group} if group else {}) | labels | {"severity": severity}, summary
+
+
+def fired_by(text: str) -> set[Firing]:
+    """Return the alerts of a minute of a case."""
+    parts = [one.partition("@") for one in text.split()]
+    return {(name, group if at else "visits") for name, at, group in parts}
 
 
 def worker(
@@ -158,7 +176,7 @@ def promtool_test(case: Case, annotations: Mapping[str, Mapping[str, str]]) -> s
             "expr": 'count by (alertname, group) (ALERTS{alertstate="firing"})',
             "eval_time": f"{minute}m",
             "exp_samples": [
-                {"labels": _labels(alertname=name, group=group), "value": 1} for name, group in sorted(firing)
+                {"labels": _labels(alertname=name, group=group), "value": 1} for name, group in sorted(fired_by(firing))
             ],
         }
         for minute, firing in case.firing.items()
@@ -166,7 +184,7 @@ def promtool_test(case: Case, annotations: Mapping[str, Mapping[str, str]]) -> s
     alerts = []
     if case.shown is not None:
         minute = max(case.firing)
-        ((name, _),) = case.firing[minute]
+        ((name, _),) = fired_by(case.firing[minute])
         labels, summary = case.shown
         shown = {"exp_labels": labels, "exp_annotations": {**annotations[name], "summary": summary}}
         alerts.append({"alertname": name, "eval_time": f"{minute}m", "exp_alerts": [shown]})

@@ -10,7 +10,6 @@ import pty
 import random
 import re
 import termios
-from collections import Counter
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -74,7 +73,10 @@ def csv_of(rows: list[dict[str, Any]]) -> str:
 
 
 def write(path: Path, rows: list[dict[str, Any]]) -> Path:
-    path.write_text(csv_of(rows) if path.suffix == ".csv" else "".join(json.dumps(row) + "\n" for row in rows))
+    if path.suffix == ".parquet":
+        pq.write_table(pa.Table.from_pylist(rows), path)
+    else:
+        path.write_text(csv_of(rows) if path.suffix == ".csv" else "".join(json.dumps(row) + "\n" for row in rows))
     return path
 
 
@@ -96,10 +98,10 @@ def refusal(capsys: pytest.CaptureFixture[str], policy: Path, source: Path, *mor
     return capsys.readouterr().err
 
 
-@pytest.mark.parametrize("source", ["in.csv", "in.jsonl"])
-@pytest.mark.parametrize("target", ["out.csv", "out.jsonl"])
-def test_a_table_is_released_and_the_judge_agrees(source: str, target: str, tmp_path: Path) -> None:
-    path = write(tmp_path / source, records(60))
+@pytest.mark.parametrize("source", ["in.csv", "in.jsonl", "in.parquet"])
+@pytest.mark.parametrize("target", ["out.csv", "out.jsonl", "out.parquet"])
+def test_a_table_is_released_in_every_format_and_the_judge_agrees(source: str, target: str, tmp_path: Path) -> None:
+    path = write(tmp_path / source, records(60, people=30))
     code, result, verdict = batch(policy_of(tmp_path), path, tmp_path / target)
     assert code == 0
     assert verdict.exit_code == 0, verdict.text()
@@ -109,24 +111,20 @@ def test_a_table_is_released_and_the_judge_agrees(source: str, target: str, tmp_
     assert verdict.counts["clusters"] == result["clusters"]
 
 
-def test_fields_keep_their_order_and_integers_stay_integers(tmp_path: Path) -> None:
+@pytest.mark.parametrize("resolution", [{"resolution": 1}, {}])
+def test_fields_keep_their_order_and_integers_stay_integers_with_a_resolution(
+    resolution: dict[str, int], tmp_path: Path
+) -> None:
+    age = {"role": "quasi_identifier", "bounds": [0, 110], "integer": True} | resolution
     source = write(tmp_path / "in.jsonl", records(30))
-    batch(policy_of(tmp_path), source, tmp_path / "out.jsonl")
-    for line in (tmp_path / "out.jsonl").read_text().splitlines():
-        row = json.loads(line)
+    _, _, verdict = batch(policy_of(tmp_path, ATTRIBUTES | {"age": age}), source, tmp_path / "out.jsonl")
+    assert verdict.exit_code == 0, verdict.text()
+    rows = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+    for row in rows:
         assert list(row) == ["note", "age", "income", "wage", "ward"]
-        assert type(row["age"]) is int
         assert type(row["income"]) is float
         assert type(row["wage"]) is int
-
-
-def test_without_a_resolution_the_exact_mean_is_published_of_integers_too(tmp_path: Path) -> None:
-    attributes = ATTRIBUTES | {"age": {"role": "quasi_identifier", "bounds": [0, 110], "integer": True}}
-    source = write(tmp_path / "in.jsonl", records(30))
-    _, _, verdict = batch(policy_of(tmp_path, attributes), source, tmp_path / "out.jsonl")
-    assert verdict.exit_code == 0, verdict.text()
-    ages = [json.loads(line)["age"] for line in (tmp_path / "out.jsonl").read_text().splitlines()]
-    assert any(age != round(age) for age in ages)
+    assert all(type(row["age"]) is int for row in rows) == bool(resolution), "without one the exact mean is published"
 
 
 def test_the_exact_refinement_reports_bound_and_gap(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -208,16 +206,8 @@ def test_evidence_is_complete_before_rows_are_written_to_a_pipe(
     evidence = tmp_path / "e"
     monkeypatch.setattr("shoal.files.batch._write_rows", lambda *_: there.append(evidence.exists()))
     source = write(tmp_path / "in.csv", records(30))
-    words = [
-        "batch",
-        str(policy_of(tmp_path)),
-        "-i",
-        str(source),
-        "--output-format",
-        "csv",
-        "--evidence",
-        str(evidence),
-    ]
+    names = ["-i", str(source), "--output-format", "csv", "--evidence", str(evidence)]
+    words = ["batch", str(policy_of(tmp_path)), *names]
     assert main([*words, "-o", "-"]) == 0
     evidence.unlink()
     assert main([*words, "-o", str(tmp_path / "out.csv")]) == 0
@@ -322,30 +312,59 @@ def test_a_table_of_too_few_subjects_is_refused(
     assert words in refusal(capsys, policy_of(tmp_path, privacy=privacy), source)
 
 
-BROKEN = [
-    ("age", "x", "line 6, column 3 (age): not a finite number"),
-    ("age", "1.5", "line 6, column 3 (age): not a whole number"),
-    ("income", "nan", "line 6, column 4 (income): not a finite number"),
-    ("income", "1e999", "line 6, column 4 (income): not a finite number"),
-    ("who", " ", "line 6, column 2 (who): not a valid subject"),
-    ("wage", "many", "line 6, column 5 (wage): not of type integer"),
+REFUSED: list[tuple[str, dict[str, Any], str]] = [
+    ("in.csv", {"age": "x"}, "line 10, column 3 (age): not a finite number"),
+    ("in.csv", {"age": "1.5"}, "line 10, column 3 (age): not a whole number"),
+    ("in.csv", {"income": "nan"}, "line 10, column 4 (income): not a finite number"),
+    ("in.csv", {"income": "1e999"}, "line 10, column 4 (income): not a finite number"),
+    ("in.csv", {"who": " "}, "line 10, column 2 (who): not a valid subject"),
+    ("in.csv", {"wage": "many"}, "line 10, column 5 (wage): not of type integer"),
+    ("in.jsonl", {"age": "x"}, "line 8, field age: not a finite number"),
+    ("in.jsonl", {"age": 1.5}, "line 8, field age: not a whole number"),
+    ("in.jsonl", {"wage": "x"}, "line 8, field wage: not of type integer"),
+    ("in.jsonl", {"wage": 0.5}, "line 8, field wage: not of type integer"),
+    ("in.jsonl", {"note": 7}, "line 8, field note: not of type string"),
+    ("in.jsonl", {"who": None}, "line 8, field who: not a valid subject"),
+    ("in.jsonl", {"more": 1}, "line 8: a field that the policy does not declare"),
+    ("in.parquet", {"age": 1.5}, "row 8, field age: not a whole number"),
+    ("in.parquet", {"note": None, "who": None}, "row 8, field who: not a valid subject"),
 ]
 
 
-@pytest.mark.parametrize(("name", "cell", "words"), BROKEN)
-def test_an_invalid_cell_is_reported_with_line_and_column(
-    name: str, cell: str, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(("name", "change", "words"), REFUSED)
+def test_an_invalid_record_is_reported_with_its_place_and_nothing_is_written(
+    name: str, change: dict[str, Any], words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     rows = records(30)
     rows[1]["note"] = "two\nlines"
-    rows[3][name] = cell
-    source = write(tmp_path / "in.csv", rows)
-    before = sorted(path.name for path in [*tmp_path.iterdir(), policy_of(tmp_path)])
-    files = ["-o", str(tmp_path / "out.csv"), "--summary", str(tmp_path / "summary")]
-    assert main(["batch", str(tmp_path / "policy.yaml"), "-i", str(source), *files]) == 2
+    rows[7] |= change
+    source, policy = write(tmp_path / name, rows), policy_of(tmp_path)
+    told = refusal(capsys, policy, source, "--summary", str(tmp_path / "summary"))
     remedy = "correct the record or remove it: a table is released whole or not at all"
-    assert capsys.readouterr().err.strip() == f"shoal: {source}, {words}; {remedy}"
-    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(set(before))
+    assert told.startswith(f"shoal: {source}, {words}")
+    assert told.endswith(f"; {remedy}\n")
+    assert sorted(path.name for path in tmp_path.iterdir()) == [name, "policy.yaml"]
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new", "words"),
+    [
+        ("in.jsonl", b'{"note"', b'{"note":"x","note"', "line 8: a field occurs twice; remove one of them"),
+        ("in.jsonl", b'"note, 7"', b"[" * 100 + b"]" * 100, "line 8: not UTF-8, or nested too deeply"),
+        ("in.jsonl", b"{", b"", "line 8: not JSON"),
+        ("in.csv", b'"note, 7"', b'"note, 7",more', "line 9: 7 cells, but the header has 6"),
+        ("in.csv", b'7"', b'7"x', "line 9: invalid quotation marks or bytes"),
+    ],
+)
+def test_an_invalid_line_is_reported_with_its_number_and_the_remedy(
+    name: str, old: bytes, new: bytes, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = write(tmp_path / name, records(30))
+    lines = source.read_bytes().splitlines(keepends=True)
+    place = 8 if name == "in.csv" else 7
+    lines[place] = lines[place].replace(old, new, 1)
+    source.write_bytes(b"".join(lines))
+    assert f"{name}, {words}" in refusal(capsys, policy_of(tmp_path), source)
 
 
 def test_all_invalid_records_are_counted_by_field(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -365,119 +384,22 @@ def test_all_invalid_records_are_counted_by_field(tmp_path: Path, capsys: pytest
     assert "canary" not in told
 
 
-def test_records_without_a_value_are_quarantined(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("name", ["in.csv", "in.jsonl", "in.parquet"])
+def test_records_without_a_value_are_quarantined(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     rows = records(30)
     for lacking, cell in ((3, ""), (7, " "), (29, "")):
-        rows[lacking]["age"] = cell
-    source, policy = write(tmp_path / "in.csv", rows), policy_of(tmp_path)
+        rows[lacking]["age"] = cell if name == "in.csv" else None
+    source, policy = write(tmp_path / name, rows), policy_of(tmp_path)
     files = [f"--{name}={tmp_path / name}" for name in ("evidence", "quarantine", "summary")]
     assert main(["batch", str(policy), "-i", str(source), "-o", str(tmp_path / "out.csv"), *files]) == 0
-    assert "30 in, 27 out, 0 suppressed, 3 refused (3 of 30 invalid: age: empty)" in capsys.readouterr().err
+    kind = "empty" if name == "in.csv" else "null"
+    assert f"30 in, 27 out, 0 suppressed, 3 refused (3 of 30 invalid: age: {kind})" in capsys.readouterr().err
     references = [json.loads(line) for line in (tmp_path / "quarantine").read_text().splitlines()]
     assert [(one["offset"], one["reason"]) for one in references] == [(3, "invalid"), (7, "invalid"), (29, "invalid")]
     members = [o for line in (tmp_path / "evidence").read_text().splitlines() for o in json.loads(line)["offsets"]]
     assert sorted(members) == sorted({*range(30)} - {3, 7, 29})
     summary = json.loads((tmp_path / "summary").read_text())
     assert [summary[name] for name in ("records", "released", "suppressed", "quarantined")] == [30, 27, 0, 3]
-
-
-@pytest.mark.parametrize("name", ["in.jsonl", "in.parquet"])
-def test_null_is_a_missing_value_in_every_format(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    rows = records(30)
-    rows[7]["age"] = None
-    if name == "in.parquet":
-        pq.write_table(pa.Table.from_pylist(rows), tmp_path / name)
-    else:
-        write(tmp_path / name, rows)
-    files = ["-i", str(tmp_path / name), "-o", str(tmp_path / "out.csv"), "--quarantine", str(tmp_path / "q")]
-    assert main(["batch", str(policy_of(tmp_path)), *files]) == 0
-    assert "29 out, 0 suppressed, 1 refused (1 of 30 invalid: age: null)" in capsys.readouterr().err
-    assert json.loads((tmp_path / "q").read_text())["offset"] == 7
-
-
-def test_a_table_of_categories_times_and_missing_values_is_released(tmp_path: Path) -> None:
-    (tmp_path / "policy.yaml").write_text(
-        """
-attributes:
-  age: {role: quasi_identifier, missing: group}
-  sex: {role: quasi_identifier, scale: nominal, missing: group}
-  area: {role: quasi_identifier, scale: nominal, taxonomy: {West: [AK, CA], East: [NY, MA]}, publish: median}
-  day: {role: quasi_identifier, scale: time}
-  grade: {role: steering, scale: ordinal, order: [low, high]}
-  ill: {role: confidential, type: string}
-subject: every_record
-privacy: {k: 3}
-steering: {by: [{attribute: grade, weight: 0.5}]}
-missing_values: ["", "?"]
-"""
-    )
-    rows = ["age,sex,area,day,grade,ill"]
-    rows += [
-        f"{('', i % 7 * 10)[i % 3 > 0]},{'MF?'[i % 3]},{['AK', 'CA', 'NY', 'XX'][i % 4]},2024-0{i % 9 + 1}-01,"
-        f"{['low', 'high'][i % 2]},x{i % 5}"
-        for i in range(60)
-    ]
-    (tmp_path / "in.csv").write_text("\n".join(rows) + "\n")
-    files = [f"--{name}={tmp_path / name}" for name in ("evidence", "summary")]
-    inputs = ["-i", str(tmp_path / "in.csv"), "-o", str(tmp_path / "out.csv")]
-    assert main(["batch", str(tmp_path / "policy.yaml"), *inputs, *files]) == 0
-    header, *published = (tmp_path / "out.csv").read_text().splitlines()
-    assert header == "age,sex,area,day,ill"
-    clusters = Counter(row.rsplit(",", 1)[0] for row in published)
-    assert sum(clusters.values()) == 60
-    assert min(clusters.values()) >= 3
-    summary = json.loads((tmp_path / "summary").read_text())
-    assert list(summary["loss"]) == ["age", "sex", "area", "day"]
-    assert 0 < summary["information_loss"] < 100
-
-
-def test_an_invalid_line_is_reported_with_its_number(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    lines = csv_of(records(30)).splitlines()
-    for broken, words in [
-        ("a,b", "2 cells, but the header has 6"),
-        ('a,"b"c,1,2,3,4', "invalid quotation marks or bytes"),
-    ]:
-        (tmp_path / "in.csv").write_text("\n".join([*lines[:9], broken, *lines[10:]]) + "\n")
-        assert f"in.csv, line 10: {words}" in refusal(capsys, policy_of(tmp_path), tmp_path / "in.csv")
-
-
-@pytest.mark.parametrize(
-    ("field", "value", "words"),
-    [
-        ("age", "x", ", field age: not a finite number"),
-        ("age", 1.5, ", field age: not a whole number"),
-        ("wage", "x", ", field wage: not of type integer"),
-        ("wage", 0.5, ", field wage: not of type integer"),
-        ("note", 7, ", field note: not of type string"),
-        ("who", None, ", field who: not a valid subject"),
-        ("more", 1, ": a field that the policy does not declare"),
-    ],
-)
-def test_an_invalid_field_is_reported_with_line_and_name(
-    field: str, value: object, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    rows = records(30)
-    rows[7][field] = value
-    source = write(tmp_path / "in.jsonl", rows)
-    assert f"in.jsonl, line 8{words}" in refusal(capsys, policy_of(tmp_path), source)
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "words"),
-    [
-        (b'{"note"', b'{"note":"x","note"', ": a field occurs twice; remove one of them"),
-        (b'"note, 7"', b"[" * 100 + b"]" * 100, ": not UTF-8, or nested too deeply"),
-        (b"{", b"", ": not JSON"),
-    ],
-)
-def test_an_invalid_object_is_reported_with_the_remedy(
-    old: bytes, new: bytes, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    source = write(tmp_path / "in.jsonl", records(30))
-    lines = source.read_bytes().splitlines(keepends=True)
-    source.write_bytes(b"".join([*lines[:7], lines[7].replace(old, new, 1), *lines[8:]]))
-    assert source.read_bytes() != b"".join(lines)
-    assert f"in.jsonl, line 8{words}" in refusal(capsys, policy_of(tmp_path), source)
 
 
 def test_an_empty_file_is_reported_as_empty(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -504,42 +426,39 @@ def test_values_outside_their_bounds_are_clipped_or_refused_as_the_policy_says(
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--algorithm", "best"], "use one of auto, md, mdav"),
-        (["--param", "gamma=1"], "--param: unknown name; auto has no parameter; remove it, or correct the name"),
-        (["--algorithm", "vmdav", "--param", "gamma"], "--param: needs NAME=VALUE; vmdav has gamma"),
-        (["--algorithm", "vmdav", "--param", "gama=1"], "--param: unknown name; vmdav has gamma;"),
-        (["--algorithm", "genetic", "--param", "macro=1.5"], "--param macro: needs a whole number"),
-        (["--algorithm", "vmdav", "--param", "gamma=x"], "--param gamma: needs a number"),
-        (["--algorithm", "vmdav", "--param", "gamma=nan"], "gamma: must be from 0 to 1000000000; the default is 0.2"),
-        (["--algorithm", "vmdav", "--param", "gamma=-1"], "gamma: must be from 0"),
-        (["--algorithm", "vmdav", "--param", "gamma=inf"], "gamma: must be from 0"),
-        (["--algorithm", "genetic", "--param", "macro=1000000000000"], "macro: must be from 2 to 1000000; the"),
-        (["--algorithm", "genetic", "--param", "macro=99999999999999999999"], "macro: must be from 2 to 1000000;"),
-        (["--algorithm", "genetic", "--param", "generations=100000000000000000000"], "generations: must be from 0 to"),
-        (["--algorithm", "genetic", "--param", "steps=3"], "steps: must be from 1 to 2; the default is 2"),
-        (["--algorithm", "approximate", "--param", "bins=1"], "bins: must be from 2"),
-        (["--algorithm", "approximate", "--param", "measure=x"], "measure: needs one of variation"),
-        (
-            ["--algorithm", "steered", "--param", "weight=1e308"],
-            "weight: must be from 0 to 1000000000; the default is as",
-        ),
-        (["--algorithm", "vmdav", "--param", "gamma=1", "--param", "gamma=2"], "given twice"),
-        (["--algorithm", "optimal"], "takes one attribute"),
-        (["--seed", "-1"], "--seed"),
-        (["--algorithm", "strict"], "needs privacy.t"),
-        (["--param", "blocks=0"], "blocks must be 1 or more"),
-        (["--param", "blocks=1", "--evidence", "e"], "--evidence: blocks have no clusters"),
-        (["--refine", "anneal", "--param", "time_s=nan"], "time_s above 0"),
-        (["--refine", "anneal", "--param", "time_s=0"], "time_s above 0"),
-        (["--refine", "exact", "--param", "time_s=0"], "time_s above 0"),
-        (["--param", "blocks=00"], "blocks must be 1 or more"),
+        ("--algorithm best", "use one of auto, md, mdav"),
+        ("--param gamma=1", "--param: unknown name; auto has no parameter; remove it, or correct the name"),
+        ("--algorithm vmdav --param gamma", "--param: needs NAME=VALUE; vmdav has gamma"),
+        ("--algorithm vmdav --param gama=1", "--param: unknown name; vmdav has gamma;"),
+        ("--algorithm genetic --param macro=1.5", "--param macro: needs a whole number"),
+        ("--algorithm vmdav --param gamma=x", "--param gamma: needs a number"),
+        ("--algorithm vmdav --param gamma=nan", "gamma: must be from 0 to 1000000000; the default is 0.2"),
+        ("--algorithm vmdav --param gamma=-1", "gamma: must be from 0"),
+        ("--algorithm vmdav --param gamma=inf", "gamma: must be from 0"),
+        ("--algorithm genetic --param macro=1000000000000", "macro: must be from 2 to 1000000; the"),
+        ("--algorithm genetic --param macro=99999999999999999999", "macro: must be from 2 to 1000000;"),
+        ("--algorithm genetic --param generations=100000000000000000000", "generations: must be from 0 to"),
+        ("--algorithm genetic --param steps=3", "steps: must be from 1 to 2; the default is 2"),
+        ("--algorithm approximate --param bins=1", "bins: must be from 2"),
+        ("--algorithm approximate --param measure=x", "measure: needs one of variation"),
+        ("--algorithm steered --param weight=1e308", "weight: must be from 0 to 1000000000; the default is as"),
+        ("--algorithm vmdav --param gamma=1 --param gamma=2", "given twice"),
+        ("--algorithm optimal", "takes one attribute"),
+        ("--seed -1", "--seed"),
+        ("--algorithm strict", "needs privacy.t"),
+        ("--param blocks=0", "blocks must be 1 or more"),
+        ("--param blocks=1 --evidence e", "--evidence: blocks have no clusters"),
+        ("--refine anneal --param time_s=nan", "time_s above 0"),
+        ("--refine anneal --param time_s=0", "time_s above 0"),
+        ("--refine exact --param time_s=0", "time_s above 0"),
+        ("--param blocks=00", "blocks must be 1 or more"),
     ],
 )
 def test_an_unknown_option_is_refused_with_the_known_ones(
-    words: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    words: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     source = write(tmp_path / "in.csv", records(30))
-    assert message in refusal(capsys, policy_of(tmp_path), source, *words)
+    assert message in refusal(capsys, policy_of(tmp_path), source, *words.split())
 
 
 def test_a_named_algorithm_is_not_refined_and_the_seed_decides(tmp_path: Path) -> None:
@@ -575,21 +494,6 @@ def test_messages_with_keys_are_read_as_a_stream_would(tmp_path: Path) -> None:
     _, result, verdict = batch(policy_of(tmp_path, attributes), tmp_path / "in.jsonl", tmp_path / "out.jsonl")
     assert verdict.exit_code == 0, verdict.text()
     assert result["records"] == 20
-
-
-@pytest.mark.parametrize("source", ["in.csv", "in.jsonl", "in.parquet"])
-@pytest.mark.parametrize("target", ["out.csv", "out.jsonl", "out.parquet"])
-def test_parquet_is_read_and_written_like_other_formats(source: str, target: str, tmp_path: Path) -> None:
-    rows = records(60, people=30)
-    path = tmp_path / source
-    if path.suffix == ".parquet":
-        pq.write_table(pa.Table.from_pylist(rows), path)
-    else:
-        write(path, rows)
-    code, result, verdict = batch(policy_of(tmp_path), path, tmp_path / target)
-    assert code == 0
-    assert verdict.exit_code == 0, verdict.text()
-    assert result["released"] == 60
 
 
 def test_columns_of_parquet_keep_order_and_type(tmp_path: Path) -> None:
@@ -647,22 +551,6 @@ def test_a_column_of_parquet_is_widened_where_the_grid_needs_it(
     assert pq.read_table(out).schema.field("a").type == published
 
 
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        ({"age": 1.5}, "in.parquet, row 8, field age: not a whole number"),
-        ({"note": None, "who": None}, "in.parquet, row 8, field who: not a valid subject"),
-    ],
-)
-def test_an_invalid_parquet_row_is_reported(
-    change: dict[str, Any], words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    rows = [row | {"age": float(row["age"])} for row in records(20)]
-    rows[7] |= change
-    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "in.parquet")
-    assert words in refusal(capsys, policy_of(tmp_path), tmp_path / "in.parquet", target="out.parquet")
-
-
 def test_an_invalid_parquet_file_or_column_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     source = tmp_path / "in.parquet"
     rows = records(20)
@@ -675,6 +563,10 @@ def test_an_invalid_parquet_file_or_column_is_refused(tmp_path: Path, capsys: py
         ([{k: v for k, v in row.items() if k != "age"} for row in rows], "column 'age' is missing"),
         ([row | {"age": "old"} for row in rows], "column 'age': a quasi_identifier must be a column of numbers"),
         ([row | {"note": [1]} for row in rows], "nested and binary columns are not supported"),
+        (
+            [row | {"age": Decimal("1.50")} for row in rows],
+            "must be a column of numbers; cast it from decimal128(3, 2) to float64",
+        ),
     ]
     for content, words in tables:
         if isinstance(content, bytes):
@@ -794,21 +686,19 @@ def test_text_of_parquet_that_is_not_utf_8_is_reported_with_its_column(
     assert "CANARY" not in told
 
 
-def test_a_constant_column_has_no_influence(tmp_path: Path) -> None:
+@pytest.mark.parametrize("change", [{"age": 0.1, "wage": 0.1}, {"income": 1e-300, "wage": 1e-300}])
+def test_equal_numbers_and_numbers_too_small_to_be_squared_have_no_influence(
+    change: dict[str, float], tmp_path: Path
+) -> None:
     attributes = ATTRIBUTES | {"age": {"role": "quasi_identifier"}, "wage": {"role": "confidential", "type": "number"}}
-    rows = [row | {"age": 0.1, "wage": 0.1} for row in records(30)]
+    factors = range(30) if "income" in change else [1] * 30
+    rows = [
+        row | {name: value * factor for name, value in change.items()}
+        for row, factor in zip(records(30), factors, strict=True)
+    ]
     _, result, verdict = batch(policy_of(tmp_path, attributes), write(tmp_path / "in.csv", rows), tmp_path / "out.csv")
     assert verdict.exit_code == 0, verdict.text()
-    assert result["sst"] == 30
-    assert result["d_y"] is None
-
-
-def test_numbers_too_small_to_be_squared_have_no_influence(tmp_path: Path) -> None:
-    rows = [row | {"income": 1e-300 * number, "wage": number * 1e-300} for number, row in enumerate(records(30))]
-    attributes = ATTRIBUTES | {"wage": {"role": "confidential", "type": "number"}}
-    _, result, verdict = batch(policy_of(tmp_path, attributes), write(tmp_path / "in.csv", rows), tmp_path / "out.csv")
-    assert verdict.exit_code == 0, verdict.text()
-    assert result["sst"] == 30
+    assert (result["sst"], result["d_y"]) == (30, None)
 
 
 def test_compressed_files_are_refused_with_a_remedy(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -853,42 +743,34 @@ def test_blocks_are_reported_as_not_k_anonymous(tmp_path: Path, capsys: pytest.C
     assert "jointly_k_anonymous" not in json.loads(summary.read_text())
 
 
-def test_messages_about_faults_contain_no_value(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_messages_about_faults_contain_no_value(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     canary = "xq7canary918273"
     changes: list[dict[str, Any]] = [{name: [canary]} for name in NAMES if name not in {"note", "ward"}]
     changes += [{"age": canary}, {"wage": f"{canary} 1"}, {canary: 1}, {"who": None, "note": canary}]
     changes += [{"age": float(918273), "wage": 9182.73}]
-    for number, change in enumerate(changes):
+    policy, told = policy_of(tmp_path, out_of_bounds="quarantine"), []
+    for change in changes:
         rows = records(20)
         rows[5] |= change
         rows[6]["note"] = canary
-        source = write(tmp_path / "in.jsonl", rows)
-        policy = policy_of(tmp_path, out_of_bounds="quarantine")
-        assert main(["batch", str(policy), "-i", str(source), "-o", str(tmp_path / "out.csv")]) == 2, number
-        result = capfd.readouterr()
-        assert "canary" not in result.err + result.out
-        assert "918273" not in result.err + result.out
-        assert "line 6" in result.err
+        told.append(refusal(capsys, policy, write(tmp_path / "in.jsonl", rows)))
     lines = csv_of(records(20)).splitlines()
     for broken in (f"{canary},1,2,3,4,5,6", f'{canary},"{canary}"x,1,2,3,4', f"{canary},{canary},{canary},1,2,a"):
         (tmp_path / "in.csv").write_text("\n".join([*lines[:5], broken, *lines[6:]]) + "\n")
-        assert (
-            main(["batch", str(policy_of(tmp_path)), "-i", str(tmp_path / "in.csv"), "-o", str(tmp_path / "o.csv")])
-            == 2
-        )
-        result = capfd.readouterr()
-        assert "canary" not in result.err + result.out
-        assert "line 6" in result.err
+        told.append(refusal(capsys, policy, tmp_path / "in.csv"))
+    assert len(told) == len(changes) + 3
+    for text in told:
+        assert "line 6" in text
+        assert not re.search("canary|918273", text)
 
 
 @pytest.mark.parametrize("suffix", ["jsonl", "csv"])
-def test_a_long_json_field_is_named(suffix: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    policy = tmp_path / "policy.json"
+def test_a_long_json_field_is_named(suffix: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     attributes = {
         "age": {"role": "quasi_identifier", "bounds": [0, 110]},
         "codes": {"role": "confidential", "type": "json", "max_bytes": 10},
     }
-    policy.write_text(json.dumps({"attributes": attributes, "subject": "every_record", "privacy": {"k": 2}}))
+    policy = policy_of(tmp_path, attributes, subject="every_record")
     source = tmp_path / f"in.{suffix}"
     texts = ["[1]", '["canary-canary"]', "[2]"]
     with source.open("w", newline="") as file:
@@ -896,19 +778,8 @@ def test_a_long_json_field_is_named(suffix: str, tmp_path: Path, capfd: pytest.C
             csv.writer(file).writerows([["age", "codes"], *([40, text] for text in texts)])
         else:
             file.writelines(f'{{"age":40,"codes":{text}}}\n' for text in texts)
-    assert main(["batch", str(policy), "-i", str(source), "-o", str(tmp_path / f"out.{suffix}")]) == 2
-    message = capfd.readouterr().err
+    message = refusal(capsys, policy, source)
     assert ("line 3, column 2 (codes)" if suffix == "csv" else "line 2, field codes") in message
     assert "longer than its max_bytes" in message
     assert "kafka" not in message
     assert "canary" not in message
-
-
-def test_a_decimal_column_is_refused_with_a_remedy(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    policy = tmp_path / "policy.json"
-    policy.write_text(
-        '{"attributes": {"age": {"role": "quasi_identifier"}}, "subject": "every_record", "privacy": {"k": 2}}'
-    )
-    pq.write_table(pa.table({"age": pa.array([Decimal("1.50")] * 3)}), tmp_path / "in.parquet")
-    told = refusal(capsys, policy, tmp_path / "in.parquet")
-    assert "must be a column of numbers; cast it from decimal128(3, 2) to float64" in told
