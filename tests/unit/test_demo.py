@@ -41,7 +41,7 @@ def wheel_of(folder: Path, table: str) -> None:
         archive.writestr("linearmodels/datasets/wage_panel/wage_panel.csv.bz2", bz2.compress(table.encode()))
 
 
-def test_the_demo_s_records_come_in_order_of_year(
+def test_the_demo_s_records_come_in_order_of_year_and_other_data_are_refused(
     fetch: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import hashlib
@@ -54,10 +54,7 @@ def test_the_demo_s_records_come_in_order_of_year(
         {"nr": 13, "year": 1981, "lwage": 0.5},
         {"nr": 17, "year": 1981, "lwage": 1.0},
     ]
-
-
-def test_other_data_under_the_same_name_are_refused(fetch: ModuleType, tmp_path: Path) -> None:
-    wheel_of(tmp_path, "nr,year,lwage\n1,1980,0.0\n")
+    wheel_of(tmp_path, table.replace("13", "14"))
     with pytest.raises(SystemExit, match="unexpected checksum"):
         list(fetch.records(tmp_path))
 
@@ -150,11 +147,9 @@ def test_a_visit_is_in_the_envelope_of_debezium(messages: list[dict[str, Any]]) 
 
 def test_one_value_in_ten_is_missing_in_each_of_three_ways(messages: list[dict[str, Any]]) -> None:
     found = [value_at(message["after"], path) for message in messages for path in PATHS]
-    missing = [value for value in found if value in {None, ""}]
-    assert 0.08 < len(missing) / len(found) < 0.12
-    assert {"", None} <= set(missing)
-    assert any("sex" not in message["after"]["patient"] for message in messages)
-    assert any(message["after"]["patient"].get("sex", "") is None for message in messages)
+    assert 0.08 < sum(value in {None, ""} for value in found) / len(found) < 0.12
+    sexes = [message["after"]["patient"].get("sex", "absent") for message in messages]
+    assert {"absent", None, ""} <= set(sexes)
 
 
 def test_patients_come_again_and_keep_what_they_are(
@@ -200,11 +195,6 @@ def test_the_taxonomies_of_the_demo_are_trees_of_four_levels(demo: Callable[[str
         assert {row[3] for row in rows} == roots
         for level in (1, 2):
             assert len({(row[level], row[level + 1]) for row in rows}) == len({row[level] for row in rows})
-    # A code is between the first and the last code of its block.
-    for code, block, *_ in demo("patients").leaves("icd"):
-        first, last = block.split("-")
-        assert first <= code <= last
-    assert all(row[1][:2] == row[0][:2] for row in demo("patients").leaves("postcode"))
 
 
 def test_classes_are_counted_over_all_published_quasi_identifiers(demo: Callable[[str], ModuleType]) -> None:
@@ -235,13 +225,8 @@ def test_a_cluster_is_found_in_the_output_by_its_confidential_values(
     demo: Callable[[str], ModuleType], capsys: pytest.CaptureFixture[str]
 ) -> None:
     policy, line = Policy.load(DEPLOY / "demo" / "patients.yaml"), demo("topics").Line
-    known: dict[str, Any] = {
-        "birth_date": "1950-01-01",
-        "sex": "F",
-        "postcode": None,
-        "admitted_at": "2025-03-01",
-        "icd": "IX",
-    }
+    known: dict[str, Any] = {"birth_date": "1950-01-01", "sex": "F", "postcode": None, "admitted_at": "2025-03-01"}
+    known["icd"] = "IX"
     visit = {"patient": {"id": "P1", "address": {}, "sex": ""}, "visit": {"icd": "I21", "length_of_stay": 4}}
     before = [{"after": visit | {"lab": {"crp": value}}} for value in (45.0, None, 7.5)]
     published = [known | {"length_of_stay": 4, "crp": value} for value in (45, 7.5, None)]

@@ -56,30 +56,21 @@ def test_compilation_is_announced_once_and_its_time_is_added_up(compiler: list[C
     assert notice.seconds == 9.0
 
 
-def test_a_long_compilation_is_logged_again_and_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    log, hooks = Log(), list[Callable[[], None]]()
-
-    @contextmanager
-    def on_compilation(*given: Callable[[], None]) -> Iterator[None]:
-        hooks.extend(given)
-        yield
-
-    monkeypatch.setattr(compilation, "on_compilation", on_compilation)
+def test_a_long_compilation_is_logged_again_and_again(
+    compiler: list[Callable[[], None]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = Log()
     monkeypatch.setattr(compilation, "REMINDER_S", 0.01)
     times = chain((0.0,), repeat(21.0))
     monkeypatch.setattr(compilation, "time", SimpleNamespace(monotonic=lambda: next(times)))
     with CompilationNotice(cast("Any", log), 35):
-        began, ended = hooks
+        began, ended = compiler
         began()
         limit_s = time.monotonic() + 60
         while len(log.lines) < 3 and time.monotonic() < limit_s:
             time.sleep(0.01)
         ended()
-    assert log.lines[:3] == [
-        "compiling kernels, once: about 35 s",
-        "still compiling kernels seconds=21",
-        "still compiling kernels seconds=21",
-    ]
+    assert log.lines[:3] == ["compiling kernels, once: about 35 s", *["still compiling kernels seconds=21"] * 2]
 
 
 def test_nothing_is_logged_if_the_cache_has_all_kernels(compiler: list[Callable[[], None]]) -> None:
