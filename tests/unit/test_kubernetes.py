@@ -185,15 +185,11 @@ def test_the_chart_takes_every_setting_of_kafka_and_no_secret(schema: Any) -> No
     assert taken | files == set(KafkaSection.model_fields) - SECRETS
 
 
-def test_the_chart_leaves_image_and_policy_to_its_user() -> None:
-    values = yaml(CHART / "values.yaml")
-    assert values["image"] == {"repository": "", "tag": "", "digest": "", "pullPolicy": "IfNotPresent"}
-    assert (values["policy"], values["partitions"]) == ("", None)
-
-
 def test_chart_and_manifests_ask_for_the_same(base: list[Any]) -> None:
     values = yaml(CHART / "values.yaml")
     pod, worker = named(base, "StatefulSet")["spec"]["template"]["spec"], worker_of(named(base, "StatefulSet"))
+    assert values["image"] == {"repository": "", "tag": "", "digest": "", "pullPolicy": "IfNotPresent"}
+    assert (values["policy"], values["partitions"]) == ("", None), "they are the user's"
     assert values["resources"] == worker["resources"]
     assert values["podSecurityContext"] == pod["securityContext"]
     assert values["containerSecurityContext"] == worker["securityContext"]
