@@ -11,6 +11,7 @@ import shlex
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -60,7 +61,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def shoal(folder: Path, words: str, stdin: bytes = b"", **environment: str) -> Ended:
+def shoal(folder: Path, words: str, stdin: bytes = b"", environment: Mapping[str, str] | None = None) -> Ended:
     """Run a command with the policy in the folder: ``pipe -i visits.csv``."""
     command, _, more = words.partition(" ")
     return run_command(command, "policy.yaml", *more.split(), stdin=stdin, folder=folder, environment=environment)
@@ -139,7 +140,7 @@ def test_check_prints_the_settings_of_policy_and_environment_without_secrets_and
 ) -> None:
     write_policy(folder, kafka={"input": "a", "output": "b", "security_protocol": "SASL_SSL"})
     environment = {"GROUP": "g", "OUTPUT": "c", "SASL_USERNAME": "canary"}
-    done = shoal(folder, "check", **{f"SHOAL_KAFKA__{name}": text for name, text in environment.items()})
+    done = shoal(folder, "check", environment={f"SHOAL_KAFKA__{name}": text for name, text in environment.items()})
     assert done.returncode == 0
     kafka = json.loads(done.stdout)["kafka"]
     shown = ("input", "output", "group", "security_protocol", "patience_s", "sasl_username")
@@ -154,7 +155,7 @@ def test_check_prints_the_settings_of_policy_and_environment_without_secrets_and
 def test_check_prints_no_argument_of_a_program_of_the_environment(folder: Path) -> None:
     variables = {"SECURITY_PROTOCOL": "SASL_SSL", "SASL_MECHANISM": "OAUTHBEARER"}
     variables["SASL_OAUTH_COMMAND"] = '["/bin/token", "canary"]'
-    done = shoal(folder, "check", **{f"SHOAL_KAFKA__{name}": text for name, text in variables.items()})
+    done = shoal(folder, "check", environment={f"SHOAL_KAFKA__{name}": text for name, text in variables.items()})
     assert done.returncode == 0
     assert json.loads(done.stdout)["kafka"]["sasl_oauth_command"] == ["/bin/token", "(1 argument)"]
     assert b"canary" not in done.stderr + done.stdout
@@ -185,12 +186,15 @@ def test_check_reads_the_files_that_the_policy_names(folder: Path) -> None:
     assert (done.returncode, done.stdout) == (2, b"")
     fault = f"line {line_of(folder, 'ssl_cafile')}: kafka.ssl_cafile: the file holds no certificate in PEM"
     assert f"policy.yaml: 1 fault\n  {fault}" in done.stderr.decode()
-    assert b"SHOAL_KAFKA__SSL_CAFILE: the file" in shoal(folder, "check", SHOAL_KAFKA__SSL_CAFILE="ca.pem").stderr
+    assert (
+        b"SHOAL_KAFKA__SSL_CAFILE: the file"
+        in shoal(folder, "check", environment={"SHOAL_KAFKA__SSL_CAFILE": "ca.pem"}).stderr
+    )
 
 
 def test_check_refuses_a_metadata_key_of_the_environment_that_is_none(folder: Path) -> None:
     write_policy(folder, kafka={"input": "a", "output": "b"})
-    done = shoal(folder, "check", SHOAL_KAFKA__METADATA_KEY="canary")
+    done = shoal(folder, "check", environment={"SHOAL_KAFKA__METADATA_KEY": "canary"})
     assert (done.returncode, done.stdout) == (2, b"")
     assert b"  SHOAL_KAFKA__METADATA_KEY: word 1 is no key: 32 random bytes as hex or base64" in done.stderr
     assert b"canary" not in done.stderr
@@ -208,7 +212,7 @@ def test_check_warns_of_certificates_that_expired_and_of_secrets_that_others_can
     for mode in (0o640, 0o644):
         key.chmod(mode)
         token.chmod(mode)
-        done = shoal(folder, "check", **files)
+        done = shoal(folder, "check", environment=files)
         said = done.stderr.decode()
         assert done.returncode == 0
         for setting in ("kafka.ssl_cafile", "kafka.ssl_certfile", "--http-certfile (SHOAL_HTTP_CERTFILE)"):
@@ -223,14 +227,14 @@ def test_check_warns_of_certificates_that_expired_and_of_secrets_that_others_can
         assert "0123456789abcdef" not in said
     token.unlink()
     refused = "--http-token-file (SHOAL_HTTP_TOKEN_FILE): the file cannot be read: No such file or directory; shoal"
-    assert refused in shoal(folder, "check", **files).stderr.decode()
+    assert refused in shoal(folder, "check", environment=files).stderr.decode()
 
 
 @pytest.mark.parametrize("command", ["run", "progress"])
 def test_the_service_reads_the_files_before_it_connects(command: str, folder: Path) -> None:
     kafka = {"input": "a", "output": "b", "group": "g", "bootstrap_servers": "127.0.0.1:1", "security_protocol": "SSL"}
     write_policy(folder, kafka=kafka | {"ssl_cafile": "absent.pem"})
-    done = shoal(folder, command, SHOAL_KAFKA__METADATA_KEY_FILE="absent.key")
+    done = shoal(folder, command, environment={"SHOAL_KAFKA__METADATA_KEY_FILE": "absent.key"})
     assert (done.returncode, done.stdout) == (2, b"")
     absent = "the file cannot be read: No such file or directory"
     assert done.stderr.decode().splitlines() == [
@@ -529,18 +533,9 @@ def test_bad_records_are_counted_and_the_good_ones_go_on(folder: Path) -> None:
             (f"{command} -i visits.csv {words}", said)
             for command in ("pipe", "batch")
             for words, said in (
-                (
-                    "-o out.csv --output-format jsonl",
-                    "out.csv: its suffix contradicts --output-format jsonl; leave out",
-                ),
-                (
-                    "-o out.csv --format jsonl",
-                    "visits.csv: its suffix contradicts --format jsonl; leave out the option",
-                ),
-                (
-                    "-o - --format jsonl --output-format csv",
-                    "contradicts --format jsonl; leave out the option, or rename",
-                ),
+                ("-o out.csv --output-format jsonl", "out.csv: its suffix contradicts --output-format jsonl; leave"),
+                ("-o out.csv --format jsonl", "visits.csv: its suffix contradicts --format jsonl; leave out"),
+                ("-o - --format jsonl --output-format csv", "contradicts --format jsonl; leave out the option"),
             )
         ),
     ],

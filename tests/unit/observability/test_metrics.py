@@ -74,8 +74,8 @@ def test_counters_of_a_partition_are_0_from_its_assignment_on() -> None:
     outcomes = [("in", ""), ("released", ""), ("suppressed", "suppressed"), ("dropped", "deletes")]
     outcomes += [("dropped", "tombstones")]
     outcomes += [("quarantined", reason) for reason in ("undecodable", "invalid", "too_large")]
-    others = ("clusters_released", "values_clipped", "clusters_early", "records_skipped", "records_dated_ahead")
-    others += ("published_offsets_lost", "policy_changes")
+    others = ["clusters_released", "values_clipped", "clusters_early", "records_skipped", "records_dated_ahead"]
+    others += ["published_offsets_lost", "policy_changes"]
     counters = [("shoal_records_total", *one) for one in outcomes] + [(f"shoal_{one}_total", "", "") for one in others]
     assert found == dict.fromkeys(counters, 0)
 
