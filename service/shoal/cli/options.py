@@ -1,12 +1,10 @@
 """What several commands share: options, their environment variables, and the line with which `pipe` and `batch` end.
 
-An option counts first, then its variable, then the default: `add_option` declares an option with a variable,
-`read_variables` fills in what the command line has left open. No message quotes a value, because it may be a secret.
+An option counts first, then its variable, then the default. No message quotes a value, because it may be a secret.
 
 A misspelt variable is refused, because the start would lack the option that was meant. A variable that resembles none
 of Shoal is left alone: it may be another program's. So are those that Kubernetes sets in every pod for a Service, such
-as ``SHOAL_SERVICE_HOST`` and ``SHOAL_PORT_9464_TCP`` for one with the name `shoal`. `shoal.settings` checks the names
-that begin with ``SHOAL_KAFKA__``.
+as ``SHOAL_PORT_9464_TCP`` for one with the name `shoal`.
 """
 
 from __future__ import annotations

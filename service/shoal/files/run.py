@@ -1,9 +1,7 @@
 """One run of a command: long work in a thread, its progress on a terminal, and what it did with the records.
 
-`BackgroundRunner` runs kernels so that signals are handled. `RunReport` is for the line with which a command ends, and
-`LossReport` tells the loss of a release in words: the mean, the attribute that loses most, and what would keep more.
-Numbers have two significant digits: more could reveal a value by a difference. Names of attributes and numbers of
-categories are shown, and no value.
+Losses are told with two significant digits: more could reveal a value by a difference. Names of attributes and numbers
+of categories are shown, and no value.
 """
 
 from __future__ import annotations
@@ -162,14 +160,12 @@ class LossReport:
             return ["mean loss: none, because no attribute has one"]
         found = [f"mean loss {percent(self.mean)}"]
         for attribute, loss in self.worst:
-            found.append(f"{attribute.name} {percent(loss)}" + self._note_on(attribute))
+            note = " of what is left after its trend" if attribute.name in self.clocks else ""
+            found.append(f"{attribute.name} {percent(loss)}{note}")
         found += [
             f"{name}: no loss, because its values do not vary" for name, loss in self.losses.items() if loss is None
         ]
         return found + [self._advice_on(attribute) for attribute, loss in self.worst if loss > _NEEDS_CHANGE]
-
-    def _note_on(self, attribute: Attribute) -> str:
-        return " of what is left after its trend" if attribute.name in self.clocks else ""
 
     def _are_many(self, attribute: Attribute) -> bool:
         """Return whether clusters of k records each would need more categories than are held, if they were pure."""
@@ -263,13 +259,7 @@ def dropped_messages(policy: Policy, counts: Mapping[str, int]) -> dict[str, Any
 
 
 def percent(loss: float) -> str:
-    """Return a loss in percent.
-
-    Examples
-    --------
-    >>> percent(0.2841), percent(0.0), percent(0.00001), percent(0.998), percent(1.216)
-    ('28 %', '0 %', 'below 0.01 %', '100 %', '122 %')
-    """
+    """Return a loss in percent, such as ``28 %``."""
     number = 100 * loss
     if 0 < number < 0.01:  # noqa: PLR2004
         return "below 0.01 %"

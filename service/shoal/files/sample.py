@@ -44,7 +44,7 @@ def run_sample(policy: Policy, source: str, source_format: str | None) -> RunRep
             with log_if_slow(log, _SLOW), elapsed_time("clustering"):
                 return background.run(lambda: _sample_table(policy, encoder, records))
         pipeline = background.run(lambda: compiled_pipeline(policy, encoder))
-        writer = OutputWriter(encoder, _Nowhere(), None, None, "", release_strategy(policy))
+        writer = OutputWriter(encoder, io.BytesIO(), None, None, "", release_strategy(policy))
         refusals = RefusalCounter()
         with log_if_slow(log, _SLOW), reading_bar(source, opened.unit, file) as advance:
             process_records(pipeline, records, writer, None, refusals, advance)
@@ -106,13 +106,6 @@ def run_reference(
     if reference.left_out:
         log.info("values of too few subjects were left out", values=reference.left_out, fewer_than=policy.k)
     return reference
-
-
-class _Nowhere:
-    """An output that is not written."""
-
-    def write(self, data: bytes) -> None:
-        """Do nothing."""
 
 
 def _first_records(blocks: Iterator[tuple[Block, Sequence[Any]]]) -> Iterator[tuple[Block, Sequence[Any]]]:

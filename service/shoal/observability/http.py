@@ -1,8 +1,7 @@
 """The HTTP server of a worker: metrics, probes and a status page on one port, with TLS and a bearer token if given.
 
-Certificate, key and token can be rotated while the server runs. The files of the certificate are compared at each
-handshake, and the file of the token is read at each request. If new files cannot be used, the last good ones stay in
-use, and a warning says so once.
+Files of the certificate are compared at each handshake, and that of the token is read at each request. If new files
+cannot be used, the last good ones stay in use, and a warning says so once.
 """
 
 from __future__ import annotations
