@@ -86,7 +86,7 @@ async def test_no_record_of_the_first_commit_of_a_task_is_suppressed(
     worker = RealWorker(monkeypatch, 90)
     await worker.read(10_000, people=10_000)
     series = scraped_series({90: worker.scrape()}) | clock_of(90)
-    assert_fires(quiet(series, 91, 96), tmp_path)
+    assert_fires(quiet(series, [91, 96]), tmp_path)
 
 
 async def test_records_of_a_task_are_held_on_a_quiet_input(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -56,7 +56,7 @@ class Case:
     shown: tuple[Mapping[str, str], str] | None = None
 
 
-def quiet(series: Series, *minutes: int) -> Case:
+def quiet(series: Series, minutes: Iterable[int]) -> Case:
     """Return a case in which no alert fires."""
     return Case(series, dict.fromkeys(minutes, ""))
 

@@ -166,8 +166,9 @@ def test_what_is_copied_into_the_image_reaches_the_builder() -> None:
 # ---------------------------------------------------------------- compose
 
 
-def test_compose_is_spelt_right(compose: Any) -> None:
+def test_compose_is_spelt_right_mounts_files_that_are_there_and_opens_ports_to_this_machine_only(compose: Any) -> None:
     assert set(compose) <= {"name", "services", "volumes"} | {key for key in compose if key.startswith("x-")}
+    ports = []
     for name, service in compose["services"].items():
         assert set(service) <= SERVICE_KEYS, name
         assert re.fullmatch(r"shoal(-demo)?|[a-z]+/[a-z]+:v?\d+\.\d+\.\d+", service["image"]), name
@@ -176,10 +177,6 @@ def test_compose_is_spelt_right(compose: Any) -> None:
         assert set(needed) <= set(compose["services"]), name
         if isinstance(needed, dict):
             assert {how["condition"] for how in needed.values()} <= CONDITIONS, name
-
-
-def test_every_mounted_file_is_there(compose: Any) -> None:
-    for service in compose["services"].values():
         for mount in service.get("volumes", []):
             source, target, *mode = mount.split(":")
             assert target.startswith("/")
@@ -188,34 +185,26 @@ def test_every_mounted_file_is_there(compose: Any) -> None:
                 assert mode == ["ro"], source
             else:
                 assert source in compose["volumes"]
-
-
-def test_ports_are_open_to_this_machine_only_and_each_once(compose: Any) -> None:
-    ports = [port for service in compose["services"].values() for port in service.get("ports", [])]
+        ports += service.get("ports", [])
     assert all(port.startswith("127.0.0.1:") for port in ports)
     assert len({port.rpartition(":")[0] for port in ports}) == len(ports)
 
 
-def test_workers_differ_in_their_instance_and_in_nothing_else(compose: Any) -> None:
-    assert len(workers(compose)) == 2
-    assert {service["environment"]["SHOAL_KAFKA__INSTANCE_ID"] for service in workers(compose).values()} == set(
-        workers(compose)
-    )
-    for service in workers(compose).values():
-        names = {name.removeprefix("SHOAL_KAFKA__").lower() for name in service["environment"]}
-        assert names <= set(KafkaSection.model_fields)
-        assert service["ulimits"] == {"core": 0}
-        assert service["read_only"]
-        assert service["cap_drop"] == ["ALL"]
-
-
-def test_workers_are_started_as_the_command_line_wants_it(compose: Any) -> None:
+def test_workers_differ_in_their_instance_alone_and_are_started_as_the_command_line_wants_it(compose: Any) -> None:
     from shoal.cli.command_line import build_parser
 
-    for service in workers(compose).values():
+    assert len(workers(compose)) == 2
+    for name, service in workers(compose).items():
+        assert service["environment"]["SHOAL_KAFKA__INSTANCE_ID"] == name
+        names = {name.removeprefix("SHOAL_KAFKA__").lower() for name in service["environment"]}
+        assert names <= set(KafkaSection.model_fields)
+        assert (service["ulimits"], service["read_only"], service["cap_drop"]) == ({"core": 0}, True, ["ALL"])
         options = build_parser().parse_args(service["command"])
         assert options.policy in {mount.split(":")[1] for mount in service["volumes"]}
         assert options.http is None, "the health check asks the address in SHOAL_HTTP of the image"
+    (job,) = yaml(DEPLOY / "prometheus" / "prometheus.yml")["scrape_configs"]
+    (group,) = job["static_configs"]
+    assert set(group["targets"]) == {f"{name}:9464" for name in workers(compose)}
 
 
 def test_all_topics_of_the_policy_are_created() -> None:
@@ -250,12 +239,6 @@ def families() -> Iterator[Any]:
     ConfidentialMetrics(metrics.registry)
     yield from metrics.registry.collect()
     yield from metrics.certificates.describe()
-
-
-def test_prometheus_asks_the_workers(compose: Any) -> None:
-    (job,) = yaml(DEPLOY / "prometheus" / "prometheus.yml")["scrape_configs"]
-    (group,) = job["static_configs"]
-    assert set(group["targets"]) == {f"{name}:9464" for name in workers(compose)}
 
 
 def rules(kind: str) -> list[Any]:

@@ -130,16 +130,13 @@ def test_examples_parse(language: str) -> None:
         parse(language, text)
 
 
-def test_the_policy_of_the_readme_is_that_of_the_quick_start(tmp_path: Path) -> None:
-    (shown,) = fences(ROOT / "README.md", "yaml")
-    (tmp_path / "policy.yaml").write_text(shown, encoding="utf-8")
-    assert Policy.load(tmp_path / "policy.yaml") == Policy.load(QUICKSTART / "policy.yaml")
-
-
-def test_the_policy_page_shows_a_policy_without_faults(tmp_path: Path) -> None:
-    shown, *_ = fences(ROOT / "docs" / "policy.md", "yaml")
-    (tmp_path / "policy.yaml").write_text(shown, encoding="utf-8")
-    assert Policy.load(tmp_path / "policy.yaml").k == 10
+def test_policies_of_readme_and_policy_page_have_no_faults(tmp_path: Path) -> None:
+    (of_readme,), (of_page, *_) = fences(ROOT / "README.md", "yaml"), fences(ROOT / "docs" / "policy.md", "yaml")
+    path = tmp_path / "policy.yaml"
+    path.write_text(of_readme, encoding="utf-8")
+    assert Policy.load(path) == Policy.load(QUICKSTART / "policy.yaml")
+    path.write_text(of_page, encoding="utf-8")
+    assert Policy.load(path).k == 10
 
 
 def test_the_connection_settings_of_the_operating_page_fit_together() -> None:

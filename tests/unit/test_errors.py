@@ -248,11 +248,7 @@ def test_an_uncaught_exception_is_logged_by_location_without_its_text(
         ('Unable connect to "%s:%s": %s', (CANARY, CANARY, CANARY), "Unable connect to"),
         ("group %s: coordinator (node %s) is dead", (CANARY, CANARY), "group: coordinator (node) is dead"),
         ("request failed: %s. Will retry.", (CANARY,), "request failed. Will retry."),
-        (
-            "Error sending to node %s [%s] -- marking %5.2f%%",
-            (CANARY, CANARY, 1.5),
-            "Error sending to node -- marking %%",
-        ),
+        ("Sending to node %s [%s] -- marking %5.2f%%", (CANARY, CANARY, 1.5), "Sending to node -- marking %%"),
         ("failed due to group error (%s), will rejoin", (CANARY,), "failed due to group error, will rejoin"),
         ("%s: %r", (CANARY, CANARY), "message"),
         ('Unable connect to "%s:%s": %s', (CANARY, 9092, OSError(CANARY)), 'Unable connect to "9092": OSError'),

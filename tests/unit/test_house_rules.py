@@ -3,39 +3,20 @@
 from __future__ import annotations
 
 import ast
-import re
 import subprocess
-from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
-from typing import TypeAlias
 
+from support.house import files_on_the_way, floors, lines_and_files
 from support.repository_paths import outside
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCE = ROOT / "service"
 MODULES = sorted(SOURCE.rglob("*.py"))
-Definition: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
 
 FUNCTION_LINES = 60
 KERNEL_LINES = 100
 """Longest kernel, without its docstring: a kernel is one loop, and each call from it costs time."""
-
-UNITS = ("_total", "_seconds", "_bytes", "_records", "_positions", "_info")
-UNITLESS = {
-    "shoal_records_held": "the unit is the word before the last, as in shoal_records_total",
-    "shoal_cluster_size": "the number of records; cluster size is the term of the literature",
-    "shoal_cluster_subjects": "the number of subjects",
-    "shoal_position_weight": "a weight has no unit",
-    "shoal_partitions_opening": "partitions",
-    "shoal_partitions_unreachable": "partitions",
-    "shoal_ready": "0 or 1",
-    "shoal_protects_values": "0 or 1",
-    "shoal_cluster_values_min": "the number of distinct values",
-    "shoal_cluster_value_share_max": "a share",
-    "shoal_cluster_distance_max": "a distance from 0 to 1",
-    "shoal_attribute_loss": "a share",
-}
 
 MACHINE_SPECIFIC = (
     "py" + "pi.org",
@@ -57,43 +38,7 @@ def name_of(path: Path) -> str:
     return path.relative_to(SOURCE).as_posix()
 
 
-def definitions(module: ast.Module) -> Iterator[Definition]:
-    for node in ast.walk(module):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            yield node
-
-
-def documented_parameters(docstring: str) -> list[str] | None:
-    """Names under ``Parameters`` of a numpydoc docstring, None without that section."""
-    section = re.search(r"^Parameters\n-+\n(.*?)(?=^\S[^\n]*\n-{3,}$|\Z)", docstring, re.DOTALL | re.MULTILINE)
-    if section is None:
-        return None
-    heads = re.findall(r"^(\S[^\n]*)$", section.group(1), re.MULTILINE)
-    return [name.strip().lstrip("*") for head in heads for name in head.split(" : ")[0].split(",")]
-
-
-def parameters(function: Definition) -> list[str]:
-    spec = function.args
-    listed = [
-        *spec.posonlyargs,
-        *spec.args,
-        *filter(None, [spec.vararg]),
-        *spec.kwonlyargs,
-        *filter(None, [spec.kwarg]),
-    ]
-    return [argument.arg for argument in listed if argument.arg not in {"self", "cls"}]
-
-
-def fields(owner: ast.ClassDef) -> list[str]:
-    """Parameters of a class: of its __init__, or the public fields it declares."""
-    for node in owner.body:
-        if isinstance(node, ast.FunctionDef) and node.name == "__init__":
-            return parameters(node)
-    names = [ast.unparse(node.target) for node in owner.body if isinstance(node, ast.AnnAssign)]
-    return [name for name in names if not name.startswith("_")]
-
-
-def length(function: Definition) -> int:
+def length(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
     """Lines of a function without decorators and docstring."""
     lines = (function.end_lineno or 0) - function.lineno + 1
     first = function.body[0]
@@ -126,51 +71,11 @@ def test_no_function_has_more_than_60_lines_and_no_kernel_more_than_100() -> Non
     long = [
         f"{name_of(path)}:{function.lineno}: {function.name} has {length(function)} lines"
         for path in MODULES
-        for function in definitions(tree(path))
+        for function in ast.walk(tree(path))
+        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef)
         if length(function) > (KERNEL_LINES if "clustering" in path.parts else FUNCTION_LINES)
     ]
     assert long == []
-
-
-def test_documented_parameters_are_those_of_the_signature() -> None:
-    wrong = []
-    for path in MODULES:
-        for node in ast.walk(tree(path)):
-            if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-                continue
-            documented = documented_parameters(ast.get_docstring(node) or "")
-            real = fields(node) if isinstance(node, ast.ClassDef) else parameters(node)
-            if documented is not None and documented != real:
-                wrong.append(f"{name_of(path)}:{node.lineno}: {node.name} documents {documented}, not {real}")
-    assert wrong == []
-    docstring = "Do.\n\nParameters\n----------\nfirst, second : int\n    About.\n*rest\n\nReturns\n-------\nint\n"
-    assert documented_parameters(docstring) == ["first", "second", "rest"]
-    assert documented_parameters("Do.\n\nReturns\n-------\nint\n") is None
-
-
-def test_every_metric_name_ends_with_its_unit() -> None:
-    path = SOURCE / "shoal" / "observability" / "metrics.py"
-    constants = [node.value for node in ast.walk(tree(path)) if isinstance(node, ast.Constant)]
-    names = {text for text in constants if isinstance(text, str) and re.fullmatch(r"shoal_[a-z_]+", text)}
-    assert len(names) > 25
-    assert {name for name in names if not name.endswith(UNITS)} <= UNITLESS.keys()
-
-
-def test_only_tests_of_benchmarks_import_benchmarks() -> None:
-    theirs = {path.stem for path in (ROOT / "benchmarks").iterdir() if path.suffix == ".py" or path.name == "papers"}
-    assert {"bench", "papers", "streams"} <= theirs
-    # Only such files are parsed: an import begins on a line of its own.
-    importing = re.compile(rf"^\s*(?:from|import)\s+(?:{'|'.join(sorted(theirs))})\b", re.MULTILINE)
-    found = [
-        f"{path.relative_to(ROOT)}:{node.lineno}"
-        for path in sorted((ROOT / "tests").rglob("*.py"))
-        if path.parent.name != "benchmarks" and importing.search(path.read_text(encoding="utf-8"))
-        for node in ast.walk(tree(path))
-        if isinstance(node, ast.ImportFrom | ast.Import)
-        for name in ([node.module or ""] if isinstance(node, ast.ImportFrom) else [one.name for one in node.names])
-        if name.partition(".")[0] in theirs
-    ]
-    assert found == []
 
 
 def test_no_file_names_a_registry_or_a_path_of_one_machine() -> None:
@@ -235,3 +140,11 @@ def test_no_decision_depends_on_a_matrix_product() -> None:
     modules = {name: one for name, one in parsed.items() if name.startswith(deciding) and name != measures}
     assert len(modules) > 40
     assert matrix_products(modules) == []
+
+
+def test_twenty_messages_pass_few_files_from_process_to_the_commit_and_packages_have_few() -> None:
+    way = files_on_the_way()
+    assert {"kafka/task.py", "kafka/transactions.py", "streams/pipeline.py", "formats/json.py"} <= set(way)
+    assert len(way) <= 35
+    assert sum(files for _, files in lines_and_files().values()) <= 151
+    assert max(floors().values()) <= 8

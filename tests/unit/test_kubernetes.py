@@ -41,14 +41,11 @@ def base() -> list[Any]:
     return folder(KUBERNETES / "base")
 
 
-def test_a_worker_of_the_manifests_is_confined(base: list[Any]) -> None:
-    assert_a_worker_is_confined(named(base, "StatefulSet"))
-    assert named(base, "ServiceAccount")["automountServiceAccountToken"] is False
-
-
-def test_workers_are_started_as_the_command_line_wants_it(base: list[Any]) -> None:
+def test_a_worker_of_the_manifests_is_confined_and_started_as_the_command_line_wants_it(base: list[Any]) -> None:
     from shoal.cli.command_line import build_parser
 
+    assert_a_worker_is_confined(named(base, "StatefulSet"))
+    assert named(base, "ServiceAccount")["automountServiceAccountToken"] is False
     worker = worker_of(named(base, "StatefulSet"))
     options = build_parser().parse_args(worker["args"])
     (port,) = worker["ports"]

@@ -79,11 +79,7 @@ def test_the_help_names_the_variable_of_every_option() -> None:
         ("SHOAL_HTTP_CERTFILE", " ", "is empty; give a value, or unset the variable"),
         ("SHOAL_HTTP_TOKEN", "", "is empty; give a value, or unset the variable"),
         ("SHOAL_HTTP_TOKENFILE", CANARY, "unknown variable; did you mean SHOAL_HTTP_TOKEN_FILE?"),
-        (
-            "SHOAL_PRIVACY__K",
-            CANARY,
-            "variables can set settings of section kafka only; set privacy.k in the policy",
-        ),
+        ("SHOAL_PRIVACY__K", CANARY, "variables can set settings of section kafka only; set privacy.k in the policy"),
     ],
 )
 def test_a_variable_that_cannot_be_used_is_a_usage_fault(variable: str, value: str, message: str) -> None:

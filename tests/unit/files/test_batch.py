@@ -5,11 +5,8 @@ from __future__ import annotations
 import csv
 import io
 import json
-import os
-import pty
 import random
 import re
-import termios
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -22,10 +19,8 @@ import pytest
 from shoal.audit import Verdict, verify
 from shoal.cli import main
 from shoal.files.batch import parse_algorithm_options
-from shoal.files.run import elapsed_time
 from shoal.formats.parquet import encode_parquet
 from shoal.policy import Policy
-from shoal.tables import RefinedPartition
 
 pytestmark = pytest.mark.unit
 
@@ -80,14 +75,14 @@ def write(path: Path, rows: list[dict[str, Any]]) -> Path:
     return path
 
 
-def batch(policy: Path, source: Path, target: Path, *more: str) -> tuple[int, dict[str, Any], Verdict]:
-    """Run `shoal batch` and return the verdict on the result."""
+def batch(policy: Path, source: Path, target: Path, *more: str) -> tuple[dict[str, Any], Verdict]:
+    """Run `shoal batch`, whose release the judge accepts; return summary and verdict."""
     evidence, summary, quarantine = (target.parent / name for name in ("evidence", "summary", "quarantine"))
     beside = ["--evidence", str(evidence), "--summary", str(summary), "--quarantine", str(quarantine)]
-    code = main(["batch", str(policy), "-i", str(source), "-o", str(target), *beside, *more])
-    result = json.loads(summary.read_text())
+    assert main(["batch", str(policy), "-i", str(source), "-o", str(target), *beside, *more]) == 0
     verdict = verify(Policy.load(policy), source, target, evidence, summary, quarantine=quarantine, table=True)
-    return code, result, verdict
+    assert verdict.exit_code == 0, verdict.text()
+    return json.loads(summary.read_text()), verdict
 
 
 def refusal(capsys: pytest.CaptureFixture[str], policy: Path, source: Path, *more: str, target: str = "out.csv") -> str:
@@ -102,9 +97,7 @@ def refusal(capsys: pytest.CaptureFixture[str], policy: Path, source: Path, *mor
 @pytest.mark.parametrize("target", ["out.csv", "out.jsonl", "out.parquet"])
 def test_a_table_is_released_in_every_format_and_the_judge_agrees(source: str, target: str, tmp_path: Path) -> None:
     path = write(tmp_path / source, records(60, people=30))
-    code, result, verdict = batch(policy_of(tmp_path), path, tmp_path / target)
-    assert code == 0
-    assert verdict.exit_code == 0, verdict.text()
+    result, verdict = batch(policy_of(tmp_path), path, tmp_path / target)
     assert (result["records"], result["released"], result["suppressed"]) == (60, 60, 0)
     assert result["cluster_size"]["min"] >= 3
     assert (result["algorithm"], result["refine"], result["keep_order"]) == ("auto", "descent", False)
@@ -117,8 +110,7 @@ def test_fields_keep_their_order_and_integers_stay_integers_with_a_resolution(
 ) -> None:
     age = {"role": "quasi_identifier", "bounds": [0, 110], "integer": True} | resolution
     source = write(tmp_path / "in.jsonl", records(30))
-    _, _, verdict = batch(policy_of(tmp_path, ATTRIBUTES | {"age": age}), source, tmp_path / "out.jsonl")
-    assert verdict.exit_code == 0, verdict.text()
+    batch(policy_of(tmp_path, ATTRIBUTES | {"age": age}), source, tmp_path / "out.jsonl")
     rows = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
     for row in rows:
         assert list(row) == ["note", "age", "income", "wage", "ward"]
@@ -130,12 +122,11 @@ def test_fields_keep_their_order_and_integers_stay_integers_with_a_resolution(
 def test_the_exact_refinement_reports_bound_and_gap(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     source = write(tmp_path / "in.csv", records(40))
     more = ["--refine", "exact", "--param", "time_s=20"]
-    _, result, verdict = batch(policy_of(tmp_path), source, tmp_path / "out.csv", *more)
-    assert verdict.exit_code == 0, verdict.text()
+    result, _ = batch(policy_of(tmp_path), source, tmp_path / "out.csv", *more)
     assert result["bound"] > 0
     assert 0 <= result["gap"] < 0.2
     assert "loss is above the proven lower bound by at most" in capsys.readouterr().err
-    _, result, _ = batch(policy_of(tmp_path), source, tmp_path / "out.csv")
+    result, _ = batch(policy_of(tmp_path), source, tmp_path / "out.csv")
     assert (result["bound"], result["gap"]) == (None, None)
 
 
@@ -147,9 +138,9 @@ def test_approximate_reports_the_loss_of_mdav_and_warns_if_its_own_is_larger(
     for number, is_warned in ((1, False), (3, True)):
         own = {name: {"role": "quasi_identifier"} for name in numbers[:number]}
         policy = policy_of(tmp_path, ATTRIBUTES | {name: {"role": "identifier"} for name in numbers} | own)
-        _, mdav, _ = batch(policy, source, tmp_path / "out.csv", "--algorithm", "mdav")
+        mdav, _ = batch(policy, source, tmp_path / "out.csv", "--algorithm", "mdav")
         assert "mdav" not in mdav
-        _, result, _ = batch(policy, source, tmp_path / "out.csv", "--algorithm", "approximate")
+        result, _ = batch(policy, source, tmp_path / "out.csv", "--algorithm", "approximate")
         assert result["mdav"]["sse"] == pytest.approx(mdav["sse"])
         assert (result["sse"] > mdav["sse"]) == is_warned
         assert ("times_mdav" in capsys.readouterr().err) == is_warned
@@ -159,8 +150,7 @@ def test_a_release_of_one_cluster_is_reported(tmp_path: Path, capsys: pytest.Cap
     rows = sorted(records(90), key=lambda row: row["income"])
     rows = [row | {"note": "ab"[number > 44]} for number, row in enumerate(rows)]
     source, policy = write(tmp_path / "in.csv", rows), policy_of(tmp_path, privacy={"k": 3, "t": 0.05})
-    _, result, verdict = batch(policy, source, tmp_path / "out.csv", "--algorithm", "mdav")
-    assert verdict.exit_code == 0, verdict.text()
+    result, _ = batch(policy, source, tmp_path / "out.csv", "--algorithm", "mdav")
     assert result["clusters"] == 1
     assert "ONE CLUSTER" in capsys.readouterr().err
     batch(policy_of(tmp_path), source, tmp_path / "out.csv")
@@ -185,20 +175,6 @@ def test_each_block_gets_its_part_of_the_annealing_time(monkeypatch: pytest.Monk
     assert default(1_000_000, 1)(200_000_000) == 1.0
 
 
-def test_a_partition_that_violates_t_is_not_written(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def without_t(values: Any, k: int, *_: Any, **__: Any) -> RefinedPartition:
-        return RefinedPartition(np.maximum(np.argsort(np.argsort(values[:, 0])) // k - 1, 0).astype(np.int32), 1.0)
-
-    monkeypatch.setattr("shoal.tables.table.refined", without_t)
-    source, out = write(tmp_path / "in.csv", records(60)), tmp_path / "out.csv"
-    policy = policy_of(tmp_path, privacy={"k": 3, "t": 0.05})
-    assert main(["batch", str(policy), "-i", str(source), "-o", str(out)]) == 1
-    assert "a cluster is farther from the reference than privacy.t" in capsys.readouterr().err
-    assert not out.exists()
-
-
 def test_evidence_is_complete_before_rows_are_written_to_a_pipe(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -214,55 +190,27 @@ def test_evidence_is_complete_before_rows_are_written_to_a_pipe(
     assert there == [True, False]
 
 
-def test_progress_is_shown_on_a_terminal_while_kernels_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    screen, its_end = pty.openpty()
-    termios.tcsetwinsize(screen, (24, 100))
-    monkeypatch.setattr("shoal.files.run.REFRESH_S", 0.01)
-    with os.fdopen(its_end, "w") as terminal, monkeypatch.context() as patched:
-        patched.setattr("sys.stderr", terminal)
-        with elapsed_time("clustering") as shown:
-            shown.start_t -= 0.95
-            begun = os.read(screen, 1 << 16).decode()
-            while not re.search(r"clustering: 00:0[1-9]", begun):  # blocks until something is drawn
-                begun += os.read(screen, 1 << 16).decode()
-        source = write(tmp_path / "in.csv", records(30))
-        assert main(["batch", str(policy_of(tmp_path)), "-i", str(source), "-o", str(tmp_path / "out.csv")]) == 0
-    seen = os.read(screen, 1 << 16).decode()
-    assert "clustering: 00:00" in begun
-    assert "writing: 100%" in seen
-    assert seen.count("reading") > 1
-
-
-def test_rows_are_sorted_by_their_bytes_or_keep_the_input_order(tmp_path: Path) -> None:
-    rows = records(40)
-    source = write(tmp_path / "in.csv", rows)
-    batch(policy_of(tmp_path), source, tmp_path / "out.csv")
-    lines = (tmp_path / "out.csv").read_bytes().splitlines()
-    assert lines[1:] == sorted(lines[1:])
-    _, result, verdict = batch(policy_of(tmp_path, **KEEP_ORDER), source, tmp_path / "out.csv", "--keep-order")
-    with (tmp_path / "out.csv").open(newline="") as file:
-        assert [row["note"] for row in csv.DictReader(file)] == [row["note"] for row in rows]
-    assert result["keep_order"] is True
-    assert verdict.exit_code == 0, verdict.text()
-
-
-def test_the_input_order_is_refused_unless_the_policy_allows_it(
+def test_rows_are_sorted_by_their_bytes_unless_the_policy_allows_the_input_order(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    source, out = write(tmp_path / "in.csv", records(40)), tmp_path / "out.csv"
+    rows = records(40)
+    source, out = write(tmp_path / "in.csv", rows), tmp_path / "out.csv"
     assert "table: {keep_order: true}" in refusal(capsys, policy_of(tmp_path), source, "--keep-order")
-    # The policy allows the order and does not ask for it.
-    batch(policy_of(tmp_path, **KEEP_ORDER), source, out)
-    lines = out.read_bytes().splitlines()
-    assert lines[1:] == sorted(lines[1:])
+    for allowed in ({}, KEEP_ORDER):  # which is not asked for
+        batch(policy_of(tmp_path, **allowed), source, out)
+        lines = out.read_bytes().splitlines()
+        assert lines[1:] == sorted(lines[1:])
+    result, _ = batch(policy_of(tmp_path, **KEEP_ORDER), source, out, "--keep-order")
+    with out.open(newline="") as file:
+        assert [row["note"] for row in csv.DictReader(file)] == [row["note"] for row in rows]
+    assert result["keep_order"] is True
 
 
 @pytest.mark.parametrize("algorithm", ["md", "mdav", "vmdav", "hilbert", "genetic", "approximate", "auto"])
 def test_every_algorithm_counts_subjects_and_not_records(algorithm: str, tmp_path: Path) -> None:
     source = write(tmp_path / "in.csv", records(90, people=12))
     more = ["--param", "generations=50"] if algorithm == "genetic" else []
-    _, result, verdict = batch(policy_of(tmp_path), source, tmp_path / "out.csv", "--algorithm", algorithm, *more)
-    assert verdict.exit_code == 0, verdict.text()
+    result, _ = batch(policy_of(tmp_path), source, tmp_path / "out.csv", "--algorithm", algorithm, *more)
     assert result["subjects"]["min"] >= 3
     assert result["share"]["max"] <= 0.5
 
@@ -273,8 +221,7 @@ def test_a_subject_above_max_share_of_the_table_is_cut_to_it(tmp_path: Path) -> 
         row["who"] = "p0"
     others = sum(row["who"] != "p0" for row in rows)
     source = write(tmp_path / "in.csv", rows)
-    _, result, verdict = batch(policy_of(tmp_path), source, tmp_path / "out.csv")
-    assert verdict.exit_code == 0, verdict.text()
+    result, _ = batch(policy_of(tmp_path), source, tmp_path / "out.csv")
     assert result["suppressed"] == 40 - 2 * others
     assert result["released"] == 2 * others
 
@@ -282,8 +229,7 @@ def test_a_subject_above_max_share_of_the_table_is_cut_to_it(tmp_path: Path) -> 
 def test_privacy_options_apply_to_tables(tmp_path: Path) -> None:
     source = write(tmp_path / "in.csv", records(60, people=9))
     policy = policy_of(tmp_path, privacy={"k": 3, "per_subject": {"max": 2, "window": 30}})
-    _, result, verdict = batch(policy, source, tmp_path / "out.csv")
-    assert verdict.exit_code == 0, verdict.text()
+    result, verdict = batch(policy, source, tmp_path / "out.csv")
     assert verdict["releases"].status == "holds"
     assert result["suppressed"] > 0
 
@@ -402,10 +348,18 @@ def test_records_without_a_value_are_quarantined(name: str, tmp_path: Path, caps
     assert [summary[name] for name in ("records", "released", "suppressed", "quarantined")] == [30, 27, 0, 3]
 
 
-def test_an_empty_file_is_reported_as_empty(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "in.csv").write_bytes(b"")
-    told = refusal(capsys, policy_of(tmp_path), tmp_path / "in.csv")
-    assert "in.csv, line 1: the file is empty; give at least a header" in told
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("in.csv", "in.csv, line 1: the file is empty; give at least a header"),
+        ("in.csv.gz", "compressed files are not supported"),
+    ],
+)
+def test_an_empty_or_compressed_file_is_refused_with_a_remedy(
+    name: str, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / name).write_bytes(b"")
+    assert words in refusal(capsys, policy_of(tmp_path), tmp_path / name)
 
 
 def test_values_outside_their_bounds_are_clipped_or_refused_as_the_policy_says(
@@ -414,9 +368,8 @@ def test_values_outside_their_bounds_are_clipped_or_refused_as_the_policy_says(
     rows = records(30)
     rows[4]["age"] = 200
     source, out = write(tmp_path / "in.csv", rows), tmp_path / "out.csv"
-    _, result, verdict = batch(policy_of(tmp_path), source, out)
+    result, _ = batch(policy_of(tmp_path), source, out)
     assert result["clipped"] == 1
-    assert verdict.exit_code == 0, verdict.text()
     out.unlink()
     assert "line 6, column 3 (age): outside its bounds" in refusal(
         capsys, policy_of(tmp_path, out_of_bounds="quarantine"), source
@@ -463,11 +416,9 @@ def test_an_unknown_option_is_refused_with_the_known_ones(
 
 def test_a_named_algorithm_is_not_refined_and_the_seed_decides(tmp_path: Path) -> None:
     source = write(tmp_path / "in.csv", records(60))
-    _, result, _ = batch(policy_of(tmp_path), source, tmp_path / "out.csv", "--algorithm", "mdav")
+    result, _ = batch(policy_of(tmp_path), source, tmp_path / "out.csv", "--algorithm", "mdav")
     assert result["refine"] == "none"
-    _, refined, _ = batch(
-        policy_of(tmp_path), source, tmp_path / "out.csv", "--algorithm", "mdav", "--refine", "descent"
-    )
+    refined, _ = batch(policy_of(tmp_path), source, tmp_path / "out.csv", "--algorithm", "mdav", "--refine", "descent")
     assert refined["sse"] < result["sse"]
     outputs = set()
     for seed in ("1", "1", "2"):
@@ -477,13 +428,6 @@ def test_a_named_algorithm_is_not_refined_and_the_seed_decides(tmp_path: Path) -
     assert len(outputs) == 2
 
 
-def test_a_policy_with_a_stream_publishes_tables_on_the_same_grid(tmp_path: Path) -> None:
-    attributes = ATTRIBUTES | {"income": {"role": "quasi_identifier", "bounds": [0, 100000]}}
-    source = write(tmp_path / "in.csv", records(60))
-    _, _, verdict = batch(policy_of(tmp_path, attributes, stream={"delta": 20}), source, tmp_path / "out.csv")
-    assert verdict.exit_code == 0, verdict.text()
-
-
 def test_messages_with_keys_are_read_as_a_stream_would(tmp_path: Path) -> None:
     attributes = {
         "who": {"role": "identifier", "subject": True, "from": "key"},
@@ -491,8 +435,7 @@ def test_messages_with_keys_are_read_as_a_stream_would(tmp_path: Path) -> None:
     }
     lines = [{"key": f"p{number}", "value": {"age": number}} for number in range(20)]
     (tmp_path / "in.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    _, result, verdict = batch(policy_of(tmp_path, attributes), tmp_path / "in.jsonl", tmp_path / "out.jsonl")
-    assert verdict.exit_code == 0, verdict.text()
+    result, _ = batch(policy_of(tmp_path, attributes), tmp_path / "in.jsonl", tmp_path / "out.jsonl")
     assert result["records"] == 20
 
 
@@ -513,10 +456,7 @@ def test_columns_of_parquet_keep_order_and_type(tmp_path: Path) -> None:
     attributes = ATTRIBUTES | {"seen": {"role": "confidential", "publish_unchanged": True}}
     source = tmp_path / "in.parquet"
     pq.write_table(pa.Table.from_pylist(rows, schema), source)
-    _, _, verdict = batch(
-        policy_of(tmp_path, attributes, **KEEP_ORDER), source, tmp_path / "out.parquet", "--keep-order"
-    )
-    assert verdict.exit_code == 0, verdict.text()
+    batch(policy_of(tmp_path, attributes, **KEEP_ORDER), source, tmp_path / "out.parquet", "--keep-order")
     out = pq.read_table(tmp_path / "out.parquet")
     assert out.schema.names == ["note", "age", "income", "wage", "ward", "seen"]
     for name in ("note", "age", "wage", "ward", "seen"):
@@ -546,8 +486,7 @@ def test_a_column_of_parquet_is_widened_where_the_grid_needs_it(
     source, out = tmp_path / "in.parquet", tmp_path / "out.parquet"
     pq.write_table(pa.table({"a": pa.array(range(100, 128), kind)}), source)
     policy = policy_of(tmp_path, attributes, subject="every_record")
-    _, _, verdict = batch(policy, source, out)
-    assert verdict.exit_code == 0, verdict.text()
+    batch(policy, source, out)
     assert pq.read_table(out).schema.field("a").type == published
 
 
@@ -563,10 +502,7 @@ def test_an_invalid_parquet_file_or_column_is_refused(tmp_path: Path, capsys: py
         ([{k: v for k, v in row.items() if k != "age"} for row in rows], "column 'age' is missing"),
         ([row | {"age": "old"} for row in rows], "column 'age': a quasi_identifier must be a column of numbers"),
         ([row | {"note": [1]} for row in rows], "nested and binary columns are not supported"),
-        (
-            [row | {"age": Decimal("1.50")} for row in rows],
-            "must be a column of numbers; cast it from decimal128(3, 2) to float64",
-        ),
+        ([row | {"age": Decimal("1.50")} for row in rows], "of numbers; cast it from decimal128(3, 2) to float64"),
     ]
     for content, words in tables:
         if isinstance(content, bytes):
@@ -588,18 +524,12 @@ def test_t_closeness_holds_for_numbers_and_categories(tmp_path: Path) -> None:
         ["--algorithm", "steered", "--param", "weight=2"],
         ["--refine", "anneal", "--param", "time_s=1"],
     ):
-        _, result, verdict = batch(close, source, tmp_path / "out.csv", *more)
-        assert verdict.exit_code == 0, verdict.text()
+        result, verdict = batch(close, source, tmp_path / "out.csv", *more)
         assert verdict["closeness"].status == "holds"
         assert result["emd"]["max"] == pytest.approx(verdict["closeness"].worst)
         assert result["emd"]["max"] <= 0.15
-    _, result, _ = batch(policy_of(tmp_path, attributes), source, tmp_path / "out.csv")
+    result, _ = batch(policy_of(tmp_path, attributes), source, tmp_path / "out.csv")
     assert result["emd"]["max"] > 0.15
-    strict = policy_of(tmp_path, attributes, privacy={"k": 3, "t": 0.15})
-    out, evidence = tmp_path / "out.csv", tmp_path / "evidence"
-    verdict = verify(Policy.load(strict), source, out, evidence)
-    assert (verdict.exit_code, verdict["closeness"].status) == (1, "broken")
-    assert verdict["closeness"].worst == pytest.approx(result["emd"]["max"])
 
 
 @pytest.mark.parametrize("kind", ["integer", "number", "any"])
@@ -610,8 +540,7 @@ def test_integers_with_the_same_float_are_different_values(kind: str, name: str,
     rows = [row | {"wage": 2**60 + number} for number, row in enumerate(records(60))]
     source = write(tmp_path / name, rows)
     policy = policy_of(tmp_path, attributes, privacy={"k": 3, "t": 0.2}, undeclared="drop")
-    _, result, verdict = batch(policy, source, tmp_path / "out.csv")
-    assert verdict.exit_code == 0, verdict.text()
+    result, verdict = batch(policy, source, tmp_path / "out.csv")
     assert 0 < result["emd"]["max"] == pytest.approx(verdict["closeness"].worst)
 
 
@@ -622,8 +551,7 @@ def test_numbers_are_compared_by_value_however_long_their_spelling(tmp_path: Pat
         row | {"wage": ["0" * 5000 + "7", "7.0", "1e23", f"1{'0' * 23}"][n % 4]} for n, row in enumerate(records(60))
     ]
     policy = policy_of(tmp_path, attributes, privacy={"k": 3, "t": 0.3}, undeclared="drop")
-    _, result, verdict = batch(policy, write(tmp_path / "in.csv", rows), tmp_path / "out.csv", "--algorithm", "mdav")
-    assert verdict.exit_code == 0, verdict.text()
+    result, verdict = batch(policy, write(tmp_path / "in.csv", rows), tmp_path / "out.csv", "--algorithm", "mdav")
     assert 0 < result["emd"]["max"] == pytest.approx(verdict["closeness"].worst)
 
 
@@ -634,10 +562,7 @@ def test_parquet_types_come_from_all_rows_and_rows_are_written_in_chunks(
     attributes = ATTRIBUTES | {"note": {"role": "confidential"}}
     rows = [row | {"note": None if n < 25 else n if n < 50 else n + 0.5} for n, row in enumerate(records(60))]
     source = write(tmp_path / "in.jsonl", rows)
-    _, _, verdict = batch(
-        policy_of(tmp_path, attributes, **KEEP_ORDER), source, tmp_path / "out.parquet", "--keep-order"
-    )
-    assert verdict.exit_code == 0, verdict.text()
+    batch(policy_of(tmp_path, attributes, **KEEP_ORDER), source, tmp_path / "out.parquet", "--keep-order")
     assert pq.read_table(tmp_path / "out.parquet")["note"].to_pylist() == [row["note"] for row in rows]
     lines = [b'{"note":1,"age":1,"income":1,"wage":1,"ward":""}'] * 25
     assert len(list(encode_parquet(lines, Policy.load(policy_of(tmp_path, attributes))))) == 4
@@ -658,8 +583,7 @@ def test_large_and_signed_numbers_of_parquet_are_published(tmp_path: Path, kind:
     table = pa.table({"age": list(range(6)), "cost": pa.array(np.array(numbers, kind.to_pandas_dtype()), kind)})
     pq.write_table(table, tmp_path / "in.parquet")
     policy, out = policy_of(tmp_path, attributes, subject="every_record"), tmp_path / "out.parquet"
-    code, _, verdict = batch(policy, tmp_path / "in.parquet", out)
-    assert (code, verdict.exit_code) == (0, 0), verdict.text()
+    batch(policy, tmp_path / "in.parquet", out)
     found = pq.read_table(out)["cost"].to_pylist()
     assert sorted(found) == sorted(table["cost"].to_pylist())
     assert "-0.0" not in map(str, found)
@@ -696,22 +620,15 @@ def test_equal_numbers_and_numbers_too_small_to_be_squared_have_no_influence(
         row | {name: value * factor for name, value in change.items()}
         for row, factor in zip(records(30), factors, strict=True)
     ]
-    _, result, verdict = batch(policy_of(tmp_path, attributes), write(tmp_path / "in.csv", rows), tmp_path / "out.csv")
-    assert verdict.exit_code == 0, verdict.text()
+    result, _ = batch(policy_of(tmp_path, attributes), write(tmp_path / "in.csv", rows), tmp_path / "out.csv")
     assert (result["sst"], result["d_y"]) == (30, None)
-
-
-def test_compressed_files_are_refused_with_a_remedy(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "in.csv.gz").write_bytes(b"")
-    assert "compressed files are not supported" in refusal(capsys, policy_of(tmp_path), tmp_path / "in.csv.gz")
 
 
 def test_dependence_lowers_the_loss_of_confidential_attributes(tmp_path: Path) -> None:
     source, losses = write(tmp_path / "in.csv", records(200)), []
     for weight in (0, 0.5, 1):
         policy = policy_of(tmp_path, steering={"dependence": weight})
-        _, result, verdict = batch(policy, source, tmp_path / "out.csv")
-        assert verdict.exit_code == 0, verdict.text()
+        result, _ = batch(policy, source, tmp_path / "out.csv")
         losses.append((result["d_x"], result["d_y"]))
     assert losses[0][0] < losses[1][0] < losses[2][0]
     assert losses[0][1] > losses[1][1] > losses[2][1]
@@ -719,7 +636,7 @@ def test_dependence_lowers_the_loss_of_confidential_attributes(tmp_path: Path) -
 
 def test_with_dependence_1_all_blocks_are_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     source, policy = write(tmp_path / "in.csv", records(60)), policy_of(tmp_path, steering={"dependence": 1})
-    _, whole, _ = batch(policy, source, tmp_path / "whole.csv")
+    whole, _ = batch(policy, source, tmp_path / "whole.csv")
     summary = tmp_path / "summary.json"
     more = ["-o", str(tmp_path / "out.csv"), "--summary", str(summary), "--param", "blocks=1"]
     assert main(["batch", str(policy), "-i", str(source), *more]) == 0

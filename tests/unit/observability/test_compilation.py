@@ -131,18 +131,25 @@ def test_warm_without_a_policy_names_every_rule_and_tables(monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize(
-    "more",
+    ("ill", "more"),
     [
-        {"privacy": {"k": 3, "t": 0.4, "min_population": 210, "per_subject": {"max": 1, "window": 9}}},
-        {"privacy": {"k": 2, "max_share": 0.5}, "steering": {"dependence": 0.5}},
+        ({}, {"privacy": {"k": 3, "t": 0.4, "min_population": 210, "per_subject": {"max": 1, "window": 9}}}),
+        ({}, {"privacy": {"k": 2, "max_share": 0.5}, "steering": {"dependence": 0.5}}),
+        ({"scale": "ordinal", "order": ["a", "b"]}, {"privacy": {"k": 5, "l": 3, "t": 0.01}}),
+        ({"reference": "shares.csv"}, {"privacy": {"k": 5, "t": 0.05}}),
+        ({}, {"privacy": {"k": 5, "l": {"recursive": [2, 3]}, "max_value_share": 0.3}}),
     ],
 )
-def test_kernels_of_tables_are_compiled_whatever_the_policy(more: dict[str, Any], tmp_path: Path) -> None:
+def test_kernels_of_tables_are_compiled_whatever_the_policy(
+    ill: dict[str, Any], more: dict[str, Any], tmp_path: Path
+) -> None:
+    """Artificial records need not have the values of a reference or an order."""
+    (tmp_path / "shares.csv").write_text("value,share\nA,0.9\nB,0.1\n")
     attributes = {
         "who": {"role": "identifier", "subject": True},
         "age": {"role": "quasi_identifier", "integer": True},
         "pay": {"role": "quasi_identifier", "bounds": [-5, 1000], "resolution": 10},
-        "ill": {"role": "confidential", "type": "string"},
+        "ill": {"role": "confidential", "type": "string", "protect": True, **ill},
         "cost": {"role": "confidential", "type": "number"},
         "smokes": {"role": "other", "type": "boolean", "publish_unchanged": True},
     }
