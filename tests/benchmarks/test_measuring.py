@@ -24,29 +24,20 @@ def test_a_percentile_is_the_nearest_rank() -> None:
     assert math.isnan(percentile([], 0.5))
 
 
-def test_the_slope_of_a_line_has_no_error() -> None:
-    times = [float(number) for number in range(600)]
-    slope, error = trend(times, [3.0 + 0.25 * time for time in times])
-    assert slope == pytest.approx(0.25)
-    assert error == pytest.approx(0.0, abs=1e-12)
-
-
-def test_the_slope_and_its_error_worked_out_by_hand() -> None:
-    # Residuals of 1, -2, 1 thirds around the line through the mean, over a spread of 2.
-    slope, error = trend([0.0, 1.0, 2.0], [0.0, 0.0, 2.0])
-    assert slope == pytest.approx(1.0)
-    assert error == pytest.approx(math.sqrt((1 + 4 + 1) / 9 / 2))
-
-
-def test_samples_are_averaged_in_consecutive_groups() -> None:
-    # Each group of two samples has the same mean, however far its samples are from it.
-    slope, error = trend([float(number) for number in range(24)], [5.0, -5.0] * 12)
-    assert slope == pytest.approx(0.0)
-    assert error == pytest.approx(0.0)
-
-
-def test_fewer_than_three_samples_have_no_slope() -> None:
-    assert math.isnan(trend([0.0, 1.0], [1.0, 2.0]).slope)
+@pytest.mark.parametrize(
+    ("times", "values", "expected"),
+    [
+        (range(600), [3.0 + 0.25 * time for time in range(600)], (0.25, 0.0)),
+        # Residuals of 1, -2, 1 thirds around the line through the mean, over a spread of 2.
+        (range(3), [0.0, 0.0, 2.0], (1.0, math.sqrt((1 + 4 + 1) / 9 / 2))),
+        # Each group of two samples has the same mean, however far its samples are from it.
+        (range(24), [5.0, -5.0] * 12, (0.0, 0.0)),
+    ],
+)
+def test_the_slope_and_its_error_are_those_of_consecutive_groups_of_samples(
+    times: range, values: list[float], expected: tuple[float, float]
+) -> None:
+    assert tuple(trend([float(time) for time in times], values)) == pytest.approx(expected, abs=1e-12)
 
 
 def test_a_slope_within_two_standard_errors_or_a_tolerance_is_noise() -> None:
@@ -55,25 +46,14 @@ def test_a_slope_within_two_standard_errors_or_a_tolerance_is_noise() -> None:
     assert Trend(2.1, 1.0).is_within_noise(2.5)
     assert Trend(-9.0, 1.0).is_within_noise(0.0)
     assert not Trend(math.nan, math.nan).is_within_noise(1.0)
+    assert math.isnan(trend([0.0, 1.0], [1.0, 2.0]).slope), "two samples have no slope"
 
 
 def test_a_cluster_is_decided_by_the_arrival_after_delta_others() -> None:
     content = document("localhost:9092", "in", "out")
     assert content["stream"] == {"delta": 100}
-    values = [
-        json.dumps(
-            {
-                "who": f"p{number}",
-                "age": 50,
-                "income": 1000,
-                "latitude": 0.0,
-                "longitude": 0.0,
-                "note": "",
-                "serial": number,
-            }
-        ).encode()
-        for number in range(160)
-    ]
+    fixed = {"age": 50, "income": 1000, "latitude": 0.0, "longitude": 0.0, "note": ""}
+    values = [json.dumps({"who": f"p{number}", **fixed, "serial": number}).encode() for number in range(160)]
     found = decided_clusters(policy("localhost:9092", "in", "out"), values)
     decided_at, members = found[0]
     assert decided_at == 100

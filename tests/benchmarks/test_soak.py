@@ -48,24 +48,22 @@ def broken(found: Soak) -> list[str]:
 
 
 @pytest.mark.unit
-def test_memory_that_grows_only_at_first_is_within_noise() -> None:
-    assert broken(soak_of([100.0, 120.0, 140.0, *[150.0] * 9])) == []
-
-
-@pytest.mark.unit
-def test_memory_that_grows_steadily_is_not() -> None:
-    found = soak_of([100.0 + number for number in range(12)])
-    (slope, error) = memory_trends(found.samples)[0]
-    assert slope == pytest.approx(1.0)
-    assert error == pytest.approx(0.0, abs=1e-9)
-    assert broken(found) == ["slope of the resident memory of worker 1, MB a minute"]
-
-
-@pytest.mark.unit
-def test_memory_in_use_that_grows_steadily_is_not_within_noise() -> None:
-    found = soak_of([150.0] * 12, in_use_mb=0.5)
-    assert memory_trends(found.samples, "in_use_mb")[0].slope == pytest.approx(0.5)
-    assert broken(found) == ["slope of the memory in use of worker 1, MB a minute"]
+@pytest.mark.parametrize(
+    ("memory_mb", "in_use_mb", "slopes", "name"),
+    [
+        ([100.0, 120.0, 140.0, *[150.0] * 9], 0.0, None, None),
+        ([100.0 + number for number in range(12)], 0.0, (1.0, 0.0), "resident memory"),
+        ([150.0] * 12, 0.5, (0.0, 0.5), "memory in use"),
+    ],
+)
+def test_memory_that_grows_steadily_and_not_only_at_first_is_beyond_noise(
+    memory_mb: list[float], in_use_mb: float, slopes: tuple[float, float] | None, name: str | None
+) -> None:
+    found = soak_of(memory_mb, in_use_mb=in_use_mb)
+    assert broken(found) == ([] if name is None else [f"slope of the {name} of worker 1, MB a minute"])
+    if slopes is not None:
+        of_both = (memory_trends(found.samples)[0], memory_trends(found.samples, "in_use_mb")[0])
+        assert [one.slope for one in of_both] == pytest.approx(slopes)
 
 
 @pytest.mark.unit
@@ -78,16 +76,26 @@ def test_memory_that_a_process_keeps_is_in_use_and_what_it_has_freed_is_not() ->
 
 
 @pytest.mark.unit
-def test_the_report_says_if_options_changed_the_run() -> None:
-    words = "This is not the run of `make soak` alone"
-    samples = soak_of([100.0] * 12).samples
-    assert words in "\n".join(page(Soak(SoakOptions(30.0, 1, 400.0), 1000.0, 400.0, samples, 6.0, SOUND)))
-    assert words in "\n".join(page(Soak(SoakOptions(25.0, 1), 1000.0, 500.0, samples, 6.0, SOUND)))
-    assert words not in "\n".join(page(Soak(SoakOptions(30.0, 1), 1000.0, 500.0, samples, 6.0, SOUND)))
-
-
-@pytest.mark.unit
-def test_each_bound_is_named_when_it_is_broken() -> None:
+def test_the_report_has_the_bounds_and_the_account_and_says_if_options_changed_the_run() -> None:
+    sound = soak_of([100.0] * 12)
+    text = "\n".join(page(sound))
+    for words in (
+        "200 records a second",
+        "| longest delay, s | 0.3 | 12 | kept |",
+        "1,000 records: 980 released in 98 clusters,",
+        "| longest lag, records | 0 | 1,000 | kept |",
+        "`shoal verify` judged 4 of 4 partitions, each whole.",
+        "91 µs a record",
+    ):
+        assert words in text
+    assert "broken" not in text
+    for options, at_rate, is_told in (
+        ((30.0, 1, 400.0), 400.0, True),
+        ((25.0, 1), 500.0, True),
+        ((30.0, 1), 500.0, False),
+    ):
+        told = "\n".join(page(Soak(SoakOptions(*options), 1000.0, at_rate, sound.samples, 6.0, SOUND)))
+        assert ("This is not the run of `make soak` alone" in told) == is_told
     bad = SOUND._replace(twice=1, lost=2, under_k=3, verified=3)
     assert broken(soak_of([100.0] * 12, bad, lag=1001.0, delay_s=12.5)) == [
         "longest lag, records",
@@ -97,18 +105,6 @@ def test_each_bound_is_named_when_it_is_broken() -> None:
         "clusters under k",
         "partitions that shoal verify accepts",
     ]
-
-
-@pytest.mark.unit
-def test_the_report_has_the_bounds_and_the_account() -> None:
-    text = "\n".join(page(soak_of([100.0] * 12)))
-    assert "200 records a second" in text
-    assert "| longest delay, s | 0.3 | 12 | kept |" in text
-    assert "1,000 records: 980 released in 98 clusters," in text
-    assert "| longest lag, records | 0 | 1,000 | kept |" in text
-    assert "`shoal verify` judged 4 of 4 partitions, each whole." in text
-    assert "91 µs a record" in text
-    assert "broken" not in text
 
 
 @pytest.mark.unit

@@ -42,6 +42,9 @@ def test_with_keda_the_chart_never_sets_the_number_of_workers(drain: str) -> Non
     assert "replicas" not in named(objects, "StatefulSet")["spec"], "two owners of a field are a conflict"
     annotations = named(objects, "ScaledObject")["metadata"].get("annotations")
     assert annotations == (PAUSED if drain == "true" else None)
+    words = "KEDA needs metrics with the labels namespace and pod"
+    assert words in notes(*options(**AUTOSCALED))
+    assert words not in notes(*options(**AUTOSCALED, **{"podMonitor.enabled": "true"}))
 
 
 def test_workers_may_be_stopped_for_a_time() -> None:
@@ -49,11 +52,6 @@ def test_workers_may_be_stopped_for_a_time() -> None:
     said = notes(*options(replicas="0"))
     assert said.startswith("visits-shoal: no workers (replicas=0). Nothing is read")
     assert "drain=true releases or suppresses the records that wait" in said
-
-
-def test_keda_without_a_pod_monitor_is_noted() -> None:
-    assert "KEDA needs metrics with the labels namespace and pod" in notes(*options(**AUTOSCALED))
-    assert "KEDA needs" not in notes(*options(**AUTOSCALED, **{"podMonitor.enabled": "true"}))
 
 
 # ---------------------------------------------------------------- drain and repair
@@ -66,6 +64,9 @@ def test_a_drain_has_a_job_in_place_of_workers() -> None:
     assert_a_worker_is_confined(job, is_worker=False)
     assert worker_of(job)["args"] == [*worker_of(workers)["args"], "--drain"]
     assert_other_pods_are_no_workers(objects, job)
+    assert job["metadata"]["name"] == "visits-shoal-drain-1", "each revision has a job of its own"
+    assert job["metadata"]["labels"]["app.kubernetes.io/component"] == "drain"
+    assert "job/visits-shoal-drain-1" in notes(*options(drain="true"))
     assert "Job" not in kinds(template(*options()))
 
 
@@ -76,14 +77,6 @@ def assert_other_pods_are_no_workers(objects: list[Any], controller: Any) -> Non
         assert not selector["matchLabels"].items() <= labels.items()
     assert not named(objects, "Service")["spec"]["selector"].items() <= labels.items()
     assert named(objects, "NetworkPolicy")["spec"]["podSelector"]["matchLabels"].items() <= labels.items()
-
-
-def test_each_revision_drains_by_a_job_of_its_own() -> None:
-    objects = template(*options(drain="true"))
-    job = named(objects, "Job")["metadata"]
-    assert job["name"] == "visits-shoal-drain-1"
-    assert job["labels"]["app.kubernetes.io/component"] == "drain"
-    assert "job/visits-shoal-drain-1" in notes(*options(drain="true"))
 
 
 def test_a_refused_start_may_skip_to_the_end() -> None:

@@ -10,154 +10,96 @@ import pytest
 from support.chart import CHART, POLICY, options
 from support.tools import run_tool
 
-AUTOSCALED = {"autoscaling.enabled": "true", "autoscaling.prometheus": "http://p"}
-
 
 def rendered(*arguments: str) -> subprocess.CompletedProcess[str]:
     return run_tool("helm", "template", "visits", CHART, "--set-file", f"policy={POLICY}", *arguments)
 
 
-def variable(name: str, value: str) -> list[str]:
-    return options(**{"extraEnv[0].name": name, "extraEnv[0].value": value})
+def variable(name: str, value: str) -> str:
+    return f"extraEnv[0].name={name} extraEnv[0].value={value}"
 
 
 def test_the_values_that_are_changed_below_can_work() -> None:
     assert rendered(*options()).returncode == 0
 
 
-WRONG = {
-    "a missing repository": (options(**{"image.repository": ""}), "- image.repository: missing; give where"),
-    "a repository with a scheme": (
-        options(**{"image.repository": "https://registry.example/shoal"}),
-        "- image.repository: is no name of an image; give it in small letters, without https:// and without tag",
-    ),
-    "a repository with a tag": (
-        options(**{"image.repository": "registry.example/shoal:0.3.0"}),
-        "- image.repository: is no name of an image",
-    ),
-    "a missing tag": (options(**{"image.tag": ""}), "- image.tag: missing; give a version, such as 0.3.0, or"),
-    "the tag latest": (
-        options(**{"image.tag": "latest"}),
-        "one version; give a version, such as 0.3.0, or image.digest",
-    ),
-    "a tag that is a number": (options(**{"image.tag": "2"}), "- image.tag: is a number, which loses zeros; quote it"),
-    "a tag with a name": (options(**{"image.tag": "shoal:0.3.0"}), "- image.tag: is no tag of an image; give the"),
-    "no digest": (options(**{"image.digest": "sha256:1"}), "- image.digest: is no digest; give sha256: and 64"),
-    "no policy": ([*options(), "--set-file", "policy=/dev/null"], "- policy: missing; give it by --set-file policy="),
-    "a policy that is no YAML": ([*options(), "--set-file", "policy=Makefile"], "- policy: is not YAML"),
-    "a policy without kafka": (
-        [*options(), "--set-file", "policy=deploy/prometheus/prometheus.yml"],
+WRONG = [
+    ("image.repository=", "- image.repository: missing; give where"),
+    ("image.repository=https://registry.example/shoal", "- image.repository: is no name of an image; give it in"),
+    ("image.repository=registry.example/shoal:0.3.0", "- image.repository: is no name of an image"),
+    ("image.tag=", "- image.tag: missing; give a version, such as 0.3.0, or"),
+    ("image.tag=latest", "one version; give a version, such as 0.3.0, or image.digest"),
+    ("image.tag=2", "- image.tag: is a number, which loses zeros; quote it"),
+    ("image.tag=shoal:0.3.0", "- image.tag: is no tag of an image; give the"),
+    ("image.digest=sha256:1", "- image.digest: is no digest; give sha256: and 64"),
+    (["--set-file", "policy=/dev/null"], "- policy: missing; give it by --set-file policy="),
+    (["--set-file", "policy=Makefile"], "- policy: is not YAML"),
+    (
+        ["--set-file", "policy=deploy/prometheus/prometheus.yml"],
         "- kafka.group: missing; give it in the values or in the policy\n- kafka.input: missing; give it",
     ),
-    "a file in the place of the policy": (
-        [*options(), "--set", r"policyFiles.policy\.yaml=x"],
-        "- policyFiles: policy.yaml is the name of the policy itself; give another name",
-    ),
-    "no partitions": (options(partitions=""), "- partitions: missing; give the number of partitions of all inputs"),
-    "zero partitions": (options(partitions="0"), "- partitions: missing; give the number"),
-    "too many workers": (options(replicas="5"), "- replicas: 5 workers for 4 partitions; at most one"),
-    "too many workers of KEDA": (
-        options(**AUTOSCALED, **{"autoscaling.maxReplicas": "5"}),
+    (r"policyFiles.policy\.yaml=x", "- policyFiles: policy.yaml is the name of the policy itself; give another name"),
+    ("partitions=", "- partitions: missing; give the number of partitions of all inputs"),
+    ("partitions=0", "- partitions: missing; give the number"),
+    ("replicas=5", "- replicas: 5 workers for 4 partitions; at most one"),
+    (
+        "autoscaling.enabled=true autoscaling.prometheus=http://p autoscaling.maxReplicas=5",
         "- autoscaling.maxReplicas: 5 workers for 4 partitions",
     ),
-    "too many workers of KEDA at least": (
-        options(**AUTOSCALED, **{"autoscaling.minReplicas": "5"}),
+    (
+        "autoscaling.enabled=true autoscaling.prometheus=http://p autoscaling.minReplicas=5",
         "- autoscaling.minReplicas: 5 is more than partitions, which is 4",
     ),
-    "more workers of KEDA at least than at most": (
-        options(**{"autoscaling.enabled": "true", "autoscaling.minReplicas": "3", "autoscaling.maxReplicas": "2"}),
+    (
+        "autoscaling.enabled=true autoscaling.minReplicas=3 autoscaling.maxReplicas=2",
         "- autoscaling.minReplicas: 3 is more than autoscaling.maxReplicas, which is 2",
     ),
-    "KEDA without Prometheus": (options(**{"autoscaling.enabled": "true"}), "- autoscaling.prometheus: missing; give"),
-    "no worker at all times": (options(**{"autoscaling.minReplicas": "0"}), "at '/autoscaling/minReplicas'"),
-    "a misspelt value": (options(replica="2"), "additional properties 'replica' not allowed"),
-    "a misspelt setting": (options(**{"kafka.bootstrap_server": "kafka:9092"}), "'bootstrap_server' not allowed"),
-    "no brokers": (options(**{"kafka.bootstrap_servers": ""}), "- kafka.bootstrap_servers: missing; give it in the"),
-    "a port that the pods may not reach": (
-        options(**{"kafka.bootstrap_servers": r"a:9092\,b:9094"}),
-        "- networkPolicy.brokerPorts: lacks 9094, a port of kafka.bootstrap_servers",
-    ),
-    "a secret in the values": (
-        options(**{"kafka.sasl_password": "canary"}),
-        "put it into a Secret, and name that in kafkaSecretFiles.sasl_password_file: {name, key}",
-    ),
-    "a file in the values": (
-        options(**{"kafka.ssl_cafile": "canary"}),
-        "kafkaSecretFiles.ssl_cafile: {name, key}; or mount another volume by extraVolumes and extraVolumeMounts, and",
-    ),
-    "half a Secret of the token": (
-        options(**{"http.tokenSecret.name": "shoal-http"}),
-        "- http.tokenSecret: give both the Secret and its key, as {name: SECRET, key: KEY}",
-    ),
-    "a port for the pod alone": (
-        options(**{"http.host": "127.0.0.1"}),
-        "- http.host: 127.0.0.1 cannot be reached from outside the pod, so its probes would fail; give 0.0.0.0",
-    ),
-    "TLS without its probes": (
-        variable("SHOAL_HTTP_CERTFILE", "/tls.crt"),
-        "- extraEnv: SHOAL_HTTP_CERTFILE would change the HTTP port without its probes; give http.tlsSecret instead",
-    ),
-    "a member id that all workers share": (
-        variable("SHOAL_KAFKA__INSTANCE_ID", "one"),
-        "- extraEnv: SHOAL_KAFKA__INSTANCE_ID must differ for each worker, and the chart sets it to the name of the",
-    ),
-    "a variable that the chart sets": (
-        variable("SHOAL_KAFKA__BOOTSTRAP_SERVERS", "kafka:9094"),
-        "- extraEnv: SHOAL_KAFKA__BOOTSTRAP_SERVERS is set by the chart, from kafka.bootstrap_servers; change that",
-    ),
-    "a variable of a file that the chart mounts": (
-        [
-            *variable("SHOAL_KAFKA__SSL_CAFILE", "/ca.crt"),
-            *("--set", "kafkaSecretFiles.ssl_cafile.name=ca", "--set", "kafkaSecretFiles.ssl_cafile.key=ca.crt"),
-        ],
+    ("autoscaling.enabled=true", "- autoscaling.prometheus: missing; give"),
+    ("autoscaling.minReplicas=0", "at '/autoscaling/minReplicas'"),
+    ("replica=2", "additional properties 'replica' not allowed"),
+    ("kafka.bootstrap_server=kafka:9092", "'bootstrap_server' not allowed"),
+    ("kafka.bootstrap_servers=", "- kafka.bootstrap_servers: missing; give it in the"),
+    (r"kafka.bootstrap_servers=a:9092\,b:9094", "- networkPolicy.brokerPorts: lacks 9094, a port of"),
+    ("kafka.sasl_password=canary", "put it into a Secret, and name that in kafkaSecretFiles.sasl_password_file:"),
+    ("kafka.ssl_cafile=canary", "kafkaSecretFiles.ssl_cafile: {name, key}; or mount another volume by extraVolumes"),
+    ("http.tokenSecret.name=shoal-http", "- http.tokenSecret: give both the Secret and its key, as {name: SECRET,"),
+    ("http.host=127.0.0.1", "- http.host: 127.0.0.1 cannot be reached from outside the pod, so its probes would"),
+    (variable("SHOAL_HTTP_CERTFILE", "/tls.crt"), "- extraEnv: SHOAL_HTTP_CERTFILE would change the HTTP port"),
+    (variable("SHOAL_KAFKA__INSTANCE_ID", "one"), "- extraEnv: SHOAL_KAFKA__INSTANCE_ID must differ for each"),
+    (variable("SHOAL_KAFKA__BOOTSTRAP_SERVERS", "kafka:9094"), "- extraEnv: SHOAL_KAFKA__BOOTSTRAP_SERVERS is set"),
+    (
+        variable("SHOAL_KAFKA__SSL_CAFILE", "/ca.crt")
+        + " kafkaSecretFiles.ssl_cafile.name=ca kafkaSecretFiles.ssl_cafile.key=ca.crt",
         "- extraEnv: SHOAL_KAFKA__SSL_CAFILE is set by the chart, from kafkaSecretFiles.ssl_cafile; change that",
     ),
-    "a variable twice": (
-        [*variable("A", "1"), "--set", "extraEnv[1].name=A", "--set", "extraEnv[1].value=2"],
-        "- extraEnv: A is there twice; remove one of the two",
-    ),
-    "a password as text": (
-        variable("SHOAL_KAFKA__SASL_PASSWORD", "canary"),
-        "- extraEnv: SHOAL_KAFKA__SASL_PASSWORD is a secret, and values are stored as text; put it into a Secret",
-    ),
-    "a key as text": (variable("SHOAL_KAFKA__METADATA_KEY", "canary"), "SHOAL_KAFKA__METADATA_KEY is a secret"),
-    "a token as text": (variable("SHOAL_HTTP_TOKEN", "canary"), "- extraEnv: SHOAL_HTTP_TOKEN is a secret"),
-    "topics beside input and output": (
-        options(**{"kafka.topics[0].input": "north", "kafka.topics[0].output": "north.anonymous"}),
+    (variable("A", "1") + " extraEnv[1].name=A extraEnv[1].value=2", "- extraEnv: A is there twice; remove one of"),
+    (variable("SHOAL_KAFKA__SASL_PASSWORD", "canary"), "- extraEnv: SHOAL_KAFKA__SASL_PASSWORD is a secret, and"),
+    (variable("SHOAL_KAFKA__METADATA_KEY", "canary"), "SHOAL_KAFKA__METADATA_KEY is a secret"),
+    (variable("SHOAL_HTTP_TOKEN", "canary"), "- extraEnv: SHOAL_HTTP_TOKEN is a secret"),
+    (
+        "kafka.topics[0].input=north kafka.topics[0].output=north.anonymous",
         "remove one of the two, from the values or from the policy\n- kafka.output: contradicts kafka.topics, which",
     ),
-    "TLS that Prometheus does not trust": (
-        options(**{"podMonitor.enabled": "true", "http.tlsSecret": "tls", "podMonitor.tlsConfig.serverName": "shoal"}),
+    (
+        "podMonitor.enabled=true http.tlsSecret=tls podMonitor.tlsConfig.serverName=shoal",
         "- podMonitor.tlsConfig: missing, so Prometheus trusts no worker and scrapes none; give {ca: {secret:",
     ),
-    "a label of the chart": (
-        options(**{r"podLabels.app\.kubernetes\.io/component": "canary"}),
-        "- podLabels: app.kubernetes.io/component is set by the chart; give another name",
-    ),
-    "an annotation of the chart": (
-        options(**{"podAnnotations.checksum/policy": "canary"}),
-        "- podAnnotations: checksum/policy is set by the chart; give another name",
-    ),
-    "a label of the chart at a monitor": (
-        options(**{r"podMonitor.labels.helm\.sh/chart": "canary"}),
-        "- podMonitor.labels: helm.sh/chart is set by the chart; give another name",
-    ),
-    "a name that no Service may have": (
-        options(fullnameOverride="visits.shoal"),
-        "- fullnameOverride: is visits.shoal, which no Service may be called; give at most 50 small letters, digits",
-    ),
-    "a name that is too long": (options(fullnameOverride="a" * 51), "which no Service may be called; give at most 50"),
-    "an interval without a unit": (
-        options(**{"podMonitor.interval": "15"}),
-        "- podMonitor.interval: give a number with its unit, such as 15s",
-    ),
-}
+    (r"podLabels.app\.kubernetes\.io/component=canary", "- podLabels: app.kubernetes.io/component is set by the"),
+    ("podAnnotations.checksum/policy=canary", "- podAnnotations: checksum/policy is set by the chart; give another"),
+    (r"podMonitor.labels.helm\.sh/chart=canary", "- podMonitor.labels: helm.sh/chart is set by the chart; give"),
+    ("fullnameOverride=visits.shoal", "- fullnameOverride: is visits.shoal, which no Service may be called; give at"),
+    (f"fullnameOverride={'a' * 51}", "which no Service may be called; give at most 50"),
+    ("podMonitor.interval=15", "- podMonitor.interval: give a number with its unit, such as 15s"),
+]
 
 
-@pytest.mark.parametrize("kind", WRONG)
-def test_values_that_cannot_work_are_refused_with_a_reason(kind: str) -> None:
-    arguments, reason = WRONG[kind]
-    done = rendered(*arguments)
+@pytest.mark.parametrize(("values", "reason"), WRONG)
+def test_values_that_cannot_work_are_refused_with_a_reason(values: str | list[str], reason: str) -> None:
+    """``values``: those that are changed, as NAME=VALUE; or further options."""
+    if isinstance(values, str):
+        done = rendered(*options(**dict(value.split("=", 1) for value in values.split())))
+    else:
+        done = rendered(*options(), *values)
     assert done.returncode == 1, done.stdout
     assert reason in done.stderr, done.stderr
     assert "canary" not in done.stderr

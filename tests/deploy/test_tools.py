@@ -56,26 +56,22 @@ def test_a_second_installation_changes_nothing() -> None:
     assert {path: path.stat().st_mtime_ns for path in sorted(tools.BIN.iterdir())} == before
 
 
-def test_without_go_one_line_says_what_to_install(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("tools_asked", "code", "said"),
+    [
+        ((), 1, "tools: no go found: install Go 1.26 or newer and put it into the PATH\n"),
+        (("prometheus", "promtool"), 0, "build/tools/bin: prometheus promtool\n"),
+        (("prometheos", "helm"), 1, "tools: prometheos: unknown; the tools are actionlint helm kcat "),
+    ],
+)
+def test_without_go_programs_of_debian_are_installed_and_the_rest_is_answered_with_what_to_do(
+    tools_asked: tuple[str, ...], code: int, said: str, tmp_path: Path
+) -> None:
     environment = os.environ | {"PATH": str(tmp_path)}
-    done = subprocess.run([sys.executable, INSTALL], env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 1
-    assert done.stderr == "tools: no go found: install Go 1.26 or newer and put it into the PATH\n"
-
-
-def test_programs_of_debian_need_no_go(tmp_path: Path) -> None:
-    environment = os.environ | {"PATH": str(tmp_path)}
-    command = [sys.executable, str(INSTALL), "prometheus", "promtool"]
+    command = [sys.executable, str(INSTALL), *tools_asked]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=60)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout == "build/tools/bin: prometheus promtool\n"
-
-
-def test_an_unknown_tool_is_answered_with_the_known_ones() -> None:
-    command = [sys.executable, str(INSTALL), "prometheos", "helm"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
-    assert done.returncode == 1
-    assert done.stderr.startswith("tools: prometheos: unknown; the tools are actionlint helm kcat ")
+    assert done.returncode == code
+    assert (done.stdout + done.stderr).startswith(said)
 
 
 def test_an_absent_tool_is_a_failure_with_its_remedy(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -155,23 +155,24 @@ def elements(page: str) -> Elements:
     return found
 
 
-async def fetched(metrics: Metrics, health: Health, counts: Any) -> dict[str, tuple[int, str, dict[str, str]]]:
+async def fetched(metrics: Metrics) -> dict[str, tuple[int, str, dict[str, str]]]:
     answers = {}
-    async with serve("127.0.0.1:0", metrics, health, counts) as port, aiohttp.ClientSession() as client:
+    async with serve("127.0.0.1:0", metrics, Health()) as port, aiohttp.ClientSession() as client:
         for path in ("/", "/metrics", "/livez", "/readyz", "/<script>"):
             async with client.get(f"http://127.0.0.1:{port}{path}") as answer:
                 answers[path] = answer.status, await answer.text(), dict(answer.headers)
     return answers
 
 
-async def test_no_text_makes_an_element_of_the_page() -> None:
+async def test_no_text_makes_an_element_of_the_page(monkeypatch: pytest.MonkeyPatch) -> None:
     plain, hostile = Metrics(), Metrics()
     for text in HOSTILE:
         hostile.records.labels("in", "", text, text).inc()
         hostile.policy.labels(text).set(1)
-    usual = elements((await fetched(plain, Health(), plain.totals))["/"][1])
+    usual = elements((await fetched(plain))["/"][1])
     # Rows of names that no release has, as if a value had been used as a label.
-    answers = await fetched(hostile, Health(), lambda: dict.fromkeys(HOSTILE, 1))
+    monkeypatch.setattr(hostile, "totals", lambda: dict.fromkeys(HOSTILE, 1))
+    answers = await fetched(hostile)
     shown = elements(answers["/"][1])
     rows = len(HOSTILE) - len(plain.totals())
     assert shown.found - usual.found == Counter(tr=rows, td=2 * rows)
@@ -197,7 +198,7 @@ async def answer(port: int, path: str, host: str, method: str = "GET") -> tuple[
 
 async def test_page_and_metrics_answer_to_no_name_without_the_token() -> None:
     access = HttpAccess(token="0123456789abcdef")  # noqa: S106 - opens nothing
-    async with serve("127.0.0.1:0", Metrics(), Health(), dict, access) as port:
+    async with serve("127.0.0.1:0", Metrics(), Health(), access) as port:
         for host in NAMES:
             for path in ("/", "/metrics"):
                 status, text = await answer(port, path, host)
@@ -207,8 +208,9 @@ async def test_page_and_metrics_answer_to_no_name_without_the_token() -> None:
     impossible("R38", "where a token is set, page and metrics answer 401 without it, whatever the name")
 
 
-async def test_the_page_writes_nothing_loads_nothing_and_runs_nothing() -> None:
-    async with serve("127.0.0.1:0", Metrics(), Health(), lambda: {f"<script>{CANARY}</script>": 1}) as port:
+async def test_the_page_writes_nothing_loads_nothing_and_runs_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Metrics, "totals", lambda _: {f"<script>{CANARY}</script>": 1})
+    async with serve("127.0.0.1:0", Metrics(), Health()) as port:
         _, text = await answer(port, "/", "localhost")
         for method in ("POST", "PUT", "DELETE", "PATCH"):
             assert (await answer(port, "/", "localhost", method))[0] == 405
@@ -223,7 +225,7 @@ async def test_metrics_show_no_time_of_a_first_record() -> None:
     metrics = Metrics()
     metrics.records.labels("in", "", "t", "0").inc()
     metrics.clusters.labels("t", "0").inc()
-    text = (await fetched(metrics, Health(), metrics.totals))["/metrics"][1]
+    text = (await fetched(metrics))["/metrics"][1]
     assert 'shoal_records_total{outcome="in",partition="0",reason="",topic="t"} 1.0' in text
     assert "shoal_clusters_released_total" in text
     assert "_created" not in text

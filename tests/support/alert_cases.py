@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -30,8 +30,24 @@ class Case:
     """
 
     series: Series
-    firing: Mapping[int, set[Firing]]
+    firing: Mapping[int, str]
     shown: tuple[Mapping[str, str], str] | None = None
+
+
+def quiet(series: Series, minutes: Iterable[int]) -> Case:
+    """Return a case in which no alert fires."""
+    return Case(series, dict.fromkeys(minutes, ""))
+
+
+def said(severity: str, summary: str, group: str = "visits", **labels: str) -> tuple[Mapping[str, str], str]:
+    """Return the labels and the summary of an alert."""
+    return ({"group": group} if group else {}) | labels | {"severity": severity}, summary
+
+
+def fired_by(text: str) -> set[Firing]:
+    """Return the alerts of a minute of a case."""
+    parts = [one.partition("@") for one in text.split()]
+    return {(name, group if at else "visits") for name, at, group in parts}
 
 
 def worker(
@@ -138,7 +154,7 @@ def promtool_test(case: Case, annotations: Mapping[str, Mapping[str, str]]) -> s
             "expr": 'count by (alertname, group) (ALERTS{alertstate="firing"})',
             "eval_time": f"{minute}m",
             "exp_samples": [
-                {"labels": _labels(alertname=name, group=group), "value": 1} for name, group in sorted(firing)
+                {"labels": _labels(alertname=name, group=group), "value": 1} for name, group in sorted(fired_by(firing))
             ],
         }
         for minute, firing in case.firing.items()
@@ -146,7 +162,7 @@ def promtool_test(case: Case, annotations: Mapping[str, Mapping[str, str]]) -> s
     alerts = []
     if case.shown is not None:
         minute = max(case.firing)
-        ((name, _),) = case.firing[minute]
+        ((name, _),) = fired_by(case.firing[minute])
         labels, summary = case.shown
         shown = {"exp_labels": labels, "exp_annotations": {**annotations[name], "summary": summary}}
         alerts.append({"alertname": name, "eval_time": f"{minute}m", "exp_alerts": [shown]})

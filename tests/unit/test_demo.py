@@ -41,7 +41,7 @@ def wheel_of(folder: Path, table: str) -> None:
         archive.writestr("linearmodels/datasets/wage_panel/wage_panel.csv.bz2", bz2.compress(table.encode()))
 
 
-def test_the_demo_s_records_come_in_order_of_year(
+def test_the_demo_s_records_come_in_order_of_year_and_other_data_are_refused(
     fetch: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import hashlib
@@ -54,31 +54,15 @@ def test_the_demo_s_records_come_in_order_of_year(
         {"nr": 13, "year": 1981, "lwage": 0.5},
         {"nr": 17, "year": 1981, "lwage": 1.0},
     ]
-
-
-def test_other_data_under_the_same_name_are_refused(fetch: ModuleType, tmp_path: Path) -> None:
-    wheel_of(tmp_path, "nr,year,lwage\n1,1980,0.0\n")
+    wheel_of(tmp_path, table.replace("13", "14"))
     with pytest.raises(SystemExit, match="unexpected checksum"):
         list(fetch.records(tmp_path))
 
 
 def test_the_demo_s_policy_declares_every_field_of_its_records() -> None:
     policy = Policy.load(DEPLOY / "demo" / "policy.yaml")
-    record = {
-        "nr",
-        "year",
-        "black",
-        "exper",
-        "hisp",
-        "hours",
-        "married",
-        "educ",
-        "union",
-        "lwage",
-        "expersq",
-        "occupation",
-    }
-    assert {attribute.name for attribute in policy.attributes} == record
+    record = "nr year black exper hisp hours married educ union lwage expersq occupation"
+    assert {attribute.name for attribute in policy.attributes} == set(record.split())
     assert [attribute.name for attribute in policy.published] == ["educ", "exper", "hours", "lwage", "occupation"]
     assert policy.subject is not None
     assert policy.subject.name == "nr"
@@ -91,20 +75,15 @@ def demo(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], ModuleType]:
     return importlib.import_module
 
 
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [(1.7314169999999998, "1.7314"), (4360, "4,360"), (0.05, "0.05"), (12, "12"), (2360.0, "2,360"), (-0.00001, "0")],
-)
-def test_the_demo_prints_numbers_as_people_write_them(
-    demo: Callable[[str], ModuleType], value: float, text: str
-) -> None:
-    assert demo("report").number(value) == text
+def test_the_demo_prints_numbers_as_people_write_them(demo: Callable[[str], ModuleType]) -> None:
+    shown = {1.7314169999999998: "1.7314", 4360: "4,360", 0.05: "0.05", 12: "12", 2360.0: "2,360", -0.00001: "0"}
+    assert {value: demo("report").number(value) for value in shown} == shown
 
 
 async def test_a_worker_that_compiles_is_not_late(demo: Callable[[str], ModuleType]) -> None:
     workers, metrics = demo("workers"), Metrics()
     limit = workers.WaitLimit()
-    async with serve("127.0.0.1:0", metrics, Health(), metrics.totals) as port:
+    async with serve("127.0.0.1:0", metrics, Health()) as port:
         await limit.is_exceeded(port)
         assert limit.waited_s == 0.0
         metrics.policy.labels("fingerprint").set(1)
@@ -156,12 +135,6 @@ def value_at(row: Any, path: tuple[str, ...]) -> Any:
     return row
 
 
-def test_the_same_seed_gives_the_same_visits(demo: Callable[[str], ModuleType], messages: list[dict[str, Any]]) -> None:
-    patients = demo("patients")
-    assert json.dumps(patients.messages(400, 3)) == json.dumps(messages)
-    assert json.dumps(patients.messages(400, 4)) != json.dumps(messages)
-
-
 def test_a_visit_is_in_the_envelope_of_debezium(messages: list[dict[str, Any]]) -> None:
     for message in messages:
         assert set(message) == {"before", "after", "source", "op", "ts_ms", "transaction"}
@@ -174,14 +147,14 @@ def test_a_visit_is_in_the_envelope_of_debezium(messages: list[dict[str, Any]]) 
 
 def test_one_value_in_ten_is_missing_in_each_of_three_ways(messages: list[dict[str, Any]]) -> None:
     found = [value_at(message["after"], path) for message in messages for path in PATHS]
-    missing = [value for value in found if value in {None, ""}]
-    assert 0.08 < len(missing) / len(found) < 0.12
-    assert {"", None} <= set(missing)
-    assert any("sex" not in message["after"]["patient"] for message in messages)
-    assert any(message["after"]["patient"].get("sex", "") is None for message in messages)
+    assert 0.08 < sum(value in {None, ""} for value in found) / len(found) < 0.12
+    sexes = [message["after"]["patient"].get("sex", "absent") for message in messages]
+    assert {"absent", None, ""} <= set(sexes)
 
 
-def test_patients_come_again_and_keep_what_they_are(messages: list[dict[str, Any]]) -> None:
+def test_patients_come_again_and_keep_what_they_are(
+    demo: Callable[[str], ModuleType], messages: list[dict[str, Any]]
+) -> None:
     known: dict[str, set[str]] = {}
     for message in messages:
         patient = message["after"]["patient"]
@@ -189,11 +162,19 @@ def test_patients_come_again_and_keep_what_they_are(messages: list[dict[str, Any
     assert len(known) == 400
     assert len(messages) > 500
     assert all(len(sexes) <= 1 for sexes in known.values())
+    patients = demo("patients")
+    assert patients.messages(400, 3) == messages, "the seed decides"
+    assert patients.messages(400, 4) != messages
 
 
-def test_a_diagnosis_depends_on_sex_and_age(demo: Callable[[str], ModuleType]) -> None:
+def test_a_diagnosis_depends_on_sex_and_age_and_one_in_a_hundred_is_not_in_the_taxonomy(
+    demo: Callable[[str], ModuleType],
+) -> None:
     rows = [message["after"] for message in demo("patients").messages(1500, 5)]
     chapters = {row[0]: row[2] for row in demo("patients").leaves("icd")}
+    codes = [code for row in rows if (code := row["visit"].get("icd"))]
+    assert {code for code in codes if code not in chapters} == {"U07"}
+    assert 0.005 < codes.count("U07") / len(codes) < 0.015
     of_chapter: dict[str, list[dict[str, Any]]] = {}
     for row in rows:
         of_chapter.setdefault(chapters.get(row["visit"].get("icd") or "", "none"), []).append(row["patient"])
@@ -206,16 +187,6 @@ def test_a_diagnosis_depends_on_sex_and_age(demo: Callable[[str], ModuleType]) -
     assert sum(born["IX"]) / len(born["IX"]) + 25 < sum(born["XV"]) / len(born["XV"])
 
 
-def test_one_code_in_a_hundred_is_none_of_the_taxonomy(demo: Callable[[str], ModuleType]) -> None:
-    patients = demo("patients")
-    listed = {row[0] for row in patients.leaves("icd")}
-    found = [message["after"]["visit"].get("icd") for message in patients.messages(1500, 5)]
-    present = [code for code in found if code]
-    unlisted = [code for code in present if code not in listed]
-    assert set(unlisted) == {"U07"}
-    assert 0.005 < len(unlisted) / len(present) < 0.015
-
-
 def test_the_taxonomies_of_the_demo_are_trees_of_four_levels(demo: Callable[[str], ModuleType]) -> None:
     for name, leaves, roots in (("icd", 98, {"*"}), ("postcode", 60, {"*****"})):
         rows = demo("patients").leaves(name)
@@ -224,11 +195,6 @@ def test_the_taxonomies_of_the_demo_are_trees_of_four_levels(demo: Callable[[str
         assert {row[3] for row in rows} == roots
         for level in (1, 2):
             assert len({(row[level], row[level + 1]) for row in rows}) == len({row[level] for row in rows})
-    # A code is between the first and the last code of its block.
-    for code, block, *_ in demo("patients").leaves("icd"):
-        first, last = block.split("-")
-        assert first <= code <= last
-    assert all(row[1][:2] == row[0][:2] for row in demo("patients").leaves("postcode"))
 
 
 def test_classes_are_counted_over_all_published_quasi_identifiers(demo: Callable[[str], ModuleType]) -> None:
@@ -259,13 +225,8 @@ def test_a_cluster_is_found_in_the_output_by_its_confidential_values(
     demo: Callable[[str], ModuleType], capsys: pytest.CaptureFixture[str]
 ) -> None:
     policy, line = Policy.load(DEPLOY / "demo" / "patients.yaml"), demo("topics").Line
-    known: dict[str, Any] = {
-        "birth_date": "1950-01-01",
-        "sex": "F",
-        "postcode": None,
-        "admitted_at": "2025-03-01",
-        "icd": "IX",
-    }
+    known: dict[str, Any] = {"birth_date": "1950-01-01", "sex": "F", "postcode": None, "admitted_at": "2025-03-01"}
+    known["icd"] = "IX"
     visit = {"patient": {"id": "P1", "address": {}, "sex": ""}, "visit": {"icd": "I21", "length_of_stay": 4}}
     before = [{"after": visit | {"lab": {"crp": value}}} for value in (45.0, None, 7.5)]
     published = [known | {"length_of_stay": 4, "crp": value} for value in (45, 7.5, None)]

@@ -107,15 +107,19 @@ def test_each_stage_of_the_image_stands_on_an_earlier_one() -> None:
     assert re.fullmatch(r"ARG BASE=python:3\.\d+-slim", " ".join(argument)), "the publisher adds the digest"
 
 
-def test_the_image_runs_without_root_pip_and_core_dumps() -> None:
+def test_the_image_runs_without_root_pip_and_core_dumps_and_compiles_for_any_processor() -> None:
     service = {words[0]: " ".join(words) for words in stages()["service"]}
     assert service["USER"] == "USER 10001:10001"
     assert service["HEALTHCHECK"].endswith('CMD ["shoal", "health"]')
     assert "ulimit -c 0 && exec shoal" in service["ENTRYPOINT"]
     assert "pip uninstall --quiet --yes pip" in service["RUN"]
     assert "SHOAL_HTTP=0.0.0.0:9464" in service["ENV"]
-    assert "venv --without-pip /opt/shoal" in " ".join(word for words in stages()["installed"] for word in words)
     assert "://" not in (ROOT / "Dockerfile").read_text(encoding="utf-8")
+    installed = stages()["installed"]
+    assert "venv --without-pip /opt/shoal" in " ".join(word for words in installed for word in words)
+    assert " ".join(installed[-1]).endswith("/opt/shoal/bin/shoal warm")
+    for stage in (installed, stages()["service"]):
+        assert ["NUMBA_CPU_NAME=generic" in words for words in stage if words[0] == "ENV"] == [True]
 
 
 def test_what_the_image_installs_is_named_by_hash() -> None:
@@ -129,13 +133,6 @@ def test_what_the_image_installs_is_named_by_hash() -> None:
     for one in installs:
         is_own_wheel = "--no-deps" in one and ("--no-index" in one or "--no-build-isolation" in one)
         assert is_own_wheel or "--require-hashes -r deploy/image/" in one, one
-
-
-def test_kernels_are_compiled_and_used_for_the_same_processor() -> None:
-    built, run = (stages()[name] for name in ("installed", "service"))
-    for words in (built, run):
-        assert ["NUMBA_CPU_NAME=generic" in one for one in words if one[0] == "ENV"] == [True]
-    assert " ".join(built[-1]).endswith("/opt/shoal/bin/shoal warm")
 
 
 def test_labels_are_those_of_the_package() -> None:
@@ -169,8 +166,9 @@ def test_what_is_copied_into_the_image_reaches_the_builder() -> None:
 # ---------------------------------------------------------------- compose
 
 
-def test_compose_is_spelt_right(compose: Any) -> None:
+def test_compose_is_spelt_right_mounts_files_that_are_there_and_opens_ports_to_this_machine_only(compose: Any) -> None:
     assert set(compose) <= {"name", "services", "volumes"} | {key for key in compose if key.startswith("x-")}
+    ports = []
     for name, service in compose["services"].items():
         assert set(service) <= SERVICE_KEYS, name
         assert re.fullmatch(r"shoal(-demo)?|[a-z]+/[a-z]+:v?\d+\.\d+\.\d+", service["image"]), name
@@ -179,10 +177,6 @@ def test_compose_is_spelt_right(compose: Any) -> None:
         assert set(needed) <= set(compose["services"]), name
         if isinstance(needed, dict):
             assert {how["condition"] for how in needed.values()} <= CONDITIONS, name
-
-
-def test_every_mounted_file_is_there(compose: Any) -> None:
-    for service in compose["services"].values():
         for mount in service.get("volumes", []):
             source, target, *mode = mount.split(":")
             assert target.startswith("/")
@@ -191,34 +185,26 @@ def test_every_mounted_file_is_there(compose: Any) -> None:
                 assert mode == ["ro"], source
             else:
                 assert source in compose["volumes"]
-
-
-def test_ports_are_open_to_this_machine_only_and_each_once(compose: Any) -> None:
-    ports = [port for service in compose["services"].values() for port in service.get("ports", [])]
+        ports += service.get("ports", [])
     assert all(port.startswith("127.0.0.1:") for port in ports)
     assert len({port.rpartition(":")[0] for port in ports}) == len(ports)
 
 
-def test_workers_differ_in_their_instance_and_in_nothing_else(compose: Any) -> None:
-    assert len(workers(compose)) == 2
-    assert {service["environment"]["SHOAL_KAFKA__INSTANCE_ID"] for service in workers(compose).values()} == set(
-        workers(compose)
-    )
-    for service in workers(compose).values():
-        names = {name.removeprefix("SHOAL_KAFKA__").lower() for name in service["environment"]}
-        assert names <= set(KafkaSection.model_fields)
-        assert service["ulimits"] == {"core": 0}
-        assert service["read_only"]
-        assert service["cap_drop"] == ["ALL"]
-
-
-def test_workers_are_started_as_the_command_line_wants_it(compose: Any) -> None:
+def test_workers_differ_in_their_instance_alone_and_are_started_as_the_command_line_wants_it(compose: Any) -> None:
     from shoal.cli.command_line import build_parser
 
-    for service in workers(compose).values():
+    assert len(workers(compose)) == 2
+    for name, service in workers(compose).items():
+        assert service["environment"]["SHOAL_KAFKA__INSTANCE_ID"] == name
+        names = {name.removeprefix("SHOAL_KAFKA__").lower() for name in service["environment"]}
+        assert names <= set(KafkaSection.model_fields)
+        assert (service["ulimits"], service["read_only"], service["cap_drop"]) == ({"core": 0}, True, ["ALL"])
         options = build_parser().parse_args(service["command"])
         assert options.policy in {mount.split(":")[1] for mount in service["volumes"]}
         assert options.http is None, "the health check asks the address in SHOAL_HTTP of the image"
+    (job,) = yaml(DEPLOY / "prometheus" / "prometheus.yml")["scrape_configs"]
+    (group,) = job["static_configs"]
+    assert set(group["targets"]) == {f"{name}:9464" for name in workers(compose)}
 
 
 def test_all_topics_of_the_policy_are_created() -> None:
@@ -238,16 +224,14 @@ def test_the_metrics_that_others_count_on_are_exported() -> None:
     assert {family.name for family in families() if family.type == "histogram"} >= HISTOGRAMS
 
 
-def test_every_metric_is_in_the_operating_guide() -> None:
-    page = (ROOT / "docs" / "operate.md").read_text(encoding="utf-8")
+def test_the_guides_name_each_metric_and_only_metrics_that_exist() -> None:
+    operate, runbook = ((ROOT / "docs" / name).read_text(encoding="utf-8") for name in ("operate.md", "runbook.md"))
     names = {f"{family.name}_total" if family.type == "counter" else family.name for family in families()}
-    assert {name for name in names if name.startswith("shoal_") and f"`{name}" not in page} == set()
-
-
-def test_the_runbook_names_metrics_that_exist() -> None:
-    page = (ROOT / "docs" / "runbook.md").read_text(encoding="utf-8")
-    assert set(re.findall(r"(?<![:\w])shoal_\w+", page)) <= SERIES | HISTOGRAMS
-    assert set(re.findall(r"pipeline:\w+:\w+", page)) <= {rule["record"] for rule in rules("record")}
+    assert {name for name in names if name.startswith("shoal_") and f"`{name}" not in operate} == set()
+    assert set(re.findall(r"(?<![:\w])shoal_\w+", runbook)) <= SERIES | HISTOGRAMS
+    assert set(re.findall(r"pipeline:\w+:\w+", runbook)) <= {rule["record"] for rule in rules("record")}
+    sections = re.findall(r"^## (Shoal\w+)$", runbook, re.MULTILINE)
+    assert sections == [rule["alert"] for rule in rules("alert")]
 
 
 def families() -> Iterator[Any]:
@@ -255,12 +239,6 @@ def families() -> Iterator[Any]:
     ConfidentialMetrics(metrics.registry)
     yield from metrics.registry.collect()
     yield from metrics.certificates.describe()
-
-
-def test_prometheus_asks_the_workers(compose: Any) -> None:
-    (job,) = yaml(DEPLOY / "prometheus" / "prometheus.yml")["scrape_configs"]
-    (group,) = job["static_configs"]
-    assert set(group["targets"]) == {f"{name}:9464" for name in workers(compose)}
 
 
 def rules(kind: str) -> list[Any]:
@@ -281,11 +259,6 @@ def test_every_alert_says_how_bad_it_is_and_what_to_do() -> None:
     for rule in rules("record"):
         assert set(rule) == {"record", "expr"}
         assert_queries_known_metrics(rule["expr"])
-
-
-def test_every_alert_has_a_section_of_the_runbook() -> None:
-    sections = re.findall(r"^## (Shoal\w+)$", (ROOT / "docs" / "runbook.md").read_text(encoding="utf-8"), re.MULTILINE)
-    assert sections == [rule["alert"] for rule in rules("alert")]
 
 
 def dashboard() -> Any:
@@ -314,20 +287,6 @@ def test_the_dashboard_shows_known_metrics_from_the_chosen_source() -> None:
     }
 
 
-def test_panels_of_the_dashboard_do_not_overlap() -> None:
-    taken: set[tuple[int, int]] = set()
-    for panel in dashboard()["panels"]:
-        place = panel["gridPos"]
-        cells = {
-            (x, y)
-            for x in range(place["x"], place["x"] + place["w"])
-            for y in range(place["y"], place["y"] + place["h"])
-        }
-        assert all(x < 24 for x, _ in cells)
-        assert not cells & taken, panel["title"]
-        taken |= cells
-
-
 # ---------------------------------------------------------------- local Kafka
 
 
@@ -353,23 +312,12 @@ def test_a_process_that_only_has_the_broker_s_id_is_left_alone(tmp_path: Path) -
             assert local(tmp_path, "down").returncode == 0
             assert stranger.poll() is None
             assert not (tmp_path / "broker.json").exists()
+            began = load_local().process_began
+            assert began(stranger.pid, "60") == began(stranger.pid, "60") is not None
+            assert began(stranger.pid, "another") is None
         finally:
             stranger.kill()
-
-
-def test_a_process_is_known_by_its_argument_and_its_beginning(tmp_path: Path) -> None:
-    began = load_local().process_began
-    script = "import time; print('here', flush=True); time.sleep(60)"
-    with subprocess.Popen([sys.executable, "-c", script, str(tmp_path)], stdout=subprocess.PIPE, text=True) as one:
-        try:
-            assert one.stdout is not None
-            assert one.stdout.readline() == "here\n"
-            assert began(one.pid, str(tmp_path)) is not None
-            assert began(one.pid, str(tmp_path)) == began(one.pid, str(tmp_path))
-            assert began(one.pid, "another") is None
-        finally:
-            one.kill()
-    assert began(one.pid, str(tmp_path)) is None
+    assert began(stranger.pid, "60") is None
 
 
 def test_a_given_cluster_is_named_and_none_is_started(tmp_path: Path) -> None:
@@ -392,20 +340,7 @@ def test_without_java_one_line_says_what_to_install(tmp_path: Path) -> None:
     assert "apt-get install default-jre-headless maven" in done.stderr
 
 
-# ---------------------------------------------------------------- make
-
-
-def make(*arguments: str) -> subprocess.CompletedProcess[str]:
-    program = shutil.which("make")
-    assert program is not None, "make is needed to build at all: apt-get install make"
-    return subprocess.run(
-        [program, "--no-print-directory", *arguments], cwd=ROOT, capture_output=True, text=True, check=False
-    )
-
-
-def test_make_help_lists_what_people_count_on() -> None:
-    listed = {line.split()[0] for line in make("help").stdout.splitlines()}
-    assert listed >= {"demo", "test", "check", "kafka-up", "kafka-down", "bench", "papers", "nightly", "install", "fix"}
+# ---------------------------------------------------------------- CI
 
 
 def test_ci_runs_make_check_in_a_clone_with_nothing_beside_it(tmp_path: Path) -> None:
@@ -438,15 +373,8 @@ def test_what_is_skipped_in_ci_has_failed(tmp_path: Path, ci: str, failed: int) 
         "test_a_file.py": "import pytest\npytest.skip('later', allow_module_level=True)\n",
     }.items():
         (folder / name).write_text(text, encoding="utf-8")
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-p",
-        "no:cacheprovider",
-        "--continue-on-collection-errors",
-        str(tmp_path),
-    ]
+    options = ["-p", "no:cacheprovider", "--continue-on-collection-errors"]
+    command = [sys.executable, "-m", "pytest", *options, str(tmp_path)]
     environment = os.environ | {"CI": ci, "PYTHONPATH": str(ROOT / "tests")}  # conftest.py imports `support`
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == (1 if failed else 0), done.stdout

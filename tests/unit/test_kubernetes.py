@@ -41,14 +41,11 @@ def base() -> list[Any]:
     return folder(KUBERNETES / "base")
 
 
-def test_a_worker_of_the_manifests_is_confined(base: list[Any]) -> None:
-    assert_a_worker_is_confined(named(base, "StatefulSet"))
-    assert named(base, "ServiceAccount")["automountServiceAccountToken"] is False
-
-
-def test_workers_are_started_as_the_command_line_wants_it(base: list[Any]) -> None:
+def test_a_worker_of_the_manifests_is_confined_and_started_as_the_command_line_wants_it(base: list[Any]) -> None:
     from shoal.cli.command_line import build_parser
 
+    assert_a_worker_is_confined(named(base, "StatefulSet"))
+    assert named(base, "ServiceAccount")["automountServiceAccountToken"] is False
     worker = worker_of(named(base, "StatefulSet"))
     options = build_parser().parse_args(worker["args"])
     (port,) = worker["ports"]
@@ -185,15 +182,11 @@ def test_the_chart_takes_every_setting_of_kafka_and_no_secret(schema: Any) -> No
     assert taken | files == set(KafkaSection.model_fields) - SECRETS
 
 
-def test_the_chart_leaves_image_and_policy_to_its_user() -> None:
-    values = yaml(CHART / "values.yaml")
-    assert values["image"] == {"repository": "", "tag": "", "digest": "", "pullPolicy": "IfNotPresent"}
-    assert (values["policy"], values["partitions"]) == ("", None)
-
-
 def test_chart_and_manifests_ask_for_the_same(base: list[Any]) -> None:
     values = yaml(CHART / "values.yaml")
     pod, worker = named(base, "StatefulSet")["spec"]["template"]["spec"], worker_of(named(base, "StatefulSet"))
+    assert values["image"] == {"repository": "", "tag": "", "digest": "", "pullPolicy": "IfNotPresent"}
+    assert (values["policy"], values["partitions"]) == ("", None), "they are the user's"
     assert values["resources"] == worker["resources"]
     assert values["podSecurityContext"] == pod["securityContext"]
     assert values["containerSecurityContext"] == worker["securityContext"]

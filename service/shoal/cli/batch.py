@@ -19,16 +19,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_file_arguments(parser, ".csv, .jsonl or .parquet", "figures of the table and its clusters")
     names = ", ".join([*ALGORITHMS, *T_CLOSE_ALGORITHMS])
     parser.add_argument("--algorithm", default="auto", metavar="A", help=f"auto (default), {names}")
-    parser.add_argument(
-        "--refine", choices=REFINEMENTS, help="default: descent after auto, none after a named algorithm"
-    )
-    parser.add_argument(
-        "--param",
-        action="append",
-        default=[],
-        metavar="NAME=VALUE",
-        help="of the algorithm; may be given several times",
-    )
+    refine = "default: descent after auto, none after a named algorithm"
+    parser.add_argument("--refine", choices=REFINEMENTS, help=refine)
+    several = "of the algorithm; may be given several times"
+    parser.add_argument("--param", action="append", default=[], metavar="NAME=VALUE", help=several)
     parser.add_argument("--keep-order", action="store_true", help="rows in the order of the input, not of their bytes")
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="seed of all random numbers")
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Iterator
-from typing import Any
 
 from shoal.cli.options import counts_text
 from shoal.cli.run import add_http_options, http_access
@@ -48,7 +47,8 @@ def execute(options: argparse.Namespace) -> int:
     check_policy(policy, options.policy)
     settings = kafka_settings(policy, required=(), has_secrets=False)
     unread = _check_files(policy, settings)
-    resolved = policy.resolved() | _kafka(settings) | {"fingerprint": policy.fingerprint}
+    kafka = {"kafka": shown_settings(settings)} if settings.model_fields_set else {}
+    resolved = policy.resolved() | kafka | {"fingerprint": policy.fingerprint}
     if explained := explain(policy):
         resolved["chosen"] = explained
     print(escape_control_characters(json.dumps(resolved, indent=2, ensure_ascii=False)))
@@ -58,16 +58,11 @@ def execute(options: argparse.Namespace) -> int:
             logger("cli").warning(escape_control_characters(advice))
     if options.input is not None:
         report = run_sample(policy, options.input, options.format)
-        lines = [f"sample: {counts_text(report)}", *(report.loss.lines() if report.loss is not None else ())]
+        lines = [f"sample: {counts_text(report)}", *report.loss.lines()]
         if policy.stream is not None and report.records_in <= policy.stream.delta:
             lines.append(f"the sample has no more records than delta {policy.stream.delta}: a longer one tells more")
         print(escape_control_characters("\n".join(lines)))
     return 0
-
-
-def _kafka(settings: KafkaSection) -> dict[str, Any]:
-    """Return the section ``kafka`` of policy and environment together; nothing if neither sets a key of it."""
-    return {"kafka": shown_settings(settings)} if settings.model_fields_set else {}
 
 
 def _check_files(policy: Policy, settings: KafkaSection) -> list[str]:

@@ -24,7 +24,6 @@ __all__ = ["build_parser", "main"]
 CLOSED_PIPE = 128 + signal.SIGPIPE
 """Exit code of a command whose output pipe was closed: that of a program which does not handle the signal."""
 
-
 NOT_REPLACED = "outputs that are written as a whole were not changed"
 
 
@@ -48,23 +47,18 @@ UNAVAILABLE = "tune"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command.
+    """Run one command, by default that of ``sys.argv``, and return its exit code.
 
-    Parameters
-    ----------
-    arguments : sequence of str, optional
-        Arguments without the program's name; default ``sys.argv[1:]``.
-
-    Returns
-    -------
-    int
-        Exit code: 0 done, 1 the guarantee or a check failed, 2 unusable input, 3 broker, 130 interrupted, 141 the
-        reader of an output pipe has closed it.
+    It is 0 done, 1 the guarantee or a check failed, 2 unusable input, 3 broker, 130 interrupted, 141 the reader of an
+    output pipe has closed it.
     """
     arguments = sys.argv[1:] if arguments is None else arguments
-    parser = build_parser(_needed(arguments))
-    if arguments and not arguments[0].startswith("-") and arguments[0] not in COMMANDS:
-        parser.error(_unknown_command(arguments[0]))
+    name = arguments[0] if arguments else ""
+    # Help and errors need all commands.
+    parser = build_parser([name] if name in COMMANDS else COMMANDS)
+    if name and not name.startswith("-") and name not in COMMANDS:
+        known = [command for command in COMMANDS if command != UNAVAILABLE]
+        parser.error(f"unknown command; {did_you_mean(name, known) or 'use one of ' + ', '.join(known)}")
     options = parser.parse_args(arguments)
     try:
         check_variables(os.environ)
@@ -116,22 +110,10 @@ def _execute(options: argparse.Namespace) -> int:
 def build_parser(names: Sequence[str] = COMMANDS) -> argparse.ArgumentParser:
     """Return the parser of these commands."""
     common = argparse.ArgumentParser(add_help=False)
-    add_option(
-        common,
-        "--log",
-        "SHOAL_LOG",
-        choices=("json", "text"),
-        default="text",
-        meaning="style of the log on standard error",
-    )
-    add_option(
-        common,
-        "--log-level",
-        "SHOAL_LOG_LEVEL",
-        choices=("debug", "info", "warning", "error"),
-        default="info",
-        meaning="log lines of this level and above",
-    )
+    style, level = "style of the log on standard error", "log lines of this level and above"
+    add_option(common, "--log", "SHOAL_LOG", choices=("json", "text"), default="text", meaning=style)
+    levels = ("debug", "info", "warning", "error")
+    add_option(common, "--log-level", "SHOAL_LOG_LEVEL", choices=levels, default="info", meaning=level)
     parser = argparse.ArgumentParser(prog="shoal", description="Makes personal records k-anonymous while they move.")
     parser.add_argument("--version", action="version", version=f"shoal {version('shoal')}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True, dest="command")
@@ -148,18 +130,6 @@ def build_parser(names: Sequence[str] = COMMANDS) -> argparse.ArgumentParser:
         module.add_arguments(command)
         command.set_defaults(parser=command)
     return parser
-
-
-def _needed(arguments: Sequence[str]) -> Sequence[str]:
-    """Return the commands that the parser of these arguments must know: all of them for help and errors."""
-    first = arguments[0] if arguments else ""
-    return (first,) if first in COMMANDS else COMMANDS
-
-
-def _unknown_command(name: str) -> str:
-    """Return what to write instead of a command that does not exist."""
-    known = [command for command in COMMANDS if command != UNAVAILABLE]
-    return f"unknown command; {did_you_mean(name, known) or 'use one of ' + ', '.join(known)}"
 
 
 def _command(name: str) -> Command:

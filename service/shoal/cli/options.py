@@ -1,28 +1,26 @@
 """What several commands share: options, their environment variables, and the line with which `pipe` and `batch` end.
 
-An option counts first, then its variable, then the default: `add_option` declares an option with a variable,
-`read_variables` fills in what the command line has left open. No message quotes a value, because it may be a secret.
+An option counts first, then its variable, then the default. No message quotes a value, because it may be a secret.
 
 A misspelt variable is refused, because the start would lack the option that was meant. A variable that resembles none
 of Shoal is left alone: it may be another program's. So are those that Kubernetes sets in every pod for a Service, such
-as ``SHOAL_SERVICE_HOST`` and ``SHOAL_PORT_9464_TCP`` for one with the name `shoal`. `shoal.settings` checks the names
-that begin with ``SHOAL_KAFKA__``.
+as ``SHOAL_PORT_9464_TCP`` for one with the name `shoal`.
 """
 
 from __future__ import annotations
 
 import argparse
+import re
 import shlex
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from difflib import get_close_matches
-from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from shoal.errors import ConfigError, ParameterError
-from shoal.files import Files, RunReport
-from shoal.formats import streamed_formats
+from shoal.files import Files, LossReport, RunReport
+from shoal.formats import is_notable, streamed_formats
 from shoal.observability import escape_control_characters, logger, warn_unless_representative
 
 __all__ = [
@@ -88,24 +86,19 @@ def add_file_arguments(parser: argparse.ArgumentParser, formats: str, summary: s
     )
 
 
-def add_format_arguments(parser: argparse.ArgumentParser) -> None:
+def add_format_arguments(parser: argparse.ArgumentParser, *, has_output: bool = True) -> None:
     """Declare the formats of input and output."""
-    formats, where = [one.name for one in streamed_formats()], "of pipes, and of files with another suffix"
-    parser.add_argument("--format", choices=formats, help=f"format {where}")
-    parser.add_argument("--output-format", choices=formats, help="format of the output, if it differs from --format")
+    formats = [one.name for one in streamed_formats()]
+    parser.add_argument("--format", choices=formats, help="format of pipes, and of files with another suffix")
+    if has_output:
+        what = "format of the output, if it differs from --format"
+        parser.add_argument("--output-format", choices=formats, help=what)
 
 
 def checked_files(options: argparse.Namespace) -> Files:
     """Return the files of a command. ConfigError if two options name the same file, or a format is unknown."""
-    files = Files(
-        source=options.input,
-        target=options.output,
-        source_format=options.format,
-        target_format=options.output_format,
-        summary=options.summary,
-        evidence=options.evidence,
-        quarantine=options.quarantine,
-    )
+    formats = options.format, options.output_format
+    files = Files(options.input, options.output, *formats, options.summary, options.evidence, options.quarantine)
     files.check(options.policy)
     return files
 
@@ -124,9 +117,8 @@ class OptionVariable(NamedTuple):
     name: str
     option: str
     dest: str
-    default: object
-    parse: Callable[[str], object]
-    """Returns the value of a text, or raises ParameterError with what the text must be."""
+    default: str | None
+    choices: tuple[str, ...] | None
     meaning: str
 
 
@@ -143,21 +135,15 @@ def add_option(
 ) -> None:
     """Declare an option that an environment variable can give, too. Default and variable are added to the help text."""
     known = f", default {default}" if default is not None else ""
-    action = parser.add_argument(
-        flag,
-        dest=dest,
-        metavar=metavar,
-        choices=choices,
-        help=f"{meaning} (variable {variable}{known})",
-    )
-    parse: Callable[[str], object] = _text if choices is None else partial(_choice, choices)
-    _declare(parser, OptionVariable(variable, flag, action.dest, default, parse, meaning))
+    text = f"{meaning} (variable {variable}{known})"
+    action = parser.add_argument(flag, dest=dest, metavar=metavar, choices=choices, help=text)
+    _declare(parser, OptionVariable(variable, flag, action.dest, default, choices, meaning))
 
 
 def add_secret(parser: argparse.ArgumentParser, dest: str, variable: str, *, meaning: str) -> None:
     """Declare a setting that only the environment gives: other users of a machine can read command lines."""
     parser.set_defaults(**{dest: None})
-    _declare(parser, OptionVariable(variable, "", dest, None, _text, meaning))
+    _declare(parser, OptionVariable(variable, "", dest, None, None, meaning))
 
 
 def option_variables(parser: argparse.ArgumentParser) -> tuple[OptionVariable, ...]:
@@ -171,33 +157,19 @@ def read_variables(options: argparse.Namespace, environment: Mapping[str, str]) 
 
     ParameterError names a variable whose value is unusable, and says what it must be.
     """
-    variables: tuple[OptionVariable, ...] = options.variables
-    for variable in variables:
-        if getattr(options, variable.dest) is not None:
-            continue
-        value: Any = variable.default
-        if variable.name in environment:
-            try:
-                value = variable.parse(environment[variable.name])
-            except ParameterError as error:
-                raise ParameterError(": ".join((variable.name, str(error)))) from None
-        setattr(options, variable.dest, value)
+    for variable in options.variables:
+        if getattr(options, variable.dest) is None:
+            given = environment.get(variable.name)
+            if given is not None and variable.choices is not None and given not in variable.choices:
+                *others, last = variable.choices
+                raise ParameterError(f"{variable.name}: must be {', '.join(others)} or {last}")
+            if given is not None and not given.strip():
+                raise ParameterError(f"{variable.name}: is empty; give a value, or unset the variable")
+            setattr(options, variable.dest, variable.default if given is None else given)
 
 
 def _declare(parser: argparse.ArgumentParser, variable: OptionVariable) -> None:
     parser.set_defaults(variables=(*option_variables(parser), variable))
-
-
-def _text(text: str) -> str:
-    if not text.strip():
-        raise ParameterError("is empty; give a value, or unset the variable")
-    return text
-
-
-def _choice(choices: tuple[str, ...], text: str) -> str:
-    if text not in choices:
-        raise ParameterError(f"must be {', '.join(choices[:-1])} or {choices[-1]}")
-    return text
 
 
 def check_variables(environment: Mapping[str, str]) -> None:
@@ -220,26 +192,17 @@ def _fault(name: str) -> str:
             f"{name}: variables can set settings of section kafka only; "
             f"set {section.lower()}.{setting.lower().replace('__', '.')} in the policy"
         )
-    meant = _meant(name)
-    return f"{name}: unknown variable; did you mean {meant}?" if meant else ""
-
-
-def _meant(name: str) -> str:
-    """Return the most similar variable; an empty text if none is similar."""
+    meant = get_close_matches(name, VARIABLES, 1, SIMILARITY)
     if name.startswith(_MISSPELT_SETTINGS):
-        return _SETTINGS + name.removeprefix(_MISSPELT_SETTINGS)
-    return next(iter(get_close_matches(name, VARIABLES, 1, SIMILARITY)), "")
+        meant = [_SETTINGS + name.removeprefix(_MISSPELT_SETTINGS)]
+    return f"{name}: unknown variable; did you mean {meant[0]}?" if meant else ""
 
 
 def _is_of_service(name: str, environment: Mapping[str, str]) -> bool:
     """Return whether Kubernetes sets this variable for a Service: it sets the host of the Service, too."""
     services = [other.removesuffix(_HOST_OF_SERVICE) for other in environment if other.endswith(_HOST_OF_SERVICE)]
-    endings = (_HOST_OF_SERVICE, "_SERVICE_PORT", "_SERVICE_PORT_", "_PORT", "_PORT_")
-    return any(
-        name == service + ending or (ending.endswith("_") and name.startswith(service + ending))
-        for service in services
-        for ending in endings
-    )
+    endings = "_SERVICE_HOST|(_SERVICE)?_PORT(_.*)?"
+    return any(re.fullmatch(f"{re.escape(service)}({endings})", name) for service in services)
 
 
 def print_report(options: argparse.Namespace, report: RunReport) -> None:
@@ -248,12 +211,13 @@ def print_report(options: argparse.Namespace, report: RunReport) -> None:
     With ``--log json`` the line is a log line, too.
     """
     log = logger(options.command)
-    if report.is_notable:
-        for text in report.refusals:
+    if is_notable(report.records_in, report.released, report.refusals.total):
+        for text in report.refusals.texts(report.records_in):
             log.warning("records refused", refused=escape_control_characters(text))
     if report.is_empty:
         log.warning("nothing was released", records_in=report.records_in)
-    warn_unless_representative(log, report.value_limits, report.records_in, report.released, report.suppressed)
+    limits = report.loss.policy.value_limits
+    warn_unless_representative(log, limits, report.records_in, report.released, report.suppressed)
     following = _next_command(options, report)
     if options.log == "json":
         log.info(
@@ -261,38 +225,37 @@ def print_report(options: argparse.Namespace, report: RunReport) -> None:
             records_in=report.records_in,
             released=report.released,
             suppressed=report.suppressed,
-            refused=report.refused,
-            information_loss=report.loss_percent,
-            **_loss_fields(report),
+            refused=report.refusals.total,
+            information_loss=_three_digits(report.information_loss),
+            **_loss_fields(report.loss),
             **({"not_in_taxonomy": dict(report.unknown)} if report.unknown else {}),
             **({"next": following} if following else {}),
         )
         return
-    print(
-        f"shoal: {escape_control_characters(_report_text(report) + (f'; next: {following}' if following else ''))}",
-        file=sys.stderr,
-    )
+    text = ", ".join(filter(None, [counts_text(report), report.loss.summary()]))
+    text += f"; next: {following}" if following else ""
+    print(f"shoal: {escape_control_characters(text)}", file=sys.stderr)
 
 
-def _loss_fields(report: RunReport) -> dict[str, Any]:
-    """Return the mean loss and the worst attribute, as parts of 1 with three significant digits."""
-    if report.loss is None or report.loss.mean is None:
+def _loss_fields(losses: LossReport) -> dict[str, Any]:
+    """Return the mean loss and the worst attribute, as parts of 1."""
+    if losses.mean is None:
         return {}
-    attribute, loss = report.loss.worst[0]
-    worst = {"attribute": attribute.name, "loss": float(f"{loss:.3g}")}
-    return {"mean_loss": float(f"{report.loss.mean:.3g}"), "worst": worst}
+    attribute, loss = losses.worst[0]
+    worst = {"attribute": attribute.name, "loss": _three_digits(loss)}
+    return {"mean_loss": _three_digits(losses.mean), "worst": worst}
 
 
-def _report_text(report: RunReport) -> str:
-    loss = "" if report.loss is None else report.loss.summary()
-    return ", ".join(filter(None, [counts_text(report), loss]))
+def _three_digits(number: float | None) -> float | None:
+    """Return a loss with three significant digits: more could reveal a value by a difference."""
+    return None if number is None else float(f"{number:.3g}")
 
 
 def counts_text(report: RunReport) -> str:
     """Return the numbers of records in, out, suppressed and refused, and of values that a taxonomy lacks."""
-    refused = f"{report.refused:,} refused"
-    if report.refusals:
-        refused += f" ({'; '.join(report.refusals)})"
+    refused = f"{report.refusals.total:,} refused"
+    if kinds := report.refusals.texts(report.records_in):
+        refused += f" ({'; '.join(kinds)})"
     parts = [f"{report.records_in:,} in", f"{report.released:,} out", f"{report.suppressed:,} suppressed", refused]
     for name, count in report.unknown.items():
         values, are = ("value", "is") if count == 1 else ("values", "are")
@@ -328,6 +291,12 @@ def _option(name: str, value: str) -> list[str]:
 
 def _advice(report: RunReport) -> str:
     """Return what to do so that something is released."""
-    if report.refused >= report.suppressed and report.remedy:
-        return report.remedy
-    return ", or ".join([ALL_SUPPRESSED, *report.looser])
+    remedy, policy = report.refusals.remedy(), report.loss.policy
+    if report.refusals.total >= report.suppressed and remedy:
+        return remedy
+    looser = {
+        "lower privacy.l": policy.diversity is not None,
+        "raise privacy.max_value_share": policy.max_value_share not in {None, 1},
+        "raise privacy.t": policy.t is not None,
+    }
+    return ", or ".join([ALL_SUPPRESSED, *(change for change, is_set in looser.items() if is_set)])

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import argparse
 
-from shoal.cli.options import refuse_overwriting_inputs
+from shoal.cli.options import add_format_arguments, refuse_overwriting_inputs
 from shoal.files import choose_attribute, run_reference
-from shoal.formats import streamed_formats
 from shoal.policy import Policy
 
 __all__ = ["SUMMARY", "add_arguments", "execute"]
@@ -16,10 +15,10 @@ SUMMARY = "Write the distribution of a confidential attribute, smoothed, from a 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare sample, output and attribute."""
-    formats, of_pipes = ".csv, .jsonl or .parquet", "format of pipes, and of files with another suffix"
-    parser.add_argument("-i", "--input", default="-", metavar="SAMPLE", help=f"{formats}; - is standard input")
+    formats = ".csv, .jsonl or .parquet; - is standard input"
+    parser.add_argument("-i", "--input", default="-", metavar="SAMPLE", help=formats)
     parser.add_argument("-o", "--output", default="-", metavar="FILE", help="CSV with the header value,share")
-    parser.add_argument("--format", choices=[one.name for one in streamed_formats()], help=of_pipes)
+    add_format_arguments(parser, has_output=False)
     parser.add_argument("--attribute", metavar="NAME", help="needed if the policy protects several attributes")
 
 

@@ -46,14 +46,8 @@ partition is paused, which takes few allocations; so collections must not depend
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the start options and the HTTP address."""
-    add_option(
-        parser,
-        "--from",
-        "SHOAL_FROM",
-        dest="reset",
-        choices=("earliest", "latest"),
-        meaning="where a partition without committed progress begins; committed progress always wins",
-    )
+    where = "where a partition without committed progress begins; committed progress always wins"
+    add_option(parser, "--from", "SHOAL_FROM", dest="reset", choices=("earliest", "latest"), meaning=where)
     add_http_options(parser)
     parser.add_argument(
         "--drain", action="store_true", help="read to the end, release or suppress all held records, exit"
@@ -67,14 +61,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def add_http_options(parser: argparse.ArgumentParser) -> None:
     """Declare the address, TLS and token of the HTTP port, which `shoal check` examines."""
-    add_option(
-        parser,
-        "--http",
-        "SHOAL_HTTP",
-        default=DEFAULT_ADDRESS,
-        metavar="HOST:PORT",
-        meaning="address of metrics and probes",
-    )
+    address = "address of metrics and probes"
+    add_option(parser, "--http", "SHOAL_HTTP", default=DEFAULT_ADDRESS, metavar="HOST:PORT", meaning=address)
     files = (
         ("--http-certfile", "certificate of the HTTP port and its chain (PEM); the port then speaks TLS"),
         ("--http-keyfile", "private key of this certificate (PEM)"),
@@ -84,12 +72,8 @@ def add_http_options(parser: argparse.ArgumentParser) -> None:
     for flag, meaning in files:
         variable = "SHOAL_" + flag.removeprefix("--").replace("-", "_").upper()
         add_option(parser, flag, variable, metavar="FILE", meaning=meaning)
-    add_secret(
-        parser,
-        "http_key_password",
-        "SHOAL_HTTP_KEY_PASSWORD",
-        meaning="the password of this key itself, in place of its file",
-    )
+    password = "the password of this key itself, in place of its file"  # noqa: S105 - a help text
+    add_secret(parser, "http_key_password", "SHOAL_HTTP_KEY_PASSWORD", meaning=password)
     add_secret(parser, "http_token", "SHOAL_HTTP_TOKEN", meaning="the bearer token itself, in place of its file")
 
 
@@ -128,7 +112,7 @@ async def _serve(policy: Policy, settings: KafkaSection, start: StartOptions, ad
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, worker.stop)
     async with AsyncExitStack() as stack:
-        port = await stack.enter_async_context(serve(address, metrics, health, metrics.totals, access))
+        port = await stack.enter_async_context(serve(address, metrics, health, access))
         logger("cli").info("started", http_port=port, policy=policy.fingerprint[:16], group=settings.group)
         worker.compiling = asyncio.create_task(_compile(policy, health, stack))
         try:

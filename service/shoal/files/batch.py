@@ -1,7 +1,4 @@
-"""Anonymize a finished table: `shoal batch`.
-
-The options of the command line for algorithm, refinement and parameters.
-"""
+"""Anonymize a finished table: `shoal batch`, and its options for algorithm, refinement and parameters."""
 
 from __future__ import annotations
 
@@ -9,9 +6,8 @@ import heapq
 import json
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO
 
@@ -24,7 +20,6 @@ from shoal.files.run import (
     RunReport,
     dropped_messages,
     elapsed_time,
-    looser_limits,
     progress_bar,
     reading_bar,
 )
@@ -66,29 +61,8 @@ NO_RECORD = {FaultReason.REPEATED_HEADER, FaultReason.FIELD_NAMES}
 def run_batch(policy: Policy, files: Files, spec: AlgorithmSpec, *, keep_order: bool = False) -> RunReport:
     """Read a table, release it, and write its outputs.
 
-    Parameters
-    ----------
-    policy : Policy
-        Attributes and constraints.
-    files : Files
-        Source, outputs and formats.
-    spec : AlgorithmSpec
-        Algorithm and refinement, with their parameters.
-    keep_order : bool
-        Whether rows keep the order of the input. The policy must allow it.
-
-    Returns
-    -------
-    RunReport
-        Numbers of records.
-
-    Raises
-    ------
-    InputError, ConfigError
-        The policy does not allow the order of the input. A file or a record cannot be used; the message has file, line,
-        column and reason. Nothing is written.
-    GuaranteeError
-        A cluster violates an invariant. Nothing is written.
+    Nothing is written if a file or a record cannot be used (InputError, ConfigError, with file, line, column and
+    reason), or if a cluster violates an invariant (GuaranteeError).
     """
     started = time.monotonic()
     if keep_order and not policy.keep_order:
@@ -105,26 +79,29 @@ def run_batch(policy: Policy, files: Files, spec: AlgorithmSpec, *, keep_order: 
             None if name is None else outputs.open(name, private=True) for name in optional
         )
         table = TablePipeline(policy, encoder)
-        unread = _read(table, source, file, files.source, policy)
+        quarantined, dropped = _read(table, source, file, files.source, policy)
         with elapsed_time("clustering"):
             release = background.run(lambda: _release(table, policy.k, spec, files, keep_order=keep_order))
         # Evidence first: rows written to a pipe cannot be taken back, and must have evidence.
         if evidence is not None:
             evidence.write(encode_evidence(enumerate(release.clusters()), policy.fingerprint))
         if quarantine is not None:
-            quarantine.write(encode_references(Path(files.source).name, _references(release)))
+            suppressed = ((record, Reason.SUPPRESSED.value) for record in release.suppressed.tolist())
+            invalid = ((record, Reason.INVALID.value) for record in release.quarantined.tolist())
+            references = heapq.merge(suppressed, invalid)
+            quarantine.write(encode_references(Path(files.source).name, references))
         if summary is not None:
             contents = release.summary | {
                 "elapsed_s": time.monotonic() - started - compilation.seconds,
                 "policy": policy.fingerprint,
-                **dropped_messages(policy, unread.dropped),
+                **dropped_messages(policy, dropped),
             }
             summary.write(json.dumps(contents, indent=2).encode() + b"\n")
         if isinstance(target, UnbufferedOutput):
             outputs.commit()
         has_same_format = type(source_format) is type(target_format)
         _write_rows(target, encoder, release.rows, source.schema if has_same_format else None)
-    return report_table(policy, release, unread.quarantined)
+    return report_table(policy, release, quarantined)
 
 
 def report_table(policy: Policy, release: TableRelease, quarantined: RefusalCounter) -> RunReport:
@@ -134,50 +111,32 @@ def report_table(policy: Policy, release: TableRelease, quarantined: RefusalCoun
         numbers["records"],
         numbers["released"],
         numbers["suppressed"],
-        refused=quarantined.total,
-        refusals=quarantined.texts(numbers["records"]),
-        remedy=quarantined.remedy(),
-        information_loss=numbers["information_loss"],
-        loss=LossReport(policy, numbers["loss"], release.categories, is_table=True),
-        unknown=numbers.get("unknown", {}),
-        looser=looser_limits(policy),
-        value_limits=policy.value_limits,
+        LossReport(policy, numbers["loss"], release.categories, is_table=True),
+        quarantined,
+        numbers["information_loss"],
+        numbers.get("unknown", {}),
     )
 
 
-def _references(release: TableRelease) -> Iterator[tuple[int, str]]:
-    """Yield number and reason of each record that is not released, by ascending number."""
-    suppressed = ((record, Reason.SUPPRESSED.value) for record in release.suppressed.tolist())
-    quarantined = ((record, Reason.INVALID.value) for record in release.quarantined.tolist())
-    yield from heapq.merge(suppressed, quarantined)
-
-
-@dataclass(slots=True)
-class _Unread:
-    """Records that are quarantined, because they lack a value or are a header, and dropped messages, by reason."""
-
-    quarantined: RefusalCounter = field(default_factory=RefusalCounter)
-    dropped: Counter[str] = field(default_factory=Counter)
-
-
-def _read(table: TablePipeline, source: RecordSource, file: BinaryIO, path: str, policy: Policy) -> _Unread:
-    """Add all records to the table; return what was not added.
+def _read(
+    table: TablePipeline, source: RecordSource, file: BinaryIO, path: str, policy: Policy
+) -> tuple[RefusalCounter, Counter[str]]:
+    """Add all records to the table; return which were quarantined, and the dropped messages by reason.
 
     The whole source is read even if a record is invalid, so that all faults are told at once. InputError if a record is
     invalid: the message has the line or row of the first one, and if there are more, the number of records for each
     field and reason.
     """
     name = shown_name(path)
-    first, refusals, unread = "", RefusalCounter(), _Unread()
-    can_tell = source.unit == "line" and file.seekable()
-    with reading_bar(path, file.tell if can_tell else None) as advance:
-        block_start = 0
+    first, refusals, quarantined, dropped = "", RefusalCounter(), RefusalCounter(), Counter[str]()
+    block_start = 0
+    with reading_bar(path, source.unit, file) as advance:
         for block, records in source.blocks:
-            unread.dropped.update(reason for _, reason in block.dropped)
+            dropped.update(reason for _, reason in block.dropped)
             for index, reason, faults in source.refused(block, records):
                 if _may_be_left_out(faults, policy):
                     table.quarantine(block_start + index)
-                    unread.quarantined.add(reason.value, faults)
+                    quarantined.add(reason.value, faults)
                     continue
                 refusals.add(reason.value, faults)
                 first = first or f"{source.unit} {source.line_of(block_start + index)}{faults[0].location}"
@@ -188,9 +147,13 @@ def _read(table: TablePipeline, source: RecordSource, file: BinaryIO, path: str,
                 table.add(block, block_start)
             block_start += len(records)
             advance(len(records))
-    if first:
-        raise InputError(_refusal(f"{name}, {first}", refusals, block_start))
-    return unread
+    if refusals.total:
+        text = f"{name}, {first}; correct the record or remove it: a table is released whole or not at all"
+        if refusals.total > 1:
+            kinds = "; ".join(refusals.texts(block_start))
+            text += f"; {refusals.total:,} records are refused ({kinds}); what to change: {refusals.remedy()}"
+        raise InputError(text)
+    return quarantined, dropped
 
 
 def _may_be_left_out(faults: list[RecordFault], policy: Policy) -> bool:
@@ -201,15 +164,6 @@ def _may_be_left_out(faults: list[RecordFault], policy: Policy) -> bool:
     clustered = {attribute.name for attribute in policy.clustered}
     missing = MISSING_VALUE if "" in policy.missing_values else MISSING_VALUE - {FaultReason.EMPTY}
     return all(fault.reason in NO_RECORD or (fault.reason in missing and fault.field in clustered) for fault in faults)
-
-
-def _refusal(first: str, refusals: RefusalCounter, records_in: int) -> str:
-    """Return why a table is refused: the first invalid record, and if there are more, how many for which reason."""
-    text = f"{first}; correct the record or remove it: a table is released whole or not at all"
-    if refusals.total == 1:
-        return text
-    kinds = "; ".join(refusals.texts(records_in))
-    return f"{text}; {refusals.total:,} records are refused ({kinds}); what to change: {refusals.remedy()}"
 
 
 def _release(table: TablePipeline, k: int, spec: AlgorithmSpec, files: Files, *, keep_order: bool) -> TableRelease:
@@ -248,27 +202,10 @@ _KINDS: dict[type, str] = {float: "a number", int: "a whole number"}
 
 
 def parse_algorithm_options(algorithm: str, refine: str | None, given: Sequence[str], seed: int) -> AlgorithmSpec:
-    """Return how a table is partitioned, from the options of a command.
+    """Return how a table is partitioned, from the options of a command; ``given`` are texts ``NAME=VALUE``.
 
-    Parameters
-    ----------
-    algorithm : str
-        ``auto`` or the name of an algorithm.
-    refine : str, optional
-        Name of a refinement. By default ``descent`` after ``auto`` and ``none`` after a named algorithm.
-    given : sequence of str
-        ``NAME=VALUE``: parameters of the algorithm, and for all algorithms ``time_s`` (seconds that annealing or the
-        exact refinement may take, all blocks together) and ``blocks``. Without ``time_s`` the number of changes is
-        fixed, so that the same seed gives the same table.
-    seed : int
-        Seed of all random choices, 0 or more.
-
-    Raises
-    ------
-    ConfigError
-        If a parameter is unknown or its value has the wrong type.
-    ParameterError
-        If a value is outside its range.
+    Without ``time_s`` the number of changes is fixed, so that the same seed gives the same table. ConfigError if a
+    parameter is unknown or its value has the wrong type, ParameterError if the value is outside its range.
     """
     if seed < 0:
         raise ConfigError("--seed: must be 0 or more")
@@ -282,9 +219,8 @@ def parse_algorithm_options(algorithm: str, refine: str | None, given: Sequence[
     blocks = int(read.pop(BLOCKS)) if BLOCKS in read else None
     if (blocks is not None and blocks < 1) or (time_s is not None and not 0 < time_s < LONGEST_S):
         raise ConfigError(f"--param: blocks must be 1 or more, time_s above 0 and below {LONGEST_S:g}")
-    return AlgorithmSpec(
-        algorithm, refine, seed, read, _budget_for(refine, time_s) if refine in BUDGETED else None, blocks or 0
-    )
+    budget_for = _budget_for(refine, time_s) if refine in BUDGETED else None
+    return AlgorithmSpec(algorithm, refine, seed, read, budget_for, blocks or 0)
 
 
 def _read_parameters(algorithm: str, given: Sequence[str], known: Mapping[str, Parameter]) -> dict[str, Parameter]:

@@ -47,8 +47,6 @@ __all__ = [
 
 PIPE = "-"
 _COMPRESSED = {".gz", ".bz2", ".xz", ".zst", ".zip"}
-
-
 _POLL_S = 0.1
 """Time between two checks whether a file has grown."""
 
@@ -60,14 +58,7 @@ _TAIL_BYTES = 4096
 class Files:
     """Paths and formats of the source and of all outputs; ``-`` is a standard stream.
 
-    Attributes
-    ----------
-    source, target : str
-        Input and output of records.
-    source_format, target_format : str or None
-        Names of formats, where the suffix of the path does not give them.
-    summary, evidence, quarantine : str or None
-        Further outputs; None: not written.
+    A format is named where the suffix of the path does not give it.
     """
 
     source: str
@@ -79,16 +70,11 @@ class Files:
     quarantine: str | None = None
 
     def check(self, policy: str) -> None:
-        """Check that no output is the input, the policy, or another output.
-
-        Raises
-        ------
-        ConfigError
-            Two paths are the same file.
-        """
+        """Check that no output is the input, the policy, or another output: ConfigError if two are the same file."""
         outputs = [name for name in (self.target, self.summary, self.evidence, self.quarantine) if name is not None]
         paths = [os.path.realpath(name) for name in (self.source, policy, *outputs) if name not in {PIPE, os.devnull}]
-        duplicates = sorted({path for path in paths if paths.count(path) > 1} or _linked(paths))
+        files = [_identity(path) for path in paths]
+        duplicates = sorted(path for path, file in zip(paths, files, strict=True) if files.count(file) > 1)
         if duplicates or outputs.count(PIPE) > 1:
             duplicate = duplicates[0] if duplicates else "standard output"
             raise ConfigError(f"{duplicate}: named twice; give each its own file")
@@ -96,11 +82,8 @@ class Files:
     def formats(self, *, is_stream: bool = False) -> tuple[Format, Format]:
         """Return the formats of source and target, from the suffix of the path or else from the option.
 
-        Raises
-        ------
-        ConfigError
-            A format is unknown, a suffix contradicts an option, or a package is not installed. For a stream: a format
-            cannot be read or written from start to end.
+        ConfigError if a format is unknown, a suffix contradicts an option, or a package is not installed; for a stream
+        also if a format cannot be read or written from start to end.
         """
         target_option = self.target_format or self.source_format
         source = _format_of(self.source, self.source_format, "standard input")
@@ -108,8 +91,7 @@ class Files:
         if self.target_format not in {None, target.name}:
             raise _contradiction(self.target, f"--output-format {self.target_format}")
         # --format may be given for the target alone.
-        is_used = self.target_format is None and format_of_suffix(_suffix_of(self.target)) is None
-        if not is_used:
+        if self.target_format is not None or format_of_suffix(_suffix_of(self.target)) is not None:
             self._require_same(source)
         for path, entry in ((self.source, source), (self.target, target)):
             _require_streamed(path, entry, is_stream=is_stream)
@@ -419,11 +401,12 @@ class _AtomicOutput:
         Path(self.file.name).unlink(missing_ok=True)
 
 
-def _linked(paths: list[str]) -> list[str]:
-    """Return the paths that are hard links to the same file."""
-    files = {path: os.stat(path) for path in paths if Path(path).is_file()}  # noqa: PTH116 - the device is needed
-    nodes = [(status.st_dev, status.st_ino) for status in files.values()]
-    return [path for path, node in zip(files, nodes, strict=True) if nodes.count(node) > 1]
+def _identity(path: str) -> object:
+    """Return what hard links of a file have in common."""
+    if not Path(path).is_file():
+        return path
+    status = os.stat(path)  # noqa: PTH116 - the device is needed
+    return status.st_dev, status.st_ino
 
 
 def _suffix_of(path: str) -> str:

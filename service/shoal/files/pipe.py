@@ -1,7 +1,4 @@
-"""Anonymize a file or a pipe as a stream: `shoal pipe`.
-
-The outputs of a stream: rows, evidence and references, each written as soon as it is decided.
-"""
+"""Anonymize a file or a pipe as a stream: `shoal pipe`."""
 
 from __future__ import annotations
 
@@ -29,7 +26,7 @@ from shoal.files.files import (
     open_input,
     open_source,
 )
-from shoal.files.run import BackgroundRunner, LossReport, RunReport, dropped_messages, looser_limits, reading_bar
+from shoal.files.run import BackgroundRunner, LossReport, RunReport, dropped_messages, reading_bar
 from shoal.formats import Block, Reason, RecordEncoder, RecordSource, RefusalCounter, StoppedReading
 from shoal.observability import CompilationNotice, logger, stream_compile_s
 from shoal.policy import Policy
@@ -50,28 +47,10 @@ __all__ = [
 def run_pipe(policy: Policy, files: Files, stop: Event | None = None) -> RunReport:
     """Read a source as a stream and write its outputs.
 
-    Parameters
-    ----------
-    policy : Policy
-        Must have a stream section. ``max_delay_s`` applies only to a followed source and counts from the time at which
-        a record was read.
-    files : Files
-        Source, outputs and formats.
-    stop : Event, optional
-        If given, the source is followed until this is set, and outputs are written as records are released. Without it
-        the source is read to its end, and outputs appear when everything is written.
-
-    Returns
-    -------
-    RunReport
-        Numbers of records.
-
-    Raises
-    ------
-    InputError, ConfigError
-        A file cannot be used; no incomplete file is left.
-    GuaranteeError
-        A decision violates an invariant.
+    With ``stop`` the source is followed until it is set, and outputs are written as records are released; only then
+    ``max_delay_s`` applies, and it counts from the time at which a record was read. Without it the source is read to
+    its end, and outputs appear when everything is written. No incomplete file is left if a file cannot be used
+    (InputError, ConfigError), or if a decision violates an invariant (GuaranteeError).
     """
     started = time.monotonic()
     _require_whole_clusters(policy, follows=stop is not None)
@@ -104,13 +83,11 @@ def run_pipe(policy: Policy, files: Files, stop: Event | None = None) -> RunRepo
         compilation = stack.enter_context(CompilationNotice(logger("pipe"), stream_compile_s(policy)))
         pipeline = background.run(partial(compiled_pipeline, policy, encoder), stop)
         writer = OutputWriter(encoder, target, evidence, quarantine, Path(files.source).name, release_strategy(policy))
-        header = encoder.header()
-        if header is not None:
+        if (header := encoder.header()) is not None:
             target.write(encoder.encode_lines([header]))
         refusals = RefusalCounter()
-        position = source.tell if follow is None else None
         if pipeline is not None and records is not None:
-            with reading_bar(files.source, position) as advance:
+            with reading_bar(files.source, records.unit, source if follow is None else None) as advance:
                 process_records(pipeline, records, writer, follow, refusals, advance)
         if summary is not None:
             contents = _summarize(policy, pipeline, time.monotonic() - started - compilation.seconds)
@@ -131,18 +108,14 @@ def report_stream(policy: Policy, pipeline: PartitionPipeline | None, refusals: 
     summary = RunSummary.of(policy) if pipeline is None else pipeline.summary
     losses = summary.losses
     return RunReport(
-        records_in=summary.records_in,
-        released=summary.released,
-        suppressed=summary.suppressed.total(),
-        refused=refusals.total,
-        refusals=refusals.texts(summary.records_in),
-        remedy=refusals.remedy(),
-        information_loss=summary.information_loss,
-        loss=LossReport(policy, losses.by_attribute(), losses.categories, losses.clocks),
-        unknown=summary.unknown,
-        looser=looser_limits(policy),
+        summary.records_in,
+        summary.released,
+        summary.suppressed.total(),
+        LossReport(policy, losses.by_attribute(), losses.categories, losses.clocks),
+        refusals,
+        summary.information_loss,
+        summary.unknown,
         is_compiling=pipeline is None,
-        value_limits=policy.value_limits,
     )
 
 
@@ -264,12 +237,12 @@ def _require_whole_clusters(policy: Policy, *, follows: bool) -> None:
 def _summarize(policy: Policy, pipeline: PartitionPipeline | None, elapsed_s: float) -> dict[str, Any]:
     """Return the contents of the summary file: totals, the adaptive state at the end, the fingerprint of the policy."""
     if pipeline is None:
-        summary = RunSummary.of(policy)
-        totals = summary.as_dict(0, elapsed_s)
+        summary, waiting, state = RunSummary.of(policy), 0, {}
     else:
-        summary = pipeline.summary
-        totals = summary.as_dict(pipeline.waiting_count, elapsed_s) | pipeline.adaptive_state.as_dict(policy)
-    return totals | dropped_messages(policy, summary.dropped) | {"policy": policy.fingerprint}
+        summary, waiting = pipeline.summary, pipeline.waiting_count
+        state = pipeline.adaptive_state.as_dict(policy)
+    dropped = dropped_messages(policy, summary.dropped)
+    return summary.as_dict(waiting, elapsed_s) | state | dropped | {"policy": policy.fingerprint}
 
 
 def _flush_if_overdue(pipeline: PartitionPipeline, writer: OutputWriter, timer: HoldTimer) -> None:

@@ -1,27 +1,25 @@
 """One run of a command: long work in a thread, its progress on a terminal, and what it did with the records.
 
-`BackgroundRunner` runs kernels so that signals are handled. `RunReport` is for the line with which a command ends, and
-`LossReport` tells the loss of a release in words: the mean, the attribute that loses most, and what would keep more.
-Numbers have two significant digits: more could reveal a value by a difference. Names of attributes and numbers of
-categories are shown, and no value.
+Losses are told with two significant digits: more could reveal a value by a difference. Names of attributes and numbers
+of categories are shown, and no value.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Event, Thread, Timer
-from typing import Any, NoReturn, Self, TypeVar, overload
+from typing import Any, BinaryIO, NoReturn, Self, TypeVar, overload
 
 import structlog
 from tqdm import tqdm
 
 from shoal.files.files import PIPE
-from shoal.formats import DropReason, is_notable
+from shoal.formats import DropReason, RefusalCounter
 from shoal.policy import Attribute, Policy
 from shoal.process_end import end_process
 from shoal.scales import SCALES
@@ -34,7 +32,6 @@ __all__ = [
     "dropped_messages",
     "elapsed_time",
     "log_if_slow",
-    "looser_limits",
     "percent",
     "progress_bar",
     "reading_bar",
@@ -95,75 +92,31 @@ class BackgroundRunner:
 
 @dataclass(frozen=True, slots=True)
 class RunReport:
-    """Numbers of records of one run.
-
-    Attributes
-    ----------
-    records_in, released, suppressed : int
-    refusals : sequence of str
-        A text for each reason and field, with the number of records.
-    refused : int
-        Records that were refused.
-    remedy : str
-        What to do about most of them; empty if that is not known.
-    information_loss : float or None
-        Of numbers and times, in percent; None if nothing was released.
-    loss : LossReport or None
-        Loss of each quasi-identifier; None if it is not known.
-    unknown : mapping of str to int
-        Values of valid records that the taxonomy of their attribute lacks, by attribute.
-    looser : sequence of str
-        What makes the limits of confidential values looser, such as ``lower privacy.l``; empty without limits.
-    is_compiling : bool
-        Whether the run was stopped while its kernels were compiled: the compiler still works in a thread.
-    value_limits : sequence of str
-        Settings of the policy that limit the values of clusters.
-    """
+    """Numbers of records of one run, and its loss."""
 
     records_in: int
     released: int
     suppressed: int
-    refused: int = 0
-    refusals: Sequence[str] = ()
-    remedy: str = ""
+    loss: LossReport
+    refusals: RefusalCounter = field(default_factory=RefusalCounter)
     information_loss: float | None = None
-    loss: LossReport | None = None
+    """Of numbers and times, in percent; None if nothing was released."""
     unknown: Mapping[str, int] = field(default_factory=dict)
-    looser: Sequence[str] = ()
+    """Values of valid records that the taxonomy of their attribute lacks, by attribute."""
     is_compiling: bool = False
-    value_limits: Sequence[str] = ()
+    """Whether the run was stopped while its kernels were compiled: the compiler still works in a thread."""
 
     @property
     def is_empty(self) -> bool:
         """Whether nothing was released of an input that has records."""
         return self.records_in > 0 and self.released == 0
 
-    @property
-    def is_notable(self) -> bool:
-        """Whether the release is empty, or more than 1 % of the records were refused."""
-        return is_notable(self.records_in, self.released, self.refused)
-
-    @property
-    def loss_percent(self) -> float | None:
-        """Information loss with three significant digits: more could reveal a value by a difference."""
-        return None if self.information_loss is None else float(f"{self.information_loss:.3g}")
-
 
 @dataclass(frozen=True, slots=True)
 class LossReport:
-    """The loss of a release under a policy.
+    """The loss of a release under a policy: of each quasi-identifier in its own measure, None if it has none.
 
-    Attributes
-    ----------
-    policy : Policy
-    losses : mapping of str to (float or None)
-        Loss of each quasi-identifier in its own measure; None if it has none.
-    categories : mapping of str to int
-        Number of categories of the released records, by nominal attribute.
-    clocks : collection of str
-        Times of which a trend was removed.
-    is_table : bool
-        Whether this is the release of a table, which has no delta.
+    ``categories`` are numbers of categories of the released records, ``clocks`` are times of which a trend was removed.
     """
 
     policy: Policy
@@ -207,14 +160,12 @@ class LossReport:
             return ["mean loss: none, because no attribute has one"]
         found = [f"mean loss {percent(self.mean)}"]
         for attribute, loss in self.worst:
-            found.append(f"{attribute.name} {percent(loss)}" + self._note_on(attribute))
+            note = " of what is left after its trend" if attribute.name in self.clocks else ""
+            found.append(f"{attribute.name} {percent(loss)}{note}")
         found += [
             f"{name}: no loss, because its values do not vary" for name, loss in self.losses.items() if loss is None
         ]
         return found + [self._advice_on(attribute) for attribute, loss in self.worst if loss > _NEEDS_CHANGE]
-
-    def _note_on(self, attribute: Attribute) -> str:
-        return " of what is left after its trend" if attribute.name in self.clocks else ""
 
     def _are_many(self, attribute: Attribute) -> bool:
         """Return whether clusters of k records each would need more categories than are held, if they were pure."""
@@ -267,19 +218,18 @@ def elapsed_time(label: str) -> Iterator[tqdm[NoReturn]]:
 
 
 @contextmanager
-def reading_bar(path: str, position: Callable[[], int] | None) -> Iterator[Callable[[int], None]]:
+def reading_bar(path: str, unit: str, file: BinaryIO | None) -> Iterator[Callable[[int], None]]:
     """Show how much of a source has been read: its share of the bytes of a file, else the number of records.
 
-    ``path`` is that of the source; a name that is not a file is a pipe. ``position`` returns the number of bytes read
-    so far; None if the end of the source is not known. The context is a function to be called with the number of
-    records after each block.
+    ``file`` is None if the source is followed. The context is a function to be called with the number of records after
+    each block.
     """
-    is_file = position is not None and path != PIPE and Path(path).is_file()
-    size, unit = (Path(path).stat().st_size, "B") if is_file else (None, " records")
+    known = file if unit == "line" and path != PIPE and Path(path).is_file() else None
+    size, unit = (None, " records") if known is None else (Path(path).stat().st_size, "B")
     with progress_bar(desc="reading", total=size, unit=unit, unit_scale=True) as bar:
 
         def advance(count: int) -> None:
-            bar.update(count if size is None or position is None else position() - bar.n)
+            bar.update(count if known is None else known.tell() - bar.n)
 
         yield advance
 
@@ -301,16 +251,6 @@ def log_if_slow(log: structlog.stdlib.BoundLogger, text: str) -> Iterator[None]:
         timer.cancel()
 
 
-def looser_limits(policy: Policy) -> list[str]:
-    """Return what makes the limits of confidential values looser: a change of each key that the policy sets."""
-    changes = {
-        "lower privacy.l": policy.diversity is not None,
-        "raise privacy.max_value_share": policy.max_value_share not in {None, 1},
-        "raise privacy.t": policy.t is not None,
-    }
-    return [change for change, is_set in changes.items() if is_set]
-
-
 def dropped_messages(policy: Policy, counts: Mapping[str, int]) -> dict[str, Any]:
     """Return the part of a summary that tells how many messages were dropped; empty if the policy drops none."""
     if "drop" not in {policy.deletes, policy.tombstones}:
@@ -319,13 +259,7 @@ def dropped_messages(policy: Policy, counts: Mapping[str, int]) -> dict[str, Any
 
 
 def percent(loss: float) -> str:
-    """Return a loss in percent.
-
-    Examples
-    --------
-    >>> percent(0.2841), percent(0.0), percent(0.00001), percent(0.998), percent(1.216)
-    ('28 %', '0 %', 'below 0.01 %', '100 %', '122 %')
-    """
+    """Return a loss in percent, such as ``28 %``."""
     number = 100 * loss
     if 0 < number < 0.01:  # noqa: PLR2004
         return "below 0.01 %"

@@ -29,25 +29,8 @@ _SLOW = "still anonymizing the sample"
 def run_sample(policy: Policy, source: str, source_format: str | None) -> RunReport:
     """Anonymize the first `MOST_RECORDS` records as a stream, or as a table if the policy has no stream section.
 
-    Parameters
-    ----------
-    policy : Policy
-    source : str
-        Path of the input; ``-`` is standard input.
-    source_format : str or None
-        Name of its format where the suffix of the path does not give it.
-
-    Returns
-    -------
-    RunReport
-        Numbers of records, and the loss. Invalid records are counted and left out, even of a table.
-
-    Raises
-    ------
-    InputError, ConfigError
-        The file cannot be used, or no record of a table can be released.
-    GuaranteeError
-        A decision violates an invariant.
+    Invalid records are counted and left out, even of a table. InputError or ConfigError if the file cannot be used or
+    no record of a table can be released, GuaranteeError if a decision violates an invariant.
     """
     is_stream = policy.stream is not None
     file_format = Files(source, source_format=source_format).input_format(is_stream=is_stream)
@@ -61,26 +44,17 @@ def run_sample(policy: Policy, source: str, source_format: str | None) -> RunRep
             with log_if_slow(log, _SLOW), elapsed_time("clustering"):
                 return background.run(lambda: _sample_table(policy, encoder, records))
         pipeline = background.run(lambda: compiled_pipeline(policy, encoder))
-        writer = OutputWriter(encoder, _Nowhere(), None, None, "", release_strategy(policy))
+        writer = OutputWriter(encoder, io.BytesIO(), None, None, "", release_strategy(policy))
         refusals = RefusalCounter()
-        with log_if_slow(log, _SLOW), reading_bar(source, file.tell) as advance:
+        with log_if_slow(log, _SLOW), reading_bar(source, opened.unit, file) as advance:
             process_records(pipeline, records, writer, None, refusals, advance)
         return report_stream(policy, pipeline, refusals)
 
 
 def choose_attribute(policy: Policy, name: str | None) -> Attribute:
-    """Return the confidential attribute whose values are counted.
+    """Return the confidential attribute whose values are counted; ConfigError if there is none, or several.
 
-    Parameters
-    ----------
-    policy : Policy
-    name : str or None
-        None selects the only protected attribute; without any, the only confidential one.
-
-    Raises
-    ------
-    ConfigError
-        There is no such attribute, or several.
+    Without a name it is the only protected attribute; without any, the only confidential one.
     """
     names = [attribute.name for attribute in policy.confidential]
     if not names:
@@ -99,33 +73,17 @@ def choose_attribute(policy: Policy, name: str | None) -> Attribute:
 def run_reference(
     policy: Policy, attribute: Attribute, source: str, source_format: str | None, target: str
 ) -> SmoothedReference:
-    """Read a sample and write the smoothed distribution of one attribute (`ReferenceSample`).
+    """Read a sample and write the smoothed distribution of a confidential attribute (`ReferenceSample`).
 
     Records that the policy rejects are not counted. The log says how many there are, and how many values were left out.
-
-    Parameters
-    ----------
-    policy : Policy
-    attribute : Attribute
-        A confidential attribute of the policy.
-    source : str
-        Path of the sample; ``-`` is standard input.
-    source_format : str or None
-        Name of its format where the suffix of the path does not give it.
-    target : str
-        Path of the reference; ``-`` is standard output.
-
-    Raises
-    ------
-    InputError, ConfigError
-        The sample cannot be read, or has too few subjects. Nothing is written.
+    Nothing is written if the sample cannot be read, or has too few subjects (InputError, ConfigError).
     """
     file_format = Files(source, source_format=source_format).input_format()
     sample, refusals = ReferenceSample(policy, attribute), RefusalCounter()
     with open_input(source) as file:
         opened = open_source(file, file_format, policy, JsonEncoder(policy), source, with_columns=True)
-        count, can_tell = 0, opened.unit == "line" and file.seekable()
-        with reading_bar(source, file.tell if can_tell else None) as advance:
+        count = 0
+        with reading_bar(source, opened.unit, file) as advance:
             for block, records in opened.blocks:
                 for _, reason, faults in opened.refused(block, records):
                     refusals.add(reason.value, faults)
@@ -148,13 +106,6 @@ def run_reference(
     if reference.left_out:
         log.info("values of too few subjects were left out", values=reference.left_out, fewer_than=policy.k)
     return reference
-
-
-class _Nowhere:
-    """An output that is not written."""
-
-    def write(self, data: bytes) -> None:
-        """Do nothing."""
 
 
 def _first_records(blocks: Iterator[tuple[Block, Sequence[Any]]]) -> Iterator[tuple[Block, Sequence[Any]]]:

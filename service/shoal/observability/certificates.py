@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import time
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
@@ -30,10 +30,7 @@ SOON_SHARE = 1 / 3
 _BLOCK = re.compile(rb"-----BEGIN (X509 )?CERTIFICATE-----.+?-----END (X509 )?CERTIFICATE-----", re.DOTALL)
 
 _EFFECTS = {
-    "ca": (
-        "kafka.ssl_cafile",
-        "workers trust no broker on a new connection, and end with exit code 3",
-    ),
+    "ca": ("kafka.ssl_cafile", "workers trust no broker on a new connection, and end with exit code 3"),
     "client": (
         "kafka.ssl_certfile",
         "brokers that check client certificates refuse new connections, and workers end with exit code 3",
@@ -44,7 +41,6 @@ _EFFECTS = {
     ),
 }
 """The setting of each kind of certificate, and what fails while it is not valid."""
-
 
 log = logger("certificates")
 
@@ -97,12 +93,12 @@ class CertificateExpiry(Collector):
         for certificate, path in self._paths.items():
             self._update(certificate, path)
         if self._read:
-            family = GaugeMetricFamily(NAME, _HELP, labels=["certificate"])
+            (family,) = self.describe()
             for certificate, (_, expiry_s) in sorted(self._read.items()):
                 family.add_metric([certificate], expiry_s)
             yield family
 
-    def describe(self) -> Iterable[Metric]:
+    def describe(self) -> list[GaugeMetricFamily]:
         """Return the metric family without samples."""
         return [GaugeMetricFamily(NAME, _HELP, labels=["certificate"])]
 
@@ -117,8 +113,6 @@ class CertificateExpiry(Collector):
 
 
 class _Validity(NamedTuple):
-    """When the certificates of a file begin and cease to be valid (s since 1970)."""
-
     start_s: float
     end_s: float
 

@@ -1,8 +1,7 @@
 """The HTTP server of a worker: metrics, probes and a status page on one port, with TLS and a bearer token if given.
 
-Certificate, key and token can be rotated while the server runs. The files of the certificate are compared at each
-handshake, and the file of the token is read at each request. If new files cannot be used, the last good ones stay in
-use, and a warning says so once.
+Files of the certificate are compared at each handshake, and that of the token is read at each request. If new files
+cannot be used, the last good ones stay in use, and a warning says so once.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ import os
 import re
 import socket
 import ssl
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from html import escape
@@ -121,14 +120,8 @@ class HttpAccess:
 
 
 @asynccontextmanager
-async def serve(
-    address: str,
-    metrics: Metrics,
-    health: Health,
-    counts: Callable[[], dict[str, int]],
-    access: HttpAccess | None = None,
-) -> AsyncIterator[int]:
-    """Serve metrics, probes and status page while the context is open.
+async def serve(address: str, metrics: Metrics, health: Health, access: HttpAccess | None = None) -> AsyncIterator[int]:
+    """Serve metrics, probes and status page while the context is open; yield the port. Port 0 selects a free port.
 
     ``/livez`` answers 200 while the event loop runs. ``/readyz`` answers 200, also to a worker without a partition, or
     503 with the reasons. ``/metrics`` and the status page answer 401 if a token is required and the request has none.
@@ -138,28 +131,7 @@ async def serve(
     If there are `MAX_CONNECTIONS`, a new one takes the place of the oldest. So idle clients keep no probe out, and use
     up no descriptors that the process needs for its brokers.
 
-    Parameters
-    ----------
-    address : str
-        ``HOST:PORT``; port 0 selects a free port.
-    metrics : Metrics
-        Served as ``/metrics`` in the text format of Prometheus.
-    health : Health
-        Answers ``/readyz``.
-    counts : callable
-        Returns the totals on the status page by name.
-    access : HttpAccess, optional
-        TLS and token; default plain HTTP without a token.
-
-    Yields
-    ------
-    int
-        The port of the server.
-
-    Raises
-    ------
-    ConfigError
-        The address is invalid or cannot be bound, or TLS and token cannot be used.
+    ConfigError if the address is invalid or cannot be bound, or TLS and token cannot be used.
     """
     access = access or HttpAccess()
     is_on_network = not _is_loopback(parse_address(address)[0])
@@ -174,9 +146,7 @@ async def serve(
     if access.certfile is not None:
         metrics.certificates.watch("http", access.certfile)
     # A client that does not read its response must not delay the end of the process.
-    runner = web.AppRunner(
-        _application(metrics, health, counts, token), access_log=None, shutdown_timeout=SHUTDOWN_TIMEOUT_S
-    )
+    runner = web.AppRunner(_application(metrics, health, token), access_log=None, shutdown_timeout=SHUTDOWN_TIMEOUT_S)
     await runner.setup()
     try:
         listener = await _listen(cast("web.Server", runner.server), address, certificate)
@@ -216,9 +186,7 @@ def _is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
-def _application(
-    metrics: Metrics, health: Health, counts: Callable[[], dict[str, int]], token: TokenCheck | None
-) -> web.Application:
+def _application(metrics: Metrics, health: Health, token: TokenCheck | None) -> web.Application:
     async def metrics_page(_: web.Request) -> web.Response:
         metrics.ready.set(health.ready)
         body = _CREATED.sub(b"", generate_latest(metrics.registry))
@@ -231,7 +199,7 @@ def _application(
         return web.Response(status=200 if health.ready else 503, text=health.status + "\n")
 
     async def status_page(_: web.Request) -> web.Response:
-        rows = "".join(f"<tr><td>{escape(name)}</td><td>{count}</td></tr>" for name, count in counts().items())
+        rows = "".join(f"<tr><td>{escape(name)}</td><td>{count}</td></tr>" for name, count in metrics.totals().items())
         text = _PAGE.format(state=escape(health.status), rows=rows)
         return web.Response(text=text, content_type="text/html")
 
@@ -317,34 +285,30 @@ class TokenCheck:
     """The tokens that open the protected pages, given as they are or in a file, which is read at each request."""
 
     def __init__(self, given: str | None, path: str | None) -> None:
-        self._path, self._has_reported = path, False
-        self._tokens = _tokens(TOKEN, given or "") if path is None else _tokens_in(path)
+        self._given, self._path, self._has_reported = given, path, False
+        self._tokens = self._read()
 
     def accepts(self, authorization: str) -> bool:
         """Return whether a header ``Authorization`` holds one of the tokens.
 
         The time of the comparison does not depend on how many characters are right.
         """
-        self._read_again()
-        scheme, _, token = authorization.partition(" ")
-        offered = token.strip().encode("utf-8", "surrogateescape")
-        found = [hmac.compare_digest(offered, known) for known in self._tokens]
-        return scheme.lower() == "bearer" and any(found)
-
-    def _read_again(self) -> None:
-        if self._path is None:
-            return
         try:
-            self._tokens = _tokens_in(self._path)
+            self._tokens = self._read()
             self._has_reported = False
         except ConfigError as error:
             if not self._has_reported:
                 log.warning("token of the HTTP port not changed", reason=str(error))
             self._has_reported = True
+        scheme, _, token = authorization.partition(" ")
+        offered = token.strip().encode("utf-8", "surrogateescape")
+        found = [hmac.compare_digest(offered, known) for known in self._tokens]
+        return scheme.lower() == "bearer" and any(found)
 
-
-def _tokens_in(path: str) -> Sequence[bytes]:
-    return _tokens(TOKEN_FILE, read_secret(TOKEN_FILE, path))
+    def _read(self) -> Sequence[bytes]:
+        if self._path is None:
+            return _tokens(TOKEN, self._given or "")
+        return _tokens(TOKEN_FILE, read_secret(TOKEN_FILE, self._path))
 
 
 def _tokens(name: str, text: str) -> Sequence[bytes]:
@@ -353,15 +317,11 @@ def _tokens(name: str, text: str) -> Sequence[bytes]:
         raise ConfigError(f"{name}: holds no token; give one, as `openssl rand -hex 32` prints it")
     for token in found:
         if not _TOKEN.fullmatch(token):
-            raise ConfigError(
-                f"{name}: holds a character that no bearer token has; give letters, digits and . _ ~ + / - only, as "
-                "`openssl rand -hex 32` prints them"
-            )
+            allowed = "letters, digits and . _ ~ + / - only, as `openssl rand -hex 32` prints them"
+            raise ConfigError(f"{name}: holds a character that no bearer token has; give {allowed}")
         if len(token) < MIN_TOKEN_CHARACTERS:
-            raise ConfigError(
-                f"{name}: holds a token with fewer than {MIN_TOKEN_CHARACTERS} characters, which could be guessed; "
-                "give a longer one, as `openssl rand -hex 32` prints it"
-            )
+            fault = f"holds a token with fewer than {MIN_TOKEN_CHARACTERS} characters, which could be guessed"
+            raise ConfigError(f"{name}: {fault}; give a longer one, as `openssl rand -hex 32` prints it")
     return [token.encode("ascii") for token in found]
 
 

@@ -1,12 +1,11 @@
 """Structured logs on standard error: event, error code, topic, partition, offset, counts; no attribute value.
 
-No line holds a traceback or the text of an exception from outside Shoal, because both can quote attribute values.
-`error_code` and `raise_location` say what may be logged of an exception. `install_exception_hooks` and
-`install_loop_exception_handler` apply the same rule to exceptions that no code catches.
+No line holds a traceback or the text of an exception from outside Shoal, because both can quote attribute values. The
+hooks apply this to exceptions that no code catches.
 
-Of a line of a client library (from level WARNING on), its template is logged, with numbers of brokers and classes of
-exceptions. Every other argument is left out, and so is the text of an exception: they may hold attribute values. A node
-id, a port or a count is a whole number, and an attribute value never is one there: clients handle messages as bytes.
+Of a line of a client library (from level WARNING on), its template is logged, with whole numbers and classes of
+exceptions. Every other argument is left out. A node id, a port or a count is a whole number, and an attribute value
+never is one there: clients handle messages as bytes.
 """
 
 from __future__ import annotations
@@ -110,14 +109,9 @@ def set_up_logs(style: Literal["json", "text"], level: Literal["debug", "info", 
     renderer: Processor = (
         structlog.processors.JSONRenderer()
         if style == "json"
-        else structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), exception_formatter=_print_no_exception)
+        else structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), exception_formatter=lambda _, __: None)
     )
-    structlog.configure(
-        processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
-        logger_factory=structlog.stdlib.LoggerFactory(),
-        wrapper_class=structlog.stdlib.BoundLogger,
-        cache_logger_on_first_use=False,
-    )
+    _configure([*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter])
     handler = logging.StreamHandler(sys.stderr)
     handler.addFilter(_ClientFilter())
     handler.setFormatter(
@@ -138,12 +132,16 @@ def set_up_logs(style: Literal["json", "text"], level: Literal["debug", "info", 
 def join_logs() -> None:
     """Send the log lines to the logging of the surrounding app; do nothing after `set_up_logs`."""
     if not structlog.is_configured():
-        structlog.configure(
-            processors=[structlog.processors.KeyValueRenderer(key_order=["event"])],
-            logger_factory=structlog.stdlib.LoggerFactory(),
-            wrapper_class=structlog.stdlib.BoundLogger,
-            cache_logger_on_first_use=False,
-        )
+        _configure([structlog.processors.KeyValueRenderer(key_order=["event"])])
+
+
+def _configure(processors: list[Processor]) -> None:
+    structlog.configure(
+        processors=processors,
+        logger_factory=structlog.stdlib.LoggerFactory(),
+        wrapper_class=structlog.stdlib.BoundLogger,
+        cache_logger_on_first_use=False,
+    )
 
 
 class _ClientFilter(logging.Filter):
@@ -177,10 +175,6 @@ def _drop_traceback(_: object, __: str, event: EventDict) -> EventDict:
     return event
 
 
-def _print_no_exception(_: object, __: object) -> None:
-    """Print nothing of an exception."""
-
-
 def _reduce_client_line(_: object, __: str, event: EventDict) -> EventDict:
     """Reduce a client's line to what may be logged of it, and its logger: the arguments may hold attribute values."""
     record = event.get("_record")
@@ -208,11 +202,8 @@ def _shown(argument: object) -> str:
     """Return what is logged of an argument: a whole number, or the class of an exception; else nothing."""
     if isinstance(argument, int) and not isinstance(argument, bool):
         return str(argument)
-    if isinstance(argument, BaseException):
-        return type(argument).__name__
-    if isinstance(argument, type) and issubclass(argument, BaseException):
-        return argument.__name__
-    return ""
+    kind = argument if isinstance(argument, type) else type(argument)
+    return kind.__name__ if issubclass(kind, BaseException) else ""
 
 
 def _filled(group: str, shown: Iterator[str]) -> str:

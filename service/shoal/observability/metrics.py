@@ -14,6 +14,7 @@ import math
 import platform
 import time
 from bisect import bisect_right
+from collections import Counter as Counts
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -27,14 +28,7 @@ from prometheus_client.core import HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from shoal.arrays import Float64Vector, Int64Vector
-from shoal.formats import (
-    NOT_REPRESENTATIVE,
-    DropReason,
-    Reason,
-    RefusalCounter,
-    is_notable,
-    is_representative,
-)
+from shoal.formats import NOT_REPRESENTATIVE, DropReason, Reason, RefusalCounter, is_notable, is_representative
 from shoal.observability.certificates import CertificateExpiry
 from shoal.observability.logs import escape_control_characters
 from shoal.policy import Policy
@@ -178,12 +172,12 @@ class Metrics:
         self._loss, self._pending_clusters = [0.0, 0.0], 0
         self.confidential: ConfidentialMetrics | None = None
         """Metrics of confidential values; None if the policy measures none."""
-        self._clipped: dict[tuple[str, int], int] = {}
-        self._unknown: dict[tuple[str, str, int], int] = {}
+        self._clipped: Counts[tuple[str, int]] = Counts()
+        self._unknown: Counts[tuple[str, str, int]] = Counts()
         self._weights: dict[tuple[str, int], float] = {}
         self.refusals = RefusalCounter()
         """Refused messages by reason and field; they are logged at the end, and are no metric."""
-        self.unknown_totals: dict[str, int] = {}
+        self.unknown_totals: Counts[str] = Counts()
         """Values that the taxonomy of their attribute lacks, by attribute; logged at the end."""
         self.held_at_close = 0
         """Records that the partitions closed last still held."""
@@ -238,36 +232,32 @@ class Metrics:
         """Report at each scrape how long (s) the oldest record of a partition has been held; None if none is held."""
         self.oldest_held.labels(topic, partition).set_function(lambda: _held_step(held_s()))
 
-    def totals(self) -> dict[str, int]:
+    def totals(self) -> Counts[str]:
         """Return the records of this process by outcome, over all partitions; ``dropped`` only if messages were."""
-        totals = dict.fromkeys(OUTCOMES, 0)
+        totals = Counts(dict.fromkeys(OUTCOMES, 0))
         for of_topic in self.totals_by_topic().values():
-            for outcome, count in of_topic.items():
-                totals[outcome] = totals.get(outcome, 0) + count
+            totals.update(of_topic)
         return totals
 
-    def totals_by_topic(self) -> dict[str, dict[str, int]]:
+    def totals_by_topic(self) -> dict[str, Counts[str]]:
         """Return the same for each input."""
-        totals: dict[str, dict[str, int]] = {}
+        totals: dict[str, Counts[str]] = {}
         for family in self.records.collect():
             for sample in family.samples:
                 if sample.name.endswith("_total"):
-                    of_topic = totals.setdefault(sample.labels["topic"], dict.fromkeys(OUTCOMES, 0))
-                    outcome, count = sample.labels["outcome"], int(sample.value)
-                    if count or outcome in OUTCOMES:
-                        of_topic[outcome] = of_topic.get(outcome, 0) + count
+                    of_topic = totals.setdefault(sample.labels["topic"], Counts(dict.fromkeys(OUTCOMES, 0)))
+                    if sample.value:
+                        of_topic[sample.labels["outcome"]] += int(sample.value)
         return totals
 
     def count_clipped(self, topic: str, partition: int, count: int) -> None:
         """Add clipped values. They are published with the next step, so that they reveal no single record."""
-        self._clipped[topic, partition] = self._clipped.get((topic, partition), 0) + count
+        self._clipped[topic, partition] += count
 
     def count_unknown(self, topic: str, partition: int, counts: Mapping[str, int]) -> None:
         """Add values that a taxonomy lacks, by attribute. They are published with the next step."""
-        for attribute, count in counts.items():
-            labels = (attribute, topic, partition)
-            self._unknown[labels] = self._unknown.get(labels, 0) + count
-            self.unknown_totals[attribute] = self.unknown_totals.get(attribute, 0) + count
+        self.unknown_totals.update(counts)
+        self._unknown.update({(attribute, topic, partition): count for attribute, count in counts.items()})
 
     def set_position_weight(self, topic: str, partition: int, weight: float) -> None:
         """Set the weight of the position in a partition. It depends on values and is published with the next step."""
@@ -301,8 +291,7 @@ class Metrics:
         """Add committed clusters to the metrics; publish the stepped ones after every `STEP_CLUSTERS` clusters.
 
         ``total_squares`` is the records' part of the total sum of squares, scaled like ``stats.numeric_squared``;
-        ``seconds`` (n_records,) is how long each was held. ``losses`` is None if no cluster was decided. ``partition``
-        is the input topic and its number: each has windows of its own.
+        ``seconds`` (n_records,) is how long each was held; ``partition`` is topic and number, with windows of its own.
         """
         self.size.observe(stats.size)
         self.subjects.observe(stats.subjects)
@@ -340,11 +329,10 @@ class Metrics:
 
 
 def log_totals(log: structlog.stdlib.BoundLogger, metrics: Metrics, value_limits: Sequence[str] = ()) -> None:
-    """Log what this process did with its records.
+    """Log what this process did with its records; ``value_limits`` are settings that limit the values of clusters.
 
-    If nothing was released of an input that has records, or more than 1 % of all records were refused, this is a
-    warning of its own, and so is each reason and field for which records were refused. ``value_limits`` are settings
-    that limit the values of clusters: under these, more than 10 % of suppressed records are a warning, too.
+    An input of which nothing was released is a warning, and so is each reason and field of refused records, if these
+    are notable, and many suppressed records under limits of values.
     """
     totals, held = metrics.totals(), metrics.held_at_close
     records_in, released = totals["in"], totals["released"]
@@ -359,7 +347,7 @@ def log_totals(log: structlog.stdlib.BoundLogger, metrics: Metrics, value_limits
     elif records_in and not released:
         log.warning("nothing was released", records_in=records_in, held=held)
     warn_unless_representative(log, value_limits, records_in, released, totals["suppressed"])
-    unknown = {"not_in_taxonomy": metrics.unknown_totals} if metrics.unknown_totals else {}
+    unknown = {"not_in_taxonomy": dict(metrics.unknown_totals)} if metrics.unknown_totals else {}
     log.info("stopped", **totals, held=held, **unknown)
 
 

@@ -226,7 +226,7 @@ class StageSupervisor:
         async with contextlib.AsyncExitStack() as stack:
             port = None
             if self._http is not None:
-                served = serve(self._http, context.metrics, context.health, context.metrics.totals)
+                served = serve(self._http, context.metrics, context.health)
                 port = await stack.enter_async_context(served)
             settings, fingerprint = context.settings, context.policy.fingerprint
             log.info("started", http_port=port, policy=fingerprint[:16], group=settings.group, topic=settings.input)

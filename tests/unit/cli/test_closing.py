@@ -32,29 +32,32 @@ def options(**more: object) -> Namespace:
     return Namespace(**given | more)
 
 
+POLICY = policy_with(
+    attribute("age", Scale.NUMERIC), attribute("sh\x1bop", Scale.NOMINAL), attribute("at", Scale.TIME), delta=200
+)
+WITHOUT_LOSS = RunReport(9, 9, 0, LossReport(POLICY, {}, {}))
+
+
+def report_of(age: float, shop: float, information_loss: float) -> RunReport:
+    losses = LossReport(POLICY, {"age": age, "sh\x1bop": shop, "at": None}, {"sh\x1bop": 400})
+    return RunReport(9, 8, 1, losses, information_loss=information_loss)
+
+
 def test_a_followed_run_without_evidence_has_no_next_command(capsys: pytest.CaptureFixture[str]) -> None:
-    print_report(options(), RunReport(9, 9, 0))
+    print_report(options(), WITHOUT_LOSS)
     assert capsys.readouterr().err == "shoal: 9 in, 9 out, 0 suppressed, 0 refused\n"
 
 
 def test_a_followed_run_with_evidence_names_the_command_that_judges_it(capsys: pytest.CaptureFixture[str]) -> None:
-    print_report(options(evidence="evidence.jsonl"), RunReport(9, 9, 0))
+    print_report(options(evidence="evidence.jsonl"), WITHOUT_LOSS)
     assert capsys.readouterr().err == (
         "shoal: 9 in, 9 out, 0 suppressed, 0 refused; next: shoal verify policy.yaml --original in.csv "
         "--released out.csv --evidence evidence.jsonl\n"
     )
 
 
-# ---------------------------------------------------------------- the loss
-
-POLICY = policy_with(
-    attribute("age", Scale.NUMERIC), attribute("sh\x1bop", Scale.NOMINAL), attribute("at", Scale.TIME), delta=200
-)
-
-
 def test_the_line_names_the_mean_loss_and_the_worst_attribute(capsys: pytest.CaptureFixture[str]) -> None:
-    losses = LossReport(POLICY, {"age": 0.1234, "sh\x1bop": 0.6789, "at": None}, {"sh\x1bop": 400})
-    print_report(options(), RunReport(9, 8, 1, information_loss=12.34, loss=losses))
+    print_report(options(), report_of(0.1234, 0.6789, 12.34))
     assert capsys.readouterr().err == (
         "shoal: 9 in, 8 out, 1 suppressed, 0 refused, mean loss 40 %; worst sh\\u001bop 68 %: 400 values, delta 200 "
         "keeps few (docs/numbers.md)\n"
@@ -63,9 +66,8 @@ def test_the_line_names_the_mean_loss_and_the_worst_attribute(capsys: pytest.Cap
 
 def test_the_log_line_has_the_losses_with_three_digits(capsys: pytest.CaptureFixture[str]) -> None:
     set_up_logs("json", "info")
-    losses = LossReport(POLICY, {"age": 0.12344, "sh\x1bop": 0.67891, "at": None}, {"sh\x1bop": 400})
-    print_report(options(log="json"), RunReport(9, 8, 1, information_loss=12.345, loss=losses))
-    print_report(options(log="json"), RunReport(9, 9, 0))
+    print_report(options(log="json"), report_of(0.12344, 0.67891, 12.345))
+    print_report(options(log="json"), WITHOUT_LOSS)
     first, second = map(json.loads, capsys.readouterr().err.splitlines())
     assert {name: first[name] for name in ("information_loss", "mean_loss", "worst")} == {
         "information_loss": 12.3,

@@ -69,26 +69,24 @@ def test_the_help_names_the_variable_of_every_option() -> None:
 
 
 @pytest.mark.parametrize(
-    ("variable", "message"),
+    ("variable", "value", "message"),
     [
-        ("SHOAL_LOG", "must be json or text"),
-        ("SHOAL_LOG_LEVEL", "must be debug, info, warning or error"),
-        ("SHOAL_FROM", "must be earliest or latest"),
+        ("SHOAL_LOG", CANARY, "must be json or text"),
+        ("SHOAL_LOG_LEVEL", CANARY, "must be debug, info, warning or error"),
+        ("SHOAL_FROM", CANARY, "must be earliest or latest"),
+        ("SHOAL_LOG", "", "must be json or text"),
+        ("SHOAL_HTTP", "", "is empty; give a value, or unset the variable"),
+        ("SHOAL_HTTP_CERTFILE", " ", "is empty; give a value, or unset the variable"),
+        ("SHOAL_HTTP_TOKEN", "", "is empty; give a value, or unset the variable"),
+        ("SHOAL_HTTP_TOKENFILE", CANARY, "unknown variable; did you mean SHOAL_HTTP_TOKEN_FILE?"),
+        ("SHOAL_PRIVACY__K", CANARY, "variables can set settings of section kafka only; set privacy.k in the policy"),
     ],
 )
-def test_a_variable_with_another_word_is_a_usage_fault(variable: str, message: str) -> None:
-    done = run_command("run", "no.yaml", environment={variable: CANARY})
+def test_a_variable_that_cannot_be_used_is_a_usage_fault(variable: str, value: str, message: str) -> None:
+    done = run_command("run", "no.yaml", environment={variable: value, "SHOAL_OTHER__K": "1"})
     assert done.returncode == 2
     assert done.stderr.decode().endswith(f"shoal run: error: {variable}: {message}\n")
     assert CANARY not in done.stderr.decode()
-
-
-@pytest.mark.parametrize("variable", ["SHOAL_LOG", "SHOAL_HTTP", "SHOAL_HTTP_CERTFILE", "SHOAL_HTTP_TOKEN"])
-def test_an_empty_variable_is_a_usage_fault(variable: str) -> None:
-    for value in ("", " "):
-        done = run_command("run", "no.yaml", environment={variable: value})
-        assert done.returncode == 2
-        assert f"shoal run: error: {variable}: " in done.stderr.decode()
 
 
 def test_the_variables_of_another_command_are_not_read(tmp_path: Path) -> None:
@@ -130,7 +128,8 @@ KAFKA = {"bootstrap_servers": "127.0.0.1:1", "input": "a", "output": "b", "group
 @pytest.mark.parametrize(
     ("environment", "message"),
     [
-        ({"SHOAL_HTTP": "nowhere"}, "--http (SHOAL_HTTP): give HOST:PORT"),
+        ({"SHOAL_HTTP": CANARY}, "--http (SHOAL_HTTP): give HOST:PORT"),
+        ({"SHOAL_HTTP": "0.0.0.0:65536"}, "--http (SHOAL_HTTP): give HOST:PORT"),
         (
             {"SHOAL_HTTP_CERTFILE": "absent.pem", "SHOAL_HTTP_KEYFILE": "absent.key"},
             "--http-certfile (SHOAL_HTTP_CERTFILE): the file cannot be read",
@@ -140,28 +139,12 @@ KAFKA = {"bootstrap_servers": "127.0.0.1:1", "input": "a", "output": "b", "group
     ],
 )
 @pytest.mark.parametrize("style", ["text", "json"])
-def test_unusable_settings_of_the_http_port_end_the_service_at_once(
+def test_unusable_settings_of_the_http_port_end_the_service_at_once_and_check_names_them(
     tmp_path: Path, environment: Mapping[str, str], message: str, style: str
 ) -> None:
     policy = policy_file(tmp_path, stream={"delta": 2}, kafka=KAFKA)
-    done = run_command("run", policy, environment={**environment, "SHOAL_LOG": style})
-    assert done.returncode == 2
-    assert message in done.stderr.decode()
-    assert CANARY not in (done.stderr + done.stdout).decode()
-
-
-@pytest.mark.parametrize(
-    ("environment", "message"),
-    [
-        ({"SHOAL_HTTP": CANARY}, "--http (SHOAL_HTTP): give HOST:PORT"),
-        ({"SHOAL_HTTP": "0.0.0.0:65536"}, "--http (SHOAL_HTTP): give HOST:PORT"),
-    ],
-)
-def test_check_names_the_addresses_that_the_service_refuses(
-    tmp_path: Path, environment: Mapping[str, str], message: str
-) -> None:
-    policy = policy_file(tmp_path, stream={"delta": 2}, kafka=KAFKA)
-    checked, ran = (run_command(name, policy, environment=environment) for name in ("check", "run"))
+    variables = {**environment, "SHOAL_LOG": style}
+    checked, ran = (run_command(name, policy, environment=variables) for name in ("check", "run"))
     assert (checked.returncode, ran.returncode) == (0, 2)
     for done in (checked, ran):
         assert message in done.stderr.decode()
@@ -194,45 +177,19 @@ def test_a_misspelt_variable_is_refused_with_the_one_that_is_meant(name: str, me
     assert str(caught.value) == f"{name}: unknown variable; did you mean {meant}?"
 
 
-def test_all_misspelt_variables_are_named() -> None:
-    with pytest.raises(ParameterError, match=r"(?s)SHOAL_FORM.*SHOAL_LOGS"):
-        check_variables({"SHOAL_LOGS": "", "SHOAL_FORM": ""})
-
-
 @pytest.mark.parametrize("name", ["SHOAL_TEST_BROKER", "SHOAL_DATA", "SHOAL_VERSION", "SHOAL_KAFKA__GROUP", "SHOALS"])
-def test_a_variable_that_resembles_none_is_left_alone(name: str) -> None:
+def test_a_variable_that_resembles_none_is_left_alone_and_all_others_are_named(name: str) -> None:
     check_variables({name: "x"})
+    with pytest.raises(ParameterError, match=r"(?s)SHOAL_FORM.*SHOAL_LOGS"):
+        check_variables({"SHOAL_LOGS": "", "SHOAL_FORM": "", name: "x"})
 
 
 @pytest.mark.parametrize("service", ["SHOAL", "SHOAL_KAFKA", "SHOAL_HTTP"])
-def test_the_variables_of_a_service_in_kubernetes_are_left_alone(service: str) -> None:
+def test_the_variables_of_a_service_in_kubernetes_are_left_alone_beside_its_host(service: str) -> None:
     endings = ("_SERVICE_HOST", "_SERVICE_PORT", "_SERVICE_PORT_HTTP", "_PORT", "_PORT_9464_TCP", "_PORT_9464_TCP_ADDR")
     check_variables({service + ending: "10.0.0.1" for ending in endings})
-
-
-def test_without_the_host_of_a_service_its_other_variables_are_misspelt() -> None:
     with pytest.raises(ParameterError, match="SHOAL_KAFKA_PORT: unknown variable; did you mean SHOAL_KAFKA__PORT"):
         check_variables({"SHOAL_KAFKA_PORT": "9464"})
-
-
-def test_a_command_with_a_misspelt_variable_does_not_begin() -> None:
-    done = run_command("run", "no.yaml", environment={"SHOAL_HTTP_TOKENFILE": "canary"})
-    assert done.returncode == 2
-    said = done.stderr.decode()
-    assert said.endswith(
-        "shoal run: error: SHOAL_HTTP_TOKENFILE: unknown variable; did you mean SHOAL_HTTP_TOKEN_FILE?\n"
-    )
-    assert "canary" not in said
-
-
-def test_a_variable_for_another_section_of_the_policy_is_refused() -> None:
-    done = run_command("check", "no.yaml", environment={"SHOAL_PRIVACY__K": "canary", "SHOAL_OTHER__K": "1"})
-    assert done.returncode == 2
-    said = done.stderr.decode()
-    assert said.endswith(
-        "error: SHOAL_PRIVACY__K: variables can set settings of section kafka only; set privacy.k in the policy\n"
-    )
-    assert "canary" not in said
 
 
 # ---------------------------------------------------------------- errors that nobody expected

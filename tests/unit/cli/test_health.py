@@ -83,25 +83,23 @@ def test_tls_is_spoken_where_the_address_says_so(tmp_path: Path) -> None:
         assert done.stderr.endswith(b"does not answer: it does not speak TLS; leave out https://\n")
 
 
+NO_ADDRESS = "it is no HOST:PORT, such as 127.0.0.1:9464 or https://127.0.0.1:9464"
+
+
 @pytest.mark.parametrize(
-    "address", ["nonsense", "127.0.0.1:", "127.0.0.1:0", "127.0.0.1:99999", "ftp://127.0.0.1:9464", "127.0.0.1:1/x"]
+    ("address", "reason"),
+    [
+        ("127.0.0.1:1", "no process listens there; give --http the address that `shoal run` has"),
+        *(
+            (address, NO_ADDRESS)
+            for address in ("nonsense", "127.0.0.1:", "127.0.0.1:0", "127.0.0.1:99999", "ftp://127.0.0.1:9464")
+        ),
+        ("127.0.0.1:1/x", NO_ADDRESS),
+    ],
 )
-def test_what_is_no_address_is_not_alive(address: str) -> None:
+def test_what_does_not_answer_or_is_no_address_is_not_alive(address: str, reason: str) -> None:
     done = run_command("health", "--http", address)
-    assert done.returncode == 1
-    assert done.stderr.decode() == (
-        f"shoal health: {address} does not answer: it is no HOST:PORT, such as 127.0.0.1:9464 or "
-        "https://127.0.0.1:9464\n"
-    )
-
-
-def test_no_answer_is_not_alive() -> None:
-    done = run_command("health", "--http", "127.0.0.1:1")
-    assert done.returncode == 1
-    assert done.stderr == (
-        b"shoal health: 127.0.0.1:1 does not answer: no process listens there; give --http the address that "
-        b"`shoal run` has\n"
-    )
+    assert (done.returncode, done.stderr.decode()) == (1, f"shoal health: {address} does not answer: {reason}\n")
 
 
 def test_the_console_script_answers_without_loading_the_package() -> None:

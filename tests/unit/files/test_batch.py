@@ -5,12 +5,8 @@ from __future__ import annotations
 import csv
 import io
 import json
-import os
-import pty
 import random
 import re
-import termios
-from collections import Counter
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -23,10 +19,8 @@ import pytest
 from shoal.audit import Verdict, verify
 from shoal.cli import main
 from shoal.files.batch import parse_algorithm_options
-from shoal.files.run import elapsed_time
 from shoal.formats.parquet import encode_parquet
 from shoal.policy import Policy
-from shoal.tables import RefinedPartition
 
 pytestmark = pytest.mark.unit
 
@@ -74,18 +68,21 @@ def csv_of(rows: list[dict[str, Any]]) -> str:
 
 
 def write(path: Path, rows: list[dict[str, Any]]) -> Path:
-    path.write_text(csv_of(rows) if path.suffix == ".csv" else "".join(json.dumps(row) + "\n" for row in rows))
+    if path.suffix == ".parquet":
+        pq.write_table(pa.Table.from_pylist(rows), path)
+    else:
+        path.write_text(csv_of(rows) if path.suffix == ".csv" else "".join(json.dumps(row) + "\n" for row in rows))
     return path
 
 
-def batch(policy: Path, source: Path, target: Path, *more: str) -> tuple[int, dict[str, Any], Verdict]:
-    """Run `shoal batch` and return the verdict on the result."""
+def batch(policy: Path, source: Path, target: Path, *more: str) -> tuple[dict[str, Any], Verdict]:
+    """Run `shoal batch`, whose release the judge accepts; return summary and verdict."""
     evidence, summary, quarantine = (target.parent / name for name in ("evidence", "summary", "quarantine"))
     beside = ["--evidence", str(evidence), "--summary", str(summary), "--quarantine", str(quarantine)]
-    code = main(["batch", str(policy), "-i", str(source), "-o", str(target), *beside, *more])
-    result = json.loads(summary.read_text())
+    assert main(["batch", str(policy), "-i", str(source), "-o", str(target), *beside, *more]) == 0
     verdict = verify(Policy.load(policy), source, target, evidence, summary, quarantine=quarantine, table=True)
-    return code, result, verdict
+    assert verdict.exit_code == 0, verdict.text()
+    return json.loads(summary.read_text()), verdict
 
 
 def refusal(capsys: pytest.CaptureFixture[str], policy: Path, source: Path, *more: str, target: str = "out.csv") -> str:
@@ -96,48 +93,40 @@ def refusal(capsys: pytest.CaptureFixture[str], policy: Path, source: Path, *mor
     return capsys.readouterr().err
 
 
-@pytest.mark.parametrize("source", ["in.csv", "in.jsonl"])
-@pytest.mark.parametrize("target", ["out.csv", "out.jsonl"])
-def test_a_table_is_released_and_the_judge_agrees(source: str, target: str, tmp_path: Path) -> None:
-    path = write(tmp_path / source, records(60))
-    code, result, verdict = batch(policy_of(tmp_path), path, tmp_path / target)
-    assert code == 0
-    assert verdict.exit_code == 0, verdict.text()
+@pytest.mark.parametrize("source", ["in.csv", "in.jsonl", "in.parquet"])
+@pytest.mark.parametrize("target", ["out.csv", "out.jsonl", "out.parquet"])
+def test_a_table_is_released_in_every_format_and_the_judge_agrees(source: str, target: str, tmp_path: Path) -> None:
+    path = write(tmp_path / source, records(60, people=30))
+    result, verdict = batch(policy_of(tmp_path), path, tmp_path / target)
     assert (result["records"], result["released"], result["suppressed"]) == (60, 60, 0)
     assert result["cluster_size"]["min"] >= 3
     assert (result["algorithm"], result["refine"], result["keep_order"]) == ("auto", "descent", False)
     assert verdict.counts["clusters"] == result["clusters"]
 
 
-def test_fields_keep_their_order_and_integers_stay_integers(tmp_path: Path) -> None:
+@pytest.mark.parametrize("resolution", [{"resolution": 1}, {}])
+def test_fields_keep_their_order_and_integers_stay_integers_with_a_resolution(
+    resolution: dict[str, int], tmp_path: Path
+) -> None:
+    age = {"role": "quasi_identifier", "bounds": [0, 110], "integer": True} | resolution
     source = write(tmp_path / "in.jsonl", records(30))
-    batch(policy_of(tmp_path), source, tmp_path / "out.jsonl")
-    for line in (tmp_path / "out.jsonl").read_text().splitlines():
-        row = json.loads(line)
+    batch(policy_of(tmp_path, ATTRIBUTES | {"age": age}), source, tmp_path / "out.jsonl")
+    rows = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+    for row in rows:
         assert list(row) == ["note", "age", "income", "wage", "ward"]
-        assert type(row["age"]) is int
         assert type(row["income"]) is float
         assert type(row["wage"]) is int
-
-
-def test_without_a_resolution_the_exact_mean_is_published_of_integers_too(tmp_path: Path) -> None:
-    attributes = ATTRIBUTES | {"age": {"role": "quasi_identifier", "bounds": [0, 110], "integer": True}}
-    source = write(tmp_path / "in.jsonl", records(30))
-    _, _, verdict = batch(policy_of(tmp_path, attributes), source, tmp_path / "out.jsonl")
-    assert verdict.exit_code == 0, verdict.text()
-    ages = [json.loads(line)["age"] for line in (tmp_path / "out.jsonl").read_text().splitlines()]
-    assert any(age != round(age) for age in ages)
+    assert all(type(row["age"]) is int for row in rows) == bool(resolution), "without one the exact mean is published"
 
 
 def test_the_exact_refinement_reports_bound_and_gap(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     source = write(tmp_path / "in.csv", records(40))
     more = ["--refine", "exact", "--param", "time_s=20"]
-    _, result, verdict = batch(policy_of(tmp_path), source, tmp_path / "out.csv", *more)
-    assert verdict.exit_code == 0, verdict.text()
+    result, _ = batch(policy_of(tmp_path), source, tmp_path / "out.csv", *more)
     assert result["bound"] > 0
     assert 0 <= result["gap"] < 0.2
     assert "loss is above the proven lower bound by at most" in capsys.readouterr().err
-    _, result, _ = batch(policy_of(tmp_path), source, tmp_path / "out.csv")
+    result, _ = batch(policy_of(tmp_path), source, tmp_path / "out.csv")
     assert (result["bound"], result["gap"]) == (None, None)
 
 
@@ -149,9 +138,9 @@ def test_approximate_reports_the_loss_of_mdav_and_warns_if_its_own_is_larger(
     for number, is_warned in ((1, False), (3, True)):
         own = {name: {"role": "quasi_identifier"} for name in numbers[:number]}
         policy = policy_of(tmp_path, ATTRIBUTES | {name: {"role": "identifier"} for name in numbers} | own)
-        _, mdav, _ = batch(policy, source, tmp_path / "out.csv", "--algorithm", "mdav")
+        mdav, _ = batch(policy, source, tmp_path / "out.csv", "--algorithm", "mdav")
         assert "mdav" not in mdav
-        _, result, _ = batch(policy, source, tmp_path / "out.csv", "--algorithm", "approximate")
+        result, _ = batch(policy, source, tmp_path / "out.csv", "--algorithm", "approximate")
         assert result["mdav"]["sse"] == pytest.approx(mdav["sse"])
         assert (result["sse"] > mdav["sse"]) == is_warned
         assert ("times_mdav" in capsys.readouterr().err) == is_warned
@@ -161,8 +150,7 @@ def test_a_release_of_one_cluster_is_reported(tmp_path: Path, capsys: pytest.Cap
     rows = sorted(records(90), key=lambda row: row["income"])
     rows = [row | {"note": "ab"[number > 44]} for number, row in enumerate(rows)]
     source, policy = write(tmp_path / "in.csv", rows), policy_of(tmp_path, privacy={"k": 3, "t": 0.05})
-    _, result, verdict = batch(policy, source, tmp_path / "out.csv", "--algorithm", "mdav")
-    assert verdict.exit_code == 0, verdict.text()
+    result, _ = batch(policy, source, tmp_path / "out.csv", "--algorithm", "mdav")
     assert result["clusters"] == 1
     assert "ONE CLUSTER" in capsys.readouterr().err
     batch(policy_of(tmp_path), source, tmp_path / "out.csv")
@@ -187,20 +175,6 @@ def test_each_block_gets_its_part_of_the_annealing_time(monkeypatch: pytest.Monk
     assert default(1_000_000, 1)(200_000_000) == 1.0
 
 
-def test_a_partition_that_violates_t_is_not_written(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def without_t(values: Any, k: int, *_: Any, **__: Any) -> RefinedPartition:
-        return RefinedPartition(np.maximum(np.argsort(np.argsort(values[:, 0])) // k - 1, 0).astype(np.int32), 1.0)
-
-    monkeypatch.setattr("shoal.tables.table.refined", without_t)
-    source, out = write(tmp_path / "in.csv", records(60)), tmp_path / "out.csv"
-    policy = policy_of(tmp_path, privacy={"k": 3, "t": 0.05})
-    assert main(["batch", str(policy), "-i", str(source), "-o", str(out)]) == 1
-    assert "a cluster is farther from the reference than privacy.t" in capsys.readouterr().err
-    assert not out.exists()
-
-
 def test_evidence_is_complete_before_rows_are_written_to_a_pipe(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -208,71 +182,35 @@ def test_evidence_is_complete_before_rows_are_written_to_a_pipe(
     evidence = tmp_path / "e"
     monkeypatch.setattr("shoal.files.batch._write_rows", lambda *_: there.append(evidence.exists()))
     source = write(tmp_path / "in.csv", records(30))
-    words = [
-        "batch",
-        str(policy_of(tmp_path)),
-        "-i",
-        str(source),
-        "--output-format",
-        "csv",
-        "--evidence",
-        str(evidence),
-    ]
+    names = ["-i", str(source), "--output-format", "csv", "--evidence", str(evidence)]
+    words = ["batch", str(policy_of(tmp_path)), *names]
     assert main([*words, "-o", "-"]) == 0
     evidence.unlink()
     assert main([*words, "-o", str(tmp_path / "out.csv")]) == 0
     assert there == [True, False]
 
 
-def test_progress_is_shown_on_a_terminal_while_kernels_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    screen, its_end = pty.openpty()
-    termios.tcsetwinsize(screen, (24, 100))
-    monkeypatch.setattr("shoal.files.run.REFRESH_S", 0.01)
-    with os.fdopen(its_end, "w") as terminal, monkeypatch.context() as patched:
-        patched.setattr("sys.stderr", terminal)
-        with elapsed_time("clustering") as shown:
-            shown.start_t -= 0.95
-            begun = os.read(screen, 1 << 16).decode()
-            while not re.search(r"clustering: 00:0[1-9]", begun):  # blocks until something is drawn
-                begun += os.read(screen, 1 << 16).decode()
-        source = write(tmp_path / "in.csv", records(30))
-        assert main(["batch", str(policy_of(tmp_path)), "-i", str(source), "-o", str(tmp_path / "out.csv")]) == 0
-    seen = os.read(screen, 1 << 16).decode()
-    assert "clustering: 00:00" in begun
-    assert "writing: 100%" in seen
-    assert seen.count("reading") > 1
-
-
-def test_rows_are_sorted_by_their_bytes_or_keep_the_input_order(tmp_path: Path) -> None:
-    rows = records(40)
-    source = write(tmp_path / "in.csv", rows)
-    batch(policy_of(tmp_path), source, tmp_path / "out.csv")
-    lines = (tmp_path / "out.csv").read_bytes().splitlines()
-    assert lines[1:] == sorted(lines[1:])
-    _, result, verdict = batch(policy_of(tmp_path, **KEEP_ORDER), source, tmp_path / "out.csv", "--keep-order")
-    with (tmp_path / "out.csv").open(newline="") as file:
-        assert [row["note"] for row in csv.DictReader(file)] == [row["note"] for row in rows]
-    assert result["keep_order"] is True
-    assert verdict.exit_code == 0, verdict.text()
-
-
-def test_the_input_order_is_refused_unless_the_policy_allows_it(
+def test_rows_are_sorted_by_their_bytes_unless_the_policy_allows_the_input_order(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    source, out = write(tmp_path / "in.csv", records(40)), tmp_path / "out.csv"
+    rows = records(40)
+    source, out = write(tmp_path / "in.csv", rows), tmp_path / "out.csv"
     assert "table: {keep_order: true}" in refusal(capsys, policy_of(tmp_path), source, "--keep-order")
-    # The policy allows the order and does not ask for it.
-    batch(policy_of(tmp_path, **KEEP_ORDER), source, out)
-    lines = out.read_bytes().splitlines()
-    assert lines[1:] == sorted(lines[1:])
+    for allowed in ({}, KEEP_ORDER):  # which is not asked for
+        batch(policy_of(tmp_path, **allowed), source, out)
+        lines = out.read_bytes().splitlines()
+        assert lines[1:] == sorted(lines[1:])
+    result, _ = batch(policy_of(tmp_path, **KEEP_ORDER), source, out, "--keep-order")
+    with out.open(newline="") as file:
+        assert [row["note"] for row in csv.DictReader(file)] == [row["note"] for row in rows]
+    assert result["keep_order"] is True
 
 
 @pytest.mark.parametrize("algorithm", ["md", "mdav", "vmdav", "hilbert", "genetic", "approximate", "auto"])
 def test_every_algorithm_counts_subjects_and_not_records(algorithm: str, tmp_path: Path) -> None:
     source = write(tmp_path / "in.csv", records(90, people=12))
     more = ["--param", "generations=50"] if algorithm == "genetic" else []
-    _, result, verdict = batch(policy_of(tmp_path), source, tmp_path / "out.csv", "--algorithm", algorithm, *more)
-    assert verdict.exit_code == 0, verdict.text()
+    result, _ = batch(policy_of(tmp_path), source, tmp_path / "out.csv", "--algorithm", algorithm, *more)
     assert result["subjects"]["min"] >= 3
     assert result["share"]["max"] <= 0.5
 
@@ -283,8 +221,7 @@ def test_a_subject_above_max_share_of_the_table_is_cut_to_it(tmp_path: Path) -> 
         row["who"] = "p0"
     others = sum(row["who"] != "p0" for row in rows)
     source = write(tmp_path / "in.csv", rows)
-    _, result, verdict = batch(policy_of(tmp_path), source, tmp_path / "out.csv")
-    assert verdict.exit_code == 0, verdict.text()
+    result, _ = batch(policy_of(tmp_path), source, tmp_path / "out.csv")
     assert result["suppressed"] == 40 - 2 * others
     assert result["released"] == 2 * others
 
@@ -292,8 +229,7 @@ def test_a_subject_above_max_share_of_the_table_is_cut_to_it(tmp_path: Path) -> 
 def test_privacy_options_apply_to_tables(tmp_path: Path) -> None:
     source = write(tmp_path / "in.csv", records(60, people=9))
     policy = policy_of(tmp_path, privacy={"k": 3, "per_subject": {"max": 2, "window": 30}})
-    _, result, verdict = batch(policy, source, tmp_path / "out.csv")
-    assert verdict.exit_code == 0, verdict.text()
+    result, verdict = batch(policy, source, tmp_path / "out.csv")
     assert verdict["releases"].status == "holds"
     assert result["suppressed"] > 0
 
@@ -322,30 +258,59 @@ def test_a_table_of_too_few_subjects_is_refused(
     assert words in refusal(capsys, policy_of(tmp_path, privacy=privacy), source)
 
 
-BROKEN = [
-    ("age", "x", "line 6, column 3 (age): not a finite number"),
-    ("age", "1.5", "line 6, column 3 (age): not a whole number"),
-    ("income", "nan", "line 6, column 4 (income): not a finite number"),
-    ("income", "1e999", "line 6, column 4 (income): not a finite number"),
-    ("who", " ", "line 6, column 2 (who): not a valid subject"),
-    ("wage", "many", "line 6, column 5 (wage): not of type integer"),
+REFUSED: list[tuple[str, dict[str, Any], str]] = [
+    ("in.csv", {"age": "x"}, "line 10, column 3 (age): not a finite number"),
+    ("in.csv", {"age": "1.5"}, "line 10, column 3 (age): not a whole number"),
+    ("in.csv", {"income": "nan"}, "line 10, column 4 (income): not a finite number"),
+    ("in.csv", {"income": "1e999"}, "line 10, column 4 (income): not a finite number"),
+    ("in.csv", {"who": " "}, "line 10, column 2 (who): not a valid subject"),
+    ("in.csv", {"wage": "many"}, "line 10, column 5 (wage): not of type integer"),
+    ("in.jsonl", {"age": "x"}, "line 8, field age: not a finite number"),
+    ("in.jsonl", {"age": 1.5}, "line 8, field age: not a whole number"),
+    ("in.jsonl", {"wage": "x"}, "line 8, field wage: not of type integer"),
+    ("in.jsonl", {"wage": 0.5}, "line 8, field wage: not of type integer"),
+    ("in.jsonl", {"note": 7}, "line 8, field note: not of type string"),
+    ("in.jsonl", {"who": None}, "line 8, field who: not a valid subject"),
+    ("in.jsonl", {"more": 1}, "line 8: a field that the policy does not declare"),
+    ("in.parquet", {"age": 1.5}, "row 8, field age: not a whole number"),
+    ("in.parquet", {"note": None, "who": None}, "row 8, field who: not a valid subject"),
 ]
 
 
-@pytest.mark.parametrize(("name", "cell", "words"), BROKEN)
-def test_an_invalid_cell_is_reported_with_line_and_column(
-    name: str, cell: str, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(("name", "change", "words"), REFUSED)
+def test_an_invalid_record_is_reported_with_its_place_and_nothing_is_written(
+    name: str, change: dict[str, Any], words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     rows = records(30)
     rows[1]["note"] = "two\nlines"
-    rows[3][name] = cell
-    source = write(tmp_path / "in.csv", rows)
-    before = sorted(path.name for path in [*tmp_path.iterdir(), policy_of(tmp_path)])
-    files = ["-o", str(tmp_path / "out.csv"), "--summary", str(tmp_path / "summary")]
-    assert main(["batch", str(tmp_path / "policy.yaml"), "-i", str(source), *files]) == 2
+    rows[7] |= change
+    source, policy = write(tmp_path / name, rows), policy_of(tmp_path)
+    told = refusal(capsys, policy, source, "--summary", str(tmp_path / "summary"))
     remedy = "correct the record or remove it: a table is released whole or not at all"
-    assert capsys.readouterr().err.strip() == f"shoal: {source}, {words}; {remedy}"
-    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(set(before))
+    assert told.startswith(f"shoal: {source}, {words}")
+    assert told.endswith(f"; {remedy}\n")
+    assert sorted(path.name for path in tmp_path.iterdir()) == [name, "policy.yaml"]
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new", "words"),
+    [
+        ("in.jsonl", b'{"note"', b'{"note":"x","note"', "line 8: a field occurs twice; remove one of them"),
+        ("in.jsonl", b'"note, 7"', b"[" * 100 + b"]" * 100, "line 8: not UTF-8, or nested too deeply"),
+        ("in.jsonl", b"{", b"", "line 8: not JSON"),
+        ("in.csv", b'"note, 7"', b'"note, 7",more', "line 9: 7 cells, but the header has 6"),
+        ("in.csv", b'7"', b'7"x', "line 9: invalid quotation marks or bytes"),
+    ],
+)
+def test_an_invalid_line_is_reported_with_its_number_and_the_remedy(
+    name: str, old: bytes, new: bytes, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = write(tmp_path / name, records(30))
+    lines = source.read_bytes().splitlines(keepends=True)
+    place = 8 if name == "in.csv" else 7
+    lines[place] = lines[place].replace(old, new, 1)
+    source.write_bytes(b"".join(lines))
+    assert f"{name}, {words}" in refusal(capsys, policy_of(tmp_path), source)
 
 
 def test_all_invalid_records_are_counted_by_field(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -365,14 +330,16 @@ def test_all_invalid_records_are_counted_by_field(tmp_path: Path, capsys: pytest
     assert "canary" not in told
 
 
-def test_records_without_a_value_are_quarantined(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("name", ["in.csv", "in.jsonl", "in.parquet"])
+def test_records_without_a_value_are_quarantined(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     rows = records(30)
     for lacking, cell in ((3, ""), (7, " "), (29, "")):
-        rows[lacking]["age"] = cell
-    source, policy = write(tmp_path / "in.csv", rows), policy_of(tmp_path)
+        rows[lacking]["age"] = cell if name == "in.csv" else None
+    source, policy = write(tmp_path / name, rows), policy_of(tmp_path)
     files = [f"--{name}={tmp_path / name}" for name in ("evidence", "quarantine", "summary")]
     assert main(["batch", str(policy), "-i", str(source), "-o", str(tmp_path / "out.csv"), *files]) == 0
-    assert "30 in, 27 out, 0 suppressed, 3 refused (3 of 30 invalid: age: empty)" in capsys.readouterr().err
+    kind = "empty" if name == "in.csv" else "null"
+    assert f"30 in, 27 out, 0 suppressed, 3 refused (3 of 30 invalid: age: {kind})" in capsys.readouterr().err
     references = [json.loads(line) for line in (tmp_path / "quarantine").read_text().splitlines()]
     assert [(one["offset"], one["reason"]) for one in references] == [(3, "invalid"), (7, "invalid"), (29, "invalid")]
     members = [o for line in (tmp_path / "evidence").read_text().splitlines() for o in json.loads(line)["offsets"]]
@@ -381,109 +348,18 @@ def test_records_without_a_value_are_quarantined(tmp_path: Path, capsys: pytest.
     assert [summary[name] for name in ("records", "released", "suppressed", "quarantined")] == [30, 27, 0, 3]
 
 
-@pytest.mark.parametrize("name", ["in.jsonl", "in.parquet"])
-def test_null_is_a_missing_value_in_every_format(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    rows = records(30)
-    rows[7]["age"] = None
-    if name == "in.parquet":
-        pq.write_table(pa.Table.from_pylist(rows), tmp_path / name)
-    else:
-        write(tmp_path / name, rows)
-    files = ["-i", str(tmp_path / name), "-o", str(tmp_path / "out.csv"), "--quarantine", str(tmp_path / "q")]
-    assert main(["batch", str(policy_of(tmp_path)), *files]) == 0
-    assert "29 out, 0 suppressed, 1 refused (1 of 30 invalid: age: null)" in capsys.readouterr().err
-    assert json.loads((tmp_path / "q").read_text())["offset"] == 7
-
-
-def test_a_table_of_categories_times_and_missing_values_is_released(tmp_path: Path) -> None:
-    (tmp_path / "policy.yaml").write_text(
-        """
-attributes:
-  age: {role: quasi_identifier, missing: group}
-  sex: {role: quasi_identifier, scale: nominal, missing: group}
-  area: {role: quasi_identifier, scale: nominal, taxonomy: {West: [AK, CA], East: [NY, MA]}, publish: median}
-  day: {role: quasi_identifier, scale: time}
-  grade: {role: steering, scale: ordinal, order: [low, high]}
-  ill: {role: confidential, type: string}
-subject: every_record
-privacy: {k: 3}
-steering: {by: [{attribute: grade, weight: 0.5}]}
-missing_values: ["", "?"]
-"""
-    )
-    rows = ["age,sex,area,day,grade,ill"]
-    rows += [
-        f"{('', i % 7 * 10)[i % 3 > 0]},{'MF?'[i % 3]},{['AK', 'CA', 'NY', 'XX'][i % 4]},2024-0{i % 9 + 1}-01,"
-        f"{['low', 'high'][i % 2]},x{i % 5}"
-        for i in range(60)
-    ]
-    (tmp_path / "in.csv").write_text("\n".join(rows) + "\n")
-    files = [f"--{name}={tmp_path / name}" for name in ("evidence", "summary")]
-    inputs = ["-i", str(tmp_path / "in.csv"), "-o", str(tmp_path / "out.csv")]
-    assert main(["batch", str(tmp_path / "policy.yaml"), *inputs, *files]) == 0
-    header, *published = (tmp_path / "out.csv").read_text().splitlines()
-    assert header == "age,sex,area,day,ill"
-    clusters = Counter(row.rsplit(",", 1)[0] for row in published)
-    assert sum(clusters.values()) == 60
-    assert min(clusters.values()) >= 3
-    summary = json.loads((tmp_path / "summary").read_text())
-    assert list(summary["loss"]) == ["age", "sex", "area", "day"]
-    assert 0 < summary["information_loss"] < 100
-
-
-def test_an_invalid_line_is_reported_with_its_number(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    lines = csv_of(records(30)).splitlines()
-    for broken, words in [
-        ("a,b", "2 cells, but the header has 6"),
-        ('a,"b"c,1,2,3,4', "invalid quotation marks or bytes"),
-    ]:
-        (tmp_path / "in.csv").write_text("\n".join([*lines[:9], broken, *lines[10:]]) + "\n")
-        assert f"in.csv, line 10: {words}" in refusal(capsys, policy_of(tmp_path), tmp_path / "in.csv")
-
-
 @pytest.mark.parametrize(
-    ("field", "value", "words"),
+    ("name", "words"),
     [
-        ("age", "x", ", field age: not a finite number"),
-        ("age", 1.5, ", field age: not a whole number"),
-        ("wage", "x", ", field wage: not of type integer"),
-        ("wage", 0.5, ", field wage: not of type integer"),
-        ("note", 7, ", field note: not of type string"),
-        ("who", None, ", field who: not a valid subject"),
-        ("more", 1, ": a field that the policy does not declare"),
+        ("in.csv", "in.csv, line 1: the file is empty; give at least a header"),
+        ("in.csv.gz", "compressed files are not supported"),
     ],
 )
-def test_an_invalid_field_is_reported_with_line_and_name(
-    field: str, value: object, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_an_empty_or_compressed_file_is_refused_with_a_remedy(
+    name: str, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    rows = records(30)
-    rows[7][field] = value
-    source = write(tmp_path / "in.jsonl", rows)
-    assert f"in.jsonl, line 8{words}" in refusal(capsys, policy_of(tmp_path), source)
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "words"),
-    [
-        (b'{"note"', b'{"note":"x","note"', ": a field occurs twice; remove one of them"),
-        (b'"note, 7"', b"[" * 100 + b"]" * 100, ": not UTF-8, or nested too deeply"),
-        (b"{", b"", ": not JSON"),
-    ],
-)
-def test_an_invalid_object_is_reported_with_the_remedy(
-    old: bytes, new: bytes, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    source = write(tmp_path / "in.jsonl", records(30))
-    lines = source.read_bytes().splitlines(keepends=True)
-    source.write_bytes(b"".join([*lines[:7], lines[7].replace(old, new, 1), *lines[8:]]))
-    assert source.read_bytes() != b"".join(lines)
-    assert f"in.jsonl, line 8{words}" in refusal(capsys, policy_of(tmp_path), source)
-
-
-def test_an_empty_file_is_reported_as_empty(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "in.csv").write_bytes(b"")
-    told = refusal(capsys, policy_of(tmp_path), tmp_path / "in.csv")
-    assert "in.csv, line 1: the file is empty; give at least a header" in told
+    (tmp_path / name).write_bytes(b"")
+    assert words in refusal(capsys, policy_of(tmp_path), tmp_path / name)
 
 
 def test_values_outside_their_bounds_are_clipped_or_refused_as_the_policy_says(
@@ -492,9 +368,8 @@ def test_values_outside_their_bounds_are_clipped_or_refused_as_the_policy_says(
     rows = records(30)
     rows[4]["age"] = 200
     source, out = write(tmp_path / "in.csv", rows), tmp_path / "out.csv"
-    _, result, verdict = batch(policy_of(tmp_path), source, out)
+    result, _ = batch(policy_of(tmp_path), source, out)
     assert result["clipped"] == 1
-    assert verdict.exit_code == 0, verdict.text()
     out.unlink()
     assert "line 6, column 3 (age): outside its bounds" in refusal(
         capsys, policy_of(tmp_path, out_of_bounds="quarantine"), source
@@ -504,51 +379,46 @@ def test_values_outside_their_bounds_are_clipped_or_refused_as_the_policy_says(
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--algorithm", "best"], "use one of auto, md, mdav"),
-        (["--param", "gamma=1"], "--param: unknown name; auto has no parameter; remove it, or correct the name"),
-        (["--algorithm", "vmdav", "--param", "gamma"], "--param: needs NAME=VALUE; vmdav has gamma"),
-        (["--algorithm", "vmdav", "--param", "gama=1"], "--param: unknown name; vmdav has gamma;"),
-        (["--algorithm", "genetic", "--param", "macro=1.5"], "--param macro: needs a whole number"),
-        (["--algorithm", "vmdav", "--param", "gamma=x"], "--param gamma: needs a number"),
-        (["--algorithm", "vmdav", "--param", "gamma=nan"], "gamma: must be from 0 to 1000000000; the default is 0.2"),
-        (["--algorithm", "vmdav", "--param", "gamma=-1"], "gamma: must be from 0"),
-        (["--algorithm", "vmdav", "--param", "gamma=inf"], "gamma: must be from 0"),
-        (["--algorithm", "genetic", "--param", "macro=1000000000000"], "macro: must be from 2 to 1000000; the"),
-        (["--algorithm", "genetic", "--param", "macro=99999999999999999999"], "macro: must be from 2 to 1000000;"),
-        (["--algorithm", "genetic", "--param", "generations=100000000000000000000"], "generations: must be from 0 to"),
-        (["--algorithm", "genetic", "--param", "steps=3"], "steps: must be from 1 to 2; the default is 2"),
-        (["--algorithm", "approximate", "--param", "bins=1"], "bins: must be from 2"),
-        (["--algorithm", "approximate", "--param", "measure=x"], "measure: needs one of variation"),
-        (
-            ["--algorithm", "steered", "--param", "weight=1e308"],
-            "weight: must be from 0 to 1000000000; the default is as",
-        ),
-        (["--algorithm", "vmdav", "--param", "gamma=1", "--param", "gamma=2"], "given twice"),
-        (["--algorithm", "optimal"], "takes one attribute"),
-        (["--seed", "-1"], "--seed"),
-        (["--algorithm", "strict"], "needs privacy.t"),
-        (["--param", "blocks=0"], "blocks must be 1 or more"),
-        (["--param", "blocks=1", "--evidence", "e"], "--evidence: blocks have no clusters"),
-        (["--refine", "anneal", "--param", "time_s=nan"], "time_s above 0"),
-        (["--refine", "anneal", "--param", "time_s=0"], "time_s above 0"),
-        (["--refine", "exact", "--param", "time_s=0"], "time_s above 0"),
-        (["--param", "blocks=00"], "blocks must be 1 or more"),
+        ("--algorithm best", "use one of auto, md, mdav"),
+        ("--param gamma=1", "--param: unknown name; auto has no parameter; remove it, or correct the name"),
+        ("--algorithm vmdav --param gamma", "--param: needs NAME=VALUE; vmdav has gamma"),
+        ("--algorithm vmdav --param gama=1", "--param: unknown name; vmdav has gamma;"),
+        ("--algorithm genetic --param macro=1.5", "--param macro: needs a whole number"),
+        ("--algorithm vmdav --param gamma=x", "--param gamma: needs a number"),
+        ("--algorithm vmdav --param gamma=nan", "gamma: must be from 0 to 1000000000; the default is 0.2"),
+        ("--algorithm vmdav --param gamma=-1", "gamma: must be from 0"),
+        ("--algorithm vmdav --param gamma=inf", "gamma: must be from 0"),
+        ("--algorithm genetic --param macro=1000000000000", "macro: must be from 2 to 1000000; the"),
+        ("--algorithm genetic --param macro=99999999999999999999", "macro: must be from 2 to 1000000;"),
+        ("--algorithm genetic --param generations=100000000000000000000", "generations: must be from 0 to"),
+        ("--algorithm genetic --param steps=3", "steps: must be from 1 to 2; the default is 2"),
+        ("--algorithm approximate --param bins=1", "bins: must be from 2"),
+        ("--algorithm approximate --param measure=x", "measure: needs one of variation"),
+        ("--algorithm steered --param weight=1e308", "weight: must be from 0 to 1000000000; the default is as"),
+        ("--algorithm vmdav --param gamma=1 --param gamma=2", "given twice"),
+        ("--algorithm optimal", "takes one attribute"),
+        ("--seed -1", "--seed"),
+        ("--algorithm strict", "needs privacy.t"),
+        ("--param blocks=0", "blocks must be 1 or more"),
+        ("--param blocks=1 --evidence e", "--evidence: blocks have no clusters"),
+        ("--refine anneal --param time_s=nan", "time_s above 0"),
+        ("--refine anneal --param time_s=0", "time_s above 0"),
+        ("--refine exact --param time_s=0", "time_s above 0"),
+        ("--param blocks=00", "blocks must be 1 or more"),
     ],
 )
 def test_an_unknown_option_is_refused_with_the_known_ones(
-    words: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    words: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     source = write(tmp_path / "in.csv", records(30))
-    assert message in refusal(capsys, policy_of(tmp_path), source, *words)
+    assert message in refusal(capsys, policy_of(tmp_path), source, *words.split())
 
 
 def test_a_named_algorithm_is_not_refined_and_the_seed_decides(tmp_path: Path) -> None:
     source = write(tmp_path / "in.csv", records(60))
-    _, result, _ = batch(policy_of(tmp_path), source, tmp_path / "out.csv", "--algorithm", "mdav")
+    result, _ = batch(policy_of(tmp_path), source, tmp_path / "out.csv", "--algorithm", "mdav")
     assert result["refine"] == "none"
-    _, refined, _ = batch(
-        policy_of(tmp_path), source, tmp_path / "out.csv", "--algorithm", "mdav", "--refine", "descent"
-    )
+    refined, _ = batch(policy_of(tmp_path), source, tmp_path / "out.csv", "--algorithm", "mdav", "--refine", "descent")
     assert refined["sse"] < result["sse"]
     outputs = set()
     for seed in ("1", "1", "2"):
@@ -558,13 +428,6 @@ def test_a_named_algorithm_is_not_refined_and_the_seed_decides(tmp_path: Path) -
     assert len(outputs) == 2
 
 
-def test_a_policy_with_a_stream_publishes_tables_on_the_same_grid(tmp_path: Path) -> None:
-    attributes = ATTRIBUTES | {"income": {"role": "quasi_identifier", "bounds": [0, 100000]}}
-    source = write(tmp_path / "in.csv", records(60))
-    _, _, verdict = batch(policy_of(tmp_path, attributes, stream={"delta": 20}), source, tmp_path / "out.csv")
-    assert verdict.exit_code == 0, verdict.text()
-
-
 def test_messages_with_keys_are_read_as_a_stream_would(tmp_path: Path) -> None:
     attributes = {
         "who": {"role": "identifier", "subject": True, "from": "key"},
@@ -572,24 +435,8 @@ def test_messages_with_keys_are_read_as_a_stream_would(tmp_path: Path) -> None:
     }
     lines = [{"key": f"p{number}", "value": {"age": number}} for number in range(20)]
     (tmp_path / "in.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    _, result, verdict = batch(policy_of(tmp_path, attributes), tmp_path / "in.jsonl", tmp_path / "out.jsonl")
-    assert verdict.exit_code == 0, verdict.text()
+    result, _ = batch(policy_of(tmp_path, attributes), tmp_path / "in.jsonl", tmp_path / "out.jsonl")
     assert result["records"] == 20
-
-
-@pytest.mark.parametrize("source", ["in.csv", "in.jsonl", "in.parquet"])
-@pytest.mark.parametrize("target", ["out.csv", "out.jsonl", "out.parquet"])
-def test_parquet_is_read_and_written_like_other_formats(source: str, target: str, tmp_path: Path) -> None:
-    rows = records(60, people=30)
-    path = tmp_path / source
-    if path.suffix == ".parquet":
-        pq.write_table(pa.Table.from_pylist(rows), path)
-    else:
-        write(path, rows)
-    code, result, verdict = batch(policy_of(tmp_path), path, tmp_path / target)
-    assert code == 0
-    assert verdict.exit_code == 0, verdict.text()
-    assert result["released"] == 60
 
 
 def test_columns_of_parquet_keep_order_and_type(tmp_path: Path) -> None:
@@ -609,10 +456,7 @@ def test_columns_of_parquet_keep_order_and_type(tmp_path: Path) -> None:
     attributes = ATTRIBUTES | {"seen": {"role": "confidential", "publish_unchanged": True}}
     source = tmp_path / "in.parquet"
     pq.write_table(pa.Table.from_pylist(rows, schema), source)
-    _, _, verdict = batch(
-        policy_of(tmp_path, attributes, **KEEP_ORDER), source, tmp_path / "out.parquet", "--keep-order"
-    )
-    assert verdict.exit_code == 0, verdict.text()
+    batch(policy_of(tmp_path, attributes, **KEEP_ORDER), source, tmp_path / "out.parquet", "--keep-order")
     out = pq.read_table(tmp_path / "out.parquet")
     assert out.schema.names == ["note", "age", "income", "wage", "ward", "seen"]
     for name in ("note", "age", "wage", "ward", "seen"):
@@ -642,25 +486,8 @@ def test_a_column_of_parquet_is_widened_where_the_grid_needs_it(
     source, out = tmp_path / "in.parquet", tmp_path / "out.parquet"
     pq.write_table(pa.table({"a": pa.array(range(100, 128), kind)}), source)
     policy = policy_of(tmp_path, attributes, subject="every_record")
-    _, _, verdict = batch(policy, source, out)
-    assert verdict.exit_code == 0, verdict.text()
+    batch(policy, source, out)
     assert pq.read_table(out).schema.field("a").type == published
-
-
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        ({"age": 1.5}, "in.parquet, row 8, field age: not a whole number"),
-        ({"note": None, "who": None}, "in.parquet, row 8, field who: not a valid subject"),
-    ],
-)
-def test_an_invalid_parquet_row_is_reported(
-    change: dict[str, Any], words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    rows = [row | {"age": float(row["age"])} for row in records(20)]
-    rows[7] |= change
-    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "in.parquet")
-    assert words in refusal(capsys, policy_of(tmp_path), tmp_path / "in.parquet", target="out.parquet")
 
 
 def test_an_invalid_parquet_file_or_column_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -675,6 +502,7 @@ def test_an_invalid_parquet_file_or_column_is_refused(tmp_path: Path, capsys: py
         ([{k: v for k, v in row.items() if k != "age"} for row in rows], "column 'age' is missing"),
         ([row | {"age": "old"} for row in rows], "column 'age': a quasi_identifier must be a column of numbers"),
         ([row | {"note": [1]} for row in rows], "nested and binary columns are not supported"),
+        ([row | {"age": Decimal("1.50")} for row in rows], "of numbers; cast it from decimal128(3, 2) to float64"),
     ]
     for content, words in tables:
         if isinstance(content, bytes):
@@ -696,18 +524,12 @@ def test_t_closeness_holds_for_numbers_and_categories(tmp_path: Path) -> None:
         ["--algorithm", "steered", "--param", "weight=2"],
         ["--refine", "anneal", "--param", "time_s=1"],
     ):
-        _, result, verdict = batch(close, source, tmp_path / "out.csv", *more)
-        assert verdict.exit_code == 0, verdict.text()
+        result, verdict = batch(close, source, tmp_path / "out.csv", *more)
         assert verdict["closeness"].status == "holds"
         assert result["emd"]["max"] == pytest.approx(verdict["closeness"].worst)
         assert result["emd"]["max"] <= 0.15
-    _, result, _ = batch(policy_of(tmp_path, attributes), source, tmp_path / "out.csv")
+    result, _ = batch(policy_of(tmp_path, attributes), source, tmp_path / "out.csv")
     assert result["emd"]["max"] > 0.15
-    strict = policy_of(tmp_path, attributes, privacy={"k": 3, "t": 0.15})
-    out, evidence = tmp_path / "out.csv", tmp_path / "evidence"
-    verdict = verify(Policy.load(strict), source, out, evidence)
-    assert (verdict.exit_code, verdict["closeness"].status) == (1, "broken")
-    assert verdict["closeness"].worst == pytest.approx(result["emd"]["max"])
 
 
 @pytest.mark.parametrize("kind", ["integer", "number", "any"])
@@ -718,8 +540,7 @@ def test_integers_with_the_same_float_are_different_values(kind: str, name: str,
     rows = [row | {"wage": 2**60 + number} for number, row in enumerate(records(60))]
     source = write(tmp_path / name, rows)
     policy = policy_of(tmp_path, attributes, privacy={"k": 3, "t": 0.2}, undeclared="drop")
-    _, result, verdict = batch(policy, source, tmp_path / "out.csv")
-    assert verdict.exit_code == 0, verdict.text()
+    result, verdict = batch(policy, source, tmp_path / "out.csv")
     assert 0 < result["emd"]["max"] == pytest.approx(verdict["closeness"].worst)
 
 
@@ -730,8 +551,7 @@ def test_numbers_are_compared_by_value_however_long_their_spelling(tmp_path: Pat
         row | {"wage": ["0" * 5000 + "7", "7.0", "1e23", f"1{'0' * 23}"][n % 4]} for n, row in enumerate(records(60))
     ]
     policy = policy_of(tmp_path, attributes, privacy={"k": 3, "t": 0.3}, undeclared="drop")
-    _, result, verdict = batch(policy, write(tmp_path / "in.csv", rows), tmp_path / "out.csv", "--algorithm", "mdav")
-    assert verdict.exit_code == 0, verdict.text()
+    result, verdict = batch(policy, write(tmp_path / "in.csv", rows), tmp_path / "out.csv", "--algorithm", "mdav")
     assert 0 < result["emd"]["max"] == pytest.approx(verdict["closeness"].worst)
 
 
@@ -742,10 +562,7 @@ def test_parquet_types_come_from_all_rows_and_rows_are_written_in_chunks(
     attributes = ATTRIBUTES | {"note": {"role": "confidential"}}
     rows = [row | {"note": None if n < 25 else n if n < 50 else n + 0.5} for n, row in enumerate(records(60))]
     source = write(tmp_path / "in.jsonl", rows)
-    _, _, verdict = batch(
-        policy_of(tmp_path, attributes, **KEEP_ORDER), source, tmp_path / "out.parquet", "--keep-order"
-    )
-    assert verdict.exit_code == 0, verdict.text()
+    batch(policy_of(tmp_path, attributes, **KEEP_ORDER), source, tmp_path / "out.parquet", "--keep-order")
     assert pq.read_table(tmp_path / "out.parquet")["note"].to_pylist() == [row["note"] for row in rows]
     lines = [b'{"note":1,"age":1,"income":1,"wage":1,"ward":""}'] * 25
     assert len(list(encode_parquet(lines, Policy.load(policy_of(tmp_path, attributes))))) == 4
@@ -766,8 +583,7 @@ def test_large_and_signed_numbers_of_parquet_are_published(tmp_path: Path, kind:
     table = pa.table({"age": list(range(6)), "cost": pa.array(np.array(numbers, kind.to_pandas_dtype()), kind)})
     pq.write_table(table, tmp_path / "in.parquet")
     policy, out = policy_of(tmp_path, attributes, subject="every_record"), tmp_path / "out.parquet"
-    code, _, verdict = batch(policy, tmp_path / "in.parquet", out)
-    assert (code, verdict.exit_code) == (0, 0), verdict.text()
+    batch(policy, tmp_path / "in.parquet", out)
     found = pq.read_table(out)["cost"].to_pylist()
     assert sorted(found) == sorted(table["cost"].to_pylist())
     assert "-0.0" not in map(str, found)
@@ -794,34 +610,25 @@ def test_text_of_parquet_that_is_not_utf_8_is_reported_with_its_column(
     assert "CANARY" not in told
 
 
-def test_a_constant_column_has_no_influence(tmp_path: Path) -> None:
+@pytest.mark.parametrize("change", [{"age": 0.1, "wage": 0.1}, {"income": 1e-300, "wage": 1e-300}])
+def test_equal_numbers_and_numbers_too_small_to_be_squared_have_no_influence(
+    change: dict[str, float], tmp_path: Path
+) -> None:
     attributes = ATTRIBUTES | {"age": {"role": "quasi_identifier"}, "wage": {"role": "confidential", "type": "number"}}
-    rows = [row | {"age": 0.1, "wage": 0.1} for row in records(30)]
-    _, result, verdict = batch(policy_of(tmp_path, attributes), write(tmp_path / "in.csv", rows), tmp_path / "out.csv")
-    assert verdict.exit_code == 0, verdict.text()
-    assert result["sst"] == 30
-    assert result["d_y"] is None
-
-
-def test_numbers_too_small_to_be_squared_have_no_influence(tmp_path: Path) -> None:
-    rows = [row | {"income": 1e-300 * number, "wage": number * 1e-300} for number, row in enumerate(records(30))]
-    attributes = ATTRIBUTES | {"wage": {"role": "confidential", "type": "number"}}
-    _, result, verdict = batch(policy_of(tmp_path, attributes), write(tmp_path / "in.csv", rows), tmp_path / "out.csv")
-    assert verdict.exit_code == 0, verdict.text()
-    assert result["sst"] == 30
-
-
-def test_compressed_files_are_refused_with_a_remedy(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "in.csv.gz").write_bytes(b"")
-    assert "compressed files are not supported" in refusal(capsys, policy_of(tmp_path), tmp_path / "in.csv.gz")
+    factors = range(30) if "income" in change else [1] * 30
+    rows = [
+        row | {name: value * factor for name, value in change.items()}
+        for row, factor in zip(records(30), factors, strict=True)
+    ]
+    result, _ = batch(policy_of(tmp_path, attributes), write(tmp_path / "in.csv", rows), tmp_path / "out.csv")
+    assert (result["sst"], result["d_y"]) == (30, None)
 
 
 def test_dependence_lowers_the_loss_of_confidential_attributes(tmp_path: Path) -> None:
     source, losses = write(tmp_path / "in.csv", records(200)), []
     for weight in (0, 0.5, 1):
         policy = policy_of(tmp_path, steering={"dependence": weight})
-        _, result, verdict = batch(policy, source, tmp_path / "out.csv")
-        assert verdict.exit_code == 0, verdict.text()
+        result, _ = batch(policy, source, tmp_path / "out.csv")
         losses.append((result["d_x"], result["d_y"]))
     assert losses[0][0] < losses[1][0] < losses[2][0]
     assert losses[0][1] > losses[1][1] > losses[2][1]
@@ -829,7 +636,7 @@ def test_dependence_lowers_the_loss_of_confidential_attributes(tmp_path: Path) -
 
 def test_with_dependence_1_all_blocks_are_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     source, policy = write(tmp_path / "in.csv", records(60)), policy_of(tmp_path, steering={"dependence": 1})
-    _, whole, _ = batch(policy, source, tmp_path / "whole.csv")
+    whole, _ = batch(policy, source, tmp_path / "whole.csv")
     summary = tmp_path / "summary.json"
     more = ["-o", str(tmp_path / "out.csv"), "--summary", str(summary), "--param", "blocks=1"]
     assert main(["batch", str(policy), "-i", str(source), *more]) == 0
@@ -853,42 +660,34 @@ def test_blocks_are_reported_as_not_k_anonymous(tmp_path: Path, capsys: pytest.C
     assert "jointly_k_anonymous" not in json.loads(summary.read_text())
 
 
-def test_messages_about_faults_contain_no_value(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_messages_about_faults_contain_no_value(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     canary = "xq7canary918273"
     changes: list[dict[str, Any]] = [{name: [canary]} for name in NAMES if name not in {"note", "ward"}]
     changes += [{"age": canary}, {"wage": f"{canary} 1"}, {canary: 1}, {"who": None, "note": canary}]
     changes += [{"age": float(918273), "wage": 9182.73}]
-    for number, change in enumerate(changes):
+    policy, told = policy_of(tmp_path, out_of_bounds="quarantine"), []
+    for change in changes:
         rows = records(20)
         rows[5] |= change
         rows[6]["note"] = canary
-        source = write(tmp_path / "in.jsonl", rows)
-        policy = policy_of(tmp_path, out_of_bounds="quarantine")
-        assert main(["batch", str(policy), "-i", str(source), "-o", str(tmp_path / "out.csv")]) == 2, number
-        result = capfd.readouterr()
-        assert "canary" not in result.err + result.out
-        assert "918273" not in result.err + result.out
-        assert "line 6" in result.err
+        told.append(refusal(capsys, policy, write(tmp_path / "in.jsonl", rows)))
     lines = csv_of(records(20)).splitlines()
     for broken in (f"{canary},1,2,3,4,5,6", f'{canary},"{canary}"x,1,2,3,4', f"{canary},{canary},{canary},1,2,a"):
         (tmp_path / "in.csv").write_text("\n".join([*lines[:5], broken, *lines[6:]]) + "\n")
-        assert (
-            main(["batch", str(policy_of(tmp_path)), "-i", str(tmp_path / "in.csv"), "-o", str(tmp_path / "o.csv")])
-            == 2
-        )
-        result = capfd.readouterr()
-        assert "canary" not in result.err + result.out
-        assert "line 6" in result.err
+        told.append(refusal(capsys, policy, tmp_path / "in.csv"))
+    assert len(told) == len(changes) + 3
+    for text in told:
+        assert "line 6" in text
+        assert not re.search("canary|918273", text)
 
 
 @pytest.mark.parametrize("suffix", ["jsonl", "csv"])
-def test_a_long_json_field_is_named(suffix: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    policy = tmp_path / "policy.json"
+def test_a_long_json_field_is_named(suffix: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     attributes = {
         "age": {"role": "quasi_identifier", "bounds": [0, 110]},
         "codes": {"role": "confidential", "type": "json", "max_bytes": 10},
     }
-    policy.write_text(json.dumps({"attributes": attributes, "subject": "every_record", "privacy": {"k": 2}}))
+    policy = policy_of(tmp_path, attributes, subject="every_record")
     source = tmp_path / f"in.{suffix}"
     texts = ["[1]", '["canary-canary"]', "[2]"]
     with source.open("w", newline="") as file:
@@ -896,19 +695,8 @@ def test_a_long_json_field_is_named(suffix: str, tmp_path: Path, capfd: pytest.C
             csv.writer(file).writerows([["age", "codes"], *([40, text] for text in texts)])
         else:
             file.writelines(f'{{"age":40,"codes":{text}}}\n' for text in texts)
-    assert main(["batch", str(policy), "-i", str(source), "-o", str(tmp_path / f"out.{suffix}")]) == 2
-    message = capfd.readouterr().err
+    message = refusal(capsys, policy, source)
     assert ("line 3, column 2 (codes)" if suffix == "csv" else "line 2, field codes") in message
     assert "longer than its max_bytes" in message
     assert "kafka" not in message
     assert "canary" not in message
-
-
-def test_a_decimal_column_is_refused_with_a_remedy(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    policy = tmp_path / "policy.json"
-    policy.write_text(
-        '{"attributes": {"age": {"role": "quasi_identifier"}}, "subject": "every_record", "privacy": {"k": 2}}'
-    )
-    pq.write_table(pa.table({"age": pa.array([Decimal("1.50")] * 3)}), tmp_path / "in.parquet")
-    told = refusal(capsys, policy, tmp_path / "in.parquet")
-    assert "must be a column of numbers; cast it from decimal128(3, 2) to float64" in told

@@ -12,8 +12,6 @@ from typing import Any
 import pytest
 from shoal.arrays import Int32Vector
 from shoal.cli import main
-from shoal.policy import Policy
-from shoal.streams import precompile_table
 from support.diversity_by_definition import entropy_of, is_recursive, value_share
 
 pytestmark = pytest.mark.unit
@@ -21,10 +19,6 @@ pytestmark = pytest.mark.unit
 DISEASES = ["flu", "cold", "ulcer", "colitis", None]
 PATHS = {"flu": ["flu", "lung"], "cold": ["cold", "lung"], "ulcer": ["ulcer", "gut"], "colitis": ["colitis", "gut"]}
 LEVELS = ["low", "middle", "high"]
-
-
-def batch_command(folder: Path) -> list[str]:
-    return ["batch", str(folder / "policy.json"), "-i", str(folder / "in.jsonl"), "-o", str(folder / "out.csv")]
 
 
 def records(count: int = 150) -> list[dict[str, Any]]:
@@ -40,12 +34,12 @@ def records(count: int = 150) -> list[dict[str, Any]]:
     return rows
 
 
-def clusters(
-    folder: Path, privacy: dict[str, Any], rows: list[dict[str, Any]], attributes: dict[str, Any], *more: str
-) -> tuple[list[list[dict[str, Any]]], dict[str, Any]]:
-    """Release a table; return the input records of each cluster, and the summary."""
+def written(
+    folder: Path, privacy: dict[str, Any], rows: list[dict[str, Any]], attributes: dict[str, Any]
+) -> tuple[Path, Path]:
+    """Write a policy and a table; return their paths."""
     document = {
-        "attributes": {"age": {"role": "quasi_identifier", "scale": "numeric"}, **attributes},
+        "attributes": {"age": {"role": "quasi_identifier"}, **attributes},
         "privacy": {"k": 4, **privacy},
         "undeclared": "drop",
         "subject": "every_record",
@@ -53,6 +47,21 @@ def clusters(
     policy, source = folder / "policy.json", folder / "in.jsonl"
     policy.write_text(json.dumps(document))
     source.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return policy, source
+
+
+def refused(folder: Path, code: int, *table: Any) -> None:
+    """Check that `shoal batch` ends with this code and writes nothing."""
+    policy, source = written(folder, *table)
+    assert main(["batch", str(policy), "-i", str(source), "-o", str(folder / "out.csv")]) == code
+    assert not (folder / "out.csv").exists()
+
+
+def clusters(
+    folder: Path, privacy: dict[str, Any], rows: list[dict[str, Any]], attributes: dict[str, Any], *more: str
+) -> tuple[list[list[dict[str, Any]]], dict[str, Any]]:
+    """Release a table; return the input records of each cluster, and the summary."""
+    policy, source = written(folder, privacy, rows, attributes)
     out, evidence, summary = (folder / name for name in ("out.jsonl", "evidence", "summary"))
     files = ["-i", str(source), "-o", str(out), "--evidence", str(evidence), "--summary", str(summary)]
     assert main(["batch", str(policy), *files, *more]) == 0
@@ -83,11 +92,13 @@ def test_clusters_of_a_table_are_l_diverse(l: Any, algorithm: str, tmp_path: Pat
     assert summary["value_share"] == {"max": pytest.approx(max(float(value_share(column)) for column in columns))}
 
 
-def test_only_protected_attributes_count(tmp_path: Path) -> None:
+def test_only_protected_attributes_count_and_spellings_of_one_number_are_one_value(tmp_path: Path) -> None:
     both = {"illness": {"role": "confidential", "protect": True}, "level": {"role": "confidential"}}
     found, _ = clusters(tmp_path, {"max_value_share": 0.4}, records(), both)
     assert max(value_share([row["illness"] for row in cluster]) for cluster in found) <= 0.4
     assert max(value_share([row["level"] for row in cluster]) for cluster in found) > 0.4
+    found, _ = clusters(tmp_path, {"l": 3}, records(), {"pay": {"role": "confidential"}})
+    assert min(len({float(row["pay"]) for row in cluster}) for cluster in found) >= 3
 
 
 def test_distances_of_a_table_are_those_of_protected_attributes(tmp_path: Path) -> None:
@@ -119,22 +130,10 @@ def test_a_table_that_violates_the_policy_as_a_whole_names_the_settings(
     if "t" in privacy:
         (tmp_path / "r.csv").write_text("value,share\na,0.9\nb,0.05\nc,0.05\n")
         about["illness"]["reference"] = "r.csv"
-    document = {"attributes": {"age": {"role": "quasi_identifier"}, **about}, "privacy": {"k": 4, **privacy}}
-    policy, source, out = (tmp_path / name for name in ("policy.json", "in.jsonl", "out.jsonl"))
-    policy.write_text(json.dumps(document | {"subject": "every_record"}))
-    source.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    assert main(["batch", str(policy), "-i", str(source), "-o", str(out)]) == 1
+    refused(tmp_path, 1, privacy, rows, about)
     error = capsys.readouterr().err
     assert found in error
     assert remedy in error
-    assert not out.exists()
-
-
-def test_spellings_of_one_number_are_one_value(tmp_path: Path) -> None:
-    pay = {"pay": {"role": "confidential"}}
-    found, _ = clusters(tmp_path, {"l": 3}, records(), pay)
-    for cluster in found:
-        assert len({float(row["pay"]) for row in cluster}) >= 3
 
 
 def plain_distance(kind: str, own: list[Any], whole: dict[Any, float]) -> float:
@@ -194,11 +193,7 @@ def test_a_value_that_cannot_be_compared_is_refused(
 ) -> None:
     rows = records(30)
     rows[7]["level"] = "elsewhere"
-    attribute = {"level": {"role": "confidential", **about}}
-    document = {"attributes": {"age": {"role": "quasi_identifier"}, **attribute}, "privacy": {"k": 4, "t": 0.3}}
-    (tmp_path / "policy.json").write_text(json.dumps(document | {"undeclared": "drop", "subject": "every_record"}))
-    (tmp_path / "in.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    assert main(batch_command(tmp_path)) == 2
+    refused(tmp_path, 2, {"t": 0.3}, rows, {"level": {"role": "confidential", **about}})
     text = capsys.readouterr().err
     assert words in text
     assert "field level" in text
@@ -225,35 +220,5 @@ def test_a_partition_that_violates_a_constraint_is_not_written(
         return found  # type: ignore[no-any-return]
 
     monkeypatch.setattr("shoal.tables.table.refined", without_constraints)
-    document = {
-        "attributes": {"age": {"role": "quasi_identifier"}, **ILLNESS},
-        "privacy": {"k": 4, **privacy},
-        "undeclared": "drop",
-        "subject": "every_record",
-    }
-    (tmp_path / "policy.json").write_text(json.dumps(document))
-    (tmp_path / "in.jsonl").write_text("".join(json.dumps(row) + "\n" for row in records()))
-    assert main(batch_command(tmp_path)) == 1
+    refused(tmp_path, 1, privacy, records(), ILLNESS)
     assert words in capsys.readouterr().err
-    assert not (tmp_path / "out.csv").exists()
-
-
-@pytest.mark.parametrize(
-    ("about", "privacy"),
-    [
-        ({}, {"l": 3}),
-        ({"scale": "ordinal", "order": ["a", "b"]}, {"l": 3, "t": 0.01}),
-        ({"type": "string", "reference": "shares.csv"}, {"t": 0.05}),
-        ({}, {"l": {"recursive": [2, 3]}, "max_value_share": 0.3}),
-    ],
-)
-def test_kernels_are_compiled_for_any_limits(about: dict[str, Any], privacy: dict[str, Any], tmp_path: Path) -> None:
-    """Artificial records need not have the values of a reference or an order."""
-    (tmp_path / "shares.csv").write_text("value,share\nA,0.9\nB,0.1\n")
-    document = {
-        "subject": "every_record",
-        "attributes": {"x": {"role": "quasi_identifier"}, "d": {"role": "confidential", **about}},
-        "privacy": {"k": 5, **privacy},
-    }
-    (tmp_path / "policy.json").write_text(json.dumps(document))
-    precompile_table(Policy.load(tmp_path / "policy.json"))

@@ -116,17 +116,11 @@ def test_a_growing_file_is_followed_until_a_signal(tmp_path: Path, number: int) 
     assert json.loads((tmp_path / "summary.json").read_text())["records_in"] == 100
     # The line that was incomplete at the signal was not read.
     source.write_bytes(lines(0, 100))
+    evidence, summary, quarantine = (tmp_path / name for name in ("evidence.jsonl", "summary.json", "q.jsonl"))
     policy = Policy.load(tmp_path / "policy.yaml")
-    verdict = verify(
-        policy,
-        source,
-        out,
-        tmp_path / "evidence.jsonl",
-        tmp_path / "summary.json",
-        quarantine=tmp_path / "q.jsonl",
-    )
+    verdict = verify(policy, source, out, evidence, summary, quarantine=quarantine)
     assert verdict.exit_code == 0, verdict.text()
-    assert (tmp_path / "evidence.jsonl").stat().st_mode & 0o077 == 0
+    assert evidence.stat().st_mode & 0o077 == 0
 
 
 @pytest.mark.parametrize("style", ["text", "json"])
@@ -252,30 +246,26 @@ def test_a_changed_file_ends_the_command_with_2(tmp_path: Path, change: str) -> 
     assert rows(out) == json.loads((tmp_path / "s.json").read_text())["released"] == 30
 
 
-def test_a_folder_is_reported_by_its_name(tmp_path: Path) -> None:
-    (tmp_path / "in.jsonl").mkdir()
-    with following_here(tmp_path, "in.jsonl", "out.jsonl") as process:
-        _, stderr = process.communicate(timeout=150)
-    assert (process.returncode, without_notice(stderr)) == (2, b"shoal: in.jsonl: cannot be read: Is a directory\n")
-
-
-def test_an_output_that_is_not_empty_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "in.jsonl").write_bytes(lines(0, 30))
-    (tmp_path / "out.jsonl").write_bytes(b"{}\n")
-    with following_here(tmp_path, "in.jsonl", "out.jsonl") as process:
-        _, stderr = process.communicate(timeout=150)
-    assert process.returncode == 2
-    assert b"out.jsonl: is not empty" in stderr
-    assert (tmp_path / "out.jsonl").read_bytes() == b"{}\n"
-
-
-def test_an_invalid_header_leaves_no_output(tmp_path: Path) -> None:
-    (tmp_path / "in.csv").write_bytes(b"who,ill\n")
+@pytest.mark.parametrize(
+    ("given", "before", "words"),
+    [
+        (None, None, b"shoal: in.csv: cannot be read: Is a directory\n"),
+        (b"who,age,ill\n", b"age,ill\n", b"shoal: out.csv: is not empty"),
+        (b"who,ill\n", None, b"column 'age' is missing"),
+    ],
+)
+def test_files_that_cannot_be_followed_are_refused_and_left_as_they_are(
+    given: bytes | None, before: bytes | None, words: bytes, tmp_path: Path
+) -> None:
+    source, out = tmp_path / "in.csv", tmp_path / "out.csv"
+    source.mkdir() if given is None else source.write_bytes(given)
+    if before is not None:
+        out.write_bytes(before)
     with following_here(tmp_path, "in.csv", "out.csv") as process:
         _, stderr = process.communicate(timeout=150)
     assert process.returncode == 2
-    assert b"column 'age' is missing" in stderr
-    assert not (tmp_path / "out.csv").exists()
+    assert words in without_notice(stderr)
+    assert (out.read_bytes() if out.exists() else None) == before
 
 
 def test_after_a_kill_the_output_has_whole_clusters_only(tmp_path: Path) -> None:

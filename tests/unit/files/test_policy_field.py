@@ -14,7 +14,6 @@ import pytest
 from shoal.audit import verify
 from shoal.cli import main
 from shoal.errors import InputError
-from shoal.kafka.metadata import CommittedState, decode
 from shoal.kafka.offsets import OffsetState
 from shoal.kafka.task import restore_pipeline
 from shoal.observability import Metrics
@@ -45,7 +44,6 @@ OLD_SUMMARY = (
     '"excess_span": {"mean": 0.0, "max": 0}, "delay": {"mean": 1.5, "max": 3}, '
     '"elapsed_s": 0.9960459510002693, "records_per_s": 4.015878982272896}\n'
 )
-METADATA = "shoal1:BAENBQAAAPTbwaKMNAAABwIIhdLYVnAxz/4DARWEp9Oh"
 # Learned by the first version that learned: the epoch, 70 clusters, and the last mean, mean distance and width of age.
 OLD_ADAPTIVE_STATE = b"\1" + struct.pack(">qqddd", 2, 70, 31.0, 8.0, 24.0)
 
@@ -82,24 +80,14 @@ def test_evidence_of_a_stream_has_these_bytes(tmp_path: Path) -> None:
     first = b'{"partition":0,"cluster":0,"offsets":[0,1],"policy":"%b"}\n' % FINGERPRINT.encode()
     second = b'{"partition":0,"cluster":1,"offsets":[2,3],"policy":"%b"}\n' % FINGERPRINT.encode()
     assert (tmp_path / "evidence").read_bytes() == first + second
-    found = verify(
-        Policy.load(tmp_path / "policy.yaml"),
-        tmp_path / "in.csv",
-        tmp_path / "out.csv",
-        tmp_path / "evidence",
-        tmp_path / "summary",
-    )
+    files = [tmp_path / name for name in ("in.csv", "out.csv", "evidence", "summary")]
+    found = verify(Policy.load(tmp_path / "policy.yaml"), *files)
     assert found.exit_code == 0, found.text()
 
 
 def test_evidence_and_summary_without_a_policy_are_judged_by_the_given_one(tmp_path: Path) -> None:
-    contents = {
-        "policy.yaml": STREAM,
-        "in.csv": SOURCE,
-        "out.csv": OLD_RELEASE,
-        "evidence": OLD_EVIDENCE,
-        "summary": OLD_SUMMARY,
-    }
+    contents = {"policy.yaml": STREAM, "in.csv": SOURCE, "out.csv": OLD_RELEASE, "evidence": OLD_EVIDENCE}
+    contents["summary"] = OLD_SUMMARY
     for name, text in contents.items():
         (tmp_path / name).write_text(text)
     policy, *files = (tmp_path / name for name in contents)
@@ -107,13 +95,6 @@ def test_evidence_and_summary_without_a_policy_are_judged_by_the_given_one(tmp_p
     assert found.exit_code == 0, found.text()
     files[1].write_text(OLD_RELEASE.replace("51,x", "50,x"))
     assert verify(Policy.load(policy), *files).exit_code == 1
-
-
-def test_metadata_are_of_the_policy_under_which_they_were_committed(tmp_path: Path) -> None:
-    (tmp_path / "policy.yaml").write_text(STREAM)
-    commit = decode(METADATA, "visits", 0, 7)
-    assert commit == CommittedState(OffsetState(7, 12, (7, 9, 11)), "85d2d8567031cffe", 1_790_000_000_500)
-    assert not commit.has_policy(Policy.load(tmp_path / "policy.yaml").fingerprint)
 
 
 def test_what_an_earlier_version_learned_is_refused_with_a_remedy(tmp_path: Path) -> None:

@@ -5,73 +5,79 @@ from __future__ import annotations
 import json
 import os
 import pty
+import re
 import select
+import sys
 import termios
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
+from unittest.mock import patch
 
 import pytest
 from shoal.cli import main
+from shoal.files import elapsed_time
 from support.commands import run_command
 
 pytestmark = pytest.mark.unit
 
-POLICY = {
-    "attributes": {"age": {"role": "quasi_identifier", "bounds": [0, 110], "integer": True}},
-    "subject": "every_record",
-    "privacy": {"k": 2},
-    "stream": {"delta": 8},
-}
+AGE: dict[str, Any] = {"age": {"role": "quasi_identifier", "bounds": [0, 110], "integer": True}}
+POLICY: dict[str, Any] = {"attributes": AGE, "subject": "every_record", "privacy": {"k": 2}, "stream": {"delta": 8}}
 
 
-def commands(folder: Path) -> list[list[str]]:
+@contextmanager
+def terminal() -> Iterator[Callable[[str], str]]:
+    """Let standard error be a terminal; yield what reads from it up to a text, and fails if nothing comes for 10 s."""
+    screen, its_end = pty.openpty()
+    termios.tcsetwinsize(screen, (24, 200))
+
+    def read_until(text: str) -> str:
+        seen = ""
+        while not re.search(text, seen):
+            assert select.select([screen], [], [], 10)[0], seen
+            seen += os.read(screen, 1 << 16).decode(errors="replace")
+        return seen
+
+    with os.fdopen(its_end, "w") as stream, patch.object(sys, "stderr", stream):
+        yield read_until
+
+
+def commands(folder: Path) -> dict[str, list[str]]:
     policy, source, out = (str(folder / name) for name in ("policy.json", "in.csv", "out.csv"))
-    (folder / "policy.json").write_text(json.dumps(POLICY))
-    (folder / "in.csv").write_text("age\n" + "".join(f"{number % 90}\n" for number in range(700)))
-    return [
-        ["pipe", policy, "-i", source, "-o", out],
-        ["verify", policy, "--original", source, "--released", out, "--partial"],
-    ]
+    attributes = AGE | {"ill": {"role": "confidential"}}
+    (folder / "policy.json").write_text(json.dumps(POLICY | {"attributes": attributes}))
+    (folder / "in.csv").write_text("age,ill\n" + "".join(f"{number % 90},v{number % 3}\n" for number in range(700)))
+    return {
+        "pipe": ["pipe", policy, "-i", source, "-o", out],
+        "verify": ["verify", policy, "--original", source, "--released", out, "--partial"],
+        "batch": ["batch", policy, "-i", source, "-o", out],
+        "reference": ["reference", policy, "-i", source, "-o", str(folder / "reference.csv")],
+    }
 
 
-def read_until(screen: int, text: str) -> str:
-    """Read what is shown up to a text; fail if nothing more is shown for 10 s."""
-    seen = ""
-    while text not in seen:
-        assert select.select([screen], [], [], 10)[0], seen
-        seen += os.read(screen, 1 << 16).decode(errors="replace")
-    return seen
+def test_each_command_shows_progress_on_a_terminal(tmp_path: Path) -> None:
+    words = commands(tmp_path)
+    with terminal() as read_until:
+        assert main(words["pipe"]) == 0
+        assert "reading: 100%" in read_until("shoal: 700 in, 700 out")
+        main(words["verify"])
+        read_until("verifying: 00:00")
+        assert main(words["batch"]) == 0
+        seen = read_until("writing: 100%")
+        assert "reading: 100%" in seen
+        assert "clustering: 00:0" in seen
+        assert main(words["reference"]) == 0
+        assert "reading: 100%" in read_until("smoothing: 00:00")
 
 
-def test_pipe_and_verify_show_progress_on_a_terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    screen, its_end = pty.openpty()
-    termios.tcsetwinsize(screen, (24, 200))
-    pipe, verify = commands(tmp_path)
-    with os.fdopen(its_end, "w") as terminal, monkeypatch.context() as patched:
-        patched.setattr("sys.stderr", terminal)
-        assert main(pipe) == 0
-        assert "reading: 100%" in read_until(screen, "shoal: 700 in, 700 out")
-        main(verify)
-        read_until(screen, "verifying: 00:00")
+def test_the_elapsed_time_is_shown_while_a_kernel_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shoal.files.run.REFRESH_S", 0.01)
+    with terminal() as read_until, elapsed_time("clustering") as shown:
+        shown.start_t -= 0.95
+        assert "clustering: 00:00" in read_until(r"clustering: 00:0[1-9]")
 
 
-def test_reference_shows_progress_on_a_terminal_and_nothing_elsewhere(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    policy, sample = tmp_path / "policy.json", tmp_path / "sample.csv"
-    attributes = POLICY["attributes"] | {"ill": {"role": "confidential"}}  # type: ignore[operator]
-    policy.write_text(json.dumps(POLICY | {"attributes": attributes}))
-    sample.write_text("age,ill\n" + "".join(f"{number % 90},v{number % 3}\n" for number in range(700)))
-    arguments = ["reference", str(policy), "-i", str(sample), "-o", str(tmp_path / "out.csv")]
-    screen, its_end = pty.openpty()
-    termios.tcsetwinsize(screen, (24, 200))
-    with os.fdopen(its_end, "w") as terminal, monkeypatch.context() as patched:
-        patched.setattr("sys.stderr", terminal)
-        assert main(arguments) == 0
-        assert "reading: 100%" in read_until(screen, "smoothing: 00:00")
-    assert run_command(*arguments).stderr == b""
-
-
-def test_nothing_is_drawn_elsewhere(tmp_path: Path) -> None:
-    pipe, verify = commands(tmp_path)
-    assert run_command(*pipe).stderr.count(b"\n") == 1
-    assert run_command(*verify).stderr == b""
+@pytest.mark.parametrize(("command", "lines"), [("pipe", 1), ("batch", 1), ("reference", 0)])
+def test_nothing_is_drawn_elsewhere(command: str, lines: int, tmp_path: Path) -> None:
+    assert run_command(*commands(tmp_path)[command]).stderr.count(b"\n") == lines

@@ -7,6 +7,7 @@ import contextlib
 import os
 import ssl
 from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any
 
@@ -69,19 +70,17 @@ def serial_in(path: Path) -> int:
     return x509.load_pem_x509_certificate(path.read_bytes()).serial_number
 
 
-def replace(target: Path, source: Path) -> None:
-    """Put another file in the place of this one, as a mounted secret is replaced."""
-    source.replace(target)
+def serving(access: HttpAccess | None = None) -> AbstractAsyncContextManager[int]:
+    return serve("127.0.0.1:0", Metrics(), Health(), access)
 
 
 async def test_metrics_and_page_require_the_token_and_probes_do_not(tmp_path: Path) -> None:
     path = private(tmp_path / "token", f"{TOKEN}\n")
     for access in (HttpAccess(token=TOKEN), HttpAccess(token_file=str(path))):
-        async with serve("127.0.0.1:0", Metrics(), Health(), dict, access=access) as port:
+        async with serving(access) as port:
             for page in ("/", "/metrics"):
-                assert [await status_of(port, page, token) for token in (TOKEN, None, "", TOKEN[:-1], OTHER)] == [
-                    *(200, 401, 401, 401, 401)
-                ]
+                found = [await status_of(port, page, token) for token in (TOKEN, None, "", TOKEN[:-1], OTHER)]
+                assert found == [200, 401, 401, 401, 401]
             assert await status_of(port, "/livez") == 200
             assert await status_of(port, "/readyz") == 503
 
@@ -100,7 +99,7 @@ async def test_metrics_and_page_require_the_token_and_probes_do_not(tmp_path: Pa
     ],
 )
 async def test_the_scheme_is_bearer(header: str, status: int) -> None:
-    async with serve("127.0.0.1:0", Metrics(), Health(), dict, access=HttpAccess(token=TOKEN)) as port:
+    async with serving(HttpAccess(token=TOKEN)) as port:
         raw = f"GET /metrics HTTP/1.0\r\nHost: localhost\r\nAuthorization: {header}\r\n\r\n"
         assert await raw_status(port, raw.encode("utf-8", "surrogateescape")) == status
 
@@ -116,7 +115,7 @@ async def raw_status(port: int, request: bytes) -> int:
 
 async def test_a_token_is_rotated_without_a_restart_and_without_a_refused_request(tmp_path: Path) -> None:
     path = private(tmp_path / "token", TOKEN)
-    async with serve("127.0.0.1:0", Metrics(), Health(), dict, access=HttpAccess(token_file=str(path))) as port:
+    async with serving(HttpAccess(token_file=str(path))) as port:
         private(path, f"{TOKEN}\n{OTHER}\n")
         assert [await status_of(port, "/metrics", token) for token in (TOKEN, OTHER)] == [200, 200]
         private(path, OTHER)
@@ -126,7 +125,7 @@ async def test_a_token_is_rotated_without_a_restart_and_without_a_refused_reques
 @pytest.mark.parametrize("content", ["", "short", "blänk-0123456789abcdef", None])
 async def test_an_unusable_token_file_changes_nothing_and_is_reported_once(tmp_path: Path, content: str | None) -> None:
     path = private(tmp_path / "token", TOKEN)
-    async with serve("127.0.0.1:0", Metrics(), Health(), dict, access=HttpAccess(token_file=str(path))) as port:
+    async with serving(HttpAccess(token_file=str(path))) as port:
         with capture_logs() as logs:
             path.unlink() if content is None else path.write_text(content)
             assert [await status_of(port, "/metrics", token) for token in (TOKEN, None, TOKEN)] == [200, 401, 200]
@@ -136,19 +135,15 @@ async def test_an_unusable_token_file_changes_nothing_and_is_reported_once(tmp_p
         assert not content or content not in str(line)
 
 
-async def test_the_expiry_of_the_certificate_is_a_metric(authority: Authority) -> None:
-    certificate, key = authority.issue("worker")
-    metrics = Metrics()
-    async with serve("127.0.0.1:0", metrics, Health(), dict, access=HttpAccess(str(certificate), str(key))):
-        found = metrics.registry.get_sample_value("shoal_certificate_expiry_timestamp_seconds", {"certificate": "http"})
-    assert found == x509.load_pem_x509_certificate(certificate.read_bytes()).not_valid_after_utc.timestamp()
-
-
-async def test_tls_with_a_token(tmp_path: Path, authority: Authority) -> None:
+async def test_tls_with_a_token_and_the_expiry_of_its_certificate_as_a_metric(
+    tmp_path: Path, authority: Authority
+) -> None:
     certificate, key = authority.issue("with-token")
     path = private(tmp_path / "token", TOKEN)
-    access = HttpAccess(certfile=str(certificate), keyfile=str(key), token_file=str(path))
-    async with serve("127.0.0.1:0", Metrics(), Health(), dict, access=access) as port:
+    access, metrics = HttpAccess(str(certificate), str(key), token_file=str(path)), Metrics()
+    async with serve("127.0.0.1:0", metrics, Health(), access) as port:
+        found = metrics.registry.get_sample_value("shoal_certificate_expiry_timestamp_seconds", {"certificate": "http"})
+        assert found == x509.load_pem_x509_certificate(certificate.read_bytes()).not_valid_after_utc.timestamp()
         assert [await status_of(port, "/metrics", token, authority) for token in (TOKEN, None)] == [200, 401]
         assert await status_of(port, "/livez", authority=authority) == 200
         with pytest.raises(aiohttp.ClientError):
@@ -163,7 +158,7 @@ async def test_tls_is_1_2_or_newer(authority: Authority, version: str) -> None:
     with pytest.warns(DeprecationWarning, match="TLSv1_1") if version == "TLSv1_1" else contextlib.nullcontext():
         context.minimum_version = context.maximum_version = ssl.TLSVersion[version]
     async with (
-        serve("127.0.0.1:0", Metrics(), Health(), dict, access=HttpAccess(str(certificate), str(key))) as port,
+        serving(HttpAccess(str(certificate), str(key))) as port,
         aiohttp.ClientSession() as client,
     ):
         if version == "TLSv1_1":
@@ -178,15 +173,15 @@ async def test_tls_is_1_2_or_newer(authority: Authority, version: str) -> None:
 async def test_a_certificate_is_rotated_without_a_restart(authority: Authority, name: str | None) -> None:
     certificate, key = authority.issue(f"rotated-{name}")
     access = HttpAccess(certfile=str(certificate), keyfile=str(key))
-    async with serve("127.0.0.1:0", Metrics(), Health(), dict, access=access) as port:
+    async with serving(access) as port:
         first = serial_in(certificate)
         assert await serial_of(port, authority, name) == first
         following = authority.issue(f"next-{name}")
         second = serial_in(following[0])
         with capture_logs() as logs:
-            replace(certificate, following[0])  # the key is still that of the first certificate
+            following[0].replace(certificate)  # the key is still that of the first certificate
             assert [await serial_of(port, authority, name) for _ in range(2)] == [first, first]
-            replace(key, following[1])
+            following[1].replace(key)
             assert [await serial_of(port, authority, name) for _ in range(2)] == [second, second]
             key.unlink()
             assert [await serial_of(port, authority, name) for _ in range(2)] == [second, second]
@@ -205,7 +200,7 @@ async def test_an_encrypted_key_is_read_with_its_password(tmp_path: Path, author
     for given in ({"key_password_file": str(password)}, {"key_password": "hunter2"}):
         access = HttpAccess(certfile=str(certificate), keyfile=str(key), **given)
         assert "hunter2" not in repr(access)
-        async with serve("127.0.0.1:0", Metrics(), Health(), dict, access=access) as port:
+        async with serving(access) as port:
             assert await serial_of(port, authority) == serial_in(certificate)
 
 
@@ -221,6 +216,8 @@ CERTFILE = "--http-certfile (SHOAL_HTTP_CERTFILE): "
 KEYFILE = "--http-keyfile (SHOAL_HTTP_KEYFILE): "
 PASSWORD = "--http-key-password-file (SHOAL_HTTP_KEY_PASSWORD_FILE): "  # noqa: S105 - the names of a setting
 TOKEN_FILE = "--http-token-file (SHOAL_HTTP_TOKEN_FILE): "  # noqa: S105
+PASSWORD_ITSELF = "SHOAL_HTTP_KEY_PASSWORD: "  # noqa: S105
+CANARY = {"key_password": "canary"}
 
 Files = Callable[[Authority, Path], dict[str, Any]]
 
@@ -259,42 +256,27 @@ def pipe(folder: Path) -> str:
         (lambda a, _: of_pair(a, keyfile=None), f"{KEYFILE}missing; give the private key of the certificate"),
         (lambda a, _: of_pair(a, certfile=None), f"{KEYFILE}has no effect without --http-certfile"),
         (lambda _, f: {"key_password_file": str(f)}, f"{PASSWORD}has no effect without --http-certfile"),
-        (lambda _, __: {"key_password": "canary"}, "SHOAL_HTTP_KEY_PASSWORD: has no effect without --http-certfile"),
-        (
-            lambda a, f: of_pair(a, key_password_file=str(f), key_password="canary"),  # noqa: S106 - of a test
-            "SHOAL_HTTP_KEY_PASSWORD: is given besides --http-key-password-file (SHOAL_HTTP_KEY_PASSWORD_FILE); remove",
-        ),
-        (
-            lambda a, _: of_encrypted_key(a, _) | {"key_password": "canary"},
-            f"{KEYFILE}the key is encrypted; give its password in",
-        ),
+        (lambda _, __: CANARY, f"{PASSWORD_ITSELF}has no effect without --http-certfile"),
+        (lambda a, f: of_pair(a, key_password_file=str(f), **CANARY), f"{PASSWORD_ITSELF}is given besides --http-key-"),
+        (lambda a, f: of_encrypted_key(a, f) | CANARY, f"{KEYFILE}the key is encrypted; give its password in"),
         (of_other_key, f"{KEYFILE}the file holds no private key in PEM that fits the certificate; give the key"),
-        (
-            lambda a, f: of_pair(a, certfile=str(private(f / "c", "canary"))),
-            f"{CERTFILE}the file holds no certificate in PEM",
-        ),
+        (lambda a, f: of_pair(a, certfile=str(private(f / "c", "canary"))), f"{CERTFILE}the file holds no certificate"),
         (of_encrypted_key, f"{KEYFILE}the key is encrypted; give its password in --http-key-password-file"),
         (lambda a, f: of_encrypted_key(a, f, "wrong"), f"{KEYFILE}the key is encrypted; give its password in"),
         (lambda a, f: of_encrypted_key(a, f, ""), f"{PASSWORD}the file is empty"),
         (lambda _, f: {"token_file": str(f / "absent")}, f"{TOKEN_FILE}the file cannot be read: No such file"),
         (lambda _, f: {"token_file": str(private(f / "t", ""))}, f"{TOKEN_FILE}the file is empty"),
         (lambda _, f: {"token_file": str(private(f / "t", " \n\n"))}, f"{TOKEN_FILE}holds no token; give one"),
-        (
-            lambda _, f: {"token_file": str(private(f / "t", "canaryé0123456789ab"))},
-            f"{TOKEN_FILE}holds a character that no bearer token has; give letters",
-        ),
+        (lambda _, f: {"token_file": str(private(f / "t", "canaryé01234"))}, f"{TOKEN_FILE}holds a character that no"),
         (lambda _, __: {"token": "canary-too-sho"}, "SHOAL_HTTP_TOKEN: holds a token with fewer than 16 characters"),
-        (
-            lambda _, f: {"token": TOKEN, "token_file": str(f)},
-            "SHOAL_HTTP_TOKEN: is given besides --http-token-file (SHOAL_HTTP_TOKEN_FILE); remove one of the two",
-        ),
+        (lambda _, f: {"token": TOKEN, "token_file": str(f)}, "SHOAL_HTTP_TOKEN: is given besides --http-token-file"),
     ],
 )
 async def test_what_cannot_be_used_is_refused_at_the_start(
     tmp_path: Path, authority: Authority, given: Files, message: str
 ) -> None:
     with pytest.raises(ConfigError) as caught:
-        async with serve("127.0.0.1:0", Metrics(), Health(), dict, access=HttpAccess(**given(authority, tmp_path))):
+        async with serving(HttpAccess(**given(authority, tmp_path))):
             pass
     assert str(caught.value).startswith(message)
     assert "canary" not in str(caught.value)
@@ -319,28 +301,27 @@ async def test_what_a_network_can_read_is_warned_of(authority: Authority, addres
         (HttpAccess(**files, token=TOKEN), None),
     ):
         with capture_logs() as logs:
-            async with serve(address, Metrics(), Health(), dict, access=access):
+            async with serve(address, Metrics(), Health(), access=access):
                 pass
         is_on_network = address in {"0.0.0.0:0", "[::]:0"}
         assert [line["event"] for line in logs] == ([expected] if expected and is_on_network else [])
-
-
-async def test_an_address_that_cannot_be_bound_is_named_with_the_reason() -> None:
-    async with serve("127.0.0.1:0", Metrics(), Health(), dict) as port:
-        with pytest.raises(ConfigError) as caught:
-            async with serve(f"127.0.0.1:{port}", Metrics(), Health(), dict):
-                pass
-    assert str(caught.value) == f"--http (SHOAL_HTTP): 127.0.0.1:{port} cannot be bound: Address already in use"
 
 
 async def test_a_secret_that_other_users_can_read_is_warned_of(tmp_path: Path) -> None:
     path = private(tmp_path / "token", TOKEN)
     path.chmod(0o644)
     with capture_logs() as logs:
-        async with serve("127.0.0.1:0", Metrics(), Health(), dict, access=HttpAccess(token_file=str(path))):
+        async with serving(HttpAccess(token_file=str(path))):
             pass
-    (line,) = logs
-    assert line["setting"] == "--http-token-file (SHOAL_HTTP_TOKEN_FILE)"
+    assert [line["setting"] for line in logs] == ["--http-token-file (SHOAL_HTTP_TOKEN_FILE)"]
+
+
+async def test_an_address_that_cannot_be_bound_is_named_with_the_reason() -> None:
+    async with serving() as port:
+        with pytest.raises(ConfigError) as caught:
+            async with serve(f"127.0.0.1:{port}", Metrics(), Health()):
+                pass
+    assert str(caught.value) == f"--http (SHOAL_HTTP): 127.0.0.1:{port} cannot be bound: Address already in use"
 
 
 async def test_no_answer_and_no_log_line_holds_a_token(tmp_path: Path) -> None:
@@ -349,7 +330,7 @@ async def test_no_answer_and_no_log_line_holds_a_token(tmp_path: Path) -> None:
     told: dict[str, bytes] = {"settings": repr(HttpAccess(token=TOKEN)).encode()}
     with capture_logs() as logs:
         async with (
-            serve("0.0.0.0:0", Metrics(), Health(), dict, access=access) as port,
+            serve("0.0.0.0:0", Metrics(), Health(), access=access) as port,
             aiohttp.ClientSession(headers={"Authorization": f"Bearer {TOKEN}"}) as client,
         ):
             for page in ("/", "/metrics", "/livez", "/readyz", "/absent"):
@@ -408,7 +389,7 @@ async def test_a_connection_without_a_tls_handshake_is_closed(tmp_path: Path, mo
     authority = Authority(tmp_path)
     certificate, key = authority.issue("localhost")
     access, context = HttpAccess(str(certificate), str(key)), authority.client_context()
-    async with serve("127.0.0.1:0", Metrics(), Health(), dict, access=access) as port, connected(port, 1) as (silent,):
+    async with serving(access) as port, connected(port, 1) as (silent,):
         assert await is_closed(silent, 10)
         async with connected(port, 1, context=context) as (quick,):
             assert is_alive(await answer(quick))
@@ -418,7 +399,7 @@ async def test_a_connection_without_a_tls_handshake_is_closed(tmp_path: Path, mo
 async def test_idle_connections_keep_no_probe_out(sends: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     """The oldest make room, also those that have had an answer and wait for another request."""
     monkeypatch.setattr(http, "MAX_CONNECTIONS", 4)
-    async with serve("127.0.0.1:0", Metrics(), Health(), dict) as port, connected(port, 12, sends) as idle:
+    async with serving() as port, connected(port, 12, sends) as idle:
         for streams in idle if sends == REQUEST else []:
             with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
                 await asyncio.wait_for(streams[0].readuntil(b"alive\n"), 10)

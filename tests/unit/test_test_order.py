@@ -1,10 +1,11 @@
-"""The combinations that other tests run hold every pair of values."""
+"""The combinations that other tests run hold every pair of values, and tests that wait are spread over the others."""
 
 from __future__ import annotations
 
 from itertools import combinations, product
 
 import pytest
+from support.distribution import mixed
 from support.pairs import all_pairs
 
 pytestmark = pytest.mark.unit
@@ -14,6 +15,7 @@ pytestmark = pytest.mark.unit
 def test_every_pair_of_values_occurs(sizes: tuple[int, ...]) -> None:
     factors = [[f"{factor}-{value}" for value in range(size)] for factor, size in enumerate(sizes)]
     rows = all_pairs(*factors)
+    assert len(set(rows)) == len(rows)
     assert all(value in values for row in rows for value, values in zip(row, factors, strict=True))
     for one, other in combinations(range(len(sizes)), 2):
         assert {(row[one], row[other]) for row in rows} == set(product(factors[one], factors[other]))
@@ -26,6 +28,10 @@ def test_there_are_far_fewer_rows_than_in_the_product() -> None:
     assert len(all_pairs(range(8), range(8), range(2))) == 64
 
 
-def test_no_row_comes_twice() -> None:
-    rows = all_pairs(range(5), range(4), range(3))
-    assert len(set(rows)) == len(rows)
+@pytest.mark.parametrize(
+    ("waiting", "others", "spread"), [("ABC", "abcdefghij", "abAcdBefCghij"), ("", "abc", "abc"), ("ABC", "", "ABC")]
+)
+def test_tests_that_wait_are_spread_over_the_first_of_the_others_in_their_order(
+    waiting: str, others: str, spread: str
+) -> None:
+    assert mixed(waiting, others) == list(spread)
