@@ -28,7 +28,7 @@ WHOLE = "\n\n".join(f"{{{{ {name} }}}}" for name in ("commands", "common", *comm
     ("made", "template", "fault"),
     [
         (policy_page, "{{ PerSubjectSection: max }}", r"PerSubjectSection: \['window'\]"),
-        (policy_page, "{{ PerSubjectSection }}\n\n{{ PerSubjectSection: max }}", r"\[\] in no table, or in two"),
+        (policy_page, "{{ PerSubjectSection }}\n\n{{ PerSubjectSection: max }}", r"\[\] in no list, or in two"),
         (commands_page, WHOLE.replace("{{ warm }}", ""), r"\['warm'\] missing"),
         (commands_page, f"{WHOLE}\n\n{{{{ warm }}}}", r"\[\] missing, or one is there twice"),
     ],
