@@ -8,9 +8,8 @@ from typing import Any
 from shoal.policy import Policy
 from shoal.policy.schema import Document
 
-__all__ = ["KEY", "encoded", "message", "policy_of", "quasi", "unchanged_field", "usual_policy"]
+__all__ = ["encoded", "message", "policy_of", "quasi", "unchanged_field", "usual_policy"]
 
-KEY = b"of these tests"
 SUBJECT = {"role": "identifier", "subject": True}
 
 

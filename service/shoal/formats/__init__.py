@@ -3,8 +3,7 @@
 `Format` is how records are read and written; `format.py` lists the formats by name and suffix.
 """
 
-from shoal.formats.block import Block
-from shoal.formats.columns import to_exact_number
+from shoal.formats.block import Block, to_exact_number
 from shoal.formats.confidential_keys import NO_BIN, ConfidentialKeys, Key, ProtectedValues, ReferenceBins
 from shoal.formats.csv import CsvEncoder
 from shoal.formats.encoder import RecordEncoder, fixed_texts

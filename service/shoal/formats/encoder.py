@@ -59,26 +59,13 @@ class OutputField(NamedTuple):
 class RecordEncoder:
     """Encodes published records in one format. A format derives its encoder from this class.
 
+    ``fields`` are the published attributes in the order of the output. ``field_template`` returns the template of one
+    field, with ``%b`` for the value. ``encode_column`` encodes the values of one unchanged field, ``encode_json`` the
+    text of one value of type json, or None. ``encode_scalar`` encodes the text of a JSON scalar; by default it is
+    written as it is, in UTF-8. ``around`` is what precedes and what follows the fields of a record.
+
     A run is a sequence of adjacent fields that are all quasi-identifiers or all unchanged fields. The template of a
     record contains a ``%b`` for each quasi-identifier and a separator for each run of unchanged fields.
-
-    Parameters
-    ----------
-    policy : Policy
-    fields : sequence of OutputField
-        The published attributes in the order of the output.
-    field_template : callable
-        Returns the template of one field, with ``%b`` for the value.
-    encode_column : callable
-        Encodes the values of one unchanged field.
-    encode_json : callable
-        Encodes the text of one value of type json, or None.
-    delimiter : bytes
-        Separates two fields.
-    encode_scalar : callable, optional
-        Encodes the text of a JSON scalar; by default it is written as it is, in UTF-8.
-    around : (bytes, bytes)
-        What precedes and what follows the fields of a record.
     """
 
     def __init__(
@@ -116,24 +103,10 @@ class RecordEncoder:
         return None
 
     def encode_unchanged(self, columns: Sequence[Column], n: int) -> list[bytes]:
-        """Encode the unchanged fields of n records, for `encode_clusters`.
+        """Encode the unchanged fields of n records, for `encode_clusters` of an encoder of the same policy.
 
-        Parameters
-        ----------
-        columns : sequence of sequences
-            One column of length n per unchanged field, in the order of the policy: str, int, finite float, bool or
-            None. A str of a field of type json is the text of its value.
-        n : int
-            Number of records; needed if there are no unchanged fields.
-
-        Returns
-        -------
-        list of bytes, length n
-            Only an encoder of the same policy can interpret the elements.
-
-        Notes
-        -----
-        Cost: about 0.05 µs per field.
+        There is one column of length n per unchanged field, in the order of the policy: str, int, finite float, bool or
+        None. A str of a field of type json is the text of its value. Cost: about 0.05 µs per field.
         """
         if not columns:
             return [b""] * n
@@ -152,33 +125,15 @@ class RecordEncoder:
     def encode_clusters(
         self, centroids: Sequence[Sequence[str]], unchanged_fields: Sequence[bytes], cluster_bounds: ClusterBounds
     ) -> list[bytes]:
-        """Encode clusters. The members of each cluster are sorted by their published bytes.
+        """Return the records of clusters without line ends; clusters in the given order.
 
-        To keep the given order, pass each record as a cluster of its own.
+        The members of each cluster are sorted by their published bytes, so that these do not depend on the order of the
+        members. To keep the given order, pass each record as a cluster of its own.
 
-        Parameters
-        ----------
-        centroids : sequence of G sequences of d str
-            Published quasi-identifiers of each cluster, as texts of JSON scalars.
-        unchanged_fields : sequence of bytes, length E
-            Encoded unchanged fields of the members, cluster by cluster.
-        cluster_bounds : ndarray of int64 or sequence of int, shape (G + 1,)
-            ``unchanged_fields[cluster_bounds[g]:cluster_bounds[g + 1]]`` belongs to cluster g.
+        A centroid is the published quasi-identifiers of a cluster, as texts of JSON scalars. The unchanged fields
+        ``unchanged_fields[cluster_bounds[g]:cluster_bounds[g + 1]]`` belong to cluster g. GuaranteeError if a centroid
+        does not have one scalar of the right form per quasi-identifier (`ScalarCheck`), or lengths do not match.
 
-        Returns
-        -------
-        list of bytes, length E
-            One record per element, without line ends; clusters in the given order. The bytes of a cluster do not
-            depend on the order of its members.
-
-        Raises
-        ------
-        GuaranteeError
-            A centroid does not have one scalar of the right form per quasi-identifier (`ScalarCheck`), or the lengths
-            do not match. Nothing is encoded then.
-
-        Notes
-        -----
         Cost: about 0.3 µs per record for clusters of 10 records.
         """
         bounds = [int(bound) for bound in cluster_bounds]
@@ -208,19 +163,10 @@ class RecordEncoder:
         return b"\n".join(rows) + b"\n"
 
     def encode_table(self, rows: Sequence[bytes], schema: Any = None) -> Iterator[tuple[bytes, int]]:  # noqa: ANN401, ARG002
-        """Yield the pieces of a whole file with these rows, and the number of rows in each piece.
+        """Yield the pieces of a whole file with rows of `encode_clusters`, and the number of rows in each piece.
 
-        Parameters
-        ----------
-        rows : sequence of bytes
-            As `encode_clusters` returns them.
-        schema : object, optional
-            The types of the columns of the input (`RecordSource.schema`), if it has the same format.
-
-        Raises
-        ------
-        InputError
-            A column has values that the format cannot represent.
+        ``schema`` has the types of the columns of the input (`RecordSource.schema`), if it has the same format.
+        InputError if a column has values that the format cannot represent.
         """
         header = self.header()
         if header is not None:

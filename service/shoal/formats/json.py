@@ -15,21 +15,26 @@ import numpy as np
 
 from shoal.arrays import BoolVector, Int64Vector
 from shoal.errors import ParameterError
-from shoal.formats.block import Block, BlockBuilder, ParsedRecords, reject_unless, to_mask
-from shoal.formats.columns import (
+from shoal.formats.block import (
     MISMATCH,
-    NOT_OF_TYPE,
+    Block,
+    BlockBuilder,
+    ParsedRecords,
     describe_clustered,
     describe_json,
     describe_missing,
+    describe_type,
     is_clustered,
+    json_or_mismatch,
+    reject_unless,
     stack_columns,
+    to_mask,
 )
 from shoal.formats.confidential_keys import describe_unplaced
 from shoal.formats.encoder import OutputField, RecordEncoder, encode_json_values, output_path
 from shoal.formats.faults import DropReason, FaultReason, Reason, RecordFault
 from shoal.formats.format import DEFAULT_MAX_BYTES, JsonLinesReader, MessageFormat, ReadOptions, RecordSource, path_of
-from shoal.formats.json_text import canonical_json, prescreen, validate_strictly
+from shoal.formats.json_text import DECODE_ERRORS, prescreen, rejection_reason, validate_strictly
 from shoal.formats.messages import (
     Columns,
     Content,
@@ -42,12 +47,11 @@ from shoal.formats.messages import (
 from shoal.formats.subjects import describe_subject
 from shoal.policy import Attribute, FieldType, Policy, Role
 from shoal.scales import scale_of
+from shoal.scales.numeric import NOT_FINITE
 from shoal.scales.reading import NumberText, ScaleColumn, ScaleReader
 
 __all__ = ["JsonDecoder", "JsonEncoder", "JsonFormat", "find_json_faults"]
 
-_DECODE_ERRORS = (msgspec.MsgspecError, ValueError, TypeError, RecursionError)
-"""All errors that a typed decoder raises. They contain attribute values, so that none may leave this module."""
 _PASSTHROUGH_TYPES: dict[FieldType, Any] = {
     "string": str | None,
     "integer": int | float | None,  # 42.0 is an integer in JSON; fractions are rejected later
@@ -55,13 +59,6 @@ _PASSTHROUGH_TYPES: dict[FieldType, Any] = {
     "boolean": bool | None,
     "any": str | int | float | bool | None,
     "json": msgspec.Raw,
-}
-_TYPES: dict[FieldType, tuple[type, ...]] = {
-    "string": (str,),
-    "integer": (int, float),
-    "number": (int, float),
-    "boolean": (bool,),
-    "any": (str, int, float, bool),
 }
 _NO_ENVELOPE = {
     "debezium": FaultReason.NOT_DEBEZIUM,
@@ -76,9 +73,8 @@ _WRAPPED = {
 _FAUST_FIELD = "__faust"
 """Faust adds this field to the messages of its models. It names the model and says nothing about the person."""
 
-_check_syntax = msgspec.json.Decoder(msgspec.Raw).decode
 _decode = msgspec.json.Decoder(float_hook=NumberText).decode
-_decode_fields = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+_decode_members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 
 class JsonFormat(MessageFormat):
@@ -111,10 +107,6 @@ class JsonEncoder(RecordEncoder):
     """Encodes published records as compact JSON in UTF-8, with the fields in the order of the policy.
 
     Fields with a path (``to``) are inside objects. An object stands where its first field is declared.
-
-    Parameters
-    ----------
-    policy : Policy
     """
 
     def __init__(self, policy: Policy) -> None:
@@ -131,28 +123,10 @@ class JsonDecoder:
     its headers and its timestamp. A field of the object that has the name of such an attribute is undeclared. A field
     ``__faust`` is ignored unless the policy declares it, because each message of a Faust model has this field.
 
-    Parameters
-    ----------
-    policy : Policy
-    hash_key : bytes, optional
-        Key of the subject hash, up to 64 bytes; by default one random key per process.
-    max_bytes : int
-        Largest length of a message value, and of its encoded unchanged fields (bytes).
-    encoder : RecordEncoder, optional
-        Encodes the unchanged fields in the output format; by default a `JsonEncoder`.
-    with_columns : bool
-        Whether blocks also contain the unchanged fields as typed columns.
-    refuses_headers : bool
-        Whether a record is invalid in which each of two or more declared fields has its own name as its value: the
-        header of a CSV file that was read as a record.
+    ``max_bytes`` limits a message value, and its encoded unchanged fields. ``encoder`` encodes the unchanged fields for
+    the output; by default it is a `JsonEncoder`. With ``refuses_headers`` a record is invalid in which each of two or
+    more declared fields has its own name as its value: the header of a CSV file that was read as a record.
 
-    Attributes
-    ----------
-    has_envelope_attributes : bool
-        Whether the policy has attributes that are read from envelopes. `decode` then needs the envelopes.
-
-    Notes
-    -----
     Numbers with a point or an exponent are read as float64, integers exactly. Of fields that are ignored, only the
     syntax is checked.
     """
@@ -161,7 +135,6 @@ class JsonDecoder:
         self,
         policy: Policy,
         *,
-        hash_key: bytes | None = None,
         max_bytes: int = DEFAULT_MAX_BYTES,
         encoder: RecordEncoder | None = None,
         with_columns: bool = False,
@@ -170,7 +143,7 @@ class JsonDecoder:
         encoder = JsonEncoder(policy) if encoder is None else encoder
         self._policy = policy
         self._unwrap, self._has_envelopes = Unwrapper(policy), policy.unwrap is not None
-        self._builder = BlockBuilder(policy, encoder, hash_key, max_bytes, with_columns=with_columns)
+        self._builder = BlockBuilder(policy, encoder, max_bytes, with_columns=with_columns)
         self._max_bytes = max_bytes
         self._struct = _RecordStruct(
             [_RecordField(path_of(a), _field_type(a), a.may_be_missing) for a in policy.value_attributes],
@@ -194,33 +167,18 @@ class JsonDecoder:
         self.has_envelope_attributes = bool(policy.envelope_attributes)
 
     def decode(self, messages: Sequence[bytes | None], envelopes: Sequence[Envelope] | None = None) -> Block:
-        """Decode messages.
+        """Return the accepted records of messages, and the index and reason of each rejected message.
 
-        Parameters
-        ----------
-        messages : sequence of bytes or None
-            Message values; None for a message without a value. Decoding is fastest with about 500 messages per call:
-            the decoded objects of more than about 1000 messages do not fit the processor's cache.
-        envelopes : sequence of Envelope, optional
-            One per message. Required if the policy reads keys, headers or timestamps, else ignored.
+        ``messages`` are values, None for a message without one. ``envelopes``, one per message, are required if the
+        policy reads keys, headers or timestamps, and else ignored.
 
-        Returns
-        -------
-        Block
-            The accepted records, and the index and reason of each rejected message. Reason ``undecodable``: the value
-            is missing, is not JSON or is nested more than 64 levels deep, or a key or header that is read is not UTF-8.
-            ``too_large``: the value, its unchanged fields, or a key or header that is read is longer than
-            ``max_bytes``, or a category is longer than its limit. ``invalid``: the message does not fit the policy. If
-            both the value and the envelope are faulty, the reason is the one for the value.
+        ``undecodable``: the value is missing, is not JSON or is nested more than 64 levels deep, or a key or header
+        that is read is not UTF-8. ``too_large``: the value, its unchanged fields, or a key or header that is read is
+        longer than ``max_bytes``, or a category is longer than its limit. ``invalid``: the message does not fit the
+        policy. If both the value and the envelope are faulty, the reason is the one for the value.
 
-        Raises
-        ------
-        ParameterError
-            The policy has envelope attributes, and ``envelopes`` is None.
-
-        Notes
-        -----
-        No content of a message raises an error. Cost: about half the time of `json.loads`.
+        No content of a message raises an error. Cost: about half the time of `json.loads`. It is least with about 500
+        messages per call: the objects of more than about 1000 do not fit the processor's cache.
         """
         if self.has_envelope_attributes and envelopes is None:
             raise ParameterError("the policy reads keys, headers or timestamps: pass envelopes with the values")
@@ -261,12 +219,12 @@ class JsonDecoder:
             indexes, payloads = [index for index, _ in found], [record for _, record in found]
         records, failed = _decode_each(self._struct.decode, payloads)
         if failed:
-            left_out += [(indexes[i], _rejection_reason(payloads[i])) for i in failed]
+            left_out += [(indexes[i], rejection_reason(payloads[i])) for i in failed]
             indexes, payloads = _remove(indexes, failed), _remove(payloads, failed)
         if self._has_envelopes:  # then the whole messages are checked already
             return indexes, records
         invalid = []
-        for i in prescreen(payloads, b"".join(payloads), self._struct.count_keys(records)):
+        for i in prescreen(payloads, self._struct.count_keys(records)):
             if reason := validate_strictly(payloads[i], checks_nested_keys=self._checks_nested_keys):
                 invalid.append(i)
                 left_out.append((indexes[i], reason))
@@ -332,7 +290,7 @@ class JsonDecoder:
         """Convert the columns of type json to canonical texts; return which records have valid ones."""
         is_valid = np.ones(count, np.bool_)
         for number in self._json:
-            columns[number] = list(map(_json_or_mismatch, columns[number]))
+            columns[number] = list(map(json_or_mismatch, map(bytes, columns[number])))
             is_valid &= to_mask((text is not MISMATCH for text in columns[number]), count)
         return is_valid
 
@@ -409,7 +367,7 @@ def _decode_object(message: bytes, *, checks_nested_keys: bool) -> tuple[dict[st
     """Return the fields, and why the message is not a valid object; None if it is one."""
     try:
         record = _decode(message)
-    except (msgspec.MsgspecError, ValueError, RecursionError):
+    except DECODE_ERRORS:
         return {}, RecordFault(FaultReason.NOT_JSON)
     if not isinstance(record, dict):
         return {}, RecordFault(FaultReason.NOT_OBJECT)
@@ -433,7 +391,7 @@ def _value_at(record: dict[str, Any], path: Sequence[str]) -> Any:  # noqa: ANN4
 def _text_at(record: bytes, path: Sequence[str]) -> bytes:
     """Return the text of the value at a path that exists."""
     for name in path:
-        record = bytes(_decode_fields(record)[name])
+        record = bytes(_decode_members(record)[name])
     return record
 
 
@@ -478,11 +436,12 @@ def _describe_unchanged_value(attribute: Attribute, value: Any) -> str:  # noqa:
     if isinstance(value, NumberText):
         value = float(value)
         if not np.isfinite(value):
-            return FaultReason.NOT_FINITE
-    if type(value) not in _TYPES[attribute.type]:
-        return FaultReason.NESTED if isinstance(value, list | dict) else NOT_OF_TYPE[attribute.type]
-    is_integer = not isinstance(value, float) or value.is_integer()
-    return "" if attribute.type != "integer" or is_integer else FaultReason.NOT_INTEGER
+            return NOT_FINITE.reason
+    if isinstance(value, list | dict):
+        return FaultReason.NESTED
+    is_of_type = type(value) in get_args(_PASSTHROUGH_TYPES[attribute.type])
+    is_of_type &= attribute.type != "integer" or _is_integer_or_null(value)
+    return "" if is_of_type else describe_type(attribute.type)
 
 
 def _plain(value: object) -> object:
@@ -524,15 +483,8 @@ def _is_text(value: object, text: str) -> bool:
     return type(value) is str and value == text
 
 
-def _json_or_mismatch(text: msgspec.Raw) -> object:
-    try:
-        return canonical_json(bytes(text))
-    except ValueError:
-        return MISMATCH
-
-
-def _is_integer_or_null(number: float | None) -> bool:
-    """Whether a value of an integer field is whole (42.0 is) or null."""
+def _is_integer_or_null(number: object) -> bool:
+    """Whether a number or null is no fraction; 42.0 is none."""
     return not isinstance(number, float) or number.is_integer()
 
 
@@ -545,19 +497,10 @@ def _decode_each(decode: Callable[[bytes], Any], payloads: Iterable[bytes]) -> t
         try:
             # If this raises an error, the list keeps the records so far, and the map continues with the next payload.
             records.extend(decoded)
-        except _DECODE_ERRORS:
+        except DECODE_ERRORS:
             failed.append(len(records) + len(failed))
         else:
             return records, failed
-
-
-def _rejection_reason(payload: bytes) -> Reason:
-    """Return why a payload could not be decoded: it is not JSON, or it does not fit the policy."""
-    try:
-        _check_syntax(payload)
-    except _DECODE_ERRORS:
-        return Reason.UNDECODABLE
-    return validate_strictly(payload) or Reason.INVALID
 
 
 def _remove(items: Sequence[Any], indexes: Iterable[int]) -> list[Any]:
@@ -733,7 +676,7 @@ class _RecordStruct:
     def _rename(self, node: _Node, text: bytes) -> bytes:
         if node.declared is not None or (node is not self._root and not text.startswith(b"{")):
             return text
-        values = _decode_fields(text)
+        values = _decode_members(text)
         ignored = {_FAUST_FIELD} if node is self._root else set()
         if self._rejects_undeclared and not values.keys() <= node.children.keys() | ignored:
             raise msgspec.ValidationError

@@ -16,10 +16,10 @@ from typing import Any, BinaryIO, Protocol, TypeAlias
 import msgspec
 
 from shoal.errors import InputError
-from shoal.formats.columns import MISMATCH, is_clustered, parse_values
+from shoal.formats.block import MISMATCH, is_clustered, parse_values
 from shoal.formats.faults import DropReason, FaultReason, Reason
 from shoal.formats.format import DEFAULT_MAX_BYTES, JsonLinesReader
-from shoal.formats.json_text import MAX_DEPTH, validate_strictly
+from shoal.formats.json_text import DECODE_ERRORS, MAX_DEPTH, decode_members, rejection_reason, validate_strictly
 from shoal.policy import Attribute, MessagePart, Policy, Role
 
 __all__ = ["Columns", "Content", "Envelope", "EnvelopeReader", "MessageExportReader", "RecordedEnvelope", "Unwrapper"]
@@ -44,10 +44,7 @@ _NULL = b"null"
 _CONVERTED = {"schema", "payload"}
 """Members of the object that Kafka Connect's JsonConverter writes with ``schemas.enable``."""
 _LENGTH_WITHOUT_VALUES = len(b'{"schema":,"payload":}')
-_DECODE_ERRORS = (msgspec.MsgspecError, ValueError, RecursionError)
 
-_check_syntax = msgspec.json.Decoder(msgspec.Raw).decode
-_decode_members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _decode_text = msgspec.json.Decoder(str).decode
 _decode_headers = msgspec.json.Decoder(list[tuple[str, msgspec.Raw]]).decode
 
@@ -161,10 +158,9 @@ class Unwrapper:
 
     def find(self, message: bytes) -> bytes | Content | Reason:
         """Return the record, or what the message contains in its place, or why it cannot be unwrapped."""
-        try:
-            members: Members = _decode_members(message)
-        except _DECODE_ERRORS:
-            return _reason_of(message)
+        members = decode_members(message)
+        if not members:
+            return rejection_reason(message, checks_nested_keys=True)
         if reason := self._fault_of(message, members):
             return reason
         if self._kind == "cloudevents":
@@ -233,10 +229,10 @@ class MessageExportReader:
         if len(line) > _MAX_LINE_BYTES:
             return line, _EMPTY_ENVELOPE
         if validate_strictly(line, _MAX_LINE_DEPTH) is None:
-            fields = _parse_fields(line)
+            fields = decode_members(line)
         else:
             line = _STRING.sub(_replace_lone_surrogate, line)
-            fields = _parse_fields(line) if validate_strictly(line, _MAX_LINE_DEPTH) is None else {}
+            fields = decode_members(line) if validate_strictly(line, _MAX_LINE_DEPTH) is None else {}
         required = {"value", *self._required}
         if self._line_number == 1 and not required <= fields.keys():
             raise self._error(next((name for name in ("value", *self._required) if name not in fields), ""))
@@ -244,12 +240,12 @@ class MessageExportReader:
             return (_INVALID_RECORD, _NO_MESSAGE) if _is_json(line) else (_INVALID_UTF8, _EMPTY_ENVELOPE)
         try:
             envelope = self._envelope(fields)
-        except (msgspec.MsgspecError, ValueError):
+        except DECODE_ERRORS:
             return _INVALID_RECORD, _NO_MESSAGE
         value = bytes(fields["value"])
         return (value if value.startswith(b"{") else _content_of(fields["value"])), envelope
 
-    def _envelope(self, fields: dict[str, msgspec.Raw]) -> RecordedEnvelope:
+    def _envelope(self, fields: Members) -> RecordedEnvelope:
         """Return the parts of the envelope that the policy reads. The others are not parsed."""
         time = bytes(fields["timestamp"]) if "timestamp" in self._required else b"-1"
         headers = _decode_headers(fields["headers"]) if "headers" in self._required else []
@@ -302,13 +298,10 @@ def _after(members: Members) -> bytes | Content | Reason:
         payload = _payload(members)
         if not isinstance(payload, bytes):
             return payload
-        try:
-            members = _decode_members(payload)
-        except _DECODE_ERRORS:  # not an object
-            return Reason.INVALID
+        members = decode_members(payload)
     try:
         operation = _decode_text(members["op"])
-    except (KeyError, *_DECODE_ERRORS):
+    except (KeyError, *DECODE_ERRORS):
         return Reason.INVALID
     after = bytes(members.get("after", _NULL))
     return Content.DELETE if operation == "d" or after == _NULL else after
@@ -321,29 +314,9 @@ def _event_data(members: Members) -> bytes | Reason:
     return bytes(members["data"])
 
 
-def _reason_of(message: bytes) -> Reason:
-    """Return why a message has no members."""
-    try:
-        _check_syntax(message)
-    except _DECODE_ERRORS:
-        return Reason.UNDECODABLE
-    return validate_strictly(message, checks_nested_keys=True) or Reason.INVALID
-
-
-def _parse_fields(line: bytes) -> dict[str, msgspec.Raw]:
-    """Return the fields of a line; none if the line is not an object."""
-    try:
-        return _decode_members(line)
-    except _DECODE_ERRORS:
-        return {}
-
-
 def _is_json(line: bytes) -> bool:
-    try:
-        _check_syntax(line)
-    except _DECODE_ERRORS:
-        return False
-    return validate_strictly(line, _MAX_LINE_DEPTH) is not Reason.UNDECODABLE
+    """Return whether a line is JSON of a depth that is read; keys may be repeated."""
+    return rejection_reason(line, _MAX_LINE_DEPTH) is not Reason.UNDECODABLE
 
 
 def _replace_lone_surrogate(string: re.Match[bytes]) -> bytes:
@@ -353,7 +326,7 @@ def _replace_lone_surrogate(string: re.Match[bytes]) -> bytes:
     """
     try:
         _decode_text(string[0]).encode()
-    except (msgspec.MsgspecError, ValueError):
+    except DECODE_ERRORS:
         return b"[]"
     return string[0]
 
@@ -365,5 +338,5 @@ def _content_of(text: msgspec.Raw) -> bytes | None:
         return None
     try:
         return _decode_text(written).encode()
-    except (msgspec.MsgspecError, ValueError):
+    except DECODE_ERRORS:
         return _INVALID_UTF8

@@ -23,8 +23,7 @@ import pyarrow.parquet as pq
 
 from shoal.arrays import BoolVector
 from shoal.errors import InputError
-from shoal.formats.block import Block, ParsedRecords
-from shoal.formats.columns import is_clustered, stack_columns
+from shoal.formats.block import Block, ParsedRecords, is_clustered, stack_columns
 from shoal.formats.encoder import RecordEncoder, column_name, output_path, value_at
 from shoal.formats.format import BATCH_SIZE, Format, ReadOptions, RecordSource, require_columns
 from shoal.formats.json import JsonDecoder, JsonEncoder

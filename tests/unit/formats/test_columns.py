@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from shoal.formats.columns import MISMATCH, parse_values
+from shoal.formats.block import MISMATCH, parse_values
 from shoal.policy import FieldType
 from shoal.scales.numeric import parse_numbers
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from shoal.formats import CsvEncoder, JsonDecoder, JsonEncoder, Reason
 from shoal.formats.csv import CsvCells, CsvDecoder, CsvReader
-from support.making import KEY, SUBJECT, policy_of, quasi, unchanged_field, usual_policy
+from support.making import SUBJECT, policy_of, quasi, unchanged_field, usual_policy
 
 pytestmark = pytest.mark.unit
 
@@ -32,8 +32,8 @@ def test_csv_and_json_give_the_same_arrays() -> None:
     cells = [["007", " 42", "1.50", "x"], ["7 ", "120", "", ""]]
     records = [b'{"who":7,"age":42,"n":1.5,"t":"x"}', b'{"who":"7","age":120,"n":null,"t":""}']
     encoder = JsonEncoder(policy)
-    left = CsvDecoder(policy, encoder=encoder, hash_key=KEY).decode(cells)
-    right = JsonDecoder(policy, encoder=encoder, hash_key=KEY).decode(records)
+    left = CsvDecoder(policy, encoder=encoder).decode(cells)
+    right = JsonDecoder(policy, encoder=encoder).decode(records)
     np.testing.assert_array_equal(left.values, right.values)
     np.testing.assert_array_equal(left.subjects, right.subjects)
     np.testing.assert_array_equal(left.index, right.index)
@@ -85,11 +85,11 @@ def test_passthrough_cells_of_another_type_are_invalid() -> None:
 
 def test_columns_are_found_by_their_names() -> None:
     policy = policy_of({"x": quasi(), "y": unchanged_field(), "who": SUBJECT}, undeclared="drop")
-    decoder = CsvDecoder(policy, ["more", "who", "y", "x"], hash_key=KEY)
+    decoder = CsvDecoder(policy, ["more", "who", "y", "x"])
     block = decoder.decode([["?", "p", "kept", "5"]])
     assert block.values.tolist() == [[5.0]]
     assert block.unchanged_fields == [b"kept"]
-    assert block.subjects == CsvDecoder(policy, hash_key=KEY).decode([["5", "kept", "p"]]).subjects
+    assert block.subjects == CsvDecoder(policy).decode([["5", "kept", "p"]]).subjects
 
 
 def test_blocks_without_accepted_records() -> None:

@@ -10,7 +10,7 @@ from shoal.errors import ConfigError, InputError
 from shoal.formats import CsvEncoder, Reason
 from shoal.formats.csv import CsvDecoder, CsvReader
 from shoal.policy import Policy
-from support.making import KEY, policy_of, quasi, unchanged_field
+from support.making import policy_of, quasi, unchanged_field
 
 pytestmark = pytest.mark.unit
 
@@ -32,7 +32,7 @@ def read(policy: Policy, text: bytes) -> list[list[str] | None]:
 
 def block_of(policy: Policy, text: bytes) -> Any:
     reader = CsvReader(io.BytesIO(text), policy)
-    return CsvDecoder(policy, reader.columns, hash_key=KEY).decode([record for part in reader for record in part])
+    return CsvDecoder(policy, reader.columns).decode([record for part in reader for record in part])
 
 
 def test_a_dialect_has_one_decimal_sign() -> None:

@@ -11,7 +11,7 @@ import pytest
 from shoal.errors import InputError, ParameterError
 from shoal.formats import CsvEncoder, JsonDecoder, JsonEncoder, Reason
 from shoal.formats.csv import CsvReader
-from support.making import KEY, policy_of, quasi, unchanged_field
+from support.making import policy_of, quasi, unchanged_field
 
 pytestmark = pytest.mark.unit
 
@@ -39,7 +39,7 @@ VALUE = b'{"income":7.5}'
 
 
 def decode(policy: Any = POLICY, value: bytes | None = VALUE, *messages: Message, **more: Any) -> Any:
-    return JsonDecoder(policy, hash_key=KEY, **more).decode([value] * len(messages), messages)
+    return JsonDecoder(policy, **more).decode([value] * len(messages), messages)
 
 
 def test_a_record_is_read_from_all_parts_of_a_message() -> None:
@@ -114,7 +114,7 @@ def test_a_subject_in_the_key_equals_the_subject_in_the_value(kind: str, one: by
     hashes = decode(by_key, VALUE, *(Message(key=text) for text in (one, same, other))).subjects
     assert hashes[0] == hashes[1] != hashes[2]
     value = json.dumps({"patient": one.decode(), "income": 7.5}).encode()
-    assert JsonDecoder(by_value, hash_key=KEY).decode([value]).subjects[0] == hashes[0]
+    assert JsonDecoder(by_value).decode([value]).subjects[0] == hashes[0]
 
 
 def test_a_timestamp_is_a_number_of_milliseconds() -> None:

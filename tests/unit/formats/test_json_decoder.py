@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from shoal.formats import Block, CsvEncoder, JsonDecoder, JsonEncoder, Reason
 from shoal.policy import Policy
-from support.making import KEY, SUBJECT, encoded, message, policy_of, quasi, unchanged_field, usual_policy
+from support.making import SUBJECT, encoded, message, policy_of, quasi, unchanged_field, usual_policy
 
 pytestmark = pytest.mark.unit
 
@@ -15,13 +15,13 @@ UNDECODABLE, INVALID, TOO_LARGE = Reason.UNDECODABLE, Reason.INVALID, Reason.TOO
 
 
 def decode(*records: dict[str, Any], policy: Policy | None = None) -> Block:
-    return JsonDecoder(policy or usual_policy(), hash_key=KEY).decode(encoded(*records))
+    return JsonDecoder(policy or usual_policy()).decode(encoded(*records))
 
 
 def reason(text: bytes | None, policy: Policy | None = None) -> Reason | None:
     """Return why a message is rejected among good ones, which must stay accepted."""
     good = encoded(message())[0]
-    decoder = JsonDecoder(policy or usual_policy(), hash_key=KEY, max_bytes=3000)
+    decoder = JsonDecoder(policy or usual_policy(), max_bytes=3000)
     if policy is None:
         block = decoder.decode([good, text, good, good, text])
         assert [index for index, _ in block.rejected] in ([], [1, 4])
@@ -72,7 +72,7 @@ def test_long_input_is_decoded_in_one_call() -> None:
     records = [message(age=number % 100, patient=f"p{number % 700}") for number in range(1300)]
     messages = encoded(*records)
     messages[600], messages[1299], messages[0] = None, b"x", messages[0]
-    decoder = JsonDecoder(usual_policy(), hash_key=KEY)
+    decoder = JsonDecoder(usual_policy())
     whole = decoder.decode(messages)
     parts = [decoder.decode([text]) for text in messages]
     assert whole.values.tolist() == [part.values[0].tolist() for part in parts if len(part)]
@@ -389,12 +389,6 @@ def test_every_record_can_be_a_subject_of_its_own() -> None:
     decoder = JsonDecoder(policy)
     blocks = [decoder.decode(encoded(*[{"x": 1}] * n)) for n in (3, 600, 1)]
     assert len({number for block in blocks for number in block.subjects.tolist()}) == 604
-
-
-def test_the_hash_depends_on_the_key() -> None:
-    messages = encoded(message())
-    first, again, other = (JsonDecoder(usual_policy(), hash_key=key).decode(messages) for key in (b"a", b"a", b"b"))
-    assert first.subjects == again.subjects != other.subjects
 
 
 # ---------------------------------------------------------------- a header that was read as a record

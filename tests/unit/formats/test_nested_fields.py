@@ -10,7 +10,7 @@ import pytest
 from msgspec import UNSET
 from shoal.formats import Block, DropReason, JsonDecoder, Reason
 from shoal.policy import Policy
-from support.making import KEY, SUBJECT, policy_of, quasi, unchanged_field
+from support.making import SUBJECT, policy_of, quasi, unchanged_field
 from support.paths import with_paths
 
 pytestmark = pytest.mark.unit
@@ -43,7 +43,7 @@ def record(**patient: Any) -> dict[str, Any]:
 
 def decode(policy: Policy, *messages: dict[str, Any] | bytes) -> Block:
     texts = [text if isinstance(text, bytes) else json.dumps(text).encode() for text in messages]
-    return JsonDecoder(policy, hash_key=KEY).decode(texts)
+    return JsonDecoder(policy).decode(texts)
 
 
 def test_fields_are_read_inside_objects() -> None:

@@ -12,7 +12,7 @@ CLEAN = b'{"a":1,"b":"x"}'
 
 
 def unclear(*messages: bytes, keys: int = 2) -> list[int]:
-    return list(prescreen(messages, b"".join(messages), keys))
+    return list(prescreen(messages, keys))
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import pytest
 from shoal.formats import Block, DropReason, JsonDecoder, Reason, RefusalCounter
 from shoal.formats.json import find_json_faults
 from shoal.policy import Policy
-from support.making import KEY, SUBJECT, policy_of, quasi, unchanged_field
+from support.making import SUBJECT, policy_of, quasi, unchanged_field
 from support.paths import with_paths
 
 pytestmark = pytest.mark.unit
@@ -52,7 +52,7 @@ def dropping_policy(kind: str) -> Policy:
 
 
 def decode(policy: Policy, messages: Sequence[bytes | None]) -> Block:
-    return JsonDecoder(policy, hash_key=KEY).decode(messages)
+    return JsonDecoder(policy).decode(messages)
 
 
 def dumped(*values: object) -> list[bytes | None]:
@@ -255,7 +255,7 @@ def test_an_envelope_counts_for_the_largest_length() -> None:
     ],
 )
 def test_a_known_schema_changes_no_decision(payload: bytes, reason: Reason | None) -> None:
-    decoder = JsonDecoder(small("connect"), hash_key=KEY)
+    decoder = JsonDecoder(small("connect"))
     good = b'{"schema":{"type":"struct"},"payload":{"who":"p","x":1}}'
     message = b'{"schema":{"type":"struct"},"payload":%b}' % payload
     expected = [] if reason is None else [(0, reason)]
