@@ -30,7 +30,6 @@ __all__ = [
     "column_name",
     "encode_json_values",
     "fixed_texts",
-    "output_path",
     "value_at",
 ]
 
@@ -215,14 +214,9 @@ class ScalarCheck:
             raise GuaranteeError("a centroid does not have one value of its scale per quasi-identifier")
 
 
-def output_path(attribute: Attribute) -> tuple[str, ...]:
-    """Return the names from the outermost object of an output record to the field of an attribute."""
-    return attribute.to or (attribute.name,)
-
-
 def column_name(attribute: Attribute) -> str:
     """Return the name of an attribute's column in formats without objects: its path with dots."""
-    return ".".join(output_path(attribute))
+    return ".".join(attribute.to)
 
 
 def value_at(record: Mapping[str, Any], path: Sequence[str]) -> Any:  # noqa: ANN401 - any JSON

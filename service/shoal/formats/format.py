@@ -17,7 +17,7 @@ from shoal.errors import ConfigError, InputError, ParameterError
 from shoal.formats.block import Block
 from shoal.formats.encoder import RecordEncoder
 from shoal.formats.faults import FaultReason, Reason, RecordFault
-from shoal.policy import Attribute, Policy
+from shoal.policy import Policy
 
 __all__ = [
     "BATCH_SIZE",
@@ -34,7 +34,6 @@ __all__ = [
     "format_named",
     "format_of_suffix",
     "message_format",
-    "path_of",
     "read_batches",
     "read_lines",
     "register",
@@ -303,11 +302,6 @@ def read_batches(parts: Iterable[Sequence[Item]], blank: Item) -> Iterator[Seque
         pending_blanks += len(part) - len(items)
 
 
-def path_of(attribute: Attribute) -> tuple[str, ...]:
-    """Return the names from the outermost object of a record to the field of an attribute."""
-    return attribute.path or (attribute.name,)
-
-
 def require_columns(policy: Policy, name: str, format_name: str) -> None:
     """Require that every attribute can be a column of a table in the format ``format_name``.
 
@@ -321,9 +315,9 @@ def require_columns(policy: Policy, name: str, format_name: str) -> None:
             "timestamp and value, or remove 'from' from the policy"
         )
     for attribute in policy.value_attributes:
-        if path_of(attribute) != (attribute.name,):
+        if attribute.path != (attribute.name,):
             raise InputError(
-                f"{name}: attributes.{attribute.name} is read from the field {'.'.join(path_of(attribute))} of "
+                f"{name}: attributes.{attribute.name} is read from the field {'.'.join(attribute.path)} of "
                 f"messages, {no_file_has}, or remove 'from' from the policy"
             )
     if policy.unwrap is not None:

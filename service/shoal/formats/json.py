@@ -31,9 +31,9 @@ from shoal.formats.block import (
     to_mask,
 )
 from shoal.formats.confidential_keys import describe_unplaced
-from shoal.formats.encoder import OutputField, RecordEncoder, encode_json_values, output_path
+from shoal.formats.encoder import OutputField, RecordEncoder, encode_json_values
 from shoal.formats.faults import DropReason, FaultReason, Reason, RecordFault
-from shoal.formats.format import DEFAULT_MAX_BYTES, JsonLinesReader, MessageFormat, ReadOptions, RecordSource, path_of
+from shoal.formats.format import DEFAULT_MAX_BYTES, JsonLinesReader, MessageFormat, ReadOptions, RecordSource
 from shoal.formats.json_text import DECODE_ERRORS, prescreen, rejection_reason, validate_strictly
 from shoal.formats.messages import (
     Columns,
@@ -146,7 +146,7 @@ class JsonDecoder:
         self._builder = BlockBuilder(policy, encoder, max_bytes, with_columns=with_columns)
         self._max_bytes = max_bytes
         self._struct = _RecordStruct(
-            [_RecordField(path_of(a), _field_type(a), a.may_be_missing) for a in policy.value_attributes],
+            [_RecordField(a.path, _field_type(a), a.may_be_missing) for a in policy.value_attributes],
             rejects_undeclared=policy.undeclared == "quarantine",
         )
         self._named_fields = _named_fields(policy, self._struct.getters) if refuses_headers else []
@@ -315,11 +315,11 @@ def find_json_faults(policy: Policy, message: bytes) -> list[RecordFault]:
         return [fault]
     found = []
     for attribute in policy.value_attributes:
-        value = _value_at(record, path_of(attribute))
+        value = _value_at(record, attribute.path)
         if value is msgspec.UNSET:
             reason = describe_missing(attribute, FaultReason.ABSENT)
         elif attribute.type == "json":
-            reason = describe_json(attribute, _text_at(content, path_of(attribute)))
+            reason = describe_json(attribute, _text_at(content, attribute.path))
         else:
             reason = _describe_value(policy, attribute, value)
         if reason:
@@ -347,7 +347,7 @@ def _find_record(policy: Policy, message: bytes) -> tuple[dict[str, Any], bytes,
 
 def _find_fault_of_whole(policy: Policy, record: dict[str, Any]) -> RecordFault | None:
     """Return the fault of an object that was made from a header, or is an envelope without fields of the policy."""
-    paths = [path_of(attribute) for attribute in policy.value_attributes]
+    paths = [attribute.path for attribute in policy.value_attributes]
     if len(paths) > 1 and all(_value_at(record, path) == path[-1] for path in paths):
         return RecordFault(FaultReason.FIELD_NAMES)
     envelope = _envelope_of(record) if record.keys().isdisjoint(path[0] for path in paths) else ""
@@ -397,7 +397,7 @@ def _text_at(record: bytes, path: Sequence[str]) -> bytes:
 
 def _has_undeclared(policy: Policy, record: dict[str, Any]) -> bool:
     """Return whether a record has a field that the policy does not declare, at any depth."""
-    fields = {path_of(attribute) for attribute in policy.value_attributes} | {(_FAUST_FIELD,)}
+    fields = {attribute.path for attribute in policy.value_attributes} | {(_FAUST_FIELD,)}
     objects = {path[:depth] for path in fields for depth in range(len(path))}
     pending: list[tuple[tuple[str, ...], dict[str, Any]]] = [((), record)]
     for path, members in pending:  # the list grows
@@ -473,7 +473,7 @@ def _named_fields(policy: Policy, getters: Sequence[Callable[[Any], Any]]) -> li
     if len(fields) < 2 or not all(kind in {Any, str, msgspec.Raw} or str in get_args(kind) for kind in types):  # noqa: PLR2004
         return []
     ordered = sorted(zip(types, fields, strict=True), key=lambda one: one[0] is msgspec.Raw)
-    return [(get, path_of(attribute)[-1]) for _, (attribute, get) in ordered]
+    return [(get, attribute.path[-1]) for _, (attribute, get) in ordered]
 
 
 def _is_text(value: object, text: str) -> bool:
@@ -514,7 +514,7 @@ def _nested_fields(attributes: Sequence[Attribute]) -> list[OutputField]:
 
     An object stands where its first field is declared, and contains its fields in the order of the policy.
     """
-    paths = {output_path(attribute): attribute for attribute in attributes}
+    paths = {attribute.to: attribute for attribute in attributes}
     ordered = list(_ordered(paths))
     fields = []
     for number, path in enumerate(ordered):
@@ -545,9 +545,7 @@ def _common(path: tuple[str, ...], other: tuple[str, ...]) -> int:
 
 def _json_template(field: OutputField) -> bytes:
     """Return the template of a field with the objects that it opens and closes; ``%b`` stands for the value."""
-    names = [
-        msgspec.json.encode(name).replace(b"%", b"%%") for name in (*field.opens, output_path(field.attribute)[-1])
-    ]
+    names = [msgspec.json.encode(name).replace(b"%", b"%%") for name in (*field.opens, field.attribute.to[-1])]
     return b":{".join(names) + b":%b" + b"}" * field.closes
 
 
@@ -561,7 +559,7 @@ def _has_nested_messages(policy: Policy) -> bool:
     No key may then be repeated at any depth. In records that are flat, objects are only dropped, and the keys inside
     them are not compared.
     """
-    return policy.unwrap is not None or any(len(path_of(attribute)) > 1 for attribute in policy.value_attributes)
+    return policy.unwrap is not None or any(len(attribute.path) > 1 for attribute in policy.value_attributes)
 
 
 @dataclass(frozen=True, slots=True)

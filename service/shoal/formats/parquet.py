@@ -24,7 +24,7 @@ import pyarrow.parquet as pq
 from shoal.arrays import BoolVector
 from shoal.errors import InputError
 from shoal.formats.block import Block, ParsedRecords, is_clustered, stack_columns
-from shoal.formats.encoder import RecordEncoder, column_name, output_path, value_at
+from shoal.formats.encoder import RecordEncoder, column_name, value_at
 from shoal.formats.format import BATCH_SIZE, Format, ReadOptions, RecordSource, require_columns
 from shoal.formats.json import JsonDecoder, JsonEncoder
 from shoal.policy import Attribute, Policy, Role
@@ -353,7 +353,7 @@ class _PieceBuffer(io.RawIOBase):
 def _decode_groups(rows: Sequence[bytes], policy: Policy) -> Iterator[list[dict[str, Any]]]:
     """Yield groups of records, each as a dict from column to value."""
     decode = msgspec.json.Decoder(dict[str, Any]).decode
-    is_flat = all(len(output_path(a)) == 1 and a.type != "json" for a in policy.published)
+    is_flat = all(len(a.to) == 1 and a.type != "json" for a in policy.published)
     for part in _split(rows, ROWS_PER_GROUP):
         records = map(decode, part)
         yield list(records) if is_flat else [_to_columns(record, policy) for record in records]
@@ -363,7 +363,7 @@ def _to_columns(record: dict[str, Any], policy: Policy) -> dict[str, Any]:
     """Return the fields of a record by the names of their columns; values of type json as texts."""
     columns = {}
     for attribute in policy.published:
-        value = value_at(record, output_path(attribute))
+        value = value_at(record, attribute.to)
         is_text = attribute.type == "json" and value is not None
         columns[column_name(attribute)] = msgspec.json.encode(value).decode() if is_text else value
     return columns

@@ -66,7 +66,7 @@ def check_document(document: Document) -> Iterator[Finding]:
         _check_per_subject(document),
         _check_diversity(document),
         _check_value_share(document),
-        _check_t(document),
+        _check_limits(document),
         _check_marks(document),
         _check_dependence(document),
         _check_stream(document),
@@ -267,33 +267,24 @@ def _protected(document: Document) -> list[tuple[str, AttributeSection]]:
     return [(name, a) for name, a in confidential if a.protect] or confidential
 
 
-def _has_confidential(document: Document) -> bool:
-    return any(attribute.role == "confidential" for attribute in document.attributes.values())
+_MOST_TRUTH_VALUES = 3
+"""True, false and a missing one. An order sets no limit: only ``t`` rejects a value that is not in it."""
 
 
-def _most_values(document: Document) -> Iterator[tuple[str, int]]:
-    """Yield the protected attributes that have few values, and how many, a missing one included.
-
-    An order sets no limit: only ``t`` rejects a value that is not in it.
-    """
-    for name, attribute in _protected(document):
-        if attribute.type == "boolean":
-            yield name, 3
+def _truth_values(document: Document) -> list[str]:
+    """Return the names of the protected attributes that have few values."""
+    return [name for name, attribute in _protected(document) if attribute.type == "boolean"]
 
 
 def _check_diversity(document: Document) -> _Found:
     given = None if document.privacy is None else document.privacy.l
     if given is None:
         return
-    if not _has_confidential(document):
-        yield "privacy.l", "no attribute is confidential, so there are no values to count; remove it"
     least = given if isinstance(given, int) else given.entropy or (given.recursive or [0, 0])[1]
     if document.stream is not None and document.stream.delta is not None and least > document.stream.delta + 1:
         yield "privacy.l", "must be at most delta + 1: the buffer never holds more records"
-    for name, most in _most_values(document):
-        if least > most:
-            words = f"attributes.{name} has at most {most} values, a missing one included, so no cluster has l"
-            yield "privacy.l", words
+    for name in _truth_values(document) if least > _MOST_TRUTH_VALUES else ():
+        yield "privacy.l", f"attributes.{name} has at most 3 values, a missing one included, so no cluster has l"
 
 
 def _check_value_share(document: Document) -> _Found:
@@ -303,19 +294,20 @@ def _check_value_share(document: Document) -> _Found:
     delta = None if document.stream is None else document.stream.delta
     if delta is not None and share * (delta + 1) < 1:
         yield "privacy.max_value_share", "must be at least 1 / (delta + 1): the buffer never holds more records"
-    for name, most in _most_values(document):
-        if share * most < 1 - 1e-9:  # a share such as 0.3333333333 is a third
-            why = f"attributes.{name} has at most {most} values, a missing one included, so one has a larger share"
-            yield "privacy.max_value_share", f"must be at least 1 / {most}: {why}"
-    if not _has_confidential(document):
-        words = "no attribute is confidential, so there are no values to count; remove it"
-        yield "privacy.max_value_share", words
+    # A share such as 0.3333333333 is a third.
+    for name in _truth_values(document) if share * _MOST_TRUTH_VALUES < 1 - 1e-9 else ():
+        why = f"attributes.{name} has at most 3 values, a missing one included, so one has a larger share"
+        yield "privacy.max_value_share", f"must be at least 1 / 3: {why}"
 
 
-def _check_t(document: Document) -> _Found:
-    has_t = document.privacy is not None and document.privacy.t is not None
-    if has_t and not _has_confidential(document):
-        yield "privacy.t", "no attribute is confidential, so there is no distribution to compare; remove it"
+def _check_limits(document: Document) -> _Found:
+    """Check that there are confidential attributes if the policy limits their values."""
+    if document.privacy is None or any(attribute.role == "confidential" for attribute in document.attributes.values()):
+        return
+    counted = "there are no values to count"
+    for name, why in (("l", counted), ("max_value_share", counted), ("t", "there is no distribution to compare")):
+        if getattr(document.privacy, name) is not None:
+            yield f"privacy.{name}", f"no attribute is confidential, so {why}; remove it"
 
 
 def _check_dependence(document: Document) -> _Found:
