@@ -29,7 +29,6 @@ from shoal.formats.format import (
     format_named,
     format_of_suffix,
     message_format,
-    register,
     streamed_formats,
 )
 from shoal.formats.json import JsonDecoder, JsonEncoder
@@ -72,7 +71,6 @@ __all__ = [
     "is_notable",
     "is_representative",
     "message_format",
-    "register",
     "streamed_formats",
     "to_exact_number",
     "to_number",

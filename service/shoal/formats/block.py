@@ -91,27 +91,22 @@ class Block:
     def filter(self, mask: BoolVector) -> Block:
         """Return the records where the mask, of shape (n,), is true. ``rejected`` and ``clipped`` stay the same."""
         selectors = mask.tolist()
-        return replace(
-            self,
-            values=self.values[mask],
-            subjects=self.subjects[mask],
-            unchanged_fields=list(itertools.compress(self.unchanged_fields, selectors)),
-            index=self.index[mask],
-            unchanged_columns=[list(itertools.compress(column, selectors)) for column in self.unchanged_columns],
-            protected=None if self.protected is None else self.protected.select(mask),
-        )
+        return self._select(mask, lambda items: list(itertools.compress(items, selectors)))
 
     def slice(self, records: slice) -> Block:
         """Return consecutive records. ``rejected`` and ``clipped`` stay the same."""
         if records == slice(0, len(self)):
             return self
+        return self._select(records, lambda items: items[records])
+
+    def _select(self, records: BoolVector | slice, select: Callable[[Any], Any]) -> Block:
         return replace(
             self,
             values=self.values[records],
             subjects=self.subjects[records],
-            unchanged_fields=self.unchanged_fields[records],
+            unchanged_fields=select(self.unchanged_fields),
             index=self.index[records],
-            unchanged_columns=[column[records] for column in self.unchanged_columns],
+            unchanged_columns=list(map(select, self.unchanged_columns)),
             protected=None if self.protected is None else self.protected.select(records),
         )
 
@@ -142,12 +137,12 @@ class ParsedRecords:
     def filter(self, mask: BoolVector) -> ParsedRecords:
         """Return the records where the mask is true."""
         selectors = mask.tolist()
-        return ParsedRecords(
+        return replace(
+            self,
             index=self.index[mask],
             values=self.values[mask],
             subjects=None if self.subjects is None else list(itertools.compress(self.subjects, selectors)),
             unchanged_columns=[list(itertools.compress(column, selectors)) for column in self.unchanged_columns],
-            categories=self.categories,
             protected=None if self.protected is None else self.protected.select(mask),
         )
 

@@ -11,9 +11,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Any, BinaryIO, Literal, NamedTuple, Protocol, TypeVar
+from typing import Any, BinaryIO, Literal, NamedTuple, Protocol, TypeVar, cast
 
-from shoal.errors import ConfigError, InputError, ParameterError
+from shoal.errors import ConfigError, InputError
 from shoal.formats.block import Block
 from shoal.formats.encoder import RecordEncoder
 from shoal.formats.faults import FaultReason, Reason, RecordFault
@@ -36,7 +36,6 @@ __all__ = [
     "message_format",
     "read_batches",
     "read_lines",
-    "register",
     "require_columns",
     "streamed_formats",
 ]
@@ -143,8 +142,8 @@ class FormatEntry:
     """As in messages."""
     suffixes: tuple[str, ...]
     """Of file names, in lower case; messages name the first."""
-    source: Format | str
-    """The format, or the module and class that define it (``module:class``)."""
+    source: str
+    """Module and class that define it (``module:class``)."""
     is_streamed: bool = True
     """Whether it is read and written from start to end, as pipes and streams need. Only then can ``--format`` name it.
     """
@@ -153,8 +152,6 @@ class FormatEntry:
 
     def load(self) -> Format:
         """Return the format; ConfigError if the package that it needs is not installed."""
-        if isinstance(self.source, Format):
-            return self.source
         module, _, name = self.source.partition(":")
         try:
             loaded: Format = getattr(import_module(module), name)()
@@ -183,13 +180,6 @@ _ENTRIES = {
 """The formats that Shoal has. ``--format`` lists them in this order."""
 
 
-def register(entry: FormatEntry) -> None:
-    """Add a format; ParameterError if another one has its name or one of its suffixes."""
-    if entry.name in _ENTRIES or any(map(format_of_suffix, entry.suffixes)):
-        raise ParameterError(f"format {entry.name}: its name or suffix is taken")
-    _ENTRIES[entry.name] = entry
-
-
 def format_named(name: str) -> FormatEntry:
     """Return the format of a name; ConfigError if none has it."""
     if name not in _ENTRIES:
@@ -208,12 +198,8 @@ def streamed_formats() -> tuple[FormatEntry, ...]:
 
 
 def message_format(policy: Policy) -> MessageFormat:  # noqa: ARG001 - until a policy can name another one
-    """Return the format of the messages of a policy's topics: JSON. ConfigError if the format is one of files only."""
-    entry = format_named("jsonl")
-    found = entry.load()
-    if not isinstance(found, MessageFormat):
-        raise ConfigError(f"{entry.title} is a format of files, not of messages")
-    return found
+    """Return the format of the messages of a policy's topics: JSON."""
+    return cast("MessageFormat", format_named("jsonl").load())
 
 
 class StoppedReading(Exception):  # noqa: N818 - not an error
