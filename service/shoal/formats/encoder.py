@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import groupby, pairwise
 from typing import Any, NamedTuple, TypeAlias
@@ -30,7 +30,6 @@ __all__ = [
     "column_name",
     "encode_json_values",
     "fixed_texts",
-    "value_at",
 ]
 
 Column: TypeAlias = Sequence[Any]
@@ -217,14 +216,6 @@ class ScalarCheck:
 def column_name(attribute: Attribute) -> str:
     """Return the name of an attribute's column in formats without objects: its path with dots."""
     return ".".join(attribute.to)
-
-
-def value_at(record: Mapping[str, Any], path: Sequence[str]) -> Any:  # noqa: ANN401 - any JSON
-    """Return the value of an output record at a path."""
-    value: Any = record
-    for name in path:
-        value = value[name]
-    return value
 
 
 def fixed_texts(attribute: Attribute) -> Iterator[str]:

@@ -37,7 +37,6 @@ from shoal.formats.format import DEFAULT_MAX_BYTES, JsonLinesReader, MessageForm
 from shoal.formats.json_text import DECODE_ERRORS, prescreen, rejection_reason, validate_strictly
 from shoal.formats.messages import (
     Columns,
-    Content,
     Envelope,
     EnvelopeReader,
     MessageExportReader,
@@ -250,7 +249,7 @@ class JsonDecoder:
         indexes, payloads = [], []
         for i, message in enumerate(messages):
             if message is None:
-                left_out.append((i, self._unwrap.outcome(Content.TOMBSTONE)))
+                left_out.append((i, self._unwrap.tombstone))
             elif len(message) > self._max_bytes:
                 left_out.append((i, Reason.TOO_LARGE))
             else:
@@ -335,10 +334,8 @@ def _find_record(policy: Policy, message: bytes) -> tuple[dict[str, Any], bytes,
     if fault is not None or policy.unwrap is None:
         return fields, message, fault
     content = Unwrapper(policy).find(message)
-    if content is Content.DELETE:
-        return {}, message, RecordFault(FaultReason.DELETE)
-    if content is Content.TOMBSTONE:
-        return {}, message, RecordFault(FaultReason.TOMBSTONE)
+    if isinstance(content, FaultReason):
+        return {}, message, RecordFault(content)
     if not isinstance(content, bytes):
         return {}, message, RecordFault(_NO_ENVELOPE[policy.unwrap])
     fields = _decode(content)

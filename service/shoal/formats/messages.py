@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from enum import Enum
 from typing import Any, BinaryIO, Protocol, TypeAlias
 
 import msgspec
@@ -22,7 +21,7 @@ from shoal.formats.format import DEFAULT_MAX_BYTES, JsonLinesReader
 from shoal.formats.json_text import DECODE_ERRORS, MAX_DEPTH, decode_members, rejection_reason, validate_strictly
 from shoal.policy import Attribute, MessagePart, Policy, Role
 
-__all__ = ["Columns", "Content", "Envelope", "EnvelopeReader", "MessageExportReader", "RecordedEnvelope", "Unwrapper"]
+__all__ = ["Columns", "Envelope", "EnvelopeReader", "MessageExportReader", "RecordedEnvelope", "Unwrapper"]
 
 Columns: TypeAlias = dict[str, Sequence[Any]]
 Members: TypeAlias = Mapping[str, msgspec.Raw]
@@ -125,13 +124,6 @@ class EnvelopeReader:
             return "", Reason.UNDECODABLE
 
 
-class Content(Enum):
-    """What a message contains in place of a record."""
-
-    DELETE = "a delete: the row does not exist any more"
-    TOMBSTONE = "no value"
-
-
 class Unwrapper:
     """Finds the record in a message, or why the message has none.
 
@@ -142,22 +134,19 @@ class Unwrapper:
     def __init__(self, policy: Policy) -> None:
         self._kind = policy.unwrap
         self._checked_schema = b""
-        self._outcomes: dict[Content, Reason | DropReason] = {
-            Content.DELETE: DropReason.DELETES if policy.deletes == "drop" else Reason.INVALID,
-            Content.TOMBSTONE: DropReason.TOMBSTONES if policy.tombstones == "drop" else Reason.UNDECODABLE,
-        }
-
-    def outcome(self, content: Content) -> Reason | DropReason:
-        """Return what happens to a message that contains no record."""
-        return self._outcomes[content]
+        self._delete = DropReason.DELETES if policy.deletes == "drop" else Reason.INVALID
+        self.tombstone = DropReason.TOMBSTONES if policy.tombstones == "drop" else Reason.UNDECODABLE
+        """What happens to a message without a value."""
 
     def __call__(self, message: bytes) -> bytes | Reason | DropReason:
         """Return the record, as the bytes of a JSON value; or why the message is rejected or dropped."""
         content = self.find(message)
-        return self._outcomes[content] if isinstance(content, Content) else content
+        if content is FaultReason.TOMBSTONE:
+            return self.tombstone
+        return self._delete if isinstance(content, FaultReason) else content
 
-    def find(self, message: bytes) -> bytes | Content | Reason:
-        """Return the record, or what the message contains in its place, or why it cannot be unwrapped."""
+    def find(self, message: bytes) -> bytes | FaultReason | Reason:
+        """Return the record, or that the message is a delete or a tombstone, or why it cannot be unwrapped."""
         members = decode_members(message)
         if not members:
             return rejection_reason(message, checks_nested_keys=True)
@@ -284,15 +273,15 @@ def _part_getter(attribute: Attribute) -> Callable[[Envelope], bytes | None]:
     return get_header
 
 
-def _payload(members: Members) -> bytes | Content | Reason:
+def _payload(members: Members) -> bytes | FaultReason | Reason:
     """Return the payload of a message of JsonConverter."""
     if members.keys() != _CONVERTED:
         return Reason.INVALID
     payload = bytes(members["payload"])
-    return Content.TOMBSTONE if payload == _NULL else payload
+    return FaultReason.TOMBSTONE if payload == _NULL else payload
 
 
-def _after(members: Members) -> bytes | Content | Reason:
+def _after(members: Members) -> bytes | FaultReason | Reason:
     """Return the row after the change that a message of Debezium describes."""
     if members.keys() == _CONVERTED:
         payload = _payload(members)
@@ -304,7 +293,7 @@ def _after(members: Members) -> bytes | Content | Reason:
     except (KeyError, *DECODE_ERRORS):
         return Reason.INVALID
     after = bytes(members.get("after", _NULL))
-    return Content.DELETE if operation == "d" or after == _NULL else after
+    return FaultReason.DELETE if operation == "d" or after == _NULL else after
 
 
 def _event_data(members: Members) -> bytes | Reason:

@@ -24,7 +24,7 @@ import pyarrow.parquet as pq
 from shoal.arrays import BoolVector
 from shoal.errors import InputError
 from shoal.formats.block import Block, ParsedRecords, is_clustered, stack_columns
-from shoal.formats.encoder import RecordEncoder, column_name, value_at
+from shoal.formats.encoder import RecordEncoder, column_name
 from shoal.formats.format import BATCH_SIZE, Format, ReadOptions, RecordSource, require_columns
 from shoal.formats.json import JsonDecoder, JsonEncoder
 from shoal.policy import Attribute, Policy, Role
@@ -363,7 +363,9 @@ def _to_columns(record: dict[str, Any], policy: Policy) -> dict[str, Any]:
     """Return the fields of a record by the names of their columns; values of type json as texts."""
     columns = {}
     for attribute in policy.published:
-        value = value_at(record, attribute.to)
+        value: Any = record
+        for name in attribute.to:
+            value = value[name]
         is_text = attribute.type == "json" and value is not None
         columns[column_name(attribute)] = msgspec.json.encode(value).decode() if is_text else value
     return columns

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import numpy as np
 import pytest
 from shoal.audit.fields import key_reader
 from shoal.errors import ParameterError
@@ -209,8 +208,3 @@ def test_a_table_can_be_compared_with_its_own_values(tmp_path: Path) -> None:
     assert (texts.distance, texts.shares.tolist()) == ("equal", [2, 1, 0])
     with pytest.raises(ParameterError, match="reference"):
         ReferenceBins(attribute, policy.missing_values)
-
-
-def test_shares_are_those_of_the_file_divided_by_their_sum(tmp_path: Path) -> None:
-    bins = bins_of(tmp_path, "type: string", "value,share\na,0.3333333\nb,0.3333333\nc,0.3333333\n")
-    assert np.allclose(bins.shares, [1 / 3, 1 / 3, 1 / 3, 0], atol=1e-15)
