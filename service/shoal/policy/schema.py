@@ -160,8 +160,8 @@ class AttributeSection(Section):
         required="give identifier, quasi_identifier, confidential, other or steering",
     )
     subject: bool = key(
-        "This attribute names the person that k counts. Its role must be `identifier`. Exactly one attribute is the "
-        "subject, unless the policy says `subject: every_record` ([subjects](#subjects)).",
+        "This `identifier` names the person that k counts. Exactly one attribute does, unless the policy says "
+        "`subject: every_record` ([subjects](#subjects)).",
         default=False,
     )
     source: str = key(
@@ -175,22 +175,21 @@ class AttributeSection(Section):
     scale: Literal["numeric", "ordinal", "nominal", "time"] | None = key(
         "How values are compared: as numbers, as [categories with an order](#ordinal-categories-with-an-order), as "
         "[categories without an order](#nominal-categories-without-an-order), or as [times](#time). Of a "
-        "`confidential` attribute: how far two values are apart for `t`; it has no scale `time`.",
+        "`confidential` attribute, which has no `time`: how far two values are apart for `t`.",
         shown="`numeric`; by `type` for `confidential`",
     )
     bounds: list[Number | str] | None = key(
-        "Lowest and highest value of a number or a time. Numbers are within ±2^53, times are written like values. "
-        "They clip values. Distances of a quasi-identifier are scaled by them only with `steering.scaling: bounds`; "
-        "those of a steering attribute of a stream always, so that it needs them. Of a `confidential` number, only for "
-        "`steering.dependence` in a stream: distances are scaled by them, and values stay as they are.",
+        "Lowest and highest value of a number (within ±2^53) or a time (written like values). They clip values. They "
+        "scale distances with `steering.scaling: bounds`, and those of a steering attribute of a stream always. A "
+        "`confidential` number has them for `steering.dependence` in a stream only, and its values stay as they are.",
         values="`[low, high]`",
         example=[0, 110],
         min_length=2,
         max_length=2,
     )
     out_of_bounds: Literal["clip", "quarantine"] | None = key(
-        "For numbers and times: what happens to values outside the bounds. `clip` moves them to the bounds and counts "
-        "them, `quarantine` rejects the record as `invalid`.",
+        "Values outside the bounds: `clip` moves them to the bounds and counts them, `quarantine` rejects the record as "
+        "`invalid`.",
         shown="the key of the top level",
     )
     integer: bool | None = key(
@@ -198,16 +197,14 @@ class AttributeSection(Section):
         shown="`false`",
     )
     resolution: Number | str | None = key(
-        "The step of published values. A number: published means are multiples of it; 0 publishes the exact mean, "
-        "rounded once to float64. A time: `15min`, `h`, `day`, `month`, `year`, or a number with `s`, `min`, `h`, "
-        "`day`.",
+        "The step of published values. Of numbers: published means are multiples of it; 0 publishes the exact mean. Of "
+        "times: `15min`, `h`, `day`, `month`, `year`, or a number with `s`, `min`, `h`, `day`.",
         shown="`day` for times; of numbers 0 in tables, in streams by `bounds`",
         values="number, or a step of time",
         example=500,
     )
     weight: Number | None = key(
-        "Factor of the attribute in distances. An attribute with a larger weight loses less information. The weight of "
-        "a steering attribute is in `steering.by`.",
+        "Factor of the attribute in distances. An attribute with a larger weight loses less information.",
         shown="1.0",
         example=2.0,
         gt=0,
@@ -251,9 +248,8 @@ class AttributeSection(Section):
         example="patient.born",
     )
     type: FieldType | None = key(
-        "What a value must be; `any` takes the JSON scalar as it is. Not for quasi-identifiers and steering "
-        "attributes, whose type follows from the scale. `json` is only for `confidential`: an object or a list is "
-        "published whole, with everything in it.",
+        "What a value must be, where no scale says it; `any` takes the JSON scalar as it is. `json` is only for "
+        "`confidential`: an object or a list is published whole, with everything in it.",
         shown="`any`",
         example="string",
     )
@@ -272,18 +268,17 @@ class AttributeSection(Section):
     )
     publish_unchanged: bool = key(
         "The field may identify records, and that is intended. Required for `other`. For `confidential` it turns the "
-        "error of `shoal verify --strict` into a warning. `shoal check` warns of every such field: with the published "
-        "values and with each other, fields of few values single people out, too.",
+        "error of `shoal verify --strict` into a warning. `shoal check` warns of every such field.",
         default=False,
     )
     protect: bool = key(
-        "`l`, `t` and `max_value_share` apply to this confidential attribute and to others with this key; without any "
-        "such key, to all confidential attributes ([confidential values](protection.md)).",
+        "`l`, `t` and `max_value_share` apply to the confidential attributes with this key, or to all if none has it "
+        "([confidential values](protection.md)).",
         default=False,
     )
     reference: str | None = key(
-        "CSV file with the header `value,share`: the distribution of a confidential attribute that `t` compares with. "
-        "Required in a stream with `t`; `shoal reference` writes one.",
+        "CSV file (`value,share`) of the distribution that `t` compares with. Required in a stream with `t`; `shoal "
+        "reference` writes one.",
         values="file",
         example="diagnosis.csv",
     )
@@ -320,8 +315,8 @@ class KafkaSection(Section):
     )
     group: Text | None = key("The consumer group.", shown="required", example="shoal-visits")
     quarantine: Text | None = key(
-        "Topic for references (topic, partition, offset, reason) to all records that are not published, also "
-        "suppressed ones. This and the other side topics may have fewer partitions than the input.",
+        "Topic for references (topic, partition, offset, reason) to all records that are not published. Side topics "
+        "may have fewer partitions than the input.",
         example="visits.quarantine",
     )
     clusters: Text | None = key(
@@ -349,8 +344,7 @@ class KafkaSection(Section):
     )
     security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = key(
         "How the broker's listener is secured. Required with any `sasl_*` or `ssl_*` setting. `PLAINTEXT` by name "
-        "switches all of them off, as for a test against a local broker; the other protocols refuse those that they do "
-        "not use.",
+        "switches all of them off; the other protocols refuse those that they do not use.",
         default="PLAINTEXT",
     )
     sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"] | None = key(
@@ -368,8 +362,8 @@ class KafkaSection(Section):
         "File that holds the password instead.", values="file", example="/run/secrets/password"
     )
     sasl_oauth_token: SecretStr | None = key(
-        "An OAuth token that stays the same, for short runs: after it has expired, no connection is made. Only "
-        "from the environment. This, the file or the command is required for `OAUTHBEARER`.",
+        "An OAuth token, for short runs: after it has expired, no connection is made. Only from the environment. This, "
+        "the file or the command is required for `OAUTHBEARER`.",
         only_environment=True,
         strict=False,
     )
@@ -428,7 +422,7 @@ class KafkaSection(Section):
     )
     patience_s: Number = key(
         "How long to try again while the broker cannot be reached, or lets no transactions begin. Then the worker ends "
-        "with exit code 3. A drain waits as long for a partition whose leader is away, or that cannot be opened.",
+        "with exit code 3. A drain waits as long for a partition.",
         default=300,
         ge=0,
     )
@@ -526,16 +520,14 @@ class PrivacySection(Section):
         le=1,
     )
     per_subject: PerSubjectSection | None = key(
-        "How many records of one person are published within a window ([ADR 6](adr/0006-subject-quota.md)). The others "
-        "are suppressed.",
+        "How many records of one person are published within a window ([ADR 6](adr/0006-subject-quota.md)).",
         shown="off",
         values="`{max: N, window: W}`",
         example={"max": 3, "window": 10_000},
     )
     min_population: int | None = key(
-        "While fewer different people wait, no record is released by a clock (`max_delay_s`), by `--drain`, or at the "
-        "end of a file. From k to δ; 2k is recommended. Price: `max_delay_s` is not enforced until enough people wait; "
-        "a drain and the end of a file suppress the rest.",
+        "While fewer people wait, `max_delay_s` releases no record, and `--drain` and the end of a file suppress the "
+        "rest. From k to δ; 2k is recommended.",
         shown="off",
         example=20,
         ge=2,
@@ -571,16 +563,15 @@ class StreamSection(Section):
     delta: int | None = key(
         "δ, the largest delay in records: a record is released or suppressed at the latest when δ later records of its "
         "partition have arrived. Without later records it waits, unless `max_delay_s` is set. At least k − 1. The "
-        "service allows about 20,000, and less with `release: ordered`; `shoal check` reports a larger one if the "
-        "policy has a `kafka` section.",
+        "service allows about 20,000, and less with `release: ordered`.",
         required="give the maximum delay in records",
         example=100,
         ge=1,
         le=MAX_DELTA,
     )
     max_delay_s: Number | None = key(
-        "Largest delay in seconds. It is enforced by the timestamps of later records and, at an idle partition, by the "
-        "clock from the read time on. Files without `--follow` have no clock.",
+        "Largest delay in seconds, by the timestamps of later records and, at an idle partition, by the clock. Files "
+        "without `--follow` have no clock.",
         shown="none",
         example=30,
         gt=0,
@@ -591,14 +582,13 @@ class StreamSection(Section):
         default="auto",
     )
     release: Literal["cluster", "ordered"] = key(
-        "`cluster`: a cluster is published whole. `ordered`: each record is published at its own expiry, in input "
-        "order. Until all its records are published, fewer than k people of a cluster may be visible "
-        "([rules](rules.md#release)).",
+        "`cluster`: a cluster is published whole. `ordered`: each record at its own expiry, in input order; until then "
+        "fewer than k people of a cluster may be visible ([rules](rules.md#release)).",
         default="cluster",
     )
     reveal_order: bool = key(
-        "Only with `ordered`: each record keeps its own confidential and other fields in its own row. The position of "
-        "a row then shows when its record arrived.",
+        "Only with `ordered`: each record keeps its own confidential and other fields in its own row, whose position "
+        "shows when it arrived.",
         default=False,
     )
 
@@ -608,8 +598,7 @@ class TableSection(Section):
 
     keep_order: bool = key(
         "Allows `shoal batch --keep-order`. A row number then identifies the record of a row, with its confidential "
-        "values, for everyone who knows the order of the input. `shoal verify` accepts this order only with this key, "
-        "which is part of the fingerprint.",
+        "values, for everyone who knows the order of the input. `shoal verify` accepts this order only with this key.",
         default=False,
     )
 
@@ -657,9 +646,8 @@ class SteeringSection(Section):
         example=0.01,
     )
     scaling: Literal["spreads", "bounds"] = key(
-        "How numbers, ranks and times of a stream are scaled in distances: by their spreads, which are learned from "
-        "published values, or by their `bounds`, as in the literature ([steering](steering.md#scaling)). Tables use "
-        "standard deviations.",
+        "How numbers, ranks and times of a stream are scaled in distances: by spreads learned from published values, or "
+        "by their `bounds` ([steering](steering.md#scaling)). Tables use standard deviations.",
         default="spreads",
     )
     dependence: Number = key(

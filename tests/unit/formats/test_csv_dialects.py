@@ -51,6 +51,13 @@ def test_a_subject_is_the_same_with_comma_and_with_point() -> None:
     assert commas.tolist() == [points[0]] * 3 + [points[1]]
 
 
+def test_a_missing_subject_with_a_decimal_comma_is_named_as_it_is_read() -> None:
+    lacking = policy_of(FIELDS, csv={"delimiter": ";", "decimal": ","}, missing_values=["", "-1.5"])
+    decoder, cells = CsvDecoder(lacking), ["-1,50", "1", "", ""]
+    assert decoder.decode([cells]).rejected == [(0, Reason.INVALID)]
+    assert [fault.kind for fault in decoder.explain(cells)] == ["who: not a valid subject"]
+
+
 @pytest.mark.parametrize(
     ("csv", "cell", "text"),
     [
