@@ -22,7 +22,7 @@ from shoal.formats.encoder import RecordEncoder
 from shoal.formats.faults import DropReason, FaultReason, Reason
 from shoal.formats.json_text import canonical_json
 from shoal.formats.subjects import normaliser
-from shoal.policy import BLANKS, MAX_CATEGORY_BYTES, Attribute, FieldType, Policy, Role
+from shoal.policy import BLANKS, MAX_CATEGORY_BYTES, Attribute, FieldType, Policy
 from shoal.scales import scale_of
 from shoal.scales.numeric import parse_at_once, parse_number, to_number
 from shoal.scales.reading import FIRST_INEXACT, ScaleColumn, ScaleReader, integral_to_int
@@ -38,7 +38,6 @@ __all__ = [
     "describe_json",
     "describe_missing",
     "describe_type",
-    "is_clustered",
     "json_or_mismatch",
     "parse_values",
     "reject_unless",
@@ -345,11 +344,6 @@ def stack_columns(columns: Sequence[ScaleColumn], n: int) -> tuple[Float64Matrix
     for number, column in enumerate(columns):
         values[:, number] = column.values
     return values, [column.categories for column in columns if column.categories is not None]
-
-
-def is_clustered(attribute: Attribute) -> bool:
-    """Return whether an attribute is one of `Policy.clustered`."""
-    return attribute.role in {Role.QUASI_IDENTIFIER, Role.STEERING}
 
 
 def parse_values(cells: Sequence[str], kind: FieldType) -> tuple[Sequence[Any], bool]:

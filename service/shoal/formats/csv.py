@@ -30,7 +30,6 @@ from shoal.formats.block import (
     describe_json,
     describe_missing,
     describe_type,
-    is_clustered,
     parse_values,
     reject_unless,
     stack_columns,
@@ -267,7 +266,7 @@ class CsvDecoder:
     def _describe_cell(self, attribute: Attribute, cell: str) -> str:
         """Return what is wrong with the cell of an attribute; empty if it is valid."""
         policy, text = self._policy, cell.strip(BLANKS)
-        if is_clustered(attribute):
+        if attribute.is_clustered:
             if text in policy.missing_values:
                 return describe_missing(attribute, FaultReason.MISSING_VALUE if text else FaultReason.EMPTY)
             if not text.strip() and SCALES[attribute.scale].is_amount:

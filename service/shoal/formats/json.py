@@ -24,7 +24,6 @@ from shoal.formats.block import (
     describe_json,
     describe_missing,
     describe_type,
-    is_clustered,
     json_or_mismatch,
     reject_unless,
     stack_columns,
@@ -144,10 +143,7 @@ class JsonDecoder:
         self._unwrap, self._has_envelopes = Unwrapper(policy), policy.unwrap is not None
         self._builder = BlockBuilder(policy, encoder, max_bytes, with_columns=with_columns)
         self._max_bytes = max_bytes
-        self._struct = _RecordStruct(
-            [_RecordField(a.path, _field_type(a), a.may_be_missing) for a in policy.value_attributes],
-            rejects_undeclared=policy.undeclared == "quarantine",
-        )
+        self._struct = _RecordStruct(policy)
         self._named_fields = _named_fields(policy, self._struct.getters) if refuses_headers else []
         self._checks_nested_keys = _has_nested_messages(policy)
         self._getters = dict(zip((a.name for a in policy.value_attributes), self._struct.getters, strict=True))
@@ -163,7 +159,6 @@ class JsonDecoder:
         ]
         self._subject = None if policy.subject is None else policy.subject.name
         self._envelope_reader = EnvelopeReader(policy.envelope_attributes, max_bytes)
-        self.has_envelope_attributes = bool(policy.envelope_attributes)
 
     def decode(self, messages: Sequence[bytes | None], envelopes: Sequence[Envelope] | None = None) -> Block:
         """Return the accepted records of messages, and the index and reason of each rejected message.
@@ -179,7 +174,7 @@ class JsonDecoder:
         No content of a message raises an error. Cost: about half the time of `json.loads`. It is least with about 500
         messages per call: the objects of more than about 1000 do not fit the processor's cache.
         """
-        if self.has_envelope_attributes and envelopes is None:
+        if self._policy.envelope_attributes and envelopes is None:
             raise ParameterError("the policy reads keys, headers or timestamps: pass envelopes with the values")
         left_out: list[tuple[int, Reason | DropReason]] = []
         indexes, records = self._decode_records(messages, left_out)
@@ -189,7 +184,7 @@ class JsonDecoder:
             rejected += [(indexes[i], Reason.INVALID) for i in headers]
             indexes, records = _remove(indexes, headers), _remove(records, headers)
         columns: Columns = {}
-        if self.has_envelope_attributes and envelopes is not None:
+        if self._policy.envelope_attributes and envelopes is not None:
             columns, envelope_faults = self._envelope_reader.read([envelopes[i] for i in indexes])
             if envelope_faults:
                 rejected += [(indexes[i], reason) for i, reason in envelope_faults.items()]
@@ -407,7 +402,7 @@ def _has_undeclared(policy: Policy, record: dict[str, Any]) -> bool:
 
 
 def _describe_value(policy: Policy, attribute: Attribute, value: Any) -> str:  # noqa: ANN401 - any JSON
-    if is_clustered(attribute):
+    if attribute.is_clustered:
         return _describe_clustered_value(policy, attribute, value)
     if attribute.role is Role.IDENTIFIER:
         return describe_subject(policy, attribute, value) if attribute.subject else ""
@@ -452,9 +447,9 @@ def _find_message_faults(policy: Policy, value: bytes | None, envelope: Recorded
     return [RecordFault(FaultReason.TOMBSTONE)] if value is None else find_json_faults(policy, value)
 
 
-def _field_type(attribute: Attribute) -> object:
+def _field_type(attribute: Attribute) -> Any:  # noqa: ANN401 - a type or a union of types
     """Return the type that the value of an attribute must have in JSON."""
-    if is_clustered(attribute):
+    if attribute.is_clustered:
         return scale_of(attribute).json_type
     if attribute.role is not Role.IDENTIFIER:
         return _PASSTHROUGH_TYPES[attribute.type]
@@ -559,28 +554,19 @@ def _has_nested_messages(policy: Policy) -> bool:
     return policy.unwrap is not None or any(len(attribute.path) > 1 for attribute in policy.value_attributes)
 
 
-@dataclass(frozen=True, slots=True)
-class _RecordField:
-    """A declared field: its path from the outermost object, its type for msgspec, whether it may be absent (UNSET)."""
-
-    path: tuple[str, ...]
-    type: Any
-    may_be_absent: bool = False
-
-
 @dataclass(slots=True)
 class _Node:
     """A key of a record: of a field, or of an object with fields."""
 
     attribute: str
     """Name of the attribute of the Struct, because keys need not be Python identifiers."""
-    declared: _RecordField | None = None
+    declared: Attribute | None = None
     children: dict[str, _Node] = field(default_factory=dict)
 
     def is_optional(self) -> bool:
         """Whether the key may be absent: an object may if all fields in it may."""
         if self.declared is not None:
-            return self.declared.may_be_absent
+            return self.declared.may_be_missing
         return all(child.is_optional() for child in self.children.values())
 
     def names(self) -> Iterator[str]:
@@ -593,18 +579,18 @@ class _Node:
 class _RecordStruct:
     """Decodes records to Structs of msgspec, one Struct for each object that contains declared fields.
 
-    No path is the beginning of another one. A field that is not declared is an error at any depth if
-    ``rejects_undeclared``; otherwise it is ignored. The field of Faust is always ignored. A key that occurs twice is
-    not found here; see `prescreen`. An object that is null is treated as absent.
+    No path is the beginning of another one. A field that is not declared is an error at any depth if the policy rejects
+    it; otherwise it is ignored. The field of Faust is always ignored. A key that occurs twice is not found here; see
+    `prescreen`. An object that is null is treated as absent.
 
     ``decode`` raises an error if a record does not have the declared types. ``getters`` return the value of each field
     from a decoded record; UNSET if the field is absent.
     """
 
-    def __init__(self, fields: Sequence[_RecordField], *, rejects_undeclared: bool) -> None:
-        self._rejects_undeclared = rejects_undeclared
+    def __init__(self, policy: Policy) -> None:
+        self._rejects_undeclared = policy.undeclared == "quarantine"
         self._root = _Node("")
-        lines = [self._insert(one) for one in fields]
+        lines = list(map(self._insert, policy.value_attributes))
         self.getters = [_getter(line) for line in lines]
         self._optional = list(_optional_lines(self._root, ()))
         names = list(self._root.names())
@@ -623,7 +609,7 @@ class _RecordStruct:
                 counts -= np.fromiter((value is msgspec.UNSET for value in values), np.bool_, len(records))
         return counts
 
-    def _insert(self, declared: _RecordField) -> tuple[_Node, ...]:
+    def _insert(self, declared: Attribute) -> tuple[_Node, ...]:
         """Add a field to the tree; return the nodes from the outermost object to it."""
         node, line = self._root, []
         for name in declared.path:
@@ -642,7 +628,7 @@ class _RecordStruct:
         optional: list[Any] = []
         keys = {}
         for name, child in node.children.items():
-            kind = self._define(child, has_keys=has_keys) if child.declared is None else child.declared.type
+            kind = self._define(child, has_keys=has_keys) if child.declared is None else _field_type(child.declared)
             keys[child.attribute] = name
             if not child.is_optional():
                 required.append((child.attribute, kind))

@@ -15,7 +15,7 @@ from typing import Any, BinaryIO, Protocol, TypeAlias
 import msgspec
 
 from shoal.errors import InputError
-from shoal.formats.block import MISMATCH, is_clustered, parse_values
+from shoal.formats.block import MISMATCH, parse_values
 from shoal.formats.faults import DropReason, FaultReason, Reason
 from shoal.formats.format import DEFAULT_MAX_BYTES, JsonLinesReader
 from shoal.formats.json_text import DECODE_ERRORS, MAX_DEPTH, decode_members, rejection_reason, validate_strictly
@@ -95,7 +95,7 @@ class EnvelopeReader:
             _reject(rejected, (index for index, time in enumerate(times) if time < 0))
             return times
         cells = self._read_cells(_part_getter(attribute), envelopes, rejected)
-        if attribute.role is Role.IDENTIFIER or is_clustered(attribute):
+        if attribute.role is Role.IDENTIFIER or attribute.is_clustered:
             return cells
         values, all_match = parse_values(cells, attribute.type)
         if not all_match:

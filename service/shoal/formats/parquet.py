@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 
 from shoal.arrays import BoolVector
 from shoal.errors import InputError
-from shoal.formats.block import Block, ParsedRecords, is_clustered, stack_columns
+from shoal.formats.block import Block, ParsedRecords, stack_columns
 from shoal.formats.encoder import RecordEncoder, column_name
 from shoal.formats.format import BATCH_SIZE, Format, ReadOptions, RecordSource, require_columns
 from shoal.formats.json import JsonDecoder, JsonEncoder
@@ -182,7 +182,7 @@ class _ParquetRows:
 
         Many programs write the integers of a column with nulls as float64: an integral category is an integer.
         """
-        if not is_clustered(attribute):
+        if not attribute.is_clustered:
             return self._values(attribute.name, column)
         values = self._values(attribute.name, column, keep_infinity=True)
         if SCALES[attribute.scale].has_categories:
@@ -291,7 +291,7 @@ def _has_declared_type(attribute: Attribute, column: pa.Array) -> bool:
     is_number = is_integer or bool(pa.types.is_floating(kind) and kind != pa.float16())
     if _is_ignored(attribute):
         return True
-    if is_clustered(attribute):
+    if attribute.is_clustered:
         return is_number if SCALES[attribute.scale].is_amount else kind != pa.float16()
     if attribute.subject:
         return is_text or (is_integer and attribute.type != "string")
@@ -411,7 +411,7 @@ def _check_columns(found: Sequence[str], policy: Policy, name: str) -> None:
 
 def _check_type(attribute: Attribute, kind: pa.DataType, name: str) -> None:
     kind = _value_type(kind)
-    if is_clustered(attribute):
+    if attribute.is_clustered:
         required = _missing_type(attribute, kind)
         if required:
             raise InputError(f"{name}, column '{attribute.name}': {required}")

@@ -229,6 +229,11 @@ class Attribute:
     distance: Literal["ordered", "equal", "hierarchical"] | None = None
 
     @property
+    def is_clustered(self) -> bool:
+        """Whether distances are computed on the attribute (`Policy.clustered`)."""
+        return self.role in {Role.QUASI_IDENTIFIER, Role.STEERING}
+
+    @property
     def is_nominal(self) -> bool:
         """Whether values are categories without an order."""
         return self.scale is Scale.NOMINAL
@@ -262,7 +267,7 @@ class Attribute:
         The fingerprint covers them. Where the default is left out, fingerprints of older policies stay.
         """
         content: dict[str, Any] = {"role": self.role.value}
-        if self.role in {Role.QUASI_IDENTIFIER, Role.STEERING}:
+        if self.is_clustered:
             content |= self._places_as_dict() | {"scale": self.scale.value}
             content |= SCALE_RULES[self.scale].settings(self, table=table)
             content |= {"weight": self.weight} if self.role is Role.QUASI_IDENTIFIER else {}

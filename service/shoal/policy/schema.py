@@ -188,8 +188,8 @@ class AttributeSection(Section):
         max_length=2,
     )
     out_of_bounds: Literal["clip", "quarantine"] | None = key(
-        "Values outside the bounds: `clip` moves them to the bounds and counts them, `quarantine` rejects the record as "
-        "`invalid`.",
+        "Values outside the bounds: `clip` moves them to the bounds and counts them, `quarantine` rejects the record "
+        "as `invalid`.",
         shown="the key of the top level",
     )
     integer: bool | None = key(
@@ -646,8 +646,8 @@ class SteeringSection(Section):
         example=0.01,
     )
     scaling: Literal["spreads", "bounds"] = key(
-        "How numbers, ranks and times of a stream are scaled in distances: by spreads learned from published values, or "
-        "by their `bounds` ([steering](steering.md#scaling)). Tables use standard deviations.",
+        "How numbers, ranks and times of a stream are scaled in distances: by spreads learned from published values "
+        "or by their `bounds` ([steering](steering.md#scaling)). Tables use standard deviations.",
         default="spreads",
     )
     dependence: Number = key(
