@@ -90,28 +90,29 @@ class Block:
     def filter(self, mask: BoolVector) -> Block:
         """Return the records where the mask, of shape (n,), is true. ``rejected`` and ``clipped`` stay the same."""
         selectors = mask.tolist()
-        return self._select(mask, lambda items: list(itertools.compress(items, selectors)))
+        return _select(self, mask, lambda items: list(itertools.compress(items, selectors)))
 
     def slice(self, records: slice) -> Block:
         """Return consecutive records. ``rejected`` and ``clipped`` stay the same."""
         if records == slice(0, len(self)):
             return self
-        return self._select(records, lambda items: items[records])
-
-    def _select(self, records: BoolVector | slice, select: Callable[[Any], Any]) -> Block:
-        return replace(
-            self,
-            values=self.values[records],
-            subjects=self.subjects[records],
-            unchanged_fields=select(self.unchanged_fields),
-            index=self.index[records],
-            unchanged_columns=list(map(select, self.unchanged_columns)),
-            protected=None if self.protected is None else self.protected.select(records),
-        )
+        return _select(self, records, lambda items: items[records])
 
     def __repr__(self) -> str:
         """Return counts only, because a block can appear in a traceback."""
         return f"Block(records={len(self)}, rejected={len(self.rejected)}, clipped={self.clipped})"
+
+
+def _select(block: Block, records: BoolVector | slice, select: Callable[[Any], Any]) -> Block:
+    return replace(
+        block,
+        values=block.values[records],
+        subjects=block.subjects[records],
+        unchanged_fields=select(block.unchanged_fields),
+        index=block.index[records],
+        unchanged_columns=list(map(select, block.unchanged_columns)),
+        protected=None if block.protected is None else block.protected.select(records),
+    )
 
 
 @dataclass(slots=True, repr=False)

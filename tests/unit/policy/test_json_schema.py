@@ -204,7 +204,7 @@ def test_the_limits_are_those_of_the_loader(path: str, good: object, bad: object
     assert faults(with_value(path, bad)) != []
 
 
-VALUES = (
+VALUES: tuple[Any, ...] = (
     *(None, True, "x", "", 0, -1, 2, 0.5, 1e12, [], [1], ["a", "b"], {}, {"a": 1}),
     {"entropy": 2},
     {"target_span": 1},
