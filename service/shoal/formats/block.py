@@ -182,7 +182,8 @@ class BlockBuilder:
         candidates = self._reject_long_categories(candidates, rejected)
         candidates = self._reject_unplaced(candidates, rejected)
         unchanged_fields = self._encoder.encode_unchanged(candidates.unchanged_columns, len(candidates))
-        categories = self._published_categories(candidates)
+        columns = zip(self._published_nominal, candidates.categories, strict=False)
+        categories = [(number, [text.encode() for text in texts]) for number, texts in columns]
         for find, reason in ((self._find_short, Reason.TOO_LARGE), (self._find_encodable, Reason.INVALID)):
             mask = find(candidates.values, unchanged_fields, categories)
             if mask is not None:
@@ -282,11 +283,6 @@ class BlockBuilder:
                 column = _per_record(mask, values[:, number], missing=1).astype(np.bool_)
                 is_encodable = column if is_encodable is None else is_encodable & column
         return is_encodable
-
-    def _published_categories(self, candidates: ParsedRecords) -> _EncodedCategories:
-        """Return column and encoded categories of each nominal quasi-identifier."""
-        columns = zip(self._published_nominal, candidates.categories, strict=False)
-        return [(number, [text.encode() for text in texts]) for number, texts in columns]
 
     def _clip(self, values: Float64Matrix) -> int:
         """Move values to their bounds in place and return how many moved. No zero is negative afterwards."""

@@ -301,7 +301,7 @@ class CsvEncoder(RecordEncoder):
             list(map(OutputField, policy.published)),
             lambda _: b"%b",
             cells.encode_column,
-            cells.encode_json_text,
+            cells.encode_json_texts,
             delimiter=delimiter,
             encode_scalar=None if has_plain_numbers else cells.encode_scalar,
         )
@@ -387,9 +387,9 @@ class CsvCellEncoder:
             return self.encode_text(_decode_json_text(text))
         return b"" if text == "null" else self.encode_number(text.encode())
 
-    def encode_json_text(self, text: str | None) -> bytes:
-        """Encode the text of a value of type json as a text; None as an empty cell."""
-        return b"" if text is None else self.encode_text(text)
+    def encode_json_texts(self, texts: Sequence[str | None]) -> list[bytes]:
+        """Encode texts of values of type json as texts; None as an empty cell."""
+        return [b"" if text is None else self.encode_text(text) for text in texts]
 
     def encode_number(self, text: bytes) -> bytes:
         """Convert the text of a JSON number or truth value to the decimal sign of the dialect."""

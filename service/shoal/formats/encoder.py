@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
 from itertools import groupby, pairwise
 from typing import Any, NamedTuple, TypeAlias
 
@@ -56,8 +55,8 @@ class RecordEncoder:
     """Encodes published records in one format. A format derives its encoder from this class.
 
     ``fields`` are the published attributes in the order of the output. ``field_template`` returns the template of one
-    field, with ``%b`` for the value. ``encode_column`` encodes the values of one unchanged field, ``encode_json`` the
-    text of one value of type json, or None. ``encode_scalar`` encodes the text of a JSON scalar; by default it is
+    field, with ``%b`` for the value. ``encode_column`` encodes the values of one unchanged field, ``encode_json`` those
+    of type json: texts, or None. ``encode_scalar`` encodes the text of a JSON scalar; by default it is
     written as it is, in UTF-8. ``around`` is what precedes and what follows the fields of a record.
 
     A run is a sequence of adjacent fields that are all quasi-identifiers or all unchanged fields. The template of a
@@ -70,7 +69,7 @@ class RecordEncoder:
         fields: Sequence[OutputField],
         field_template: Callable[[OutputField], bytes],
         encode_column: Callable[[Column], Sequence[bytes]],
-        encode_json: Callable[[str | None], bytes],
+        encode_json: Callable[[Sequence[str | None]], Sequence[bytes]],
         *,
         delimiter: bytes = b",",
         encode_scalar: Callable[[str], bytes] | None = None,
@@ -88,7 +87,7 @@ class RecordEncoder:
         self._has_policy_order = self._scalar_order == list(range(len(self._scalar_order)))
         self._column_order = _order_of(policy.unchanged_fields, fields)
         self._column_encoders = [
-            partial(_map, encode_json) if policy.unchanged_fields[number].type == "json" else encode_column
+            encode_json if policy.unchanged_fields[number].type == "json" else encode_column
             for number in self._column_order
         ]
         self._encode_scalar = encode_scalar
@@ -227,10 +226,6 @@ def _order_of(attributes: Sequence[Attribute], fields: Sequence[OutputField]) ->
     """Return the indexes of attributes in the order of the output."""
     index_of = {attribute.name: index for index, attribute in enumerate(attributes)}
     return [index_of[field.attribute.name] for field in fields if field.attribute.name in index_of]
-
-
-def _map(encode: Callable[[str | None], bytes], column: Column) -> list[bytes]:
-    return list(map(encode, column))
 
 
 def _interleave(pieces: Sequence[bytes], unchanged_fields: bytes) -> bytes:

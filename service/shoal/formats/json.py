@@ -109,7 +109,7 @@ class JsonEncoder(RecordEncoder):
 
     def __init__(self, policy: Policy) -> None:
         fields = _nested_fields(policy.published)
-        super().__init__(policy, fields, _json_template, encode_json_values, _encode_json_text, around=(b"{", b"}"))
+        super().__init__(policy, fields, _json_template, encode_json_values, _encode_json_texts, around=(b"{", b"}"))
 
 
 class JsonDecoder:
@@ -541,8 +541,8 @@ def _json_template(field: OutputField) -> bytes:
     return b":{".join(names) + b":%b" + b"}" * field.closes
 
 
-def _encode_json_text(text: str | None) -> bytes:
-    return b"null" if text is None else text.encode()
+def _encode_json_texts(texts: Sequence[str | None]) -> list[bytes]:
+    return [b"null" if text is None else text.encode() for text in texts]
 
 
 def _has_nested_messages(policy: Policy) -> bool:
@@ -596,7 +596,10 @@ class _RecordStruct:
         names = list(self._root.names())
         self._n_keys = len(names)
         needs_escapes = any(character in '"\\' or character < " " for name in names for character in name)
-        self.decode: Callable[[bytes], Any] = self._renaming_decoder() if needs_escapes else self._typed_decoder()
+        struct = self._define(self._root, has_keys=not needs_escapes)
+        decode: Callable[[bytes], Any] = msgspec.json.Decoder(struct, float_hook=NumberText).decode
+        # A Struct does not support keys that need escapes in JSON: they are replaced by its attributes before.
+        self.decode = decode if not needs_escapes else lambda message: decode(self._rename(self._root, message))
 
     def count_keys(self, records: Sequence[Any]) -> int | Int64Vector:
         """Return how many declared keys each record has, with those of objects; one number if all have as many."""
@@ -617,10 +620,6 @@ class _RecordStruct:
             line.append(node)
         node.declared = declared
         return tuple(line)
-
-    def _typed_decoder(self) -> Callable[[bytes], Any]:
-        record = self._define(self._root, has_keys=True)
-        return msgspec.json.Decoder(record, float_hook=NumberText).decode
 
     def _define(self, node: _Node, *, has_keys: bool) -> type[msgspec.Struct]:
         """Return the Struct of an object, with its keys or with the attributes of the Struct in place of them."""
@@ -645,16 +644,8 @@ class _RecordStruct:
             gc=False,
         )
 
-    def _renaming_decoder(self) -> Callable[[bytes], Any]:
-        """Return a decoder for keys that need escapes in JSON, which a Struct does not support.
-
-        The decoder first replaces the keys by the attributes of the Struct and leaves out undeclared fields, or raises
-        an error if the policy rejects them. It then decodes the result.
-        """
-        decode_typed = msgspec.json.Decoder(self._define(self._root, has_keys=False), float_hook=NumberText).decode
-        return lambda message: decode_typed(self._rename(self._root, message))
-
     def _rename(self, node: _Node, text: bytes) -> bytes:
+        """Replace keys by the attributes of the Struct, and leave undeclared fields out or raise an error."""
         if node.declared is not None or (node is not self._root and not text.startswith(b"{")):
             return text
         values = _decode_members(text)

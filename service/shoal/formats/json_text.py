@@ -139,8 +139,11 @@ def validate_strictly(message: bytes, max_depth: int = MAX_DEPTH, *, checks_nest
     """
     if not _is_utf8(message) or _is_too_deep(message, max_depth):
         return Reason.UNDECODABLE
-    is_repeated = _has_nested_repeated_key if checks_nested_keys else _has_repeated_key
-    return Reason.INVALID if is_repeated(message) else None
+    if checks_nested_keys:
+        is_repeated = not message.lstrip().startswith(b"{") or _repeats_key(message, _tree_of(message))
+    else:
+        is_repeated = _has_repeated_key(message)
+    return Reason.INVALID if is_repeated else None
 
 
 def rejection_reason(message: bytes, max_depth: int = MAX_DEPTH, *, checks_nested_keys: bool = False) -> Reason:
@@ -258,11 +261,6 @@ def _has_repeated_key(message: bytes) -> bool:
     except DECODE_ERRORS:
         return True
     return len({key for key, _ in pairs}) != len(pairs)
-
-
-def _has_nested_repeated_key(message: bytes) -> bool:
-    """Return whether a key is repeated in an object at any depth, or the message is not an object."""
-    return not message.lstrip().startswith(b"{") or _repeats_key(message, _tree_of(message))
 
 
 def _tree_of(message: bytes) -> Any:  # noqa: ANN401 - any JSON

@@ -58,10 +58,8 @@ def test_a_record_is_read_from_all_parts_of_a_message() -> None:
     ("message", "reason"),
     [
         (Message(key=None), Reason.INVALID),
-        (Message(key=b""), Reason.INVALID),
         (Message(key=b"  "), Reason.INVALID),
         (Message(key=b"\xff"), Reason.UNDECODABLE),
-        (Message(key=b"\xed\xa0\x80"), Reason.UNDECODABLE),
         (Message(key=b"x" * 1001), Reason.TOO_LARGE),
         (Message(headers=(("age", b"42"),)), Reason.INVALID),
         (Message(headers=(("Age", b"42"), ("ward", b""))), Reason.INVALID),
@@ -69,7 +67,6 @@ def test_a_record_is_read_from_all_parts_of_a_message() -> None:
         (Message(headers=(("age", None), ("ward", b""))), Reason.INVALID),
         (Message(headers=(("age", b"old"), ("ward", b""))), Reason.INVALID),
         (Message(headers=(("age", b"42.5"), ("ward", b""))), Reason.INVALID),
-        (Message(headers=(("age", b"1e999"), ("ward", b""))), Reason.INVALID),
         (Message(headers=(("age", b"42"), ("ward", b"\xc3"))), Reason.UNDECODABLE),
         (Message(timestamp=-1), Reason.INVALID),
     ],

@@ -73,7 +73,7 @@ class PairsFormat(Format):
             list(map(OutputField, policy.published)),
             lambda field: field.attribute.name.encode() + b"=%b",
             cells.encode_column,
-            cells.encode_json_text,
+            cells.encode_json_texts,
             delimiter=b";",
             encode_scalar=cells.encode_scalar,
         )
