@@ -22,7 +22,7 @@ from shoal.formats.faults import FaultReason
 from shoal.formats.json_text import canonical_json, canonical_number, document_key, is_json_number
 from shoal.policy import Attribute, Policy, Reference
 from shoal.policy.texts import fold_characters
-from shoal.scales.ordinal import NOT_IN_ORDER
+from shoal.scales import scale_of
 
 __all__ = [
     "NO_BIN",
@@ -271,6 +271,7 @@ class _ProtectedColumn:
         self.keys = ConfidentialKeys(attribute, policy.missing_values)
         has_order = policy.t is not None and attribute.distance == "ordered"
         self._categories = {self.keys.key_of_text(str(item)) for item in attribute.order} if has_order else set()
+        self._not_in_order = scale_of(attribute).off_scale.reason
         self._needs_number = has_order and not attribute.order
         self._not_number = (
             FaultReason.NOT_NUMBER_AS_SCALE if attribute.reference is None else FaultReason.NOT_NUMBER_AS_REFERENCE
@@ -282,7 +283,7 @@ class _ProtectedColumn:
             return ""
         if self._needs_number:
             return "" if is_json_number(key) else self._not_number
-        return NOT_IN_ORDER.reason if self._categories and key not in self._categories else ""
+        return self._not_in_order if self._categories and key not in self._categories else ""
 
 
 def _distance_of(listed: Iterable[Key]) -> Literal["ordered", "equal"]:
