@@ -406,9 +406,7 @@ def _describe_value(policy: Policy, attribute: Attribute, value: Any) -> str:  #
         return _describe_clustered_value(policy, attribute, value)
     if attribute.role is Role.IDENTIFIER:
         return describe_subject(policy, attribute, value) if attribute.subject else ""
-    if value is None:
-        return ""
-    return _describe_unchanged_value(attribute, value) or describe_unplaced(policy, attribute, _plain(value))
+    return "" if value is None else _describe_unchanged_value(policy, attribute, value)
 
 
 def _describe_clustered_value(policy: Policy, attribute: Attribute, value: Any) -> str:  # noqa: ANN401 - any JSON
@@ -424,7 +422,7 @@ def _describe_clustered_value(policy: Policy, attribute: Attribute, value: Any) 
     return describe_clustered(attribute, found)
 
 
-def _describe_unchanged_value(attribute: Attribute, value: Any) -> str:  # noqa: ANN401 - any JSON
+def _describe_unchanged_value(policy: Policy, attribute: Attribute, value: Any) -> str:  # noqa: ANN401 - any JSON
     if isinstance(value, NumberText):
         value = float(value)
         if not np.isfinite(value):
@@ -433,12 +431,7 @@ def _describe_unchanged_value(attribute: Attribute, value: Any) -> str:  # noqa:
         return FaultReason.NESTED
     is_of_type = type(value) in get_args(_PASSTHROUGH_TYPES[attribute.type])
     is_of_type &= attribute.type != "integer" or _is_integer_or_null(value)
-    return "" if is_of_type else describe_type(attribute.type)
-
-
-def _plain(value: object) -> object:
-    """Return a number as float, as a record has it."""
-    return float(value) if isinstance(value, NumberText) else value
+    return describe_unplaced(policy, attribute, value) if is_of_type else describe_type(attribute.type)
 
 
 def _find_message_faults(policy: Policy, value: bytes | None, envelope: RecordedEnvelope) -> list[RecordFault]:
