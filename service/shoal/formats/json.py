@@ -50,7 +50,7 @@ from shoal.scales.reading import NumberText, ScaleColumn, ScaleReader
 
 __all__ = ["JsonDecoder", "JsonEncoder", "JsonFormat", "find_json_faults"]
 
-_PASSTHROUGH_TYPES: dict[FieldType, Any] = {
+_UNCHANGED_TYPES: dict[FieldType, Any] = {
     "string": str | None,
     "integer": int | float | None,  # 42.0 is an integer in JSON; fractions are rejected later
     "number": int | float | None,
@@ -429,7 +429,7 @@ def _describe_unchanged_value(policy: Policy, attribute: Attribute, value: Any) 
             return NOT_FINITE.reason
     if isinstance(value, list | dict):
         return FaultReason.NESTED
-    is_of_type = type(value) in get_args(_PASSTHROUGH_TYPES[attribute.type])
+    is_of_type = type(value) in get_args(_UNCHANGED_TYPES[attribute.type])
     is_of_type &= attribute.type != "integer" or _is_integer_or_null(value)
     return describe_unplaced(policy, attribute, value) if is_of_type else describe_type(attribute.type)
 
@@ -445,7 +445,7 @@ def _field_type(attribute: Attribute) -> Any:  # noqa: ANN401 - a type or a unio
     if attribute.is_clustered:
         return scale_of(attribute).json_type
     if attribute.role is not Role.IDENTIFIER:
-        return _PASSTHROUGH_TYPES[attribute.type]
+        return _UNCHANGED_TYPES[attribute.type]
     if not attribute.subject:
         return msgspec.Raw
     return str if attribute.type == "string" else Any
