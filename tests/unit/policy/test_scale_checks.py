@@ -95,16 +95,13 @@ def test_the_policy_of_this_file_has_no_fault(tmp_path: Path) -> None:
         # missing values
         ("scale: nominal}\n  seen", "scale: nominal, missing: mean}\n  seen", "sex.missing", "use missing: group"),
         ("steering, scale: nominal", "steering, missing: group", "ward.bounds", "give bounds: [low, high]"),
-        ("integer: true", "integer: true, missing: drop", "age.missing", "must be quarantine, group or mean"),
         # paths
         ("integer: true", "from: 'visits[0].code'", "age.from", "an item of a list; read the whole list"),
         ("integer: true", "from: visits.0.code", "age.from", "an item of a list; read the whole list"),
         ("integer: true", "from: value.visits.-", "", ""),
         ("integer: true", "from: patient..age", "age.from", "empty name"),
-        ("integer: true", "from: value.", "age.from", "empty name"),
         ("integer: true", "from: .age", "age.from", "empty name"),
         ("integer: true", "from: key.age", "age.from", "start with value.key"),
-        ("integer: true", "from: headers", "age.from", "the path to a field"),
         ("integer: true", f"from: {'a.' * 20}a", "age.from", "more than 20 names"),
         ("integer: true", "from: value.sex", "sex.from", "is read by attributes.age already"),
         ("integer: true", "from: sex.age", "sex.from", "an object around the field of attributes.age"),
@@ -158,9 +155,7 @@ def test_two_fields_of_the_output_are_not_one_column(tmp_path: Path) -> None:
     [
         (BY, "{}", "steering.by", "add {attribute: ward, weight: W} to steering.by"),
         (f"steering: {BY}\n", "", "attributes.ward.role", "add {attribute: ward, weight: W} to steering.by"),
-        ("weight: 0.2", "weight: 0", "steering.by.0.weight", "above 0"),
         ("weight: 0.2", "weight: .inf", "steering.by.0.weight", "finite"),
-        ("weight: 0.2", "weight: .nan", "steering.by.0.weight", "finite"),
         (", weight: 0.2", "", "steering.by.0.weight", "missing"),
         ("attribute: ward, ", "weigh: 1, attribute: ward, ", "steering.by.0.weigh", "unknown field"),
         ("0.2}]", "0.2}, {attribute: absent, weight: 1}]", "steering.by.1.attribute", "not declared"),
@@ -168,9 +163,6 @@ def test_two_fields_of_the_output_are_not_one_column(tmp_path: Path) -> None:
         ("0.2}]", "0.2}, {weight: 1}]", "steering.by.1.attribute", "missing"),
         ("stream:", "deletes: drop\nstream:", "deletes", "only with unwrap: debezium"),
         ("stream:", "unwrap: connect\ndeletes: drop\nstream:", "deletes", "only with unwrap: debezium"),
-        ("stream:", "unwrap: avro\nstream:", "unwrap", "must be debezium, connect or cloudevents"),
-        ("stream:", "tombstones: keep\nstream:", "tombstones", "must be drop or quarantine"),
-        ("stream:", "missing_values: '?'\nstream:", "missing_values", "must be a list"),
         (
             "stream:",
             "missing_values: ['', ' ?']\nstream:",
