@@ -851,9 +851,6 @@ _SCALE = (
     "nominal (categories without an order) or time; a field of another kind is an identifier, which leaves it out of "
     "the output"
 )
-_REMOVED: dict[FieldPath, str] = {
-    ("privacy", "l", name): "removed; give the number itself: l: 3" for name in ("distinct", "p_sensitive")
-}
 _ARTICLE = re.compile("^(integer|number|list|mapping|file|path)|, secret$")
 _OF_KIND = {
     "finite_number": "must be a finite number",
@@ -868,7 +865,7 @@ def _describe(kind: str, path: FieldPath, model: type[BaseModel], tree: object) 
     """
     if kind == "extra_forbidden":
         hint = did_you_mean(path[-1], list(_keys_at(model, path[:-1])))
-        return _REMOVED.get(path) or f"unknown field; {hint or 'remove it or check its spelling'}"
+        return f"unknown field; {hint or 'remove it or check its spelling'}"
     if kind in _OF_KIND:
         return _OF_KIND[kind]
     field, annotation = _field_at(model, path)
