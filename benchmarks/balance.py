@@ -23,7 +23,6 @@ from shoal.tables import AlgorithmSpec, TablePipeline
 
 __all__ = ["Losses", "balance_part", "by_pipe", "by_tables", "geometric", "losses_of"]
 
-HASH_KEY = bytes(16)
 PUSHED = 512
 """Records of a call."""
 WIDER = (3.0, 10.0)
@@ -120,7 +119,7 @@ def _height(paths: Mapping[str, tuple[str, ...]], value: Any, published: Any) ->
 def by_pipe(stream: MixedStream, policy: Policy) -> list[tuple[int, Mapping[str, Any]]]:
     """Return what the stream engine releases."""
     encoder = JsonEncoder(policy)
-    pipeline, decoder = PartitionPipeline(policy, encoder), JsonDecoder(policy, encoder=encoder, hash_key=HASH_KEY)
+    pipeline, decoder = PartitionPipeline(policy, encoder), JsonDecoder(policy, encoder=encoder)
     names, lines, clusters = list(stream.attributes), stream.lines(), []
     for start in range(0, len(lines), PUSHED):
         block = decoder.decode(lines[start : start + PUSHED])
@@ -135,7 +134,7 @@ def by_tables(stream: MixedStream) -> list[tuple[int, Mapping[str, Any]]]:
     """Return what tables of delta records release, one after the other."""
     policy = stream.policy(table={"keep_order": True})
     encoder = JsonEncoder(policy)
-    decoder = JsonDecoder(policy, encoder=encoder, hash_key=HASH_KEY, with_columns=True)
+    decoder = JsonDecoder(policy, encoder=encoder, with_columns=True)
     lines = stream.lines()
     released: list[tuple[int, Mapping[str, Any]]] = []
     # Too few records for a table of their own belong to the table before them.

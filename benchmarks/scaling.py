@@ -79,7 +79,7 @@ class _True(Spreads):
 
 def _true_spreads(stream: MixedStream, policy: Policy) -> type[Spreads]:
     """Return the class of the true deviations of a stream; a clock's are those within delta records, and count half."""
-    values = JsonDecoder(policy, encoder=JsonEncoder(policy), hash_key=bytes(16)).decode(stream.lines()).values
+    values = JsonDecoder(policy, encoder=JsonEncoder(policy)).decode(stream.lines()).values
     windows = np.arange(len(values)) // (stream.delta + 1)
     widths, centers = [], []
     for column, attribute in enumerate(policy.quasi_identifiers):

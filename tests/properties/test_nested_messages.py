@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from shoal.formats import Block, JsonDecoder, JsonEncoder
 from shoal.policy import Policy
-from support.making import KEY, SUBJECT, policy_of, quasi, unchanged_field
+from support.making import SUBJECT, policy_of, quasi, unchanged_field
 from support.paths import with_paths
 
 pytestmark = pytest.mark.property
@@ -89,12 +89,12 @@ def test_nesting_and_envelopes_change_nothing(
     # The last names are those of the attributes, so that no path is the beginning of another one.
     paths = {name: (*segments, name) for name, segments in zip(NAMES, outer, strict=True)}
     flat = flat_policy(None)
-    expected = JsonDecoder(flat, hash_key=KEY).decode([json.dumps(record).encode() for record in records])
+    expected = JsonDecoder(flat).decode([json.dumps(record).encode() for record in records])
     messages = [
         json.dumps(ENVELOPES[unwrap](nested(record, paths)), separators=spacing, ensure_ascii=is_ascii).encode()
         for record in records
     ]
-    decoder = JsonDecoder(with_paths(flat_policy(unwrap), **paths), hash_key=KEY)
+    decoder = JsonDecoder(with_paths(flat_policy(unwrap), **paths))
     assert contents(decoder.decode(messages)) == contents(expected)
 
 

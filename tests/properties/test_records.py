@@ -15,7 +15,7 @@ from shoal.errors import GuaranteeError
 from shoal.formats import CsvEncoder, JsonDecoder, JsonEncoder, Reason
 from shoal.formats.json_text import canonical_number, prescreen, validate_strictly
 from support.by_night import by_day
-from support.making import KEY, SUBJECT, policy_of, quasi, unchanged_field
+from support.making import SUBJECT, policy_of, quasi, unchanged_field
 
 pytestmark = pytest.mark.property
 
@@ -56,7 +56,7 @@ RECORDS = st.fixed_dictionaries(
 
 def published(policy_encoder: JsonEncoder | CsvEncoder, messages: Sequence[bytes | None]) -> tuple[object, ...]:
     """Return everything that decoder and encoder produce for some messages."""
-    block = JsonDecoder(POLICY, hash_key=KEY, encoder=policy_encoder).decode(messages)
+    block = JsonDecoder(POLICY, encoder=policy_encoder).decode(messages)
     rows = policy_encoder.encode_clusters([["1", "0.5"]], block.unchanged_fields, [0, len(block)])
     return rows, block.values.tolist(), block.subjects.tolist(), block.index.tolist(), block.rejected, block.clipped
 
@@ -232,7 +232,7 @@ HOSTILE = st.none() | st.binary(max_size=60) | nearly_right()
 @given(st.lists(HOSTILE, max_size=30), st.integers(1, 400))
 @settings(max_examples=by_day(50, 200))
 def test_every_message_is_either_accepted_or_rejected(messages: list[bytes | None], max_bytes: int) -> None:
-    decoder = JsonDecoder(POLICY, hash_key=KEY, max_bytes=max_bytes)
+    decoder = JsonDecoder(POLICY, max_bytes=max_bytes)
     block = decoder.decode(messages)
     assert sorted([*block.index.tolist(), *(index for index, _ in block.rejected)]) == list(range(len(messages)))
     assert block.rejected == sorted(block.rejected)
@@ -262,7 +262,7 @@ def test_every_repeated_key_is_found(objects: list[list[tuple[str, Any]]], data:
             f"{json.dumps(key)}{data.draw(blank)}:{data.draw(blank)}{json.dumps(value)}" for key, value in members
         )
         message = f"{{{text}}}".encode()
-        refused = bool(prescreen([message], message, different)) and validate_strictly(message) is Reason.INVALID
+        refused = bool(prescreen([message], different)) and validate_strictly(message) is Reason.INVALID
         assert refused == (different < len(members))
 
 

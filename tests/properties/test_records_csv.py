@@ -16,7 +16,7 @@ from shoal.formats import CsvEncoder, JsonDecoder, JsonEncoder
 from shoal.formats.csv import CsvDecoder, CsvReader
 from shoal.formats.format import JsonLinesReader
 from support.by_night import by_day
-from support.making import KEY, SUBJECT, policy_of, quasi, unchanged_field
+from support.making import SUBJECT, policy_of, quasi, unchanged_field
 
 pytestmark = pytest.mark.property
 
@@ -73,7 +73,7 @@ def cell_of(value: Any) -> str:
 
 def decoded(stream: Any, encoder: JsonEncoder | CsvEncoder) -> tuple[list[Any], ...]:
     reader = CsvReader(stream, POLICY)
-    decoder = CsvDecoder(POLICY, reader.columns, hash_key=KEY, encoder=encoder)
+    decoder = CsvDecoder(POLICY, reader.columns, encoder=encoder)
     values: list[Any] = []
     subjects: list[Any] = []
     fields: list[Any] = []
@@ -106,7 +106,7 @@ def test_records_do_not_depend_on_quoting_and_piece_lengths(
     plain = decoded(io.BytesIO(file_of(records, quoted=True, end="\n")), encoder)
     assert plain == decoded(Pieces(file_of(records, quoted=quoted, end=end), lengths), encoder)
     messages = [json.dumps(record).encode() for record in records]
-    block = JsonDecoder(POLICY, hash_key=KEY, encoder=encoder).decode(messages)
+    block = JsonDecoder(POLICY, encoder=encoder).decode(messages)
     assert plain[4] == block.rejected == []
     assert plain[0] == block.values.tolist()
     assert plain[1] == block.subjects.tolist()

@@ -8,7 +8,6 @@ from typing import Any
 from shoal.policy import Policy
 from shoal.policy.schema import Document
 
-KEY = b"of these tests"
 SUBJECT = {"role": "identifier", "subject": True}
 
 

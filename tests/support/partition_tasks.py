@@ -101,7 +101,7 @@ def task_of(
     """Return a task of partition 0 of topic t one second after `START_MS`, and its metrics."""
     metrics, begin = metrics or Metrics(), state or OffsetState(committed_offset=0, next_offset=0)
     commit = CommittedState(begin, of.fingerprint, START_MS)
-    decoder = JsonDecoder(of, hash_key=b"k")
+    decoder = JsonDecoder(of)
     clock = START_MS / 1000 + 1
     task = partition_task(
         "t",

@@ -22,7 +22,8 @@ def attribute(name: str, scale: Scale, **more: Any) -> Attribute:
         more.setdefault("bounds", (0.0, len(more["order"]) - 1.0))
     if scale is Scale.TIME:
         more.setdefault("time_step", TimeStep(1, "day"))
-    return Attribute(**{"name": name, "role": Role.QUASI_IDENTIFIER, "scale": scale, **more})
+    places = {"path": (name,), "to": (name,)}
+    return Attribute(**{"name": name, "role": Role.QUASI_IDENTIFIER, "scale": scale, **places, **more})
 
 
 def policy_with(*attributes: Attribute, k: int = 2, delta: int | None = 5, **more: Any) -> Policy:

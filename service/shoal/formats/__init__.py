@@ -3,8 +3,7 @@
 `Format` is how records are read and written; `format.py` lists the formats by name and suffix.
 """
 
-from shoal.formats.block import Block
-from shoal.formats.columns import to_exact_number
+from shoal.formats.block import Block, to_exact_number
 from shoal.formats.confidential_keys import NO_BIN, ConfidentialKeys, Key, ProtectedValues, ReferenceBins
 from shoal.formats.csv import CsvEncoder
 from shoal.formats.encoder import RecordEncoder, fixed_texts
@@ -30,7 +29,6 @@ from shoal.formats.format import (
     format_named,
     format_of_suffix,
     message_format,
-    register,
     streamed_formats,
 )
 from shoal.formats.json import JsonDecoder, JsonEncoder
@@ -73,7 +71,6 @@ __all__ = [
     "is_notable",
     "is_representative",
     "message_format",
-    "register",
     "streamed_formats",
     "to_exact_number",
     "to_number",

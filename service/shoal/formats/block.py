@@ -1,9 +1,16 @@
-"""`Block`: decoded records as arrays. `BlockBuilder`: the steps from typed columns to a block, for all formats."""
+"""`Block`: decoded records as arrays; the columns of all formats, and the steps from them to a block.
+
+A column is parsed at once if all its cells are plain. Only a column with another cell is parsed cell by cell. The
+decoders of all formats share this module, so that equal content gives equal blocks. The ``describe`` functions say what
+is wrong with a value.
+"""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Sequence
+import math
+import re
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
@@ -12,11 +19,32 @@ import numpy as np
 from shoal.arrays import BoolVector, Float64Matrix, Float64Vector, Int64Vector
 from shoal.formats.confidential_keys import ProtectedReader, ProtectedValues
 from shoal.formats.encoder import RecordEncoder
-from shoal.formats.faults import DropReason, Reason
-from shoal.formats.subjects import SubjectHash, normaliser
-from shoal.policy import MAX_CATEGORY_BYTES, Policy
+from shoal.formats.faults import DropReason, FaultReason, Reason
+from shoal.formats.json_text import canonical_json
+from shoal.formats.subjects import normaliser
+from shoal.policy import BLANKS, MAX_CATEGORY_BYTES, Attribute, FieldType, Policy
+from shoal.scales import scale_of
+from shoal.scales.numeric import parse_at_once, parse_number, to_number
+from shoal.scales.reading import FIRST_INEXACT, ScaleColumn, ScaleReader, integral_to_int
 
-__all__ = ["Block", "BlockBuilder", "Column", "ParsedRecords", "reject_unless", "to_mask"]
+__all__ = [
+    "MISMATCH",
+    "Block",
+    "BlockBuilder",
+    "Column",
+    "ParsedRecords",
+    "describe_clustered",
+    "describe_converted",
+    "describe_json",
+    "describe_missing",
+    "describe_type",
+    "json_or_mismatch",
+    "parse_values",
+    "reject_unless",
+    "stack_columns",
+    "to_exact_number",
+    "to_mask",
+]
 
 _EncodedCategories: TypeAlias = Sequence[tuple[int, list[bytes]]]
 """Column of a nominal quasi-identifier, and its categories as they are published."""
@@ -28,49 +56,33 @@ Column: TypeAlias = Sequence[Any]
 class Block:
     """The n accepted records of a sequence of messages, and the messages that are rejected or dropped.
 
-    Attributes
-    ----------
-    values : ndarray of float64, shape (n, d), C-contiguous
-        One column per attribute of `Policy.clustered`. A number is in original units; a time is in ms since
-        1970-01-01T00:00Z; an ordinal value is its rank, from 0; a nominal value is its index in ``categories``. A
-        missing value of an attribute that may have one is NaN. All others are finite, none is a negative zero, and each
-        is within the bounds of its attribute if it has bounds.
-    subjects : ndarray of int64, shape (n,)
-        Keyed hash of the normalised subject, or a running number if every record belongs to a different person. Only
-        equality has a meaning.
-    unchanged_fields : list of bytes, length n
-        The unchanged fields of each record, encoded for the output by the encoder that the decoder was given. Only
-        that encoder can interpret them.
-    index : ndarray of int64, shape (n,), strictly increasing
-        Index of each accepted record in the messages.
-    rejected : list of (int, Reason)
-        Index and reason of each rejected message, by increasing index.
-    clipped : int
-        Number of values that were outside their bounds and were moved to them.
-    unchanged_columns : sequence of sequences
-        One column of n typed values per unchanged field, if the decoder was created with ``with_columns``; else
-        empty. Tables need them to measure how confidential values are distributed.
-    categories : sequence of sequences of str
-        One sequence per nominal attribute of `Policy.clustered`: the categories of this block, each once, as the texts
-        of JSON scalars (``"M"`` with its quotation marks, ``true``, ``250``). Indices have a meaning within the block
-        only.
-    dropped : sequence of (int, DropReason)
-        Index and reason of each dropped message, by increasing index. Every message is in ``index``, in ``rejected`` or
-        here.
-    protected : ProtectedValues or None
-        The values of the protected attributes (`Policy.protected`) of a stream; None if there are none.
+    Every message is in ``index``, in ``rejected`` or in ``dropped``, each by increasing index.
     """
 
     values: Float64Matrix
+    """Shape (n, d), C-contiguous; a column per attribute of `Policy.clustered`.
+
+    A number is in original units; a time is in ms since 1970-01-01T00:00Z; an ordinal value is its rank, from 0; a
+    nominal value is its index in ``categories``. A missing value of an attribute that may have one is NaN. All others
+    are finite, none is a negative zero, and each is within the bounds of its attribute if it has bounds.
+    """
     subjects: Int64Vector
+    """Hash of the normalised subject, or a running number if every record belongs to a different person. Only equality
+    has a meaning.
+    """
     unchanged_fields: list[bytes]
+    """The unchanged fields of each record, encoded by the encoder that the decoder was given."""
     index: Int64Vector
     rejected: list[tuple[int, Reason]]
     clipped: int
+    """Number of values that were outside their bounds and were moved to them."""
     unchanged_columns: Sequence[Sequence[Any]] = ()
+    """A column of n typed values per unchanged field, if the decoder was created with ``with_columns``; else empty."""
     categories: Sequence[Sequence[str]] = ()
+    """Per nominal attribute of `Policy.clustered` the categories of this block, each once, as texts of JSON scalars."""
     dropped: Sequence[tuple[int, DropReason]] = ()
     protected: ProtectedValues | None = None
+    """The values of `Policy.protected`; None if there are none."""
 
     def __len__(self) -> int:
         return len(self.unchanged_fields)
@@ -78,33 +90,29 @@ class Block:
     def filter(self, mask: BoolVector) -> Block:
         """Return the records where the mask, of shape (n,), is true. ``rejected`` and ``clipped`` stay the same."""
         selectors = mask.tolist()
-        return replace(
-            self,
-            values=self.values[mask],
-            subjects=self.subjects[mask],
-            unchanged_fields=list(itertools.compress(self.unchanged_fields, selectors)),
-            index=self.index[mask],
-            unchanged_columns=[list(itertools.compress(column, selectors)) for column in self.unchanged_columns],
-            protected=None if self.protected is None else self.protected.select(mask),
-        )
+        return _select(self, mask, lambda items: list(itertools.compress(items, selectors)))
 
     def slice(self, records: slice) -> Block:
         """Return consecutive records. ``rejected`` and ``clipped`` stay the same."""
         if records == slice(0, len(self)):
             return self
-        return replace(
-            self,
-            values=self.values[records],
-            subjects=self.subjects[records],
-            unchanged_fields=self.unchanged_fields[records],
-            index=self.index[records],
-            unchanged_columns=[column[records] for column in self.unchanged_columns],
-            protected=None if self.protected is None else self.protected.select(records),
-        )
+        return _select(self, records, lambda items: items[records])
 
     def __repr__(self) -> str:
         """Return counts only, because a block can appear in a traceback."""
         return f"Block(records={len(self)}, rejected={len(self.rejected)}, clipped={self.clipped})"
+
+
+def _select(block: Block, records: BoolVector | slice, select: Callable[[Any], Any]) -> Block:
+    return replace(
+        block,
+        values=block.values[records],
+        subjects=block.subjects[records],
+        unchanged_fields=select(block.unchanged_fields),
+        index=block.index[records],
+        unchanged_columns=list(map(select, block.unchanged_columns)),
+        protected=None if block.protected is None else block.protected.select(records),
+    )
 
 
 @dataclass(slots=True, repr=False)
@@ -129,12 +137,12 @@ class ParsedRecords:
     def filter(self, mask: BoolVector) -> ParsedRecords:
         """Return the records where the mask is true."""
         selectors = mask.tolist()
-        return ParsedRecords(
+        return replace(
+            self,
             index=self.index[mask],
             values=self.values[mask],
             subjects=None if self.subjects is None else list(itertools.compress(self.subjects, selectors)),
             unchanged_columns=[list(itertools.compress(column, selectors)) for column in self.unchanged_columns],
-            categories=self.categories,
             protected=None if self.protected is None else self.protected.select(mask),
         )
 
@@ -146,18 +154,14 @@ class BlockBuilder:
     typed columns if asked (``with_columns``), or if the distance of the stream includes confidential numbers.
     """
 
-    def __init__(
-        self, policy: Policy, encoder: RecordEncoder, hash_key: bytes | None, max_bytes: int, *, with_columns: bool
-    ) -> None:
+    def __init__(self, policy: Policy, encoder: RecordEncoder, max_bytes: int, *, with_columns: bool) -> None:
         self._with_columns = with_columns or bool(policy.dependence_attributes)
         self._encoder = encoder
         self._max_bytes = max_bytes
-        self._hash = SubjectHash(hash_key)
-        subject = policy.subject
-        self._protected = ProtectedReader(policy)
+        self._protected = ProtectedReader(policy) if policy.protected else None
         self._normalise = None
-        if subject is not None:
-            self._normalise = normaliser(subject.type, subject.normalize, policy.missing_values)
+        if policy.subject is not None:
+            self._normalise = normaliser(policy.subject.type, policy.subject.normalize, policy.missing_values)
         self._next_subject = 0
         attributes = policy.clustered
         limits = np.array([a.limits for a in attributes], dtype=np.float64).reshape(-1, 2)
@@ -178,7 +182,8 @@ class BlockBuilder:
         candidates = self._reject_long_categories(candidates, rejected)
         candidates = self._reject_unplaced(candidates, rejected)
         unchanged_fields = self._encoder.encode_unchanged(candidates.unchanged_columns, len(candidates))
-        categories = self._published_categories(candidates)
+        columns = zip(self._published_nominal, candidates.categories, strict=False)
+        categories = [(number, [text.encode() for text in texts]) for number, texts in columns]
         for find, reason in ((self._find_short, Reason.TOO_LARGE), (self._find_encodable, Reason.INVALID)):
             mask = find(candidates.values, unchanged_fields, categories)
             if mask is not None:
@@ -209,7 +214,7 @@ class BlockBuilder:
 
     def _reject_unplaced(self, candidates: ParsedRecords, rejected: list[tuple[int, Reason]]) -> ParsedRecords:
         """Read the protected attributes, and reject records with a value that cannot be compared with its reference."""
-        if not len(self._protected):
+        if self._protected is None:
             return candidates
         candidates.protected, is_placed = self._protected.read(candidates.unchanged_columns, len(candidates))
         return reject_unless(is_placed, candidates, Reason.INVALID, rejected)
@@ -279,11 +284,6 @@ class BlockBuilder:
                 is_encodable = column if is_encodable is None else is_encodable & column
         return is_encodable
 
-    def _published_categories(self, candidates: ParsedRecords) -> _EncodedCategories:
-        """Return column and encoded categories of each nominal quasi-identifier."""
-        columns = zip(self._published_nominal, candidates.categories, strict=False)
-        return [(number, [text.encode() for text in texts]) for number, texts in columns]
-
     def _clip(self, values: Float64Matrix) -> int:
         """Move values to their bounds in place and return how many moved. No zero is negative afterwards."""
         clipped = int(np.count_nonzero((values < self._low) | (values > self._high)))
@@ -293,8 +293,12 @@ class BlockBuilder:
         return clipped
 
     def _hash_subjects(self, candidates: ParsedRecords) -> Int64Vector:
+        """Return a hash per subject: Python's own (SipHash), whose random key is specific to the process.
+
+        A collision makes two people count as one subject: clusters become larger, and k-anonymity holds.
+        """
         if candidates.subjects is not None:
-            return self._hash(candidates.subjects)
+            return np.fromiter(map(hash, candidates.subjects), np.int64, len(candidates))
         first = self._next_subject
         self._next_subject += len(candidates)
         return np.arange(first, self._next_subject, dtype=np.int64)
@@ -320,3 +324,113 @@ def _per_record(of_category: Iterable[int], indexes: Float64Vector, *, missing: 
     numbers = np.array([*of_category, missing], dtype=np.int64)
     taken: Int64Vector = numbers[np.where(np.isnan(indexes), len(numbers) - 1, indexes).astype(np.intp)]
     return taken
+
+
+MISMATCH = object()
+"""Takes the place of a cell that does not have the declared type."""
+
+_INTEGER = re.compile(r"[+-]?[0-9]+")
+_MAX_INTEGER_DIGITS = 4300
+"""The limit of the JSON parser, applied to CSV too."""
+_BOOLEANS = {"true": True, "false": False, "": None}
+
+
+def stack_columns(columns: Sequence[ScaleColumn], n: int) -> tuple[Float64Matrix, list[Sequence[str]]]:
+    """Return the columns of n records as a matrix, and the categories of the nominal ones."""
+    values = np.empty((n, len(columns)), dtype=np.float64)
+    for number, column in enumerate(columns):
+        values[:, number] = column.values
+    return values, [column.categories for column in columns if column.categories is not None]
+
+
+def parse_values(cells: Sequence[str], kind: FieldType) -> tuple[Sequence[Any], bool]:
+    """Parse a column of an unchanged field; return the values, and whether none is `MISMATCH`.
+
+    The values are the unchanged texts for types string and any; else int, float or bool, None for an empty cell, and
+    `MISMATCH` for a cell of another type. Integers are exact. A cell of type json becomes its `canonical_json`.
+    """
+    if kind in {"string", "any"}:
+        return cells, True
+    values = None if kind in {"boolean", "json"} else parse_at_once(cells, int if kind == "integer" else float)
+    if values is not None and (kind == "integer" or max(map(abs, values), default=0.0) < FIRST_INEXACT):
+        return values, True
+    parse = _CELL_PARSERS[kind]
+    values = [parse(cell.strip(BLANKS)) for cell in cells]
+    return values, not any(value is MISMATCH for value in values)
+
+
+def to_exact_number(value: object) -> float | None:
+    """Convert one value like `to_number`, but return an integer of 2^53 or more exactly, as an int."""
+    number = to_number(value)
+    if number is None or not abs(number) >= FIRST_INEXACT:
+        return number
+    if isinstance(value, str):
+        text = value.strip(BLANKS)
+        is_integer = _INTEGER.fullmatch(text) and len(text) <= _MAX_INTEGER_DIGITS
+        return int(text) if is_integer else integral_to_int(number)
+    return value if isinstance(value, int) else integral_to_int(number)
+
+
+def describe_missing(attribute: Attribute, reason: str) -> str:
+    """Return why a missing value is refused; empty if it may be missing."""
+    return "" if attribute.may_be_missing else reason
+
+
+def describe_converted(reader: ScaleReader, value: float) -> str:
+    """Return what is wrong with a value that is not missing by its text, but may be missing as a number."""
+    if reader.has_missing_numbers and np.isnan(value):
+        return describe_missing(reader.attribute, FaultReason.MISSING_VALUE)
+    return describe_clustered(reader.attribute, value)
+
+
+def describe_type(kind: FieldType) -> str:
+    """Return that a value of an unchanged field does not have its type."""
+    return FaultReason(f"not of type {kind}")
+
+
+def describe_json(attribute: Attribute, text: bytes) -> str:
+    """Return what is wrong with the text of a value of type json; empty if it is valid."""
+    canonical = json_or_mismatch(text)
+    if canonical is MISMATCH:
+        return FaultReason.NOT_JSON_FIELD
+    return FaultReason.LONG_JSON if len(str(canonical or "").encode()) > attribute.max_bytes else ""
+
+
+def _number_or_mismatch(text: str) -> object:
+    if not text:
+        return None
+    if _INTEGER.fullmatch(text) and len(text) <= _MAX_INTEGER_DIGITS:
+        return int(text)
+    value = parse_number(text)
+    return value if math.isfinite(value) else MISMATCH
+
+
+def _integer_or_mismatch(text: str) -> object:
+    value = _number_or_mismatch(text)
+    return value if not isinstance(value, float) or value.is_integer() else MISMATCH
+
+
+def _boolean_or_mismatch(text: str) -> object:
+    return _BOOLEANS.get(text.lower(), MISMATCH)
+
+
+def json_or_mismatch(text: bytes) -> object:
+    """Return the `canonical_json` of a text, or `MISMATCH` if it is not JSON."""
+    try:
+        return canonical_json(text)
+    except ValueError:
+        return MISMATCH
+
+
+_CELL_PARSERS: dict[FieldType, Callable[[str], object]] = {
+    "integer": _integer_or_mismatch,
+    "number": _number_or_mismatch,
+    "boolean": _boolean_or_mismatch,
+    "json": lambda text: json_or_mismatch(text.encode()) if text else None,
+}
+
+
+def describe_clustered(attribute: Attribute, value: float) -> str:
+    """Return what is wrong with a value that is not missing, as `ScaleReader` converted it; empty if it is valid."""
+    fault = scale_of(attribute).explain(value)
+    return "" if fault is None else fault.reason

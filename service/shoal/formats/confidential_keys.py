@@ -22,6 +22,7 @@ from shoal.formats.faults import FaultReason
 from shoal.formats.json_text import canonical_json, canonical_number, document_key, is_json_number
 from shoal.policy import Attribute, Policy, Reference
 from shoal.policy.texts import fold_characters
+from shoal.scales import scale_of
 
 __all__ = [
     "NO_BIN",
@@ -49,16 +50,8 @@ _LARGEST_POWER = 10**17
 
 
 class ConfidentialKeys:
-    """The keys of the values of one confidential attribute.
+    """The keys of the values of one confidential attribute; ``missing_values`` are those of the policy.
 
-    Parameters
-    ----------
-    attribute : Attribute
-    missing_values : iterable of str
-        Texts that mean that a value is missing (`Policy.missing_values`).
-
-    Notes
-    -----
     A key is a text, or None for a missing value:
 
     - None, an empty text, and a text of ``missing_values`` are missing.
@@ -80,8 +73,6 @@ class ConfidentialKeys:
     def keys(self, column: Sequence[Any]) -> list[Key]:
         """Return the keys of typed values, as in `Block.unchanged_columns`: str, int, float, bool or None.
 
-        Notes
-        -----
         Cost: about 0.1 µs for a text that occurs often, and 1 µs for any other value.
         """
         cache = self._cache
@@ -116,13 +107,7 @@ class ConfidentialKeys:
         return [None if key is None else value for value, key in zip(column, self.keys(column), strict=True)]
 
     def key_of_text(self, text: str | None) -> Key:
-        """Return the key of a text of the policy: of a reference, an order or a taxonomy.
-
-        Raises
-        ------
-        ParameterError
-            The attribute is of type ``json``, and the text is not JSON.
-        """
+        """Return the key of a text of a reference, an order or a taxonomy; ParameterError if it should be JSON."""
         if text is not None and self._is_json:
             try:
                 return self.key(canonical_json(text.encode()))
@@ -140,40 +125,20 @@ class ConfidentialKeys:
 class ReferenceBins:
     """The bins of a reference: each key of a record has one, and each bin has a share.
 
-    Parameters
-    ----------
-    attribute : Attribute
-        With a reference, unless ``counts`` are given.
-    missing_values : iterable of str
-    counts : mapping of Key to float, optional
-        Records per key, in place of the reference of the policy: a table can be compared with its own values. If the
-        policy leaves the distance open, it is ordered if all values are numbers or missing, and else equal.
+    ``counts`` are records per key, in place of the reference of the policy: a table can be compared with its own
+    values. If the policy leaves the distance open, it is then ordered if all values are numbers or missing, and else
+    equal. ParameterError if the attribute has no reference, or an ordered one with a value that is not a number.
 
-    Attributes
-    ----------
-    name : str
-        Name of the attribute.
-    distance : {"ordered", "equal", "hierarchical"}
-    shares : ndarray of float64, shape (b,)
-        Share of each bin; 0 for a value that the reference does not list.
-    paths : ndarray of int64, shape (b, levels)
-        For the hierarchical distance: the node of each bin at each level of the taxonomy, the leaf first. Nodes of one
-        level are numbered from 0; equal numbers at two levels are two nodes. The bins below one node follow one
-        another. Without columns for other distances.
+    ``shares``, shape (b,), are the shares of the bins; 0 for a value that the reference does not list. ``paths``, shape
+    (b, levels), are for the hierarchical distance: the node of each bin at each level of the taxonomy, the leaf first.
+    Nodes of one level are numbered from 0; equal numbers at two levels are two nodes. The bins below one node follow
+    one another. For other distances there are no levels.
 
-    Raises
-    ------
-    ParameterError
-        The attribute has no reference, or an ordered one with a value that is not a number.
-
-    Notes
-    -----
     Bins depend on the content of the policy only, not on the order of the rows of its files.
 
     - Ordered numbers: one bin per listed number, lowest first, after the bin of a missing value if it is listed.
-    Another
-      number has the bin of the nearest one, of the lower one if two are equally near. A missing value that is not
-      listed has the lowest bin. A text that is not a number has none (`NO_BIN`).
+      Another number has the bin of the nearest one, of the lower one if two are equally near. A missing value that is
+      not listed has the lowest bin. A text that is not a number has none (`NO_BIN`).
     - Ordered categories: one bin per category of the order, listed or not. A missing value that is not listed has the
       bin of the lowest listed category. A text that is not a category has none.
     - Equal: one bin per listed value, and a last one, with share 0, for all other values. Whether these share a bin or
@@ -251,18 +216,12 @@ class ReferenceBins:
 
 
 class ProtectedValues(NamedTuple):
-    """The values of the q protected attributes of n records.
-
-    Attributes
-    ----------
-    numbers : ndarray of int64, shape (n, q)
-        Index of each value in ``keys``.
-    keys : sequence of sequences of str or None
-        The keys of the values of each attribute, each once, as of `ConfidentialKeys`.
-    """
+    """The values of the q protected attributes of n records."""
 
     numbers: Int64Matrix
+    """Index of each value in ``keys``, shape (n, q)."""
     keys: Sequence[Sequence[str | None]]
+    """The keys of the values of each attribute, each once, as of `ConfidentialKeys`."""
 
     def select(self, records: BoolVector | slice) -> ProtectedValues:
         """Return the values of some records. The keys stay the same."""
@@ -270,16 +229,13 @@ class ProtectedValues(NamedTuple):
 
 
 class ProtectedReader:
-    """Reads the protected attributes of records; there is nothing to read if the policy protects no values."""
+    """Reads the protected attributes of records."""
 
     def __init__(self, policy: Policy) -> None:
         names = [attribute.name for attribute in policy.unchanged_fields]
         self._columns = [
             (names.index(attribute.name), _ProtectedColumn(policy, attribute)) for attribute in policy.protected
         ]
-
-    def __len__(self) -> int:
-        return len(self._columns)
 
     def read(self, unchanged_columns: Sequence[Sequence[Any]], count: int) -> tuple[ProtectedValues, BoolVector]:
         """Return the values of records, and which records have values that the references can place.
@@ -315,6 +271,7 @@ class _ProtectedColumn:
         self.keys = ConfidentialKeys(attribute, policy.missing_values)
         has_order = policy.t is not None and attribute.distance == "ordered"
         self._categories = {self.keys.key_of_text(str(item)) for item in attribute.order} if has_order else set()
+        self._not_in_order = scale_of(attribute).off_scale.reason
         self._needs_number = has_order and not attribute.order
         self._not_number = (
             FaultReason.NOT_NUMBER_AS_SCALE if attribute.reference is None else FaultReason.NOT_NUMBER_AS_REFERENCE
@@ -326,7 +283,7 @@ class _ProtectedColumn:
             return ""
         if self._needs_number:
             return "" if is_json_number(key) else self._not_number
-        return FaultReason.NOT_IN_ORDER if self._categories and key not in self._categories else ""
+        return self._not_in_order if self._categories and key not in self._categories else ""
 
 
 def _distance_of(listed: Iterable[Key]) -> Literal["ordered", "equal"]:

@@ -20,16 +20,20 @@ import msgspec
 import numpy as np
 
 from shoal.errors import ConfigError, InputError
-from shoal.formats.block import Block, BlockBuilder, Column, ParsedRecords, reject_unless, to_mask
-from shoal.formats.columns import (
+from shoal.formats.block import (
     MISMATCH,
-    NOT_OF_TYPE,
+    Block,
+    BlockBuilder,
+    Column,
+    ParsedRecords,
     describe_converted,
     describe_json,
     describe_missing,
-    is_clustered,
+    describe_type,
     parse_values,
+    reject_unless,
     stack_columns,
+    to_mask,
 )
 from shoal.formats.confidential_keys import describe_unplaced
 from shoal.formats.encoder import SEPARATOR, OutputField, RecordEncoder, column_name, encode_json_values, fixed_texts
@@ -47,7 +51,7 @@ from shoal.formats.format import (
 )
 from shoal.formats.json_text import canonical_number
 from shoal.formats.subjects import describe_subject
-from shoal.policy import Attribute, CsvDialect, FieldType, Policy, Role
+from shoal.policy import BLANKS, Attribute, CsvDialect, Policy, Role
 from shoal.scales import SCALES, scale_of
 from shoal.scales.numeric import replace_decimal_commas
 
@@ -85,9 +89,8 @@ class CsvDecoder:
     """Decodes the cells that a `CsvReader` yields.
 
     ``columns`` are the names in the header of the file, including all declared ones; by default the attributes of the
-    policy. ``hash_key`` is the key of the subject hash, up to 64 bytes; by default one random key per process.
-    ``max_bytes`` limits the encoded unchanged fields of a record. ``encoder`` belongs to the output; by default a
-    `CsvEncoder`.
+    policy. ``max_bytes`` limits the encoded unchanged fields of a record. ``encoder`` belongs to the output; by default
+    it is a `CsvEncoder`.
     """
 
     def __init__(
@@ -95,7 +98,6 @@ class CsvDecoder:
         policy: Policy,
         columns: Sequence[str] | None = None,
         *,
-        hash_key: bytes | None = None,
         max_bytes: int = DEFAULT_MAX_BYTES,
         encoder: RecordEncoder | None = None,
         with_columns: bool = False,
@@ -103,22 +105,17 @@ class CsvDecoder:
         names = [attribute.name for attribute in policy.attributes] if columns is None else list(columns)
         self._policy, self._names = policy, names
         encoder = CsvEncoder(policy) if encoder is None else encoder
-        self._builder = BlockBuilder(policy, encoder, hash_key, max_bytes, with_columns=with_columns)
+        self._builder = BlockBuilder(policy, encoder, max_bytes, with_columns=with_columns)
         self._width = len(names)
         self._has_commas = policy.csv.decimal == ","
         self._clustered = [
             (names.index(a.name), scale_of(a).reader(policy.missing_values, has_commas=self._has_commas))
             for a in policy.clustered
         ]
-        self._header = [name.strip(" \t") for name in names]
+        self._header = [name.strip(BLANKS) for name in names]
         # Few values contain the longest name.
         self._longest = max(range(len(names)), key=lambda column: len(self._header[column]))
-        self._unchanged_fields: list[tuple[int, Attribute]] = [
-            (names.index(a.name), a) for a in policy.unchanged_fields
-        ]
-        self._subject = None if policy.subject is None else names.index(policy.subject.name)
-        # A subject of type string is a text even if it looks like a number.
-        self._has_subject_commas = self._has_commas and policy.subject is not None and policy.subject.type != "string"
+        self._unchanged_fields = [(names.index(a.name), a) for a in policy.unchanged_fields]
 
     def decode(self, messages: Sequence[CsvCells]) -> Block:
         """Return the accepted records, and index and reason of each rejected one.
@@ -164,7 +161,7 @@ class CsvDecoder:
         found = []
         for attribute in self._policy.attributes:
             column = self._names.index(attribute.name)
-            if reason := _describe_cell(self._policy, attribute, cells[column]):
+            if reason := self._describe_cell(attribute, cells[column]):
                 found.append(RecordFault(reason, attribute.name, column + 1))
         return found or [RecordFault(FaultReason.UNKNOWN)]
 
@@ -176,7 +173,7 @@ class CsvDecoder:
         ignored: each of the joined files can begin with one. Cost: about 10 ns per record, and 100 ns if a cell
         contains the longest name.
         """
-        around = f" \t{_BYTE_ORDER_MARK}{self._policy.csv.quote}"
+        around = f"{BLANKS}{_BYTE_ORDER_MARK}{self._policy.csv.quote}"
         name, cells = self._header[self._longest].strip(around), columns[self._longest]
         if name not in "".join(cells):
             return []
@@ -186,9 +183,9 @@ class CsvDecoder:
     def _is_header(self, cells: list[str]) -> bool:
         if cells[0].startswith(_BYTE_ORDER_MARK):
             # After the mark the reader takes quotation marks for characters.
-            first, quote = cells[0].removeprefix(_BYTE_ORDER_MARK).strip(" \t"), self._policy.csv.quote
+            first, quote = cells[0].removeprefix(_BYTE_ORDER_MARK).strip(BLANKS), self._policy.csv.quote
             cells = [first.removeprefix(quote).removesuffix(quote), *cells[1:]]
-        return [cell.strip(" \t") for cell in cells] == self._header
+        return [cell.strip(BLANKS) for cell in cells] == self._header
 
     def _find_embedded(self, columns: Sequence[Sequence[str]]) -> list[int]:
         """Return the indexes of the records with a cell that contains another record; none if cells may (multiline).
@@ -225,7 +222,7 @@ class CsvDecoder:
 
     def _split(self, line: str) -> list[str]:
         dialect = self._policy.csv
-        return [cell.strip(" \t").strip(dialect.quote) for cell in line.split(dialect.delimiter)]
+        return [cell.strip(BLANKS).strip(dialect.quote) for cell in line.split(dialect.delimiter)]
 
     def _fits(self, cells: Sequence[str]) -> bool:
         """Return whether the cells have the width of a record, and values of the quasi-identifiers."""
@@ -240,11 +237,12 @@ class CsvDecoder:
         values, categories = stack_columns(
             [reader.read_cells(columns[column]) for column, reader in self._clustered], n
         )
-        parsed = [self._parse_values(columns[column], attribute.type) for column, attribute in self._unchanged_fields]
+        parsed = [parse_values(self._cells(columns[column], a), a.type) for column, a in self._unchanged_fields]
+        subject = self._policy.subject
         candidates = ParsedRecords(
             index=np.array(index, dtype=np.int64),
             values=values,
-            subjects=None if self._subject is None else self._subjects(columns[self._subject]),
+            subjects=None if subject is None else self._cells(columns[self._names.index(subject.name)], subject),
             unchanged_columns=[column for column, _ in parsed],
             categories=categories,
         )
@@ -254,36 +252,42 @@ class CsvDecoder:
             candidates = reject_unless(matches, candidates, Reason.INVALID, rejected)
         return candidates
 
-    def _parse_values(self, cells: Column, kind: FieldType) -> tuple[Column, bool]:
-        is_number = kind in {"integer", "number"}
-        return parse_values(replace_decimal_commas(cells) if self._has_commas and is_number else cells, kind)
-
-    def _subjects(self, cells: Column) -> Column:
-        """Replace the decimal commas of numbers, so that a person is the same subject in every dialect."""
-        if not self._has_subject_commas:
+    def _cells(self, cells: Column, attribute: Attribute) -> Column:
+        """Replace the decimal commas of numbers; also of those of a subject, which is the same in every dialect."""
+        if not self._has_commas:
+            return cells
+        if not attribute.subject:
+            return replace_decimal_commas(cells) if attribute.type in {"integer", "number"} else cells
+        if attribute.type == "string":
             return cells
         texts = [cell.replace(",", ".") for cell in cells]
         return [text if canonical_number(text.strip()) else cell for text, cell in zip(texts, cells, strict=True)]
+
+    def _describe_cell(self, attribute: Attribute, cell: str) -> str:
+        """Return what is wrong with the cell of an attribute; empty if it is valid."""
+        policy, text = self._policy, cell.strip(BLANKS)
+        if attribute.is_clustered:
+            if text in policy.missing_values:
+                return describe_missing(attribute, FaultReason.MISSING_VALUE if text else FaultReason.EMPTY)
+            if not text.strip() and SCALES[attribute.scale].is_amount:
+                return FaultReason.EMPTY
+            reader = scale_of(attribute).reader(policy.missing_values, has_commas=self._has_commas)
+            return describe_converted(reader, float(reader.read_cells([cell]).values[0]))
+        if attribute.type == "json" and attribute.role is not Role.IDENTIFIER:
+            return describe_json(attribute, text.encode()) if text else ""
+        (cell,) = self._cells([cell], attribute)
+        if attribute.role is Role.IDENTIFIER:
+            return describe_subject(policy, attribute, cell) if attribute.subject else ""
+        (value,), _ = parse_values([cell], attribute.type)
+        return describe_type(attribute.type) if value is MISMATCH else describe_unplaced(policy, attribute, value)
 
 
 class CsvEncoder(RecordEncoder):
     """Encodes published records as CSV in the output dialect of the policy.
 
-    A cell is quoted only if needed, and null is an empty cell.
-
-    Parameters
-    ----------
-    policy : Policy
-
-    Raises
-    ------
-    ConfigError
-        The encoding of the output cannot represent the name of an attribute or one of the categories in the policy.
-
-    Notes
-    -----
-    Rows are UTF-8; encoded unchanged fields are UTF-8 between separators. Members are sorted by their UTF-8 bytes.
-    `encode_lines` converts rows to the encoding of the dialect.
+    A cell is quoted only if needed, and null is an empty cell. Rows are UTF-8, by which members are sorted;
+    `encode_lines` converts them to the encoding of the dialect. ConfigError if this cannot represent the name of an
+    attribute or one of the categories in the policy.
     """
 
     def __init__(self, policy: Policy) -> None:
@@ -297,7 +301,7 @@ class CsvEncoder(RecordEncoder):
             list(map(OutputField, policy.published)),
             lambda _: b"%b",
             cells.encode_column,
-            cells.encode_json_text,
+            cells.encode_json_texts,
             delimiter=delimiter,
             encode_scalar=None if has_plain_numbers else cells.encode_scalar,
         )
@@ -383,9 +387,9 @@ class CsvCellEncoder:
             return self.encode_text(_decode_json_text(text))
         return b"" if text == "null" else self.encode_number(text.encode())
 
-    def encode_json_text(self, text: str | None) -> bytes:
-        """Encode the text of a value of type json as a text; None as an empty cell."""
-        return b"" if text is None else self.encode_text(text)
+    def encode_json_texts(self, texts: Sequence[str | None]) -> list[bytes]:
+        """Encode texts of values of type json as texts; None as an empty cell."""
+        return [b"" if text is None else self.encode_text(text) for text in texts]
 
     def encode_number(self, text: bytes) -> bytes:
         """Convert the text of a JSON number or truth value to the decimal sign of the dialect."""
@@ -501,34 +505,6 @@ class CsvReader:
         return header if _is_encodable(header) else []
 
 
-def _describe_cell(policy: Policy, attribute: Attribute, cell: str) -> str:
-    """Return what is wrong with the cell of an attribute; empty if it is valid."""
-    has_commas = policy.csv.decimal == ","
-    if is_clustered(attribute):
-        text = cell.strip(" \t")
-        if text in policy.missing_values:
-            return describe_missing(attribute, FaultReason.MISSING_VALUE if text else FaultReason.EMPTY)
-        if not text.strip() and SCALES[attribute.scale].is_amount:
-            return FaultReason.EMPTY
-        reader = scale_of(attribute).reader(policy.missing_values, has_commas=has_commas)
-        return describe_converted(reader, float(reader.read_cells([cell]).values[0]))
-    if attribute.subject:
-        text = cell.replace(",", ".") if has_commas and attribute.type in {"integer", "number"} else cell
-        return describe_subject(policy, attribute, text)
-    if attribute.role is not Role.IDENTIFIER:
-        is_converted = has_commas and attribute.type in {"integer", "number"}
-        return _describe_unchanged_cell(policy, attribute, replace_decimal_commas([cell])[0] if is_converted else cell)
-    return ""
-
-
-def _describe_unchanged_cell(policy: Policy, attribute: Attribute, cell: str) -> str:
-    if attribute.type == "json":
-        text = cell.strip(" \t").encode()
-        return describe_json(attribute, text) if text else ""
-    (value,), _ = parse_values([cell], attribute.type)
-    return NOT_OF_TYPE[attribute.type] if value is MISMATCH else describe_unplaced(policy, attribute, value)
-
-
 class _State(Enum):
     CELL_START = auto()
     UNQUOTED = auto()
@@ -624,7 +600,7 @@ def _check_header(header: Sequence[str], policy: Policy, name: str) -> tuple[str
 
 def _declared_name(column: str, declared: Sequence[str]) -> str:
     """Return a name of the header without blanks and tabs around it if it is declared then, else unchanged."""
-    stripped = column.strip(" \t")
+    stripped = column.strip(BLANKS)
     return stripped if stripped in declared else column
 
 

@@ -2,16 +2,13 @@
 
 Unchanged fields are encoded when a record is decoded, so that members can be sorted as bytes. The centroid of a
 cluster is encoded once per cluster. A template combines both in the order of the policy.
-
-`ScalarCheck`: the last check of published quasi-identifiers before bytes are formed.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby, pairwise
 from typing import Any, NamedTuple, TypeAlias
 
@@ -30,8 +27,6 @@ __all__ = [
     "column_name",
     "encode_json_values",
     "fixed_texts",
-    "output_path",
-    "value_at",
 ]
 
 Column: TypeAlias = Sequence[Any]
@@ -59,26 +54,13 @@ class OutputField(NamedTuple):
 class RecordEncoder:
     """Encodes published records in one format. A format derives its encoder from this class.
 
+    ``fields`` are the published attributes in the order of the output. ``field_template`` returns the template of one
+    field, with ``%b`` for the value. ``encode_column`` encodes the values of one unchanged field, ``encode_json`` those
+    of type json: texts, or None. ``encode_scalar`` encodes the text of a JSON scalar; by default it is
+    written as it is, in UTF-8. ``around`` is what precedes and what follows the fields of a record.
+
     A run is a sequence of adjacent fields that are all quasi-identifiers or all unchanged fields. The template of a
     record contains a ``%b`` for each quasi-identifier and a separator for each run of unchanged fields.
-
-    Parameters
-    ----------
-    policy : Policy
-    fields : sequence of OutputField
-        The published attributes in the order of the output.
-    field_template : callable
-        Returns the template of one field, with ``%b`` for the value.
-    encode_column : callable
-        Encodes the values of one unchanged field.
-    encode_json : callable
-        Encodes the text of one value of type json, or None.
-    delimiter : bytes
-        Separates two fields.
-    encode_scalar : callable, optional
-        Encodes the text of a JSON scalar; by default it is written as it is, in UTF-8.
-    around : (bytes, bytes)
-        What precedes and what follows the fields of a record.
     """
 
     def __init__(
@@ -87,7 +69,7 @@ class RecordEncoder:
         fields: Sequence[OutputField],
         field_template: Callable[[OutputField], bytes],
         encode_column: Callable[[Column], Sequence[bytes]],
-        encode_json: Callable[[str | None], bytes],
+        encode_json: Callable[[Sequence[str | None]], Sequence[bytes]],
         *,
         delimiter: bytes = b",",
         encode_scalar: Callable[[str], bytes] | None = None,
@@ -105,35 +87,24 @@ class RecordEncoder:
         self._has_policy_order = self._scalar_order == list(range(len(self._scalar_order)))
         self._column_order = _order_of(policy.unchanged_fields, fields)
         self._column_encoders = [
-            partial(_map, encode_json) if policy.unchanged_fields[number].type == "json" else encode_column
+            encode_json if policy.unchanged_fields[number].type == "json" else encode_column
             for number in self._column_order
         ]
         self._encode_scalar = encode_scalar
-        self._check = ScalarCheck(policy.quasi_identifiers)
+        self._d = len(policy.quasi_identifiers)
+        self._amounts = [number for number, a in enumerate(policy.quasi_identifiers) if SCALES[a.scale].is_amount]
+        # No scalar contains a line end, so that the text of one attribute cannot pass for those of two.
+        self._scalars = re.compile("\n".join(map(_pattern, policy.quasi_identifiers)))
 
     def header(self) -> bytes | None:
         """Return the line before the first record, without its line end; None if the format has none."""
         return None
 
     def encode_unchanged(self, columns: Sequence[Column], n: int) -> list[bytes]:
-        """Encode the unchanged fields of n records, for `encode_clusters`.
+        """Encode the unchanged fields of n records, for `encode_clusters` of an encoder of the same policy.
 
-        Parameters
-        ----------
-        columns : sequence of sequences
-            One column of length n per unchanged field, in the order of the policy: str, int, finite float, bool or
-            None. A str of a field of type json is the text of its value.
-        n : int
-            Number of records; needed if there are no unchanged fields.
-
-        Returns
-        -------
-        list of bytes, length n
-            Only an encoder of the same policy can interpret the elements.
-
-        Notes
-        -----
-        Cost: about 0.05 µs per field.
+        There is one column of length n per unchanged field, in the order of the policy: str, int, finite float, bool or
+        None. A str of a field of type json is the text of its value. Cost: about 0.05 µs per field.
         """
         if not columns:
             return [b""] * n
@@ -152,33 +123,15 @@ class RecordEncoder:
     def encode_clusters(
         self, centroids: Sequence[Sequence[str]], unchanged_fields: Sequence[bytes], cluster_bounds: ClusterBounds
     ) -> list[bytes]:
-        """Encode clusters. The members of each cluster are sorted by their published bytes.
+        """Return the records of clusters without line ends; clusters in the given order.
 
-        To keep the given order, pass each record as a cluster of its own.
+        The members of each cluster are sorted by their published bytes, so that these do not depend on the order of the
+        members. To keep the given order, pass each record as a cluster of its own.
 
-        Parameters
-        ----------
-        centroids : sequence of G sequences of d str
-            Published quasi-identifiers of each cluster, as texts of JSON scalars.
-        unchanged_fields : sequence of bytes, length E
-            Encoded unchanged fields of the members, cluster by cluster.
-        cluster_bounds : ndarray of int64 or sequence of int, shape (G + 1,)
-            ``unchanged_fields[cluster_bounds[g]:cluster_bounds[g + 1]]`` belongs to cluster g.
+        A centroid is the published quasi-identifiers of a cluster, as texts of JSON scalars. The unchanged fields
+        ``unchanged_fields[cluster_bounds[g]:cluster_bounds[g + 1]]`` belong to cluster g. GuaranteeError if a centroid
+        does not have one scalar of the right form per quasi-identifier, or lengths do not match.
 
-        Returns
-        -------
-        list of bytes, length E
-            One record per element, without line ends; clusters in the given order. The bytes of a cluster do not
-            depend on the order of its members.
-
-        Raises
-        ------
-        GuaranteeError
-            A centroid does not have one scalar of the right form per quasi-identifier (`ScalarCheck`), or the lengths
-            do not match. Nothing is encoded then.
-
-        Notes
-        -----
         Cost: about 0.3 µs per record for clusters of 10 records.
         """
         bounds = [int(bound) for bound in cluster_bounds]
@@ -208,19 +161,10 @@ class RecordEncoder:
         return b"\n".join(rows) + b"\n"
 
     def encode_table(self, rows: Sequence[bytes], schema: Any = None) -> Iterator[tuple[bytes, int]]:  # noqa: ANN401, ARG002
-        """Yield the pieces of a whole file with these rows, and the number of rows in each piece.
+        """Yield the pieces of a whole file with rows of `encode_clusters`, and the number of rows in each piece.
 
-        Parameters
-        ----------
-        rows : sequence of bytes
-            As `encode_clusters` returns them.
-        schema : object, optional
-            The types of the columns of the input (`RecordSource.schema`), if it has the same format.
-
-        Raises
-        ------
-        InputError
-            A column has values that the format cannot represent.
+        ``schema`` has the types of the columns of the input (`RecordSource.schema`), if it has the same format.
+        InputError if a column has values that the format cannot represent.
         """
         header = self.header()
         if header is not None:
@@ -231,60 +175,34 @@ class RecordEncoder:
 
     def _encode_centroid(self, centroid: Sequence[str]) -> list[bytes]:
         """Encode what all members of a cluster share, split where the unchanged fields belong."""
-        self._check.require_valid(centroid)
+        self._require_valid(centroid)
         if not self._has_policy_order:
             centroid = [centroid[number] for number in self._scalar_order]
         scalars = map(str.encode if self._encode_scalar is None else self._encode_scalar, centroid)
         return (self._template % tuple(scalars)).split(SEPARATOR)
 
+    def _require_valid(self, texts: Sequence[str]) -> None:
+        """Raise GuaranteeError unless a cluster publishes one JSON scalar of its scale per quasi-identifier.
 
-class ScalarCheck:
-    """Checks what a cluster publishes: one JSON scalar of the right form per quasi-identifier.
-
-    A scalar is a finite number for a numeric attribute, an item of the order for an ordinal one, a string, truth value
-    or integer for a nominal one (with a taxonomy a string), and a date or an integer for a time. Only an attribute that
-    may be missing can be null.
-    """
-
-    def __init__(self, attributes: Sequence[Attribute]) -> None:
-        self._d = len(attributes)
-        self._numeric = [number for number, a in enumerate(attributes) if SCALES[a.scale].is_amount]
-        # No scalar contains a line end, so that the text of one attribute cannot pass for those of two.
-        self._scalars = re.compile("\n".join(map(_pattern, attributes)))
-
-    def require_valid(self, texts: Sequence[str]) -> None:
-        """Raise GuaranteeError if a text of a cluster is missing or does not have the form of its attribute.
-
-        Cost: about 0.3 µs per text.
+        A scalar is a finite number for a numeric attribute, an item of the order for an ordinal one, a string, truth
+        value or integer for a nominal one (with a taxonomy a string), and a date or an integer for a time. Only an
+        attribute that may be missing can be null. Cost: about 0.3 µs per text.
         """
         try:
             joined = "\n".join(texts)
         except TypeError:
             joined = ""
-        if len(texts) != self._d or not self._scalars.fullmatch(joined):
-            raise GuaranteeError("a centroid does not have one value of its scale per quasi-identifier")
+        is_valid = len(texts) == self._d and self._scalars.fullmatch(joined) is not None
         # Only a long text or an exponent can exceed the largest float64.
-        may_overflow = len(joined) > _MAX_FINITE_LENGTH or "e" in joined or "E" in joined
-        if may_overflow and not all(_is_finite_or_null(texts[number]) for number in self._numeric):
+        if is_valid and (len(joined) > _MAX_FINITE_LENGTH or "e" in joined or "E" in joined):
+            is_valid = all(_is_finite_or_null(texts[number]) for number in self._amounts)
+        if not is_valid:
             raise GuaranteeError("a centroid does not have one value of its scale per quasi-identifier")
-
-
-def output_path(attribute: Attribute) -> tuple[str, ...]:
-    """Return the names from the outermost object of an output record to the field of an attribute."""
-    return attribute.to or (attribute.name,)
 
 
 def column_name(attribute: Attribute) -> str:
     """Return the name of an attribute's column in formats without objects: its path with dots."""
-    return ".".join(output_path(attribute))
-
-
-def value_at(record: Mapping[str, Any], path: Sequence[str]) -> Any:  # noqa: ANN401 - any JSON
-    """Return the value of an output record at a path."""
-    value: Any = record
-    for name in path:
-        value = value[name]
-    return value
+    return ".".join(attribute.to)
 
 
 def fixed_texts(attribute: Attribute) -> Iterator[str]:
@@ -308,10 +226,6 @@ def _order_of(attributes: Sequence[Attribute], fields: Sequence[OutputField]) ->
     """Return the indexes of attributes in the order of the output."""
     index_of = {attribute.name: index for index, attribute in enumerate(attributes)}
     return [index_of[field.attribute.name] for field in fields if field.attribute.name in index_of]
-
-
-def _map(encode: Callable[[str | None], bytes], column: Column) -> list[bytes]:
-    return list(map(encode, column))
 
 
 def _interleave(pieces: Sequence[bytes], unchanged_fields: bytes) -> bytes:

@@ -48,15 +48,10 @@ _TYPE = "declare the type that the values have, or type: any"
 
 
 class FaultReason(StrEnum):
-    """What is wrong with a record or a field, as text.
-
-    Attributes
-    ----------
-    remedy : str
-        What to do about it. By default the text itself, which then says it.
-    """
+    """What is wrong with a record or a field, as text. What is wrong with a value is in the module of its scale."""
 
     remedy: str
+    """What to do about it; the text itself where it says it."""
 
     def __new__(cls, text: str, remedy: str = "") -> Self:
         """Make a member that is equal to its text."""
@@ -80,15 +75,6 @@ class FaultReason(StrEnum):
     )
 
     # A confidential or other field
-    NOT_FINITE = (
-        "not a finite number",
-        (
-            "a quasi-identifier must be a number; if the field is a category or a time, set its scale: nominal, "
-            "ordinal or time; if it is another text, give it another role: confidential and other publish it as it "
-            "is, identifier leaves it out; if it is a number, correct the values, or set csv.decimal"
-        ),
-    )
-    NOT_IN_ORDER = "not in its order", "add the category to order, or correct the values"
     NOT_STRING = "not of type string", _TYPE
     NOT_INTEGER = "not of type integer", _TYPE
     NOT_NUMBER = "not of type number", _TYPE
@@ -165,24 +151,16 @@ class FaultReason(StrEnum):
 
 
 class RecordFault(NamedTuple):
-    """One fault of a record. Its texts come from the policy and from this module, so a policy bounds their number.
-
-    Attributes
-    ----------
-    reason : str
-        What is wrong: a `FaultReason`, or a text that says what to do about it.
-    field : str
-        Name of the field; empty if the record as a whole is at fault.
-    column : int
-        Number of the column in a CSV file, from 1; 0 if there is none.
-    detail : str
-        What differs between records with the same fault; takes the place of ``reason`` in `location`.
-    """
+    """One fault of a record. Its texts come from the policy and from this module, so a policy bounds their number."""
 
     reason: str
+    """A `FaultReason`, or a text that says what to do about it."""
     field: str = ""
+    """Name of the field; empty if the record as a whole is at fault."""
     column: int = 0
+    """Number of the column in a CSV file, from 1; 0 if there is none."""
     detail: str = ""
+    """What differs between records with the same fault; takes the place of ``reason`` in `location`."""
 
     @property
     def kind(self) -> str:
@@ -211,46 +189,22 @@ MAX_KINDS = 10
 
 
 class RefusalCounter:
-    """Counts refused records. Its memory is bounded by the number of fields of the policy.
-
-    Attributes
-    ----------
-    total : int
-        Number of refused records.
-    """
+    """Counts refused records: ``total``, and by kind. Its memory is bounded by the number of fields of the policy."""
 
     def __init__(self) -> None:
         self.total = 0
         self._counts: Counter[tuple[str, str, str]] = Counter()
 
     def add(self, reason: str, faults: Sequence[RecordFault], count: int = 1) -> None:
-        """Count refused records that have the same faults.
-
-        Parameters
-        ----------
-        reason : str
-            As in the reference of the record.
-        faults : sequence of RecordFault
-            Each is counted: a record that lacks two fields counts for both. Empty if they are not known.
-        count : int
-            Number of these records.
-        """
+        """Count refused records that have the same faults, if they are known; each fault is counted."""
         self.total += count
         for field, text in {(fault.field, fault.reason) for fault in faults} or {("", "")}:
             self._counts[reason, field, text] += count
 
     def texts(self, records_in: int) -> list[str]:
-        """Return a text for each kind, the most frequent first. A record with several faults is in several texts.
+        """Return a text for each kind, the most frequent first, such as ``1,350 of 7,874 invalid: creatinine: empty``.
 
-        Parameters
-        ----------
-        records_in : int
-            Records that were read.
-
-        Returns
-        -------
-        list of str
-            Such as ``1,350 of 7,874 invalid: creatinine: empty``.
+        A record with several faults is in several texts.
         """
         ordered = self._ordered()
         texts = [f"{count:,} of {records_in:,} {': '.join(filter(None, kind))}" for kind, count in ordered[:MAX_KINDS]]

@@ -11,13 +11,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Any, BinaryIO, NamedTuple, Protocol, TypeVar
+from typing import Any, BinaryIO, Literal, NamedTuple, Protocol, TypeVar, cast
 
-from shoal.errors import ConfigError, InputError, ParameterError
+from shoal.errors import ConfigError, InputError
 from shoal.formats.block import Block
 from shoal.formats.encoder import RecordEncoder
 from shoal.formats.faults import FaultReason, Reason, RecordFault
-from shoal.policy import Attribute, Policy
+from shoal.policy import Policy
 
 __all__ = [
     "BATCH_SIZE",
@@ -34,10 +34,8 @@ __all__ = [
     "format_named",
     "format_of_suffix",
     "message_format",
-    "path_of",
     "read_batches",
     "read_lines",
-    "register",
     "require_columns",
     "streamed_formats",
 ]
@@ -55,21 +53,14 @@ Item = TypeVar("Item", bytes, list[str] | None)
 
 
 class ReadOptions(NamedTuple):
-    """How an input is read.
-
-    Attributes
-    ----------
-    name : str
-        Name of the input in messages.
-    max_bytes : int
-        Largest length of a record and of its encoded unchanged fields (bytes).
-    with_columns : bool
-        Whether blocks also contain the unchanged fields as typed columns.
-    """
+    """How an input is read."""
 
     name: str = "input"
+    """Name of the input in messages."""
     max_bytes: int = DEFAULT_MAX_BYTES
+    """Largest length of a record and of its encoded unchanged fields."""
     with_columns: bool = False
+    """Whether blocks also contain the unchanged fields as typed columns."""
 
 
 class Format(ABC):
@@ -82,47 +73,22 @@ class Format(ABC):
     def read(self, stream: BinaryIO, policy: Policy, encoder: RecordEncoder, options: ReadOptions) -> RecordSource:
         """Open an input. A header is read now, records when they are asked for.
 
-        Parameters
-        ----------
-        stream : binary file object
-            A file opened in binary mode, or a pipe. It is not closed. Its ``read1``, or else ``read``, returns bytes as
-            they arrive, and may raise `StoppedReading`.
-        policy : Policy
-            Attributes of the records.
-        encoder : RecordEncoder
-            Encodes the unchanged fields for the output, which may have another format.
-        options : ReadOptions
-
-        Raises
-        ------
-        InputError
-            The header does not fit the policy, or the policy uses fields that the format does not have.
+        The stream is a file opened in binary mode, or a pipe. It is not closed. Its ``read1``, or else ``read``,
+        returns bytes as they arrive, and may raise `StoppedReading`. ``encoder`` is that of the output, which may have
+        another format. InputError if the header does not fit the policy, or the policy uses fields that the format does
+        not have.
         """
 
     @abstractmethod
     def encoder(self, policy: Policy) -> RecordEncoder:
-        """Return an encoder of published rows, for one output.
-
-        Raises
-        ------
-        ConfigError
-            The format cannot represent a name or category of the policy.
-        """
+        """Return an encoder of one output; ConfigError if it cannot represent a name or category of the policy."""
 
 
 class MessageDecoder(Protocol):
     """Decodes the messages of a topic."""
 
     def decode(self, messages: Sequence[bytes | None], envelopes: Sequence[Any] | None = None) -> Block:
-        """Return the records of messages as a block.
-
-        Parameters
-        ----------
-        messages : sequence of bytes or None
-            Message values; None for a message without a value.
-        envelopes : sequence of Envelope, optional
-            One per message. Required if the policy reads keys, headers or timestamps, else ignored.
-        """
+        """Return the records of message values; `Envelope` if the policy reads keys, headers or timestamps."""
         ...
 
     def explain(self, message: bytes) -> list[RecordFault]:
@@ -140,27 +106,17 @@ class MessageFormat(Format):
 
 @dataclass(frozen=True, slots=True)
 class RecordSource:
-    """An open input; its header, if it has one, was read and is valid.
-
-    Attributes
-    ----------
-    blocks : iterator of (Block, sequence)
-        Decoded records, and the raw records from which they were decoded.
-    faults_of : callable
-        Finds why a raw record was rejected; at least one fault.
-    line_of : callable
-        Returns the line (or row) of a record, from 1, for the number of the record, from 0.
-    unit : {"line", "row"}
-        What ``line_of`` counts.
-    schema : object or None
-        Types of the columns, for an encoder of the same format; None if the format has none.
-    """
+    """An open input; its header, if it has one, was read and is valid."""
 
     blocks: Iterator[tuple[Block, Sequence[Any]]]
+    """Decoded records, and the raw records from which they were decoded."""
     faults_of: Callable[[Any], list[RecordFault]]
+    """Finds why a raw record was rejected; at least one fault."""
     line_of: Callable[[int], int] = lambda number: number + 1
-    unit: str = "line"
+    """Returns the line (or row) of a record, from 1, for the number of the record, from 0."""
+    unit: Literal["line", "row"] = "line"
     schema: Any = None
+    """Types of the columns, for an encoder of the same format; None if the format has none."""
 
     def explain(self, record: Any, reason: Reason) -> list[RecordFault]:  # noqa: ANN401 - as in ``blocks``
         """Return why a raw record was rejected with a reason, in words without values; never empty."""
@@ -178,41 +134,24 @@ class RecordSource:
 
 @dataclass(frozen=True, slots=True)
 class FormatEntry:
-    """A format by name and suffix. Its module is imported when it is used.
-
-    Attributes
-    ----------
-    name : str
-        As in the option ``--format``.
-    title : str
-        As in messages.
-    suffixes : tuple of str
-        Of file names, in lower case; messages name the first.
-    source : Format or str
-        The format, or the module and class that define it (``module:class``).
-    is_streamed : bool
-        Whether it is read and written from start to end, as pipes and streams need. Only then can ``--format`` name it.
-    package : str
-        Package that the module needs and that only an extra installs.
-    """
+    """A format by name and suffix. Its module is imported when it is used."""
 
     name: str
+    """As in the option ``--format``."""
     title: str
+    """As in messages."""
     suffixes: tuple[str, ...]
-    source: Format | str
+    """Of file names, in lower case; messages name the first."""
+    source: str
+    """Module and class that define it (``module:class``)."""
     is_streamed: bool = True
+    """Whether it is read and written from start to end, as pipes and streams need. Only then can ``--format`` name it.
+    """
     package: str = ""
+    """Package that the module needs and that only an extra installs."""
 
     def load(self) -> Format:
-        """Return the format.
-
-        Raises
-        ------
-        ConfigError
-            The package that it needs is not installed.
-        """
-        if isinstance(self.source, Format):
-            return self.source
+        """Return the format; ConfigError if the package that it needs is not installed."""
         module, _, name = self.source.partition(":")
         try:
             loaded: Format = getattr(import_module(module), name)()
@@ -241,27 +180,8 @@ _ENTRIES = {
 """The formats that Shoal has. ``--format`` lists them in this order."""
 
 
-def register(entry: FormatEntry) -> None:
-    """Add a format.
-
-    Raises
-    ------
-    ParameterError
-        Another format has its name or one of its suffixes.
-    """
-    if entry.name in _ENTRIES or any(map(format_of_suffix, entry.suffixes)):
-        raise ParameterError(f"format {entry.name}: its name or suffix is taken")
-    _ENTRIES[entry.name] = entry
-
-
 def format_named(name: str) -> FormatEntry:
-    """Return the format of a name.
-
-    Raises
-    ------
-    ConfigError
-        No format has this name.
-    """
+    """Return the format of a name; ConfigError if none has it."""
     if name not in _ENTRIES:
         raise ConfigError(f"--format: unknown format; give one of {', '.join(_ENTRIES)}")
     return _ENTRIES[name]
@@ -278,18 +198,8 @@ def streamed_formats() -> tuple[FormatEntry, ...]:
 
 
 def message_format(policy: Policy) -> MessageFormat:  # noqa: ARG001 - until a policy can name another one
-    """Return the format of the messages of a policy's topics: JSON.
-
-    Raises
-    ------
-    ConfigError
-        The format is one of files only.
-    """
-    entry = format_named("jsonl")
-    found = entry.load()
-    if not isinstance(found, MessageFormat):
-        raise ConfigError(f"{entry.title} is a format of files, not of messages")
-    return found
+    """Return the format of the messages of a policy's topics: JSON."""
+    return cast("MessageFormat", format_named("jsonl").load())
 
 
 class StoppedReading(Exception):  # noqa: N818 - not an error
@@ -378,11 +288,6 @@ def read_batches(parts: Iterable[Sequence[Item]], blank: Item) -> Iterator[Seque
         pending_blanks += len(part) - len(items)
 
 
-def path_of(attribute: Attribute) -> tuple[str, ...]:
-    """Return the names from the outermost object of a record to the field of an attribute."""
-    return attribute.path or (attribute.name,)
-
-
 def require_columns(policy: Policy, name: str, format_name: str) -> None:
     """Require that every attribute can be a column of a table in the format ``format_name``.
 
@@ -396,9 +301,9 @@ def require_columns(policy: Policy, name: str, format_name: str) -> None:
             "timestamp and value, or remove 'from' from the policy"
         )
     for attribute in policy.value_attributes:
-        if path_of(attribute) != (attribute.name,):
+        if attribute.path != (attribute.name,):
             raise InputError(
-                f"{name}: attributes.{attribute.name} is read from the field {'.'.join(path_of(attribute))} of "
+                f"{name}: attributes.{attribute.name} is read from the field {'.'.join(attribute.path)} of "
                 f"messages, {no_file_has}, or remove 'from' from the policy"
             )
     if policy.unwrap is not None:

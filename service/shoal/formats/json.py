@@ -15,24 +15,27 @@ import numpy as np
 
 from shoal.arrays import BoolVector, Int64Vector
 from shoal.errors import ParameterError
-from shoal.formats.block import Block, BlockBuilder, ParsedRecords, reject_unless, to_mask
-from shoal.formats.columns import (
+from shoal.formats.block import (
     MISMATCH,
-    NOT_OF_TYPE,
+    Block,
+    BlockBuilder,
+    ParsedRecords,
     describe_clustered,
     describe_json,
     describe_missing,
-    is_clustered,
+    describe_type,
+    json_or_mismatch,
+    reject_unless,
     stack_columns,
+    to_mask,
 )
 from shoal.formats.confidential_keys import describe_unplaced
-from shoal.formats.encoder import OutputField, RecordEncoder, encode_json_values, output_path
+from shoal.formats.encoder import OutputField, RecordEncoder, encode_json_values
 from shoal.formats.faults import DropReason, FaultReason, Reason, RecordFault
-from shoal.formats.format import DEFAULT_MAX_BYTES, JsonLinesReader, MessageFormat, ReadOptions, RecordSource, path_of
-from shoal.formats.json_text import canonical_json, prescreen, validate_strictly
+from shoal.formats.format import DEFAULT_MAX_BYTES, JsonLinesReader, MessageFormat, ReadOptions, RecordSource
+from shoal.formats.json_text import DECODE_ERRORS, prescreen, rejection_reason, validate_strictly
 from shoal.formats.messages import (
     Columns,
-    Content,
     Envelope,
     EnvelopeReader,
     MessageExportReader,
@@ -42,26 +45,18 @@ from shoal.formats.messages import (
 from shoal.formats.subjects import describe_subject
 from shoal.policy import Attribute, FieldType, Policy, Role
 from shoal.scales import scale_of
+from shoal.scales.numeric import NOT_FINITE
 from shoal.scales.reading import NumberText, ScaleColumn, ScaleReader
 
 __all__ = ["JsonDecoder", "JsonEncoder", "JsonFormat", "find_json_faults"]
 
-_DECODE_ERRORS = (msgspec.MsgspecError, ValueError, TypeError, RecursionError)
-"""All errors that a typed decoder raises. They contain attribute values, so that none may leave this module."""
-_PASSTHROUGH_TYPES: dict[FieldType, Any] = {
+_UNCHANGED_TYPES: dict[FieldType, Any] = {
     "string": str | None,
     "integer": int | float | None,  # 42.0 is an integer in JSON; fractions are rejected later
     "number": int | float | None,
     "boolean": bool | None,
     "any": str | int | float | bool | None,
     "json": msgspec.Raw,
-}
-_TYPES: dict[FieldType, tuple[type, ...]] = {
-    "string": (str,),
-    "integer": (int, float),
-    "number": (int, float),
-    "boolean": (bool,),
-    "any": (str, int, float, bool),
 }
 _NO_ENVELOPE = {
     "debezium": FaultReason.NOT_DEBEZIUM,
@@ -76,9 +71,8 @@ _WRAPPED = {
 _FAUST_FIELD = "__faust"
 """Faust adds this field to the messages of its models. It names the model and says nothing about the person."""
 
-_check_syntax = msgspec.json.Decoder(msgspec.Raw).decode
 _decode = msgspec.json.Decoder(float_hook=NumberText).decode
-_decode_fields = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+_decode_members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 
 class JsonFormat(MessageFormat):
@@ -111,15 +105,11 @@ class JsonEncoder(RecordEncoder):
     """Encodes published records as compact JSON in UTF-8, with the fields in the order of the policy.
 
     Fields with a path (``to``) are inside objects. An object stands where its first field is declared.
-
-    Parameters
-    ----------
-    policy : Policy
     """
 
     def __init__(self, policy: Policy) -> None:
         fields = _nested_fields(policy.published)
-        super().__init__(policy, fields, _json_template, encode_json_values, _encode_json_text, around=(b"{", b"}"))
+        super().__init__(policy, fields, _json_template, encode_json_values, _encode_json_texts, around=(b"{", b"}"))
 
 
 class JsonDecoder:
@@ -131,28 +121,10 @@ class JsonDecoder:
     its headers and its timestamp. A field of the object that has the name of such an attribute is undeclared. A field
     ``__faust`` is ignored unless the policy declares it, because each message of a Faust model has this field.
 
-    Parameters
-    ----------
-    policy : Policy
-    hash_key : bytes, optional
-        Key of the subject hash, up to 64 bytes; by default one random key per process.
-    max_bytes : int
-        Largest length of a message value, and of its encoded unchanged fields (bytes).
-    encoder : RecordEncoder, optional
-        Encodes the unchanged fields in the output format; by default a `JsonEncoder`.
-    with_columns : bool
-        Whether blocks also contain the unchanged fields as typed columns.
-    refuses_headers : bool
-        Whether a record is invalid in which each of two or more declared fields has its own name as its value: the
-        header of a CSV file that was read as a record.
+    ``max_bytes`` limits a message value, and its encoded unchanged fields. ``encoder`` encodes the unchanged fields for
+    the output; by default it is a `JsonEncoder`. With ``refuses_headers`` a record is invalid in which each of two or
+    more declared fields has its own name as its value: the header of a CSV file that was read as a record.
 
-    Attributes
-    ----------
-    has_envelope_attributes : bool
-        Whether the policy has attributes that are read from envelopes. `decode` then needs the envelopes.
-
-    Notes
-    -----
     Numbers with a point or an exponent are read as float64, integers exactly. Of fields that are ignored, only the
     syntax is checked.
     """
@@ -161,7 +133,6 @@ class JsonDecoder:
         self,
         policy: Policy,
         *,
-        hash_key: bytes | None = None,
         max_bytes: int = DEFAULT_MAX_BYTES,
         encoder: RecordEncoder | None = None,
         with_columns: bool = False,
@@ -170,12 +141,9 @@ class JsonDecoder:
         encoder = JsonEncoder(policy) if encoder is None else encoder
         self._policy = policy
         self._unwrap, self._has_envelopes = Unwrapper(policy), policy.unwrap is not None
-        self._builder = BlockBuilder(policy, encoder, hash_key, max_bytes, with_columns=with_columns)
+        self._builder = BlockBuilder(policy, encoder, max_bytes, with_columns=with_columns)
         self._max_bytes = max_bytes
-        self._struct = _RecordStruct(
-            [_RecordField(path_of(a), _field_type(a), a.may_be_missing) for a in policy.value_attributes],
-            rejects_undeclared=policy.undeclared == "quarantine",
-        )
+        self._struct = _RecordStruct(policy)
         self._named_fields = _named_fields(policy, self._struct.getters) if refuses_headers else []
         self._checks_nested_keys = _has_nested_messages(policy)
         self._getters = dict(zip((a.name for a in policy.value_attributes), self._struct.getters, strict=True))
@@ -191,38 +159,22 @@ class JsonDecoder:
         ]
         self._subject = None if policy.subject is None else policy.subject.name
         self._envelope_reader = EnvelopeReader(policy.envelope_attributes, max_bytes)
-        self.has_envelope_attributes = bool(policy.envelope_attributes)
 
     def decode(self, messages: Sequence[bytes | None], envelopes: Sequence[Envelope] | None = None) -> Block:
-        """Decode messages.
+        """Return the accepted records of messages, and the index and reason of each rejected message.
 
-        Parameters
-        ----------
-        messages : sequence of bytes or None
-            Message values; None for a message without a value. Decoding is fastest with about 500 messages per call:
-            the decoded objects of more than about 1000 messages do not fit the processor's cache.
-        envelopes : sequence of Envelope, optional
-            One per message. Required if the policy reads keys, headers or timestamps, else ignored.
+        ``messages`` are values, None for a message without one. ``envelopes``, one per message, are required if the
+        policy reads keys, headers or timestamps, and else ignored.
 
-        Returns
-        -------
-        Block
-            The accepted records, and the index and reason of each rejected message. Reason ``undecodable``: the value
-            is missing, is not JSON or is nested more than 64 levels deep, or a key or header that is read is not UTF-8.
-            ``too_large``: the value, its unchanged fields, or a key or header that is read is longer than
-            ``max_bytes``, or a category is longer than its limit. ``invalid``: the message does not fit the policy. If
-            both the value and the envelope are faulty, the reason is the one for the value.
+        ``undecodable``: the value is missing, is not JSON or is nested more than 64 levels deep, or a key or header
+        that is read is not UTF-8. ``too_large``: the value, its unchanged fields, or a key or header that is read is
+        longer than ``max_bytes``, or a category is longer than its limit. ``invalid``: the message does not fit the
+        policy. If both the value and the envelope are faulty, the reason is the one for the value.
 
-        Raises
-        ------
-        ParameterError
-            The policy has envelope attributes, and ``envelopes`` is None.
-
-        Notes
-        -----
-        No content of a message raises an error. Cost: about half the time of `json.loads`.
+        No content of a message raises an error. Cost: about half the time of `json.loads`. It is least with about 500
+        messages per call: the objects of more than about 1000 do not fit the processor's cache.
         """
-        if self.has_envelope_attributes and envelopes is None:
+        if self._policy.envelope_attributes and envelopes is None:
             raise ParameterError("the policy reads keys, headers or timestamps: pass envelopes with the values")
         left_out: list[tuple[int, Reason | DropReason]] = []
         indexes, records = self._decode_records(messages, left_out)
@@ -232,7 +184,7 @@ class JsonDecoder:
             rejected += [(indexes[i], Reason.INVALID) for i in headers]
             indexes, records = _remove(indexes, headers), _remove(records, headers)
         columns: Columns = {}
-        if self.has_envelope_attributes and envelopes is not None:
+        if self._policy.envelope_attributes and envelopes is not None:
             columns, envelope_faults = self._envelope_reader.read([envelopes[i] for i in indexes])
             if envelope_faults:
                 rejected += [(indexes[i], reason) for i, reason in envelope_faults.items()]
@@ -261,12 +213,12 @@ class JsonDecoder:
             indexes, payloads = [index for index, _ in found], [record for _, record in found]
         records, failed = _decode_each(self._struct.decode, payloads)
         if failed:
-            left_out += [(indexes[i], _rejection_reason(payloads[i])) for i in failed]
+            left_out += [(indexes[i], rejection_reason(payloads[i])) for i in failed]
             indexes, payloads = _remove(indexes, failed), _remove(payloads, failed)
         if self._has_envelopes:  # then the whole messages are checked already
             return indexes, records
         invalid = []
-        for i in prescreen(payloads, b"".join(payloads), self._struct.count_keys(records)):
+        for i in prescreen(payloads, self._struct.count_keys(records)):
             if reason := validate_strictly(payloads[i], checks_nested_keys=self._checks_nested_keys):
                 invalid.append(i)
                 left_out.append((indexes[i], reason))
@@ -292,7 +244,7 @@ class JsonDecoder:
         indexes, payloads = [], []
         for i, message in enumerate(messages):
             if message is None:
-                left_out.append((i, self._unwrap.outcome(Content.TOMBSTONE)))
+                left_out.append((i, self._unwrap.tombstone))
             elif len(message) > self._max_bytes:
                 left_out.append((i, Reason.TOO_LARGE))
             else:
@@ -332,7 +284,7 @@ class JsonDecoder:
         """Convert the columns of type json to canonical texts; return which records have valid ones."""
         is_valid = np.ones(count, np.bool_)
         for number in self._json:
-            columns[number] = list(map(_json_or_mismatch, columns[number]))
+            columns[number] = list(map(json_or_mismatch, map(bytes, columns[number])))
             is_valid &= to_mask((text is not MISMATCH for text in columns[number]), count)
         return is_valid
 
@@ -357,11 +309,11 @@ def find_json_faults(policy: Policy, message: bytes) -> list[RecordFault]:
         return [fault]
     found = []
     for attribute in policy.value_attributes:
-        value = _value_at(record, path_of(attribute))
+        value = _value_at(record, attribute.path)
         if value is msgspec.UNSET:
             reason = describe_missing(attribute, FaultReason.ABSENT)
         elif attribute.type == "json":
-            reason = describe_json(attribute, _text_at(content, path_of(attribute)))
+            reason = describe_json(attribute, _text_at(content, attribute.path))
         else:
             reason = _describe_value(policy, attribute, value)
         if reason:
@@ -377,10 +329,8 @@ def _find_record(policy: Policy, message: bytes) -> tuple[dict[str, Any], bytes,
     if fault is not None or policy.unwrap is None:
         return fields, message, fault
     content = Unwrapper(policy).find(message)
-    if content is Content.DELETE:
-        return {}, message, RecordFault(FaultReason.DELETE)
-    if content is Content.TOMBSTONE:
-        return {}, message, RecordFault(FaultReason.TOMBSTONE)
+    if isinstance(content, FaultReason):
+        return {}, message, RecordFault(content)
     if not isinstance(content, bytes):
         return {}, message, RecordFault(_NO_ENVELOPE[policy.unwrap])
     fields = _decode(content)
@@ -389,7 +339,7 @@ def _find_record(policy: Policy, message: bytes) -> tuple[dict[str, Any], bytes,
 
 def _find_fault_of_whole(policy: Policy, record: dict[str, Any]) -> RecordFault | None:
     """Return the fault of an object that was made from a header, or is an envelope without fields of the policy."""
-    paths = [path_of(attribute) for attribute in policy.value_attributes]
+    paths = [attribute.path for attribute in policy.value_attributes]
     if len(paths) > 1 and all(_value_at(record, path) == path[-1] for path in paths):
         return RecordFault(FaultReason.FIELD_NAMES)
     envelope = _envelope_of(record) if record.keys().isdisjoint(path[0] for path in paths) else ""
@@ -409,7 +359,7 @@ def _decode_object(message: bytes, *, checks_nested_keys: bool) -> tuple[dict[st
     """Return the fields, and why the message is not a valid object; None if it is one."""
     try:
         record = _decode(message)
-    except (msgspec.MsgspecError, ValueError, RecursionError):
+    except DECODE_ERRORS:
         return {}, RecordFault(FaultReason.NOT_JSON)
     if not isinstance(record, dict):
         return {}, RecordFault(FaultReason.NOT_OBJECT)
@@ -433,13 +383,13 @@ def _value_at(record: dict[str, Any], path: Sequence[str]) -> Any:  # noqa: ANN4
 def _text_at(record: bytes, path: Sequence[str]) -> bytes:
     """Return the text of the value at a path that exists."""
     for name in path:
-        record = bytes(_decode_fields(record)[name])
+        record = bytes(_decode_members(record)[name])
     return record
 
 
 def _has_undeclared(policy: Policy, record: dict[str, Any]) -> bool:
     """Return whether a record has a field that the policy does not declare, at any depth."""
-    fields = {path_of(attribute) for attribute in policy.value_attributes} | {(_FAUST_FIELD,)}
+    fields = {attribute.path for attribute in policy.value_attributes} | {(_FAUST_FIELD,)}
     objects = {path[:depth] for path in fields for depth in range(len(path))}
     pending: list[tuple[tuple[str, ...], dict[str, Any]]] = [((), record)]
     for path, members in pending:  # the list grows
@@ -452,13 +402,11 @@ def _has_undeclared(policy: Policy, record: dict[str, Any]) -> bool:
 
 
 def _describe_value(policy: Policy, attribute: Attribute, value: Any) -> str:  # noqa: ANN401 - any JSON
-    if is_clustered(attribute):
+    if attribute.is_clustered:
         return _describe_clustered_value(policy, attribute, value)
     if attribute.role is Role.IDENTIFIER:
         return describe_subject(policy, attribute, value) if attribute.subject else ""
-    if value is None:
-        return ""
-    return _describe_unchanged_value(attribute, value) or describe_unplaced(policy, attribute, _plain(value))
+    return "" if value is None else _describe_unchanged_value(policy, attribute, value)
 
 
 def _describe_clustered_value(policy: Policy, attribute: Attribute, value: Any) -> str:  # noqa: ANN401 - any JSON
@@ -474,20 +422,16 @@ def _describe_clustered_value(policy: Policy, attribute: Attribute, value: Any) 
     return describe_clustered(attribute, found)
 
 
-def _describe_unchanged_value(attribute: Attribute, value: Any) -> str:  # noqa: ANN401 - any JSON
+def _describe_unchanged_value(policy: Policy, attribute: Attribute, value: Any) -> str:  # noqa: ANN401 - any JSON
     if isinstance(value, NumberText):
         value = float(value)
         if not np.isfinite(value):
-            return FaultReason.NOT_FINITE
-    if type(value) not in _TYPES[attribute.type]:
-        return FaultReason.NESTED if isinstance(value, list | dict) else NOT_OF_TYPE[attribute.type]
-    is_integer = not isinstance(value, float) or value.is_integer()
-    return "" if attribute.type != "integer" or is_integer else FaultReason.NOT_INTEGER
-
-
-def _plain(value: object) -> object:
-    """Return a number as float, as a record has it."""
-    return float(value) if isinstance(value, NumberText) else value
+            return NOT_FINITE.reason
+    if isinstance(value, list | dict):
+        return FaultReason.NESTED
+    is_of_type = type(value) in get_args(_UNCHANGED_TYPES[attribute.type])
+    is_of_type &= attribute.type != "integer" or _is_integer_or_null(value)
+    return describe_unplaced(policy, attribute, value) if is_of_type else describe_type(attribute.type)
 
 
 def _find_message_faults(policy: Policy, value: bytes | None, envelope: RecordedEnvelope) -> list[RecordFault]:
@@ -496,12 +440,12 @@ def _find_message_faults(policy: Policy, value: bytes | None, envelope: Recorded
     return [RecordFault(FaultReason.TOMBSTONE)] if value is None else find_json_faults(policy, value)
 
 
-def _field_type(attribute: Attribute) -> object:
+def _field_type(attribute: Attribute) -> Any:  # noqa: ANN401 - a type or a union of types
     """Return the type that the value of an attribute must have in JSON."""
-    if is_clustered(attribute):
+    if attribute.is_clustered:
         return scale_of(attribute).json_type
     if attribute.role is not Role.IDENTIFIER:
-        return _PASSTHROUGH_TYPES[attribute.type]
+        return _UNCHANGED_TYPES[attribute.type]
     if not attribute.subject:
         return msgspec.Raw
     return str if attribute.type == "string" else Any
@@ -514,7 +458,7 @@ def _named_fields(policy: Policy, getters: Sequence[Callable[[Any], Any]]) -> li
     if len(fields) < 2 or not all(kind in {Any, str, msgspec.Raw} or str in get_args(kind) for kind in types):  # noqa: PLR2004
         return []
     ordered = sorted(zip(types, fields, strict=True), key=lambda one: one[0] is msgspec.Raw)
-    return [(get, path_of(attribute)[-1]) for _, (attribute, get) in ordered]
+    return [(get, attribute.path[-1]) for _, (attribute, get) in ordered]
 
 
 def _is_text(value: object, text: str) -> bool:
@@ -524,15 +468,8 @@ def _is_text(value: object, text: str) -> bool:
     return type(value) is str and value == text
 
 
-def _json_or_mismatch(text: msgspec.Raw) -> object:
-    try:
-        return canonical_json(bytes(text))
-    except ValueError:
-        return MISMATCH
-
-
-def _is_integer_or_null(number: float | None) -> bool:
-    """Whether a value of an integer field is whole (42.0 is) or null."""
+def _is_integer_or_null(number: object) -> bool:
+    """Whether a number or null is no fraction; 42.0 is none."""
     return not isinstance(number, float) or number.is_integer()
 
 
@@ -545,19 +482,10 @@ def _decode_each(decode: Callable[[bytes], Any], payloads: Iterable[bytes]) -> t
         try:
             # If this raises an error, the list keeps the records so far, and the map continues with the next payload.
             records.extend(decoded)
-        except _DECODE_ERRORS:
+        except DECODE_ERRORS:
             failed.append(len(records) + len(failed))
         else:
             return records, failed
-
-
-def _rejection_reason(payload: bytes) -> Reason:
-    """Return why a payload could not be decoded: it is not JSON, or it does not fit the policy."""
-    try:
-        _check_syntax(payload)
-    except _DECODE_ERRORS:
-        return Reason.UNDECODABLE
-    return validate_strictly(payload) or Reason.INVALID
 
 
 def _remove(items: Sequence[Any], indexes: Iterable[int]) -> list[Any]:
@@ -571,7 +499,7 @@ def _nested_fields(attributes: Sequence[Attribute]) -> list[OutputField]:
 
     An object stands where its first field is declared, and contains its fields in the order of the policy.
     """
-    paths = {output_path(attribute): attribute for attribute in attributes}
+    paths = {attribute.to: attribute for attribute in attributes}
     ordered = list(_ordered(paths))
     fields = []
     for number, path in enumerate(ordered):
@@ -602,14 +530,12 @@ def _common(path: tuple[str, ...], other: tuple[str, ...]) -> int:
 
 def _json_template(field: OutputField) -> bytes:
     """Return the template of a field with the objects that it opens and closes; ``%b`` stands for the value."""
-    names = [
-        msgspec.json.encode(name).replace(b"%", b"%%") for name in (*field.opens, output_path(field.attribute)[-1])
-    ]
+    names = [msgspec.json.encode(name).replace(b"%", b"%%") for name in (*field.opens, field.attribute.to[-1])]
     return b":{".join(names) + b":%b" + b"}" * field.closes
 
 
-def _encode_json_text(text: str | None) -> bytes:
-    return b"null" if text is None else text.encode()
+def _encode_json_texts(texts: Sequence[str | None]) -> list[bytes]:
+    return [b"null" if text is None else text.encode() for text in texts]
 
 
 def _has_nested_messages(policy: Policy) -> bool:
@@ -618,16 +544,7 @@ def _has_nested_messages(policy: Policy) -> bool:
     No key may then be repeated at any depth. In records that are flat, objects are only dropped, and the keys inside
     them are not compared.
     """
-    return policy.unwrap is not None or any(len(path_of(attribute)) > 1 for attribute in policy.value_attributes)
-
-
-@dataclass(frozen=True, slots=True)
-class _RecordField:
-    """A declared field: its path from the outermost object, its type for msgspec, whether it may be absent (UNSET)."""
-
-    path: tuple[str, ...]
-    type: Any
-    may_be_absent: bool = False
+    return policy.unwrap is not None or any(len(attribute.path) > 1 for attribute in policy.value_attributes)
 
 
 @dataclass(slots=True)
@@ -636,13 +553,13 @@ class _Node:
 
     attribute: str
     """Name of the attribute of the Struct, because keys need not be Python identifiers."""
-    declared: _RecordField | None = None
+    declared: Attribute | None = None
     children: dict[str, _Node] = field(default_factory=dict)
 
     def is_optional(self) -> bool:
         """Whether the key may be absent: an object may if all fields in it may."""
         if self.declared is not None:
-            return self.declared.may_be_absent
+            return self.declared.may_be_missing
         return all(child.is_optional() for child in self.children.values())
 
     def names(self) -> Iterator[str]:
@@ -655,24 +572,27 @@ class _Node:
 class _RecordStruct:
     """Decodes records to Structs of msgspec, one Struct for each object that contains declared fields.
 
-    No path is the beginning of another one. A field that is not declared is an error at any depth if
-    ``rejects_undeclared``; otherwise it is ignored. The field of Faust is always ignored. A key that occurs twice is
-    not found here; see `prescreen`. An object that is null is treated as absent.
+    No path is the beginning of another one. A field that is not declared is an error at any depth if the policy rejects
+    it; otherwise it is ignored. The field of Faust is always ignored. A key that occurs twice is not found here; see
+    `prescreen`. An object that is null is treated as absent.
 
     ``decode`` raises an error if a record does not have the declared types. ``getters`` return the value of each field
     from a decoded record; UNSET if the field is absent.
     """
 
-    def __init__(self, fields: Sequence[_RecordField], *, rejects_undeclared: bool) -> None:
-        self._rejects_undeclared = rejects_undeclared
+    def __init__(self, policy: Policy) -> None:
+        self._rejects_undeclared = policy.undeclared == "quarantine"
         self._root = _Node("")
-        lines = [self._insert(one) for one in fields]
+        lines = list(map(self._insert, policy.value_attributes))
         self.getters = [_getter(line) for line in lines]
         self._optional = list(_optional_lines(self._root, ()))
         names = list(self._root.names())
         self._n_keys = len(names)
         needs_escapes = any(character in '"\\' or character < " " for name in names for character in name)
-        self.decode: Callable[[bytes], Any] = self._renaming_decoder() if needs_escapes else self._typed_decoder()
+        struct = self._define(self._root, has_keys=not needs_escapes)
+        decode: Callable[[bytes], Any] = msgspec.json.Decoder(struct, float_hook=NumberText).decode
+        # A Struct does not support keys that need escapes in JSON: they are replaced by its attributes before.
+        self.decode = decode if not needs_escapes else lambda message: decode(self._rename(self._root, message))
 
     def count_keys(self, records: Sequence[Any]) -> int | Int64Vector:
         """Return how many declared keys each record has, with those of objects; one number if all have as many."""
@@ -685,7 +605,7 @@ class _RecordStruct:
                 counts -= np.fromiter((value is msgspec.UNSET for value in values), np.bool_, len(records))
         return counts
 
-    def _insert(self, declared: _RecordField) -> tuple[_Node, ...]:
+    def _insert(self, declared: Attribute) -> tuple[_Node, ...]:
         """Add a field to the tree; return the nodes from the outermost object to it."""
         node, line = self._root, []
         for name in declared.path:
@@ -694,17 +614,13 @@ class _RecordStruct:
         node.declared = declared
         return tuple(line)
 
-    def _typed_decoder(self) -> Callable[[bytes], Any]:
-        record = self._define(self._root, has_keys=True)
-        return msgspec.json.Decoder(record, float_hook=NumberText).decode
-
     def _define(self, node: _Node, *, has_keys: bool) -> type[msgspec.Struct]:
         """Return the Struct of an object, with its keys or with the attributes of the Struct in place of them."""
         required: list[Any] = []
         optional: list[Any] = []
         keys = {}
         for name, child in node.children.items():
-            kind = self._define(child, has_keys=has_keys) if child.declared is None else child.declared.type
+            kind = self._define(child, has_keys=has_keys) if child.declared is None else _field_type(child.declared)
             keys[child.attribute] = name
             if not child.is_optional():
                 required.append((child.attribute, kind))
@@ -721,19 +637,11 @@ class _RecordStruct:
             gc=False,
         )
 
-    def _renaming_decoder(self) -> Callable[[bytes], Any]:
-        """Return a decoder for keys that need escapes in JSON, which a Struct does not support.
-
-        The decoder first replaces the keys by the attributes of the Struct and leaves out undeclared fields, or raises
-        an error if the policy rejects them. It then decodes the result.
-        """
-        decode_typed = msgspec.json.Decoder(self._define(self._root, has_keys=False), float_hook=NumberText).decode
-        return lambda message: decode_typed(self._rename(self._root, message))
-
     def _rename(self, node: _Node, text: bytes) -> bytes:
+        """Replace keys by the attributes of the Struct, and leave undeclared fields out or raise an error."""
         if node.declared is not None or (node is not self._root and not text.startswith(b"{")):
             return text
-        values = _decode_fields(text)
+        values = _decode_members(text)
         ignored = {_FAUST_FIELD} if node is self._root else set()
         if self._rejects_undeclared and not values.keys() <= node.children.keys() | ignored:
             raise msgspec.ValidationError

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -19,25 +19,25 @@ import numpy as np
 
 from shoal.arrays import Int64Vector
 from shoal.formats.faults import Reason
-from shoal.policy import JSON_NUMBER as NUMBER_OF_A_POLICY
+from shoal.policy import JSON_NUMBER
 from shoal.policy.texts import fold_characters
 
 __all__ = [
-    "JSON_NUMBER",
+    "DECODE_ERRORS",
     "MAX_DEPTH",
     "canonical_json",
     "canonical_number",
+    "decode_members",
     "document_key",
     "is_integer_text",
     "is_json_number",
     "prescreen",
+    "rejection_reason",
     "validate_strictly",
 ]
 
-
-JSON_NUMBER = NUMBER_OF_A_POLICY.pattern
-"""Regular expression for a JSON number (RFC 8259, section 6), without groups."""
-
+DECODE_ERRORS = (msgspec.MsgspecError, ValueError, TypeError, RecursionError)
+"""All errors that a decoder raises. They contain attribute values, so that none may leave this package."""
 
 _NUMBER = re.compile(r"([+-]?)(?:([0-9]+)\.?([0-9]*)|\.([0-9]+))(?:[eE]([+-]?[0-9]+))?")
 _MAX_DIGITS = 400
@@ -53,9 +53,10 @@ _BRACE, _CASE_BIT = 0x7B, 0x20
 """``[`` and ``{`` differ in this bit only."""
 _CONTAINERS = {dict, list}
 _NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
-_PART = re.compile(rf'"(?:[^"\\]|\\.)*"|{JSON_NUMBER}|true|false|null|[\[\]{{}}]', re.DOTALL)
+_PART = re.compile(rf'"(?:[^"\\]|\\.)*"|{JSON_NUMBER.pattern}|true|false|null|[\[\]{{}}]', re.DOTALL)
 _CLOSING = {"]": "[", "}": "{"}
 _decode_members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+_check_syntax = msgspec.json.Decoder(msgspec.Raw).decode
 _decode_tree = msgspec.json.Decoder(float_hook=len).decode
 _decode = msgspec.json.Decoder().decode
 _encode = msgspec.json.Encoder().encode
@@ -89,7 +90,7 @@ def canonical_number(text: str) -> str | None:
 
 def is_json_number(text: str) -> bool:
     """Return whether a text is a JSON number whose exponent has at most 18 digits."""
-    match = _NUMBER.fullmatch(text) if NUMBER_OF_A_POLICY.fullmatch(text) else None
+    match = _NUMBER.fullmatch(text) if JSON_NUMBER.fullmatch(text) else None
     return match is not None and len(match[5] or "") <= _MAX_EXPONENT_DIGITS
 
 
@@ -98,11 +99,11 @@ def is_integer_text(text: str) -> bool:
     return "e-" not in text
 
 
-def prescreen(messages: Sequence[bytes], joined: bytes, keys: int | Int64Vector) -> Sequence[int]:
+def prescreen(messages: Sequence[bytes], keys: int | Int64Vector) -> Sequence[int]:
     """Return the indexes of the messages that a count of characters does not clear, in increasing order.
 
-    The messages are n well-formed JSON objects; ``joined`` is their concatenation; ``keys`` is the number of declared
-    keys of each message (int, or int64 of shape (n,)), with the keys of objects that contain declared fields.
+    The messages are n well-formed JSON objects; ``keys`` is the number of declared keys of each message (int, or int64
+    of shape (n,)), with the keys of objects that contain declared fields.
 
     A colon between key and value follows a quotation mark or white space. So the number of such colons is at least the
     number of keys. Each message is known to contain ``keys`` different declared keys: if it has exactly as many such
@@ -112,6 +113,7 @@ def prescreen(messages: Sequence[bytes], joined: bytes, keys: int | Int64Vector)
     """
     if not messages:
         return ()
+    joined = b"".join(messages)
     broken = [] if _is_utf8(joined) else [index for index, message in enumerate(messages) if not _is_utf8(message)]
     characters = np.frombuffer(joined, dtype=np.uint8)
     colons = np.flatnonzero(characters == _COLON)
@@ -137,8 +139,28 @@ def validate_strictly(message: bytes, max_depth: int = MAX_DEPTH, *, checks_nest
     """
     if not _is_utf8(message) or _is_too_deep(message, max_depth):
         return Reason.UNDECODABLE
-    is_repeated = _has_nested_repeated_key if checks_nested_keys else _has_repeated_key
-    return Reason.INVALID if is_repeated(message) else None
+    if checks_nested_keys:
+        is_repeated = not message.lstrip().startswith(b"{") or _repeats_key(message, _tree_of(message))
+    else:
+        is_repeated = _has_repeated_key(message)
+    return Reason.INVALID if is_repeated else None
+
+
+def rejection_reason(message: bytes, max_depth: int = MAX_DEPTH, *, checks_nested_keys: bool = False) -> Reason:
+    """Return why a message that could not be decoded is rejected: it is not JSON, or it does not fit."""
+    try:
+        _check_syntax(message)
+    except DECODE_ERRORS:
+        return Reason.UNDECODABLE
+    return validate_strictly(message, max_depth, checks_nested_keys=checks_nested_keys) or Reason.INVALID
+
+
+def decode_members(text: bytes) -> Mapping[str, msgspec.Raw]:
+    """Return the members of an object; none if the text is not an object."""
+    try:
+        return _decode_members(text)
+    except DECODE_ERRORS:
+        return {}
 
 
 def canonical_json(text: bytes) -> str | None:
@@ -151,7 +173,7 @@ def canonical_json(text: bytes) -> str | None:
     try:
         value = _decode(text)
         canonical = _encode(value).decode()
-    except (msgspec.MsgspecError, ValueError, RecursionError):
+    except DECODE_ERRORS:
         raise ValueError("not JSON") from None
     if _repeats_key(text, value):
         raise ValueError("a key is repeated")
@@ -191,7 +213,7 @@ def _repeats_key(text: bytes, tree: object) -> bool:
         return False
     try:
         json.loads(text, object_pairs_hook=_require_distinct, parse_int=len, parse_float=len)
-    except (ValueError, RecursionError):
+    except DECODE_ERRORS:
         return True
     return False
 
@@ -236,21 +258,16 @@ def _has_repeated_key(message: bytes) -> bool:
         if tree is not None and most_keys == _count_keys(tree):
             return False
         pairs = json.loads(message, object_pairs_hook=tuple, parse_int=len, parse_float=len)
-    except (msgspec.MsgspecError, ValueError, RecursionError):
+    except DECODE_ERRORS:
         return True
     return len({key for key, _ in pairs}) != len(pairs)
-
-
-def _has_nested_repeated_key(message: bytes) -> bool:
-    """Return whether a key is repeated in an object at any depth, or the message is not an object."""
-    return not message.lstrip().startswith(b"{") or _repeats_key(message, _tree_of(message))
 
 
 def _tree_of(message: bytes) -> Any:  # noqa: ANN401 - any JSON
     """Decode a message; None if a number is too long for this parser."""
     try:
         return _decode_tree(message)
-    except (msgspec.MsgspecError, ValueError, RecursionError):
+    except DECODE_ERRORS:
         return None
 
 

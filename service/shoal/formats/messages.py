@@ -10,19 +10,18 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from enum import Enum
 from typing import Any, BinaryIO, Protocol, TypeAlias
 
 import msgspec
 
 from shoal.errors import InputError
-from shoal.formats.columns import MISMATCH, is_clustered, parse_values
+from shoal.formats.block import MISMATCH, parse_values
 from shoal.formats.faults import DropReason, FaultReason, Reason
 from shoal.formats.format import DEFAULT_MAX_BYTES, JsonLinesReader
-from shoal.formats.json_text import MAX_DEPTH, validate_strictly
+from shoal.formats.json_text import DECODE_ERRORS, MAX_DEPTH, decode_members, rejection_reason, validate_strictly
 from shoal.policy import Attribute, MessagePart, Policy, Role
 
-__all__ = ["Columns", "Content", "Envelope", "EnvelopeReader", "MessageExportReader", "RecordedEnvelope", "Unwrapper"]
+__all__ = ["Columns", "Envelope", "EnvelopeReader", "MessageExportReader", "RecordedEnvelope", "Unwrapper"]
 
 Columns: TypeAlias = dict[str, Sequence[Any]]
 Members: TypeAlias = Mapping[str, msgspec.Raw]
@@ -44,10 +43,7 @@ _NULL = b"null"
 _CONVERTED = {"schema", "payload"}
 """Members of the object that Kafka Connect's JsonConverter writes with ``schemas.enable``."""
 _LENGTH_WITHOUT_VALUES = len(b'{"schema":,"payload":}')
-_DECODE_ERRORS = (msgspec.MsgspecError, ValueError, RecursionError)
 
-_check_syntax = msgspec.json.Decoder(msgspec.Raw).decode
-_decode_members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _decode_text = msgspec.json.Decoder(str).decode
 _decode_headers = msgspec.json.Decoder(list[tuple[str, msgspec.Raw]]).decode
 
@@ -99,7 +95,7 @@ class EnvelopeReader:
             _reject(rejected, (index for index, time in enumerate(times) if time < 0))
             return times
         cells = self._read_cells(_part_getter(attribute), envelopes, rejected)
-        if attribute.role is Role.IDENTIFIER or is_clustered(attribute):
+        if attribute.role is Role.IDENTIFIER or attribute.is_clustered:
             return cells
         values, all_match = parse_values(cells, attribute.type)
         if not all_match:
@@ -128,13 +124,6 @@ class EnvelopeReader:
             return "", Reason.UNDECODABLE
 
 
-class Content(Enum):
-    """What a message contains in place of a record."""
-
-    DELETE = "a delete: the row does not exist any more"
-    TOMBSTONE = "no value"
-
-
 class Unwrapper:
     """Finds the record in a message, or why the message has none.
 
@@ -145,26 +134,22 @@ class Unwrapper:
     def __init__(self, policy: Policy) -> None:
         self._kind = policy.unwrap
         self._checked_schema = b""
-        self._outcomes: dict[Content, Reason | DropReason] = {
-            Content.DELETE: DropReason.DELETES if policy.deletes == "drop" else Reason.INVALID,
-            Content.TOMBSTONE: DropReason.TOMBSTONES if policy.tombstones == "drop" else Reason.UNDECODABLE,
-        }
-
-    def outcome(self, content: Content) -> Reason | DropReason:
-        """Return what happens to a message that contains no record."""
-        return self._outcomes[content]
+        self._delete = DropReason.DELETES if policy.deletes == "drop" else Reason.INVALID
+        self.tombstone = DropReason.TOMBSTONES if policy.tombstones == "drop" else Reason.UNDECODABLE
+        """What happens to a message without a value."""
 
     def __call__(self, message: bytes) -> bytes | Reason | DropReason:
         """Return the record, as the bytes of a JSON value; or why the message is rejected or dropped."""
         content = self.find(message)
-        return self._outcomes[content] if isinstance(content, Content) else content
+        if content is FaultReason.TOMBSTONE:
+            return self.tombstone
+        return self._delete if isinstance(content, FaultReason) else content
 
-    def find(self, message: bytes) -> bytes | Content | Reason:
-        """Return the record, or what the message contains in its place, or why it cannot be unwrapped."""
-        try:
-            members: Members = _decode_members(message)
-        except _DECODE_ERRORS:
-            return _reason_of(message)
+    def find(self, message: bytes) -> bytes | FaultReason | Reason:
+        """Return the record, or that the message is a delete or a tombstone, or why it cannot be unwrapped."""
+        members = decode_members(message)
+        if not members:
+            return rejection_reason(message, checks_nested_keys=True)
         if reason := self._fault_of(message, members):
             return reason
         if self._kind == "cloudevents":
@@ -233,10 +218,10 @@ class MessageExportReader:
         if len(line) > _MAX_LINE_BYTES:
             return line, _EMPTY_ENVELOPE
         if validate_strictly(line, _MAX_LINE_DEPTH) is None:
-            fields = _parse_fields(line)
+            fields = decode_members(line)
         else:
             line = _STRING.sub(_replace_lone_surrogate, line)
-            fields = _parse_fields(line) if validate_strictly(line, _MAX_LINE_DEPTH) is None else {}
+            fields = decode_members(line) if validate_strictly(line, _MAX_LINE_DEPTH) is None else {}
         required = {"value", *self._required}
         if self._line_number == 1 and not required <= fields.keys():
             raise self._error(next((name for name in ("value", *self._required) if name not in fields), ""))
@@ -244,12 +229,12 @@ class MessageExportReader:
             return (_INVALID_RECORD, _NO_MESSAGE) if _is_json(line) else (_INVALID_UTF8, _EMPTY_ENVELOPE)
         try:
             envelope = self._envelope(fields)
-        except (msgspec.MsgspecError, ValueError):
+        except DECODE_ERRORS:
             return _INVALID_RECORD, _NO_MESSAGE
         value = bytes(fields["value"])
         return (value if value.startswith(b"{") else _content_of(fields["value"])), envelope
 
-    def _envelope(self, fields: dict[str, msgspec.Raw]) -> RecordedEnvelope:
+    def _envelope(self, fields: Members) -> RecordedEnvelope:
         """Return the parts of the envelope that the policy reads. The others are not parsed."""
         time = bytes(fields["timestamp"]) if "timestamp" in self._required else b"-1"
         headers = _decode_headers(fields["headers"]) if "headers" in self._required else []
@@ -288,30 +273,27 @@ def _part_getter(attribute: Attribute) -> Callable[[Envelope], bytes | None]:
     return get_header
 
 
-def _payload(members: Members) -> bytes | Content | Reason:
+def _payload(members: Members) -> bytes | FaultReason | Reason:
     """Return the payload of a message of JsonConverter."""
     if members.keys() != _CONVERTED:
         return Reason.INVALID
     payload = bytes(members["payload"])
-    return Content.TOMBSTONE if payload == _NULL else payload
+    return FaultReason.TOMBSTONE if payload == _NULL else payload
 
 
-def _after(members: Members) -> bytes | Content | Reason:
+def _after(members: Members) -> bytes | FaultReason | Reason:
     """Return the row after the change that a message of Debezium describes."""
     if members.keys() == _CONVERTED:
         payload = _payload(members)
         if not isinstance(payload, bytes):
             return payload
-        try:
-            members = _decode_members(payload)
-        except _DECODE_ERRORS:  # not an object
-            return Reason.INVALID
+        members = decode_members(payload)
     try:
         operation = _decode_text(members["op"])
-    except (KeyError, *_DECODE_ERRORS):
+    except (KeyError, *DECODE_ERRORS):
         return Reason.INVALID
     after = bytes(members.get("after", _NULL))
-    return Content.DELETE if operation == "d" or after == _NULL else after
+    return FaultReason.DELETE if operation == "d" or after == _NULL else after
 
 
 def _event_data(members: Members) -> bytes | Reason:
@@ -321,29 +303,9 @@ def _event_data(members: Members) -> bytes | Reason:
     return bytes(members["data"])
 
 
-def _reason_of(message: bytes) -> Reason:
-    """Return why a message has no members."""
-    try:
-        _check_syntax(message)
-    except _DECODE_ERRORS:
-        return Reason.UNDECODABLE
-    return validate_strictly(message, checks_nested_keys=True) or Reason.INVALID
-
-
-def _parse_fields(line: bytes) -> dict[str, msgspec.Raw]:
-    """Return the fields of a line; none if the line is not an object."""
-    try:
-        return _decode_members(line)
-    except _DECODE_ERRORS:
-        return {}
-
-
 def _is_json(line: bytes) -> bool:
-    try:
-        _check_syntax(line)
-    except _DECODE_ERRORS:
-        return False
-    return validate_strictly(line, _MAX_LINE_DEPTH) is not Reason.UNDECODABLE
+    """Return whether a line is JSON of a depth that is read; keys may be repeated."""
+    return rejection_reason(line, _MAX_LINE_DEPTH) is not Reason.UNDECODABLE
 
 
 def _replace_lone_surrogate(string: re.Match[bytes]) -> bytes:
@@ -353,7 +315,7 @@ def _replace_lone_surrogate(string: re.Match[bytes]) -> bytes:
     """
     try:
         _decode_text(string[0]).encode()
-    except (msgspec.MsgspecError, ValueError):
+    except DECODE_ERRORS:
         return b"[]"
     return string[0]
 
@@ -365,5 +327,5 @@ def _content_of(text: msgspec.Raw) -> bytes | None:
         return None
     try:
         return _decode_text(written).encode()
-    except (msgspec.MsgspecError, ValueError):
+    except DECODE_ERRORS:
         return _INVALID_UTF8

@@ -23,9 +23,8 @@ import pyarrow.parquet as pq
 
 from shoal.arrays import BoolVector
 from shoal.errors import InputError
-from shoal.formats.block import Block, ParsedRecords
-from shoal.formats.columns import is_clustered, stack_columns
-from shoal.formats.encoder import RecordEncoder, column_name, output_path, value_at
+from shoal.formats.block import Block, ParsedRecords, stack_columns
+from shoal.formats.encoder import RecordEncoder, column_name
 from shoal.formats.format import BATCH_SIZE, Format, ReadOptions, RecordSource, require_columns
 from shoal.formats.json import JsonDecoder, JsonEncoder
 from shoal.policy import Attribute, Policy, Role
@@ -183,7 +182,7 @@ class _ParquetRows:
 
         Many programs write the integers of a column with nulls as float64: an integral category is an integer.
         """
-        if not is_clustered(attribute):
+        if not attribute.is_clustered:
             return self._values(attribute.name, column)
         values = self._values(attribute.name, column, keep_infinity=True)
         if SCALES[attribute.scale].has_categories:
@@ -292,7 +291,7 @@ def _has_declared_type(attribute: Attribute, column: pa.Array) -> bool:
     is_number = is_integer or bool(pa.types.is_floating(kind) and kind != pa.float16())
     if _is_ignored(attribute):
         return True
-    if is_clustered(attribute):
+    if attribute.is_clustered:
         return is_number if SCALES[attribute.scale].is_amount else kind != pa.float16()
     if attribute.subject:
         return is_text or (is_integer and attribute.type != "string")
@@ -354,7 +353,7 @@ class _PieceBuffer(io.RawIOBase):
 def _decode_groups(rows: Sequence[bytes], policy: Policy) -> Iterator[list[dict[str, Any]]]:
     """Yield groups of records, each as a dict from column to value."""
     decode = msgspec.json.Decoder(dict[str, Any]).decode
-    is_flat = all(len(output_path(a)) == 1 and a.type != "json" for a in policy.published)
+    is_flat = all(len(a.to) == 1 and a.type != "json" for a in policy.published)
     for part in _split(rows, ROWS_PER_GROUP):
         records = map(decode, part)
         yield list(records) if is_flat else [_to_columns(record, policy) for record in records]
@@ -364,7 +363,9 @@ def _to_columns(record: dict[str, Any], policy: Policy) -> dict[str, Any]:
     """Return the fields of a record by the names of their columns; values of type json as texts."""
     columns = {}
     for attribute in policy.published:
-        value = value_at(record, output_path(attribute))
+        value: Any = record
+        for name in attribute.to:
+            value = value[name]
         is_text = attribute.type == "json" and value is not None
         columns[column_name(attribute)] = msgspec.json.encode(value).decode() if is_text else value
     return columns
@@ -410,7 +411,7 @@ def _check_columns(found: Sequence[str], policy: Policy, name: str) -> None:
 
 def _check_type(attribute: Attribute, kind: pa.DataType, name: str) -> None:
     kind = _value_type(kind)
-    if is_clustered(attribute):
+    if attribute.is_clustered:
         required = _missing_type(attribute, kind)
         if required:
             raise InputError(f"{name}, column '{attribute.name}': {required}")

@@ -1,16 +1,19 @@
-"""One declared field of the records, with every default filled in."""
+"""One declared field of the records, with every default filled in; and what a policy may say of each scale.
+
+A new scale is one subclass of `ScaleRules`, and one module of `shoal.scales`.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from decimal import ROUND_DOWN, Decimal
 from enum import StrEnum
 from functools import cached_property
 from math import inf
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Literal, Self, TypeAlias
 
 from shoal.policy.schema import (
     AttributeSection,
@@ -24,20 +27,33 @@ from shoal.policy.schema import (
     Scale,
 )
 from shoal.policy.taxonomy import Taxonomy
-from shoal.policy.texts import TimeStep, format_time, is_finite_number, parse_time
+from shoal.policy.texts import (
+    BLANKS,
+    MAX_CATEGORY_BYTES,
+    TimeStep,
+    format_time,
+    has_lone_surrogate,
+    has_repeated_value,
+    is_finite_number,
+    is_long_category,
+    parse_time,
+)
 
 __all__ = [
-    "MAX_EXACT_INTEGER",
+    "SCALE_RULES",
+    "TWICE",
     "Attribute",
     "MessagePart",
     "Reference",
+    "ScaleRules",
     "Source",
+    "check_number_bounds",
     "path_of_source",
     "resolve_attribute",
     "split_path",
 ]
 
-MAX_EXACT_INTEGER = 2**53
+_MAX_EXACT_INTEGER = 2**53
 """Up to here, every integer has a float64 of its own."""
 _HEADER = "header:"
 
@@ -213,6 +229,11 @@ class Attribute:
     distance: Literal["ordered", "equal", "hierarchical"] | None = None
 
     @property
+    def is_clustered(self) -> bool:
+        """Whether distances are computed on the attribute (`Policy.clustered`)."""
+        return self.role in {Role.QUASI_IDENTIFIER, Role.STEERING}
+
+    @property
     def is_nominal(self) -> bool:
         """Whether values are categories without an order."""
         return self.scale is Scale.NOMINAL
@@ -220,7 +241,7 @@ class Attribute:
     @property
     def has_moments(self) -> bool:
         """Whether values have a mean and a variance."""
-        return self.scale in {Scale.NUMERIC, Scale.TIME}
+        return SCALE_RULES[self.scale].has_moments
 
     @property
     def may_be_missing(self) -> bool:
@@ -246,8 +267,9 @@ class Attribute:
         The fingerprint covers them. Where the default is left out, fingerprints of older policies stay.
         """
         content: dict[str, Any] = {"role": self.role.value}
-        if self.role in {Role.QUASI_IDENTIFIER, Role.STEERING}:
-            content |= self._places_as_dict() | {"scale": self.scale.value} | self._scale_as_dict(table=table)
+        if self.is_clustered:
+            content |= self._places_as_dict() | {"scale": self.scale.value}
+            content |= SCALE_RULES[self.scale].settings(self, table=table)
             content |= {"weight": self.weight} if self.role is Role.QUASI_IDENTIFIER else {}
             return content | ({"missing": self.missing} if self.may_be_missing else {})
         options = {
@@ -258,7 +280,7 @@ class Attribute:
             "protect": self.protect,
             "scale": self.scale.value if self.has_scale else None,
             "order": list(self.order),
-            "taxonomy": self._taxonomy_as_dict(),
+            "taxonomy": self.taxonomy and _taxonomy_settings(self.taxonomy),
             "bounds": list(self.bounds or ()),
             "reference": self.reference and {"sha256": self.reference.digest, "values": len(self.reference.texts)},
         }
@@ -273,31 +295,223 @@ class Attribute:
             places["from"] = ".".join(("value", *self.path))
         return places if self.to == (self.name,) else places | {"to": ".".join(self.to)}
 
-    def _scale_as_dict(self, *, table: bool) -> dict[str, Any]:
-        content: dict[str, Any] = {}
-        is_published = self.role is Role.QUASI_IDENTIFIER
-        if self.scale is Scale.ORDINAL:
-            return {"order": list(self.order)}
-        if self.scale is Scale.NOMINAL:
-            content |= {"publish": self.publish} if is_published else {}
-            known = {"taxonomy": self._taxonomy_as_dict(), "unknown": self.unknown}
-            return content | (known if self.taxonomy is not None else {})
-        content["bounds"] = None if self.bounds is None else [self._plain_bound(bound) for bound in self.bounds]
-        content["out_of_bounds"] = "clip" if self.clip else "quarantine"
-        if self.scale is Scale.NUMERIC:
-            content["integer"] = self.integer
-        elif self.unit is not None:
-            content["unit"] = self.unit
-        if is_published:
-            content["resolution"] = str(self.time_step or self.publication_step(table=table))
+
+def _taxonomy_settings(tree: Taxonomy) -> dict[str, Any]:
+    return {"sha256": tree.digest, "leaves": len(tree.paths), "levels": tree.levels}
+
+
+# ---------------------------------------------------------------- scales
+
+Distance: TypeAlias = Literal["ordered", "equal", "hierarchical"]
+_Found: TypeAlias = Iterator[tuple[str, str]]
+"""A key of the attribute, and what is wrong with it."""
+
+_MIN_STEP, _MAX_STEP = Decimal("1e-15"), Decimal("1e15")
+_MIN_WIDTH = 1e-12
+_TOO_WIDE = "is wider than the bounds, so all records would be equal; give a smaller step"
+_NO_STEP = (
+    "missing: a stream learns how far values are spread, but not the step of published values; give resolution (0 "
+    "publishes the exact mean), integer: true, or bounds: [low, high]"
+)
+TWICE = "names a value twice, such as 1 and 1.0; remove one"
+
+
+class ScaleRules:
+    """What a policy may say of an attribute on one scale, and what it means."""
+
+    has_moments: ClassVar[bool] = False
+    """Whether values have a mean and a variance. A stream scales their distances by bounds, or learns how to."""
+    keys: ClassVar[tuple[str, ...]]
+    """The keys of a quasi-identifier or a steering attribute that have a meaning on few scales, and on this one."""
+    confidential_key: ClassVar[str] = ""
+    """The same of a confidential attribute; empty if it cannot be on this scale."""
+    types: ClassVar[tuple[FieldType | None, ...]] = ()
+    """The types of a confidential attribute for which the scale has a meaning."""
+
+    def check(self, section: AttributeSection, _: Collection[str]) -> _Found:
+        """Yield what is wrong with a quasi-identifier or steering attribute, given the texts of missing values."""
+        raise NotImplementedError
+
+    def check_confidential(self, section: AttributeSection, missing_texts: Collection[str]) -> _Found:  # noqa: ARG002
+        """Yield what is wrong with a confidential attribute."""
+        yield from ()
+
+    def check_step(self, section: AttributeSection) -> _Found:  # noqa: ARG002
+        """Yield what a stream needs to know of the step of published values if there are no bounds."""
+        yield from ()
+
+    def bounds(self, section: AttributeSection) -> tuple[float, float] | None:  # noqa: ARG002
+        """Return the lowest and highest value; None if there is none, or the policy says nothing."""
+        return None
+
+    def time_step(self, section: AttributeSection) -> TimeStep | None:  # noqa: ARG002
+        """Return the step of published times; None for another scale."""
+        return None
+
+    def distance(self, section: AttributeSection) -> Distance:  # noqa: ARG002
+        """Return the distance of two values of a confidential attribute."""
+        return "ordered"
+
+    def settings(self, attribute: Attribute, *, table: bool) -> dict[str, Any]:
+        """Return the settings that concern the scale, as plain JSON values in the order of the fingerprint."""
+        raise NotImplementedError
+
+
+class _NominalRules(ScaleRules):
+    keys = ("taxonomy", "publish", "unknown")
+    confidential_key = "taxonomy"
+    types = ("string", "boolean", "json", "integer", "number", "any", None)
+
+    def check(self, section: AttributeSection, _: Collection[str]) -> _Found:
+        if section.missing == "mean":
+            yield "missing", "scale nominal has no mean; use missing: group"
+        if section.taxonomy is None and section.publish in {"ancestor", "median"}:
+            yield "publish", f"{section.publish} needs a taxonomy; give taxonomy, or publish: mode"
+        if section.taxonomy is None and section.unknown is not None:
+            yield "unknown", "only with a taxonomy, which says which values are known; give taxonomy, or remove it"
+
+    def distance(self, section: AttributeSection) -> Distance:
+        return "equal" if section.taxonomy is None else "hierarchical"
+
+    def settings(self, attribute: Attribute, *, table: bool) -> dict[str, Any]:  # noqa: ARG002
+        content: dict[str, Any] = {"publish": attribute.publish} if attribute.role is Role.QUASI_IDENTIFIER else {}
+        if attribute.taxonomy is not None:
+            content |= {"taxonomy": _taxonomy_settings(attribute.taxonomy), "unknown": attribute.unknown}
         return content
 
-    def _plain_bound(self, bound: float) -> str | float:
-        return format_time(bound, self.unit) if self.scale is Scale.TIME else bound
 
-    def _taxonomy_as_dict(self) -> dict[str, Any] | None:
-        tree = self.taxonomy
-        return None if tree is None else {"sha256": tree.digest, "leaves": len(tree.paths), "levels": tree.levels}
+class _OrdinalRules(ScaleRules):
+    keys = ("order",)
+    confidential_key = "order"
+    types = ("string", "boolean", "integer", "number", "any", None)
+
+    def check(self, section: AttributeSection, missing_texts: Collection[str]) -> _Found:
+        if section.order is None:
+            yield "order", "missing: scale ordinal needs its categories; give order: [lowest, ..., highest]"
+            return
+        texts = [str(item) for item in section.order]
+        stripped = {text.strip(BLANKS) for text in texts}
+        if len(set(texts)) < len(texts):
+            yield "order", "names a category twice (a number and its text are one category); remove one"
+        elif len(stripped) < len(texts):
+            words = "names two categories that differ in blanks at the ends only, which cells do not keep; remove one"
+            yield "order", words
+        elif any(map(has_lone_surrogate, texts)):
+            yield "order", "contains a lone surrogate, which no message can contain; correct the name"
+        elif any(map(is_long_category, texts)):
+            yield "order", f"names a category of more than {MAX_CATEGORY_BYTES:,} bytes as JSON; shorten it"
+        elif not stripped.isdisjoint(missing_texts):
+            yield "order", "names a text that means a missing value; remove it here, or from missing_values"
+
+    def check_confidential(self, section: AttributeSection, missing_texts: Collection[str]) -> _Found:
+        yield from self.check(section, missing_texts)
+        if has_repeated_value(map(str, section.order or ()), section.type):
+            yield "order", TWICE
+
+    def bounds(self, section: AttributeSection) -> tuple[float, float] | None:
+        return None if section.role == "confidential" else (0.0, float(len(section.order or ()) - 1))
+
+    def settings(self, attribute: Attribute, *, table: bool) -> dict[str, Any]:  # noqa: ARG002
+        return {"order": list(attribute.order)}
+
+
+class _NumericRules(ScaleRules):
+    has_moments = True
+    keys = ("bounds", "out_of_bounds", "integer", "resolution")
+    confidential_key = "bounds"
+    types = ("integer", "number", "any", None)
+
+    def check(self, section: AttributeSection, _: Collection[str]) -> _Found:
+        yield from check_number_bounds(section)
+        if isinstance(section.resolution, str):
+            yield "resolution", "must be a number; a step in words is for scale: time"
+            return
+        step = Decimal(repr(section.resolution or 0))
+        numbers = [bound for bound in section.bounds or () if not isinstance(bound, str)]
+        if step != 0 and not _MIN_STEP <= step <= _MAX_STEP:
+            yield "resolution", "must be 0 (publish the exact mean), or from 1e-15 to 1e15"
+        elif len(numbers) == 2 and step > numbers[1] - numbers[0] > 0:  # noqa: PLR2004 - low and high
+            yield "resolution", _TOO_WIDE
+
+    def check_step(self, section: AttributeSection) -> _Found:
+        if not section.integer and section.resolution is None:
+            yield "resolution", _NO_STEP
+
+    def bounds(self, section: AttributeSection) -> tuple[float, float] | None:
+        return None if section.bounds is None else (float(section.bounds[0]), float(section.bounds[1]))
+
+    def settings(self, attribute: Attribute, *, table: bool) -> dict[str, Any]:
+        step = attribute.publication_step(table=table)
+        own = {"integer": attribute.integer}
+        return _range_settings(attribute, attribute.bounds and list(attribute.bounds), own, str(step))
+
+
+class _TimeRules(ScaleRules):
+    has_moments = True
+    keys = ("bounds", "out_of_bounds", "resolution", "unit")
+    confidential_key = ""
+    types = ()
+
+    def check(self, section: AttributeSection, _: Collection[str]) -> _Found:
+        resolution, unit = section.resolution, section.unit
+        step = TimeStep.parse(resolution) if isinstance(resolution, str) else None
+        if resolution is not None and step is None:
+            steps = "15min, h, day, month or year"
+            yield "resolution", f"must be the step of published times: {steps}; or a number with s, min, h or day"
+        elif unit == "days" and step is not None and not step.is_whole_days:
+            yield "resolution", "must be whole days, month or year with unit: days; give another unit, or day"
+        if section.bounds is None:
+            return
+        low, high = (parse_time(bound, unit) for bound in section.bounds)
+        if low is None or high is None:
+            iso = "in the form of ISO 8601, such as 2020-01-31 or 2020-01-31T12:00:00Z"
+            form = iso if unit is None else f"as numbers in the unit {unit}"
+            yield "bounds", f"must be two times from year 1 to 9999, {form}: [low, high]"
+        elif not low < high:
+            yield "bounds", "low must be before high"
+        elif step is not None and step.milliseconds > high - low:
+            yield "resolution", _TOO_WIDE
+
+    def bounds(self, section: AttributeSection) -> tuple[float, float] | None:
+        low, high = (parse_time(bound, section.unit) for bound in section.bounds or ("", ""))
+        return None if low is None or high is None else (low, high)
+
+    def time_step(self, section: AttributeSection) -> TimeStep:
+        step = TimeStep.parse(section.resolution) if isinstance(section.resolution, str) else None
+        return step or DEFAULT_TIME_STEP
+
+    def settings(self, attribute: Attribute, *, table: bool) -> dict[str, Any]:  # noqa: ARG002
+        bounds = attribute.bounds and [format_time(bound, attribute.unit) for bound in attribute.bounds]
+        own = {} if attribute.unit is None else {"unit": attribute.unit}
+        return _range_settings(attribute, bounds, own, str(attribute.time_step))
+
+
+SCALE_RULES: dict[str, ScaleRules] = {
+    Scale.NUMERIC: _NumericRules(),
+    Scale.ORDINAL: _OrdinalRules(),
+    Scale.NOMINAL: _NominalRules(),
+    Scale.TIME: _TimeRules(),
+}
+
+
+def check_number_bounds(section: AttributeSection) -> _Found:
+    """Yield what is wrong with the bounds of a number."""
+    if section.bounds is None:
+        return
+    low, high = section.bounds
+    if isinstance(low, str) or isinstance(high, str):
+        yield "bounds", "must be two numbers: [low, high]"
+    elif max(abs(low), abs(high)) > _MAX_EXACT_INTEGER:
+        yield "bounds", "must be from -2^53 to 2^53"
+    elif not low < high:
+        yield "bounds", "low must be below high"
+    elif high - low < _MIN_WIDTH:
+        yield "bounds", "low and high differ by less than 1e-12; give the attribute in another unit"
+
+
+def _range_settings(attribute: Attribute, bounds: object, own: dict[str, Any], step: str) -> dict[str, Any]:
+    content = {"bounds": bounds, "out_of_bounds": "clip" if attribute.clip else "quarantine"} | own
+    return content | {"resolution": step} if attribute.role is Role.QUASI_IDENTIFIER else content
 
 
 def resolve_attribute(
@@ -309,11 +523,9 @@ def resolve_attribute(
 ) -> Attribute:
     """Fill in the defaults of one attribute of a valid document."""
     scale = Scale(section.scale or "numeric")
-    is_clustered = section.role in {"quasi_identifier", "steering"}
-    resolution = None if scale is Scale.TIME or isinstance(section.resolution, str) else section.resolution
-    bounds = _bounds_of(section, scale)
-    limit = inf if document.stream is None else float(MAX_EXACT_INTEGER)
-    path = path_of_source(name, section.source)
+    rules = SCALE_RULES[scale]
+    bounds = rules.bounds(section)
+    limit = inf if document.stream is None else float(_MAX_EXACT_INTEGER)
     return Attribute(
         name=name,
         role=Role(section.role or ""),
@@ -323,7 +535,7 @@ def resolve_attribute(
         limits=bounds or (-limit, limit),
         clip=(section.out_of_bounds or document.out_of_bounds) == "clip",
         integer=bool(section.integer),
-        resolution=None if resolution is None else _plain_decimal(Decimal(repr(resolution))),
+        resolution=_plain_decimal(section.resolution) if isinstance(section.resolution, float) else None,
         weight=_weight_of(name, section, document),
         type=section.type or "any",
         source=Source.parse(section.source) or VALUE,
@@ -335,9 +547,9 @@ def resolve_attribute(
         publish=section.publish or ("mode" if taxonomy is None else "ancestor"),
         unknown=section.unknown or "root",
         unit=section.unit,
-        time_step=_time_step_of(section) if is_clustered and scale is Scale.TIME else None,
+        time_step=rules.time_step(section),
         missing=section.missing or "quarantine",
-        path=path,
+        path=path_of_source(name, section.source),
         to=(name,) if section.to is None else split_path(section.to),
         max_bytes=DEFAULT_MAX_BYTES if section.max_bytes is None else section.max_bytes,
         protect=section.protect,
@@ -345,22 +557,6 @@ def resolve_attribute(
         reference=reference,
         distance=_distance_of(section, reference, is_stream=document.stream is not None),
     )
-
-
-def _bounds_of(section: AttributeSection, scale: Scale) -> tuple[float, float] | None:
-    if scale is Scale.ORDINAL:
-        return None if section.role == "confidential" else (0.0, float(len(section.order or ()) - 1))
-    if section.bounds is None or scale is Scale.NOMINAL:
-        return None
-    if scale is Scale.TIME:
-        low, high = (parse_time(bound, section.unit) for bound in section.bounds)
-        return None if low is None or high is None else (low, high)
-    return float(section.bounds[0]), float(section.bounds[1])
-
-
-def _time_step_of(section: AttributeSection) -> TimeStep:
-    step = TimeStep.parse(section.resolution) if isinstance(section.resolution, str) else None
-    return step or DEFAULT_TIME_STEP
 
 
 def _weight_of(name: str, section: AttributeSection, document: Document) -> float:
@@ -371,8 +567,9 @@ def _weight_of(name: str, section: AttributeSection, document: Document) -> floa
     return 1.0 if weight is None else float(weight)
 
 
-def _plain_decimal(number: Decimal) -> Decimal:
+def _plain_decimal(value: float | Decimal) -> Decimal:
     """Return the same number without a positive exponent and without trailing zeros after the point."""
+    number = Decimal(str(value))
     if number == number.to_integral_value():
         return number.quantize(Decimal(1))
     return number.normalize()
@@ -385,15 +582,13 @@ def _round_down_to_1_2_5(width: Decimal) -> Decimal:
     return _plain_decimal(power * max(step for step in (1, 2, 5) if step <= leading))
 
 
-def _distance_of(
-    section: AttributeSection, reference: Reference | None, *, is_stream: bool
-) -> Literal["ordered", "equal", "hierarchical"] | None:
+def _distance_of(section: AttributeSection, reference: Reference | None, *, is_stream: bool) -> Distance | None:
     """Return the distance of a confidential attribute; None for another role, or if it depends on the values."""
     if section.role != "confidential":
         return None
-    if section.scale == "nominal":
-        return "equal" if section.taxonomy is None else "hierarchical"
-    if section.scale is not None or section.type in {"integer", "number"}:
+    if section.scale is not None:
+        return SCALE_RULES[section.scale].distance(section)
+    if section.type in {"integer", "number"}:
         return "ordered"
     if section.type not in {"any", None}:
         return "equal"

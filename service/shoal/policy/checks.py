@@ -13,7 +13,15 @@ from decimal import Decimal
 from itertools import chain
 from typing import TypeAlias
 
-from shoal.policy.attribute import MAX_EXACT_INTEGER, MessagePart, Source, path_of_source, split_path
+from shoal.policy.attribute import (
+    SCALE_RULES,
+    TWICE,
+    MessagePart,
+    Source,
+    check_number_bounds,
+    path_of_source,
+    split_path,
+)
 from shoal.policy.schema import (
     ONLY_ENVIRONMENT,
     AttributeSection,
@@ -26,15 +34,7 @@ from shoal.policy.schema import (
     missing_keys,
 )
 from shoal.policy.taxonomy import Taxonomy
-from shoal.policy.texts import (
-    BLANKS,
-    MAX_CATEGORY_BYTES,
-    TimeStep,
-    has_lone_surrogate,
-    has_repeated_value,
-    is_long_category,
-    parse_time,
-)
+from shoal.policy.texts import BLANKS, has_lone_surrogate, has_repeated_value
 
 __all__ = [
     "check_connection",
@@ -66,7 +66,7 @@ def check_document(document: Document) -> Iterator[Finding]:
         _check_per_subject(document),
         _check_diversity(document),
         _check_value_share(document),
-        _check_t(document),
+        _check_limits(document),
         _check_marks(document),
         _check_dependence(document),
         _check_stream(document),
@@ -82,7 +82,7 @@ def check_leaves(document: Document, taxonomies: Mapping[str, Taxonomy]) -> Iter
     for name, taxonomy in taxonomies.items():
         attribute = document.attributes[name]
         if attribute.role == "confidential" and has_repeated_value(taxonomy.leaves, attribute.type):
-            yield ("attributes", name, "taxonomy"), _TWICE
+            yield ("attributes", name, "taxonomy"), TWICE
 
 
 def is_follow_up(path: FieldPath, message: str, known: FieldPath) -> bool:
@@ -104,18 +104,11 @@ def is_follow_up(path: FieldPath, message: str, known: FieldPath) -> bool:
 # ---------------------------------------------------------------- attributes
 
 _SCALES_OF = {
-    "bounds": ("numeric", "time"),
-    "out_of_bounds": ("numeric", "time"),
-    "integer": ("numeric",),
-    "resolution": ("numeric", "time"),
-    "order": ("ordinal",),
-    "taxonomy": ("nominal",),
-    "publish": ("nominal",),
-    "unknown": ("nominal",),
-    "unit": ("time",),
+    key: [scale for scale, rules in SCALE_RULES.items() if key in rules.keys]
+    for key in chain.from_iterable(rules.keys for rules in SCALE_RULES.values())
 }
 """The scales for which a key of a quasi-identifier or a steering attribute has a meaning."""
-_SCALE_OF = {"bounds": "numeric", "order": "ordinal", "taxonomy": "nominal"}
+_SCALE_OF = {rules.confidential_key: scale for scale, rules in SCALE_RULES.items() if rules.confidential_key}
 """The same for a confidential attribute."""
 _CLUSTERED = ("quasi_identifier", "steering")
 _QUASI = "only for a quasi_identifier; remove it, or change the role from {role}"
@@ -134,13 +127,7 @@ _NOT_ALLOWED = (
     ((*_CLUSTERED, "identifier", "other"), ("protect", "reference"), _CONFIDENTIAL),
 )
 """Roles, keys that attributes of these roles must not have, and what to do."""
-_NUMBERS = ("integer", "number", "any", None)
-_TYPES_OF = {
-    "numeric": _NUMBERS,
-    "ordinal": ("string", "boolean", *_NUMBERS),
-    "nominal": ("string", "boolean", "json", *_NUMBERS),
-}
-"""The types of a confidential attribute for which a scale has a meaning."""
+_NUMBERS = SCALE_RULES["numeric"].types
 _DEPENDENT = {
     "scale": (*_SCALES_OF, "missing", "reference"),
     "unit": ("bounds", "resolution"),
@@ -155,20 +142,10 @@ _NEEDED_BY = {
     "bounds": {("steering",), ("steering", "dependence"), ("stream",)},
 }
 """The keys outside the attributes by which a key of a confidential attribute is checked."""
-_TWICE = "names a value twice, such as 1 and 1.0; remove one"
-_TOO_WIDE = "is wider than the bounds, so all records would be equal; give a smaller step"
-_NO_STEP = (
-    "missing: a stream learns how far values are spread, but not the step of published values; give resolution (0 "
-    "publishes the exact mean), integer: true, or bounds: [low, high]"
-)
 _NOT_UNCHANGED = (
     "missing: role other publishes the field unchanged, and a person who knows its value can find the record; set "
     "publish_unchanged: true to accept this, or declare a quasi_identifier or an identifier"
 )
-_MIN_STEP, _MAX_STEP = Decimal("1e-15"), Decimal("1e15")
-_MIN_WIDTH = 1e-12
-_ISO = "in the form of ISO 8601, such as 2020-01-31 or 2020-01-31T12:00:00Z"
-_STEPS = "15min, h, day, month or year"
 
 
 def _check_attribute(name: str, attribute: AttributeSection, document: Document) -> _Found:
@@ -186,7 +163,6 @@ def _check_attribute(name: str, attribute: AttributeSection, document: Document)
         yield from _check_clustered(attribute, document)
     elif role == "confidential":
         yield from _check_confidential(attribute, document)
-        yield from _check_confidential_bounds(attribute, document)
 
 
 def _check_type(attribute: AttributeSection) -> _Found:
@@ -208,98 +184,17 @@ def _check_clustered(attribute: AttributeSection, document: Document) -> _Found:
     for key, scales in _SCALES_OF.items():
         if getattr(attribute, key) is not None and scale not in scales:
             yield key, f"only for scale {' or '.join(scales)}; remove it, or give scale: {scales[0]}"
-    yield from _CHECKS[scale](attribute, document)
-    if document.stream is not None:
-        yield from _check_scaling(attribute, document)
-
-
-def _check_scaling(attribute: AttributeSection, document: Document) -> _Found:
-    """Check that a stream knows how to scale distances, and the step of what it publishes."""
-    if attribute.bounds is not None or attribute.scale not in {"numeric", "time", None}:
+    rules = SCALE_RULES[scale]
+    yield from rules.check(attribute, document.missing_texts)
+    if document.stream is None or attribute.bounds is not None or not rules.has_moments:
         return
+    # A stream must know how to scale distances, and the step of what it publishes.
     if attribute.role == "steering":
         yield "bounds", "missing: a stream scales a steering attribute by its bounds; give bounds: [low, high]"
     elif document.steering.scaling == "bounds":
         yield "bounds", "missing: steering.scaling is bounds; give bounds: [low, high], or remove scaling"
-    elif attribute.scale != "time" and not attribute.integer and attribute.resolution is None:
-        yield "resolution", _NO_STEP
-
-
-def _check_numeric(attribute: AttributeSection, _: Document) -> _Found:
-    yield from _check_bounds(attribute)
-    if isinstance(attribute.resolution, str):
-        yield "resolution", "must be a number; a step in words is for scale: time"
-        return
-    step = Decimal(repr(attribute.resolution or 0))
-    numbers = [bound for bound in attribute.bounds or () if not isinstance(bound, str)]
-    if step != 0 and not _MIN_STEP <= step <= _MAX_STEP:
-        yield "resolution", "must be 0 (publish the exact mean), or from 1e-15 to 1e15"
-    elif len(numbers) == 2 and step > numbers[1] - numbers[0] > 0:  # noqa: PLR2004 - low and high
-        yield "resolution", _TOO_WIDE
-
-
-def _check_bounds(attribute: AttributeSection) -> _Found:
-    if attribute.bounds is None:
-        return
-    low, high = attribute.bounds
-    if isinstance(low, str) or isinstance(high, str):
-        yield "bounds", "must be two numbers: [low, high]"
-    elif max(abs(low), abs(high)) > MAX_EXACT_INTEGER:
-        yield "bounds", "must be from -2^53 to 2^53"
-    elif not low < high:
-        yield "bounds", "low must be below high"
-    elif high - low < _MIN_WIDTH:
-        yield "bounds", "low and high differ by less than 1e-12; give the attribute in another unit"
-
-
-def _check_time(attribute: AttributeSection, _: Document) -> _Found:
-    resolution, unit = attribute.resolution, attribute.unit
-    step = TimeStep.parse(resolution) if isinstance(resolution, str) else None
-    if resolution is not None and step is None:
-        yield "resolution", f"must be the step of published times: {_STEPS}; or a number with s, min, h or day"
-    elif unit == "days" and step is not None and not step.is_whole_days:
-        yield "resolution", "must be whole days, month or year with unit: days; give another unit, or day"
-    if attribute.bounds is None:
-        return
-    low, high = (parse_time(bound, unit) for bound in attribute.bounds)
-    if low is None or high is None:
-        form = _ISO if unit is None else f"as numbers in the unit {unit}"
-        yield "bounds", f"must be two times from year 1 to 9999, {form}: [low, high]"
-    elif not low < high:
-        yield "bounds", "low must be before high"
-    elif step is not None and step.milliseconds > high - low:
-        yield "resolution", _TOO_WIDE
-
-
-def _check_order(attribute: AttributeSection, document: Document) -> _Found:
-    if attribute.order is None:
-        yield "order", "missing: scale ordinal needs its categories; give order: [lowest, ..., highest]"
-        return
-    texts = [str(item) for item in attribute.order]
-    stripped = {text.strip(BLANKS) for text in texts}
-    if len(set(texts)) < len(texts):
-        yield "order", "names a category twice (a number and its text are one category); remove one"
-    elif len(stripped) < len(texts):
-        words = "names two categories that differ in blanks at the ends only, which cells do not keep; remove one"
-        yield "order", words
-    elif any(map(has_lone_surrogate, texts)):
-        yield "order", "contains a lone surrogate, which no message can contain; correct the name"
-    elif any(map(is_long_category, texts)):
-        yield "order", f"names a category of more than {MAX_CATEGORY_BYTES:,} bytes as JSON; shorten it"
-    elif not stripped.isdisjoint(document.missing_texts):
-        yield "order", "names a text that means a missing value; remove it here, or from missing_values"
-
-
-def _check_nominal(attribute: AttributeSection, _: Document) -> _Found:
-    if attribute.missing == "mean":
-        yield "missing", "scale nominal has no mean; use missing: group"
-    if attribute.taxonomy is None and attribute.publish in {"ancestor", "median"}:
-        yield "publish", f"{attribute.publish} needs a taxonomy; give taxonomy, or publish: mode"
-    if attribute.taxonomy is None and attribute.unknown is not None:
-        yield "unknown", "only with a taxonomy, which says which values are known; give taxonomy, or remove it"
-
-
-_CHECKS = {"numeric": _check_numeric, "ordinal": _check_order, "nominal": _check_nominal, "time": _check_time}
+    else:
+        yield from rules.check_step(attribute)
 
 
 # ---------------------------------------------------------------- confidential attributes
@@ -308,33 +203,32 @@ _CHECKS = {"numeric": _check_numeric, "ordinal": _check_order, "nominal": _check
 def _check_confidential(attribute: AttributeSection, document: Document) -> _Found:
     """Check the scale of a confidential attribute."""
     scale = attribute.scale
-    if scale == "time":
+    rules = None if scale is None else SCALE_RULES[scale]
+    if rules is not None and not rules.types:
         words = "give its times as numbers with scale: numeric, or use scale: nominal"
-        yield "scale", f"a confidential attribute has no scale time; {words}"
+        yield "scale", f"a confidential attribute has no scale {scale}; {words}"
         return
     for key, needed in _SCALE_OF.items():
         if getattr(attribute, key) is not None and scale != needed and (key, scale) != ("bounds", None):
             yield key, f"only for scale {needed}; remove it, or give scale: {needed}"
-    if scale is not None and attribute.type not in _TYPES_OF[scale]:
+    if rules is not None and attribute.type not in rules.types:
         yield "scale", f"has no meaning for type {attribute.type}; remove it, or change the type"
     if attribute.taxonomy is not None and attribute.type == "json":
         yield "taxonomy", "type json has no names; remove it, or change the type"
-    if scale == "ordinal":
-        yield from _check_order(attribute, document)
-        if has_repeated_value(map(str, attribute.order or ()), attribute.type):
-            yield "order", _TWICE
+    if rules is not None:
+        yield from rules.check_confidential(attribute, document.missing_texts)
+    if attribute.bounds is not None:
+        yield from _check_confidential_bounds(attribute, document)
 
 
 def _check_confidential_bounds(attribute: AttributeSection, document: Document) -> _Found:
-    if attribute.bounds is None or attribute.scale == "time":
-        return
     if document.stream is None or document.steering.dependence == 0:
         why = "of a confidential attribute, only for steering.dependence in a stream, where they scale distances"
         yield "bounds", f"{why}; remove it, or change the role from confidential"
     elif attribute.type not in _NUMBERS:
         yield "bounds", f"only for numbers; remove it, or change the type from {attribute.type}"
     else:
-        yield from _check_bounds(attribute)
+        yield from check_number_bounds(attribute)
 
 
 def _check_marks(document: Document) -> _Found:
@@ -373,33 +267,24 @@ def _protected(document: Document) -> list[tuple[str, AttributeSection]]:
     return [(name, a) for name, a in confidential if a.protect] or confidential
 
 
-def _has_confidential(document: Document) -> bool:
-    return any(attribute.role == "confidential" for attribute in document.attributes.values())
+_MOST_TRUTH_VALUES = 3
+"""True, false and a missing one. An order sets no limit: only ``t`` rejects a value that is not in it."""
 
 
-def _most_values(document: Document) -> Iterator[tuple[str, int]]:
-    """Yield the protected attributes that have few values, and how many, a missing one included.
-
-    An order sets no limit: only ``t`` rejects a value that is not in it.
-    """
-    for name, attribute in _protected(document):
-        if attribute.type == "boolean":
-            yield name, 3
+def _truth_values(document: Document) -> list[str]:
+    """Return the names of the protected attributes that have few values."""
+    return [name for name, attribute in _protected(document) if attribute.type == "boolean"]
 
 
 def _check_diversity(document: Document) -> _Found:
     given = None if document.privacy is None else document.privacy.l
     if given is None:
         return
-    if not _has_confidential(document):
-        yield "privacy.l", "no attribute is confidential, so there are no values to count; remove it"
     least = given if isinstance(given, int) else given.entropy or (given.recursive or [0, 0])[1]
     if document.stream is not None and document.stream.delta is not None and least > document.stream.delta + 1:
         yield "privacy.l", "must be at most delta + 1: the buffer never holds more records"
-    for name, most in _most_values(document):
-        if least > most:
-            words = f"attributes.{name} has at most {most} values, a missing one included, so no cluster has l"
-            yield "privacy.l", words
+    for name in _truth_values(document) if least > _MOST_TRUTH_VALUES else ():
+        yield "privacy.l", f"attributes.{name} has at most 3 values, a missing one included, so no cluster has l"
 
 
 def _check_value_share(document: Document) -> _Found:
@@ -409,19 +294,20 @@ def _check_value_share(document: Document) -> _Found:
     delta = None if document.stream is None else document.stream.delta
     if delta is not None and share * (delta + 1) < 1:
         yield "privacy.max_value_share", "must be at least 1 / (delta + 1): the buffer never holds more records"
-    for name, most in _most_values(document):
-        if share * most < 1 - 1e-9:  # a share such as 0.3333333333 is a third
-            why = f"attributes.{name} has at most {most} values, a missing one included, so one has a larger share"
-            yield "privacy.max_value_share", f"must be at least 1 / {most}: {why}"
-    if not _has_confidential(document):
-        words = "no attribute is confidential, so there are no values to count; remove it"
-        yield "privacy.max_value_share", words
+    # A share such as 0.3333333333 is a third.
+    for name in _truth_values(document) if share * _MOST_TRUTH_VALUES < 1 - 1e-9 else ():
+        why = f"attributes.{name} has at most 3 values, a missing one included, so one has a larger share"
+        yield "privacy.max_value_share", f"must be at least 1 / 3: {why}"
 
 
-def _check_t(document: Document) -> _Found:
-    has_t = document.privacy is not None and document.privacy.t is not None
-    if has_t and not _has_confidential(document):
-        yield "privacy.t", "no attribute is confidential, so there is no distribution to compare; remove it"
+def _check_limits(document: Document) -> _Found:
+    """Check that there are confidential attributes if the policy limits their values."""
+    if document.privacy is None or any(attribute.role == "confidential" for attribute in document.attributes.values()):
+        return
+    counted = "there are no values to count"
+    for name, why in (("l", counted), ("max_value_share", counted), ("t", "there is no distribution to compare")):
+        if getattr(document.privacy, name) is not None:
+            yield f"privacy.{name}", f"no attribute is confidential, so {why}; remove it"
 
 
 def _check_dependence(document: Document) -> _Found:

@@ -28,12 +28,7 @@ MAX_DIGITS = 4_300
 def read_document(path: Path) -> tuple[dict[str, Any], list[Fault], Lines]:
     """Return the content of a policy file, the faults of its text, and the line of each field.
 
-    Raises
-    ------
-    InputError
-        The file cannot be opened.
-    PolicyError
-        The text is not valid YAML, is too large, or is not a mapping.
+    InputError if the file cannot be opened; PolicyError if its text is no valid YAML, is too large, or is no mapping.
     """
     try:
         text = path.read_text(encoding="utf-8")

@@ -11,7 +11,6 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from shoal.policy.attribute import Attribute, MessagePart, Reference
 from shoal.policy.policy import Policy
-from shoal.policy.schema import Scale
 from shoal.policy.texts import fold_text
 
 __all__ = ["advise", "explain", "least_records"]
@@ -288,7 +287,7 @@ def _advise_on_missing(policy: Policy) -> Iterator[str]:
             "missing_values: a record with one of them in a quasi-identifier is quarantined; set missing: group at the "
             "attributes that may lack a value, to release such records too"
         )
-    categories = _names(a for a in policy.clustered if a.scale in {Scale.NOMINAL, Scale.ORDINAL})
+    categories = _names(a for a in policy.clustered if not a.has_moments)
     if "" not in policy.missing_values and categories:
         yield (
             f'missing_values: does not contain "", so an empty text or cell is no missing value of {categories}: it is '
@@ -300,7 +299,7 @@ def _advise_on_categories(policy: Policy) -> Iterator[str]:
     real = _names(
         attribute
         for attribute in policy.quasi_identifiers
-        if attribute.scale is Scale.ORDINAL or (attribute.is_nominal and attribute.publish != "ancestor")
+        if not attribute.has_moments and attribute.publish != "ancestor"
     )
     if real:
         yield (

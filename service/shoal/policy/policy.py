@@ -204,17 +204,17 @@ class Policy:
             ),
             undeclared=document.undeclared,
             k=privacy.k,
-            max_share=DEFAULT_MAX_SHARE if privacy.max_share is None else float(privacy.max_share),
+            max_share=DEFAULT_MAX_SHARE if privacy.max_share is None else privacy.max_share,
             stream=_stream(document.stream, privacy, privacy.k),
-            position=0.0 if isinstance(position, TargetSpanSection) else float(position),
-            target_span=_float(position.target_span) if isinstance(position, TargetSpanSection) else None,
+            position=0.0 if isinstance(position, TargetSpanSection) else position,
+            target_span=position.target_span if isinstance(position, TargetSpanSection) else None,
             kafka=document.kafka,
             per_subject=PerSubject(quota.max, quota.window) if quota and quota.max and quota.window else None,
             min_population=privacy.min_population,
-            t=_float(privacy.t),
+            t=privacy.t,
             diversity=_diversity(privacy),
             max_value_share=_max_value_share(privacy),
-            dependence=float(document.steering.dependence),
+            dependence=document.steering.dependence,
             scaling=document.steering.scaling,
             csv=dialect,
             csv_output=_dialect(dialect, None if document.csv is None else document.csv.output),
@@ -272,7 +272,7 @@ class Policy:
     @property
     def protects_values(self) -> bool:
         """Whether clusters must keep l-diversity, t-closeness or a largest share of one confidential value."""
-        return self.diversity is not None or self.t is not None or self.max_value_share is not None
+        return bool(self.value_limits)
 
     @cached_property
     def dependence_attributes(self) -> tuple[Attribute, ...]:
@@ -322,13 +322,18 @@ class Policy:
 
         Settings that are younger than the first fingerprints are left out at their default, so that those stay.
         """
+        position = self.position if self.target_span is None else {"target_span": self.target_span}
         content: dict[str, Any] = {
             "attributes": {a.name: a.as_dict(table=self.stream is None) for a in self.attributes},
             "undeclared": self.undeclared,
             "privacy": self._privacy(),
-            "steering": {"position": self._position(), "dependence": self.dependence, "scaling": self.scaling},
+            "steering": {"position": position, "dependence": self.dependence, "scaling": self.scaling},
         }
-        content |= self._messages()
+        texts = sorted(set(self.missing_values))
+        content |= {} if texts == [""] else {"missing_values": texts}
+        content |= {} if self.unwrap is None else {"unwrap": self.unwrap}
+        actions = {"deletes": self.deletes, "tombstones": self.tombstones}
+        content |= {name: action for name, action in actions.items() if action != "quarantine"}
         if self.steering_attributes:
             content["steering"]["by"] = [{"attribute": a.name, "weight": a.weight} for a in self.steering_attributes]
         if self.subject is None:
@@ -343,17 +348,6 @@ class Policy:
         if self.kafka is not None:
             content["kafka"] = shown_settings(self.kafka)
         return content
-
-    def _messages(self) -> dict[str, Any]:
-        texts = sorted(set(self.missing_values))
-        content: dict[str, Any] = {} if texts == [""] else {"missing_values": texts}
-        if self.unwrap is not None:
-            content["unwrap"] = self.unwrap
-        actions = {"deletes": self.deletes, "tombstones": self.tombstones}
-        return content | {name: action for name, action in actions.items() if action != "quarantine"}
-
-    def _position(self) -> float | dict[str, float]:
-        return self.position if self.target_span is None else {"target_span": self.target_span}
 
     def _privacy(self) -> dict[str, Any]:
         options = {
@@ -535,8 +529,7 @@ def _stream(section: StreamSection | None, privacy: PrivacySection, k: int) -> S
     else:
         where = f"from k = {BLOCK_FROM_K} on" if k >= BLOCK_FROM_K else f"below k = {BLOCK_FROM_K}"
         reason = f"auto: {rule} {where}"
-    delay = _float(section.max_delay_s)
-    return Stream(section.delta, delay, rule, section.release, section.reveal_order, reason)
+    return Stream(section.delta, section.max_delay_s, rule, section.release, section.reveal_order, reason)
 
 
 def _diversity(privacy: PrivacySection) -> Diversity | None:
@@ -546,8 +539,9 @@ def _diversity(privacy: PrivacySection) -> Diversity | None:
     if isinstance(given, int):
         return Diversity("distinct", float(given))
     if given.recursive is not None:
-        return Diversity("recursive", float(given.recursive[1]), float(given.recursive[0]))
-    return Diversity("entropy", float(given.entropy or 0))
+        c, l = given.recursive  # noqa: E741 - of l-diversity
+        return Diversity("recursive", l, c)
+    return Diversity("entropy", given.entropy or 0.0)
 
 
 def _max_value_share(privacy: PrivacySection) -> float | None:
@@ -559,7 +553,7 @@ def _max_value_share(privacy: PrivacySection) -> float | None:
         return None
     if privacy.max_value_share is None and isinstance(privacy.l, int):
         return DEFAULT_MAX_VALUE_SHARE
-    return _float(privacy.max_value_share)
+    return privacy.max_value_share
 
 
 def _dialect(inherited: CsvDialect, section: CsvSection | None) -> CsvDialect:
@@ -572,7 +566,3 @@ def _dialect(inherited: CsvDialect, section: CsvSection | None) -> CsvDialect:
     if settings.get("delimiter") == "tab":
         settings["delimiter"] = "\t"
     return replace(inherited, **settings)
-
-
-def _float(value: float | None) -> float | None:
-    return None if value is None else float(value)

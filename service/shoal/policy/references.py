@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import math
 import unicodedata
@@ -15,7 +13,7 @@ from typing import NamedTuple
 from shoal.errors import InputError
 from shoal.policy.attribute import Reference
 from shoal.policy.schema import AttributeSection, Document, FieldPath, Finding, did_you_mean
-from shoal.policy.taxonomy import read_named_file
+from shoal.policy.taxonomy import read_rows
 from shoal.policy.texts import (
     JSON_NUMBER,
     MAX_CATEGORY_BYTES,
@@ -95,32 +93,24 @@ def _reference_of(rows: Sequence[_ReferenceRow]) -> Reference:
 
 def _read_rows(folder: Path, name: str, missing: Collection[str]) -> tuple[list[_ReferenceRow], list[_RowFault]]:
     """Return the rows of a file that have two cells, and the faults of all others."""
-    text = read_named_file(folder, name)
-    first = text.partition("\n")[0]
-    delimiter = ";" if ";" in first else ","
-    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
-    rows: list[_ReferenceRow] = []
-    faults: list[_RowFault] = []
-    header: list[str] | None = None
-    try:
-        for cells in reader:
-            stripped = [unicodedata.normalize("NFC", cell.strip()).strip() for cell in cells]
-            if not any(stripped) and len(stripped) < len(REFERENCE_HEADER):
-                continue
-            if header is None:
-                header = stripped
-                _require_header(name, stripped)
-            elif len(stripped) != len(REFERENCE_HEADER):
-                faults.append(_RowFault(reader.line_num, _describe_width(len(stripped))))
-            else:
-                value, share = stripped
-                is_missing = fold_characters(value) in {"", *map(fold_characters, missing)}
-                rows.append(_ReferenceRow(None if is_missing else value, share, reader.line_num))
-    except csv.Error:
-        raise InputError(f"{name} line {reader.line_num}: a quotation mark is missing, or a cell is too long") from None
-    if header is None:
+    found = [
+        (line, [unicodedata.normalize("NFC", cell).strip() for cell in cells])
+        for line, cells in read_rows(folder, name)
+        if len(cells) > 1 or any(cells)
+    ]
+    if not found:
         raise InputError(f"{name}: is empty; give the header value,share and one row per value")
-    return rows, faults
+    _require_header(name, found[0][1])
+    wrong = [
+        _RowFault(line, _describe_width(len(cells))) for line, cells in found[1:] if len(cells) != len(REFERENCE_HEADER)
+    ]
+    texts = {"", *map(fold_characters, missing)}
+    rows = [
+        _ReferenceRow(None if fold_characters(cells[0]) in texts else cells[0], cells[1], line)
+        for line, cells in found[1:]
+        if len(cells) == len(REFERENCE_HEADER)
+    ]
+    return rows, wrong
 
 
 def _require_header(name: str, cells: Sequence[str]) -> None:
@@ -165,8 +155,8 @@ def _fault_of_value(text: str, attribute: AttributeSection, order: Collection[st
     """Return why a value cannot be one of the attribute; empty if it can."""
     if attribute.type != "json" and is_long_category(text):
         return f"the value has more than {MAX_CATEGORY_BYTES:,} bytes as JSON; shorten it"
-    if attribute.scale == "ordinal":
-        is_known = not order or fold_characters(text) in order
+    if order:
+        is_known = fold_characters(text) in order
         return "" if is_known else "the value is not in the order of the attribute; correct its spelling"
     return _fault_of_type(text, attribute)
 

@@ -160,8 +160,8 @@ class AttributeSection(Section):
         required="give identifier, quasi_identifier, confidential, other or steering",
     )
     subject: bool = key(
-        "This attribute names the person that k counts. Its role must be `identifier`. Exactly one attribute is the "
-        "subject, unless the policy says `subject: every_record` ([subjects](#subjects)).",
+        "This `identifier` names the person that k counts. Exactly one attribute does, unless the policy says "
+        "`subject: every_record` ([subjects](#subjects)).",
         default=False,
     )
     source: str = key(
@@ -175,21 +175,21 @@ class AttributeSection(Section):
     scale: Literal["numeric", "ordinal", "nominal", "time"] | None = key(
         "How values are compared: as numbers, as [categories with an order](#ordinal-categories-with-an-order), as "
         "[categories without an order](#nominal-categories-without-an-order), or as [times](#time). Of a "
-        "`confidential` attribute: how far two values are apart for `t`; it has no scale `time`.",
+        "`confidential` attribute, which has no `time`: how far two values are apart for `t`.",
         shown="`numeric`; by `type` for `confidential`",
     )
     bounds: list[Number | str] | None = key(
-        "Lowest and highest value of a number or a time. Numbers are within ±2^53, times are written like values. "
-        "Bounds clip values. They scale distances only with `steering.scaling: bounds`, of steering attributes of a "
-        "stream, which need them, and of `confidential` numbers, for `steering.dependence` in a stream; these are not "
-        "clipped.",
+        "Lowest and highest value of a number (within ±2^53) or a time (written like values). They clip values. They "
+        "scale distances with `steering.scaling: bounds`, and those of a steering attribute of a stream always. A "
+        "`confidential` number has them for `steering.dependence` in a stream only, and its values stay as they are.",
         values="`[low, high]`",
         example=[0, 110],
         min_length=2,
         max_length=2,
     )
     out_of_bounds: Literal["clip", "quarantine"] | None = key(
-        "What happens to values of this attribute outside the bounds.",
+        "Values outside the bounds: `clip` moves them to the bounds and counts them, `quarantine` rejects the record "
+        "as `invalid`.",
         shown="the key of the top level",
     )
     integer: bool | None = key(
@@ -197,16 +197,14 @@ class AttributeSection(Section):
         shown="`false`",
     )
     resolution: Number | str | None = key(
-        "The step of published values. A number: published means are multiples of it; 0 publishes the exact mean, "
-        "rounded once to float64. A time: `15min`, `h`, `day`, `month`, `year`, or a number with `s`, `min`, `h`, "
-        "`day`.",
+        "The step of published values. Of numbers: published means are multiples of it; 0 publishes the exact mean. Of "
+        "times: `15min`, `h`, `day`, `month`, `year`, or a number with `s`, `min`, `h`, `day`.",
         shown="`day` for times; of numbers 0 in tables, in streams by `bounds`",
         values="number, or a step of time",
         example=500,
     )
     weight: Number | None = key(
-        "Factor of the attribute in distances. An attribute with a larger weight loses less information. The weight of "
-        "a steering attribute is in `steering.by`.",
+        "Factor of the attribute in distances. An attribute with a larger weight loses less information.",
         shown="1.0",
         example=2.0,
         gt=0,
@@ -250,9 +248,8 @@ class AttributeSection(Section):
         example="patient.born",
     )
     type: FieldType | None = key(
-        "What a value must be; `any` takes the JSON scalar as it is. Not for quasi-identifiers and steering "
-        "attributes, whose type follows from the scale. `json` is only for `confidential`: an object or a list is "
-        "published whole, with everything in it.",
+        "What a value must be, where no scale says it; `any` takes the JSON scalar as it is. `json` is only for "
+        "`confidential`: an object or a list is published whole, with everything in it.",
         shown="`any`",
         example="string",
     )
@@ -275,13 +272,13 @@ class AttributeSection(Section):
         default=False,
     )
     protect: bool = key(
-        "`l`, `t` and `max_value_share` apply to this confidential attribute and to others with this key; without any "
-        "such key, to all confidential attributes ([confidential values](protection.md)).",
+        "`l`, `t` and `max_value_share` apply to the confidential attributes with this key, or to all if none has it "
+        "([confidential values](protection.md)).",
         default=False,
     )
     reference: str | None = key(
-        "CSV file with the header `value,share`: the distribution of a confidential attribute that `t` compares with. "
-        "Required in a stream with `t`; `shoal reference` writes one.",
+        "CSV file (`value,share`) of the distribution that `t` compares with. Required in a stream with `t`; `shoal "
+        "reference` writes one.",
         values="file",
         example="diagnosis.csv",
     )
@@ -318,7 +315,7 @@ class KafkaSection(Section):
     )
     group: Text | None = key("The consumer group.", shown="required", example="shoal-visits")
     quarantine: Text | None = key(
-        "Topic for [references](bad-input.md) to all records that are not published. This and the other side topics "
+        "Topic for references (topic, partition, offset, reason) to all records that are not published. Side topics "
         "may have fewer partitions than the input.",
         example="visits.quarantine",
     )
@@ -364,8 +361,8 @@ class KafkaSection(Section):
         "File that holds the password instead.", values="file", example="/run/secrets/password"
     )
     sasl_oauth_token: SecretStr | None = key(
-        "An OAuth token that stays the same, for short runs: after it has expired, no connection is made. Only "
-        "from the environment. This, the file or the command is required for `OAUTHBEARER`.",
+        "An OAuth token, for short runs: after it has expired, no connection is made. Only from the environment. This, "
+        "the file or the command is required for `OAUTHBEARER`.",
         only_environment=True,
         strict=False,
     )
@@ -424,7 +421,7 @@ class KafkaSection(Section):
     )
     patience_s: Number = key(
         "How long to try again while the broker cannot be reached, or lets no transactions begin. Then the worker ends "
-        "with exit code 3. A drain waits as long for a partition whose leader is away, or that cannot be opened.",
+        "with exit code 3. A drain waits as long for a partition.",
         default=300,
         ge=0,
     )
@@ -522,16 +519,14 @@ class PrivacySection(Section):
         le=1,
     )
     per_subject: PerSubjectSection | None = key(
-        "How many records of one person are published within a window ([ADR 6](adr/0006-subject-quota.md)). The others "
-        "are suppressed.",
+        "How many records of one person are published within a window ([ADR 6](adr/0006-subject-quota.md)).",
         shown="off",
         values="`{max: N, window: W}`",
         example={"max": 3, "window": 10_000},
     )
     min_population: int | None = key(
-        "While fewer different people wait, no record is released by a clock (`max_delay_s`), by `--drain`, or at the "
-        "end of a file. From k to δ; 2k is recommended. Price: `max_delay_s` is not enforced until enough people wait; "
-        "a drain and the end of a file suppress the rest.",
+        "While fewer people wait, `max_delay_s` releases no record, and `--drain` and the end of a file suppress the "
+        "rest. From k to δ; 2k is recommended.",
         shown="off",
         example=20,
         ge=2,
@@ -574,8 +569,8 @@ class StreamSection(Section):
         le=MAX_DELTA,
     )
     max_delay_s: Number | None = key(
-        "Largest delay in seconds. It is enforced by the timestamps of later records and, at an idle partition, by the "
-        "clock from the read time on. Files without `--follow` have no clock.",
+        "Largest delay in seconds, by the timestamps of later records and, at an idle partition, by the clock. Files "
+        "without `--follow` have no clock.",
         shown="none",
         example=30,
         gt=0,
@@ -586,14 +581,13 @@ class StreamSection(Section):
         default="auto",
     )
     release: Literal["cluster", "ordered"] = key(
-        "`cluster`: a cluster is published whole. `ordered`: each record is published at its own expiry, in input "
-        "order. Until all its records are published, fewer than k people of a cluster may be visible "
-        "([rules](rules.md#release)).",
+        "`cluster`: a cluster is published whole. `ordered`: each record at its own expiry, in input order; until then "
+        "fewer than k people of a cluster may be visible ([rules](rules.md#release)).",
         default="cluster",
     )
     reveal_order: bool = key(
-        "Only with `ordered`: each record keeps its own confidential and other fields in its own row. The position of "
-        "a row then shows when its record arrived.",
+        "Only with `ordered`: each record keeps its own confidential and other fields in its own row, whose position "
+        "shows when it arrived.",
         default=False,
     )
 
@@ -603,7 +597,7 @@ class TableSection(Section):
 
     keep_order: bool = key(
         "Allows `shoal batch --keep-order`. A row number then identifies the record of a row, with its confidential "
-        "values, for everyone who knows the order of the input.",
+        "values, for everyone who knows the order of the input. `shoal verify` accepts this order only with this key.",
         default=False,
     )
 
@@ -651,9 +645,8 @@ class SteeringSection(Section):
         example=0.01,
     )
     scaling: Literal["spreads", "bounds"] = key(
-        "How numbers, ranks and times of a stream are scaled in distances: by their spreads, which are learned from "
-        "published values, or by their `bounds`, as in the literature ([steering](steering.md#scaling)). Tables use "
-        "standard deviations.",
+        "How numbers, ranks and times of a stream are scaled in distances: by spreads learned from published values "
+        "or by their `bounds` ([steering](steering.md#scaling)). Tables use standard deviations.",
         default="spreads",
     )
     dependence: Number = key(
@@ -857,9 +850,6 @@ _SCALE = (
     "nominal (categories without an order) or time; a field of another kind is an identifier, which leaves it out of "
     "the output"
 )
-_REMOVED: dict[FieldPath, str] = {
-    ("privacy", "l", name): "removed; give the number itself: l: 3" for name in ("distinct", "p_sensitive")
-}
 _ARTICLE = re.compile("^(integer|number|list|mapping|file|path)|, secret$")
 _OF_KIND = {
     "finite_number": "must be a finite number",
@@ -874,7 +864,7 @@ def _describe(kind: str, path: FieldPath, model: type[BaseModel], tree: object) 
     """
     if kind == "extra_forbidden":
         hint = did_you_mean(path[-1], list(_keys_at(model, path[:-1])))
-        return _REMOVED.get(path) or f"unknown field; {hint or 'remove it or check its spelling'}"
+        return f"unknown field; {hint or 'remove it or check its spelling'}"
     if kind in _OF_KIND:
         return _OF_KIND[kind]
     field, annotation = _field_at(model, path)

@@ -22,7 +22,7 @@ from shoal.errors import InputError
 from shoal.policy.schema import Document, FieldPath, Finding
 from shoal.policy.texts import MAX_CATEGORY_BYTES, has_lone_surrogate, is_long_category
 
-__all__ = ["ROOT", "Taxonomy", "read_named_file", "read_taxonomies", "replace_taxonomies"]
+__all__ = ["ROOT", "Taxonomy", "read_rows", "read_taxonomies", "replace_taxonomies"]
 
 ROOT = "*"
 """Name of the root where the file names none."""
@@ -205,7 +205,7 @@ _UNDECODED = re.compile("[\udc80-\udcff]")
 """A byte that is not UTF-8, as the error handler surrogateescape decodes it."""
 
 
-def read_named_file(folder: Path, name: str) -> str:
+def _read_named_file(folder: Path, name: str) -> str:
     """Return the text of a file; its name is relative to the folder of the policy."""
     try:
         path = folder / name
@@ -226,21 +226,23 @@ def read_named_file(folder: Path, name: str) -> str:
     return text
 
 
-def _delimiter_of(text: str) -> str:
-    """Return the delimiter of the first of two lines that has one."""
+def read_rows(folder: Path, name: str) -> list[tuple[int, list[str]]]:
+    """Return the rows of a CSV file that the policy names, each with its line; blank lines are left out.
+
+    The delimiter is that of the first of two lines that has one.
+    """
+    text = _read_named_file(folder, name)
     found = (delimiter for line in text.splitlines()[:2] for delimiter in (";", ",") if delimiter in line)
-    return next(found, ";")
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=next(found, ";"), strict=True)
+    try:
+        return [(reader.line_num, [cell.strip() for cell in cells]) for cells in reader if cells]
+    except csv.Error:
+        raise InputError(f"{name} line {reader.line_num}: a quotation mark is missing, or a cell is too long") from None
 
 
 def _read_file(folder: Path, name: str) -> tuple[tuple[str, ...], list[TaxonomyRow], list[_Misfit]]:
     """Return the first line of a file, the rows that have as many cells, and the faults of all others."""
-    text = read_named_file(folder, name)
-    reader = csv.reader(io.StringIO(text, newline=""), delimiter=_delimiter_of(text), strict=True)
-    rows: list[TaxonomyRow] = []
-    try:
-        rows.extend(TaxonomyRow(tuple(cell.strip() for cell in cells), reader.line_num) for cells in reader if cells)
-    except csv.Error:
-        raise InputError(f"{name} line {reader.line_num}: a quotation mark is missing, or a cell is too long") from None
+    rows = [TaxonomyRow(tuple(cells), line) for line, cells in read_rows(folder, name)]
     if len(rows) < 2:  # noqa: PLR2004 - a header and a leaf
         raise InputError(f"{name}: must have a header and one row per leaf")
     header, leaves = rows[0], rows[1:]

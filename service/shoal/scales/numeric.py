@@ -22,6 +22,7 @@ from shoal.scales.scale import AttributeScale, ColumnNeed, Publisher, ScaleFault
 
 __all__ = [
     "INTEGER",
+    "NOT_FINITE",
     "MemberSums",
     "NumericScale",
     "PublicationGrid",

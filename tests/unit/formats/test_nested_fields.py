@@ -7,10 +7,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from msgspec import UNSET
-from shoal.formats import Block, DropReason, JsonDecoder, Reason
+from shoal.formats import Block, JsonDecoder, Reason
 from shoal.policy import Policy
-from support.making import KEY, SUBJECT, policy_of, quasi, unchanged_field
+from support.making import SUBJECT, policy_of, quasi, unchanged_field
 from support.paths import with_paths
 
 pytestmark = pytest.mark.unit
@@ -43,7 +42,7 @@ def record(**patient: Any) -> dict[str, Any]:
 
 def decode(policy: Policy, *messages: dict[str, Any] | bytes) -> Block:
     texts = [text if isinstance(text, bytes) else json.dumps(text).encode() for text in messages]
-    return JsonDecoder(policy, hash_key=KEY).decode(texts)
+    return JsonDecoder(policy).decode(texts)
 
 
 def test_fields_are_read_inside_objects() -> None:
@@ -134,42 +133,18 @@ def test_absent_fields_are_missing_where_they_may_be() -> None:
         d="x.y.d",
     )
     whole = {"who": "p", "a": 1, "x": {"b": 2, "y": {"c": 3, "d": 4}}}
-    partial: list[dict[str, Any]] = [
-        {"who": "p", "a": 1},
-        {"who": "p", "a": 1, "x": None},
-        {"who": "p", "a": 1, "x": {}},
-        {"who": "p", "a": 1, "x": {"b": 2}},
-        {"who": "p", "a": 1, "x": {"b": 2, "y": None}},
-        {"who": "p", "a": 1, "x": {"y": {"d": 4}}},
-    ]
-    struct = JsonDecoder(policy)._struct
-    records = [struct.decode(json.dumps(one).encode()) for one in (whole, *partial)]
-    values = [[get(one) for get in struct.getters[1:]] for one in records]
-    assert values == [
-        [1, 2, 3, 4],
-        [1, UNSET, UNSET, UNSET],
-        [1, UNSET, UNSET, UNSET],
-        [1, UNSET, UNSET, UNSET],
-        [1, 2, UNSET, UNSET],
-        [1, 2, UNSET, UNSET],
-        [1, UNSET, UNSET, 4],
-    ]
-    assert np.isnan(JsonDecoder(policy).decode([json.dumps(partial[-1]).encode()]).values).tolist() == [
-        [False, True, True, False]
-    ]
-    counts = struct.count_keys(records)
-    assert not isinstance(counts, int)
-    assert counts.tolist() == [7, 2, 3, 3, 4, 5, 5]
+    none, nan = [1, np.nan, np.nan, np.nan], np.nan
+    parts: list[dict[str, Any]] = [{}, {"x": None}, {"x": {}}, {"x": {"b": 2}}, {"x": {"b": 2, "y": None}}]
+    records = [whole, *({"who": "p", "a": 1, **part} for part in (*parts, {"x": {"y": {"d": 4}}}))]
+    expected = [[1, 2, 3, 4], none, none, none, [1, 2, nan, nan], [1, 2, nan, nan], [1, nan, nan, 4]]
+    np.testing.assert_array_equal(decode(policy, *records).values, expected)
 
 
 def test_a_repeated_key_is_found_in_a_record_with_absent_fields() -> None:
     policy = with_paths(policy_of({"who": SUBJECT, "a": quasi(), "b": quasi()}), missing={"b"}, b="x.b")
-    decoder = JsonDecoder(policy)
     # As many keys as a record with every field.
-    records = [b'{"who":"p","a":1,"a":1,"who":"p"}', b'{"who":"p","a":1,"x":{}}']
-    rejected: list[tuple[int, Reason | DropReason]] = []
-    indexes, _ = decoder._decode_records(records, rejected)
-    assert (indexes, rejected) == ([1], [(0, INVALID)])
+    block = decode(policy, b'{"who":"p","a":1,"a":1,"who":"p"}', b'{"who":"p","a":1,"x":{}}')
+    assert (block.index.tolist(), block.rejected) == ([1], [(0, INVALID)])
 
 
 ODD = ['quo"te', "back\\slash", "new\nline", "größe", "", "%b", "f0"]

@@ -61,7 +61,7 @@ def policy_of(role: dict[str, Any], subject: dict[str, Any]) -> Policy:
 def blocks(policy: Policy, table: pa.Table, max_bytes: int) -> list[tuple[Block, list[bytes]]]:
     file = io.BytesIO()
     pq.write_table(table, file)
-    decoder = JsonDecoder(policy, hash_key=b"k", with_columns=True)
+    decoder = JsonDecoder(policy, with_columns=True)
     found = [one for rows in ParquetReader(file, policy) for one in rows.decode(decoder, max_bytes)]
     return [(block, [messages[index] for index in range(len(messages))]) for block, messages in found]
 

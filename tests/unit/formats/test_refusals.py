@@ -107,14 +107,6 @@ def test_each_field_at_fault_is_counted_once_for_each_record() -> None:
     assert counter.texts(9) == ["2 of 9 invalid: pay: empty", "1 of 9 invalid: age: empty"]
 
 
-def test_the_count_of_each_field_is_exact_for_any_number_of_records() -> None:
-    counter = RefusalCounter()
-    for number in range(50_001):
-        counter.add("invalid", [RecordFault("empty", "age" if number % 2 else "pay")])
-    assert counter.texts(50_001) == ["25,001 of 50,001 invalid: pay: empty", "25,000 of 50,001 invalid: age: empty"]
-    assert len(counter._counts) == 2
-
-
 def test_kinds_beyond_the_tenth_are_not_listed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_KINDS", 1)
     counter = RefusalCounter()

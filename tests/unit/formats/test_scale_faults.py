@@ -40,19 +40,13 @@ def policy_with(attribute: dict[str, Any]) -> Policy:
         (ORDINAL, 1, "not in its order"),
         (ICD, "canary", "not in the taxonomy"),
         (DATE, "2021-02-29", "not a time in ISO 8601"),
-        (DATE, 1, "not a time in ISO 8601"),
         (DATE | BOUNDS, "2021-01-01", "outside its bounds"),
         (DATE | {"unit": "s"}, "1", "not a number of seconds since 1970"),
-        (DATE | {"unit": "ms"}, 1e300, "not a number of milliseconds since 1970"),
-        (DATE | {"unit": "us"}, 1e300, "not a number of microseconds since 1970"),
-        (DATE | {"unit": "days"}, "2020-01-01", "not a number of days since 1970"),
         (DATE | {"unit": "ms"}, [1], "a list or an object"),
         (quasi() | GROUP, "canary", "not a finite number"),
-        (quasi() | GROUP, True, "not a finite number"),
         (quasi() | GROUP | {"integer": True}, 1.5, "not a whole number"),
         (quasi(), "NA", "a value of missing_values"),
         (quasi(), 99, "a value of missing_values"),
-        (quasi(), 99.0, "a value of missing_values"),
         (NOMINAL, 99, "a value of missing_values"),
         (ICD, True, "a value of missing_values"),
         (DATE | {"unit": "s"}, 99.0, "a value of missing_values"),
@@ -108,10 +102,6 @@ def test_a_whole_number_with_a_point_is_no_fault(attribute: dict[str, Any]) -> N
     assert [fault.kind for fault in find_json_faults(policy_with(attribute), message)] == ["note: missing"]
 
 
-def test_an_absent_field_is_a_fault_by_default() -> None:
-    assert [fault.kind for fault in find_json_faults(policy_with(NOMINAL), b'{"note":1}')] == ["x: missing"]
-
-
 @pytest.mark.parametrize(
     ("attribute", "value", "remedy"),
     [
@@ -119,8 +109,6 @@ def test_an_absent_field_is_a_fault_by_default() -> None:
         (ICD, "canary", "x: add the category to the taxonomy, or set unknown: root"),
         (NOMINAL, 1.5, "x: write categories as texts, or set scale: numeric"),
         (DATE, "canary", "x: write times as 2026-07-14 or 2026-07-14T09:30:00Z, or set unit"),
-        (DATE | {"unit": "us"}, "canary", "x: correct the values or the unit; leave unit out for times in ISO 8601"),
-        (DATE | {"unit": "days"}, "canary", "x: correct the values or the unit; leave unit out for times in ISO 8601"),
         (DATE | {"unit": "s"}, "canary", "x: correct the values or the unit; leave unit out for times in ISO 8601"),
     ],
 )

@@ -11,7 +11,7 @@ import pytest
 from shoal.formats import Block, DropReason, JsonDecoder, Reason, RefusalCounter
 from shoal.formats.json import find_json_faults
 from shoal.policy import Policy
-from support.making import KEY, SUBJECT, policy_of, quasi, unchanged_field
+from support.making import SUBJECT, policy_of, quasi, unchanged_field
 from support.paths import with_paths
 
 pytestmark = pytest.mark.unit
@@ -52,7 +52,7 @@ def dropping_policy(kind: str) -> Policy:
 
 
 def decode(policy: Policy, messages: Sequence[bytes | None]) -> Block:
-    return JsonDecoder(policy, hash_key=KEY).decode(messages)
+    return JsonDecoder(policy).decode(messages)
 
 
 def dumped(*values: object) -> list[bytes | None]:
@@ -140,9 +140,7 @@ def test_a_record_in_its_envelope_is_accepted(kind: str, message: dict[str, Any]
         ("debezium", GOOD),
         ("debezium", {"after": GOOD}),
         ("debezium", {"op": None, "after": GOOD}),
-        ("debezium", {"op": 1, "after": GOOD}),
         ("debezium", {"op": "c", "after": "{}"}),
-        ("debezium", {"op": "c", "after": [GOOD]}),
         ("debezium", {"op": "c", "after": {"who": "p"}}),
         ("debezium", {"op": "c", "after": {**GOOD, "more": 1}}),
         ("debezium", {"payload": {"op": "c", "after": GOOD}}),
@@ -151,13 +149,11 @@ def test_a_record_in_its_envelope_is_accepted(kind: str, message: dict[str, Any]
         ("connect", GOOD),
         ("connect", {"payload": GOOD}),
         ("connect", {"schema": None, "payload": GOOD, "more": 1}),
-        ("connect", {"schema": None, "payload": "text"}),
         ("connect", {"schema": None, "payload": {**GOOD, "more": 1}}),
         ("cloudevents", GOOD),
         ("cloudevents", {"data": GOOD}),
         ("cloudevents", {"specversion": "1.0"}),
         ("cloudevents", {"specversion": "1.0", "data": None}),
-        ("cloudevents", {"specversion": "1.0", "data": "text"}),
         ("cloudevents", {"specversion": "1.0", "data_base64": "AAE="}),
         ("cloudevents", {"specversion": "1.0", "data_base64": "AAE=", "data": GOOD}),
         ("cloudevents", [{"specversion": "1.0", "data": GOOD}]),
@@ -255,7 +251,7 @@ def test_an_envelope_counts_for_the_largest_length() -> None:
     ],
 )
 def test_a_known_schema_changes_no_decision(payload: bytes, reason: Reason | None) -> None:
-    decoder = JsonDecoder(small("connect"), hash_key=KEY)
+    decoder = JsonDecoder(small("connect"))
     good = b'{"schema":{"type":"struct"},"payload":{"who":"p","x":1}}'
     message = b'{"schema":{"type":"struct"},"payload":%b}' % payload
     expected = [] if reason is None else [(0, reason)]

@@ -45,6 +45,12 @@ def advice(folder: Path, attribute: str, more: str = "") -> list[str]:
             "",
             "attributes.job: its 21 categories are all equally far",
         ),
+        (f"a: {{role: quasi_identifier, scale: nominal, taxonomy: [{LEAVES.removesuffix(', c20')}]}}", "", ""),
+        (
+            "a: {role: quasi_identifier, scale: nominal}\n  b: {role: quasi_identifier, scale: nominal}",
+            "",
+            "attributes.a, attributes.b: a cluster publishes a",
+        ),
         ("p.job: {role: identifier}", "", "attributes.p.job: the name of one field, dots included"),
         ("p.job: {role: identifier}", "", "say so with from: value.p.job"),
         ("p.job: {role: identifier, from: value.p.job}", "", ""),
@@ -85,17 +91,6 @@ def test_an_empty_text_that_is_a_category_is_told(attributes: str, values: str, 
     told = [text for text in advice(tmp_path, attributes, f"missing_values: {values}") if "does not contain" in text]
     assert len(told) == (1 if names else 0)
     assert f"missing value of {names}:" in "".join(told) or not names
-
-
-def test_that_a_published_category_is_that_of_a_person_is_said_once(tmp_path: Path) -> None:
-    both = "a: {role: quasi_identifier, scale: nominal}\n  b: {role: quasi_identifier, scale: nominal}"
-    (told,) = advice(tmp_path, both)
-    assert told.startswith("attributes.a, attributes.b: ")
-
-
-def test_a_list_of_exactly_twenty_categories_needs_no_advice(tmp_path: Path) -> None:
-    leaves = LEAVES.removesuffix(", c20")
-    assert advice(tmp_path, f"a: {{role: quasi_identifier, scale: nominal, taxonomy: [{leaves}]}}") == []
 
 
 @pytest.mark.parametrize(

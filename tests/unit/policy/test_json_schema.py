@@ -13,7 +13,6 @@ from typing import Any, get_args
 import pytest
 from jsonschema import Draft202012Validator
 from jsonschema import ValidationError as SchemaError
-from pydantic import BaseModel
 from shoal.policy.checks import check_document
 from shoal.policy.document import parse_document
 from shoal.policy.schema import Document, policy_schema, validate
@@ -93,14 +92,8 @@ def test_the_examples_of_the_pages_are_valid(name: str) -> None:
 @pytest.mark.parametrize(
     "more",
     [
-        {"privacy": {"k": 2, "l": 3}},
-        {"privacy": {"k": 2, "l": {"entropy": 2.5}}},
-        {"privacy": {"k": 2, "l": {"recursive": [2, 3]}}},
         {"privacy": {"k": 2, "l": None}},
         {"missing_values": ["", "?", 99, -1.5, True]},
-        {"steering": {"position": 0.5}},
-        {"steering": {"position": {"target_span": 20}}},
-        {"steering": {"by": [{"attribute": "ward", "weight": 1}]}},
         {"csv": {"delimiter": "\t", "output": {"delimiter": "tab"}}},
         {"kafka": {"topics": [{"input": "a", "output": "b"}], "sasl_password": "x", "sasl_oauth_command": ["a"]}},
         {"attributes": {"x": {"role": "quasi_identifier", "scale": "nominal", "taxonomy": {"a": ["b", 1], "c": None}}}},
@@ -120,12 +113,8 @@ def test_every_form_of_a_value_is_valid_where_the_loader_reads_it(more: dict[str
     [
         ({"atributes": {}}, ""),
         ({"privacy": {"k": 2, "kk": 3}}, "privacy"),
-        ({"privacy": {"k": 1}}, "privacy.k"),
-        ({"privacy": {"k": "2"}}, "privacy.k"),
         ({"privacy": {}}, "privacy"),
         ({"privacy": {"k": 2, "l": {"distinct": 3}}}, "privacy.l"),
-        ({"privacy": {"k": 2, "l": 1}}, "privacy.l"),
-        ({"privacy": {"k": 2, "l": "3"}}, "privacy.l"),
         ({"privacy": {"k": 2, "per_subject": {"max": 1}}}, "privacy.per_subject"),
         ({"stream": {"delta": 9, "rule": "best"}}, "stream.rule"),
         ({"stream": {"rule": "auto"}}, "stream"),
@@ -133,15 +122,12 @@ def test_every_form_of_a_value_is_valid_where_the_loader_reads_it(more: dict[str
         ({"steering": {"by": [{"attribute": "ward"}]}}, "steering.by"),
         ({"kafka": {"inputs": "a"}}, "kafka"),
         ({"kafka": {"metadata_key": "a"}}, "kafka"),
-        ({"kafka": {"commit_interval_ms": 0}}, "kafka.commit_interval_ms"),
         ({"kafka": {"topics": [{"input": "a"}]}}, "kafka.topics"),
         ({"csv": {"output": {"multilin": True}}}, "csv.output"),
-        ({"kafka": {"ssl_password": "a"}}, "kafka"),
         ({"attributes": {}}, "attributes"),
         ({"attributes": {"x": {}}}, "attributes.x"),
         ({"attributes": {"x": {"role": "quasi-identifier"}}}, "attributes.x.role"),
         ({"attributes": {"x": {"role": "identifier", "source": "key"}}}, "attributes.x"),
-        ({"attributes": {"x": {"role": "quasi_identifier", "bounds": [0]}}}, "attributes.x.bounds"),
         ({"attributes": {"x": {"role": "quasi_identifier", "missing": "mode"}}}, "attributes.x.missing"),
     ],
 )
@@ -219,20 +205,7 @@ def test_the_limits_are_those_of_the_loader(path: str, good: object, bad: object
 
 
 VALUES: tuple[Any, ...] = (
-    None,
-    True,
-    "x",
-    "",
-    0,
-    -1,
-    2,
-    0.5,
-    1e12,
-    [],
-    [1],
-    ["a", "b"],
-    {},
-    {"a": 1},
+    *(None, True, "x", "", 0, -1, 2, 0.5, 1e12, [], [1], ["a", "b"], {}, {"a": 1}),
     {"entropy": 2},
     {"target_span": 1},
 )
@@ -269,25 +242,6 @@ def test_what_is_not_valid_is_refused_by_the_loader(kind: Kind) -> None:
         else:
             refused += 1
     assert min(accepted, refused) > 50
-
-
-def sections(model: type[BaseModel], known: frozenset[type[BaseModel]] = frozenset()) -> set[type[BaseModel]]:
-    """Return a section and those inside it. The section ``csv`` contains itself."""
-    found = {model}
-    for field in model.model_fields.values():
-        pending: list[Any] = [field.annotation]
-        while pending:
-            part = pending.pop()
-            if isinstance(part, type) and issubclass(part, BaseModel) and part not in known | found:
-                found |= sections(part, known | found)
-            pending.extend(get_args(part))
-    return found
-
-
-def test_every_key_of_every_section_says_what_it_means() -> None:
-    keys = [(model, name, field) for model in sections(Document) for name, field in model.model_fields.items()]
-    assert len(keys) > 85
-    assert [f"{model.__name__}.{name}" for model, name, field in keys if not field.description] == []
 
 
 def test_no_description_has_a_link_or_an_annotation() -> None:

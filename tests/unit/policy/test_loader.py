@@ -38,11 +38,9 @@ def test_toml_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("a: [", "not valid YAML"),
         ("", "must be a mapping"),
         ("- a", "must be a mapping"),
         ("attributes: {}\nattributes: {}", "occurs twice"),
-        (GOOD.replace("income", "age"), "occurs twice"),
         ("attributes: 3\nprivacy: {k: 3}\nsubject: every_record", "must be a mapping"),
     ],
 )
@@ -82,21 +80,6 @@ def test_names_that_are_not_text_are_refused(key: str, tmp_path: Path) -> None:
     assert "quotes" in faults(GOOD.replace("diagnosis", key), tmp_path)[f"attributes.{key}"][1]
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "a: " + "[" * 900 + "]" * 900,
-        "a: " + "9" * 5000,
-        "a: &a [x, x, x, x, x, x, x, x, x, x]\n"
-        + "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}' if n else '*a'] * 10)}]\n" for n in range(7)),
-        "x" * (1 << 21),
-    ],
-)
-def test_hostile_files_are_refused(text: str, tmp_path: Path) -> None:
-    with pytest.raises(PolicyError):
-        load(text, tmp_path)
-
-
 ROLES = "identifier, quasi_identifier, confidential, other or steering"
 ALIASES = "a: &a [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
     f"b{n}: &b{n} [{', '.join([f'*b{n - 1}' if n else '*a'] * 10)}]\n" for n in range(4)
@@ -115,9 +98,10 @@ DEEP = "nested too deeply; remove levels of [...] and {...}"
         ("p.yaml", "a: &x [1, *x]\n", ("a", "1"), 1, CYCLE),
         ("p.yaml", ALIASES, ("b3", "7", "8", "8", "8", "9"), 1, MANY),
         ("p.yaml", "a: " + "[" * 900 + "]" * 900, (), None, DEEP),
+        ("p.yaml", "x" * (1 << 21), (), None, "longer than 1048576 characters"),
         ("p.yaml", "a: !!int x", (), None, "a value that does not have the form of its tag (!!name); remove the tag"),
     ],
-    ids=range(6),
+    ids=range(7),
 )
 def test_what_exceeds_a_limit_is_named(
     name: str, text: str, path: tuple[str, ...], line: int | None, message: str, tmp_path: Path
