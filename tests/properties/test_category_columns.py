@@ -17,7 +17,7 @@ from oracle.growth import NaiveGrowth
 from oracle.naive import Entry, NaiveStream, log_of
 from oracle.partitions import loss, mdav
 from shoal.arrays import BoolVector, Float64Matrix, Float64Vector, Int64Matrix, Int64Vector
-from shoal.kernels.distances import dense_coordinates
+from shoal.kernels.sums import dense_coordinates
 from shoal.streams import Decisions, StreamClusterer
 from shoal.tables.descent import descend_dense, pair_squares
 from shoal.tables.mdav import mdav_dense

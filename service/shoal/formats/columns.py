@@ -24,7 +24,7 @@ from shoal.policy import (
 )
 from shoal.scales import scale_of
 from shoal.scales.numeric import parse_at_once, parse_number, to_number
-from shoal.scales.reading import FIRST_INEXACT, ScaleColumn, ScaleReader, integral_to_int
+from shoal.scales.scale import FIRST_INEXACT, ScaleColumn, ScaleReader, integral_to_int
 
 __all__ = [
     "MISMATCH",

@@ -20,8 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shoal.arrays import Float64Vector, Int8Vector, Int64Matrix, Int64Vector
+from shoal.kernels.containers import shell_sort
 from shoal.kernels.jit import njit_inline, njit_inner
-from shoal.kernels.sorting import shell_sort
 
 __all__ = [
     "DISTINCT",

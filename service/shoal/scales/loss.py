@@ -152,12 +152,8 @@ class LossTotals:
     """Sums for the loss of each of q quasi-identifiers, over blocks of records.
 
     A numeric or time attribute has sums of squares of the records of which value and published value are present. All
-    other attributes have sums of distances.
-
-    Attributes
-    ----------
-    windows : WindowSums or None
-        What is left of the times after their trend; None of a table, and before the first record.
+    other attributes have sums of distances. ``windows`` is what is left of the times after their trend; None of a
+    table, and before the first record.
     """
 
     def __init__(self, attributes: Sequence[Attribute]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Protocol, TypeVar
+from typing import TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +14,7 @@ from shoal.errors import ParameterError
 from shoal.policy import MAX_DELTA, RULES, resolve_rule
 from shoal.protection import NO_L, DiversityRule, Protection
 from shoal.streams.diverse import DiverseBlockRule, DiverseRule
-from shoal.streams.expiry import NO_TARGET, StreamConstraints
+from shoal.streams.expiry import NO_TARGET, Rule, StreamConstraints
 from shoal.streams.growth import BlockRule, GrowthRule
 from shoal.streams.held_records import Buffer, CoordinateBlock, DecisionBuffer, Decisions
 from shoal.streams.indexed import IndexedGrowthRule, is_indexable
@@ -25,7 +25,6 @@ from shoal.tables.arguments import AnyArray, is_finite_number, is_integer
 
 __all__ = [
     "InputValidator",
-    "Rule",
     "StreamClusterer",
     "code_distance_faults",
     "parameter_faults",
@@ -125,7 +124,8 @@ class StreamClusterer:
         constraints = StreamConstraints(int(k), int(delta), self._weight, largest, limits, population, target)
         self._buffer = buffer
         self._validator = InputValidator(d, len(expiry_limits), len(distances), protection)
-        self._rule: Rule = _make_rule(rule, buffer, constraints, protection)
+        self._rule = _create(rule, buffer, constraints, protection)
+        self._rule.precompile()
         self._invariants = InvariantChecker(int(k), int(delta), largest, protection)
         self._columns, self._delta, self._limits = len(distances), int(delta), limits
 
@@ -243,10 +243,7 @@ class InputValidator:
     """
 
     def __init__(self, dimensions: int, columns: int, codes: int = 0, protection: Protection | None = None) -> None:
-        self._protection = protection
-        self._codes = codes
-        self._dimensions = dimensions
-        self._columns = columns
+        self._dimensions, self._columns, self._codes, self._protection = dimensions, columns, codes, protection
         self._last_keys = np.full(columns, -MAX_POSITION, np.int64)
         self._by_subject: bool | None = None
         self.last = -1
@@ -274,24 +271,13 @@ class InputValidator:
             checked,
             _expect(numbered if subjects is None else subjects, "subjects", np.int64, (count,)),
             _expect(numbered, "positions", np.int64, (count,)),
-            _expect(self._keys_or_empty(expiry_keys, count), "expiry_keys", np.int64, (count, self._columns)),
-            self._with_protected(self._codes_or_empty(codes, count), values, bins),
+            _columns(expiry_keys, "expiry_keys", "expiry_limits", (count, self._columns)),
+            self._with_protected(_columns(codes, "codes", "code_distances", (count, self._codes)), values, bins),
         )
+        _check_finite(checked)
         if count:
-            self._check_content(block, numbered=positions is None)
+            self._check_order(block, numbered=positions is None)
         return block
-
-    def _keys_or_empty(self, expiry_keys: AnyArray | None, count: int) -> AnyArray:
-        if expiry_keys is None and self._columns:
-            raise ParameterError(f"expiry_keys: missing, expiry_limits requires {self._columns} columns")
-        return np.zeros((count, 0), np.int64) if expiry_keys is None else expiry_keys
-
-    def _codes_or_empty(self, codes: AnyArray | None, count: int) -> Int64Matrix:
-        if codes is None and self._codes:
-            raise ParameterError(f"codes: missing, code_distances requires {self._codes} columns")
-        if codes is None:
-            return np.zeros((count, 0), np.int64)
-        return _expect(codes, "codes", np.int64, (count, self._codes))
 
     def _with_protected(self, codes: Int64Matrix, values: AnyArray | None, bins: AnyArray | None) -> Int64Matrix:
         """Return the codes of category columns with those of protected attributes, and with their bins, behind them."""
@@ -307,17 +293,13 @@ class InputValidator:
             columns.append(given)
         return np.concatenate(columns, axis=1)
 
-    def _check_content(self, block: CoordinateBlock, *, numbered: bool) -> None:
-        if not np.isfinite(block.coordinates).all():
-            raise ParameterError("coordinates: must be finite")
+    def _check_order(self, block: CoordinateBlock, *, numbered: bool) -> None:
         if block.positions[-1] >= MAX_POSITION or not (numbered or self._ascends(block.positions)):
             raise ParameterError("positions: must ascend strictly, also between blocks, and be below 2^62")
-        if self._columns:
-            decreasing = (block.expiry_keys[0] < self._last_keys).any() or (
-                block.expiry_keys[1:] < block.expiry_keys[:-1]
-            ).any()
-            if decreasing or (block.expiry_keys[-1] >= MAX_POSITION).any():
-                raise ParameterError("expiry_keys: must not decrease, also between blocks, and be within +-2^62")
+        keys = block.expiry_keys
+        decreasing = (keys[0] < self._last_keys).any() or (keys[1:] < keys[:-1]).any()
+        if decreasing or (keys[-1] >= MAX_POSITION).any():
+            raise ParameterError("expiry_keys: must not decrease, also between blocks, and be within +-2^62")
 
     def _ascends(self, positions: Int64Vector) -> bool:
         return bool(positions[0] > self.last and (positions[1:] > positions[:-1]).all())
@@ -325,8 +307,7 @@ class InputValidator:
     def validate_coordinates(self, coordinates: AnyArray, count: int) -> Float64Matrix:
         """Return new coordinates (count, d) of records that were validated before; raises as `validate`."""
         checked = _expect(coordinates, "coordinates", np.float64, (count, self._dimensions))
-        if not np.isfinite(checked).all():
-            raise ParameterError("coordinates: must be finite")
+        _check_finite(checked)
         return checked
 
     def remember(self, block: CoordinateBlock, *, by_subject: bool) -> None:
@@ -335,19 +316,6 @@ class InputValidator:
             self._by_subject = by_subject
             self.last = int(block.positions[-1])
             self._last_keys = block.expiry_keys[-1].copy()
-
-
-class Rule(Protocol):
-    """Decides which held records form a cluster."""
-
-    def precompile(self) -> None:
-        """Compile all kernels, so that no record waits for the compiler later."""
-
-    def push(self, block: CoordinateBlock) -> DecisionBuffer:
-        """Append the records of a validated block one by one, and decide on each record that is due for decision."""
-
-    def flush(self, newest: int) -> DecisionBuffer:
-        """Decide on all held records; ``newest`` is the position of the last record that arrived."""
 
 
 def parameter_faults(k: int, delta: int, rule: str, position: object, max_share: float) -> list[str]:
@@ -384,14 +352,8 @@ def code_distance_faults(code_distances: object) -> list[str]:
     return []
 
 
-def _make_rule(name: str, buffer: Buffer, constraints: StreamConstraints, protection: Protection | None) -> Rule:
-    """Return the rule of a name, with all of its kernels compiled; `ParameterError` if no rule has it."""
-    rule = _create(name, buffer, constraints, protection)
-    rule.precompile()
-    return rule
-
-
 def _create(name: str, buffer: Buffer, constraints: StreamConstraints, protection: Protection | None) -> Rule:
+    """Return the rule of a name; `ParameterError` if no class implements it."""
     k = constraints.k
     chosen = resolve_rule(name, k, protects_values=protection is not None)
     if chosen not in {"nearest", "greedy", "awo", "block"}:
@@ -444,13 +406,22 @@ def _are_expiry_limits(expiry_limits: object) -> bool:
     return all(is_integer(limit) and 0 <= limit < 1 << 62 for limit in expiry_limits)
 
 
+def _check_finite(coordinates: Float64Matrix) -> None:
+    if not np.isfinite(coordinates).all():
+        raise ParameterError("coordinates: must be finite")
+
+
+def _columns(array: object, name: str, parameter: str, shape: tuple[int, int]) -> Int64Matrix:
+    """Return integers that may be missing if they have no columns; ``parameter`` says how many they have."""
+    if array is None and shape[1]:
+        raise ParameterError(f"{name}: missing, {parameter} requires {shape[1]} columns")
+    return _expect(np.zeros(shape, np.int64) if array is None else array, name, np.int64, shape)
+
+
 def _expect(array: object, name: str, dtype: type[AnyNumber], shape: tuple[int | None, ...]) -> NDArray[AnyNumber]:
-    fits = isinstance(array, np.ndarray) and array.dtype == dtype and array.ndim == len(shape)
-    if (
-        isinstance(array, np.ndarray)
-        and fits
-        and all(size is None or size == found for size, found in zip(shape, array.shape, strict=True))
-    ):
-        return array
+    """Return an array of a type and a shape, where None stands for any length; `ParameterError` if it has another."""
+    found = array.shape if isinstance(array, np.ndarray) and array.dtype == dtype else ()
+    if len(found) == len(shape) and all(size in (None, own) for size, own in zip(shape, found, strict=True)):
+        return cast("NDArray[AnyNumber]", array)
     wanted = f"({', '.join('n' if size is None else str(size) for size in shape)}{',' if len(shape) == 1 else ''})"
     raise ParameterError(f"{name}: must be an array of {dtype.__name__}, shape {wanted}")

@@ -38,9 +38,8 @@ import numpy as np
 
 from shoal.arrays import BoolVector, Float64Matrix, Float64Vector, Int32Vector, Int64Matrix, Int64Vector
 from shoal.errors import AnonymityViolation
+from shoal.kernels.containers import clear, number, shell_sort
 from shoal.kernels.jit import njit, njit_inline, njit_inner
-from shoal.kernels.sorting import shell_sort
-from shoal.kernels.subject_codes import clear, number
 from shoal.protection import (
     DISTINCT,
     ENTROPY,
@@ -60,17 +59,15 @@ from shoal.protection import (
 from shoal.streams.expiry import (
     NEWEST_POSITION,
     NO_TARGET,
-    Candidates,
+    Stream,
     StreamConstraints,
-    Workspace,
     append_until_due,
     has_min_population,
     release_or_suppress,
     sort_by_age,
-    squared_distances_from,
-    update_weight,
+    squared_distances,
 )
-from shoal.streams.growth import candidates_of, select_by_growth
+from shoal.streams.growth import Candidates, candidates_of, select_by_growth
 from shoal.streams.held_records import (
     CLUSTERS,
     END,
@@ -169,10 +166,9 @@ class DiverseRule(PartitionFlushRule):
 
     def _release_artificial(self, decisions: DecisionBuffer, newest: int) -> None:
         """Release artificial records as at the end of the stream, whatever the protection."""
-        held, constraints = self._buffer.held, self._constraints
-        are_held_diverse(held, self._state)
-        labels = np.zeros(len(held_as_table(held, self._workspace, constraints)), np.int32)
-        release_partition(held, decisions, constraints, labels, newest, FLUSHED)
+        are_held_diverse(self._buffer.held, self._state)
+        labels = np.zeros(len(held_as_table(self._stream)), np.int32)
+        release_partition(self._stream, decisions, labels, newest, FLUSHED)
 
     def _decide_due(self, decisions: DecisionBuffer, cursor: Int64Vector) -> None:
         self._decide(decisions, cursor, NOT_DUE, ALL)
@@ -182,35 +178,26 @@ class DiverseRule(PartitionFlushRule):
             table = self._table()
             labels = None if table is None else table.partition()
             if labels is not None:
-                release_partition(self._buffer.held, decisions, self._constraints, labels, newest, FLUSHED)
+                release_partition(self._stream, decisions, labels, newest, FLUSHED)
         self._decide(decisions, np.array([0, newest]), FLUSHED, ALL)
 
     def _table(self) -> HeldTable | None:
         """Return the held records as a table; None if they cannot be one cluster."""
-        held = self._buffer.held
+        held, constraints = self._buffer.held, self._stream.constraints
         if not are_held_diverse(held, self._state):
             return None
-        rows = held_as_table(held, self._workspace, self._constraints)
-        return HeldTable(held, self._points(rows), self._constraints, self._protection) if len(rows) else None
+        rows = held_as_table(self._stream)
+        return HeldTable(held, self._points(rows), constraints, self._protection) if len(rows) else None
 
-    def _decide(self, decisions: DecisionBuffer, cursor: Int64Vector, cause: int, most: int) -> None:
-        """Decide on up to ``most`` records that are due for the given cause, or on each that expires (`NOT_DUE`)."""
-        self._decide_on(self._buffer.held, decisions, self._constraints, cursor, cause, most)
-
-    def _decide_on(
-        self,
-        held: HeldRecords,
-        decisions: DecisionBuffer,
-        constraints: StreamConstraints,
-        cursor: Int64Vector,
-        cause: int,
-        most: int,
+    def _decide(
+        self, decisions: DecisionBuffer, cursor: Int64Vector, cause: int, most: int, stream: Stream | None = None
     ) -> None:
-        workspace, candidates, state = self._workspace, self._candidates, self._state
+        """Decide on up to ``most`` records that are due for the given cause, or on each that expires (`NOT_DUE`)."""
+        stream, candidates = stream or self._stream, self._candidates
         if candidates is None:
-            decide_diversely_by_distance(held, workspace, decisions, constraints, state, cursor, cause, most)
+            decide_diversely_by_distance(stream, decisions, self._state, cursor, cause, most)
         else:
-            decide_diversely_by_growth(held, workspace, candidates, decisions, constraints, state, cursor, cause, most)
+            decide_diversely_by_growth(stream, candidates, decisions, self._state, cursor, cause, most)
 
 
 class DiverseBlockRule(DiverseRule):
@@ -230,14 +217,13 @@ class DiverseBlockRule(DiverseRule):
         super()._release_artificial(decisions, newest)
 
     def _decide_due(self, decisions: DecisionBuffer, cursor: Int64Vector) -> None:
-        held, workspace, constraints = self._buffer.held, self._workspace, self._constraints
-        while (cause := next_due(held, workspace, constraints, cursor)) != NOT_DUE:
+        while (cause := next_due(self._stream, cursor)) != NOT_DUE:
             newest = int(cursor[NEWEST_POSITION])
             labels = self._block_labels(newest)
             if labels is None:
                 self._decide(decisions, cursor, cause, 1)
             else:
-                release_partition(held, decisions, constraints, labels, newest, cause)
+                release_partition(self._stream, decisions, labels, newest, cause)
 
     def _block_labels(self, newest: int) -> Int32Vector | None:
         """Return the cluster of each held record; None if one cluster of all violates the constraints."""
@@ -248,16 +234,15 @@ class DiverseBlockRule(DiverseRule):
 
     def _grown(self, newest: int) -> Int32Vector:
         """Return clusters that grow around the oldest record in turn; records of none are a cluster of their own."""
-        held = HeldRecords._make(array.copy() for array in self._buffer.held)
-        head, tail = held.extent.tolist()
-        decisions = empty_decision_buffer(tail - head)
+        held, constraints = self._buffer.copy_held(), self._stream.constraints
+        count = len(self._buffer)
+        decisions = empty_decision_buffer(count)
         # The records are not those at the end of the stream, the only ones that wait for a minimum population.
-        constraints = self._constraints._replace(
-            omega_p=self._constraints.omega_p.copy(), target=NO_TARGET, population=0
-        )
-        self._decide_on(held, decisions, constraints, np.array([0, newest]), FLUSHED, ALL)
+        free = constraints._replace(omega_p=constraints.omega_p.copy(), target=NO_TARGET, population=0)
+        stream = self._stream._replace(held=held, constraints=free)
+        self._decide(decisions, np.array([0, newest]), FLUSHED, ALL, stream)
         found = trim(decisions)
-        labels = np.full(tail - head, found.clusters.shape[1], np.int32)
+        labels = np.full(count, found.clusters.shape[1], np.int32)
         sizes = np.diff(found.clusters[END], prepend=0)
         slots = np.searchsorted(self._buffer.positions(), found.positions)
         labels[slots] = np.repeat(np.arange(len(sizes)), sizes)
@@ -390,9 +375,9 @@ def empty_diversity_state(rule: DiversityRule, attributes: int, capacity: int) -
 
 
 @njit
-def next_due(held: HeldRecords, workspace: Workspace, constraints: StreamConstraints, cursor: Int64Vector) -> int:
+def next_due(stream: Stream, cursor: Int64Vector) -> int:
     """Append staged records until one expires, and return the cause; `NOT_DUE` when all are appended."""
-    return int(append_until_due(held, workspace, constraints, cursor))
+    return int(append_until_due(stream, cursor))
 
 
 @njit
@@ -404,10 +389,8 @@ def are_held_diverse(held: HeldRecords, state: DiversityState) -> bool:
 
 @njit
 def decide_diversely_by_distance(
-    held: HeldRecords,
-    workspace: Workspace,
+    stream: Stream,
     decisions: DecisionBuffer,
-    constraints: StreamConstraints,
     state: DiversityState,
     cursor: Int64Vector,
     given_cause: int,
@@ -419,21 +402,19 @@ def decide_diversely_by_distance(
     """
     decided = 0
     while decided != most:
-        cause = _next_cause(held, workspace, constraints, cursor, given_cause)
+        cause = _next_cause(stream, cursor, given_cause)
         if cause == NOT_DUE:
             return
         decided += 1
-        size = select_by_distance(held, workspace, constraints, constraints.k)
-        _decide_oldest(held, workspace, decisions, constraints, state, cursor[NEWEST_POSITION], cause, size, False)
+        size = select_by_distance(stream, stream.constraints.k)
+        _decide_oldest(stream, decisions, state, cursor[NEWEST_POSITION], cause, size, False)
 
 
 @njit
 def decide_diversely_by_growth(
-    held: HeldRecords,
-    workspace: Workspace,
+    stream: Stream,
     candidates: Candidates,
     decisions: DecisionBuffer,
-    constraints: StreamConstraints,
     state: DiversityState,
     cursor: Int64Vector,
     given_cause: int,
@@ -442,17 +423,17 @@ def decide_diversely_by_growth(
     """Decide as `decide_diversely_by_distance` does, with the clusters of `GrowthRule`."""
     decided = 0
     while decided != most:
-        cause = _next_cause(held, workspace, constraints, cursor, given_cause)
+        cause = _next_cause(stream, cursor, given_cause)
         if cause == NOT_DUE:
             return
         decided += 1
-        size = select_by_growth(held, workspace, candidates, constraints, cursor[NEWEST_POSITION])
+        size = select_by_growth(stream, candidates, cursor[NEWEST_POSITION])
         if candidates.opportunity_weight[0] > 0.0:
-            count = held.extent[TAIL] - held.extent[HEAD]
+            count = stream.held.extent[TAIL] - stream.held.extent[HEAD]
             state.opportunity_costs[:count] = 0.0
             for candidate in range(min(candidates.records.size, count - 1) if size > 0 else 0):
                 state.opportunity_costs[candidates.records[candidate]] = candidates.opportunity_costs[candidate]
-        _decide_oldest(held, workspace, decisions, constraints, state, cursor[NEWEST_POSITION], cause, size, True)
+        _decide_oldest(stream, decisions, state, cursor[NEWEST_POSITION], cause, size, True)
 
 
 @njit_inner
@@ -466,13 +447,11 @@ def is_cluster_diverse(held: HeldRecords, state: DiversityState, members: Int64V
 
 @njit_inner
 def grow_diverse(
-    held: HeldRecords,
-    workspace: Workspace,
-    constraints: StreamConstraints,
+    stream: Stream,
     state: DiversityState,
     moves: bool,  # noqa: FBT001 - kernels take no keywords
 ) -> int:
-    """Write a cluster of the oldest record that satisfies all constraints to ``workspace.members``; return its size.
+    """Write a cluster of the oldest record that satisfies all constraints to `Workspace.members`; return its size.
 
     Members are written oldest first. The size is 0 if no such cluster was found. ``state.opportunity_costs`` are those
     of the held records; 0 where they have none. With ``moves`` the record that increases the squared error of the
@@ -482,10 +461,11 @@ def grow_diverse(
     held records. A largest share of 0.5 of a value may be impossible for an odd number of records. Cost: O(n held (d +
     q)) for each n and strictness.
     """
+    held, workspace, constraints = stream.held, stream.workspace, stream.constraints
     count = held.extent[TAIL] - held.extent[HEAD]
     smallest, largest, levels = _smallest_cluster(constraints, state.rule), 0, _levels(state)
     n = smallest
-    if count < n or _number_all(held, workspace, state) < constraints.k:
+    if count < n or _number_all(stream, state) < constraints.k:
         return 0
     while n <= count:
         _start(held, constraints, state, n, 0.0)
@@ -494,7 +474,7 @@ def grow_diverse(
         for level in range(levels if largest > 0 else 0):
             strictness = level / (levels - 1)
             _start(held, constraints, state, n, strictness)
-            size = _grow_to(held, workspace, constraints, state, n, strictness, moves)
+            size = _grow_to(stream, state, n, strictness, moves)
             are_enough = size == n and state.missing[state.attributes[0]] <= 0
             if are_enough and is_cluster_diverse(held, state, workspace.members[:n]):
                 sort_by_age(workspace.members[:n], workspace.heap[:count])
@@ -507,38 +487,33 @@ def grow_diverse(
 
 
 @njit_inner
-def _next_cause(
-    held: HeldRecords, workspace: Workspace, constraints: StreamConstraints, cursor: Int64Vector, given_cause: int
-) -> int:
+def _next_cause(stream: Stream, cursor: Int64Vector, given_cause: int) -> int:
     """Return why the next record is decided on, or `NOT_DUE`."""
+    held = stream.held
     if given_cause == NOT_DUE:
-        return int(append_until_due(held, workspace, constraints, cursor))
+        return int(append_until_due(stream, cursor))
     return given_cause if held.extent[HEAD] < held.extent[TAIL] else NOT_DUE
 
 
 @njit_inner
 def _decide_oldest(
-    held: HeldRecords,
-    workspace: Workspace,
+    stream: Stream,
     decisions: DecisionBuffer,
-    constraints: StreamConstraints,
     state: DiversityState,
     newest: int,
     cause: int,
     size: int,
     moves: bool,  # noqa: FBT001 - kernels take no keywords
 ) -> None:
-    """Release the cluster of the rule, ``workspace.members[:size]``, if it is diverse; else grow one, or suppress.
+    """Release the cluster of the rule, of ``size`` members, if it is diverse; else grow one, or suppress.
 
     At the end of the stream no record is released while too few subjects are held for it.
     """
-    clusters_before = decisions.counts[CLUSTERS]
-    if cause == FLUSHED and clusters_before == 0 and not has_min_population(held, workspace, constraints):
+    if cause == FLUSHED and decisions.counts[CLUSTERS] == 0 and not has_min_population(stream):
         size = 0
-    elif size == 0 or not is_cluster_diverse(held, state, workspace.members[:size]):
-        size = grow_diverse(held, workspace, constraints, state, moves)
-    release_or_suppress(held, workspace, decisions, size, newest, cause)
-    update_weight(constraints.omega_p, constraints.target, decisions, clusters_before)
+    elif size == 0 or not is_cluster_diverse(stream.held, state, stream.workspace.members[:size]):
+        size = grow_diverse(stream, state, moves)
+    release_or_suppress(stream, decisions, size, newest, cause)
 
 
 @njit_inline
@@ -559,19 +534,20 @@ def _levels(state: DiversityState) -> int:
 
 
 @njit_inline
-def _number_all(held: HeldRecords, workspace: Workspace, state: DiversityState) -> int:
+def _number_all(stream: Stream, state: DiversityState) -> int:
     """Number values and subjects of the held records by their first occurrence; return the number of subjects.
 
     If the held records have too few values of an attribute, no cluster can be diverse, and 0 is returned.
     """
-    found, first, head, tail = 0, held.code_distances.size, held.extent[HEAD], held.extent[TAIL]
+    held, numbering, found, first = stream.held, stream.workspace.numbering, 0, stream.held.code_distances.size
+    head, tail = held.extent[HEAD], held.extent[TAIL]
     for row in range(state.attributes[0] + 1):
         is_value = row < state.attributes[0]
         codes = held.codes[first + row, head:tail] if is_value else held.subjects[head:tail]
         for x in range(codes.size):
-            state.numbers[row, x] = number(workspace.numbering, codes[x])
-        found = workspace.numbering.size[0]
-        clear(workspace.numbering)
+            state.numbers[row, x] = number(numbering, codes[x])
+        found = numbering.size[0]
+        clear(numbering)
         if is_value and found < _values_needed(state.rule):
             return 0
     return int(found)
@@ -643,29 +619,28 @@ def _permit_all_bins(state: DiversityState, n: int, size: int, reserve: float) -
 
 @njit_inline
 def _grow_to(
-    held: HeldRecords,
-    workspace: Workspace,
-    constraints: StreamConstraints,
+    stream: Stream,
     state: DiversityState,
     n: int,
     strictness: float,
     moves: bool,  # noqa: FBT001 - kernels take no keywords
 ) -> int:
     """Add permitted records to the cluster until it has n members; return how many it has."""
+    held, members, omega_p = stream.held, stream.workspace.members, stream.constraints.omega_p[0]
     count = held.extent[TAIL] - held.extent[HEAD]
     costs, distances = state.costs[:count], state.distances[:count]
-    squared_distances_from(held, constraints.omega_p[0], 0, costs)
-    workspace.members[0] = 0
+    squared_distances(held, omega_p, 0, costs)
+    members[0] = 0
     for size in range(1, n):
         if not _permit_all_bins(state, n, size, strictness):
             return size
         chosen = _cheapest_permitted(held, state, n - size, size + 1.0 if moves else 1.0, strictness)
         if chosen < 0:
             return size
-        workspace.members[size] = chosen
+        members[size] = chosen
         _add(held, state, chosen)
         if moves and size + 1 < n:
-            squared_distances_from(held, constraints.omega_p[0], chosen, distances)
+            squared_distances(held, omega_p, chosen, distances)
             for x in range(count):
                 costs[x] += distances[x]
     return n

@@ -18,8 +18,8 @@ import numpy as np
 
 from shoal.arrays import BoolVector, Float64Matrix, Float64Vector, Int64Matrix, Int64Vector
 from shoal.errors import AnonymityViolation, GuaranteeError
+from shoal.kernels.containers import shell_sort
 from shoal.kernels.jit import njit, njit_inline
-from shoal.kernels.sorting import shell_sort
 from shoal.protection import DISTINCT, ENTROPY, NO_L, ORDERED, RECURSIVE, DiversityRule, Protection
 from shoal.streams.held_records import CAUSE, END, FLUSHED, NEWEST, POSITION, DecisionBuffer, empty_decision_buffer
 

@@ -26,7 +26,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -115,9 +115,8 @@ def are_weights(weights: object) -> bool:
 def order_keeping_weight(k: int, ranges: Sequence[float]) -> float:
     """Return the omega_p above which rule nearest releases records in arrival order, in coordinates per position.
 
-    ``k`` records are in a cluster, each a subject of its own; ``ranges`` are the widths of the ranges of the
-    coordinates: 1
-    for an attribute scaled to [0, 1], times its weight. It is sqrt(sum of squared ranges / (2k - 1)).
+    Clusters have ``k`` records, each a subject of its own. ``ranges`` are the widths of the ranges of the coordinates:
+    1 for an attribute scaled to [0, 1], times its weight. It is sqrt(sum of squared ranges / (2k - 1)).
 
     For m attributes in [0, 1], a record within k - 1 positions of the expiring one has a squared distance of at most m
     + omega_p^2 (k - 1)^2. A record beyond that has at least omega_p^2 k^2. Above the returned weight the first is
@@ -161,7 +160,8 @@ class ConfidentialNumbers:
         """
         numbers = np.empty((len(block), len(self)))
         for column, (number, keys) in enumerate(self._columns):
-            numbers[:, column] = _to_numbers(keys.without_missing(block.unchanged_columns[number]))
+            found = map(to_number, keys.without_missing(block.unchanged_columns[number]))
+            numbers[:, column] = [math.nan if value is None else value for value in found]
         numbers[~(np.abs(numbers) < LARGEST_NUMBER)] = np.nan
         return numbers
 
@@ -223,9 +223,3 @@ class DistanceSpace:
     def codes(self, embedding: Embedding, values: Float64Matrix) -> Int64Matrix:
         """Return the codes of records with values (n, d)."""
         return embedding.codes(values) if self._has_attributes else np.empty((len(values), 0), np.int64)
-
-
-def _to_numbers(column: Sequence[Any]) -> Float64Vector:
-    """Return a column of any JSON scalars as numbers; NaN for what is missing or not a number."""
-    found = map(to_number, column)
-    return np.fromiter((math.nan if number is None else number for number in found), np.float64, len(column))

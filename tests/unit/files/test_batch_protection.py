@@ -13,7 +13,7 @@ import pytest
 from shoal.arrays import Int32Vector
 from shoal.cli import main
 from shoal.policy import Policy
-from shoal.streams import precompile_table
+from shoal.tables.precompilation import precompile_table
 from support.diversity_by_definition import entropy_of, is_recursive, value_share
 
 pytestmark = pytest.mark.unit

@@ -4,7 +4,7 @@ import re
 
 import pytest
 from shoal.formats.json_text import JSON_NUMBER, canonical_number, is_integer_text
-from shoal.scales.reading import integral_to_int
+from shoal.scales.scale import integral_to_int
 
 pytestmark = pytest.mark.unit
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from shoal.formats.subjects import SubjectHash, normaliser
 from shoal.policy import FieldType, NormalizeStep
-from shoal.scales.reading import NumberText
+from shoal.scales.scale import NumberText
 
 pytestmark = pytest.mark.unit
 

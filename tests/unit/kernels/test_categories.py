@@ -6,7 +6,7 @@ from itertools import combinations
 
 import numpy as np
 import pytest
-from shoal.kernels.distances import dense_coordinates
+from shoal.kernels.sums import dense_coordinates
 
 pytestmark = pytest.mark.unit
 

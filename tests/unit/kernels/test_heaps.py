@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from shoal.kernels.sorting import heapify, sift_down
+from shoal.kernels.containers import heapify, sift_down
 
 pytestmark = pytest.mark.unit
 

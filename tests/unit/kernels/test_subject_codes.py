@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from shoal.kernels.subject_codes import clear, count_up_to, empty_numbering, number
+from shoal.kernels.containers import clear, count_up_to, empty_numbering, number
 
 pytestmark = pytest.mark.unit
 

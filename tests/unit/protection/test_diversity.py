@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from shoal.kernels.sorting import shell_sort
+from shoal.kernels.containers import shell_sort
 from shoal.protection import (
     DISTINCT,
     ENTROPY,

@@ -13,8 +13,8 @@ from shoal.errors import ConfigError, ParameterError
 from shoal.formats import JsonEncoder
 from shoal.policy import Attribute, Policy, Role, Scale, TimeStep
 from shoal.scales import CategoryIndex, Embedding
-from shoal.streams import precompile_table
 from shoal.tables import AlgorithmSpec, TablePipeline, TableRelease
+from shoal.tables.precompilation import precompile_table
 from support.scales import AREAS, attribute, block_of, policy_with
 
 pytestmark = pytest.mark.unit
