@@ -59,8 +59,8 @@ from shoal.protection import (
 from shoal.streams.expiry import (
     NEWEST_POSITION,
     NO_TARGET,
-    Stream,
     StreamConstraints,
+    StreamState,
     append_until_due,
     has_min_population,
     release_or_suppress,
@@ -190,7 +190,7 @@ class DiverseRule(PartitionFlushRule):
         return HeldTable(held, self._points(rows), constraints, self._protection) if len(rows) else None
 
     def _decide(
-        self, decisions: DecisionBuffer, cursor: Int64Vector, cause: int, most: int, stream: Stream | None = None
+        self, decisions: DecisionBuffer, cursor: Int64Vector, cause: int, most: int, stream: StreamState | None = None
     ) -> None:
         """Decide on up to ``most`` records that are due for the given cause, or on each that expires (`NOT_DUE`)."""
         stream, candidates = stream or self._stream, self._candidates
@@ -375,7 +375,7 @@ def empty_diversity_state(rule: DiversityRule, attributes: int, capacity: int) -
 
 
 @njit
-def next_due(stream: Stream, cursor: Int64Vector) -> int:
+def next_due(stream: StreamState, cursor: Int64Vector) -> int:
     """Append staged records until one expires, and return the cause; `NOT_DUE` when all are appended."""
     return int(append_until_due(stream, cursor))
 
@@ -389,7 +389,7 @@ def are_held_diverse(held: HeldRecords, state: DiversityState) -> bool:
 
 @njit
 def decide_diversely_by_distance(
-    stream: Stream,
+    stream: StreamState,
     decisions: DecisionBuffer,
     state: DiversityState,
     cursor: Int64Vector,
@@ -412,7 +412,7 @@ def decide_diversely_by_distance(
 
 @njit
 def decide_diversely_by_growth(
-    stream: Stream,
+    stream: StreamState,
     candidates: Candidates,
     decisions: DecisionBuffer,
     state: DiversityState,
@@ -447,7 +447,7 @@ def is_cluster_diverse(held: HeldRecords, state: DiversityState, members: Int64V
 
 @njit_inner
 def grow_diverse(
-    stream: Stream,
+    stream: StreamState,
     state: DiversityState,
     moves: bool,  # noqa: FBT001 - kernels take no keywords
 ) -> int:
@@ -487,7 +487,7 @@ def grow_diverse(
 
 
 @njit_inner
-def _next_cause(stream: Stream, cursor: Int64Vector, given_cause: int) -> int:
+def _next_cause(stream: StreamState, cursor: Int64Vector, given_cause: int) -> int:
     """Return why the next record is decided on, or `NOT_DUE`."""
     held = stream.held
     if given_cause == NOT_DUE:
@@ -497,7 +497,7 @@ def _next_cause(stream: Stream, cursor: Int64Vector, given_cause: int) -> int:
 
 @njit_inner
 def _decide_oldest(
-    stream: Stream,
+    stream: StreamState,
     decisions: DecisionBuffer,
     state: DiversityState,
     newest: int,
@@ -534,7 +534,7 @@ def _levels(state: DiversityState) -> int:
 
 
 @njit_inline
-def _number_all(stream: Stream, state: DiversityState) -> int:
+def _number_all(stream: StreamState, state: DiversityState) -> int:
     """Number values and subjects of the held records by their first occurrence; return the number of subjects.
 
     If the held records have too few values of an attribute, no cluster can be diverse, and 0 is returned.
@@ -619,7 +619,7 @@ def _permit_all_bins(state: DiversityState, n: int, size: int, reserve: float) -
 
 @njit_inline
 def _grow_to(
-    stream: Stream,
+    stream: StreamState,
     state: DiversityState,
     n: int,
     strictness: float,

@@ -49,8 +49,8 @@ __all__ = [
     "NO_TARGET",
     "STAGED",
     "Rule",
-    "Stream",
     "StreamConstraints",
+    "StreamState",
     "WeightTarget",
     "Workspace",
     "add_member",
@@ -113,7 +113,7 @@ class Workspace(NamedTuple):
     numbering: Numbering  # numbers of the subjects of this decision
 
 
-class Stream(NamedTuple):
+class StreamState(NamedTuple):
     """What the kernels of every rule read and write."""
 
     held: HeldRecords
@@ -135,7 +135,7 @@ class Rule(ABC):
     """Decides which held records form a cluster. Only the rule changes the held records."""
 
     def __init__(self, buffer: Buffer, constraints: StreamConstraints) -> None:
-        self._buffer, self._stream = buffer, Stream(buffer.held, empty_workspace(buffer.capacity), constraints)
+        self._buffer, self._stream = buffer, StreamState(buffer.held, empty_workspace(buffer.capacity), constraints)
 
     def precompile(self) -> None:
         """Compile all kernels by calls without records, so that no record waits for the compiler later."""
@@ -169,7 +169,7 @@ class Rule(ABC):
 
 
 @njit_inline
-def append_until_due(stream: Stream, cursor: Int64Vector) -> int:
+def append_until_due(stream: StreamState, cursor: Int64Vector) -> int:
     """Append staged records until a held record expires; return the cause, or `NOT_DUE` when all are appended.
 
     A clock does not count while too few subjects are held.
@@ -187,7 +187,7 @@ def append_until_due(stream: Stream, cursor: Int64Vector) -> int:
 
 
 @njit_inline
-def has_min_population(stream: Stream) -> bool:
+def has_min_population(stream: StreamState) -> bool:
     """Whether enough distinct subjects are held for a clock or the end of the stream to release records."""
     held, numbering, population = stream.held, stream.workspace.numbering, stream.constraints.population
     if population == 0:
@@ -201,7 +201,7 @@ def has_min_population(stream: Stream) -> bool:
 
 
 @njit_inline
-def release_or_suppress(stream: Stream, decisions: DecisionBuffer, size: int, newest: int, cause: int) -> None:
+def release_or_suppress(stream: StreamState, decisions: DecisionBuffer, size: int, newest: int, cause: int) -> None:
     """Release the cluster of so many records in `Workspace.members`; suppress the oldest record if there is none.
 
     The weight of the position is updated.

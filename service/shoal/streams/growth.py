@@ -21,8 +21,8 @@ from shoal.kernels.containers import count_up_to, heapify, sift_down
 from shoal.kernels.jit import njit, njit_inline
 from shoal.streams.expiry import (
     NEWEST_POSITION,
-    Stream,
     StreamConstraints,
+    StreamState,
     add_member,
     append_until_due,
     limit_shares_and_reset,
@@ -153,7 +153,7 @@ class BlockRule(GrowthRule):
 
 @njit
 def decide_due_by_growth(
-    stream: Stream, candidates: Candidates, decisions: DecisionBuffer, cursor: Int64Vector
+    stream: StreamState, candidates: Candidates, decisions: DecisionBuffer, cursor: Int64Vector
 ) -> None:
     """Append staged records one by one, and decide on each expiring record."""
     while True:
@@ -165,7 +165,7 @@ def decide_due_by_growth(
 
 @njit
 def decide_due_by_partition(
-    stream: Stream, candidates: Candidates, decisions: DecisionBuffer, cursor: Int64Vector, refused_cause: int
+    stream: StreamState, candidates: Candidates, decisions: DecisionBuffer, cursor: Int64Vector, refused_cause: int
 ) -> int:
     """Append staged records and decide on expiring ones, while few enough records are held for the dense descent.
 
@@ -193,7 +193,7 @@ def decide_due_by_partition(
 
 @njit_inline
 def _decide_by_growth(
-    stream: Stream, candidates: Candidates, decisions: DecisionBuffer, newest: int, cause: int
+    stream: StreamState, candidates: Candidates, decisions: DecisionBuffer, newest: int, cause: int
 ) -> None:
     """Decide on the expiring record, which is the oldest."""
     size = select_by_growth(stream, candidates, newest)
@@ -201,7 +201,7 @@ def _decide_by_growth(
 
 
 @njit_inline
-def select_by_growth(stream: Stream, candidates: Candidates, newest: int) -> int:
+def select_by_growth(stream: StreamState, candidates: Candidates, newest: int) -> int:
     """Write the cluster that grows around the oldest record to k subjects to `Workspace.members`; return its size.
 
     Members are written oldest first. The size is 0 if fewer than k subjects are held.
@@ -231,7 +231,7 @@ def select_by_growth(stream: Stream, candidates: Candidates, newest: int) -> int
 
 
 @njit_inline
-def grow(stream: Stream, candidates: Candidates, count: int) -> int:
+def grow(stream: StreamState, candidates: Candidates, count: int) -> int:
     """Add candidates to the cluster until k subjects are members or no candidate is left; return the number of members.
 
     In the category columns, the squared distance of a record from the mean of n members is the mean of its squared
@@ -304,7 +304,7 @@ def _add_code_distances(held: HeldRecords, candidates: Candidates, record: int, 
 
 
 @njit_inline
-def _fill_candidates(stream: Stream, candidates: Candidates) -> int:
+def _fill_candidates(stream: StreamState, candidates: Candidates) -> int:
     """Fill the candidates with the records nearest to the oldest one, the nearest first; return how many there are.
 
     Of two equally near records the older one comes first.
@@ -327,7 +327,7 @@ def _fill_candidates(stream: Stream, candidates: Candidates) -> int:
 
 
 @njit_inline
-def _fill_opportunity_costs(stream: Stream, candidates: Candidates, count: int, newest: int) -> None:
+def _fill_opportunity_costs(stream: StreamState, candidates: Candidates, count: int, newest: int) -> None:
     """Write the opportunity cost of each candidate."""
     held, constraints = stream.held, stream.constraints
     head, tail = held.extent[HEAD], held.extent[TAIL]
@@ -356,7 +356,7 @@ def _collect_smallest(distances: Float64Vector, smallest: Float64Vector) -> None
 
 
 @njit_inline
-def _include_old_records(stream: Stream, candidates: Candidates) -> None:
+def _include_old_records(stream: StreamState, candidates: Candidates) -> None:
     """Exchange young members for the oldest held records, so that the next expiring record finds k records.
 
     After this decision ``held - k`` records are held. The oldest of them expires at the latest when as many positions

@@ -30,8 +30,8 @@ from shoal.kernels.kd_tree import push_children, split_at_median
 from shoal.streams.expiry import (
     NEWEST_POSITION,
     STAGED,
-    Stream,
     StreamConstraints,
+    StreamState,
     append_until_due,
     limit_shares_and_reset,
     write_point,
@@ -210,7 +210,7 @@ def build(index: CellIndex, held: HeldRecords, order: Int64Vector, keys: Float64
 
 @njit
 def decide_due_by_index(
-    stream: Stream, index: CellIndex, candidates: Candidates, decisions: DecisionBuffer, cursor: Int64Vector
+    stream: StreamState, index: CellIndex, candidates: Candidates, decisions: DecisionBuffer, cursor: Int64Vector
 ) -> int:
     """Append staged records and decide on each expiring record, as long as the index pays.
 
@@ -243,7 +243,7 @@ def decide_due_by_index(
 
 
 @njit_inline
-def _grow_from_index(stream: Stream, index: CellIndex, candidates: Candidates, newest: int) -> int:
+def _grow_from_index(stream: StreamState, index: CellIndex, candidates: Candidates, newest: int) -> int:
     """Write the cluster of `growth.select_by_growth` to `Workspace.members`; return its size, 0 for too few subjects.
 
     An entry is -1 where ``max_share`` removed a member.

@@ -16,7 +16,7 @@ from shoal.kernels.jit import njit, njit_inline
 from shoal.streams.expiry import (
     NEWEST_POSITION,
     Rule,
-    Stream,
+    StreamState,
     Workspace,
     add_member,
     all_distinct,
@@ -53,7 +53,7 @@ class NearestRule(Rule):
 
 @njit
 def decide_all_by_distance(
-    stream: Stream,
+    stream: StreamState,
     decisions: DecisionBuffer,
     cursor: Int64Vector,
     is_flush: bool,  # noqa: FBT001 - kernels take no keywords
@@ -77,7 +77,7 @@ def decide_all_by_distance(
 
 
 @njit_inline
-def select_by_distance(stream: Stream, wanted: int) -> int:
+def select_by_distance(stream: StreamState, wanted: int) -> int:
     """Write the cluster of the oldest record, with ``wanted`` subjects, to `Workspace.members`; return its size.
 
     Members are written oldest first. The size is 0 if fewer than k subjects are held. More than k subjects are wanted
@@ -98,7 +98,7 @@ def select_by_distance(stream: Stream, wanted: int) -> int:
 
 
 @njit_inline
-def select_nearest_subjects(stream: Stream, wanted: int) -> int:
+def select_nearest_subjects(stream: StreamState, wanted: int) -> int:
     """Select the oldest record with its nearest until ``wanted`` subjects are members, within ``max_share``."""
     held, workspace, constraints = stream.held, stream.workspace, stream.constraints
     head, tail = held.extent[HEAD], held.extent[TAIL]
@@ -112,7 +112,7 @@ def select_nearest_subjects(stream: Stream, wanted: int) -> int:
 
 @njit_inline
 def _next_decision(
-    stream: Stream,
+    stream: StreamState,
     cursor: Int64Vector,
     is_flush: bool,  # noqa: FBT001 - kernels take no keywords
 ) -> tuple[int, int]:

@@ -15,7 +15,7 @@ from shoal.kernels.containers import clear, count_up_to, number
 from shoal.kernels.jit import njit, njit_inline, njit_inner
 from shoal.kernels.sums import add_code_distances, dense_coordinates
 from shoal.protection import SHARE_TOLERANCE
-from shoal.streams.expiry import Stream, Workspace, update_weight
+from shoal.streams.expiry import StreamState, Workspace, update_weight
 from shoal.streams.held_records import (
     CAUSE,
     CLUSTERS,
@@ -144,7 +144,7 @@ class PartitionFlushRule(NearestRule):
 
 
 @njit
-def held_as_table(stream: Stream) -> Float64Matrix:
+def held_as_table(stream: StreamState) -> Float64Matrix:
     """Return the held records as a table (n, d) of numeric coordinates with the weighted position as last column.
 
     The table is empty if the records cannot be partitioned: fewer than k subjects, or a coordinate whose square
@@ -170,7 +170,7 @@ def held_as_table(stream: Stream) -> Float64Matrix:
 
 
 @njit
-def partition_dense(stream: Stream, rows: Float64Matrix) -> tuple[Int32Vector, bool]:
+def partition_dense(stream: StreamState, rows: Float64Matrix) -> tuple[Int32Vector, bool]:
     """Partition the held records ``rows`` (n, d) by MDAV and descent with all squared distances in memory.
 
     Returns the cluster of each record (n,), where numbers may be left unused, and whether each cluster satisfies k and
@@ -225,7 +225,7 @@ def cluster_size(subjects: Int64Vector, n: int, k: int) -> int:
 
 
 @njit
-def repair_held(stream: Stream, rows: Float64Matrix, labels: Int32Vector) -> bool:
+def repair_held(stream: StreamState, rows: Float64Matrix, labels: Int32Vector) -> bool:
     """Swap held records (n, d) between clusters, in place, until all are feasible; return whether they are."""
     held, constraints = stream.held, stream.constraints
     no_codes = np.empty((0, labels.size), np.int64)
@@ -235,7 +235,7 @@ def repair_held(stream: Stream, rows: Float64Matrix, labels: Int32Vector) -> boo
 
 
 @njit
-def merge_infeasible(stream: Stream, rows: Float64Matrix, labels: Int32Vector) -> bool:
+def merge_infeasible(stream: StreamState, rows: Float64Matrix, labels: Int32Vector) -> bool:
     """Merge each cluster that violates k or ``max_share`` with the nearest cluster, until none does.
 
     ``rows`` (n, d) are coordinates of the held records. ``labels`` (n,) are changed in place and may end up without a
@@ -256,7 +256,9 @@ def merge_infeasible(stream: Stream, rows: Float64Matrix, labels: Int32Vector) -
 
 
 @njit
-def release_partition(stream: Stream, decisions: DecisionBuffer, labels: Int32Vector, newest: int, cause: int) -> None:
+def release_partition(
+    stream: StreamState, decisions: DecisionBuffer, labels: Int32Vector, newest: int, cause: int
+) -> None:
     """Release all held records in the clusters of a feasible partition, that of the oldest record first.
 
     The weight of the position is updated.
@@ -320,7 +322,7 @@ def _numbered_subjects(held: HeldRecords, n: int, workspace: Workspace) -> Int64
 
 
 @njit_inner
-def _first_infeasible(stream: Stream, labels: Int32Vector, clusters: int) -> int:
+def _first_infeasible(stream: StreamState, labels: Int32Vector, clusters: int) -> int:
     """Return the first cluster that violates a constraint, or -1."""
     held, constraints, start = stream.held, stream.constraints, 0
     subjects = held.subjects[held.extent[HEAD] : held.extent[TAIL]]

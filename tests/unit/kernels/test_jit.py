@@ -150,7 +150,7 @@ print(doubled(np.ones(2)))
 
 LIMIT_PROGRAM = """
 import numpy as np
-from shoal.streams.expiry import NO_TARGET, Stream, StreamConstraints, empty_workspace
+from shoal.streams.expiry import NO_TARGET, StreamConstraints, StreamState, empty_workspace
 from shoal.streams.held_records import empty_held
 from shoal.streams.partition import held_as_table
 held = empty_held(8, 1, 0)
@@ -159,7 +159,7 @@ held.subjects[:2] = 1, 2
 held.coordinates[0, :2] = 100.0
 limits = np.zeros(0, np.int64)
 constraints = StreamConstraints(2, 5, np.zeros(1), 0.5, limits, 0, NO_TARGET)
-rows = held_as_table(Stream(held, empty_workspace(8), constraints))
+rows = held_as_table(StreamState(held, empty_workspace(8), constraints))
 print(len(rows), sum(held_as_table.stats.cache_hits.values()))
 """
 
