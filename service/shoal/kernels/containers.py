@@ -13,16 +13,7 @@ import numpy as np
 from shoal.arrays import Float64Vector, Int64Vector
 from shoal.kernels.jit import njit_inline
 
-__all__ = [
-    "Numbering",
-    "clear",
-    "count_up_to",
-    "empty_numbering",
-    "heapify",
-    "number",
-    "shell_sort",
-    "sift_down",
-]
+__all__ = ["Numbering", "clear", "count_up_to", "empty_numbering", "heapify", "number", "shell_sort", "sift_down"]
 
 
 @njit_inline

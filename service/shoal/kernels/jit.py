@@ -34,13 +34,11 @@ from numba.core.caching import IndexDataCacheFile, UserProvidedCacheLocator
 from numba.core.cpu import CPUTargetOptions
 
 __all__ = [
-    "CompilationStopped",
     "has_cache",
     "has_writable_cache",
     "njit",
     "njit_inline",
     "njit_inner",
-    "njit_with_cache",
     "on_compilation",
     "stopping_compilation",
 ]

@@ -31,7 +31,6 @@ from shoal.scales.scale import (
 
 __all__ = [
     "INTEGER",
-    "MemberSums",
     "NumericScale",
     "PublicationGrid",
     "Published",

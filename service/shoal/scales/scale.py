@@ -30,7 +30,6 @@ __all__ = [
     "FIRST_INEXACT",
     "INVALID",
     "MISSING",
-    "OUTSIDE_BOUNDS",
     "SCALES",
     "AttributeScale",
     "CategoryTexts",

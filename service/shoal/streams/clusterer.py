@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from shoal.arrays import LARGEST, BoolVector, Float64Matrix, Float64Vector, Int64Matrix, Int64Vector
 from shoal.errors import ParameterError
 from shoal.policy import MAX_DELTA, RULES, resolve_rule
-from shoal.protection import NO_L, DiversityRule, Protection
-from shoal.streams.diverse import DiverseBlockRule, DiverseRule
+from shoal.protection import DiversityRule, Protection
+from shoal.streams.diverse import BY_DISTANCE, DiverseBlockRule, DiverseRule
 from shoal.streams.expiry import NO_TARGET, Rule, StreamConstraints
 from shoal.streams.growth import BlockRule, GrowthRule
 from shoal.streams.held_records import Buffer, CoordinateBlock, DecisionBuffer, Decisions
@@ -23,12 +23,7 @@ from shoal.streams.nearest import NearestRule
 from shoal.streams.steering import TargetSpan, position_faults
 from shoal.tables.arguments import AnyArray, is_finite_number, is_integer
 
-__all__ = [
-    "InputValidator",
-    "StreamClusterer",
-    "code_distance_faults",
-    "parameter_faults",
-]
+__all__ = ["InputValidator", "StreamClusterer", "code_distance_faults", "parameter_faults"]
 
 MAX_DIMENSIONS = 10_000
 """Largest number of coordinates. Memory is allocated for all of them at once, and more are probably a mistake."""
@@ -49,15 +44,9 @@ class StreamClusterer:
     expiry key, which is a clock. ``codes_must_agree`` (c,) says whether a cluster publishes a code of a category column
     only if all members have it, as with a common ancestor; by default it publishes the most frequent one. Rule block
     takes it into account. ``diversity`` is what each cluster must satisfy in the ``protected`` (q, 1 or more) protected
-    attributes.
+    attributes. Raises `ParameterError` if ``k``, ``delta``, ``d``, ``rule``, ``position``, ``max_share`` or
+    ``code_distances`` are outside their domain; the message names all of them.
 
-    Raises
-    ------
-    ParameterError
-        One or more parameters are outside their domain; the message names all of them.
-
-    Notes
-    -----
     Guarantees: each record is in exactly one cluster, or suppressed, or held. A cluster has at least k distinct
     subjects, none with more than ``max_share`` of its records, and satisfies ``diversity``. A record is decided at the
     latest with the first arrival that is delta or more positions after it. It is suppressed only if fewer than k
@@ -73,14 +62,6 @@ class StreamClusterer:
 
     Source: J. Domingo-Ferrer and J. Soria-Comas, "Steered Microaggregation", ICDMW 2017, Algorithms 2 and 3 and Note 1
     (doi:10.1109/ICDMW.2017.141). The paper does not define the end of the stream; see `flush`.
-
-    Examples
-    --------
-    >>> stream = StreamClusterer(k=2, delta=2, d=1)
-    >>> stream.push(np.array([[0.0], [5.0], [0.1]])).positions.tolist()
-    [0, 2]
-    >>> stream.flush().suppressed.tolist()
-    [1]
     """
 
     def __init__(
@@ -102,32 +83,26 @@ class StreamClusterer:
         faults = parameter_faults(k, delta, rule, position, max_share)
         distances = np.zeros(0) if code_distances is None else code_distances
         faults += code_distance_faults(distances)
-        if codes_must_agree is not None and np.shape(codes_must_agree) != np.shape(distances):
-            faults.append("codes_must_agree: must have one value per category column")
         fewest = 0 if np.size(distances) else 1
         if not is_integer(d) or not fewest <= d <= MAX_DIMENSIONS:
             faults.append(f"d: must be a whole number from {fewest} to {MAX_DIMENSIONS}")
-        if not _are_expiry_limits(expiry_limits):
-            faults.append("expiry_limits: must be whole numbers, 0 or more")
-        faults += _protection_faults(diversity, protected)
         if faults:
             raise ParameterError("; ".join(faults))
-        protection = None if diversity is None else Protection(diversity, int(protected))
+        k, delta, limits = int(k), int(delta), np.asarray(expiry_limits, np.int64)
+        protection = None if diversity is None else Protection(diversity, protected)
         rows = 0 if protection is None else protection.rows
-        buffer = Buffer(int(delta), int(d), len(expiry_limits), distances, rows, codes_must_agree)
-        limits = np.asarray(expiry_limits, np.int64)
         weight, target = (
-            position.initial(int(k), d, distances) if isinstance(position, TargetSpan) else (position, NO_TARGET)
+            position.initial(k, d, distances) if isinstance(position, TargetSpan) else (position, NO_TARGET)
         )
-        self._weight = np.full(1, float(weight))
-        population, largest = int(min_population), float(max_share)
-        constraints = StreamConstraints(int(k), int(delta), self._weight, largest, limits, population, target)
-        self._buffer = buffer
-        self._validator = InputValidator(d, len(expiry_limits), len(distances), protection)
-        self._rule = _create(rule, buffer, constraints, protection)
+        constraints = StreamConstraints(
+            k, delta, np.full(1, float(weight)), float(max_share), limits, min_population, target
+        )
+        self._weight, self._columns, self._delta, self._limits = constraints.omega_p, len(distances), delta, limits
+        self._buffer = Buffer(delta, int(d), len(limits), distances, rows, codes_must_agree)
+        self._validator = InputValidator(d, len(limits), len(distances), protection)
+        self._invariants = InvariantChecker(k, delta, constraints.max_share, protection)
+        self._rule = _create(rule, self._buffer, constraints, protection)
         self._rule.precompile()
-        self._invariants = InvariantChecker(int(k), int(delta), largest, protection)
-        self._columns, self._delta, self._limits = len(distances), int(delta), limits
 
     @property
     def held(self) -> int:
@@ -191,12 +166,8 @@ class StreamClusterer:
         or value must keep its code while a record with it is held. ``bins`` (n, q) are indices into the reference of
         each attribute, needed if ``diversity`` has a t.
 
-        Raises
-        ------
-        ParameterError
-            The block is not valid; nothing has changed.
-        GuaranteeError
-            A decision violates an invariant. This call and all later ones raise.
+        Raises `ParameterError` if the block is not valid, and nothing has changed; `GuaranteeError` if a decision
+        violates an invariant, in this call and all later ones.
         """
         block = self._validator.validate(coordinates, subjects, positions, expiry_keys, codes, values, bins)
         self._invariants.register(block.positions, block.subjects, block.codes[:, self._columns :])
@@ -362,7 +333,7 @@ def _create(name: str, buffer: Buffer, constraints: StreamConstraints, protectio
     weight = 0.0 if chosen == "greedy" else min(max(0.6 * math.log2(k), 1.0), 2.5)  # greedy is awo without such costs
     if protection is not None:
         made = DiverseBlockRule if chosen == "block" else DiverseRule
-        return made(buffer, constraints, None if chosen == "nearest" else weight, protection)
+        return made(buffer, constraints, BY_DISTANCE if chosen == "nearest" else weight, protection)
     if chosen == "nearest":
         return NearestRule(buffer, constraints)
     if chosen == "block":
@@ -379,31 +350,6 @@ def _rule_faults(name: object) -> list[str]:
     if name not in {"auto", *RULES}:
         return [f"rule: unknown, use one of auto, {', '.join(RULES)}"]
     return []
-
-
-def _protection_faults(diversity: object, protected: object) -> list[str]:
-    """Return what is wrong with a rule on protected attributes; an empty list if it is valid."""
-    if diversity is None:
-        return []
-    if not isinstance(diversity, DiversityRule):
-        return ["diversity: must be a DiversityRule"]
-    faults = []
-    if not 0 < diversity.max_value_share <= 1 or not 0 <= diversity.t <= 1:
-        faults.append("diversity: t and max_value_share must be from 0 to 1")
-    if diversity.l_kind != NO_L and not (diversity.l > 1 and diversity.c >= 0):
-        faults.append("diversity: l must be above 1")
-    if not is_integer(protected) or not 1 <= protected <= MAX_DIMENSIONS:
-        faults.append(f"protected: must be a whole number from 1 to {MAX_DIMENSIONS}")
-    elif diversity.t < 1.0 and len(diversity.distances) != protected:
-        faults.append("diversity: t needs a reference for each protected attribute")
-    return faults
-
-
-def _are_expiry_limits(expiry_limits: object) -> bool:
-    """Whether a value of any type is a sequence of integers from 0 to 2^62 - 1."""
-    if not isinstance(expiry_limits, Sequence) or isinstance(expiry_limits, bytes):
-        return False
-    return all(is_integer(limit) and 0 <= limit < 1 << 62 for limit in expiry_limits)
 
 
 def _check_finite(coordinates: Float64Matrix) -> None:

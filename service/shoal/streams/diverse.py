@@ -87,12 +87,9 @@ from shoal.streams.partition import PartitionFlushRule, held_as_table, release_p
 from shoal.tables.constraints import ClusterConstraints, ConfidentialAttribute, merge_until_feasible, violating_clusters
 from shoal.tables.microaggregation import refined
 from shoal.tables.refinement import refine
-from shoal.tables.repair import repair_by_swaps
+from shoal.tables.repair import precompile_repair, repair_by_swaps
 
-__all__ = [
-    "DiverseBlockRule",
-    "DiverseRule",
-]
+__all__ = ["BY_DISTANCE", "DiverseBlockRule", "DiverseRule"]
 
 TOLERANCE = 1e-9
 """Rounding allowance in records. The finished cluster is checked exactly."""
@@ -104,6 +101,8 @@ ARTIFICIAL_RECORDS = 64
 """Records that are partitioned to compile all kernels, at least: enough clusters to be merged in pairs."""
 ALL = -1
 """Decide on all records."""
+BY_DISTANCE = -1.0
+"""In place of the weight of opportunity costs: rule nearest."""
 
 
 class BinBudgets(NamedTuple):
@@ -136,7 +135,7 @@ class DiversityState(NamedTuple):
 class DiverseRule(PartitionFlushRule):
     """Rules nearest, greedy and awo; a cluster that is not diverse is replaced by one that grows under the constraints.
 
-    ``opportunity_weight`` is None for rule nearest, else that of `GrowthRule`.
+    ``opportunity_weight`` is `BY_DISTANCE` for rule nearest, else that of `GrowthRule`.
 
     Notes
     -----
@@ -148,12 +147,10 @@ class DiverseRule(PartitionFlushRule):
     """
 
     def __init__(
-        self, buffer: Buffer, constraints: StreamConstraints, opportunity_weight: float | None, protection: Protection
+        self, buffer: Buffer, constraints: StreamConstraints, opportunity_weight: float, protection: Protection
     ) -> None:
         super().__init__(buffer, constraints)
-        self._candidates = None
-        if opportunity_weight is not None:
-            self._candidates = candidates_of(buffer, constraints, opportunity_weight)
+        self._candidates = candidates_of(buffer, constraints, opportunity_weight)
         self._protection = protection
         self._state = empty_diversity_state(protection.rule, protection.attributes, buffer.capacity)
 
@@ -193,11 +190,7 @@ class DiverseRule(PartitionFlushRule):
         self, decisions: DecisionBuffer, cursor: Int64Vector, cause: int, most: int, stream: StreamState | None = None
     ) -> None:
         """Decide on up to ``most`` records that are due for the given cause, or on each that expires (`NOT_DUE`)."""
-        stream, candidates = stream or self._stream, self._candidates
-        if candidates is None:
-            decide_diversely_by_distance(stream, decisions, self._state, cursor, cause, most)
-        else:
-            decide_diversely_by_growth(stream, candidates, decisions, self._state, cursor, cause, most)
+        decide_diversely(stream or self._stream, self._candidates, decisions, self._state, cursor, cause, most)
 
 
 class DiverseBlockRule(DiverseRule):
@@ -273,10 +266,6 @@ class HeldTable:
         except AnonymityViolation:
             return None
 
-    def exchange(self, labels: Int32Vector) -> Int32Vector:
-        """Return a partition (n,) whose violating clusters exchanged records with near ones."""
-        return repair_by_swaps(self._points, labels, self._k, self._constraints)
-
     def repaired(self, labels: Int32Vector) -> Int32Vector | None:
         """Return a partition whose violating clusters exchanged records or were merged; None if in vain.
 
@@ -284,7 +273,7 @@ class HeldTable:
         """
         labels = np.unique(labels, return_inverse=True)[1].astype(np.int32)
         if self._constraints.limit_values and not self._has_t:
-            labels = self.exchange(labels)
+            labels = repair_by_swaps(self._points, labels, self._k, self._constraints)
         labels = merge_until_feasible(self._points, labels, self._k, self._constraints)
         if violating_clusters(labels, self._k, self._constraints).any():
             return None
@@ -312,7 +301,7 @@ def _precompile_held_table(*, has_t: bool, limits_values: bool) -> None:
     table.partition()
     table.repaired(np.arange(count, dtype=np.int32))
     if limits_values:
-        table.exchange(np.arange(count, dtype=np.int32))
+        precompile_repair()
 
 
 def _cluster_constraints(
@@ -323,8 +312,12 @@ def _cluster_constraints(
     attributes = []
     for attribute in range(q):
         values = np.unique(codes[attribute], return_inverse=True)[1]
-        bins = codes[q + attribute] if protection.has_bins else values
-        reference = _reference(rule, attribute) if protection.has_bins else None
+        bins, reference = values, None
+        if protection.has_bins:
+            part, levels = slice(*rule.bin_bounds[attribute : attribute + 2]), int(rule.levels[attribute])
+            paths = rule.paths[part, :levels] if levels else None
+            bins = codes[q + attribute]
+            reference = ValueReference(int(rule.distances[attribute]), rule.shares[part], paths)
         attributes.append(ConfidentialAttribute(bins, ordered=False, reference=reference, values=values))
     return ClusterConstraints(
         subjects=subjects if len(subjects) and subjects.max() + 1 < len(subjects) else None,
@@ -336,36 +329,22 @@ def _cluster_constraints(
     )
 
 
-def _reference(rule: DiversityRule, attribute: int) -> ValueReference:
-    """Return the reference of an attribute."""
-    part, levels = slice(rule.bin_bounds[attribute], rule.bin_bounds[attribute + 1]), int(rule.levels[attribute])
-    paths = rule.paths[part, :levels] if levels else None
-    return ValueReference(int(rule.distances[attribute]), rule.shares[part], paths)
-
-
-def _empty_bin_budgets(rule: DiversityRule) -> BinBudgets:
-    """Allocate the arrays for a rule."""
-    bins, nodes = rule.shares.size, rule.node_shares.size
-    return BinBudgets(
-        np.zeros(bins, np.int64),
-        np.zeros(bins, np.int64),
-        np.zeros(nodes, np.int64),
-        np.zeros(bins, np.bool_),
-        np.zeros(bins),
-    )
-
-
 def empty_diversity_state(rule: DiversityRule, attributes: int, capacity: int) -> DiversityState:
     """Allocate the arrays for a rule on so many protected attributes, and so many held records."""
+    bins, nodes = rule.shares.size, rule.node_shares.size
+    members, available = np.zeros((2, bins), np.int64)
+    budgets = BinBudgets(members, available, np.zeros(nodes, np.int64), np.zeros(bins, np.bool_), np.zeros(bins))
+    missing, largest = np.zeros((2, attributes + 1), np.int64)
+    numbers, counts = np.zeros((2, attributes + 1, capacity), np.int64)
     costs, distances, opportunity_costs = np.zeros((3, capacity))
     return DiversityState(
         rule=rule,
         attributes=np.full(1, attributes, np.int64),
-        missing=np.zeros(attributes + 1, np.int64),
-        largest=np.zeros(attributes + 1, np.int64),
-        numbers=np.zeros((attributes + 1, capacity), np.int64),
-        counts=np.zeros((attributes + 1, capacity), np.int64),
-        budgets=_empty_bin_budgets(rule),
+        missing=missing,
+        largest=largest,
+        numbers=numbers,
+        counts=counts,
+        budgets=budgets,
         costs=costs,
         distances=distances,
         opportunity_costs=opportunity_costs,
@@ -388,8 +367,9 @@ def are_held_diverse(held: HeldRecords, state: DiversityState) -> bool:
 
 
 @njit
-def decide_diversely_by_distance(
+def decide_diversely(
     stream: StreamState,
+    candidates: Candidates,
     decisions: DecisionBuffer,
     state: DiversityState,
     cursor: Int64Vector,
@@ -400,40 +380,27 @@ def decide_diversely_by_distance(
 
     ``given_cause`` is `NOT_DUE`, or the cause for which up to ``most`` records are decided on.
     """
-    decided = 0
+    held, weight, decided = stream.held, candidates.opportunity_weight[0], 0
     while decided != most:
         cause = _next_cause(stream, cursor, given_cause)
         if cause == NOT_DUE:
             return
         decided += 1
-        size = select_by_distance(stream, stream.constraints.k)
-        _decide_oldest(stream, decisions, state, cursor[NEWEST_POSITION], cause, size, False)
-
-
-@njit
-def decide_diversely_by_growth(
-    stream: StreamState,
-    candidates: Candidates,
-    decisions: DecisionBuffer,
-    state: DiversityState,
-    cursor: Int64Vector,
-    given_cause: int,
-    most: int,
-) -> None:
-    """Decide as `decide_diversely_by_distance` does, with the clusters of `GrowthRule`."""
-    decided = 0
-    while decided != most:
-        cause = _next_cause(stream, cursor, given_cause)
-        if cause == NOT_DUE:
-            return
-        decided += 1
-        size = select_by_growth(stream, candidates, cursor[NEWEST_POSITION])
-        if candidates.opportunity_weight[0] > 0.0:
-            count = stream.held.extent[TAIL] - stream.held.extent[HEAD]
+        newest, grows = cursor[NEWEST_POSITION], weight != BY_DISTANCE
+        if grows:
+            size = select_by_growth(stream, candidates, newest)
+        else:
+            size = select_by_distance(stream, stream.constraints.k)
+        if weight > 0.0:
+            count = held.extent[TAIL] - held.extent[HEAD]
             state.opportunity_costs[:count] = 0.0
             for candidate in range(min(candidates.records.size, count - 1) if size > 0 else 0):
                 state.opportunity_costs[candidates.records[candidate]] = candidates.opportunity_costs[candidate]
-        _decide_oldest(stream, decisions, state, cursor[NEWEST_POSITION], cause, size, True)
+        if cause == FLUSHED and decisions.counts[CLUSTERS] == 0 and not has_min_population(stream):
+            size = 0
+        elif size == 0 or not is_cluster_diverse(held, state, stream.workspace.members[:size]):
+            size = grow_diverse(stream, state, grows)
+        release_or_suppress(stream, decisions, size, newest, cause)
 
 
 @njit_inner
@@ -446,11 +413,7 @@ def is_cluster_diverse(held: HeldRecords, state: DiversityState, members: Int64V
 
 
 @njit_inner
-def grow_diverse(
-    stream: StreamState,
-    state: DiversityState,
-    moves: bool,  # noqa: FBT001 - kernels take no keywords
-) -> int:
+def grow_diverse(stream: StreamState, state: DiversityState, moves: bool) -> int:
     """Write a cluster of the oldest record that satisfies all constraints to `Workspace.members`; return its size.
 
     Members are written oldest first. The size is 0 if no such cluster was found. ``state.opportunity_costs`` are those
@@ -493,27 +456,6 @@ def _next_cause(stream: StreamState, cursor: Int64Vector, given_cause: int) -> i
     if given_cause == NOT_DUE:
         return int(append_until_due(stream, cursor))
     return given_cause if held.extent[HEAD] < held.extent[TAIL] else NOT_DUE
-
-
-@njit_inner
-def _decide_oldest(
-    stream: StreamState,
-    decisions: DecisionBuffer,
-    state: DiversityState,
-    newest: int,
-    cause: int,
-    size: int,
-    moves: bool,  # noqa: FBT001 - kernels take no keywords
-) -> None:
-    """Release the cluster of the rule, of ``size`` members, if it is diverse; else grow one, or suppress.
-
-    At the end of the stream no record is released while too few subjects are held for it.
-    """
-    if cause == FLUSHED and decisions.counts[CLUSTERS] == 0 and not has_min_population(stream):
-        size = 0
-    elif size == 0 or not is_cluster_diverse(stream.held, state, stream.workspace.members[:size]):
-        size = grow_diverse(stream, state, moves)
-    release_or_suppress(stream, decisions, size, newest, cause)
 
 
 @njit_inline
@@ -564,7 +506,9 @@ def _start(held: HeldRecords, constraints: StreamConstraints, state: DiversitySt
     state.missing[q] = constraints.k
     state.largest[q] = int(constraints.max_share * n + SHARE_TOLERANCE)
     if rule.t < 1.0:
-        reset_bins(state.budgets)
+        state.budgets.counts[:] = 0
+        state.budgets.available[:] = 0
+        state.budgets.node_counts[:] = 0
         for attribute in range(q):
             bins = held.codes[held.code_distances.size + q + attribute, held.extent[HEAD] : held.extent[TAIL]]
             for x in range(count):
@@ -618,13 +562,7 @@ def _permit_all_bins(state: DiversityState, n: int, size: int, reserve: float) -
 
 
 @njit_inline
-def _grow_to(
-    stream: StreamState,
-    state: DiversityState,
-    n: int,
-    strictness: float,
-    moves: bool,  # noqa: FBT001 - kernels take no keywords
-) -> int:
+def _grow_to(stream: StreamState, state: DiversityState, n: int, strictness: float, moves: bool) -> int:
     """Add permitted records to the cluster until it has n members; return how many it has."""
     held, members, omega_p = stream.held, stream.workspace.members, stream.constraints.omega_p[0]
     count = held.extent[TAIL] - held.extent[HEAD]
@@ -670,11 +608,7 @@ def _cheapest_permitted(
 
 @njit_inline
 def _is_permitted(
-    held: HeldRecords,
-    state: DiversityState,
-    record: int,
-    open_entries: int,
-    must_contribute: bool,  # noqa: FBT001 - kernels take no keywords
+    held: HeldRecords, state: DiversityState, record: int, open_entries: int, must_contribute: bool
 ) -> bool:
     """Whether the cluster can still be completed if a record joins it.
 
@@ -698,14 +632,6 @@ def _is_permitted(
             if not state.budgets.is_permitted[state.rule.bin_bounds[attribute] + own]:
                 return False
     return True
-
-
-@njit_inline
-def reset_bins(budgets: BinBudgets) -> None:
-    """Forget members and held records."""
-    budgets.counts[:] = 0
-    budgets.available[:] = 0
-    budgets.node_counts[:] = 0
 
 
 @njit_inline

@@ -21,7 +21,6 @@ from shoal.arrays import BoolVector, Float64Matrix, Float64Vector, Int8Vector, I
 from shoal.kernels.jit import njit_inline
 
 __all__ = [
-    "BEFORE",
     "BY_CLOCK",
     "BY_POSITION",
     "CAUSE",
@@ -35,7 +34,6 @@ __all__ = [
     "NOT_DUE",
     "POSITION",
     "RELEASED",
-    "SUPPRESSED",
     "TAIL",
     "Buffer",
     "CoordinateBlock",
@@ -106,38 +104,18 @@ class DecisionBuffer(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Decisions:
-    """Decisions of one call. All arrays are new and belong to the caller.
+    """Decisions of one call, in the order of decision. All arrays are new and belong to the caller."""
 
-    Attributes
-    ----------
-    positions : int64 (E,)
-        Members of the clusters, cluster after cluster in the order of decision; ascending inside a cluster.
-    cluster_bounds : int64 (G + 1,)
-        Cluster g is ``positions[cluster_bounds[g]:cluster_bounds[g + 1]]``.
-    subjects, max_per_subject : int64 (G,)
-        Distinct subjects of each cluster, at least k, and the records of the subject that has the most.
-    causes : int8 (G,)
-        Why each decision was taken: `BY_POSITION` (delta), `FLUSHED` (end of the stream), or c + 1 for expiry key c.
-    newest : int64 (G,)
-        Newest position at each decision: ``newest - position`` is the delay of a record.
-    suppressed : int64 (S,)
-        Suppressed records.
-    suppressed_newest, suppressed_causes : int64 (S,), int8 (S,)
-        As ``newest`` and ``causes``.
-    suppressed_before : int64 (S,)
-        Clusters of this call that were decided before each suppression; ascending.
-    """
-
-    positions: Int64Vector
-    cluster_bounds: Int64Vector
-    subjects: Int64Vector
-    max_per_subject: Int64Vector
-    causes: Int8Vector
-    newest: Int64Vector
-    suppressed: Int64Vector
-    suppressed_newest: Int64Vector
-    suppressed_causes: Int8Vector
-    suppressed_before: Int64Vector
+    positions: Int64Vector  # (E,): members of the clusters, cluster after cluster; ascending inside a cluster
+    cluster_bounds: Int64Vector  # (G + 1,): cluster g is ``positions[cluster_bounds[g]:cluster_bounds[g + 1]]``
+    subjects: Int64Vector  # (G,): distinct subjects, at least k
+    max_per_subject: Int64Vector  # (G,): records of the subject that has the most
+    causes: Int8Vector  # (G,): `BY_POSITION` (delta), `FLUSHED` (end of the stream), or c + 1 for expiry key c
+    newest: Int64Vector  # (G,): newest position at the decision; ``newest - position`` is the delay of a record
+    suppressed: Int64Vector  # (S,): positions of suppressed records
+    suppressed_newest: Int64Vector  # (S,)
+    suppressed_causes: Int8Vector  # (S,)
+    suppressed_before: Int64Vector  # (S,): clusters of this call that were decided before; ascending
 
 
 class CoordinateBlock(NamedTuple):

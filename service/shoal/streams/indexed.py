@@ -50,13 +50,7 @@ from shoal.streams.held_records import (
     release_in_place,
 )
 
-__all__ = [
-    "INDEXED_FROM",
-    "MAX_INDEXED_DIMENSIONS",
-    "IndexedGrowthRule",
-    "decide_due_by_index",
-    "is_indexable",
-]
+__all__ = ["IndexedGrowthRule", "is_indexable"]
 
 INDEXED_FROM = 4000
 """Held records from which the index is used. With 5,000 it doubles the speed at least, with 2,000 it gains nothing."""

@@ -52,12 +52,7 @@ class NearestRule(Rule):
 
 
 @njit
-def decide_all_by_distance(
-    stream: StreamState,
-    decisions: DecisionBuffer,
-    cursor: Int64Vector,
-    is_flush: bool,  # noqa: FBT001 - kernels take no keywords
-) -> None:
+def decide_all_by_distance(stream: StreamState, decisions: DecisionBuffer, cursor: Int64Vector, is_flush: bool) -> None:
     """Append staged records one by one and decide on each due record; in a flush, decide on all held records.
 
     In a flush, the records of fewer than 2k subjects form one cluster, because they cannot fill two. The records of
@@ -111,11 +106,7 @@ def select_nearest_subjects(stream: StreamState, wanted: int) -> int:
 
 
 @njit_inline
-def _next_decision(
-    stream: StreamState,
-    cursor: Int64Vector,
-    is_flush: bool,  # noqa: FBT001 - kernels take no keywords
-) -> tuple[int, int]:
+def _next_decision(stream: StreamState, cursor: Int64Vector, is_flush: bool) -> tuple[int, int]:
     """Return why the oldest record is decided on next, or `NOT_DUE`, and the subjects wanted in its cluster."""
     held, k = stream.held, stream.constraints.k
     if not is_flush:

@@ -36,13 +36,7 @@ from shoal.tables.mdav import mdav, mdav_by_scan, mdav_dense
 from shoal.tables.refinement import descended, precompile_refinement, refine
 from shoal.tables.repair import CodedRecords, exchange_categories, repair_subjects
 
-__all__ = [
-    "PAIRS_UP_TO",
-    "PartitionFlushRule",
-    "held_as_table",
-    "partition_dense",
-    "release_partition",
-]
+__all__ = ["PAIRS_UP_TO", "PartitionFlushRule", "held_as_table", "partition_dense", "release_partition"]
 
 MAX_CODES = 256
 """Distinct codes of a column up to which it gets one coordinate per code in a table of held records."""

@@ -37,12 +37,7 @@ from shoal.streams.stats import NO_CONFIDENTIAL_STATS, RunSummary, measure_clust
 from shoal.streams.steering import ConfidentialNumbers, DistanceSpace, TargetSpan
 from shoal.tables.precompilation import artificial_block
 
-__all__ = [
-    "BLOCK_RECORDS",
-    "LARGE_BLOCK_RECORDS",
-    "PartitionPipeline",
-    "precompile",
-]
+__all__ = ["BLOCK_RECORDS", "LARGE_BLOCK_RECORDS", "PartitionPipeline", "precompile"]
 
 BLOCK_RECORDS, LARGE_BLOCK_RECORDS = 512, 2048
 """Most records of a block that may be read and not decided on at a commit, and of any block."""
@@ -66,28 +61,12 @@ class PartitionPipeline:
 
     `push` performs steps 2 to 7; `flush` performs steps 3 to 7 on all records that are held.
 
-    Parameters
-    ----------
-    policy : Policy
-        Must have a stream section.
-    encoder : RecordEncoder
-        Encoder of the output format.
-    max_offset_span : int
-        Largest distance of the oldest held offset from the newest one. Beyond it the oldest record expires early.
-    next_cluster_number : int
-        Number of the next cluster: how many clusters were decided before a restart.
-    adaptive_state : AdaptiveState, optional
-        State from which the pipeline continues. If omitted, the initial state.
-    restorer : ClusterRestorer, optional
-        Clusters decided before a restart of which some records were not released.
+    ``policy`` must have a stream section. Beyond a distance of ``max_offset_span`` from the newest offset the oldest
+    record expires early. ``next_cluster_number`` is how many clusters were decided before a restart,
+    ``adaptive_state`` the state from which the pipeline continues, and ``restorer`` has the clusters decided before a
+    restart of which some records were not released. Raises `GuaranteeError` if there is such a cluster under
+    ``stream.release: cluster``.
 
-    Raises
-    ------
-    GuaranteeError
-        Under ``stream.release: cluster`` there is a cluster of which some records were released before the restart.
-
-    Notes
-    -----
     Guarantees: a record is released once, in a cluster that was verified when it was decided, or it is suppressed.
     Clusters of ``restorer`` are not verified again: their rows are encoded from the members that were committed.
     Decisions depend only on the records, their offsets and timestamps, and not on how the records are divided into

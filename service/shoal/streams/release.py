@@ -23,8 +23,6 @@ __all__ = [
     "BlockDecisions",
     "ClusterRestorer",
     "DecidedCluster",
-    "DueRows",
-    "OffsetCompletion",
     "PendingRow",
     "ReleaseStrategy",
     "ReorderBuffer",

@@ -23,7 +23,6 @@ from shoal.tables.constraints import count_values
 __all__ = [
     "EMPTY_STATS",
     "NO_CONFIDENTIAL_STATS",
-    "ConfidentialMeasures",
     "ConfidentialStats",
     "ReleaseStats",
     "RunSummary",
@@ -293,7 +292,7 @@ class ConfidentialMeasures:
         """Return how much the sums of squares within clusters and in total grow, each attribute in its bounds."""
         means = _means_of_clusters(numbers, cluster_bounds).repeat(np.diff(cluster_bounds), axis=0)
         residues = (numbers - means) / self._unit
-        growth = loss.add(numbers, means, residues)
+        growth = loss.merge(LossTotals.of(loss.attributes, numbers, means, residues))
         return ConfidentialStats(float(np.nansum(residues * residues)), float((growth / self._unit**2).sum()))
 
     def _add_protected(
