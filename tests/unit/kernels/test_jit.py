@@ -10,9 +10,7 @@ import time
 from contextlib import AbstractContextManager
 from pathlib import Path
 
-import numpy as np
 import pytest
-from shoal.arrays import Float64Vector
 from shoal.kernels import jit
 from support.by_night import at_night
 from support.commands import on_full_disk
@@ -390,31 +388,12 @@ def test_the_cache_folder_of_the_user_is_the_second_choice(monkeypatch: pytest.M
     (tmp_path / "arrays.py").write_text("")
     (tmp_path / "kernels").mkdir()
     (tmp_path / "kernels" / "__pycache__").write_text("not a folder")
-    monkeypatch.delenv("NUMBA_CACHE_DIR", raising=False)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "user"))
     monkeypatch.setattr(jit, "_SHOAL", tmp_path)
-    folder = jit._folders.__wrapped__().own
-    assert folder is not None
-    assert folder.parent == tmp_path / "user" / "numba"
-
-
-def test_a_user_without_a_home_has_no_cache_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    (tmp_path / "arrays.py").write_text("")
-    (tmp_path / "kernels").mkdir()
-    (tmp_path / "kernels" / "__pycache__").write_text("not a folder")
     for name in ("NUMBA_CACHE_DIR", "XDG_CACHE_HOME", "HOME"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr(jit, "_SHOAL", tmp_path)
-    assert jit._folders.__wrapped__().own is None
-    monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    folder = jit._folders.__wrapped__().own
-    assert folder is not None
-    assert folder.parent == tmp_path / "home" / ".cache" / "numba"
-
-
-def test_a_decorated_function_can_be_called() -> None:
-    @jit.njit
-    def total(values: Float64Vector) -> float:
-        return float(values.sum())
-
-    assert total(np.ones(3)) == 3.0
+    assert jit._folders.__wrapped__().own is None, "a user without a home"
+    for name, folder in (("HOME", tmp_path / "home" / ".cache"), ("XDG_CACHE_HOME", tmp_path / "user")):
+        monkeypatch.setenv(name, str(tmp_path / "home" if name == "HOME" else folder))
+        own = jit._folders.__wrapped__().own
+        assert own is not None
+        assert own.parent == folder / "numba"
