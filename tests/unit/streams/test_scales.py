@@ -154,18 +154,18 @@ def test_records_that_are_read_again_are_decided_alike() -> None:
 
 
 def test_a_cluster_that_was_released_in_part_is_restored() -> None:
-    policy = replace(POLICY, stream=replace(POLICY.require_stream(), release="ordered"))
-    rows = rows_of(40)
+    policy, rows = replace(POLICY, stream=replace(POLICY.require_stream(), release="ordered")), rows_of(40)
     parts, _ = run(policy, rows, 40)
     (members, _), *_ = clusters_of(parts)
-    expected = dict(zip((o for p in parts for o in p.released), (r for p in parts for r in p.rows), strict=True))
-    restored = PartitionPipeline(
-        policy, JsonEncoder(policy), next_cluster_number=1, restorer=ClusterRestorer([members], members[0] + 1)
-    )
+    restorer = ClusterRestorer([members], members[0] + 1)
+    restored = PartitionPipeline(policy, JsonEncoder(policy), next_cluster_number=1, restorer=restorer)
     # A category that the first run had not read yet gets the first code.
     undecided = np.array([offset not in members for offset in range(40)])
     found = [push(restored, block_of(policy, rows), 0, is_undecided=undecided), restored.flush()]
-    rest = dict(zip((o for p in found for o in p.released), (r for p in found for r in p.rows), strict=True))
+    expected, rest = (
+        {offset: row for part in run_parts for offset, row in zip(part.released, part.rows, strict=True)}
+        for run_parts in (parts, found)
+    )
     assert rest == {offset: row for offset, row in expected.items() if offset != members[0]}
 
 
