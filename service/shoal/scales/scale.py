@@ -229,8 +229,6 @@ class AttributeScale(ABC):
         """Register the class of a scale."""
         SCALES[scale] = cls
 
-    # ---------------------------------------------------------------- parse
-
     @property
     def json_type(self) -> Any:  # noqa: ANN401 - a type or a union of types
         """The type that a value must have in JSON; a number is decoded as `NumberText` where its text decides."""
@@ -244,8 +242,6 @@ class AttributeScale(ABC):
     @abstractmethod
     def reader(self, missing_values: Iterable[str], *, has_commas: bool = False) -> ScaleReader:
         """Return what converts values; ``missing_values`` are those of the policy."""
-
-    # ---------------------------------------------------------------- embed
 
     @property
     def must_agree(self) -> bool:
@@ -267,8 +263,6 @@ class AttributeScale(ABC):
         """Return values (n,) of artificial records at shares of the range of the attribute, from 0 to 1."""
         low, high = self.attribute.bounds or (0.0, 1.0)
         return low + shares * (high - low)
-
-    # ---------------------------------------------------------------- publish
 
     def grid_step(self, *, is_exact: bool) -> Decimal | None:  # noqa: ARG002
         """Return the step of published means, 0 for exact ones, if one grid can publish all such attributes at once.
@@ -301,13 +295,9 @@ class AttributeScale(ABC):
         """What to do where published scalars have several types; {} is the place of the attribute in the policy."""
         return "give its values one type in the input"
 
-    # ---------------------------------------------------------------- loss
-
     def distances(self, values: Float64Vector, published: Float64Vector) -> Float64Vector | None:  # noqa: ARG002
         """Return the distances (n,) from published values; None if they are differences over the range."""
         return None
-
-    # ---------------------------------------------------------------- explain
 
     @property
     @abstractmethod

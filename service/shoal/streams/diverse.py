@@ -380,27 +380,32 @@ def decide_diversely(
 
     ``given_cause`` is `NOT_DUE`, or the cause for which up to ``most`` records are decided on.
     """
-    held, weight, decided = stream.held, candidates.opportunity_weight[0], 0
+    held, decided = stream.held, 0
     while decided != most:
-        cause = _next_cause(stream, cursor, given_cause)
-        if cause == NOT_DUE:
+        cause = append_until_due(stream, cursor) if given_cause == NOT_DUE else given_cause
+        if cause == NOT_DUE or held.extent[HEAD] == held.extent[TAIL]:
             return
         decided += 1
-        newest, grows = cursor[NEWEST_POSITION], weight != BY_DISTANCE
+        newest, grows = cursor[NEWEST_POSITION], candidates.opportunity_weight[0] != BY_DISTANCE
         if grows:
             size = select_by_growth(stream, candidates, newest)
+            _copy_opportunity_costs(candidates, state, held.extent[TAIL] - held.extent[HEAD], size)
         else:
             size = select_by_distance(stream, stream.constraints.k)
-        if weight > 0.0:
-            count = held.extent[TAIL] - held.extent[HEAD]
-            state.opportunity_costs[:count] = 0.0
-            for candidate in range(min(candidates.records.size, count - 1) if size > 0 else 0):
-                state.opportunity_costs[candidates.records[candidate]] = candidates.opportunity_costs[candidate]
         if cause == FLUSHED and decisions.counts[CLUSTERS] == 0 and not has_min_population(stream):
             size = 0
         elif size == 0 or not is_cluster_diverse(held, state, stream.workspace.members[:size]):
             size = grow_diverse(stream, state, grows)
         release_or_suppress(stream, decisions, size, newest, cause)
+
+
+@njit_inline
+def _copy_opportunity_costs(candidates: Candidates, state: DiversityState, count: int, size: int) -> None:
+    """Write the opportunity costs of ``count`` held records, if a cluster of ``size`` records was found."""
+    if candidates.opportunity_weight[0] > 0.0:
+        state.opportunity_costs[:count] = 0.0
+        for candidate in range(min(candidates.records.size, count - 1) if size > 0 else 0):
+            state.opportunity_costs[candidates.records[candidate]] = candidates.opportunity_costs[candidate]
 
 
 @njit_inner
@@ -426,8 +431,9 @@ def grow_diverse(stream: StreamState, state: DiversityState, moves: bool) -> int
     """
     held, workspace, constraints = stream.held, stream.workspace, stream.constraints
     count = held.extent[TAIL] - held.extent[HEAD]
-    smallest, largest, levels = _smallest_cluster(constraints, state.rule), 0, _levels(state)
-    n = smallest
+    smallest = max(constraints.k, _values_needed(state.rule))
+    smallest = int(max(smallest, math.ceil(1.0 / state.rule.max_value_share - SHARE_TOLERANCE)))
+    n, largest, levels = smallest, 0, _levels(state)
     if count < n or _number_all(stream, state) < constraints.k:
         return 0
     while n <= count:
@@ -447,22 +453,6 @@ def grow_diverse(stream: StreamState, state: DiversityState, moves: bool) -> int
             break
         n = min(n + 1 if n == smallest else n * 3 // 2, limit)
     return 0
-
-
-@njit_inner
-def _next_cause(stream: StreamState, cursor: Int64Vector, given_cause: int) -> int:
-    """Return why the next record is decided on, or `NOT_DUE`."""
-    held = stream.held
-    if given_cause == NOT_DUE:
-        return int(append_until_due(stream, cursor))
-    return given_cause if held.extent[HEAD] < held.extent[TAIL] else NOT_DUE
-
-
-@njit_inline
-def _smallest_cluster(constraints: StreamConstraints, rule: DiversityRule) -> int:
-    """Return the fewest members of a cluster that k, l and the largest shares allow."""
-    smallest = max(constraints.k, _values_needed(rule))
-    return int(max(smallest, math.ceil(1.0 / rule.max_value_share - SHARE_TOLERANCE)))
 
 
 @njit_inline

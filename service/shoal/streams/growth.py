@@ -160,7 +160,8 @@ def decide_due_by_growth(
         cause = append_until_due(stream, cursor)
         if cause == NOT_DUE:
             return
-        _decide_by_growth(stream, candidates, decisions, cursor[NEWEST_POSITION], cause)
+        size = select_by_growth(stream, candidates, cursor[NEWEST_POSITION])
+        release_or_suppress(stream, decisions, size, cursor[NEWEST_POSITION], cause)
 
 
 @njit
@@ -188,16 +189,8 @@ def decide_due_by_partition(
                     release_partition(stream, decisions, labels, cursor[NEWEST_POSITION], cause)
                     continue
         refused_cause = NOT_DUE
-        _decide_by_growth(stream, candidates, decisions, cursor[NEWEST_POSITION], cause)
-
-
-@njit_inline
-def _decide_by_growth(
-    stream: StreamState, candidates: Candidates, decisions: DecisionBuffer, newest: int, cause: int
-) -> None:
-    """Decide on the expiring record, which is the oldest."""
-    size = select_by_growth(stream, candidates, newest)
-    release_or_suppress(stream, decisions, size, newest, cause)
+        size = select_by_growth(stream, candidates, cursor[NEWEST_POSITION])
+        release_or_suppress(stream, decisions, size, cursor[NEWEST_POSITION], cause)
 
 
 @njit_inline
@@ -397,13 +390,17 @@ def _replaceable_member(
     If a member has the same subject, only that member may be replaced, whatever its distance, because members must have
     distinct subjects: it is returned if it is younger than the record, else -1.
     """
-    subjects = held.subjects[held.extent[HEAD] : held.extent[TAIL]]
+    head, centroid = held.extent[HEAD], candidates.centroid
+    subjects = held.subjects[head : held.extent[TAIL]]
     farthest, chosen = -1.0, -1
     for member in range(members.size):
         if subjects[members[member]] == subjects[record]:
             return member if members[member] > record else -1
         if members[member] > record:
-            squared = _squared_distance_from_centroid(held, members[member], candidates.centroid)
+            squared = 0.0
+            for j in range(centroid.size - 1):
+                step = held.coordinates[j, head + members[member]] - centroid[j]
+                squared += step * step
             if candidates.codes.shape[0] > 0:
                 squared += code_sums[member] / members.size
             if squared > farthest:
@@ -420,13 +417,3 @@ def _sum_member_distances(held: HeldRecords, members: Int64Vector, code_sums: Fl
         for i in range(members.size):
             for other in members:
                 code_sums[i] += distance if codes[members[i]] != codes[other] else 0.0
-
-
-@njit_inline
-def _squared_distance_from_centroid(held: HeldRecords, record: int, centroid: Float64Vector) -> float:
-    """Return the squared distance of a record from the mean of the cluster, by its numeric coordinates."""
-    total = 0.0
-    for j in range(centroid.size - 1):
-        step = held.coordinates[j, held.extent[HEAD] + record] - centroid[j]
-        total += step * step
-    return total

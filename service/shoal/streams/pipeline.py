@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from itertools import pairwise
+from itertools import count, pairwise
 from threading import Event
 from typing import NamedTuple
 
@@ -186,16 +186,16 @@ class PartitionPipeline:
 
         Raises `GuaranteeError` if the block is too large, or a decision violates an invariant; nothing is returned.
         """
-        count = len(block.values)
-        if count > LARGE_BLOCK_RECORDS:
+        length = len(block.values)
+        if length > LARGE_BLOCK_RECORDS:
             raise GuaranteeError(f"a block has more than {LARGE_BLOCK_RECORDS} records; nothing of it was sent")
         if is_undecided is None:
-            is_undecided = np.ones(count, np.bool_)
+            is_undecided = np.ones(length, np.bool_)
         block = self._encode_categories(block)
-        if self._spreads is None or not count:
+        if self._spreads is None or not length:
             return self._process(block, expiry_keys, is_undecided)
         parts, start = [], 0
-        while start < count:
+        while start < length:
             end = start + self._next_part(self._spreads, block, expiry_keys, is_undecided, start)
             part = slice(start, end)
             parts.append(self._process(block.slice(part), expiry_keys[part], is_undecided[part]))
@@ -340,18 +340,11 @@ class PartitionPipeline:
         bounds = decided.cluster_bounds.tolist()
         rows = self._encode(texts, members.unchanged_fields.tolist(), bounds)
         offsets = members.expiry_keys[:, _OFFSET].tolist()
-        fingerprint = self.policy.fingerprint
+        subjects, fingerprint = decided.subjects.tolist(), self.policy.fingerprint
         clusters = [
-            DecidedCluster(
-                self.next_cluster_number + number,
-                offsets[start:end],
-                rows[start:end],
-                tuple(texts[number]),
-                subjects,
-                fingerprint,
-            )
-            for number, ((start, end), subjects) in enumerate(
-                zip(pairwise(bounds), decided.subjects.tolist(), strict=True)
+            DecidedCluster(number, offsets[start:end], rows[start:end], tuple(text), distinct, fingerprint)
+            for number, (start, end), text, distinct in zip(
+                count(self.next_cluster_number), pairwise(bounds), texts, subjects, strict=False
             )
         ]
         self.next_cluster_number += len(clusters)
@@ -417,11 +410,11 @@ def precompile(policy: Policy, stop: Event | None = None) -> None:
     it had joined its consumer group would miss heartbeats and lose its partitions. When ``stop`` is set, the compiler
     begins no further function, and the exception `CompilationStopped` is raised.
     """
-    count = 3 * policy.k
-    block = artificial_block(policy, np.arange(count) // 2)
+    numbers = np.arange(3 * policy.k)
+    block = artificial_block(policy, numbers // 2)
     with stopping_compilation(stop or Event()):
         pipeline = PartitionPipeline(policy, JsonEncoder(policy))
-        pipeline.push(block, np.column_stack([np.zeros(count, np.int64), np.arange(count)]))
+        pipeline.push(block, np.column_stack([0 * numbers, numbers]))
         pipeline.flush()
         # Artificial records may all be suppressed, under privacy.t for instance.
         _published(policy, block)

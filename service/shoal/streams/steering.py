@@ -182,22 +182,12 @@ class SpaceShape(NamedTuple):
 class DistanceSpace:
     """Coordinates and codes of the records of a stream that preserves dependence, in which distances are computed.
 
-    Raises
-    ------
-    ParameterError
-        Dependence is to be preserved, and no confidential attribute has bounds.
-
-    Notes
-    -----
     With ``dependence`` lambda, m quasi-identifiers and m' confidential numbers, the weight of a confidential number is
     beta = sqrt(lambda / (1 - lambda) * m / m'), so that the confidential numbers have the share lambda of the squared
-    distance if all attributes have the same variance [1]_. With lambda = 1 only confidential numbers count: no
-    quasi-identifier and no steering attribute does.
-
-    References
-    ----------
-    .. [1] D. Rebollo-Monedero, J. Forné, M. Soriano and J. Puiggalí Allepuz, "k-Anonymous Microaggregation with
-       Preservation of Statistical Dependence", Information Sciences 342, 2016, section 4.
+    distance if all attributes have the same variance (D. Rebollo-Monedero, J. Forné, M. Soriano and J. Puiggalí
+    Allepuz, "k-Anonymous Microaggregation with Preservation of Statistical Dependence", Information Sciences 342, 2016,
+    section 4). With lambda = 1 only confidential numbers count: no quasi-identifier and no steering attribute does.
+    Raises `ParameterError` if no confidential attribute has bounds.
     """
 
     def __init__(self, policy: Policy, numbers: ConfidentialNumbers) -> None:
