@@ -140,12 +140,7 @@ def partition_of(setting: Setting) -> NaivePartition:
         setting.delta,
         setting.omega_p,
         setting.max_share,
-        Mixed(
-            setting.numeric.tolist(),
-            setting.codes.tolist(),
-            (setting.code_distances / 2).tolist(),
-            setting.agree.tolist(),
-        ),
+        Mixed(*(one.tolist() for one in (setting.numeric, setting.codes, setting.code_distances / 2, setting.agree))),
         start=lambda points, k: mdav_dense(pair_squares(np.array(points)), k).tolist(),
         descend=lambda points, labels, k, subjects, max_share: descend_dense(
             pair_squares(np.array(points)), np.array(labels, np.int32), k, 100, np.array(subjects, np.int64), max_share
