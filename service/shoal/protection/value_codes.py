@@ -38,8 +38,6 @@ class ValueIndex:
 
     ``rule`` is what each cluster must satisfy.
 
-    Notes
-    -----
     Values are numbered in the order in which they are read, so codes differ after a restart; bins do not. A value keeps
     its code while a record with it is held: at most delta records arrive in that time (`RecentCodes`).
     """

@@ -58,19 +58,10 @@ class Embedding:
     """Translates the clustered attributes of a policy to coordinates and codes, and to published values.
 
     Create it by `of` or `of_table`. The squared distance of two records is the sum over the coordinates, plus
-    ``code_distances`` of the columns in which their codes differ.
-
-    Attributes
-    ----------
-    unit : ndarray of float64, shape (q,)
-        Unit in which the error of each quasi-identifier is measured, in its own units: the width of its bounds, or that
-        of its scaling if it has none; 1 for a nominal one.
-    code_distances : ndarray of float64, shape (c,)
-        Squared distance of two records that differ in one column of `codes`.
-    codes_must_agree : ndarray of bool, shape (c,)
-        Whether a cluster publishes a code of the column only if all members have it.
-    ranges : tuple of float
-        Width of the range of each coordinate in a stream.
+    ``code_distances`` (c,) of the columns in which their codes differ. ``codes_must_agree`` (c,) says whether a cluster
+    publishes a code of a column only if all members have it, ``ranges`` is the width of the range of each coordinate in
+    a stream, and ``unit`` (q,) that in which the error of each quasi-identifier is measured, in its own units: the
+    width of its bounds, or that of its scaling if it has none; 1 for a nominal one.
     """
 
     def __init__(self, axes: Sequence[_Axis], *, is_exact: bool, is_table: bool) -> None:

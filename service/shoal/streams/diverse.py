@@ -137,8 +137,6 @@ class DiverseRule(PartitionFlushRule):
 
     ``opportunity_weight`` is `BY_DISTANCE` for rule nearest, else that of `GrowthRule`.
 
-    Notes
-    -----
     At the end of the stream the held records are partitioned under the same constraints: with t as by
     ``microaggregate(algorithm="auto", refine="descent")``, else as with ``algorithm="mdav"``. If even a single cluster
     of all records violates the constraints, the oldest record is decided on until none is held.
@@ -196,8 +194,6 @@ class DiverseRule(PartitionFlushRule):
 class DiverseBlockRule(DiverseRule):
     """When a record expires, all held records are released in the clusters of a partition under the constraints.
 
-    Notes
-    -----
     Without t, the partition is that of `BlockRule`. With t, it is made
     of clusters that grow around the oldest record in turn. Clusters that violate a constraint are merged with near
     ones, and descent without a violation follows. If even a single cluster of all held records violates the

@@ -93,8 +93,6 @@ class GrowthRule(PartitionFlushRule):
 
     ``opportunity_weight`` is the weight of opportunity costs; 0 for rule greedy.
 
-    Notes
-    -----
     The opportunity cost of a record is half its mean squared distance from the k - 1 nearest held records, times its
     age as a share of delta, times ``opportunity_weight``. It is computed for every decision, from the held records
     alone.
@@ -116,8 +114,6 @@ class GrowthRule(PartitionFlushRule):
 class BlockRule(GrowthRule):
     """When a record expires, all held records are released in the clusters of a partition by MDAV and descent.
 
-    Notes
-    -----
     Clusters have k to 2k - 1 records.
 
     A cluster with fewer than k subjects, or with a subject above ``max_share``, exchanges records with others. If that

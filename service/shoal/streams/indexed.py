@@ -4,9 +4,9 @@ Space is halved recursively into cells that list their records, oldest first. Th
 ([1]_); node ``i`` has the children ``2i + 1`` and ``2i + 2``. Nodes do not change between two builds ([2]_). A record
 that arrives is appended to its cell, and a record that leaves is removed from it.
 
-The index gives the answers of a full scan, ties and rounding included. Lower bounds are computed with the operations of
-the distances themselves, which round monotonically. Of equally distant records the older is nearer. The index is
-derived from the held records only: it is no part of the state that must survive a restart.
+The index gives the answers of a full scan, ties and rounding included: lower bounds are computed with the operations of
+the distances themselves, which round monotonically. It is derived from the held records only, and is no part of the
+state that must survive a restart.
 
 Whether it pays is counted in records read, not in seconds, so that two machines do the same work. Where it does not
 (many ties, attributes that say nothing of each other), all held records are scanned for the next `RETRY_AFTER` records.
@@ -108,8 +108,6 @@ class CellIndex(NamedTuple):
 class IndexedGrowthRule(GrowthRule):
     """Rule awo without a weight of the position; finds candidates and their opportunity costs through a cell index.
 
-    Notes
-    -----
     Cost per cluster: about O(k^2 + k log held) for few attributes, and never much above that of `GrowthRule`. Where the
     nearest 4k records have fewer than k subjects, the rest of the staged records is decided on by scans.
     """

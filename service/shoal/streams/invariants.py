@@ -65,8 +65,6 @@ class RegisteredRecords(NamedTuple):
 class InvariantChecker:
     """Registers arriving records and verifies decisions before they are returned.
 
-    Notes
-    -----
     Guarantees: a verified cluster has at least k subjects, none of them above its share, and satisfies the protection.
     Each record is decided once. A record is due when the newest position is delta or more above its own. Each due
     record was decided before the next arrival, as far as the rule states the arrivals correctly; after the call no held

@@ -35,8 +35,6 @@ __all__ = ["NearestRule", "select_by_distance", "select_nearest_subjects"]
 class NearestRule(Rule):
     """The oldest due record forms a cluster with its nearest held records, as many as are needed for k subjects.
 
-    Notes
-    -----
     Deviations from the paper: several records of a subject may be in a cluster, in the order of their distance (the
     paper does not define this). If a subject exceeds ``max_share``, its farthest records stay held.
 

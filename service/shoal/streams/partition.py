@@ -49,8 +49,6 @@ PAIRS_UP_TO = 1000
 class PartitionFlushRule(NearestRule):
     """Base of the rules that decide on the end of the stream as on a finished table.
 
-    Notes
-    -----
     At the end of the stream all held records are partitioned by MDAV and descent, with clusters of k to 2k - 1 records.
     Clusters with too few subjects, or with a subject above its share, exchange records with others. Where that does not
     suffice, they are merged with the nearest cluster until all constraints hold. If the constraints do not hold for all

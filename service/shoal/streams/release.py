@@ -191,12 +191,8 @@ class ReorderBuffer:
     """Rows of decided records that are not released, in the order of arrival of the records.
 
     A row is released with the first arrival that is at least ``delta`` positions after its record, or of which an
-    expiry key exceeds that of its record by more than the limit, one of ``expiry_limits`` for each key.
-
-    Notes
-    -----
-    Guarantee: rows are released in the order of positions, each once, however the records are divided into blocks.
-    Cost: O(held) per block.
+    expiry key exceeds that of its record by more than the limit, one of ``expiry_limits`` for each key. Rows are
+    released in the order of positions, each once, however the records are divided into blocks. Cost: O(held) per block.
     """
 
     def __init__(self, delta: int, expiry_limits: Sequence[int]) -> None:

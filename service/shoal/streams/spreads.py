@@ -113,8 +113,6 @@ class Spreads:
 
     ``state`` was committed before a restart; None if nothing was published yet.
 
-    Notes
-    -----
     Robustness: published values lie within the bounds of their attribute, so that a width is at most 1.8 times that of
     the bounds. Of an attribute without bounds, an attacker that controls a share s < 4/29 of the published values
     multiplies the width by at most (1 - s) / root(1 - 29 s / 4), on average and in the long run. (The most is reached

@@ -257,8 +257,7 @@ NO_CONFIDENTIAL_STATS = ConfidentialStats()
 class ConfidentialMeasures:
     """Totals of the confidential values of a stream.
 
-    It measures D_Y if there are confidential numbers with bounds, and l, shares and distances if the policy protects
-    values.
+    D_Y is measured if there are confidential numbers with bounds, and l, shares and distances if values are protected.
     """
 
     def __init__(self, policy: Policy) -> None:

@@ -1,9 +1,8 @@
 """Steering: artificial attributes with weights that join the distances of a stream ([1]_, Definition 3).
 
-The position of a record, P = position x omega_p, controls how far clusters reach in time (Algorithm 3). It is not
-stored. Two records differ in it by omega_p times the difference of their positions. The difference is taken between
-integers first, so that it stays exact however long the stream runs. With omega_p = 0 a stream is aggregated as by
-Algorithm 2.
+The position of a record, P = position x omega_p, controls how far clusters reach in time (Algorithm 3). Two records
+differ in it by omega_p times the difference of their positions, which is taken between integers first, so that it stays
+exact however long the stream runs. With omega_p = 0 a stream is aggregated as by Algorithm 2.
 
 The weight is fixed, or it follows a target for the mean excess span. A cluster of n records whose first and last
 position differ by s has an excess span of s - (n - 1); it is 0 for consecutive records. After each cluster the weight
@@ -121,13 +120,8 @@ def order_keeping_weight(k: int, ranges: Sequence[float]) -> float:
     For m attributes in [0, 1], a record within k - 1 positions of the expiring one has a squared distance of at most m
     + omega_p^2 (k - 1)^2. A record beyond that has at least omega_p^2 k^2. Above the returned weight the first is
     smaller, so the k oldest records are taken and, by induction, clusters are always consecutive. Proposition 2 of the
-    paper states (k - 1) sqrt(m / (2k - 1)). The factor k - 1 results if P is scaled so that k consecutive positions
-    span omega_p. Here P is not scaled, as in step 1 of Algorithm 3, and needs no such factor.
-
-    Examples
-    --------
-    >>> round(order_keeping_weight(10, [1.0, 1.0]), 3)
-    0.324
+    paper has a factor k - 1 more, because there k consecutive positions span omega_p; in step 1 of Algorithm 3 and here
+    P is not scaled.
     """
     return math.sqrt(sum(width * width for width in ranges) / (2 * k - 1))
 

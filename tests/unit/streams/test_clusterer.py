@@ -13,6 +13,7 @@ from shoal.errors import ParameterError
 from shoal.streams import StreamClusterer
 from shoal.streams.clusterer import InputValidator
 from shoal.streams.held_records import Buffer
+from shoal.streams.steering import order_keeping_weight
 
 pytestmark = pytest.mark.unit
 
@@ -104,6 +105,11 @@ def test_a_record_that_will_find_enough_others_stays_held() -> None:
     decided = stream.push(np.array([[0.0], [9.0], [0.1], [0.2], [0.3]]))
     assert decided.positions.tolist() == [0, 2, 3]
     assert stream.held_positions().tolist() == [1, 4]
+
+
+def test_the_order_keeping_weight_is_that_of_the_squared_ranges() -> None:
+    assert order_keeping_weight(10, [1.0, 1.0]) == pytest.approx(math.sqrt(2 / 19))
+    assert order_keeping_weight(2, [2.0]) == pytest.approx(2 / math.sqrt(3))
 
 
 VALID: dict[str, Any] = {
