@@ -124,7 +124,9 @@ class InvariantChecker:
             SHARE_EXCEEDED: f"a subject has a share above {max_share} of a cluster",
             OVERDUE: f"a record was not decided in time (delta is {delta})",
         }
-        fault = faults.get(result) or (f"a cluster {violated}" if violated else "")
+        fault = violated and f"a cluster {violated}"
+        if result != VALID:
+            fault = faults[result]
         if fault:
             error = GuaranteeError if result == OVERDUE else AnonymityViolation
             raise error(f"{fault}; nothing of its block was released")
