@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from oracle.naive import log_of
 from shoal.errors import ParameterError
 from shoal.streams import StreamAggregator, StreamClusterer, partition
 from shoal.streams.steering import TargetSpan
@@ -52,23 +51,6 @@ def test_invalid_codes_are_refused_and_change_nothing(codes: Any, message: str) 
     with pytest.raises(ParameterError, match=message):
         stream.push(np.zeros((3, 1)), codes=codes)
     assert (stream.held, stream.next_position) == (0, 0)
-
-
-@pytest.mark.parametrize("rule", RULES)
-def test_records_of_one_category_are_released_together(rule: str) -> None:
-    stream = StreamClusterer(3, 11, 0, rule=rule, code_distances=TWO)
-    codes = np.tile(np.arange(4), 3)[:, None] * np.array([1, 0])
-    decided = [stream.push(np.zeros((12, 0)), codes=codes), stream.flush()]
-    clusters = [list(members) for kind, members, _, _ in log_of(decided) if kind == "cluster"]
-    assert sorted(clusters) == [[0, 4, 8], [1, 5, 9], [2, 6, 10], [3, 7, 11]]
-
-
-def test_replacing_coordinates_keeps_the_codes() -> None:
-    stream = StreamClusterer(2, 3, 1, code_distances=np.array([1.0]))
-    stream.push(np.array([[0.0], [5.0], [7.0]]), codes=np.array([[4], [4], [8]]))
-    stream.replace_coordinates(np.array([[0.0], [1.0], [0.5]]))
-    # Squared distances from the first record: 1, 0.25 + 1, 9.
-    assert stream.push(np.array([[3.0]]), codes=np.array([[4]])).positions.tolist() == [0, 1]
 
 
 def test_the_weight_that_follows_a_target_starts_from_all_distances() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from decimal import Decimal
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -168,18 +167,6 @@ def test_codes_and_bins_that_do_not_fit_are_refused(values: Any, bins: Any, faul
             bins=None if bins is None else np.array(bins),
         )
     assert stream.held == 0
-
-
-@pytest.mark.parametrize("rule", RULES)
-def test_the_oldest_record_takes_a_farther_one_with_another_value(rule: str) -> None:
-    stream = StreamClusterer(3, 6, 1, rule=rule, diversity=build_diversity_rule(l=LDiversity(DISTINCT, 2)))
-    decided = stream.push(
-        np.array([[0.0], [0.1], [0.2], [5.0], [5.1], [9.0], [9.1]]), values=np.array([[0, 0, 0, 1, 0, 1, 1]]).T
-    )
-    clusters = [decided.positions[a:b].tolist() for a, b in pairwise(decided.cluster_bounds.tolist())]
-    assert 0 in clusters[0]
-    assert {3, 5, 6} & set(clusters[0])
-    assert decided.suppressed.tolist() == []
 
 
 @pytest.mark.parametrize("rule", RULES)

@@ -125,21 +125,6 @@ def test_rows_are_sorted_by_their_bytes_and_numbered_in_order_of_decision() -> N
         assert {tuple(json.loads(row)) for row in cluster.rows} == {("a", "ill", "b")}
 
 
-def test_a_record_completed_before_a_restart_only_takes_its_position() -> None:
-    policy = make_policy(steering={"position": 0.01})
-    lines = lines_of(records(120, people=200))
-    whole, _, _ = run(policy, lines, 60)
-    pipeline, decoder = PartitionPipeline(policy, JsonEncoder(policy), next_cluster_number=0), JsonDecoder(policy)
-    block = decoder.decode(lines[:60])
-    expiry_keys = np.column_stack([np.zeros(60, np.int64), np.arange(60)])
-    first = pipeline.push(block, expiry_keys).clusters
-    done = {offset for cluster in first for offset in cluster.offsets}
-    again = PartitionPipeline(policy, JsonEncoder(policy), next_cluster_number=len(first))
-    assert again.push(block, expiry_keys, np.array([offset not in done for offset in range(60)])).clusters == []
-    rest = again.push(decoder.decode(lines[60:]), expiry_keys + np.array([0, 60])).clusters + again.flush().clusters
-    assert first + rest == whole
-
-
 def test_a_block_above_the_limit_is_refused() -> None:
     policy = make_policy()
     block = JsonDecoder(policy).decode(lines_of(records(LARGE_BLOCK_RECORDS + 1)))
