@@ -13,7 +13,7 @@ import numpy as np
 from shoal.arrays import Float64Vector, Int64Vector
 from shoal.kernels.jit import njit_inline
 
-__all__ = ["Numbering", "clear", "count_up_to", "empty_numbering", "heapify", "number", "shell_sort", "sift_down"]
+__all__ = ["Numbering", "clear", "count_up_to", "empty_numbering", "fill_heap", "number", "pop_nearest", "shell_sort"]
 
 
 @njit_inline
@@ -42,7 +42,7 @@ def _is_nearer(distances: Float64Vector, one: int, other: int) -> bool:
 
 
 @njit_inline
-def sift_down(heap: Int64Vector, size: int, index: int, distances: Float64Vector) -> None:
+def _sift_down(heap: Int64Vector, size: int, index: int, distances: Float64Vector) -> None:
     """Move the record at ``index`` down in ``heap[:size]`` until no child is nearer."""
     record = heap[index]
     child = 2 * index + 1
@@ -58,10 +58,21 @@ def sift_down(heap: Int64Vector, size: int, index: int, distances: Float64Vector
 
 
 @njit_inline
-def heapify(heap: Int64Vector, distances: Float64Vector) -> None:
-    """Bring the records of ``heap`` into heap order, in place."""
+def fill_heap(heap: Int64Vector, distances: Float64Vector) -> None:
+    """Fill a heap with all records but the oldest, which is 0."""
+    for x in range(heap.size):
+        heap[x] = x + 1
     for index in range(heap.size // 2 - 1, -1, -1):
-        sift_down(heap, heap.size, index, distances)
+        _sift_down(heap, heap.size, index, distances)
+
+
+@njit_inline
+def pop_nearest(heap: Int64Vector, size: int, distances: Float64Vector) -> int:
+    """Remove the nearest record from ``heap[:size]`` and return it."""
+    record = heap[0]
+    heap[0] = heap[size - 1]
+    _sift_down(heap, size - 1, 0, distances)
+    return int(record)
 
 
 class Numbering(NamedTuple):

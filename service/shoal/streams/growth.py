@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from shoal.arrays import BoolVector, Float64Matrix, Float64Vector, Int64Matrix, Int64Vector
-from shoal.kernels.containers import count_up_to, heapify, sift_down
+from shoal.kernels.containers import count_up_to, fill_heap, pop_nearest
 from shoal.kernels.jit import njit, njit_inline
 from shoal.streams.expiry import (
     NEWEST_POSITION,
@@ -302,15 +302,10 @@ def _fill_candidates(stream: StreamState, candidates: Candidates) -> int:
     head, tail = held.extent[HEAD], held.extent[TAIL]
     distances, heap = workspace.distances[: tail - head], workspace.heap[: tail - head - 1]
     squared_distances(held, omega_p, 0, distances)
-    for x in range(heap.size):
-        heap[x] = x + 1
-    heapify(heap, distances)
-    count, remaining = min(candidates.records.size, heap.size), heap.size
+    fill_heap(heap, distances)
+    count = min(candidates.records.size, heap.size)
     for candidate in range(count):
-        record = heap[0]
-        remaining -= 1
-        heap[0] = heap[remaining]
-        sift_down(heap, remaining, 0, distances)
+        record = pop_nearest(heap, heap.size - candidate, distances)
         set_candidate(held, candidates, candidate, record, omega_p)
     return count
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from shoal.arrays import Float64Vector, Int64Vector
-from shoal.kernels.containers import count_up_to, heapify, sift_down
+from shoal.kernels.containers import count_up_to, fill_heap, pop_nearest
 from shoal.kernels.jit import njit, njit_inline
 from shoal.streams.expiry import (
     NEWEST_POSITION,
@@ -156,17 +156,11 @@ def _add_nearest(distances: Float64Vector, subjects: Int64Vector, workspace: Wor
 
     The caller clears what `add_member` has filled (`limit_shares_and_reset`).
     """
-    heap = workspace.heap[: distances.size - 1]
-    for x in range(heap.size):
-        heap[x] = x + 1
-    heapify(heap, distances)
-    record, size, remaining = 0, 0, heap.size
+    heap, record, size = workspace.heap[: distances.size - 1], 0, 0
+    fill_heap(heap, distances)
     while True:
         add_member(workspace, subjects, record, size)
         size += 1
-        if workspace.numbering.size[0] >= wanted or remaining == 0:
+        if workspace.numbering.size[0] >= wanted or size > heap.size:
             return size
-        record = heap[0]
-        remaining -= 1
-        heap[0] = heap[remaining]
-        sift_down(heap, remaining, 0, distances)
+        record = pop_nearest(heap, heap.size - size + 1, distances)

@@ -8,7 +8,7 @@ from itertools import combinations
 
 import numpy as np
 import pytest
-from shoal.kernels.containers import clear, count_up_to, empty_numbering, heapify, number, shell_sort, sift_down
+from shoal.kernels.containers import clear, count_up_to, empty_numbering, fill_heap, number, pop_nearest, shell_sort
 from shoal.kernels.sums import dense_coordinates, divide_sums, sum_clusters
 
 pytestmark = pytest.mark.unit
@@ -98,15 +98,10 @@ def test_codes_are_sorted(m: int) -> None:
 
 
 def test_a_heap_returns_records_by_distance_and_the_older_first() -> None:
-    random = np.random.default_rng(1)
-    distances, heap = random.integers(0, 4, 40).astype(np.float64), random.permutation(40)
-    heapify(heap, distances)
-    returned = []
-    for remaining in range(40, 0, -1):
-        returned.append(int(heap[0]))
-        heap[0] = heap[remaining - 1]
-        sift_down(heap, remaining - 1, 0, distances)
-    assert returned == sorted(range(40), key=lambda x: (distances[x], x))
+    distances, heap = np.random.default_rng(1).integers(0, 4, 41).astype(np.float64), np.zeros(40, np.int64)
+    fill_heap(heap, distances)
+    returned = [pop_nearest(heap, size, distances) for size in range(40, 0, -1)]
+    assert returned == sorted(range(1, 41), key=lambda x: (distances[x], x))
 
 
 def test_subjects_are_numbered_by_first_occurrence_until_cleared() -> None:
