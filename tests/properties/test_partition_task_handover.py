@@ -166,9 +166,9 @@ async def test_an_idle_worker_that_was_replaced_hands_nothing_over() -> None:
     policy, log = random_policy(Random(3)), log_of(200)
     topic = RecordingTopic(now=now)
     topic.listener = listener = Listener(topic, draw, now, policy)
-    begun, decoder, options = first_state(policy), JsonDecoder(policy), {"listener": listening(listener.hand)}
+    begun, decoder, shown = first_state(policy), JsonDecoder(policy), listening(listener.hand)
     topic.offset = (0, encode(begun, "t", 0))
-    task = partition_task("t", 0, policy, decoder, topic, begun, Metrics(), INTERVAL_S, lambda: now[0], **options)
+    task = partition_task("t", 0, policy, decoder, topic, begun, Metrics(), INTERVAL_S, lambda: now[0], listener=shown)
     await task.process(log[: policy.k - 1])
     now[0] += 60
 
@@ -190,8 +190,8 @@ async def test_handled_clusters_are_committed_while_the_next_one_is_being_handle
         if cluster.number:
             await is_done.wait()
 
-    decoder, options = JsonDecoder(policy), {"listener": listening(hand)}
-    task = partition_task("t", 0, policy, decoder, topic, first_state(policy), Metrics(), 0.02, **options)
+    decoder, begun = JsonDecoder(policy), first_state(policy)
+    task = partition_task("t", 0, policy, decoder, topic, begun, Metrics(), 0.02, listener=listening(hand))
 
     async def read() -> None:
         for message in log_of(60):
