@@ -50,10 +50,10 @@ def decided(
     options: dict[str, Any] = {"max_share": max_share, "expiry_limits": limits, "min_population": population}
     stream = StreamClusterer(k, delta, values.shape[1], rule="awo", **options)
     columns: Any = values, subjects, positions, expiry_keys
-    calls = [
-        stream.push(*(None if column is None else column[start:end] for column in columns))
-        for start, end in pairwise([0, *cuts, len(values)])
-    ]
+    calls = []
+    for start, end in pairwise([0, *cuts, len(values)]):
+        block: Any = [None if column is None else column[start:end] for column in columns]
+        calls.append(stream.push(*block))
     return log_of([*calls, stream.flush()])
 
 
