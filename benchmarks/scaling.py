@@ -53,7 +53,7 @@ class _ByLosses(Spreads):
     def update_scaling(self) -> bool:
         changed = super().update_scaling()
         if changed:
-            kept = np.clip(self.between / np.maximum(self._variances, 1e-300), 0.05, 1.0)
+            kept = np.clip(self.between / np.maximum(self._learned.variances, 1e-300), 0.05, 1.0)
             widths = self._scaling.widths * np.sqrt(kept / kept.mean())
             self._scaling = Scaling(widths, self._scaling.centers)
         return changed

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from reference_data import read_rows
 from shoal import microaggregate
-from shoal.kernels.distances import dense_coordinates
+from shoal.kernels.sums import dense_coordinates
 from shoal.tables import refined
 from shoal.tables.literature.approximate import dependency_tree
 from shoal.tables.measures import loss_of

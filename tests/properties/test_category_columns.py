@@ -17,7 +17,7 @@ from oracle.growth import NaiveGrowth
 from oracle.naive import Entry, NaiveStream, log_of
 from oracle.partitions import loss, mdav
 from shoal.arrays import BoolVector, Float64Matrix, Float64Vector, Int64Matrix, Int64Vector
-from shoal.kernels.distances import dense_coordinates
+from shoal.kernels.sums import dense_coordinates
 from shoal.streams import Decisions, StreamClusterer
 from shoal.tables.descent import descend_dense, pair_squares
 from shoal.tables.mdav import mdav_dense
@@ -140,12 +140,7 @@ def partition_of(setting: Setting) -> NaivePartition:
         setting.delta,
         setting.omega_p,
         setting.max_share,
-        Mixed(
-            setting.numeric.tolist(),
-            setting.codes.tolist(),
-            (setting.code_distances / 2).tolist(),
-            setting.agree.tolist(),
-        ),
+        Mixed(*(one.tolist() for one in (setting.numeric, setting.codes, setting.code_distances / 2, setting.agree))),
         start=lambda points, k: mdav_dense(pair_squares(np.array(points)), k).tolist(),
         descend=lambda points, labels, k, subjects, max_share: descend_dense(
             pair_squares(np.array(points)), np.array(labels, np.int32), k, 100, np.array(subjects, np.int64), max_share

@@ -66,14 +66,9 @@ class Setting:
         )
 
     def feed(self, naive: NaiveStream) -> NaiveStream:
-        for x, subject, position, expiry_keys in zip(
-            self.coordinates.tolist(),
-            self.subjects.tolist(),
-            self.positions.tolist(),
-            self.expiry_keys.tolist(),
-            strict=True,
-        ):
-            naive.push(x, subject, position, expiry_keys)
+        columns = self.coordinates, self.subjects, self.positions, self.expiry_keys
+        for record in zip(*(column.tolist() for column in columns), strict=True):
+            naive.push(*record)
         return naive
 
 
@@ -116,19 +111,12 @@ def settings(
 
 @given(settings(rules=["nearest"], populous=True))
 def test_rule_nearest_decides_as_plain_python_for_any_blocks(setting: Setting) -> None:
-    naive = setting.naive()
+    naive, stream = setting.naive(), setting.clusterer()
+    setting.push(stream, 0, len(setting.positions))
+    assert stream.held_positions().tolist() == [record["position"] for record in naive.buffer]
     naive.flush()
     assert log_of(setting.run(setting.cuts)) == naive.decisions.log
     assert log_of(setting.run(list(range(len(setting.positions))))) == naive.decisions.log
-
-
-@given(settings(rules=["nearest"], populous=True))
-def test_held_records_between_blocks_are_those_of_plain_python(setting: Setting) -> None:
-    stream = setting.clusterer()
-    setting.push(stream, 0, len(setting.positions))
-    held = [record["position"] for record in setting.naive().buffer]
-    assert stream.held_positions().tolist() == held
-    assert stream.held == len(held)
 
 
 @given(settings(rules=["greedy", "awo"]))
@@ -178,26 +166,11 @@ def test_only_the_oldest_is_suppressed_and_only_among_fewer_than_k_subjects(sett
         before = newest
 
 
-@given(settings(), st.data())
+@given(settings() | settings(gaps=False, rules=["nearest"], populous=True), st.data())
 def test_a_restart_with_the_held_records_decides_alike(setting: Setting, data: st.DataObject) -> None:
     n = len(setting.positions)
-    stop = data.draw(st.integers(0, n))
-    before = setting.clusterer()
-    setting.push(before, 0, stop)
-    held = np.isin(setting.positions, before.held_positions())
-    after = setting.clusterer()
-    replayed = after.push(
-        setting.coordinates[held], setting.subjects[held], setting.positions[held], setting.expiry_keys[held]
-    )
-    assert log_of([replayed]) == []
-    expected = [setting.push(before, stop, n), before.flush()]
-    assert log_of([setting.push(after, stop, n), after.flush()]) == log_of(expected)
-
-
-@given(settings(gaps=False, rules=["nearest"], populous=True), st.data())
-def test_a_restart_counts_the_same_population(setting: Setting, data: st.DataObject) -> None:
-    n = len(setting.positions)
-    stop = data.draw(st.integers(0, max(0, n - 1)))  # a flush depends on the last record
+    # With a minimum population, a flush depends on the last record.
+    stop = data.draw(st.integers(0, max(0, n - 1) if setting.population else n))
     before, after = setting.clusterer(), setting.clusterer()
     setting.push(before, 0, stop)
     held = np.isin(setting.positions, before.held_positions())
@@ -208,21 +181,6 @@ def test_a_restart_counts_the_same_population(setting: Setting, data: st.DataObj
     assert after.population == before.population
     expected = [setting.push(before, stop, n), before.flush()]
     assert log_of([setting.push(after, stop, n), after.flush()]) == log_of(expected)
-
-
-@given(settings(rules=["nearest"], populous=True))
-def test_no_clock_and_no_flush_releases_records_below_the_minimum_population(setting: Setting) -> None:
-    subject_of = dict(zip(setting.positions.tolist(), setting.subjects.tolist(), strict=True))
-    left: set[int] = set()
-    ended = False
-    for kind, members, cause, newest in log_of(setting.run(setting.cuts)):
-        held = {subject for position, subject in subject_of.items() if position <= newest and position not in left}
-        if cause == 1:
-            assert len(held) >= setting.population
-        if cause == -1 and not ended:
-            ended = True
-            assert kind == "suppressed" or len(held) >= setting.population
-        left.update(members)
 
 
 @given(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -45,27 +46,14 @@ def decided(
     population: int = 0,
 ) -> list[Entry]:
     indexed.INDEXED_FROM = min_held
-    stream = StreamClusterer(
-        k,
-        delta,
-        values.shape[1],
-        rule="awo",
-        max_share=max_share,
-        expiry_limits=() if expiry_keys is None else (delta // 2,) * expiry_keys.shape[1],
-        min_population=population,
-    )
-    ends = [*cuts, len(values)]
+    limits = () if expiry_keys is None else (delta // 2,) * expiry_keys.shape[1]
+    options: dict[str, Any] = {"max_share": max_share, "expiry_limits": limits, "min_population": population}
+    stream = StreamClusterer(k, delta, values.shape[1], rule="awo", **options)
+    columns: Any = values, subjects, positions, expiry_keys
     calls = []
-    for start, end in zip([0, *cuts], ends, strict=True):
-        part = slice(start, end)
-        calls.append(
-            stream.push(
-                values[part],
-                None if subjects is None else subjects[part],
-                None if positions is None else positions[part],
-                None if expiry_keys is None else expiry_keys[part],
-            )
-        )
+    for start, end in pairwise([0, *cuts, len(values)]):
+        block: Any = [None if column is None else column[start:end] for column in columns]
+        calls.append(stream.push(*block))
     return log_of([*calls, stream.flush()])
 
 

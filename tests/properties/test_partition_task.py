@@ -20,6 +20,7 @@ from shoal.formats import JsonDecoder
 from shoal.kafka import offsets
 from shoal.kafka.metadata import CommittedState, decode, encode
 from shoal.kafka.offsets import OffsetState
+from shoal.kafka.task import PartitionTask
 from shoal.kafka.transactions import TransactionBatch, TransactionSink
 from shoal.observability import Metrics
 from shoal.policy import PerSubject, Policy
@@ -80,23 +81,21 @@ def policy_of(
     dependence: float = 0.0,
     **options: object,
 ) -> Policy:
-    return Policy.from_document(
-        Document.model_validate(
-            {
-                "attributes": {
-                    "who": {"role": "identifier", "subject": True, "type": "integer"},
-                    "x": {"role": "quasi_identifier", "scale": "numeric", "bounds": [0, 100], "integer": True},
-                    "y": {"role": "quasi_identifier", "bounds": bounds and list(bounds), "resolution": 5},
-                    "n": {"role": "confidential", "type": "integer"} | ({"bounds": [0, 60]} if dependence else {}),
-                    "ward": {"role": "confidential", "type": "string", **(ward or {})},
-                    **(mixed or {}),
-                },
-                "privacy": {"k": k, "max_share": max_share, **options},
-                "stream": {"delta": delta, "max_delay_s": max_delay_s, "rule": rule, "release": release},
-                "steering": {"position": position, "dependence": dependence},
-            }
-        )
-    )
+    attributes = {
+        "who": {"role": "identifier", "subject": True, "type": "integer"},
+        "x": {"role": "quasi_identifier", "scale": "numeric", "bounds": [0, 100], "integer": True},
+        "y": {"role": "quasi_identifier", "bounds": bounds and list(bounds), "resolution": 5},
+        "n": {"role": "confidential", "type": "integer"} | ({"bounds": [0, 60]} if dependence else {}),
+        "ward": {"role": "confidential", "type": "string", **(ward or {})},
+        **(mixed or {}),
+    }
+    document = {
+        "attributes": attributes,
+        "privacy": {"k": k, "max_share": max_share, **options},
+        "stream": {"delta": delta, "max_delay_s": max_delay_s, "rule": rule, "release": release},
+        "steering": {"position": position, "dependence": dependence},
+    }
+    return Policy.from_document(Document.model_validate(document))
 
 
 WARDS = ["eye", "eye", "ear", "eye", "ear", "nose", "nose"]
@@ -189,42 +188,46 @@ def random_protected_policy(random: Random, reference: Path) -> Policy:
     return random_policy(random, ward, **protection)
 
 
+async def read_to_end(
+    task: PartitionTask, log: list[Message], visible: list[int], topic: Topic, steps: Any, now: list[float], most: int
+) -> None:
+    """Read a growing log, up to ``most`` messages at a time; die where the plan says so."""
+    while True:
+        todo = [message for message in log[: visible[0]] if message.offset >= task.position]
+        await task.process(todo[: steps(1, most)])
+        now[0] += steps(0, 12) / 10
+        is_at_end = task.position > log[visible[0] - 1].offset
+        await task.punctuate(log_end=task.position if is_at_end else None)
+        await asyncio.sleep(0)
+        topic.perhaps_dies(steps(0, 20))
+        if is_at_end and visible[0] == len(log):
+            return
+        visible[0] = min(len(log), visible[0] + steps(0, 9))
+
+
 async def run(policy: Policy, log: list[Message], topic: Topic, steps: Any, now: list[float]) -> None:
     """Run tasks over a growing log until everything is resolved, dying wherever the plan says so."""
     snapshot = OffsetState(committed_offset=0, next_offset=0)
     topic.offset = (0, encode(CommittedState(snapshot, policy.fingerprint, 1), "t", 0))
-    visible = 1
+    visible = [1]
 
     def clock() -> float:
         return now[0]
 
     while True:
         commit = decode(topic.offset[1], "t", 0, topic.offset[0])
-        metrics = Metrics()
-        task = partition_task(
-            "t", 0, policy, JsonDecoder(policy), topic, commit, metrics, 0.2, clock, monotonic_clock=clock
-        )
+        decoder, metrics = JsonDecoder(policy), Metrics()
+        task = partition_task("t", 0, policy, decoder, topic, commit, metrics, 0.2, clock, monotonic_clock=clock)
         task.restore(0)
         try:
-            while True:
-                todo = [message for message in log[:visible] if message.offset >= task.position]
-                await task.process(todo[: steps(1, 20)])
-                now[0] += steps(0, 12) / 10
-                is_at_end = task.position > log[visible - 1].offset
-                await task.punctuate(log_end=task.position if is_at_end else None)
-                await asyncio.sleep(0)
-                topic.perhaps_dies(steps(0, 20))
-                if is_at_end and visible == len(log):
-                    break
-                # The log grows also while it is not read.
-                visible = min(len(log), visible + steps(0, 9))
+            await read_to_end(task, log, visible, topic, steps, now, 20)
             await task.commit(flush=True)
             assert task.waiting_count == 0
             await task.close(commit=True)
         except BrokerUnavailableError:
             await task.close(commit=False)
             now[0] += steps(0, 30) / 10
-            visible = min(len(log), visible + steps(0, 9))
+            visible[0] = min(len(log), visible[0] + steps(0, 9))
             continue
         return
 

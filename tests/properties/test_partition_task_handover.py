@@ -12,7 +12,7 @@ from random import Random
 from typing import Any
 
 import pytest
-from properties.test_partition_task import START_S, Topic, policy_of, random_log, random_policy
+from properties.test_partition_task import START_S, Topic, policy_of, random_log, random_policy, read_to_end
 from shoal.errors import BrokerUnavailableError, FencedError
 from shoal.formats import JsonDecoder
 from shoal.kafka import ClusterListener
@@ -85,46 +85,42 @@ class RecordingTopic(Topic):
         self.at_s = self.now[0]
 
 
+def first_state(policy: Policy) -> CommittedState:
+    return CommittedState(OffsetState(committed_offset=0, next_offset=0), policy.fingerprint, 1)
+
+
+def log_of(count: int) -> list[Message]:
+    contents = ({"who": i, "x": i % 100, "y": i, "n": i, "ward": "eye"} for i in range(count))
+    return [Message(i, round(START_S * 1000) + i, json.dumps(one).encode()) for i, one in enumerate(contents)]
+
+
 async def run(policies: list[Policy], log: list[Message], topic: RecordingTopic, listener: Listener) -> int:
     """Live until all is dealt with; return how often the policy was changed."""
     draw, now = listener.draw, topic.now
-    topic.offset = (
-        0,
-        encode(CommittedState(OffsetState(committed_offset=0, next_offset=0), policies[0].fingerprint, 1), "t", 0),
-    )
-    visible, changes = 1, 0
+    topic.offset = (0, encode(first_state(policies[0]), "t", 0))
+    visible, changes = [1], 0
     while True:
         commit = topic.commit
         (policy,) = [one for one in policies if commit.has_policy(one.fingerprint)]
-        if (
-            not commit.state.handed_over_uncommitted and commit.state.flush_at_offset is None
-        ):  # else the start refuses another one
+        # Else the start refuses another one.
+        if not commit.state.handed_over_uncommitted and commit.state.flush_at_offset is None:
             chosen = draw.choice([policy, *policies])
             changes, policy = changes + (chosen is not policy), chosen
         listener.policy = policy
         decoder, clock = JsonDecoder(policy), lambda: now[0]
-        options: dict[str, Any] = {"listener": listening(listener.hand), "log_end": log[visible - 1].offset + 1}
+        options: dict[str, Any] = {"listener": listening(listener.hand), "log_end": log[visible[0] - 1].offset + 1}
         options |= {"wall_clock": clock, "monotonic_clock": clock}
         task = partition_task("t", 0, policy, decoder, topic, commit, Metrics(), INTERVAL_S, **options)
         task.restore(0)
         try:
-            while True:
-                todo = [message for message in log[:visible] if message.offset >= task.position]
-                await task.process(todo[: draw.randint(1, 6)])
-                now[0] += draw.randint(0, 6) / 10
-                is_at_end = task.position > log[visible - 1].offset
-                await task.punctuate(log_end=task.position if is_at_end else None)
-                topic.perhaps_dies(draw.randint(0, 20))
-                if is_at_end and visible == len(log):
-                    break
-                visible = min(len(log), visible + draw.randint(0, 9))
+            await read_to_end(task, log, visible, topic, draw.randint, now, 6)
             await task.commit(flush=True)
             await task.close(commit=True)
         except (BrokerUnavailableError, HandoverCancelledError) as error:
             with contextlib.suppress(BrokerUnavailableError):
                 await task.close(commit=isinstance(error, HandoverCancelledError))
             now[0] += draw.randint(0, 30) / 10
-            visible = min(len(log), visible + draw.randint(0, 9))
+            visible[0] = min(len(log), visible[0] + draw.randint(0, 9))
             continue
         assert not topic.has_handed_over, "everything was dealt with and committed"
         return changes
@@ -167,29 +163,12 @@ def test_clusters_handed_over_again_are_the_same_and_no_commit_runs_ahead(runs: 
 
 async def test_an_idle_worker_that_was_replaced_hands_nothing_over() -> None:
     draw, now = Random(1), [START_S]
-    policy = random_policy(Random(3))
-    log = [
-        Message(
-            i, round(START_S * 1000) + i, json.dumps({"who": i, "x": i % 100, "y": i, "n": i, "ward": "eye"}).encode()
-        )
-        for i in range(200)
-    ]
+    policy, log = random_policy(Random(3)), log_of(200)
     topic = RecordingTopic(now=now)
     topic.listener = listener = Listener(topic, draw, now, policy)
-    begun = CommittedState(OffsetState(committed_offset=0, next_offset=0), policy.fingerprint, 1)
+    begun, decoder, shown = first_state(policy), JsonDecoder(policy), listening(listener.hand)
     topic.offset = (0, encode(begun, "t", 0))
-    task = partition_task(
-        "t",
-        0,
-        policy,
-        JsonDecoder(policy),
-        topic,
-        begun,
-        Metrics(),
-        INTERVAL_S,
-        lambda: now[0],
-        listener=listening(listener.hand),
-    )
+    task = partition_task("t", 0, policy, decoder, topic, begun, Metrics(), INTERVAL_S, lambda: now[0], listener=shown)
     await task.process(log[: policy.k - 1])
     now[0] += 60
 
@@ -204,10 +183,6 @@ async def test_an_idle_worker_that_was_replaced_hands_nothing_over() -> None:
 
 async def test_handled_clusters_are_committed_while_the_next_one_is_being_handled() -> None:
     policy = policy_of(3, delta=5, position=0.0, max_delay_s=None, max_share=1.0)
-    log = [
-        Message(i, round(START_S * 1000), json.dumps({"who": i, "x": i, "y": i, "n": i, "ward": "eye"}).encode())
-        for i in range(60)
-    ]
     topic, is_done, seen = Topic(), asyncio.Event(), list[DecidedCluster]()
 
     async def hand(cluster: DecidedCluster) -> None:
@@ -215,11 +190,11 @@ async def test_handled_clusters_are_committed_while_the_next_one_is_being_handle
         if cluster.number:
             await is_done.wait()
 
-    begun = CommittedState(OffsetState(committed_offset=0, next_offset=0), policy.fingerprint, 1)
-    task = partition_task("t", 0, policy, JsonDecoder(policy), topic, begun, Metrics(), 0.02, listener=listening(hand))
+    decoder, begun = JsonDecoder(policy), first_state(policy)
+    task = partition_task("t", 0, policy, decoder, topic, begun, Metrics(), 0.02, listener=listening(hand))
 
     async def read() -> None:
-        for message in log:
+        for message in log_of(60):
             await task.process([message])
 
     def committed() -> int:

@@ -1,10 +1,14 @@
-"""Creating a rule compiles all of its kernels. A worker that compiles while records wait may lose its partitions."""
+"""Creating a rule compiles all of its kernels, and so does `precompile`.
+
+A worker that compiles while records wait may lose its partitions.
+"""
 
 from __future__ import annotations
 
 import json
 import subprocess
 import sys
+from pathlib import Path
 from typing import TypeAlias
 
 import pytest
@@ -12,19 +16,21 @@ from support.pairs import all_pairs
 
 pytestmark = pytest.mark.property
 
-PROGRAM = """
+COMPILED = """
 import json
-import os
 import sys
-import traceback
 import numpy as np
-from shoal.protection import DISTINCT, EQUAL, LDiversity, ValueReference, build_diversity_rule
-from shoal.streams import StreamClusterer
 
 def compiled():
     modules = [vars(module) for name, module in sys.modules.items() if name.startswith("shoal.")]
     kernels = [thing for names in modules for thing in names.values() if hasattr(thing, "signatures")]
     return {f"{kernel.__name__}{signature}" for kernel in kernels for signature in kernel.signatures}
+"""
+OF_A_RULE = """
+import os
+import traceback
+from shoal.protection import DISTINCT, EQUAL, LDiversity, ValueReference, build_diversity_rule
+from shoal.streams import StreamClusterer
 
 PROTECTIONS = {
     "": {},
@@ -93,8 +99,8 @@ AT_NIGHT: list[Case] = [
 def compiled_late(request: pytest.FixtureRequest) -> dict[Case, list[object]]:
     """Return for each case: whether a kernel was compiled first, whether clusters left, and what was compiled later."""
     chosen = [item for item in request.session.items if isinstance(item, pytest.Function) and item.path == request.path]
-    cases = [item.callspec.params["case"] for item in chosen]
-    command = [sys.executable, "-c", PROGRAM, json.dumps(cases)]
+    cases = [item.callspec.params["case"] for item in chosen if hasattr(item, "callspec")]
+    command = [sys.executable, "-c", COMPILED + OF_A_RULE, json.dumps(cases)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return {tuple(case): found for case, found in map(json.loads, done.stdout.splitlines())}
@@ -103,3 +109,44 @@ def compiled_late(request: pytest.FixtureRequest) -> dict[Case, list[object]]:
 @pytest.mark.parametrize("case", [*BY_DAY, *(pytest.param(case, marks=pytest.mark.nightly) for case in AT_NIGHT)])
 def test_no_kernel_is_compiled_after_the_rule_was_created(compiled_late: dict[Case, list[object]], case: Case) -> None:
     assert compiled_late[case] == [True, True]
+
+
+OF_A_POLICY = """
+from shoal.streams import PartitionPipeline, precompile
+from shoal.policy import Policy
+from shoal.formats import JsonDecoder, JsonEncoder
+
+policy = Policy.load(sys.argv[1])
+precompile(policy)
+before, random = compiled(), np.random.default_rng(0)
+pipeline, decoder, first = PartitionPipeline(policy, JsonEncoder(policy)), JsonDecoder(policy), 0
+for count in (1, 300, 700):
+    records = [{"age": int(random.integers(111)), "ward": "abbc"[random.integers(4)]} for _ in range(count)]
+    block = decoder.decode([json.dumps(record).encode() for record in records])
+    offsets = block.index + first
+    first += count
+    pipeline.push(block, np.column_stack([0 * offsets, offsets]))
+pipeline.flush()
+print(json.dumps([pipeline.summary.released, sorted(compiled() - before)]))
+"""
+
+
+def test_no_kernel_is_compiled_after_precompilation_under_l_and_t(tmp_path: Path) -> None:
+    (tmp_path / "wards.csv").write_text("value,share\na,0.25\nb,0.5\nc,0.25\n")
+    policy = tmp_path / "policy.json"
+    document = {
+        "attributes": {
+            "age": {"role": "quasi_identifier", "bounds": [0, 110], "integer": True},
+            "ward": {"role": "confidential", "type": "string", "reference": "wards.csv"},
+        },
+        "subject": "every_record",
+        "privacy": {"k": 4, "l": 2, "t": 0.3},
+        "stream": {"delta": 60, "rule": "nearest"},
+    }
+    policy.write_text(json.dumps(document), encoding="utf-8")
+    command = [sys.executable, "-c", COMPILED + OF_A_POLICY, str(policy)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    released, late = json.loads(done.stdout)
+    assert released > 900
+    assert late == []

@@ -69,7 +69,8 @@ def test_the_loss_of_a_clock_does_not_depend_on_blocks(drawn: tuple[np.ndarray, 
     found = LossTotals((AT,))
     for part in np.split(np.arange(len(times)), cuts):
         if len(part):
-            found.add(values[part], values[part] + 3, np.full((len(part), 1), 3.0), windows[part])
+            own = values[part]
+            found.merge(LossTotals.of((AT,), own, own + 3, np.full_like(own, 3.0), windows[part]))
     left = left_in_two_passes(windows, times)
     total = left_in_two_passes(np.zeros_like(windows), times)
     if abs(left - total / 2) > 1e-6 * total:  # a half exactly may be taken for less or for more

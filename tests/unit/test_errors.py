@@ -169,9 +169,9 @@ def test_a_parameter_of_the_wrong_type_is_refused_by_name(name: str) -> None:
 
 
 @pytest.mark.parametrize("wrong", WRONG_TYPES, ids=lambda wrong: type(wrong).__name__)
-def test_a_reach_or_dimension_of_the_wrong_type_is_refused(wrong: Any) -> None:
+def test_a_number_of_coordinates_of_the_wrong_type_is_refused(wrong: Any) -> None:
     with pytest.raises(ParameterError):
-        StreamClusterer(2, 5, 1, expiry_limits=wrong) if not isinstance(wrong, list) else StreamClusterer(2, 5, wrong)  # type: ignore[arg-type]
+        StreamClusterer(2, 5, wrong)
 
 
 # ---------------------------------------------------------------- uncaught exceptions

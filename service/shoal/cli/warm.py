@@ -16,7 +16,8 @@ from shoal.kernels.jit import has_cache, has_writable_cache
 from shoal.observability import TABLE_COMPILE_S, CompilationNotice, logger, stream_compile_s
 from shoal.policy import RULES, Policy
 from shoal.policy.schema import Document
-from shoal.streams import precompile, precompile_table
+from shoal.streams import precompile
+from shoal.tables.precompilation import precompile_table
 
 __all__ = ["SUMMARY", "add_arguments", "execute"]
 

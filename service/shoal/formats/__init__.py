@@ -35,7 +35,7 @@ from shoal.formats.json import JsonDecoder, JsonEncoder
 from shoal.formats.json_text import is_json_number
 from shoal.formats.messages import Envelope
 from shoal.scales.numeric import to_number
-from shoal.scales.reading import FIRST_INEXACT
+from shoal.scales.scale import FIRST_INEXACT
 
 __all__ = [
     "DEFAULT_MAX_BYTES",

@@ -25,7 +25,7 @@ from shoal.formats.subjects import normaliser
 from shoal.policy import BLANKS, MAX_CATEGORY_BYTES, Attribute, FieldType, Policy
 from shoal.scales import scale_of
 from shoal.scales.numeric import parse_at_once, parse_number, to_number
-from shoal.scales.reading import FIRST_INEXACT, ScaleColumn, ScaleReader, integral_to_int
+from shoal.scales.scale import FIRST_INEXACT, ScaleColumn, ScaleReader, integral_to_int
 
 __all__ = [
     "MISMATCH",

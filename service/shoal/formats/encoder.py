@@ -18,7 +18,7 @@ from shoal.arrays import Int64Vector
 from shoal.errors import GuaranteeError
 from shoal.policy import Attribute, Policy, Role
 from shoal.scales import SCALES, scale_of
-from shoal.scales.reading import integral_to_int
+from shoal.scales.scale import integral_to_int
 
 __all__ = [
     "SEPARATOR",

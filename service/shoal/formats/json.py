@@ -46,7 +46,7 @@ from shoal.formats.subjects import describe_subject
 from shoal.policy import Attribute, FieldType, Policy, Role
 from shoal.scales import scale_of
 from shoal.scales.numeric import NOT_FINITE
-from shoal.scales.reading import NumberText, ScaleColumn, ScaleReader
+from shoal.scales.scale import NumberText, ScaleColumn, ScaleReader
 
 __all__ = ["JsonDecoder", "JsonEncoder", "JsonFormat", "find_json_faults"]
 

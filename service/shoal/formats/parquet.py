@@ -29,7 +29,7 @@ from shoal.formats.format import BATCH_SIZE, Format, ReadOptions, RecordSource, 
 from shoal.formats.json import JsonDecoder, JsonEncoder
 from shoal.policy import Attribute, Policy, Role
 from shoal.scales import SCALES, scale_of
-from shoal.scales.reading import ScaleColumn, integral_to_int
+from shoal.scales.scale import ScaleColumn, integral_to_int
 
 __all__ = ["ParquetEncoder", "ParquetFormat", "ParquetReader", "encode_parquet"]
 

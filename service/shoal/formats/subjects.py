@@ -15,7 +15,7 @@ from unicodedata import category, combining, normalize
 from shoal.formats.faults import FaultReason
 from shoal.formats.json_text import canonical_number, is_integer_text
 from shoal.policy import Attribute, FieldType, NormalizeStep, Policy
-from shoal.scales.reading import NumberText
+from shoal.scales.scale import NumberText
 
 __all__ = ["describe_subject", "fold", "normaliser"]
 

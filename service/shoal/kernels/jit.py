@@ -34,13 +34,11 @@ from numba.core.caching import IndexDataCacheFile, UserProvidedCacheLocator
 from numba.core.cpu import CPUTargetOptions
 
 __all__ = [
-    "CompilationStopped",
     "has_cache",
     "has_writable_cache",
     "njit",
     "njit_inline",
     "njit_inner",
-    "njit_with_cache",
     "on_compilation",
     "stopping_compilation",
 ]
@@ -135,10 +133,9 @@ def _load_or_discard(cache_of_kernel: Any, load: Callable[..., Any], *arguments:
 
 
 class _Folders(NamedTuple):
-    """Folders of compiled kernels: the first writable one, and the first that holds kernels and is not writable.
+    """The first writable folder, and the first that holds kernels and is not writable, as in a read-only image.
 
-    Without one of one's own, kernels that the other lacks are compiled in every process. A folder that is not writable
-    is for instance part of an image with a read-only root.
+    Without one of one's own, kernels that the other lacks are compiled in every process.
     """
 
     own: Path | None
@@ -275,10 +272,9 @@ def njit(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def njit_inner(function: Callable[P, R]) -> Callable[P, R]:
-    """Compile a function that only kernels call, as a part of each kernel that calls it.
+    """Compile a function as a part of each kernel that calls it; machine code of its own would take longest.
 
-    It gets no machine code of its own, which would take most of the time of compiling (docs/adr/0021). If Python calls
-    it, as tests do, it is compiled as a kernel.
+    If Python calls it, as tests do, it is compiled as a kernel.
     """
     return _inner(function)
 
@@ -286,9 +282,8 @@ def njit_inner(function: Callable[P, R]) -> Callable[P, R]:
 def njit_inline(function: Callable[P, R]) -> Callable[P, R]:
     """Compile as `njit_inner` does, and inline the function into its callers.
 
-    The function may return views and creates no array. So it needs no reference counts. An inlined function receives no
-    pointers. In small functions both would cost as much as the arithmetic. A function that creates an array is rejected
-    when it is compiled. Functions that it calls must be decorated in the same way.
+    The function may return views. So it needs no reference counts, which would cost as much as its arithmetic. One that
+    creates an array is rejected when it is compiled. Functions that it calls must be decorated in the same way.
     """
     return _inner(function, forceinline=True, **_NO_REFERENCE_COUNTS)
 

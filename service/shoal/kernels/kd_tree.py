@@ -331,10 +331,8 @@ def nearest(tree: Tree, point: Float64Vector, leaf: int, found: NeighbourSearch,
             if node >= inner:
                 _scan(tree, node - inner, point, found)
                 continue
-            left, right = (
-                _min_distance_to_box(tree, 2 * node + 1, point),
-                _min_distance_to_box(tree, 2 * node + 2, point),
-            )
+            left = _min_distance_to_box(tree, 2 * node + 1, point)
+            right = _min_distance_to_box(tree, 2 * node + 2, point)
             waiting = push_children(found.nodes, found.bounds, waiting, node, left, right)
 
 
@@ -361,10 +359,8 @@ def farthest(tree: Tree, point: Float64Vector, found: NeighbourSearch) -> int:
         if bound < best or (bound == best and tree.first[node] > record) or bound < 0.0:
             continue
         if node < inner:
-            left, right = (
-                _max_distance_to_box(tree, 2 * node + 1, point),
-                _max_distance_to_box(tree, 2 * node + 2, point),
-            )
+            left = _max_distance_to_box(tree, 2 * node + 1, point)
+            right = _max_distance_to_box(tree, 2 * node + 2, point)
             farther = 2 * node + 1 if left >= right else 2 * node + 2
             found.nodes[waiting], found.bounds[waiting] = 4 * node + 3 - farther, min(left, right)
             found.nodes[waiting + 1], found.bounds[waiting + 1] = farther, max(left, right)

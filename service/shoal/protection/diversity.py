@@ -20,8 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shoal.arrays import Float64Vector, Int8Vector, Int64Matrix, Int64Vector
+from shoal.kernels.containers import shell_sort
 from shoal.kernels.jit import njit_inline, njit_inner
-from shoal.kernels.sorting import shell_sort
 
 __all__ = [
     "DISTINCT",
@@ -63,20 +63,14 @@ class LDiversity(NamedTuple):
 class ValueReference(NamedTuple):
     """The distribution that the values of one protected attribute are compared with.
 
-    Attributes
-    ----------
-    distance : int
-        `ORDERED`, `EQUAL` or `HIERARCHICAL`.
-    weights : ndarray, shape (m,)
-        Number of records, or share, of each bin; 0 or more, not all 0. Ordered bins ascend.
-    paths : ndarray of int64, shape (m, levels), optional
-        Of a hierarchical distance: the node of each bin at each level below the root, leaves first. A node is a number
-        at its level. The bins are in the order of the tree: those below one node follow one another.
+    Ordered bins ascend. With a hierarchical distance ``paths`` has the node of each bin at each level below the root,
+    leaves first, as a number at its level; the bins are in the order of the tree: those below one node follow one
+    another.
     """
 
-    distance: int
-    weights: NDArray[np.float64] | NDArray[np.int64]
-    paths: Int64Matrix | None = None
+    distance: int  # ORDERED, EQUAL or HIERARCHICAL
+    weights: NDArray[np.float64] | NDArray[np.int64]  # (m,): records, or share, of each bin; 0 or more, not all 0
+    paths: Int64Matrix | None = None  # (m, levels)
 
 
 class DiversityRule(NamedTuple):
@@ -130,27 +124,10 @@ def build_diversity_rule(
     max_value_share: float | None = None,
     t: float | None = None,
 ) -> DiversityRule:
-    """Return what every cluster must satisfy, for the kernels.
+    """Return what every cluster must satisfy, for the kernels; by default nothing.
 
-    Parameters
-    ----------
-    references : sequence of ValueReference
-        That of each protected attribute. Needed with ``t`` only; may be empty without it.
-    l : LDiversity, optional
-        Kind and parameters of l-diversity. By default none.
-    max_value_share : float, optional
-        Largest share of one value among the records of a cluster, above 0, at most 1. By default no limit.
-    t : float, optional
-        Largest earth mover's distance from the reference, 0 or more. By default no limit.
-
-    Raises
-    ------
-    ValueError
-        ``t`` without a reference, weights that are all 0, or bins that are not in the order of their tree.
-
-    Notes
-    -----
-    Cost: O(bins × levels).
+    There is one reference per protected attribute, needed with ``t`` only. Raises `ValueError` for ``t`` without one,
+    weights that are all 0, or bins that are not in the order of their tree. Cost: O(bins × levels).
     """
     if t is not None and not references:
         raise ValueError("t needs the reference of each protected attribute")
@@ -235,22 +212,11 @@ def empty_diversity_scratch(capacity: int) -> Int64Matrix:
 def is_diverse(
     rule: DiversityRule, values: Int64Matrix, bins: Int64Matrix, members: Int64Vector, scratch: Int64Matrix
 ) -> bool:
-    """Whether a cluster satisfies a rule in each protected attribute; an empty cluster does.
+    """Whether the cluster ``members`` (m,) satisfies a rule in each of q protected attributes; an empty cluster does.
 
-    Parameters
-    ----------
-    rule : DiversityRule
-    values : ndarray of int64, shape (q, n)
-        Value code of each record in each protected attribute; only equality counts.
-    bins : ndarray of int64, shape (q, n)
-        Bin of each record in the reference of each protected attribute; not read without t.
-    members : ndarray of int64, shape (m,)
-        The records of the cluster.
-    scratch : ndarray of int64, shape (2, m) or wider
-        As `empty_diversity_scratch` returns it; overwritten.
+    ``values`` (q, n) are the value codes of all records, of which only equality counts, and ``bins`` (q, n) their bins
+    in the references, not read without t. ``scratch`` (2, m or more) is that of `empty_diversity_scratch`.
 
-    Notes
-    -----
     Counts are those of records, as they are published. n is their number, n_v those with value v, r_1 >= r_2 >= ... are
     the counts in descending order:
 
@@ -260,8 +226,8 @@ def is_diverse(
     - value share: r_1 <= max_value_share n,
     - t: `distance_of` is at most t.
 
-    The result depends on which codes are equal, not on their values. Cost: O(m log m) per attribute, about; with an
-    ordered reference O(m log bins) in addition, with a hierarchical one O(m levels).
+    Cost: O(m log m) per attribute, about; with an ordered reference O(m log bins) in addition, with a hierarchical one
+    O(m levels).
     """
     return bool(excess_of(rule, values, bins, members, scratch, 0.0) <= 0.0)
 
@@ -277,17 +243,9 @@ def excess_of(
 ) -> float:
     """Return by how much a cluster violates a rule: 0 if it satisfies it, and more the farther it is from that.
 
-    Parameters
-    ----------
-    rule, values, bins, members, scratch
-        As of `is_diverse`.
-    enough : float
-        Once the sum is above this, it may be returned without the rest.
-
-    Notes
-    -----
     It is the sum over the attributes of: the share of the l values that is missing, or what the entropy lacks in nats,
     or r_1 - c (r_l + ...) over n; the part of the largest share that is too large; the part of the distance above t.
+    Once the sum is above ``enough``, it may be returned without the rest. Parameters: see `is_diverse`.
     """
     total = 0.0
     if members.size == 0:

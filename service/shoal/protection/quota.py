@@ -16,13 +16,6 @@ __all__ = ["SubjectQuota"]
 class SubjectQuota:
     """Counts the records of each subject in the current window of one partition.
 
-    Parameters
-    ----------
-    rule : PerSubject
-        At most ``max`` records of one subject in each window of ``window`` offsets.
-
-    Notes
-    -----
     Guarantee: in one window (``offset // window``) at most ``max`` records of each subject are accepted, the first
     ones. The decision on a record depends only on its subject, its offset and the earlier records of its window. A
     restart that reads the window again from its start therefore decides the same.
@@ -44,19 +37,9 @@ class SubjectQuota:
         self._suppressed_window = offset // self._rule.window
 
     def apply(self, block: Block, offsets: Int64Vector) -> Block:
-        """Suppress the records of a block that exceed the quota.
+        """Return a block without the records that exceed the quota; they are in its ``rejected``, as suppressed.
 
-        Parameters
-        ----------
-        block : Block
-            Decoded records.
-        offsets : ndarray of int64, shape (len(block),)
-            Offset of each record; ascending over all calls.
-
-        Returns
-        -------
-        Block
-            The remaining records; the others are in ``rejected``, as suppressed.
+        ``offsets`` are those of its records; ascending over all calls.
         """
         exceeds = self.exceeds_quota(block.subjects, offsets)
         if not exceeds.any():
@@ -65,20 +48,7 @@ class SubjectQuota:
         return replace(block.filter(~exceeds), rejected=sorted([*block.rejected, *suppressed]))
 
     def exceeds_quota(self, subjects: Int64Vector, offsets: Int64Vector) -> BoolVector:
-        """Count records in the order of their offsets and find those that exceed the quota.
-
-        Parameters
-        ----------
-        subjects : ndarray of int64, shape (n,)
-            Subject codes.
-        offsets : ndarray of int64, shape (n,)
-            Offset of each record; ascending over all calls.
-
-        Returns
-        -------
-        ndarray of bool, shape (n,)
-            New. True for a record that must not be released.
-        """
+        """Count records in the order of their offsets; return which ones must not be released, (n,)."""
         most, counts = self._rule.max, self._counts
         exceeds = np.zeros(len(offsets), np.bool_)
         windows = (offsets // self._rule.window).tolist()

@@ -7,7 +7,7 @@ reference of the policy.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable
 
 import numpy as np
 
@@ -22,7 +22,6 @@ from shoal.protection.diversity import (
     HIERARCHICAL,
     ORDERED,
     RECURSIVE,
-    DiversityRule,
     LDiversity,
     ValueReference,
     build_diversity_rule,
@@ -39,8 +38,6 @@ class ValueIndex:
 
     ``rule`` is what each cluster must satisfy.
 
-    Notes
-    -----
     Values are numbered in the order in which they are read, so codes differ after a restart; bins do not. A value keeps
     its code while a record with it is held: at most delta records arrive in that time (`RecentCodes`).
     """
@@ -48,7 +45,12 @@ class ValueIndex:
     def __init__(self, policy: Policy) -> None:
         self._has_bins = policy.t is not None
         self._references = [ReferenceBins(a, policy.missing_values) for a in policy.protected] if self._has_bins else []
-        self.rule = _rule_of(policy, self._references)
+        self.rule = build_diversity_rule(
+            [value_reference_of(reference) for reference in self._references],
+            l=l_diversity_of(policy),
+            max_value_share=policy.max_value_share,
+            t=policy.t,
+        )
         self._codes = [RecentCodes(policy.require_stream().delta) for _ in policy.protected]
 
     def encode(self, block: Block) -> Int64Matrix:
@@ -115,13 +117,3 @@ def l_diversity_of(policy: Policy) -> LDiversity | None:
 def value_reference_of(bins: ReferenceBins) -> ValueReference:
     """Return a reference, for the kernels."""
     return ValueReference(_DISTANCES[bins.distance], bins.shares, bins.paths)
-
-
-def _rule_of(policy: Policy, references: Sequence[ReferenceBins]) -> DiversityRule:
-    """Return the constraints of a policy on its protected attributes, for the kernels."""
-    return build_diversity_rule(
-        [value_reference_of(reference) for reference in references],
-        l=l_diversity_of(policy),
-        max_value_share=policy.max_value_share,
-        t=policy.t,
-    )

@@ -4,26 +4,20 @@ A new scale is one module with a subclass of `AttributeScale`, and its import he
 """
 
 from shoal.scales.embedding import Embedding, Scaling
-from shoal.scales.nominal import CategoryIndex, CategoryTree, HeldCodes, NominalScale
-from shoal.scales.numeric import NumericScale, PublicationGrid, Published, exact_means
+from shoal.scales.nominal import CategoryIndex, NominalScale
+from shoal.scales.numeric import NumericScale, PublicationGrid, exact_means
 from shoal.scales.ordinal import OrdinalScale
-from shoal.scales.scale import SCALES, AttributeScale, CategoryTexts, ScaleFault, remedies, scale_of
+from shoal.scales.scale import SCALES, remedies, scale_of
 from shoal.scales.time import TimeScale
 
 __all__ = [
     "SCALES",
-    "AttributeScale",
     "CategoryIndex",
-    "CategoryTexts",
-    "CategoryTree",
     "Embedding",
-    "HeldCodes",
     "NominalScale",
     "NumericScale",
     "OrdinalScale",
     "PublicationGrid",
-    "Published",
-    "ScaleFault",
     "Scaling",
     "TimeScale",
     "exact_means",

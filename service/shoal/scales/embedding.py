@@ -20,7 +20,7 @@ import numpy as np
 
 from shoal.arrays import BoolVector, Float64Matrix, Float64Vector, Int64Matrix, Int64Vector
 from shoal.errors import ParameterError
-from shoal.kernels.distances import dense_coordinates
+from shoal.kernels.sums import dense_coordinates
 from shoal.policy import Policy, Role
 from shoal.scales.nominal import CategoryTree
 from shoal.scales.numeric import PublicationGrid, Published
@@ -37,18 +37,10 @@ OF_SPREADS = 1.0 / 12.0
 
 
 class Scaling(NamedTuple):
-    """How the L quasi-identifiers of a stream that have coordinates are scaled.
+    """How the L quasi-identifiers of a stream that have coordinates are scaled."""
 
-    Attributes
-    ----------
-    widths : ndarray of float64, shape (L,)
-        A difference of one width becomes 1.
-    centers : ndarray of float64, shape (L,)
-        Value in place of a missing one.
-    """
-
-    widths: Float64Vector
-    centers: Float64Vector
+    widths: Float64Vector  # (L,): a difference of one width becomes 1
+    centers: Float64Vector  # (L,): value in place of a missing one
 
 
 class _Axis(NamedTuple):
@@ -56,32 +48,20 @@ class _Axis(NamedTuple):
 
     scale: AttributeScale
     column: int
-    origin: float
-    """Subtracted from a value, which is then divided by ``unit``."""
+    origin: float  # subtracted from a value, which is then divided by ``unit``
     unit: float
-    middle: float
-    """Coordinate of a missing value, before it is weighted."""
-    code_distances: Float64Vector
-    """Squared distance of two records that differ in each of its columns of codes, weighted."""
+    middle: float  # coordinate of a missing value, before it is weighted
+    code_distances: Float64Vector  # squared distance of two records that differ in each column of codes, weighted
 
 
 class Embedding:
     """Translates the clustered attributes of a policy to coordinates and codes, and to published values.
 
     Create it by `of` or `of_table`. The squared distance of two records is the sum over the coordinates, plus
-    ``code_distances`` of the columns in which their codes differ.
-
-    Attributes
-    ----------
-    unit : ndarray of float64, shape (q,)
-        Unit in which the error of each quasi-identifier is measured, in its own units: the width of its bounds, or that
-        of its scaling if it has none; 1 for a nominal one.
-    code_distances : ndarray of float64, shape (c,)
-        Squared distance of two records that differ in one column of `codes`.
-    codes_must_agree : ndarray of bool, shape (c,)
-        Whether a cluster publishes a code of the column only if all members have it.
-    ranges : tuple of float
-        Width of the range of each coordinate in a stream.
+    ``code_distances`` (c,) of the columns in which their codes differ. ``codes_must_agree`` (c,) says whether a cluster
+    publishes a code of a column only if all members have it, ``ranges`` is the width of the range of each coordinate in
+    a stream, and ``unit`` (q,) that in which the error of each quasi-identifier is measured, in its own units: the
+    width of its bounds, or that of its scaling if it has none; 1 for a nominal one.
     """
 
     def __init__(self, axes: Sequence[_Axis], *, is_exact: bool, is_table: bool) -> None:
@@ -113,19 +93,10 @@ class Embedding:
     ) -> Self:
         """Return the embedding of a stream's policy.
 
-        Parameters
-        ----------
-        policy : Policy
-        scaling : Scaling, optional
-            Of the quasi-identifiers that have coordinates. If omitted, and for all others, a difference of the width of
-            the bounds becomes 1; two categories are as far apart, and a missing number is in the middle.
-        trees, texts : mapping, optional
-            Taxonomy and texts of each nominal attribute, by its name, as of `CategoryIndex`.
-
-        Raises
-        ------
-        ParameterError
-            An attribute has neither bounds nor a scaling.
+        ``scaling`` is that of the quasi-identifiers that have coordinates. If omitted, and for all other attributes, a
+        difference of the width of the bounds becomes 1; two categories are as far apart, and a missing number is in the
+        middle. ``trees`` and ``texts`` are those of `CategoryIndex`. Raises `ParameterError` if an attribute has
+        neither bounds nor a scaling.
         """
         variance = 1.0 / VARIANCES_APART if scaling is None else OF_SPREADS
         missing = VARIANCES_APART if scaling is None else MISSING_APART
@@ -165,18 +136,10 @@ class Embedding:
         return cls(axes, is_exact=policy.stream is None, is_table=True)
 
     def coordinates(self, values: Float64Matrix) -> Float64Matrix:
-        """Scale values by spreads or bounds (streams) or to z-scores (tables), and multiply them by the weights.
+        """Return the weighted coordinates (n, p) of values (n, d): one column per attribute without codes.
 
-        Parameters
-        ----------
-        values : ndarray of float64, shape (n, d)
-            As in `formats.Block`, one column per clustered attribute of the policy; not modified.
-
-        Returns
-        -------
-        ndarray of float64, shape (n, p)
-            New; dimensionless; one column per attribute without codes. A missing value is at the center of its scaling
-            or in the middle of the bounds (streams), or at the mean (tables).
+        A missing value is at the center of its scaling or in the middle of the bounds (streams), or at the mean
+        (tables).
         """
         numbers = values if self._columns == list(range(values.shape[1])) else values[:, self._columns]
         coordinates: Float64Matrix = (numbers - self._origin) / self._divisors * self._weights
@@ -194,20 +157,14 @@ class Embedding:
         return np.concatenate([np.empty((len(values), 0), np.int64), *columns], axis=1)
 
     def dense(self, values: Float64Matrix) -> Float64Matrix:
-        """Return points with the distances of coordinates and codes, shape (n, D), for algorithms of tables.
-
-        Without codes they are the coordinates; see `dense_coordinates`.
-        """
+        """Return points (n, D) with the distances of coordinates and codes; without codes they are the coordinates."""
         coordinates = self.coordinates(values)
-        return (
-            dense_coordinates(coordinates, self.codes(values), self.code_distances) if self._with_codes else coordinates
-        )
+        if not self._with_codes:
+            return coordinates
+        return dense_coordinates(coordinates, self.codes(values), self.code_distances)
 
     def select(self, columns: Int64Vector) -> Embedding:
-        """Return the embedding of some quasi-identifiers, given by their indices, and of all steering attributes.
-
-        It takes the same values, of all attributes.
-        """
+        """Return the embedding of the same values by these quasi-identifiers and all steering attributes only."""
         chosen = set(columns.tolist())
         axes = [a for a in self._axes if a.scale.attribute.role is not Role.QUASI_IDENTIFIER or a.column in chosen]
         return Embedding(axes, is_exact=self._is_exact, is_table=self._is_table)
@@ -283,11 +240,7 @@ def _unit_of_loss(axis: _Axis) -> float:
 
 
 def _code_distances(scale: AttributeScale, variance: float, missing: float) -> Float64Vector:
-    """Return the squared distances of the columns of codes, weighted.
-
-    ``variance`` is that of a number in units of the coordinates; ``missing`` is the squared distance of two records of
-    which one lacks the number, in variances.
-    """
+    """Return the squared distances of the columns of codes, weighted; ``missing`` is in variances of a number."""
     squared = scale.attribute.weight * scale.attribute.weight * variance
     return scale.code_distances(VARIANCES_APART * squared, missing * squared)
 
@@ -295,15 +248,13 @@ def _code_distances(scale: AttributeScale, variance: float, missing: float) -> F
 def _missing_bounds(policy: Policy, *, is_learned: bool) -> str:
     """Return which attributes lack bounds that they need."""
     unbounded = [a for a in policy.clustered if a.bounds is None and not SCALES[a.scale].is_coded]
+    names = ", ".join(a.name for a in unbounded)
     if steering := [a.name for a in unbounded if a.role is Role.STEERING]:
         return (
             f"bounds: missing for {', '.join(steering)}; spreads are learned from published values, and a steering "
             "attribute has none"
         )
-    names = ", ".join(a.name for a in unbounded)
-    return (
-        f"bounds: missing for {names}" if is_learned else f"bounds: missing for {names}, by which distances are scaled"
-    )
+    return f"bounds: missing for {names}" + ("" if is_learned else ", by which distances are scaled")
 
 
 def _mean_and_deviation(values: Float64Matrix) -> tuple[Float64Vector, Float64Vector]:

@@ -152,16 +152,12 @@ class LossTotals:
     """Sums for the loss of each of q quasi-identifiers, over blocks of records.
 
     A numeric or time attribute has sums of squares of the records of which value and published value are present. All
-    other attributes have sums of distances.
-
-    Attributes
-    ----------
-    windows : WindowSums or None
-        What is left of the times after their trend; None of a table, and before the first record.
+    other attributes have sums of distances. ``windows`` is what is left of the times after their trend; None of a
+    table, and before the first record.
     """
 
     def __init__(self, attributes: Sequence[Attribute]) -> None:
-        self._attributes = tuple(attributes)
+        self.attributes = tuple(attributes)
         self._numeric = np.array([SCALES[attribute.scale].has_moments for attribute in attributes], np.bool_)
         self._times = [i for i, attribute in enumerate(attributes) if SCALES[attribute.scale].has_trend]
         count = len(attributes)
@@ -216,24 +212,9 @@ class LossTotals:
         return found
 
     @property
-    def attributes(self) -> tuple[Attribute, ...]:
-        """The quasi-identifiers."""
-        return self._attributes
-
-    @property
     def has_numbers(self) -> bool:
         """Whether any attribute is numeric or a time."""
         return bool(self._numeric.any())
-
-    def add(
-        self,
-        values: Float64Matrix,
-        published: Float64Matrix,
-        distances: Float64Matrix,
-        windows: Int64Vector | None = None,
-    ) -> Float64Vector:
-        """Add records, given as in `of`; return what `merge` does."""
-        return self.merge(LossTotals.of(self._attributes, values, published, distances, windows))
 
     def merge(self, other: LossTotals) -> Float64Vector:
         """Add the sums of other records; return the growth of the total sum of squares (q,), in squared units."""
@@ -286,7 +267,7 @@ class LossTotals:
         Of more than `MOST_CATEGORIES` that are read, one that comes again after a long time may count twice.
         """
         return {
-            self._attributes[column].name: min(len(codes), MOST_CATEGORIES + 1) for column, codes in self._codes.items()
+            self.attributes[column].name: min(len(codes), MOST_CATEGORIES + 1) for column, codes in self._codes.items()
         }
 
     def _trendless(self) -> dict[int, float]:
@@ -300,7 +281,7 @@ class LossTotals:
     @property
     def clocks(self) -> list[str]:
         """Names of the times of which a trend is removed, because less than half of the sum of squares is left."""
-        return [self._attributes[column].name for column in self._trendless()]
+        return [self.attributes[column].name for column in self._trendless()]
 
     def by_attribute(self) -> dict[str, float | None]:
         """Return the loss of each attribute in its own measure, by name.
@@ -311,7 +292,7 @@ class LossTotals:
         """
         losses: dict[str, float | None] = {}
         varied, trendless = self._varied, self._trendless()
-        for column, attribute in enumerate(self._attributes):
+        for column, attribute in enumerate(self.attributes):
             if self._numeric[column]:
                 total = trendless.get(column, float(self._centred_squares[column]))
                 error = float(self._squared_error[column])

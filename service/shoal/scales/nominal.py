@@ -10,8 +10,9 @@ A flat list of categories is a taxonomy of one level, in which no leaf is known 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
+from functools import cached_property
 from typing import Any, Protocol, TypeVar, cast
 
 import msgspec
@@ -20,8 +21,19 @@ import numpy as np
 from shoal.arrays import BoolVector, Float64Matrix, Float64Vector, Int64Matrix, Int64Vector
 from shoal.policy import Attribute, Policy, Scale, Taxonomy
 from shoal.scales.numeric import INTEGER
-from shoal.scales.reading import INVALID, ScaleColumn, ScaleReader, json_text, text_of
-from shoal.scales.scale import SCALES, AttributeScale, CategoryTexts, Publisher, ScaleFault, cluster_of_each
+from shoal.scales.scale import (
+    INVALID,
+    SCALES,
+    AttributeScale,
+    CategoryTexts,
+    Publisher,
+    ScaleColumn,
+    ScaleFault,
+    ScaleReader,
+    cluster_of_each,
+    json_text,
+    text_of,
+)
 
 __all__ = ["CategoryIndex", "CategoryTree", "HeldCodes", "NominalScale"]
 
@@ -41,18 +53,18 @@ class NominalScale(AttributeScale, scale=Scale.NOMINAL):
     is_coded = True
     has_categories = True
     faults = (NOT_CATEGORY, NOT_IN_TAXONOMY)
+    artificial_categories = ('"a"', '"b"', '"c"')
 
     def __init__(self, attribute: Attribute, tree: object = None, texts: CategoryTexts | None = None) -> None:
         super().__init__(attribute)
-        self._tree = tree if isinstance(tree, CategoryTree) else None
+        self._given_tree = tree
         self._texts = {} if texts is None else texts  # not a copy: they grow with each block
 
-    @property
+    @cached_property
     def tree(self) -> CategoryTree:
         """The taxonomy."""
-        if self._tree is None:
-            self._tree = CategoryTree(self.attribute.taxonomy)
-        return self._tree
+        given = self._given_tree
+        return given if isinstance(given, CategoryTree) else CategoryTree(self.attribute.taxonomy)
 
     @property
     def must_agree(self) -> bool:
@@ -66,6 +78,10 @@ class NominalScale(AttributeScale, scale=Scale.NOMINAL):
     def codes(self, values: Float64Vector) -> Int64Matrix:
         """Return the path of each category. A missing category differs from all others on all levels."""
         return self.tree.paths(values)
+
+    def values_at(self, shares: Float64Vector) -> Float64Vector:
+        """Return indices of the artificial categories."""
+        return np.floor(shares * len(self.artificial_categories))
 
     @property
     def pattern(self) -> str:
@@ -85,8 +101,7 @@ class NominalScale(AttributeScale, scale=Scale.NOMINAL):
 
     def reader(self, missing_values: Iterable[str], *, has_commas: bool = False) -> ScaleReader:
         """Return what numbers the categories of a block."""
-        kind = _NominalReader if self.attribute.taxonomy is None else _TaxonomyReader
-        return kind(self.attribute, missing_values, has_commas=has_commas)
+        return _NominalReader(self.attribute, missing_values, has_commas=has_commas)
 
     def publisher(self, *, is_exact: bool, is_table: bool) -> Publisher:  # noqa: ARG002
         """Return what computes modes, ancestors or tree medians."""
@@ -118,12 +133,8 @@ class CategoryIndex:
     leaves of a taxonomy have the first codes, in its order. Other categories are numbered in the order in which they
     are read, so codes differ after a restart. Memory: see `HeldCodes`.
 
-    Attributes
-    ----------
-    trees : dict of str to CategoryTree
-        Taxonomy of each such attribute, by name.
-    texts : dict of str to dict
-        Text of each category by its code, for each such attribute by name. It is updated with each block.
+    ``trees`` are the taxonomies of these attributes, and ``texts`` the texts of their categories by code, which grow
+    with each block; both by the name of the attribute.
     """
 
     def __init__(self, policy: Policy) -> None:
@@ -353,8 +364,16 @@ class _Categories(Publisher):
         known, counts = self._table
         return np.asarray(counts[np.searchsorted(known, codes)], np.int64)
 
-    def _lowest_nodes(self, values: Float64Vector, bounds: Int64Vector, holds: _Holds) -> Float64Vector:
-        """Return the lowest node of each cluster that holds enough of its members, else the root."""
+    def _lowest_nodes(
+        self,
+        values: Float64Vector,
+        bounds: Int64Vector,
+        holds: Callable[[Int64Vector, Int64Vector], tuple[Int64Vector, BoolVector]],
+    ) -> Float64Vector:
+        """Return the lowest node of each cluster that holds enough of its members, else the root.
+
+        ``holds`` returns for each cluster a node of one level, and whether it holds enough.
+        """
         paths = self._tree.paths(values)
         nodes = np.full(len(bounds) - 1, float(ROOT_NODE))
         for level in range(self._tree.levels - 1, -1, -1):
@@ -363,12 +382,6 @@ class _Categories(Publisher):
             inner = found & (self._tree.is_inner(entries) if level else found)
             nodes[inner] = self._tree.node_at(level, entries[inner])
         return nodes
-
-
-class _Holds(Protocol):
-    """Returns for each cluster a node of one level, and whether it holds enough members."""
-
-    def __call__(self, entries: Int64Vector, bounds: Int64Vector) -> tuple[Int64Vector, BoolVector]: ...
 
 
 def _is_one_node(entries: Int64Vector, bounds: Int64Vector) -> tuple[Int64Vector, BoolVector]:
@@ -387,7 +400,7 @@ def _is_majority(entries: Int64Vector, bounds: Int64Vector) -> tuple[Int64Vector
 
 
 class _NominalReader(ScaleReader):
-    """Indices of categories without an order."""
+    """Indices of categories. Leaves of a taxonomy are matched by their texts, whatever the type of the value."""
 
     def _parse(self, column: Sequence[Any]) -> ScaleColumn:
         kinds = set(map(type, column))
@@ -405,14 +418,8 @@ class _NominalReader(ScaleReader):
 
     def _category(self, value: object) -> str | None:
         """Return the text of a value as a JSON scalar; None if the value is invalid."""
-        return json_text(value) if type(value) is str else text_of(value)
-
-
-class _TaxonomyReader(_NominalReader):
-    """Indices of leaves, which are matched by their texts, whatever the type of the value."""
-
-    def _category(self, value: object) -> str | None:
         text, taxonomy = text_of(value), self.attribute.taxonomy
-        if text is None or (self.attribute.unknown == "quarantine" and taxonomy and text not in taxonomy.leaves):
-            return None
-        return json_text(text)
+        if taxonomy is None:
+            return json_text(value) if type(value) is str else text
+        is_unknown = self.attribute.unknown == "quarantine" and text not in taxonomy.leaves
+        return None if text is None or is_unknown else json_text(text)

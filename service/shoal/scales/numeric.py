@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from decimal import Decimal
 from fractions import Fraction
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -17,13 +17,21 @@ from shoal.arrays import BoolMatrix, Float64Matrix, Float64Vector, Int64Matrix, 
 from shoal.errors import ParameterError
 from shoal.kernels.sums import divide_sums, sum_clusters
 from shoal.policy import BLANKS, JSON_NUMBER, Scale
-from shoal.scales.reading import DECIMAL, INVALID, NumberText, ScaleColumn, ScaleReader
-from shoal.scales.scale import AttributeScale, ColumnNeed, Publisher, ScaleFault
+from shoal.scales.scale import (
+    DECIMAL,
+    INVALID,
+    AttributeScale,
+    ColumnNeed,
+    NumberText,
+    Publisher,
+    ScaleColumn,
+    ScaleFault,
+    ScaleReader,
+)
 
 __all__ = [
     "INTEGER",
     "NOT_FINITE",
-    "MemberSums",
     "NumericScale",
     "PublicationGrid",
     "Published",
@@ -172,24 +180,15 @@ CACHED_TEXTS = 1 << 14
 class Published(NamedTuple):
     """Published values of G clusters."""
 
-    texts: list[list[str]]
-    """For each cluster its d values, as JSON scalars."""
-    values: Float64Matrix
-    """The same as values of the scale, shape (G, d)."""
+    texts: list[list[str]]  # for each cluster its d values, as JSON scalars
+    values: Float64Matrix  # (G, d): the same as values of the scale
 
 
 class PublicationGrid:
-    """The grid of published values: multiples of one resolution per attribute.
+    """The grid of published values: multiples of one resolution per attribute, in its units.
 
-    Parameters
-    ----------
-    resolutions : list of Decimal
-        One per attribute, in its units, 0 or more. With 0 the exact mean is published.
-
-    Raises
-    ------
-    ParameterError
-        A resolution is negative, or too small or too large for floats.
+    With 0 the exact mean is published. Raises `ParameterError` for a resolution that is negative, or too small or too
+    large for floats.
     """
 
     def __init__(self, resolutions: list[Decimal]) -> None:
@@ -200,22 +199,10 @@ class PublicationGrid:
         self._per_unit = np.array([0.0 if step is None else step.per_unit for step in self._steps])
 
     def published(self, values: Float64Matrix, cluster_bounds: Int64Vector) -> Published:
-        """Return the published values of clusters.
+        """Return the published values of clusters ``values[cluster_bounds[g]:cluster_bounds[g + 1]]``, not empty.
 
-        Parameters
-        ----------
-        values : ndarray of float64, shape (E, d)
-            Raw values of the members, cluster after cluster; finite; not modified.
-        cluster_bounds : ndarray of int64, shape (G + 1,)
-            Cluster g is ``values[cluster_bounds[g]:cluster_bounds[g + 1]]``, and not empty.
+        The values (E, d) are finite, and are not modified.
 
-        Returns
-        -------
-        Published
-            Texts of JSON numbers and the floats nearest to them.
-
-        Notes
-        -----
         Definition: with a resolution r, the exact rational mean of the members' floats is divided by r, rounded to an
         integer with ties to even, multiplied by r and written with the decimals of r; zero has no sign. With r = 0 it
         is rounded to the nearest float, ties to even, and written by ``repr``: it is never outside the range of the
@@ -288,13 +275,11 @@ class _Step:
         return text
 
 
-Cells: TypeAlias = Sequence[str]
-
 _PLAIN_BYTES = b"0123456789+-.eE, \t"
 """In texts of these bytes, Python's parsers accept decimal numbers and nothing else."""
 
 
-def parse_numbers(cells: Cells) -> Float64Vector:
+def parse_numbers(cells: Sequence[str]) -> Float64Vector:
     """Parse a column of a quasi-identifier.
 
     NaN where the cell is not an ASCII decimal number or is not finite. Blanks around a number are ignored. Cost: about
@@ -308,7 +293,7 @@ def parse_numbers(cells: Cells) -> Float64Vector:
     return column
 
 
-def replace_decimal_commas(cells: Cells) -> Cells:
+def replace_decimal_commas(cells: Sequence[str]) -> list[str]:
     """Replace decimal commas by points. A cell that contains a point becomes a text that is not a number."""
     return [cell.replace(",", ".") if "." not in cell else "." for cell in cells]
 
@@ -347,7 +332,7 @@ class _NumericReader(ScaleReader):
         return ScaleColumn(self.drop_missing_numbers(np.where(np.isnan(numbers), INVALID, numbers)))
 
 
-def parse_at_once(cells: Cells, parse: Callable[[str], Any]) -> list[Any] | None:
+def parse_at_once(cells: Sequence[str], parse: Callable[[str], Any]) -> list[Any] | None:
     """Parse all cells, or return None if one of them needs a closer check."""
     if ",".join(cells).encode().translate(None, _PLAIN_BYTES):
         return None

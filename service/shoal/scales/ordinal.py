@@ -12,8 +12,16 @@ import numpy as np
 
 from shoal.arrays import Float64Vector, Int64Vector
 from shoal.policy import Attribute, Scale
-from shoal.scales.reading import INVALID, ScaleColumn, ScaleReader, text_of
-from shoal.scales.scale import AttributeScale, Publisher, ScaleFault, cluster_of_each
+from shoal.scales.scale import (
+    INVALID,
+    AttributeScale,
+    Publisher,
+    ScaleColumn,
+    ScaleFault,
+    ScaleReader,
+    cluster_of_each,
+    text_of,
+)
 
 __all__ = ["OrdinalScale"]
 
@@ -54,6 +62,10 @@ class OrdinalScale(AttributeScale, scale=Scale.ORDINAL):
     def reader(self, missing_values: Iterable[str], *, has_commas: bool = False) -> ScaleReader:
         """Return what converts categories to ranks."""
         return _OrdinalReader(self.attribute, missing_values, has_commas=has_commas)
+
+    def values_at(self, shares: Float64Vector) -> Float64Vector:
+        """Return ranks, which are whole numbers."""
+        return np.rint(super().values_at(shares))
 
     def publisher(self, *, is_exact: bool, is_table: bool) -> Publisher:  # noqa: ARG002
         """Return what computes medians."""

@@ -1,9 +1,9 @@
 """`AttributeScale`: what the scale of an attribute does with its values. Each scale is one module of this package.
 
 A value is a float64: a number, a rank, the code of a category, or ms since 1970. A scale says how texts and JSON
-values become such values (parse); how these become coordinates and codes, on which distances are computed (embed); what
-a cluster publishes of its members (publish); how far that is from their values (loss); and what is wrong with a value
-(explain).
+values become such values (parse, by a `ScaleReader`); how these become coordinates and codes, on which distances are
+computed (embed); what a cluster publishes of its members (publish); how far that is from their values (loss); and what
+is wrong with a value (explain).
 
 The module of a scale has one subclass, ``class TimeScale(AttributeScale, scale=Scale.TIME)``, which registers itself.
 The package imports the module. Nothing else names a scale.
@@ -12,29 +12,53 @@ The package imports the module. Nothing else names a scale.
 from __future__ import annotations
 
 import math
+import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from decimal import Decimal
+from itertools import compress
 from typing import Any, ClassVar, Literal, NamedTuple, TypeAlias
 
+import msgspec
 import numpy as np
 
-from shoal.arrays import Float64Vector, Int64Matrix, Int64Vector
-from shoal.policy import Attribute, Scale
-from shoal.scales.reading import ScaleReader
+from shoal.arrays import BoolVector, Float64Vector, Int64Matrix, Int64Vector
+from shoal.policy import BLANKS, Attribute, MessagePart, Scale
 
 __all__ = [
-    "OUTSIDE_BOUNDS",
+    "DECIMAL",
+    "FIRST_INEXACT",
+    "INVALID",
+    "MISSING",
     "SCALES",
     "AttributeScale",
     "CategoryTexts",
     "ColumnNeed",
+    "NumberText",
     "Publisher",
+    "ScaleColumn",
     "ScaleFault",
+    "ScaleReader",
     "cluster_of_each",
+    "integral_to_int",
+    "json_text",
     "remedies",
     "scale_of",
+    "text_of",
 ]
+
+INVALID, MISSING = np.inf, np.nan
+
+_SCALAR = re.compile(r"true|false|-?[0-9]+")
+"""A text that a truth value or a whole number can have."""
+
+DECIMAL = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+"""A decimal number in a text cell."""
+
+FIRST_INEXACT = 2.0**53
+"""From this value on, several integers can have the same float64."""
+
+_encode_text = msgspec.json.Encoder().encode
 
 CategoryTexts: TypeAlias = Mapping[int, str]
 """Text of the JSON scalar of each category of an attribute, by its code."""
@@ -73,6 +97,110 @@ class Publisher(ABC):
         """Take note of all values (n,) of a table, before its clusters are published."""
 
 
+class ScaleColumn(NamedTuple):
+    """One column of `Block.values`: NaN for a missing value, infinity for an invalid one.
+
+    ``categories`` are the texts of the categories of a nominal attribute; None for all other scales.
+    """
+
+    values: Float64Vector
+    categories: Sequence[str] | None = None
+
+
+class ScaleReader(ABC):
+    """Converts the values of one attribute.
+
+    ``missing_values`` are texts that stand for a missing value. So does a number of numeric attributes and of times in
+    units, if one of the texts is an equal number; and a whole number or truth value of categories, if one is its text.
+    ``has_commas``: decimal numbers in cells have commas.
+    """
+
+    has_numbers = False
+    """Whether values are numbers, not categories or texts."""
+
+    def __init__(self, attribute: Attribute, missing_values: Iterable[str], *, has_commas: bool = False) -> None:
+        self.attribute = attribute
+        self._missing_values = frozenset(missing_values)
+        self._missing_scalars = frozenset(filter(_SCALAR.fullmatch, self._missing_values))
+        numbers = map(float, filter(DECIMAL.fullmatch, self._missing_values))
+        self._missing_numbers = frozenset(filter(math.isfinite, numbers))
+        self._has_commas = has_commas
+
+    def read(self, values: Iterable[Any]) -> ScaleColumn:
+        """Convert values of the types that `json_type` allows.
+
+        A value of another type is invalid. None and UNSET, which stands for an absent field, are missing values.
+        """
+        column = list(values)
+        missing = self._missing_values
+        if set(map(type, column)) <= {str} and missing.isdisjoint(column):
+            return self._parse(column)
+        is_present = [
+            value not in missing if type(value) is str else value is not None and value is not msgspec.UNSET
+            for value in column
+        ]
+        if self._missing_scalars and not self.has_numbers:
+            is_present = [
+                present and (type(value) is str or text_of(value) not in self._missing_scalars)
+                for value, present in zip(column, is_present, strict=True)
+            ]
+        return self._parse_present(column, is_present, self._parse)
+
+    def read_cells(self, cells: Sequence[str]) -> ScaleColumn:
+        """Convert text cells. Blanks and tabs around a value are ignored."""
+        stripped = [cell.strip(BLANKS) for cell in cells]
+        missing = self._missing_values
+        if missing.isdisjoint(stripped):
+            return self._parse_cells(stripped)
+        return self._parse_present(stripped, [cell not in missing for cell in stripped], self._parse_cells)
+
+    def read_part(self, column: Sequence[Any]) -> ScaleColumn:
+        """Convert keys, headers or timestamps: text cells, or the timestamps of messages in ms as int."""
+        if self.attribute.source.part is not MessagePart.TIMESTAMP:
+            return self.read_cells(column)
+        return self.read_timestamps(column)
+
+    def read_timestamps(self, column: Sequence[int]) -> ScaleColumn:
+        """Convert timestamps of messages in ms."""
+        return self.read(column)
+
+    def read_value(self, value: Any) -> float:  # noqa: ANN401 - any JSON scalar
+        """Convert one JSON scalar that is not missing by its text; a number is an int or `NumberText`."""
+        return float(self.read([float(value) if isinstance(value, NumberText) else value]).values[0])
+
+    @property
+    def has_missing_numbers(self) -> bool:
+        """Whether some numbers stand for a missing value."""
+        return self.has_numbers and bool(self._missing_numbers)
+
+    def drop_missing_numbers(self, numbers: Float64Vector) -> Float64Vector:
+        """Return numbers, with NaN for those that stand for a missing value."""
+        if not self._missing_numbers:
+            return numbers
+        return np.where(np.isin(numbers, list(self._missing_numbers)), MISSING, numbers)
+
+    def are_valid(self, values: Float64Vector) -> BoolVector:
+        """Return which converted values are valid, whatever their bounds."""
+        return np.isfinite(values) | (np.isnan(values) & self.attribute.may_be_missing)
+
+    def _parse_present(
+        self, column: Sequence[Any], is_present: Sequence[bool], parse: Callable[[Sequence[Any]], ScaleColumn]
+    ) -> ScaleColumn:
+        """Parse the values that are present."""
+        parsed = parse(list(compress(column, is_present)))
+        values = np.full(len(column), MISSING, dtype=np.float64)
+        values[np.array(is_present, dtype=np.bool_)] = parsed.values
+        return ScaleColumn(values, parsed.categories)
+
+    @abstractmethod
+    def _parse(self, column: Sequence[Any]) -> ScaleColumn:
+        """Convert values of JSON types, of which none is missing."""
+
+    def _parse_cells(self, cells: Sequence[str]) -> ScaleColumn:
+        """Convert text cells without blanks around them, of which none is missing."""
+        return self._parse(cells)
+
+
 class AttributeScale(ABC):
     """One attribute on its scale; ``tree`` and ``texts`` are the categories of an attribute that has codes.
 
@@ -89,6 +217,8 @@ class AttributeScale(ABC):
     """Whether values may grow with the offsets of a stream."""
     is_amount: ClassVar[bool] = False
     """Whether values are amounts, which can be added up and are published as JSON numbers."""
+    artificial_categories: ClassVar[tuple[str, ...]] = ()
+    """Categories of the artificial records by which kernels are compiled, of a scale with codes."""
     faults: ClassVar[tuple[ScaleFault, ...]] = ()
     """What `explain` can return, besides `OUTSIDE_BOUNDS`."""
 
@@ -98,8 +228,6 @@ class AttributeScale(ABC):
     def __init_subclass__(cls, *, scale: Scale) -> None:
         """Register the class of a scale."""
         SCALES[scale] = cls
-
-    # ---------------------------------------------------------------- parse
 
     @property
     def json_type(self) -> Any:  # noqa: ANN401 - a type or a union of types
@@ -114,8 +242,6 @@ class AttributeScale(ABC):
     @abstractmethod
     def reader(self, missing_values: Iterable[str], *, has_commas: bool = False) -> ScaleReader:
         """Return what converts values; ``missing_values`` are those of the policy."""
-
-    # ---------------------------------------------------------------- embed
 
     @property
     def must_agree(self) -> bool:
@@ -133,7 +259,10 @@ class AttributeScale(ABC):
         """Return the columns of codes (n, c): under ``missing: group`` one that tells whether the value is missing."""
         return np.isnan(values)[:, None].astype(np.int64)
 
-    # ---------------------------------------------------------------- publish
+    def values_at(self, shares: Float64Vector) -> Float64Vector:
+        """Return values (n,) of artificial records at shares of the range of the attribute, from 0 to 1."""
+        low, high = self.attribute.bounds or (0.0, 1.0)
+        return low + shares * (high - low)
 
     def grid_step(self, *, is_exact: bool) -> Decimal | None:  # noqa: ARG002
         """Return the step of published means, 0 for exact ones, if one grid can publish all such attributes at once.
@@ -166,13 +295,9 @@ class AttributeScale(ABC):
         """What to do where published scalars have several types; {} is the place of the attribute in the policy."""
         return "give its values one type in the input"
 
-    # ---------------------------------------------------------------- loss
-
     def distances(self, values: Float64Vector, published: Float64Vector) -> Float64Vector | None:  # noqa: ARG002
         """Return the distances (n,) from published values; None if they are differences over the range."""
         return None
-
-    # ---------------------------------------------------------------- explain
 
     @property
     @abstractmethod
@@ -204,3 +329,41 @@ def remedies() -> dict[str, str]:
 def cluster_of_each(bounds: Int64Vector) -> Int64Vector:
     """Return the number of the cluster of each member."""
     return np.arange(len(bounds) - 1).repeat(np.diff(bounds))
+
+
+class NumberText(str):
+    """The text of a JSON number with a point or an exponent. The type distinguishes it from a JSON string."""
+
+    __slots__ = ()
+
+
+def integral_to_int(number: float) -> int | float:
+    """Return an integral float64 as the integer of its shortest decimal text, and any other float64 unchanged.
+
+    So 1e2, 100.0 and 100 are published as the same bytes, and 1e23 as the same bytes as its 24 digits.
+    """
+    if not number.is_integer():
+        return number
+    return int(number) if abs(number) < FIRST_INEXACT else int(Decimal(repr(number)))
+
+
+def text_of(value: object) -> str | None:
+    """Return the content of a text, and the JSON text of a boolean or integer; None for any other value.
+
+    A float without a fraction is an integer: many programs write 1 as 1.0.
+    """
+    if type(value) is str:
+        return value
+    if isinstance(value, float):
+        value = integral_to_int(value)
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value) if isinstance(value, int) else None
+
+
+def json_text(text: str) -> str | None:
+    """Return a text as a JSON string; None if it contains surrogates, which no encoding can represent."""
+    try:
+        return _encode_text(text).decode()
+    except UnicodeEncodeError:
+        return None

@@ -14,8 +14,18 @@ from shoal.arrays import BoolVector, Float64Vector, Int64Vector
 from shoal.errors import GuaranteeError
 from shoal.policy import FIRST_MS, LAST_MS, MS_PER_UNIT, EpochUnit, Scale, TimeStep
 from shoal.scales.numeric import INTEGER, replace_decimal_commas
-from shoal.scales.reading import DECIMAL, INVALID, MISSING, NumberText, ScaleColumn, ScaleReader
-from shoal.scales.scale import AttributeScale, ColumnNeed, Publisher, ScaleFault
+from shoal.scales.scale import (
+    DECIMAL,
+    INVALID,
+    MISSING,
+    AttributeScale,
+    ColumnNeed,
+    NumberText,
+    Publisher,
+    ScaleColumn,
+    ScaleFault,
+    ScaleReader,
+)
 
 __all__ = ["TimePublisher", "TimeScale", "parse_epoch_times", "parse_iso_times"]
 
@@ -86,6 +96,10 @@ class TimeScale(AttributeScale, scale=Scale.TIME):
         """Return what converts times."""
         kind = _TextTimeReader if self.attribute.unit is None else _EpochTimeReader
         return kind(self.attribute, missing_values, has_commas=has_commas)
+
+    def values_at(self, shares: Float64Vector) -> Float64Vector:
+        """Return times, which are whole numbers."""
+        return np.rint(super().values_at(shares))
 
     def publisher(self, *, is_exact: bool, is_table: bool) -> Publisher:  # noqa: ARG002
         """Return what computes rounded means."""

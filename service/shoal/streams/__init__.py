@@ -8,7 +8,6 @@ from shoal.streams.pipeline import (
     LARGE_BLOCK_RECORDS,
     PartitionPipeline,
     precompile,
-    precompile_table,
 )
 from shoal.streams.release import (
     BlockDecisions,
@@ -37,6 +36,5 @@ __all__ = [
     "StreamAggregator",
     "StreamClusterer",
     "precompile",
-    "precompile_table",
     "release_strategy",
 ]

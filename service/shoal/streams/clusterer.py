@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Protocol, TypeVar
+from typing import TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from shoal.arrays import LARGEST, BoolVector, Float64Matrix, Float64Vector, Int64Matrix, Int64Vector
 from shoal.errors import ParameterError
 from shoal.policy import MAX_DELTA, RULES, resolve_rule
-from shoal.protection import NO_L, DiversityRule, Protection
-from shoal.streams.diverse import DiverseBlockRule, DiverseRule
-from shoal.streams.expiry import NO_TARGET, StreamConstraints
+from shoal.protection import DiversityRule, Protection
+from shoal.streams.diverse import BY_DISTANCE, DiverseBlockRule, DiverseRule
+from shoal.streams.expiry import NO_TARGET, Rule, StreamConstraints
 from shoal.streams.growth import BlockRule, GrowthRule
 from shoal.streams.held_records import Buffer, CoordinateBlock, DecisionBuffer, Decisions
 from shoal.streams.indexed import IndexedGrowthRule, is_indexable
@@ -23,13 +23,7 @@ from shoal.streams.nearest import NearestRule
 from shoal.streams.steering import TargetSpan, position_faults
 from shoal.tables.arguments import AnyArray, is_finite_number, is_integer
 
-__all__ = [
-    "InputValidator",
-    "Rule",
-    "StreamClusterer",
-    "code_distance_faults",
-    "parameter_faults",
-]
+__all__ = ["InputValidator", "StreamClusterer", "code_distance_faults", "parameter_faults"]
 
 MAX_DIMENSIONS = 10_000
 """Largest number of coordinates. Memory is allocated for all of them at once, and more are probably a mistake."""
@@ -50,15 +44,9 @@ class StreamClusterer:
     expiry key, which is a clock. ``codes_must_agree`` (c,) says whether a cluster publishes a code of a category column
     only if all members have it, as with a common ancestor; by default it publishes the most frequent one. Rule block
     takes it into account. ``diversity`` is what each cluster must satisfy in the ``protected`` (q, 1 or more) protected
-    attributes.
+    attributes. Raises `ParameterError` if ``k``, ``delta``, ``d``, ``rule``, ``position``, ``max_share`` or
+    ``code_distances`` are outside their domain; the message names all of them.
 
-    Raises
-    ------
-    ParameterError
-        One or more parameters are outside their domain; the message names all of them.
-
-    Notes
-    -----
     Guarantees: each record is in exactly one cluster, or suppressed, or held. A cluster has at least k distinct
     subjects, none with more than ``max_share`` of its records, and satisfies ``diversity``. A record is decided at the
     latest with the first arrival that is delta or more positions after it. It is suppressed only if fewer than k
@@ -74,14 +62,6 @@ class StreamClusterer:
 
     Source: J. Domingo-Ferrer and J. Soria-Comas, "Steered Microaggregation", ICDMW 2017, Algorithms 2 and 3 and Note 1
     (doi:10.1109/ICDMW.2017.141). The paper does not define the end of the stream; see `flush`.
-
-    Examples
-    --------
-    >>> stream = StreamClusterer(k=2, delta=2, d=1)
-    >>> stream.push(np.array([[0.0], [5.0], [0.1]])).positions.tolist()
-    [0, 2]
-    >>> stream.flush().suppressed.tolist()
-    [1]
     """
 
     def __init__(
@@ -103,31 +83,26 @@ class StreamClusterer:
         faults = parameter_faults(k, delta, rule, position, max_share)
         distances = np.zeros(0) if code_distances is None else code_distances
         faults += code_distance_faults(distances)
-        if codes_must_agree is not None and np.shape(codes_must_agree) != np.shape(distances):
-            faults.append("codes_must_agree: must have one value per category column")
         fewest = 0 if np.size(distances) else 1
         if not is_integer(d) or not fewest <= d <= MAX_DIMENSIONS:
             faults.append(f"d: must be a whole number from {fewest} to {MAX_DIMENSIONS}")
-        if not _are_expiry_limits(expiry_limits):
-            faults.append("expiry_limits: must be whole numbers, 0 or more")
-        faults += _protection_faults(diversity, protected)
         if faults:
             raise ParameterError("; ".join(faults))
-        protection = None if diversity is None else Protection(diversity, int(protected))
+        k, delta, limits = int(k), int(delta), np.asarray(expiry_limits, np.int64)
+        protection = None if diversity is None else Protection(diversity, protected)
         rows = 0 if protection is None else protection.rows
-        buffer = Buffer(int(delta), int(d), len(expiry_limits), distances, rows, codes_must_agree)
-        limits = np.asarray(expiry_limits, np.int64)
         weight, target = (
-            position.initial(int(k), d, distances) if isinstance(position, TargetSpan) else (position, NO_TARGET)
+            position.initial(k, d, distances) if isinstance(position, TargetSpan) else (position, NO_TARGET)
         )
-        self._weight = np.full(1, float(weight))
-        population, largest = int(min_population), float(max_share)
-        constraints = StreamConstraints(int(k), int(delta), self._weight, largest, limits, population, target)
-        self._buffer = buffer
-        self._validator = InputValidator(d, len(expiry_limits), len(distances), protection)
-        self._rule: Rule = _make_rule(rule, buffer, constraints, protection)
-        self._invariants = InvariantChecker(int(k), int(delta), largest, protection)
-        self._columns, self._delta, self._limits = len(distances), int(delta), limits
+        constraints = StreamConstraints(
+            k, delta, np.full(1, float(weight)), float(max_share), limits, min_population, target
+        )
+        self._weight, self._columns, self._delta, self._limits = constraints.omega_p, len(distances), delta, limits
+        self._buffer = Buffer(delta, int(d), len(limits), distances, rows, codes_must_agree)
+        self._validator = InputValidator(d, len(limits), len(distances), protection)
+        self._invariants = InvariantChecker(k, delta, constraints.max_share, protection)
+        self._rule = _create(rule, self._buffer, constraints, protection)
+        self._rule.precompile()
 
     @property
     def held(self) -> int:
@@ -191,12 +166,8 @@ class StreamClusterer:
         or value must keep its code while a record with it is held. ``bins`` (n, q) are indices into the reference of
         each attribute, needed if ``diversity`` has a t.
 
-        Raises
-        ------
-        ParameterError
-            The block is not valid; nothing has changed.
-        GuaranteeError
-            A decision violates an invariant. This call and all later ones raise.
+        Raises `ParameterError` if the block is not valid, and nothing has changed; `GuaranteeError` if a decision
+        violates an invariant, in this call and all later ones.
         """
         block = self._validator.validate(coordinates, subjects, positions, expiry_keys, codes, values, bins)
         self._invariants.register(block.positions, block.subjects, block.codes[:, self._columns :])
@@ -243,10 +214,7 @@ class InputValidator:
     """
 
     def __init__(self, dimensions: int, columns: int, codes: int = 0, protection: Protection | None = None) -> None:
-        self._protection = protection
-        self._codes = codes
-        self._dimensions = dimensions
-        self._columns = columns
+        self._dimensions, self._columns, self._codes, self._protection = dimensions, columns, codes, protection
         self._last_keys = np.full(columns, -MAX_POSITION, np.int64)
         self._by_subject: bool | None = None
         self.last = -1
@@ -274,24 +242,13 @@ class InputValidator:
             checked,
             _expect(numbered if subjects is None else subjects, "subjects", np.int64, (count,)),
             _expect(numbered, "positions", np.int64, (count,)),
-            _expect(self._keys_or_empty(expiry_keys, count), "expiry_keys", np.int64, (count, self._columns)),
-            self._with_protected(self._codes_or_empty(codes, count), values, bins),
+            _columns(expiry_keys, "expiry_keys", "expiry_limits", (count, self._columns)),
+            self._with_protected(_columns(codes, "codes", "code_distances", (count, self._codes)), values, bins),
         )
+        _check_finite(checked)
         if count:
-            self._check_content(block, numbered=positions is None)
+            self._check_order(block, numbered=positions is None)
         return block
-
-    def _keys_or_empty(self, expiry_keys: AnyArray | None, count: int) -> AnyArray:
-        if expiry_keys is None and self._columns:
-            raise ParameterError(f"expiry_keys: missing, expiry_limits requires {self._columns} columns")
-        return np.zeros((count, 0), np.int64) if expiry_keys is None else expiry_keys
-
-    def _codes_or_empty(self, codes: AnyArray | None, count: int) -> Int64Matrix:
-        if codes is None and self._codes:
-            raise ParameterError(f"codes: missing, code_distances requires {self._codes} columns")
-        if codes is None:
-            return np.zeros((count, 0), np.int64)
-        return _expect(codes, "codes", np.int64, (count, self._codes))
 
     def _with_protected(self, codes: Int64Matrix, values: AnyArray | None, bins: AnyArray | None) -> Int64Matrix:
         """Return the codes of category columns with those of protected attributes, and with their bins, behind them."""
@@ -307,17 +264,13 @@ class InputValidator:
             columns.append(given)
         return np.concatenate(columns, axis=1)
 
-    def _check_content(self, block: CoordinateBlock, *, numbered: bool) -> None:
-        if not np.isfinite(block.coordinates).all():
-            raise ParameterError("coordinates: must be finite")
+    def _check_order(self, block: CoordinateBlock, *, numbered: bool) -> None:
         if block.positions[-1] >= MAX_POSITION or not (numbered or self._ascends(block.positions)):
             raise ParameterError("positions: must ascend strictly, also between blocks, and be below 2^62")
-        if self._columns:
-            decreasing = (block.expiry_keys[0] < self._last_keys).any() or (
-                block.expiry_keys[1:] < block.expiry_keys[:-1]
-            ).any()
-            if decreasing or (block.expiry_keys[-1] >= MAX_POSITION).any():
-                raise ParameterError("expiry_keys: must not decrease, also between blocks, and be within +-2^62")
+        keys = block.expiry_keys
+        decreasing = (keys[0] < self._last_keys).any() or (keys[1:] < keys[:-1]).any()
+        if decreasing or (keys[-1] >= MAX_POSITION).any():
+            raise ParameterError("expiry_keys: must not decrease, also between blocks, and be within +-2^62")
 
     def _ascends(self, positions: Int64Vector) -> bool:
         return bool(positions[0] > self.last and (positions[1:] > positions[:-1]).all())
@@ -325,8 +278,7 @@ class InputValidator:
     def validate_coordinates(self, coordinates: AnyArray, count: int) -> Float64Matrix:
         """Return new coordinates (count, d) of records that were validated before; raises as `validate`."""
         checked = _expect(coordinates, "coordinates", np.float64, (count, self._dimensions))
-        if not np.isfinite(checked).all():
-            raise ParameterError("coordinates: must be finite")
+        _check_finite(checked)
         return checked
 
     def remember(self, block: CoordinateBlock, *, by_subject: bool) -> None:
@@ -335,19 +287,6 @@ class InputValidator:
             self._by_subject = by_subject
             self.last = int(block.positions[-1])
             self._last_keys = block.expiry_keys[-1].copy()
-
-
-class Rule(Protocol):
-    """Decides which held records form a cluster."""
-
-    def precompile(self) -> None:
-        """Compile all kernels, so that no record waits for the compiler later."""
-
-    def push(self, block: CoordinateBlock) -> DecisionBuffer:
-        """Append the records of a validated block one by one, and decide on each record that is due for decision."""
-
-    def flush(self, newest: int) -> DecisionBuffer:
-        """Decide on all held records; ``newest`` is the position of the last record that arrived."""
 
 
 def parameter_faults(k: int, delta: int, rule: str, position: object, max_share: float) -> list[str]:
@@ -384,14 +323,8 @@ def code_distance_faults(code_distances: object) -> list[str]:
     return []
 
 
-def _make_rule(name: str, buffer: Buffer, constraints: StreamConstraints, protection: Protection | None) -> Rule:
-    """Return the rule of a name, with all of its kernels compiled; `ParameterError` if no rule has it."""
-    rule = _create(name, buffer, constraints, protection)
-    rule.precompile()
-    return rule
-
-
 def _create(name: str, buffer: Buffer, constraints: StreamConstraints, protection: Protection | None) -> Rule:
+    """Return the rule of a name; `ParameterError` if no class implements it."""
     k = constraints.k
     chosen = resolve_rule(name, k, protects_values=protection is not None)
     if chosen not in {"nearest", "greedy", "awo", "block"}:
@@ -400,7 +333,7 @@ def _create(name: str, buffer: Buffer, constraints: StreamConstraints, protectio
     weight = 0.0 if chosen == "greedy" else min(max(0.6 * math.log2(k), 1.0), 2.5)  # greedy is awo without such costs
     if protection is not None:
         made = DiverseBlockRule if chosen == "block" else DiverseRule
-        return made(buffer, constraints, None if chosen == "nearest" else weight, protection)
+        return made(buffer, constraints, BY_DISTANCE if chosen == "nearest" else weight, protection)
     if chosen == "nearest":
         return NearestRule(buffer, constraints)
     if chosen == "block":
@@ -419,38 +352,22 @@ def _rule_faults(name: object) -> list[str]:
     return []
 
 
-def _protection_faults(diversity: object, protected: object) -> list[str]:
-    """Return what is wrong with a rule on protected attributes; an empty list if it is valid."""
-    if diversity is None:
-        return []
-    if not isinstance(diversity, DiversityRule):
-        return ["diversity: must be a DiversityRule"]
-    faults = []
-    if not 0 < diversity.max_value_share <= 1 or not 0 <= diversity.t <= 1:
-        faults.append("diversity: t and max_value_share must be from 0 to 1")
-    if diversity.l_kind != NO_L and not (diversity.l > 1 and diversity.c >= 0):
-        faults.append("diversity: l must be above 1")
-    if not is_integer(protected) or not 1 <= protected <= MAX_DIMENSIONS:
-        faults.append(f"protected: must be a whole number from 1 to {MAX_DIMENSIONS}")
-    elif diversity.t < 1.0 and len(diversity.distances) != protected:
-        faults.append("diversity: t needs a reference for each protected attribute")
-    return faults
+def _check_finite(coordinates: Float64Matrix) -> None:
+    if not np.isfinite(coordinates).all():
+        raise ParameterError("coordinates: must be finite")
 
 
-def _are_expiry_limits(expiry_limits: object) -> bool:
-    """Whether a value of any type is a sequence of integers from 0 to 2^62 - 1."""
-    if not isinstance(expiry_limits, Sequence) or isinstance(expiry_limits, bytes):
-        return False
-    return all(is_integer(limit) and 0 <= limit < 1 << 62 for limit in expiry_limits)
+def _columns(array: object, name: str, parameter: str, shape: tuple[int, int]) -> Int64Matrix:
+    """Return integers that may be missing if they have no columns; ``parameter`` says how many they have."""
+    if array is None and shape[1]:
+        raise ParameterError(f"{name}: missing, {parameter} requires {shape[1]} columns")
+    return _expect(np.zeros(shape, np.int64) if array is None else array, name, np.int64, shape)
 
 
 def _expect(array: object, name: str, dtype: type[AnyNumber], shape: tuple[int | None, ...]) -> NDArray[AnyNumber]:
-    fits = isinstance(array, np.ndarray) and array.dtype == dtype and array.ndim == len(shape)
-    if (
-        isinstance(array, np.ndarray)
-        and fits
-        and all(size is None or size == found for size, found in zip(shape, array.shape, strict=True))
-    ):
-        return array
+    """Return an array of a type and a shape, where None stands for any length; `ParameterError` if it has another."""
+    found = array.shape if isinstance(array, np.ndarray) and array.dtype == dtype else ()
+    if len(found) == len(shape) and all(size in (None, own) for size, own in zip(shape, found, strict=True)):
+        return cast("NDArray[AnyNumber]", array)
     wanted = f"({', '.join('n' if size is None else str(size) for size in shape)}{',' if len(shape) == 1 else ''})"
     raise ParameterError(f"{name}: must be an array of {dtype.__name__}, shape {wanted}")

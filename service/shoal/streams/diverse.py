@@ -38,9 +38,8 @@ import numpy as np
 
 from shoal.arrays import BoolVector, Float64Matrix, Float64Vector, Int32Vector, Int64Matrix, Int64Vector
 from shoal.errors import AnonymityViolation
+from shoal.kernels.containers import clear, number, shell_sort
 from shoal.kernels.jit import njit, njit_inline, njit_inner
-from shoal.kernels.sorting import shell_sort
-from shoal.kernels.subject_codes import clear, number
 from shoal.protection import (
     DISTINCT,
     ENTROPY,
@@ -60,17 +59,15 @@ from shoal.protection import (
 from shoal.streams.expiry import (
     NEWEST_POSITION,
     NO_TARGET,
-    Candidates,
     StreamConstraints,
-    Workspace,
+    StreamState,
     append_until_due,
     has_min_population,
     release_or_suppress,
     sort_by_age,
-    squared_distances_from,
-    update_weight,
+    squared_distances,
 )
-from shoal.streams.growth import candidates_of, select_by_growth
+from shoal.streams.growth import Candidates, candidates_of, select_by_growth
 from shoal.streams.held_records import (
     CLUSTERS,
     END,
@@ -90,12 +87,9 @@ from shoal.streams.partition import PartitionFlushRule, held_as_table, release_p
 from shoal.tables.constraints import ClusterConstraints, ConfidentialAttribute, merge_until_feasible, violating_clusters
 from shoal.tables.microaggregation import refined
 from shoal.tables.refinement import refine
-from shoal.tables.repair import repair_by_swaps
+from shoal.tables.repair import precompile_repair, repair_by_swaps
 
-__all__ = [
-    "DiverseBlockRule",
-    "DiverseRule",
-]
+__all__ = ["BY_DISTANCE", "DiverseBlockRule", "DiverseRule"]
 
 TOLERANCE = 1e-9
 """Rounding allowance in records. The finished cluster is checked exactly."""
@@ -107,6 +101,8 @@ ARTIFICIAL_RECORDS = 64
 """Records that are partitioned to compile all kernels, at least: enough clusters to be merged in pairs."""
 ALL = -1
 """Decide on all records."""
+BY_DISTANCE = -1.0
+"""In place of the weight of opportunity costs: rule nearest."""
 
 
 class BinBudgets(NamedTuple):
@@ -139,10 +135,8 @@ class DiversityState(NamedTuple):
 class DiverseRule(PartitionFlushRule):
     """Rules nearest, greedy and awo; a cluster that is not diverse is replaced by one that grows under the constraints.
 
-    ``opportunity_weight`` is None for rule nearest, else that of `GrowthRule`.
+    ``opportunity_weight`` is `BY_DISTANCE` for rule nearest, else that of `GrowthRule`.
 
-    Notes
-    -----
     At the end of the stream the held records are partitioned under the same constraints: with t as by
     ``microaggregate(algorithm="auto", refine="descent")``, else as with ``algorithm="mdav"``. If even a single cluster
     of all records violates the constraints, the oldest record is decided on until none is held.
@@ -151,12 +145,10 @@ class DiverseRule(PartitionFlushRule):
     """
 
     def __init__(
-        self, buffer: Buffer, constraints: StreamConstraints, opportunity_weight: float | None, protection: Protection
+        self, buffer: Buffer, constraints: StreamConstraints, opportunity_weight: float, protection: Protection
     ) -> None:
         super().__init__(buffer, constraints)
-        self._candidates = None
-        if opportunity_weight is not None:
-            self._candidates = candidates_of(buffer, constraints, opportunity_weight)
+        self._candidates = candidates_of(buffer, constraints, opportunity_weight)
         self._protection = protection
         self._state = empty_diversity_state(protection.rule, protection.attributes, buffer.capacity)
 
@@ -169,10 +161,9 @@ class DiverseRule(PartitionFlushRule):
 
     def _release_artificial(self, decisions: DecisionBuffer, newest: int) -> None:
         """Release artificial records as at the end of the stream, whatever the protection."""
-        held, constraints = self._buffer.held, self._constraints
-        are_held_diverse(held, self._state)
-        labels = np.zeros(len(held_as_table(held, self._workspace, constraints)), np.int32)
-        release_partition(held, decisions, constraints, labels, newest, FLUSHED)
+        are_held_diverse(self._buffer.held, self._state)
+        labels = np.zeros(len(held_as_table(self._stream)), np.int32)
+        release_partition(self._stream, decisions, labels, newest, FLUSHED)
 
     def _decide_due(self, decisions: DecisionBuffer, cursor: Int64Vector) -> None:
         self._decide(decisions, cursor, NOT_DUE, ALL)
@@ -182,42 +173,27 @@ class DiverseRule(PartitionFlushRule):
             table = self._table()
             labels = None if table is None else table.partition()
             if labels is not None:
-                release_partition(self._buffer.held, decisions, self._constraints, labels, newest, FLUSHED)
+                release_partition(self._stream, decisions, labels, newest, FLUSHED)
         self._decide(decisions, np.array([0, newest]), FLUSHED, ALL)
 
     def _table(self) -> HeldTable | None:
         """Return the held records as a table; None if they cannot be one cluster."""
-        held = self._buffer.held
+        held, constraints = self._buffer.held, self._stream.constraints
         if not are_held_diverse(held, self._state):
             return None
-        rows = held_as_table(held, self._workspace, self._constraints)
-        return HeldTable(held, self._points(rows), self._constraints, self._protection) if len(rows) else None
+        rows = held_as_table(self._stream)
+        return HeldTable(held, self._points(rows), constraints, self._protection) if len(rows) else None
 
-    def _decide(self, decisions: DecisionBuffer, cursor: Int64Vector, cause: int, most: int) -> None:
-        """Decide on up to ``most`` records that are due for the given cause, or on each that expires (`NOT_DUE`)."""
-        self._decide_on(self._buffer.held, decisions, self._constraints, cursor, cause, most)
-
-    def _decide_on(
-        self,
-        held: HeldRecords,
-        decisions: DecisionBuffer,
-        constraints: StreamConstraints,
-        cursor: Int64Vector,
-        cause: int,
-        most: int,
+    def _decide(
+        self, decisions: DecisionBuffer, cursor: Int64Vector, cause: int, most: int, stream: StreamState | None = None
     ) -> None:
-        workspace, candidates, state = self._workspace, self._candidates, self._state
-        if candidates is None:
-            decide_diversely_by_distance(held, workspace, decisions, constraints, state, cursor, cause, most)
-        else:
-            decide_diversely_by_growth(held, workspace, candidates, decisions, constraints, state, cursor, cause, most)
+        """Decide on up to ``most`` records that are due for the given cause, or on each that expires (`NOT_DUE`)."""
+        decide_diversely(stream or self._stream, self._candidates, decisions, self._state, cursor, cause, most)
 
 
 class DiverseBlockRule(DiverseRule):
     """When a record expires, all held records are released in the clusters of a partition under the constraints.
 
-    Notes
-    -----
     Without t, the partition is that of `BlockRule`. With t, it is made
     of clusters that grow around the oldest record in turn. Clusters that violate a constraint are merged with near
     ones, and descent without a violation follows. If even a single cluster of all held records violates the
@@ -230,14 +206,13 @@ class DiverseBlockRule(DiverseRule):
         super()._release_artificial(decisions, newest)
 
     def _decide_due(self, decisions: DecisionBuffer, cursor: Int64Vector) -> None:
-        held, workspace, constraints = self._buffer.held, self._workspace, self._constraints
-        while (cause := next_due(held, workspace, constraints, cursor)) != NOT_DUE:
+        while (cause := next_due(self._stream, cursor)) != NOT_DUE:
             newest = int(cursor[NEWEST_POSITION])
             labels = self._block_labels(newest)
             if labels is None:
                 self._decide(decisions, cursor, cause, 1)
             else:
-                release_partition(held, decisions, constraints, labels, newest, cause)
+                release_partition(self._stream, decisions, labels, newest, cause)
 
     def _block_labels(self, newest: int) -> Int32Vector | None:
         """Return the cluster of each held record; None if one cluster of all violates the constraints."""
@@ -248,16 +223,15 @@ class DiverseBlockRule(DiverseRule):
 
     def _grown(self, newest: int) -> Int32Vector:
         """Return clusters that grow around the oldest record in turn; records of none are a cluster of their own."""
-        held = HeldRecords._make(array.copy() for array in self._buffer.held)
-        head, tail = held.extent.tolist()
-        decisions = empty_decision_buffer(tail - head)
+        held, constraints = self._buffer.copy_held(), self._stream.constraints
+        count = len(self._buffer)
+        decisions = empty_decision_buffer(count)
         # The records are not those at the end of the stream, the only ones that wait for a minimum population.
-        constraints = self._constraints._replace(
-            omega_p=self._constraints.omega_p.copy(), target=NO_TARGET, population=0
-        )
-        self._decide_on(held, decisions, constraints, np.array([0, newest]), FLUSHED, ALL)
+        free = constraints._replace(omega_p=constraints.omega_p.copy(), target=NO_TARGET, population=0)
+        stream = self._stream._replace(held=held, constraints=free)
+        self._decide(decisions, np.array([0, newest]), FLUSHED, ALL, stream)
         found = trim(decisions)
-        labels = np.full(tail - head, found.clusters.shape[1], np.int32)
+        labels = np.full(count, found.clusters.shape[1], np.int32)
         sizes = np.diff(found.clusters[END], prepend=0)
         slots = np.searchsorted(self._buffer.positions(), found.positions)
         labels[slots] = np.repeat(np.arange(len(sizes)), sizes)
@@ -288,10 +262,6 @@ class HeldTable:
         except AnonymityViolation:
             return None
 
-    def exchange(self, labels: Int32Vector) -> Int32Vector:
-        """Return a partition (n,) whose violating clusters exchanged records with near ones."""
-        return repair_by_swaps(self._points, labels, self._k, self._constraints)
-
     def repaired(self, labels: Int32Vector) -> Int32Vector | None:
         """Return a partition whose violating clusters exchanged records or were merged; None if in vain.
 
@@ -299,7 +269,7 @@ class HeldTable:
         """
         labels = np.unique(labels, return_inverse=True)[1].astype(np.int32)
         if self._constraints.limit_values and not self._has_t:
-            labels = self.exchange(labels)
+            labels = repair_by_swaps(self._points, labels, self._k, self._constraints)
         labels = merge_until_feasible(self._points, labels, self._k, self._constraints)
         if violating_clusters(labels, self._k, self._constraints).any():
             return None
@@ -327,7 +297,7 @@ def _precompile_held_table(*, has_t: bool, limits_values: bool) -> None:
     table.partition()
     table.repaired(np.arange(count, dtype=np.int32))
     if limits_values:
-        table.exchange(np.arange(count, dtype=np.int32))
+        precompile_repair()
 
 
 def _cluster_constraints(
@@ -338,8 +308,12 @@ def _cluster_constraints(
     attributes = []
     for attribute in range(q):
         values = np.unique(codes[attribute], return_inverse=True)[1]
-        bins = codes[q + attribute] if protection.has_bins else values
-        reference = _reference(rule, attribute) if protection.has_bins else None
+        bins, reference = values, None
+        if protection.has_bins:
+            part, levels = slice(*rule.bin_bounds[attribute : attribute + 2]), int(rule.levels[attribute])
+            paths = rule.paths[part, :levels] if levels else None
+            bins = codes[q + attribute]
+            reference = ValueReference(int(rule.distances[attribute]), rule.shares[part], paths)
         attributes.append(ConfidentialAttribute(bins, ordered=False, reference=reference, values=values))
     return ClusterConstraints(
         subjects=subjects if len(subjects) and subjects.max() + 1 < len(subjects) else None,
@@ -351,36 +325,22 @@ def _cluster_constraints(
     )
 
 
-def _reference(rule: DiversityRule, attribute: int) -> ValueReference:
-    """Return the reference of an attribute."""
-    part, levels = slice(rule.bin_bounds[attribute], rule.bin_bounds[attribute + 1]), int(rule.levels[attribute])
-    paths = rule.paths[part, :levels] if levels else None
-    return ValueReference(int(rule.distances[attribute]), rule.shares[part], paths)
-
-
-def _empty_bin_budgets(rule: DiversityRule) -> BinBudgets:
-    """Allocate the arrays for a rule."""
-    bins, nodes = rule.shares.size, rule.node_shares.size
-    return BinBudgets(
-        np.zeros(bins, np.int64),
-        np.zeros(bins, np.int64),
-        np.zeros(nodes, np.int64),
-        np.zeros(bins, np.bool_),
-        np.zeros(bins),
-    )
-
-
 def empty_diversity_state(rule: DiversityRule, attributes: int, capacity: int) -> DiversityState:
     """Allocate the arrays for a rule on so many protected attributes, and so many held records."""
+    bins, nodes = rule.shares.size, rule.node_shares.size
+    members, available = np.zeros((2, bins), np.int64)
+    budgets = BinBudgets(members, available, np.zeros(nodes, np.int64), np.zeros(bins, np.bool_), np.zeros(bins))
+    missing, largest = np.zeros((2, attributes + 1), np.int64)
+    numbers, counts = np.zeros((2, attributes + 1, capacity), np.int64)
     costs, distances, opportunity_costs = np.zeros((3, capacity))
     return DiversityState(
         rule=rule,
         attributes=np.full(1, attributes, np.int64),
-        missing=np.zeros(attributes + 1, np.int64),
-        largest=np.zeros(attributes + 1, np.int64),
-        numbers=np.zeros((attributes + 1, capacity), np.int64),
-        counts=np.zeros((attributes + 1, capacity), np.int64),
-        budgets=_empty_bin_budgets(rule),
+        missing=missing,
+        largest=largest,
+        numbers=numbers,
+        counts=counts,
+        budgets=budgets,
         costs=costs,
         distances=distances,
         opportunity_costs=opportunity_costs,
@@ -390,9 +350,9 @@ def empty_diversity_state(rule: DiversityRule, attributes: int, capacity: int) -
 
 
 @njit
-def next_due(held: HeldRecords, workspace: Workspace, constraints: StreamConstraints, cursor: Int64Vector) -> int:
+def next_due(stream: StreamState, cursor: Int64Vector) -> int:
     """Append staged records until one expires, and return the cause; `NOT_DUE` when all are appended."""
-    return int(append_until_due(held, workspace, constraints, cursor))
+    return int(append_until_due(stream, cursor))
 
 
 @njit
@@ -403,11 +363,10 @@ def are_held_diverse(held: HeldRecords, state: DiversityState) -> bool:
 
 
 @njit
-def decide_diversely_by_distance(
-    held: HeldRecords,
-    workspace: Workspace,
+def decide_diversely(
+    stream: StreamState,
+    candidates: Candidates,
     decisions: DecisionBuffer,
-    constraints: StreamConstraints,
     state: DiversityState,
     cursor: Int64Vector,
     given_cause: int,
@@ -417,42 +376,32 @@ def decide_diversely_by_distance(
 
     ``given_cause`` is `NOT_DUE`, or the cause for which up to ``most`` records are decided on.
     """
-    decided = 0
+    held, decided = stream.held, 0
     while decided != most:
-        cause = _next_cause(held, workspace, constraints, cursor, given_cause)
-        if cause == NOT_DUE:
+        cause = append_until_due(stream, cursor) if given_cause == NOT_DUE else given_cause
+        if cause == NOT_DUE or held.extent[HEAD] == held.extent[TAIL]:
             return
         decided += 1
-        size = select_by_distance(held, workspace, constraints, constraints.k)
-        _decide_oldest(held, workspace, decisions, constraints, state, cursor[NEWEST_POSITION], cause, size, False)
+        newest, grows = cursor[NEWEST_POSITION], candidates.opportunity_weight[0] != BY_DISTANCE
+        if grows:
+            size = select_by_growth(stream, candidates, newest)
+            _copy_opportunity_costs(candidates, state, held.extent[TAIL] - held.extent[HEAD], size)
+        else:
+            size = select_by_distance(stream, stream.constraints.k)
+        if cause == FLUSHED and decisions.counts[CLUSTERS] == 0 and not has_min_population(stream):
+            size = 0
+        elif size == 0 or not is_cluster_diverse(held, state, stream.workspace.members[:size]):
+            size = grow_diverse(stream, state, grows)
+        release_or_suppress(stream, decisions, size, newest, cause)
 
 
-@njit
-def decide_diversely_by_growth(
-    held: HeldRecords,
-    workspace: Workspace,
-    candidates: Candidates,
-    decisions: DecisionBuffer,
-    constraints: StreamConstraints,
-    state: DiversityState,
-    cursor: Int64Vector,
-    given_cause: int,
-    most: int,
-) -> None:
-    """Decide as `decide_diversely_by_distance` does, with the clusters of `GrowthRule`."""
-    decided = 0
-    while decided != most:
-        cause = _next_cause(held, workspace, constraints, cursor, given_cause)
-        if cause == NOT_DUE:
-            return
-        decided += 1
-        size = select_by_growth(held, workspace, candidates, constraints, cursor[NEWEST_POSITION])
-        if candidates.opportunity_weight[0] > 0.0:
-            count = held.extent[TAIL] - held.extent[HEAD]
-            state.opportunity_costs[:count] = 0.0
-            for candidate in range(min(candidates.records.size, count - 1) if size > 0 else 0):
-                state.opportunity_costs[candidates.records[candidate]] = candidates.opportunity_costs[candidate]
-        _decide_oldest(held, workspace, decisions, constraints, state, cursor[NEWEST_POSITION], cause, size, True)
+@njit_inline
+def _copy_opportunity_costs(candidates: Candidates, state: DiversityState, count: int, size: int) -> None:
+    """Write the opportunity costs of ``count`` held records, if a cluster of ``size`` records was found."""
+    if candidates.opportunity_weight[0] > 0.0:
+        state.opportunity_costs[:count] = 0.0
+        for candidate in range(min(candidates.records.size, count - 1) if size > 0 else 0):
+            state.opportunity_costs[candidates.records[candidate]] = candidates.opportunity_costs[candidate]
 
 
 @njit_inner
@@ -465,14 +414,8 @@ def is_cluster_diverse(held: HeldRecords, state: DiversityState, members: Int64V
 
 
 @njit_inner
-def grow_diverse(
-    held: HeldRecords,
-    workspace: Workspace,
-    constraints: StreamConstraints,
-    state: DiversityState,
-    moves: bool,  # noqa: FBT001 - kernels take no keywords
-) -> int:
-    """Write a cluster of the oldest record that satisfies all constraints to ``workspace.members``; return its size.
+def grow_diverse(stream: StreamState, state: DiversityState, moves: bool) -> int:
+    """Write a cluster of the oldest record that satisfies all constraints to `Workspace.members`; return its size.
 
     Members are written oldest first. The size is 0 if no such cluster was found. ``state.opportunity_costs`` are those
     of the held records; 0 where they have none. With ``moves`` the record that increases the squared error of the
@@ -482,10 +425,12 @@ def grow_diverse(
     held records. A largest share of 0.5 of a value may be impossible for an odd number of records. Cost: O(n held (d +
     q)) for each n and strictness.
     """
+    held, workspace, constraints = stream.held, stream.workspace, stream.constraints
     count = held.extent[TAIL] - held.extent[HEAD]
-    smallest, largest, levels = _smallest_cluster(constraints, state.rule), 0, _levels(state)
-    n = smallest
-    if count < n or _number_all(held, workspace, state) < constraints.k:
+    smallest = max(constraints.k, _values_needed(state.rule))
+    smallest = int(max(smallest, math.ceil(1.0 / state.rule.max_value_share - SHARE_TOLERANCE)))
+    n, largest, levels = smallest, 0, _levels(state)
+    if count < n or _number_all(stream, state) < constraints.k:
         return 0
     while n <= count:
         _start(held, constraints, state, n, 0.0)
@@ -494,7 +439,7 @@ def grow_diverse(
         for level in range(levels if largest > 0 else 0):
             strictness = level / (levels - 1)
             _start(held, constraints, state, n, strictness)
-            size = _grow_to(held, workspace, constraints, state, n, strictness, moves)
+            size = _grow_to(stream, state, n, strictness, moves)
             are_enough = size == n and state.missing[state.attributes[0]] <= 0
             if are_enough and is_cluster_diverse(held, state, workspace.members[:n]):
                 sort_by_age(workspace.members[:n], workspace.heap[:count])
@@ -504,48 +449,6 @@ def grow_diverse(
             break
         n = min(n + 1 if n == smallest else n * 3 // 2, limit)
     return 0
-
-
-@njit_inner
-def _next_cause(
-    held: HeldRecords, workspace: Workspace, constraints: StreamConstraints, cursor: Int64Vector, given_cause: int
-) -> int:
-    """Return why the next record is decided on, or `NOT_DUE`."""
-    if given_cause == NOT_DUE:
-        return int(append_until_due(held, workspace, constraints, cursor))
-    return given_cause if held.extent[HEAD] < held.extent[TAIL] else NOT_DUE
-
-
-@njit_inner
-def _decide_oldest(
-    held: HeldRecords,
-    workspace: Workspace,
-    decisions: DecisionBuffer,
-    constraints: StreamConstraints,
-    state: DiversityState,
-    newest: int,
-    cause: int,
-    size: int,
-    moves: bool,  # noqa: FBT001 - kernels take no keywords
-) -> None:
-    """Release the cluster of the rule, ``workspace.members[:size]``, if it is diverse; else grow one, or suppress.
-
-    At the end of the stream no record is released while too few subjects are held for it.
-    """
-    clusters_before = decisions.counts[CLUSTERS]
-    if cause == FLUSHED and clusters_before == 0 and not has_min_population(held, workspace, constraints):
-        size = 0
-    elif size == 0 or not is_cluster_diverse(held, state, workspace.members[:size]):
-        size = grow_diverse(held, workspace, constraints, state, moves)
-    release_or_suppress(held, workspace, decisions, size, newest, cause)
-    update_weight(constraints.omega_p, constraints.target, decisions, clusters_before)
-
-
-@njit_inline
-def _smallest_cluster(constraints: StreamConstraints, rule: DiversityRule) -> int:
-    """Return the fewest members of a cluster that k, l and the largest shares allow."""
-    smallest = max(constraints.k, _values_needed(rule))
-    return int(max(smallest, math.ceil(1.0 / rule.max_value_share - SHARE_TOLERANCE)))
 
 
 @njit_inline
@@ -559,19 +462,20 @@ def _levels(state: DiversityState) -> int:
 
 
 @njit_inline
-def _number_all(held: HeldRecords, workspace: Workspace, state: DiversityState) -> int:
+def _number_all(stream: StreamState, state: DiversityState) -> int:
     """Number values and subjects of the held records by their first occurrence; return the number of subjects.
 
     If the held records have too few values of an attribute, no cluster can be diverse, and 0 is returned.
     """
-    found, first, head, tail = 0, held.code_distances.size, held.extent[HEAD], held.extent[TAIL]
+    held, numbering, found, first = stream.held, stream.workspace.numbering, 0, stream.held.code_distances.size
+    head, tail = held.extent[HEAD], held.extent[TAIL]
     for row in range(state.attributes[0] + 1):
         is_value = row < state.attributes[0]
         codes = held.codes[first + row, head:tail] if is_value else held.subjects[head:tail]
         for x in range(codes.size):
-            state.numbers[row, x] = number(workspace.numbering, codes[x])
-        found = workspace.numbering.size[0]
-        clear(workspace.numbering)
+            state.numbers[row, x] = number(numbering, codes[x])
+        found = numbering.size[0]
+        clear(numbering)
         if is_value and found < _values_needed(state.rule):
             return 0
     return int(found)
@@ -588,7 +492,9 @@ def _start(held: HeldRecords, constraints: StreamConstraints, state: DiversitySt
     state.missing[q] = constraints.k
     state.largest[q] = int(constraints.max_share * n + SHARE_TOLERANCE)
     if rule.t < 1.0:
-        reset_bins(state.budgets)
+        state.budgets.counts[:] = 0
+        state.budgets.available[:] = 0
+        state.budgets.node_counts[:] = 0
         for attribute in range(q):
             bins = held.codes[held.code_distances.size + q + attribute, held.extent[HEAD] : held.extent[TAIL]]
             for x in range(count):
@@ -642,30 +548,23 @@ def _permit_all_bins(state: DiversityState, n: int, size: int, reserve: float) -
 
 
 @njit_inline
-def _grow_to(
-    held: HeldRecords,
-    workspace: Workspace,
-    constraints: StreamConstraints,
-    state: DiversityState,
-    n: int,
-    strictness: float,
-    moves: bool,  # noqa: FBT001 - kernels take no keywords
-) -> int:
+def _grow_to(stream: StreamState, state: DiversityState, n: int, strictness: float, moves: bool) -> int:
     """Add permitted records to the cluster until it has n members; return how many it has."""
+    held, members, omega_p = stream.held, stream.workspace.members, stream.constraints.omega_p[0]
     count = held.extent[TAIL] - held.extent[HEAD]
     costs, distances = state.costs[:count], state.distances[:count]
-    squared_distances_from(held, constraints.omega_p[0], 0, costs)
-    workspace.members[0] = 0
+    squared_distances(held, omega_p, 0, costs)
+    members[0] = 0
     for size in range(1, n):
         if not _permit_all_bins(state, n, size, strictness):
             return size
         chosen = _cheapest_permitted(held, state, n - size, size + 1.0 if moves else 1.0, strictness)
         if chosen < 0:
             return size
-        workspace.members[size] = chosen
+        members[size] = chosen
         _add(held, state, chosen)
         if moves and size + 1 < n:
-            squared_distances_from(held, constraints.omega_p[0], chosen, distances)
+            squared_distances(held, omega_p, chosen, distances)
             for x in range(count):
                 costs[x] += distances[x]
     return n
@@ -695,11 +594,7 @@ def _cheapest_permitted(
 
 @njit_inline
 def _is_permitted(
-    held: HeldRecords,
-    state: DiversityState,
-    record: int,
-    open_entries: int,
-    must_contribute: bool,  # noqa: FBT001 - kernels take no keywords
+    held: HeldRecords, state: DiversityState, record: int, open_entries: int, must_contribute: bool
 ) -> bool:
     """Whether the cluster can still be completed if a record joins it.
 
@@ -723,14 +618,6 @@ def _is_permitted(
             if not state.budgets.is_permitted[state.rule.bin_bounds[attribute] + own]:
                 return False
     return True
-
-
-@njit_inline
-def reset_bins(budgets: BinBudgets) -> None:
-    """Forget members and held records."""
-    budgets.counts[:] = 0
-    budgets.available[:] = 0
-    budgets.node_counts[:] = 0
 
 
 @njit_inline

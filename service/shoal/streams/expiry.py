@@ -4,10 +4,10 @@ A held record expires when an arrival is delta or more positions after it, or wh
 its own by more than the limit. It is then due: a rule must decide on it before the next record is appended. Positions
 ascend and keys never decrease, so the expiring record is always the oldest one.
 
-Parameters of the kernels of all rules: ``held``, ``workspace``, ``constraints``; ``decisions``, to which decisions are
-appended; ``cursor`` (2,), the number of staged records still to be appended (`STAGED`) and the position of the last
-record that was appended (`NEWEST_POSITION`), which kernels update; ``newest``, the position of the last record that
-arrived; ``cause``, why the oldest record expires (see `held_records`).
+Parameters of the kernels of all rules: ``stream``; ``decisions``, to which decisions are appended; ``cursor`` (2,), the
+number of staged records still to be appended (`STAGED`) and the position of the last record that was appended
+(`NEWEST_POSITION`), which kernels update; ``newest``, the position of the last record that arrived; ``cause``, why the
+oldest record expires (see `held_records`).
 
 A *member* is an index into `Workspace.members`. Members are added in the order of their distance, so the last added
 member of a subject is its farthest.
@@ -15,14 +15,15 @@ member of a subject is its farthest.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import NamedTuple
 
 import numpy as np
 
-from shoal.arrays import BoolVector, Float64Matrix, Float64Vector, Int64Matrix, Int64Vector
-from shoal.kernels.distances import add_code_distances
+from shoal.arrays import Float64Vector, Int64Vector
+from shoal.kernels.containers import Numbering, clear, empty_numbering, number
 from shoal.kernels.jit import njit_inline
-from shoal.kernels.subject_codes import Numbering, clear, empty_numbering, number
+from shoal.kernels.sums import add_code_distances
 from shoal.protection import SHARE_TOLERANCE
 from shoal.streams.held_records import (
     BY_CLOCK,
@@ -31,36 +32,36 @@ from shoal.streams.held_records import (
     HEAD,
     NOT_DUE,
     TAIL,
+    Buffer,
+    CoordinateBlock,
     DecisionBuffer,
     HeldRecords,
     append_next,
     cause_of_oldest,
+    empty_decision_buffer,
     release,
     suppress,
+    trim,
 )
 
 __all__ = [
     "NEWEST_POSITION",
     "NO_TARGET",
     "STAGED",
-    "Candidates",
+    "Rule",
     "StreamConstraints",
+    "StreamState",
     "WeightTarget",
     "Workspace",
-    "add_candidate_code_distances",
     "add_member",
     "all_distinct",
     "append_until_due",
-    "empty_candidates",
     "empty_workspace",
     "has_min_population",
     "limit_shares_and_reset",
-    "opportunity_cost",
     "release_or_suppress",
-    "set_candidate",
     "sort_by_age",
     "squared_distances",
-    "squared_distances_from",
     "update_weight",
     "write_point",
 ]
@@ -112,18 +113,12 @@ class Workspace(NamedTuple):
     numbering: Numbering  # numbers of the subjects of this decision
 
 
-class Candidates(NamedTuple):
-    """Records that may be added to the cluster, and scratch arrays of one decision."""
+class StreamState(NamedTuple):
+    """What the kernels of every rule read and write."""
 
-    records: Int64Vector  # (L,): the nearest to the oldest record first
-    points: Float64Matrix  # (L, d + 1): coordinates and weighted position
-    opportunity_costs: Float64Vector  # (L,): expected cost of leaving each candidate out of the cluster
-    codes: Int64Matrix  # (c, L): one row per category column
-    code_sums: Float64Vector  # (L,): sum of the squared distances from the members in the category columns
-    is_member: BoolVector  # (L,)
-    centroid: Float64Vector  # (d + 1,): mean of the members
-    smallest_squared_distances: Float64Vector  # (k - 1,): those of one candidate from other held records; scratch
-    opportunity_weight: Float64Vector  # (1,): weight of opportunity costs; 0 for rule greedy
+    held: HeldRecords
+    workspace: Workspace
+    constraints: StreamConstraints
 
 
 def empty_workspace(capacity: int) -> Workspace:
@@ -136,28 +131,55 @@ def empty_workspace(capacity: int) -> Workspace:
     )
 
 
-def empty_candidates(capacity: int, dimensions: int, k: int, opportunity_weight: float, columns: int = 0) -> Candidates:
-    """Allocate the arrays of a rule once, for at most ``capacity`` candidates with so many category columns."""
-    return Candidates(
-        records=np.zeros(capacity, np.int64),
-        points=np.zeros((capacity, dimensions + 1)),
-        opportunity_costs=np.zeros(capacity),
-        codes=np.zeros((columns, capacity), np.int64),
-        code_sums=np.zeros(capacity),
-        is_member=np.zeros(capacity, np.bool_),
-        centroid=np.zeros(dimensions + 1),
-        smallest_squared_distances=np.zeros(k - 1),
-        opportunity_weight=np.full(1, opportunity_weight),
-    )
+class Rule(ABC):
+    """Decides which held records form a cluster. Only the rule changes the held records."""
+
+    def __init__(self, buffer: Buffer, constraints: StreamConstraints) -> None:
+        self._buffer, self._stream = buffer, StreamState(buffer.held, empty_workspace(buffer.capacity), constraints)
+
+    def precompile(self) -> None:
+        """Compile all kernels by calls without records, so that no record waits for the compiler later."""
+        self._decide_due(empty_decision_buffer(0), np.array([0, -1]))
+        self._flush(empty_decision_buffer(0), -1)
+
+    def push(self, block: CoordinateBlock) -> DecisionBuffer:
+        """Append the records of a validated block one by one, and decide on each record that becomes due."""
+        count = len(block.positions)
+        decisions = empty_decision_buffer(len(self._buffer) + count)
+        done = 0
+        while done < count:
+            staged = self._buffer.stage(block, done)
+            self._decide_due(decisions, np.array([staged, -1]))
+            done += staged
+        return trim(decisions)
+
+    def flush(self, newest: int) -> DecisionBuffer:
+        """Decide on all held records; ``newest`` is the position of the last record that arrived."""
+        decisions = empty_decision_buffer(len(self._buffer))
+        self._flush(decisions, newest)
+        return trim(decisions)
+
+    @abstractmethod
+    def _decide_due(self, decisions: DecisionBuffer, cursor: Int64Vector) -> None:
+        """Append the staged records one by one and decide on each record that becomes due."""
+
+    @abstractmethod
+    def _flush(self, decisions: DecisionBuffer, newest: int) -> None:
+        """Decide on all held records."""
 
 
 @njit_inline
-def append_until_due(
-    held: HeldRecords, workspace: Workspace, constraints: StreamConstraints, cursor: Int64Vector
-) -> int:
-    """Append staged records until a held record expires; return the cause, or `NOT_DUE` when all are appended."""
+def append_until_due(stream: StreamState, cursor: Int64Vector) -> int:
+    """Append staged records until a held record expires; return the cause, or `NOT_DUE` when all are appended.
+
+    A clock does not count while too few subjects are held.
+    """
+    held, constraints = stream.held, stream.constraints
     while True:
-        cause = due_cause(held, workspace, constraints, cursor[NEWEST_POSITION])
+        newest = cursor[NEWEST_POSITION]
+        cause = cause_of_oldest(held, newest, constraints.delta, constraints.expiry_limits, 0)
+        if cause == BY_CLOCK and not has_min_population(stream):
+            cause = cause_of_oldest(held, newest, constraints.delta, constraints.expiry_limits, 1)
         if cause != NOT_DUE or cursor[STAGED] == 0:
             return int(cause)
         cursor[NEWEST_POSITION] = append_next(held)
@@ -165,36 +187,31 @@ def append_until_due(
 
 
 @njit_inline
-def due_cause(held: HeldRecords, workspace: Workspace, constraints: StreamConstraints, newest: int) -> int:
-    """Return why the oldest record expires, or `NOT_DUE`. A clock does not count while too few subjects are held."""
-    cause = cause_of_oldest(held, newest, constraints.delta, constraints.expiry_limits, 0)
-    if cause == BY_CLOCK and not has_min_population(held, workspace, constraints):
-        cause = cause_of_oldest(held, newest, constraints.delta, constraints.expiry_limits, 1)
-    return int(cause)
-
-
-@njit_inline
-def has_min_population(held: HeldRecords, workspace: Workspace, constraints: StreamConstraints) -> bool:
+def has_min_population(stream: StreamState) -> bool:
     """Whether enough distinct subjects are held for a clock or the end of the stream to release records."""
-    if constraints.population == 0:
+    held, numbering, population = stream.held, stream.workspace.numbering, stream.constraints.population
+    if population == 0:
         return True
     for slot in range(held.extent[HEAD], held.extent[TAIL]):
-        if not held.removed[slot] and number(workspace.numbering, held.subjects[slot]) + 1 >= constraints.population:
+        if not held.removed[slot] and number(numbering, held.subjects[slot]) + 1 >= population:
             break
-    counted = workspace.numbering.size[0]
-    clear(workspace.numbering)
-    return bool(counted >= constraints.population)
+    counted = numbering.size[0]
+    clear(numbering)
+    return bool(counted >= population)
 
 
 @njit_inline
-def release_or_suppress(
-    held: HeldRecords, workspace: Workspace, decisions: DecisionBuffer, size: int, newest: int, cause: int
-) -> None:
-    """Release the cluster of so many records in ``workspace.members``; suppress the oldest record if there is none."""
+def release_or_suppress(stream: StreamState, decisions: DecisionBuffer, size: int, newest: int, cause: int) -> None:
+    """Release the cluster of so many records in `Workspace.members`; suppress the oldest record if there is none.
+
+    The weight of the position is updated.
+    """
+    clusters_before = decisions.counts[CLUSTERS]
     if size > 0:
-        release(held, decisions, workspace.members[:size], newest, cause)
+        release(stream.held, decisions, stream.workspace.members[:size], newest, cause)
     else:
-        suppress(held, decisions, newest, cause)
+        suppress(stream.held, decisions, newest, cause)
+    update_weight(stream.constraints.omega_p, stream.constraints.target, decisions, clusters_before)
 
 
 @njit_inline
@@ -214,13 +231,7 @@ def update_weight(omega_p: Float64Vector, target: WeightTarget, decisions: Decis
 
 
 @njit_inline
-def squared_distances(held: HeldRecords, omega_p: float, distances: Float64Vector) -> None:
-    """Write the squared distance of every held record from the oldest one."""
-    squared_distances_from(held, omega_p, 0, distances)
-
-
-@njit_inline
-def squared_distances_from(held: HeldRecords, omega_p: float, record: int, distances: Float64Vector) -> None:
+def squared_distances(held: HeldRecords, omega_p: float, record: int, distances: Float64Vector) -> None:
     """Write the squared distance of every held record from one of them.
 
     The sum begins with the position and takes the attributes in order, then the category columns, so that results do
@@ -276,45 +287,27 @@ def add_member(workspace: Workspace, subjects: Int64Vector, record: int, member:
 
 @njit_inline
 def limit_shares_and_reset(workspace: Workspace, size: int, max_share: float) -> int:
-    """Remove members above ``max_share`` and clear what `add_member` filled; return how many members are kept."""
-    kept = _limit_shares(workspace, size, max_share)
-    workspace.counts[: workspace.numbering.size[0]] = 0
+    """Remove the farthest member of a subject above ``max_share`` until none is above; return how many are kept.
+
+    Its entry in ``members`` becomes -1. What `add_member` filled is cleared. Every subject keeps a member: one record
+    among k or more subjects is never above a share of 1/k.
+    """
+    kept, counts = size, workspace.counts[: workspace.numbering.size[0]]
+    while True:
+        allowed, farthest = max_share * kept + SHARE_TOLERANCE, -1
+        for one in range(counts.size):
+            if counts[one] > allowed:
+                farthest = max(farthest, workspace.farthest[one])
+        if farthest < 0:
+            break
+        subject = workspace.subject_numbers[farthest]
+        workspace.farthest[subject] = workspace.previous[farthest]
+        counts[subject] -= 1
+        workspace.members[farthest] = -1
+        kept -= 1
+    counts[:] = 0
     clear(workspace.numbering)
     return int(kept)
-
-
-@njit_inline
-def _limit_shares(workspace: Workspace, kept: int, max_share: float) -> int:
-    """Remove the farthest member of a subject above its share until no subject is above; return how many are kept.
-
-    Every subject keeps a member: one record among k or more subjects is never above a share of 1/k.
-    """
-    counts = workspace.counts[: workspace.numbering.size[0]]
-    while True:
-        farthest = _farthest_above_share(counts, workspace.farthest, max_share * kept + SHARE_TOLERANCE)
-        if farthest < 0:
-            return kept
-        _remove_member(workspace, farthest)
-        kept -= 1
-
-
-@njit_inline
-def _farthest_above_share(counts: Int64Vector, farthest_of: Int64Vector, allowed: float) -> int:
-    """Return the farthest member among subjects with more than ``allowed`` records, or -1."""
-    farthest = -1
-    for subject in range(counts.size):
-        if counts[subject] > allowed:
-            farthest = max(farthest, farthest_of[subject])
-    return farthest
-
-
-@njit_inline
-def _remove_member(workspace: Workspace, member: int) -> None:
-    """Remove the last added member of a subject; its entry in ``members`` becomes -1."""
-    subject = workspace.subject_numbers[member]
-    workspace.farthest[subject] = workspace.previous[member]
-    workspace.counts[subject] -= 1
-    workspace.members[member] = -1
 
 
 @njit_inline
@@ -332,18 +325,6 @@ def sort_by_age(members: Int64Vector, is_member: Int64Vector) -> None:
 
 
 @njit_inline
-def set_candidate(held: HeldRecords, candidates: Candidates, candidate: int, record: int, omega_p: float) -> None:
-    """Write a record to entry ``candidate``, with an opportunity cost of 0."""
-    candidates.records[candidate] = record
-    candidates.is_member[candidate] = False
-    candidates.opportunity_costs[candidate] = 0.0
-    candidates.code_sums[candidate] = 0.0
-    for column in range(candidates.codes.shape[0]):
-        candidates.codes[column, candidate] = held.codes[column, held.extent[HEAD] + record]
-    write_point(held, record, omega_p, candidates.points[candidate])
-
-
-@njit_inline
 def write_point(held: HeldRecords, record: int, omega_p: float, point: Float64Vector) -> None:
     """Write the coordinates and the weighted position of a record.
 
@@ -353,26 +334,3 @@ def write_point(held: HeldRecords, record: int, omega_p: float, point: Float64Ve
     for j in range(last):
         point[j] = held.coordinates[j, slot]
     point[last] = omega_p * float(held.positions[slot] - held.positions[held.extent[HEAD]])
-
-
-@njit_inline
-def opportunity_cost(candidates: Candidates, constraints: StreamConstraints, age: int) -> float:
-    """Return the opportunity cost of the record of this age whose ``smallest_squared_distances`` are given."""
-    factor = (
-        candidates.opportunity_weight[0] * 0.5 / float(candidates.smallest_squared_distances.size * constraints.delta)
-    )
-    total = 0.0
-    for distance in candidates.smallest_squared_distances:
-        total += distance
-    return float(factor * float(age) * total)
-
-
-@njit_inline
-def add_candidate_code_distances(held: HeldRecords, candidates: Candidates, record: int, count: int) -> None:
-    """Add the squared distances from a new member to the sums of the first ``count`` candidates."""
-    sums = candidates.code_sums[:count]
-    for column in range(candidates.codes.shape[0]):
-        codes, distance = candidates.codes[column, :count], held.code_distances[column]
-        own = held.codes[column, held.extent[HEAD] + record]
-        for candidate in range(count):
-            sums[candidate] += distance if codes[candidate] != own else 0.0

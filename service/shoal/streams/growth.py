@@ -12,33 +12,26 @@ Rule block releases all held records in the clusters of a partition.
 from __future__ import annotations
 
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 
-from shoal.arrays import Float64Vector, Int64Vector
+from shoal.arrays import BoolVector, Float64Matrix, Float64Vector, Int64Matrix, Int64Vector
+from shoal.kernels.containers import count_up_to, fill_heap, pop_nearest
 from shoal.kernels.jit import njit, njit_inline
-from shoal.kernels.sorting import heapify, sift_down
-from shoal.kernels.subject_codes import count_up_to
 from shoal.streams.expiry import (
     NEWEST_POSITION,
-    Candidates,
     StreamConstraints,
-    Workspace,
-    add_candidate_code_distances,
+    StreamState,
     add_member,
     append_until_due,
-    empty_candidates,
     limit_shares_and_reset,
-    opportunity_cost,
     release_or_suppress,
-    set_candidate,
     sort_by_age,
     squared_distances,
-    squared_distances_from,
-    update_weight,
     write_point,
 )
-from shoal.streams.held_records import CLUSTERS, FLUSHED, HEAD, NOT_DUE, TAIL, Buffer, DecisionBuffer, HeldRecords
+from shoal.streams.held_records import FLUSHED, HEAD, NOT_DUE, TAIL, Buffer, DecisionBuffer, HeldRecords
 from shoal.streams.nearest import select_nearest_subjects
 from shoal.streams.partition import (
     PAIRS_UP_TO,
@@ -51,16 +44,48 @@ from shoal.tables.descent import DENSE_UP_TO
 
 __all__ = [
     "BlockRule",
+    "Candidates",
     "GrowthRule",
     "candidates_of",
-    "decide_due_by_growth",
-    "decide_due_by_partition",
     "grow",
+    "opportunity_cost",
     "select_by_growth",
+    "set_candidate",
 ]
 
 CANDIDATES_PER_K = 4
 """Nearest records, in units of k, from which awo selects. More take longer and reduce the loss by about 1 %."""
+
+
+class Candidates(NamedTuple):
+    """Records that may be added to the cluster, and scratch arrays of one decision."""
+
+    records: Int64Vector  # (L,): the nearest to the oldest record first
+    points: Float64Matrix  # (L, d + 1): coordinates and weighted position
+    opportunity_costs: Float64Vector  # (L,): expected cost of leaving each candidate out of the cluster
+    codes: Int64Matrix  # (c, L): one row per category column
+    code_sums: Float64Vector  # (L,): sum of the squared distances from the members in the category columns
+    is_member: BoolVector  # (L,)
+    centroid: Float64Vector  # (d + 1,): mean of the members
+    smallest_squared_distances: Float64Vector  # (k - 1,): those of one candidate from other held records; scratch
+    opportunity_weight: Float64Vector  # (1,): weight of opportunity costs; 0 for rule greedy
+
+
+def candidates_of(buffer: Buffer, constraints: StreamConstraints, opportunity_weight: float) -> Candidates:
+    """Allocate the candidates of a rule: all held records for greedy, the nearest 4k for awo."""
+    most = min(CANDIDATES_PER_K * constraints.k, buffer.capacity) if opportunity_weight else buffer.capacity
+    dimensions = len(buffer.held.coordinates) + 1
+    return Candidates(
+        records=np.zeros(most, np.int64),
+        points=np.zeros((most, dimensions)),
+        opportunity_costs=np.zeros(most),
+        codes=np.zeros((len(buffer.held.code_distances), most), np.int64),
+        code_sums=np.zeros(most),
+        is_member=np.zeros(most, np.bool_),
+        centroid=np.zeros(dimensions),
+        smallest_squared_distances=np.zeros(constraints.k - 1),
+        opportunity_weight=np.full(1, opportunity_weight),
+    )
 
 
 class GrowthRule(PartitionFlushRule):
@@ -68,8 +93,6 @@ class GrowthRule(PartitionFlushRule):
 
     ``opportunity_weight`` is the weight of opportunity costs; 0 for rule greedy.
 
-    Notes
-    -----
     The opportunity cost of a record is half its mean squared distance from the k - 1 nearest held records, times its
     age as a share of delta, times ``opportunity_weight``. It is computed for every decision, from the held records
     alone.
@@ -85,14 +108,12 @@ class GrowthRule(PartitionFlushRule):
         self._candidates = candidates_of(buffer, constraints, opportunity_weight)
 
     def _decide_due(self, decisions: DecisionBuffer, cursor: Int64Vector) -> None:
-        decide_due_by_growth(self._buffer.held, self._workspace, self._candidates, decisions, self._constraints, cursor)
+        decide_due_by_growth(self._stream, self._candidates, decisions, cursor)
 
 
 class BlockRule(GrowthRule):
     """When a record expires, all held records are released in the clusters of a partition by MDAV and descent.
 
-    Notes
-    -----
     Clusters have k to 2k - 1 records.
 
     A cluster with fewer than k subjects, or with a subject above ``max_share``, exchanges records with others. If that
@@ -114,61 +135,34 @@ class BlockRule(GrowthRule):
         self._run_on_zeros(partial(self._release_all, cause=FLUSHED))
 
     def _decide_due(self, decisions: DecisionBuffer, cursor: Int64Vector) -> None:
-        held, workspace, candidates, constraints = (
-            self._buffer.held,
-            self._workspace,
-            self._candidates,
-            self._constraints,
-        )
-        refused_cause = NOT_DUE
-        while (
-            cause := decide_due_by_partition(held, workspace, candidates, decisions, constraints, cursor, refused_cause)
-        ) != NOT_DUE:
+        stream, candidates, refused_cause = self._stream, self._candidates, NOT_DUE
+        while (cause := decide_due_by_partition(stream, candidates, decisions, cursor, refused_cause)) != NOT_DUE:
             refused_cause = NOT_DUE if self._release_all(decisions, int(cursor[NEWEST_POSITION]), cause) else cause
 
     def _release_all(self, decisions: DecisionBuffer, newest: int, cause: int) -> bool:
         """Release all held records if their partition is feasible; return whether they were released."""
-        held, constraints = self._buffer.held, self._constraints
         _, labels, is_feasible = self._partition()
-        if not is_feasible:
-            return False
-        release_partition(held, decisions, constraints, labels, newest, cause)
-        return True
-
-
-def candidates_of(buffer: Buffer, constraints: StreamConstraints, opportunity_weight: float) -> Candidates:
-    """Allocate the candidates of a rule: all held records for greedy, the nearest 4k for awo."""
-    most = min(CANDIDATES_PER_K * constraints.k, buffer.capacity) if opportunity_weight else buffer.capacity
-    dimensions, columns = len(buffer.held.coordinates), len(buffer.held.code_distances)
-    return empty_candidates(most, dimensions, constraints.k, opportunity_weight, columns)
+        if is_feasible:
+            release_partition(self._stream, decisions, labels, newest, cause)
+        return is_feasible
 
 
 @njit
 def decide_due_by_growth(
-    held: HeldRecords,
-    workspace: Workspace,
-    candidates: Candidates,
-    decisions: DecisionBuffer,
-    constraints: StreamConstraints,
-    cursor: Int64Vector,
+    stream: StreamState, candidates: Candidates, decisions: DecisionBuffer, cursor: Int64Vector
 ) -> None:
     """Append staged records one by one, and decide on each expiring record."""
     while True:
-        cause = append_until_due(held, workspace, constraints, cursor)
+        cause = append_until_due(stream, cursor)
         if cause == NOT_DUE:
             return
-        _decide_by_growth(held, workspace, candidates, decisions, constraints, cursor[NEWEST_POSITION], cause)
+        size = select_by_growth(stream, candidates, cursor[NEWEST_POSITION])
+        release_or_suppress(stream, decisions, size, cursor[NEWEST_POSITION], cause)
 
 
 @njit
 def decide_due_by_partition(
-    held: HeldRecords,
-    workspace: Workspace,
-    candidates: Candidates,
-    decisions: DecisionBuffer,
-    constraints: StreamConstraints,
-    cursor: Int64Vector,
-    refused_cause: int,
+    stream: StreamState, candidates: Candidates, decisions: DecisionBuffer, cursor: Int64Vector, refused_cause: int
 ) -> int:
     """Append staged records and decide on expiring ones, while few enough records are held for the dense descent.
 
@@ -176,74 +170,57 @@ def decide_due_by_partition(
     Returns the cause for which the caller must partition and release all held records, or `NOT_DUE` if all staged
     records have been appended.
     """
+    held = stream.held
     while True:
         cause = refused_cause
         if cause == NOT_DUE:
-            cause = append_until_due(held, workspace, constraints, cursor)
+            cause = append_until_due(stream, cursor)
             largest = DENSE_UP_TO if held.code_distances.size == 0 else PAIRS_UP_TO
             if cause == NOT_DUE or held.extent[TAIL] - held.extent[HEAD] > largest:
                 return cause
-            rows = held_as_table(held, workspace, constraints)
+            rows = held_as_table(stream)
             if rows.shape[0] > 0:
-                labels, is_feasible = partition_dense(held, rows, workspace, constraints)
+                labels, is_feasible = partition_dense(stream, rows)
                 if is_feasible:
-                    release_partition(held, decisions, constraints, labels, cursor[NEWEST_POSITION], cause)
+                    release_partition(stream, decisions, labels, cursor[NEWEST_POSITION], cause)
                     continue
         refused_cause = NOT_DUE
-        _decide_by_growth(held, workspace, candidates, decisions, constraints, cursor[NEWEST_POSITION], cause)
+        size = select_by_growth(stream, candidates, cursor[NEWEST_POSITION])
+        release_or_suppress(stream, decisions, size, cursor[NEWEST_POSITION], cause)
 
 
 @njit_inline
-def _decide_by_growth(
-    held: HeldRecords,
-    workspace: Workspace,
-    candidates: Candidates,
-    decisions: DecisionBuffer,
-    constraints: StreamConstraints,
-    newest: int,
-    cause: int,
-) -> None:
-    """Decide on the expiring record, which is the oldest, and update the weight of the position."""
-    clusters_before = decisions.counts[CLUSTERS]
-    size = select_by_growth(held, workspace, candidates, constraints, newest)
-    release_or_suppress(held, workspace, decisions, size, newest, cause)
-    update_weight(constraints.omega_p, constraints.target, decisions, clusters_before)
-
-
-@njit_inline
-def select_by_growth(
-    held: HeldRecords, workspace: Workspace, candidates: Candidates, constraints: StreamConstraints, newest: int
-) -> int:
-    """Write the cluster that grows around the oldest record to k subjects to ``workspace.members``; return its size.
+def select_by_growth(stream: StreamState, candidates: Candidates, newest: int) -> int:
+    """Write the cluster that grows around the oldest record to k subjects to `Workspace.members`; return its size.
 
     Members are written oldest first. The size is 0 if fewer than k subjects are held.
     """
-    head, tail = held.extent[HEAD], held.extent[TAIL]
-    subjects = held.subjects[head:tail]
-    if count_up_to(workspace.numbering, subjects, constraints.k) < constraints.k:
+    held, workspace, k = stream.held, stream.workspace, stream.constraints.k
+    omega_p, head, tail = stream.constraints.omega_p[0], held.extent[HEAD], held.extent[TAIL]
+    if count_up_to(workspace.numbering, held.subjects[head:tail], k) < k:
         return 0
-    count = _fill_candidates(held, workspace, candidates, constraints.omega_p[0])
+    count = _fill_candidates(stream, candidates)
     if candidates.opportunity_weight[0] > 0.0:
-        _fill_opportunity_costs(held, workspace, candidates, constraints, count, newest)
-    write_point(held, 0, constraints.omega_p[0], candidates.centroid)
-    size = grow(held, workspace, candidates, constraints.k, count)
-    if workspace.numbering.size[0] < constraints.k:
+        _fill_opportunity_costs(stream, candidates, count, newest)
+    write_point(held, 0, omega_p, candidates.centroid)
+    size = grow(stream, candidates, count)
+    if workspace.numbering.size[0] < k:
         # The candidates have fewer than k subjects. Rule nearest considers all held records.
         limit_shares_and_reset(workspace, size, 1.0)
-        return int(select_nearest_subjects(held, workspace, constraints, constraints.k))
+        return int(select_nearest_subjects(stream, k))
     # From here on `members[:size]` contains -1 where ``max_share`` removed a member; `kept` counts the others.
-    kept = limit_shares_and_reset(workspace, size, constraints.max_share)
+    kept = limit_shares_and_reset(workspace, size, stream.constraints.max_share)
     # With k members for k subjects each subject has one record: ``max_share`` removed none, and a member can be
     # exchanged for another record of a new or of the same subject. In larger clusters an exchange could violate
     # ``max_share``.
-    if size == constraints.k:
-        _include_old_records(held, workspace, candidates, constraints.k)
+    if size == k:
+        _include_old_records(stream, candidates)
     sort_by_age(workspace.members[:size], workspace.heap[: tail - head])
     return int(kept)
 
 
 @njit_inline
-def grow(held: HeldRecords, workspace: Workspace, candidates: Candidates, k: int, count: int) -> int:
+def grow(stream: StreamState, candidates: Candidates, count: int) -> int:
     """Add candidates to the cluster until k subjects are members or no candidate is left; return the number of members.
 
     In the category columns, the squared distance of a record from the mean of n members is the mean of its squared
@@ -253,10 +230,11 @@ def grow(held: HeldRecords, workspace: Workspace, candidates: Candidates, k: int
 
     The caller clears what `add_member` has filled (`limit_shares_and_reset`).
     """
+    held, workspace, k = stream.held, stream.workspace, stream.constraints.k
     centroid, width, columns = candidates.centroid, candidates.centroid.size, candidates.codes.shape[0]
     subjects = held.subjects[held.extent[HEAD] : held.extent[TAIL]]
     add_member(workspace, subjects, 0, 0)
-    add_candidate_code_distances(held, candidates, 0, count)
+    _add_code_distances(held, candidates, 0, count)
     size = 1
     while workspace.numbering.size[0] < k and size <= count:
         # A cluster of n records grows its squared error by n / (n + 1) times the squared distance from its mean.
@@ -274,7 +252,7 @@ def grow(held: HeldRecords, workspace: Workspace, candidates: Candidates, k: int
                     best, chosen = sse_increase_minus_opportunity_cost, candidate
         candidates.is_member[chosen] = True
         add_member(workspace, subjects, candidates.records[chosen], size)
-        add_candidate_code_distances(held, candidates, candidates.records[chosen], count)
+        _add_code_distances(held, candidates, candidates.records[chosen], count)
         size += 1
         for j in range(width):
             centroid[j] += (candidates.points[chosen, j] - centroid[j]) / size
@@ -282,47 +260,69 @@ def grow(held: HeldRecords, workspace: Workspace, candidates: Candidates, k: int
 
 
 @njit_inline
-def _fill_candidates(held: HeldRecords, workspace: Workspace, candidates: Candidates, omega_p: float) -> int:
+def set_candidate(held: HeldRecords, candidates: Candidates, candidate: int, record: int, omega_p: float) -> None:
+    """Write a record to entry ``candidate``, with an opportunity cost of 0."""
+    candidates.records[candidate] = record
+    candidates.is_member[candidate] = False
+    candidates.opportunity_costs[candidate] = 0.0
+    candidates.code_sums[candidate] = 0.0
+    for column in range(candidates.codes.shape[0]):
+        candidates.codes[column, candidate] = held.codes[column, held.extent[HEAD] + record]
+    write_point(held, record, omega_p, candidates.points[candidate])
+
+
+@njit_inline
+def opportunity_cost(candidates: Candidates, delta: int, age: int) -> float:
+    """Return the opportunity cost of the record of this age whose ``smallest_squared_distances`` are given."""
+    smallest, total = candidates.smallest_squared_distances, 0.0
+    factor = candidates.opportunity_weight[0] * 0.5 / float(smallest.size * delta)
+    for distance in smallest:
+        total += distance
+    return float(factor * float(age) * total)
+
+
+@njit_inline
+def _add_code_distances(held: HeldRecords, candidates: Candidates, record: int, count: int) -> None:
+    """Add the squared distances from a new member to the sums of the first ``count`` candidates."""
+    sums = candidates.code_sums[:count]
+    for column in range(candidates.codes.shape[0]):
+        codes, distance = candidates.codes[column, :count], held.code_distances[column]
+        own = held.codes[column, held.extent[HEAD] + record]
+        for candidate in range(count):
+            sums[candidate] += distance if codes[candidate] != own else 0.0
+
+
+@njit_inline
+def _fill_candidates(stream: StreamState, candidates: Candidates) -> int:
     """Fill the candidates with the records nearest to the oldest one, the nearest first; return how many there are.
 
     Of two equally near records the older one comes first.
     """
+    held, workspace, omega_p = stream.held, stream.workspace, stream.constraints.omega_p[0]
     head, tail = held.extent[HEAD], held.extent[TAIL]
     distances, heap = workspace.distances[: tail - head], workspace.heap[: tail - head - 1]
-    squared_distances(held, omega_p, distances)
-    for x in range(heap.size):
-        heap[x] = x + 1
-    heapify(heap, distances)
-    count, remaining = min(candidates.records.size, heap.size), heap.size
+    squared_distances(held, omega_p, 0, distances)
+    fill_heap(heap, distances)
+    count = min(candidates.records.size, heap.size)
     for candidate in range(count):
-        record = heap[0]
-        remaining -= 1
-        heap[0] = heap[remaining]
-        sift_down(heap, remaining, 0, distances)
+        record = pop_nearest(heap, heap.size - candidate, distances)
         set_candidate(held, candidates, candidate, record, omega_p)
     return count
 
 
 @njit_inline
-def _fill_opportunity_costs(
-    held: HeldRecords,
-    workspace: Workspace,
-    candidates: Candidates,
-    constraints: StreamConstraints,
-    count: int,
-    newest: int,
-) -> None:
+def _fill_opportunity_costs(stream: StreamState, candidates: Candidates, count: int, newest: int) -> None:
     """Write the opportunity cost of each candidate."""
+    held, constraints = stream.held, stream.constraints
     head, tail = held.extent[HEAD], held.extent[TAIL]
-    distances = workspace.distances[: tail - head]
+    distances = stream.workspace.distances[: tail - head]
     for candidate in range(count):
         record = candidates.records[candidate]
-        squared_distances_from(held, constraints.omega_p[0], record, distances)
+        squared_distances(held, constraints.omega_p[0], record, distances)
         distances[record] = np.inf
         _collect_smallest(distances, candidates.smallest_squared_distances)
-        candidates.opportunity_costs[candidate] = opportunity_cost(
-            candidates, constraints, newest - held.positions[head + record]
-        )
+        age = newest - held.positions[head + record]
+        candidates.opportunity_costs[candidate] = opportunity_cost(candidates, constraints.delta, age)
 
 
 @njit_inline
@@ -340,7 +340,7 @@ def _collect_smallest(distances: Float64Vector, smallest: Float64Vector) -> None
 
 
 @njit_inline
-def _include_old_records(held: HeldRecords, workspace: Workspace, candidates: Candidates, k: int) -> None:
+def _include_old_records(stream: StreamState, candidates: Candidates) -> None:
     """Exchange young members for the oldest held records, so that the next expiring record finds k records.
 
     After this decision ``held - k`` records are held. The oldest of them expires at the latest when as many positions
@@ -349,6 +349,7 @@ def _include_old_records(held: HeldRecords, workspace: Workspace, candidates: Ca
     would be suppressed. It therefore replaces the younger member that is farthest from the mean, or the younger member
     of its own subject. Members have distinct subjects before and after.
     """
+    held, workspace, k = stream.held, stream.workspace, stream.constraints.k
     head, tail = held.extent[HEAD], held.extent[TAIL]
     positions, members, is_member = held.positions[head:tail], workspace.members[:k], workspace.heap[: tail - head]
     is_member[:] = 0
@@ -380,13 +381,17 @@ def _replaceable_member(
     If a member has the same subject, only that member may be replaced, whatever its distance, because members must have
     distinct subjects: it is returned if it is younger than the record, else -1.
     """
-    subjects = held.subjects[held.extent[HEAD] : held.extent[TAIL]]
+    head, centroid = held.extent[HEAD], candidates.centroid
+    subjects = held.subjects[head : held.extent[TAIL]]
     farthest, chosen = -1.0, -1
     for member in range(members.size):
         if subjects[members[member]] == subjects[record]:
             return member if members[member] > record else -1
         if members[member] > record:
-            squared = _squared_distance_from_centroid(held, members[member], candidates.centroid)
+            squared = 0.0
+            for j in range(centroid.size - 1):
+                step = held.coordinates[j, head + members[member]] - centroid[j]
+                squared += step * step
             if candidates.codes.shape[0] > 0:
                 squared += code_sums[member] / members.size
             if squared > farthest:
@@ -403,13 +408,3 @@ def _sum_member_distances(held: HeldRecords, members: Int64Vector, code_sums: Fl
         for i in range(members.size):
             for other in members:
                 code_sums[i] += distance if codes[members[i]] != codes[other] else 0.0
-
-
-@njit_inline
-def _squared_distance_from_centroid(held: HeldRecords, record: int, centroid: Float64Vector) -> float:
-    """Return the squared distance of a record from the mean of the cluster, by its numeric coordinates."""
-    total = 0.0
-    for j in range(centroid.size - 1):
-        step = held.coordinates[j, held.extent[HEAD] + record] - centroid[j]
-        total += step * step
-    return total

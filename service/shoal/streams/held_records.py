@@ -12,6 +12,7 @@ from the head, so that the oldest held record is 0. A *position* is the arrival 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -20,7 +21,6 @@ from shoal.arrays import BoolVector, Float64Matrix, Float64Vector, Int8Vector, I
 from shoal.kernels.jit import njit_inline
 
 __all__ = [
-    "BEFORE",
     "BY_CLOCK",
     "BY_POSITION",
     "CAUSE",
@@ -34,7 +34,6 @@ __all__ = [
     "NOT_DUE",
     "POSITION",
     "RELEASED",
-    "SUPPRESSED",
     "TAIL",
     "Buffer",
     "CoordinateBlock",
@@ -78,12 +77,13 @@ class HeldRecords(NamedTuple):
     """Arrays of the held records; every array is allocated once."""
 
     coordinates: Float64Matrix  # (d, capacity): scaled and weighted quasi-identifiers
-    codes: Int64Matrix  # (c + protected, capacity): category columns, then value codes of protected attributes and bins
-    code_distances: Float64Vector  # (c,): squared distance of two records that differ in a category column
-    codes_must_agree: BoolVector  # (c,): whether a cluster publishes a code of the column only if all members have it
+    integers: Int64Matrix  # (rows, capacity): the next four are views of its rows
     positions: Int64Vector  # (capacity,): arrival rank
     subjects: Int64Vector  # (capacity,): subject code
     expiry_keys: Int64Matrix  # (C, capacity): one row per expiry limit
+    codes: Int64Matrix  # (c + protected, capacity): category columns, then value codes of protected attributes and bins
+    code_distances: Float64Vector  # (c,): squared distance of two records that differ in a category column
+    codes_must_agree: BoolVector  # (c,): whether a cluster publishes a code of the column only if all members have it
     extent: Int64Vector  # (2,): slots of the head and the tail
     removed: BoolVector  # (capacity,): True for a slot between head and tail whose record has left
     gap_state: Int64Vector  # (2,): number of such slots, and how often the buffer has been compacted
@@ -104,38 +104,18 @@ class DecisionBuffer(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Decisions:
-    """Decisions of one call. All arrays are new and belong to the caller.
+    """Decisions of one call, in the order of decision. All arrays are new and belong to the caller."""
 
-    Attributes
-    ----------
-    positions : int64 (E,)
-        Members of the clusters, cluster after cluster in the order of decision; ascending inside a cluster.
-    cluster_bounds : int64 (G + 1,)
-        Cluster g is ``positions[cluster_bounds[g]:cluster_bounds[g + 1]]``.
-    subjects, max_per_subject : int64 (G,)
-        Distinct subjects of each cluster, at least k, and the records of the subject that has the most.
-    causes : int8 (G,)
-        Why each decision was taken: `BY_POSITION` (delta), `FLUSHED` (end of the stream), or c + 1 for expiry key c.
-    newest : int64 (G,)
-        Newest position at each decision: ``newest - position`` is the delay of a record.
-    suppressed : int64 (S,)
-        Suppressed records.
-    suppressed_newest, suppressed_causes : int64 (S,), int8 (S,)
-        As ``newest`` and ``causes``.
-    suppressed_before : int64 (S,)
-        Clusters of this call that were decided before each suppression; ascending.
-    """
-
-    positions: Int64Vector
-    cluster_bounds: Int64Vector
-    subjects: Int64Vector
-    max_per_subject: Int64Vector
-    causes: Int8Vector
-    newest: Int64Vector
-    suppressed: Int64Vector
-    suppressed_newest: Int64Vector
-    suppressed_causes: Int8Vector
-    suppressed_before: Int64Vector
+    positions: Int64Vector  # (E,): members of the clusters, cluster after cluster; ascending inside a cluster
+    cluster_bounds: Int64Vector  # (G + 1,): cluster g is ``positions[cluster_bounds[g]:cluster_bounds[g + 1]]``
+    subjects: Int64Vector  # (G,): distinct subjects, at least k
+    max_per_subject: Int64Vector  # (G,): records of the subject that has the most
+    causes: Int8Vector  # (G,): `BY_POSITION` (delta), `FLUSHED` (end of the stream), or c + 1 for expiry key c
+    newest: Int64Vector  # (G,): newest position at the decision; ``newest - position`` is the delay of a record
+    suppressed: Int64Vector  # (S,): positions of suppressed records
+    suppressed_newest: Int64Vector  # (S,)
+    suppressed_causes: Int8Vector  # (S,)
+    suppressed_before: Int64Vector  # (S,): clusters of this call that were decided before; ascending
 
 
 class CoordinateBlock(NamedTuple):
@@ -165,7 +145,10 @@ class Buffer:
         codes_must_agree: BoolVector | None = None,
     ) -> None:
         self.capacity = delta + 1 + max(SLICE, delta // 2)
-        self.held = empty_held(self.capacity, dimensions, columns, code_distances, protected, codes_must_agree)
+        self._allocate = partial(
+            empty_held, self.capacity, dimensions, columns, code_distances, protected, codes_must_agree
+        )
+        self.held = self._allocate()
 
     def __len__(self) -> int:
         return int(self.held.extent[TAIL] - self.held.extent[HEAD] - self.held.gap_state[GAP_COUNT])
@@ -188,6 +171,13 @@ class Buffer:
         """Return a copy of the held records' subjects."""
         return self.held.subjects[self._slots()]
 
+    def copy_held(self) -> HeldRecords:
+        """Return a copy of all arrays."""
+        copies = self._allocate()
+        for copied, array in zip(copies, self.held, strict=True):
+            copied[...] = array
+        return copies
+
     def _slots(self, arriving: int = 0) -> Int64Vector:
         """Return the slots of the held records and of ``arriving`` staged ones."""
         head, end = int(self.held.extent[HEAD]), int(self.held.extent[TAIL]) + arriving
@@ -200,14 +190,11 @@ class Buffer:
         count = stop - start
         if self.held.extent[TAIL] + count > self.capacity:
             self.compact()
-        tail = self.held.extent[TAIL]
+        held, tail = self.held, self.held.extent[TAIL]
         target = slice(tail, tail + count)
-        self.held.coordinates[:, target] = block.coordinates[start:stop].T
-        self.held.positions[target] = block.positions[start:stop]
-        self.held.subjects[target] = block.subjects[start:stop]
-        self.held.expiry_keys[:, target] = block.expiry_keys[start:stop].T
-        if len(self.held.codes):
-            self.held.codes[:, target] = block.codes[start:stop].T
+        held.coordinates[:, target] = block.coordinates[start:stop].T
+        held.positions[target], held.subjects[target] = block.positions[start:stop], block.subjects[start:stop]
+        held.expiry_keys[:, target], held.codes[:, target] = block.expiry_keys[start:stop].T, block.codes[start:stop].T
         return count
 
     def replace_coordinates(self, coordinates: Float64Matrix) -> None:
@@ -218,8 +205,8 @@ class Buffer:
     def compact(self, arriving: int = 0) -> None:
         """Close all gaps and move the held records to the first slots; ``arriving`` staged records stay behind them."""
         held, slots = self.held, self._slots(arriving)
-        for array in (held.coordinates, held.positions, held.subjects, held.expiry_keys, held.codes):
-            array[..., : len(slots)] = array[..., slots]
+        held.coordinates[:, : len(slots)] = held.coordinates[:, slots]
+        held.integers[:, : len(slots)] = held.integers[:, slots]
         held.removed[:] = False
         held.extent[:] = 0, len(slots) - arriving
         held.gap_state[GAP_COUNT] = 0
@@ -238,15 +225,17 @@ def empty_held(
 
     Each entry of ``code_distances`` (c,) adds a category column; ``protected`` rows of codes follow.
     """
+    integers = np.zeros((2 + columns + len(code_distances) + protected, capacity), np.int64)
     must_agree = np.zeros(len(code_distances), np.bool_) if codes_must_agree is None else codes_must_agree.copy()
     return HeldRecords(
         coordinates=np.zeros((dimensions, capacity)),
-        codes=np.zeros((len(code_distances) + protected, capacity), np.int64),
+        integers=integers,
+        positions=integers[0],
+        subjects=integers[1],
+        expiry_keys=integers[2 : 2 + columns],
+        codes=integers[2 + columns :],
         code_distances=code_distances.copy(),
         codes_must_agree=must_agree,
-        positions=np.zeros(capacity, np.int64),
-        subjects=np.zeros(capacity, np.int64),
-        expiry_keys=np.zeros((columns, capacity), np.int64),
         extent=np.zeros(2, np.int64),
         removed=np.zeros(capacity, np.bool_),
         gap_state=np.zeros(2, np.int64),
@@ -330,16 +319,10 @@ def release_in_place(
 ) -> None:
     """Record a cluster as `release` does, but leave its members as gaps; the head moves to the oldest held record."""
     _append_cluster(held, decisions, members, newest, cause)
-    for i in range(members.size):
-        held.removed[held.extent[HEAD] + members[i]] = True
-    held.gap_state[GAP_COUNT] += members.size
-    _skip_gaps(held)
-
-
-@njit_inline
-def _skip_gaps(held: HeldRecords) -> None:
-    """Move the head over gaps."""
     head, tail = held.extent[HEAD], held.extent[TAIL]
+    for i in range(members.size):
+        held.removed[head + members[i]] = True
+    held.gap_state[GAP_COUNT] += members.size
     while head < tail and held.removed[head]:
         held.gap_state[GAP_COUNT] -= 1
         head += 1
@@ -368,20 +351,13 @@ def _close_gaps(held: HeldRecords, members: Int64Vector) -> None:
     head, moving = held.extent[HEAD], members[-1] + 1 - members.size
     stop = head + members[-1] + 1
     if moving > LONG_RUN * members.size:
-        _shift_runs(held.positions[head:stop], members, held.moved_integers)
-        _shift_runs(held.subjects[head:stop], members, held.moved_integers)
-        _shift_runs_of_rows(held.expiry_keys, head, stop, members, held.moved_integers)
-        _shift_runs_of_rows(held.codes, head, stop, members, held.moved_integers)
-        _shift_runs_of_rows(held.coordinates, head, stop, members, held.moved_floats)
+        _shift_runs(held.integers, head, stop, members, held.moved_integers)
+        _shift_runs(held.coordinates, head, stop, members, held.moved_floats)
     else:
-        remaining_records = held.remaining_records[: moving + 1]
-        _list_remaining(members, remaining_records)
-        remaining_records = remaining_records[:moving]
-        _shift_values(held.positions[head:stop], remaining_records, held.moved_integers)
-        _shift_values(held.subjects[head:stop], remaining_records, held.moved_integers)
-        _shift_values_of_rows(held.expiry_keys, head, stop, remaining_records, held.moved_integers)
-        _shift_values_of_rows(held.codes, head, stop, remaining_records, held.moved_integers)
-        _shift_values_of_rows(held.coordinates, head, stop, remaining_records, held.moved_floats)
+        _list_remaining(members, held.remaining_records[: moving + 1])
+        remaining_records = held.remaining_records[:moving]
+        _shift_values(held.integers, head, stop, remaining_records, held.moved_integers)
+        _shift_values(held.coordinates, head, stop, remaining_records, held.moved_floats)
     held.extent[HEAD] = head + members.size
 
 
@@ -398,50 +374,33 @@ def _list_remaining(members: Int64Vector, remaining_records: Int64Vector) -> Non
 
 @njit_inline
 def _shift_values(
-    column: Float64Vector | Int64Vector, remaining_records: Int64Vector, moved: Float64Vector | Int64Vector
-) -> None:
-    """Move the remaining values of a column to its end, one by one."""
-    for i in range(remaining_records.size):
-        moved[i] = column[remaining_records[i]]
-    target = column[column.size - remaining_records.size :]
-    for i in range(remaining_records.size):
-        target[i] = moved[i]
-
-
-@njit_inline
-def _shift_values_of_rows(
     rows: Float64Matrix | Int64Matrix,
     head: int,
     stop: int,
     remaining_records: Int64Vector,
     moved: Float64Vector | Int64Vector,
 ) -> None:
-    """Call `_shift_values` for the slots from ``head`` to ``stop`` of each row."""
+    """Move the remaining values of the slots from ``head`` to ``stop`` of each row to their end, one by one."""
     for row in range(rows.shape[0]):
-        _shift_values(rows[row, head:stop], remaining_records, moved)
+        values, target = rows[row, head:stop], rows[row, stop - remaining_records.size : stop]
+        for i in range(remaining_records.size):
+            moved[i] = values[remaining_records[i]]
+        for i in range(remaining_records.size):
+            target[i] = moved[i]
 
 
 @njit_inline
-def _shift_runs_of_rows(
-    rows: Float64Matrix | Int64Matrix,
-    head: int,
-    stop: int,
-    members: Int64Vector,
-    moved: Float64Vector | Int64Vector,
+def _shift_runs(
+    rows: Float64Matrix | Int64Matrix, head: int, stop: int, members: Int64Vector, moved: Float64Vector | Int64Vector
 ) -> None:
-    """Call `_shift_runs` for the slots from ``head`` to ``stop`` of each row."""
+    """Do as `_shift_values`, run by run from the youngest: copies of long runs are fast."""
     for row in range(rows.shape[0]):
-        _shift_runs(rows[row, head:stop], members, moved)
-
-
-@njit_inline
-def _shift_runs(column: Float64Vector | Int64Vector, members: Int64Vector, moved: Float64Vector | Int64Vector) -> None:
-    """Move the remaining values of a column to its end, run by run from the youngest. Copies of long runs are fast."""
-    for i in range(members.size - 2, -1, -1):
-        start, step = members[i] + 1, members.size - 1 - i
-        run = column[start : members[i + 1]]
-        target = column[start + step : members[i + 1] + step]
-        for x in range(run.size):
-            moved[x] = run[x]
-        for x in range(run.size):
-            target[x] = moved[x]
+        values = rows[row, head:stop]
+        for i in range(members.size - 2, -1, -1):
+            start, step = members[i] + 1, members.size - 1 - i
+            run = values[start : members[i + 1]]
+            target = values[start + step : members[i + 1] + step]
+            for x in range(run.size):
+                moved[x] = run[x]
+            for x in range(run.size):
+                target[x] = moved[x]

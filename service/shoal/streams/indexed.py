@@ -4,9 +4,9 @@ Space is halved recursively into cells that list their records, oldest first. Th
 ([1]_); node ``i`` has the children ``2i + 1`` and ``2i + 2``. Nodes do not change between two builds ([2]_). A record
 that arrives is appended to its cell, and a record that leaves is removed from it.
 
-The index gives the answers of a full scan, ties and rounding included. Lower bounds are computed with the operations of
-the distances themselves, which round monotonically. Of equally distant records the older is nearer. The index is
-derived from the held records only: it is no part of the state that must survive a restart.
+The index gives the answers of a full scan, ties and rounding included: lower bounds are computed with the operations of
+the distances themselves, which round monotonically. It is derived from the held records only, and is no part of the
+state that must survive a restart.
 
 Whether it pays is counted in records read, not in seconds, so that two machines do the same work. Where it does not
 (many ties, attributes that say nothing of each other), all held records are scanned for the next `RETRY_AFTER` records.
@@ -30,16 +30,13 @@ from shoal.kernels.kd_tree import push_children, split_at_median
 from shoal.streams.expiry import (
     NEWEST_POSITION,
     STAGED,
-    Candidates,
     StreamConstraints,
-    Workspace,
+    StreamState,
     append_until_due,
     limit_shares_and_reset,
-    opportunity_cost,
-    set_candidate,
     write_point,
 )
-from shoal.streams.growth import GrowthRule, grow
+from shoal.streams.growth import Candidates, GrowthRule, grow, opportunity_cost, set_candidate
 from shoal.streams.held_records import (
     COMPACTIONS,
     GAP_COUNT,
@@ -53,13 +50,7 @@ from shoal.streams.held_records import (
     release_in_place,
 )
 
-__all__ = [
-    "INDEXED_FROM",
-    "MAX_INDEXED_DIMENSIONS",
-    "IndexedGrowthRule",
-    "decide_due_by_index",
-    "is_indexable",
-]
+__all__ = ["IndexedGrowthRule", "is_indexable"]
 
 INDEXED_FROM = 4000
 """Held records from which the index is used. With 5,000 it doubles the speed at least, with 2,000 it gains nothing."""
@@ -117,8 +108,6 @@ class CellIndex(NamedTuple):
 class IndexedGrowthRule(GrowthRule):
     """Rule awo without a weight of the position; finds candidates and their opportunity costs through a cell index.
 
-    Notes
-    -----
     Cost per cluster: about O(k^2 + k log held) for few attributes, and never much above that of `GrowthRule`. Where the
     nearest 4k records have fewer than k subjects, the rest of the staged records is decided on by scans.
     """
@@ -135,12 +124,9 @@ class IndexedGrowthRule(GrowthRule):
         self._scan_rest(empty_decision_buffer(0), np.zeros(2, np.int64))
 
     def _decide_due(self, decisions: DecisionBuffer, cursor: Int64Vector) -> None:
-        held, workspace, constraints = self._buffer.held, self._workspace, self._constraints
-        index, candidates = self._index, self._candidates
+        stream, index, candidates = self._stream, self._index, self._candidates
         self._retry_in = max(0, self._retry_in - int(cursor[STAGED]))
-        while (
-            status := decide_due_by_index(held, workspace, index, candidates, decisions, constraints, cursor)
-        ) != DONE:
+        while (status := decide_due_by_index(stream, index, candidates, decisions, cursor)) != DONE:
             if status == TOO_COSTLY:
                 self._retry_in = RETRY_AFTER
             if status == TOO_FEW or self._retry_in or len(self._buffer) < INDEXED_FROM:
@@ -153,7 +139,8 @@ class IndexedGrowthRule(GrowthRule):
         super()._flush(decisions, newest)
 
     def _build_index(self) -> None:
-        build(self._index, self._buffer.held, self._workspace.members, self._workspace.distances)
+        workspace = self._stream.workspace
+        build(self._index, self._buffer.held, workspace.members, workspace.distances)
 
     def _scan_rest(self, decisions: DecisionBuffer, cursor: Int64Vector) -> None:
         """Discard the index and decide on the remaining staged records by scans."""
@@ -215,65 +202,55 @@ def build(index: CellIndex, held: HeldRecords, order: Int64Vector, keys: Float64
 
 @njit
 def decide_due_by_index(
-    held: HeldRecords,
-    workspace: Workspace,
-    index: CellIndex,
-    candidates: Candidates,
-    decisions: DecisionBuffer,
-    constraints: StreamConstraints,
-    cursor: Int64Vector,
+    stream: StreamState, index: CellIndex, candidates: Candidates, decisions: DecisionBuffer, cursor: Int64Vector
 ) -> int:
     """Append staged records and decide on each expiring record, as long as the index pays.
 
     If the result is not `DONE`, the oldest held record expires and has not been decided on.
     """
+    held, members = stream.held, stream.workspace.members
     scans = candidates.records.size + 1  # scans that one decision would take
     while True:
-        cause = append_until_due(held, workspace, constraints, cursor)
+        cause = append_until_due(stream, cursor)
         if cause == NOT_DUE:
             return DONE
         if index.state[BUILT_AT] != held.gap_state[COMPACTIONS]:
             return NOT_BUILT
         held_count = held.extent[TAIL] - held.extent[HEAD] - held.gap_state[GAP_COUNT]
-        if held_count < scans + constraints.k:  # enough candidates for the next decision, whichever records leave now
+        if (
+            held_count < scans + stream.constraints.k
+        ):  # enough candidates for the next decision, whichever records leave now
             return TOO_FEW
         if LOOKUP_COST * index.state[SEARCH_COST] > index.state[SCAN_COST] + TRIAL_DECISIONS * scans * held_count:
             return TOO_COSTLY
         insert_arrived(index, held)
-        size = _grow_from_index(held, workspace, index, candidates, constraints, cursor[NEWEST_POSITION])
+        size = _grow_from_index(stream, index, candidates, cursor[NEWEST_POSITION])
         if size == 0:
             return TOO_FEW
-        members = workspace.members[: _sort_members(workspace.members[:size])]
-        for record in members:
+        kept = _sort_members(members[:size])
+        for record in members[:kept]:
             remove_from_index(index, held.extent[HEAD] + record)
-        release_in_place(held, decisions, members, cursor[NEWEST_POSITION], cause)
+        release_in_place(held, decisions, members[:kept], cursor[NEWEST_POSITION], cause)
         index.state[SCAN_COST] += scans * held_count
 
 
 @njit_inline
-def _grow_from_index(
-    held: HeldRecords,
-    workspace: Workspace,
-    index: CellIndex,
-    candidates: Candidates,
-    constraints: StreamConstraints,
-    newest: int,
-) -> int:
-    """Write the cluster of `growth.select_by_growth` to ``workspace.members``; return its size, 0 for too few subjects.
+def _grow_from_index(stream: StreamState, index: CellIndex, candidates: Candidates, newest: int) -> int:
+    """Write the cluster of `growth.select_by_growth` to `Workspace.members`; return its size, 0 for too few subjects.
 
     An entry is -1 where ``max_share`` removed a member.
     """
+    held, workspace, constraints = stream.held, stream.workspace, stream.constraints
     head, count = held.extent[HEAD], candidates.records.size
     found, others = workspace.heap[:count], workspace.members[: constraints.k - 1]
     find_nearest(index, held, head, workspace.nearest_distances[:count], found)
     for candidate in range(count):
         set_candidate(held, candidates, candidate, found[candidate] - head, 0.0)
         find_nearest(index, held, found[candidate], candidates.smallest_squared_distances, others)
-        candidates.opportunity_costs[candidate] = opportunity_cost(
-            candidates, constraints, newest - held.positions[found[candidate]]
-        )
+        age = newest - held.positions[found[candidate]]
+        candidates.opportunity_costs[candidate] = opportunity_cost(candidates, constraints.delta, age)
     write_point(held, 0, 0.0, candidates.centroid)
-    size = grow(held, workspace, candidates, constraints.k, count)
+    size = grow(stream, candidates, count)
     has_enough = workspace.numbering.size[0] == constraints.k
     limit_shares_and_reset(workspace, size, constraints.max_share if has_enough else 1.0)
     return size if has_enough else 0
@@ -282,14 +259,9 @@ def _grow_from_index(
 @njit_inline
 def insert_arrived(index: CellIndex, held: HeldRecords) -> None:
     """Insert all records that have arrived since the last call."""
-    inner, start, tail, leaf_of = (
-        index.state[INNER_NODES],
-        index.state[INSERTED_UP_TO],
-        held.extent[TAIL],
-        index.leaf_of,
-    )
+    inner, start, level = index.state[INNER_NODES], index.state[INSERTED_UP_TO], 0
+    tail, leaf_of = held.extent[TAIL], index.leaf_of
     leaf_of[start:tail] = 0
-    level = 0
     while level < inner:  # level by level, so that the processor can handle many records at once
         for slot in range(start, tail):
             node = leaf_of[slot]

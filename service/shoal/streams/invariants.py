@@ -18,17 +18,12 @@ import numpy as np
 
 from shoal.arrays import BoolVector, Float64Matrix, Float64Vector, Int64Matrix, Int64Vector
 from shoal.errors import AnonymityViolation, GuaranteeError
+from shoal.kernels.containers import shell_sort
 from shoal.kernels.jit import njit, njit_inline
-from shoal.kernels.sorting import shell_sort
 from shoal.protection import DISTINCT, ENTROPY, NO_L, ORDERED, RECURSIVE, DiversityRule, Protection
 from shoal.streams.held_records import CAUSE, END, FLUSHED, NEWEST, POSITION, DecisionBuffer, empty_decision_buffer
 
 __all__ = [
-    "NOT_HELD",
-    "OVERDUE",
-    "SHARE_EXCEEDED",
-    "TOO_FEW_SUBJECTS",
-    "VALID",
     "InvariantChecker",
     "InvariantLimits",
     "RegisteredRecords",
@@ -70,8 +65,6 @@ class RegisteredRecords(NamedTuple):
 class InvariantChecker:
     """Registers arriving records and verifies decisions before they are returned.
 
-    Notes
-    -----
     Guarantees: a verified cluster has at least k subjects, none of them above its share, and satisfies the protection.
     Each record is decided once. A record is due when the newest position is delta or more above its own. Each due
     record was decided before the next arrival, as far as the rule states the arrivals correctly; after the call no held
@@ -80,13 +73,7 @@ class InvariantChecker:
     Cost: O(block + decided) per call on average, and O(log held) more per decided record if positions have gaps.
     """
 
-    def __init__(
-        self,
-        k: int,
-        delta: int,
-        max_share: float,
-        protection: Protection | None = None,
-    ) -> None:
+    def __init__(self, k: int, delta: int, max_share: float, protection: Protection | None = None) -> None:
         self._protection = protection
         self._codes = np.zeros((0, 0 if protection is None else protection.rows), np.int64)
         self._limits = InvariantLimits(k, delta, max_share)
@@ -96,12 +83,7 @@ class InvariantChecker:
         self._violated = False
         self.verify(empty_decision_buffer(0))  # compiles the kernels before the first records arrive
 
-    def register(
-        self,
-        positions: Int64Vector,
-        subjects: Int64Vector,
-        codes: Int64Matrix | None = None,
-    ) -> None:
+    def register(self, positions: Int64Vector, subjects: Int64Vector, codes: Int64Matrix | None = None) -> None:
         """Add n arriving records, at positions that ascend over all calls, to the registry.
 
         ``codes`` (n, rows) are value codes and bins of the protected attributes, if there is a protection.
@@ -124,14 +106,7 @@ class InvariantChecker:
         """Verify all decisions since the last call and mark their records as decided.
 
         Returns, int64 (2, G): the distinct subjects of each cluster, and the records of the subject that has most.
-
-        Raises
-        ------
-        AnonymityViolation
-            A cluster has too few subjects, has a subject above ``max_share``, or violates the protection; or a decision
-            names a record that is not held.
-        GuaranteeError
-            A record was due and not decided before the next arrival, or is due and still held.
+        Raises `AnonymityViolation` or `GuaranteeError`.
         """
         self._violated = True  # until all checks have passed
         violated = self._violated_protection(decisions)
@@ -142,22 +117,19 @@ class InvariantChecker:
         subject_counts = np.empty((2, decisions.clusters.shape[1]), np.int64)
         decided_subjects = np.empty(decisions.positions.size + decisions.suppressed.shape[1], np.int64)
         result = check_decisions(registry, self._arrivals, decisions, self._limits, subject_counts, decided_subjects)
-        if result == NOT_HELD:
-            raise AnonymityViolation("a decision names a record that is not held; nothing of its block was released")
-        if result == TOO_FEW_SUBJECTS:
-            raise AnonymityViolation(
-                f"a cluster has fewer than {self._limits.k} subjects; nothing of its block was released"
-            )
-        if result == SHARE_EXCEEDED:
-            raise AnonymityViolation(
-                f"a subject has a share above {self._limits.max_share} of a cluster; nothing of its block was released"
-            )
-        if result == OVERDUE:
-            raise GuaranteeError(
-                f"a record was not decided in time (delta is {self._limits.delta}); nothing of its block was released"
-            )
-        if violated:
-            raise AnonymityViolation(f"a cluster {violated}; nothing of its block was released")
+        k, delta, max_share = self._limits
+        faults = {
+            NOT_HELD: "a decision names a record that is not held",
+            TOO_FEW_SUBJECTS: f"a cluster has fewer than {k} subjects",
+            SHARE_EXCEEDED: f"a subject has a share above {max_share} of a cluster",
+            OVERDUE: f"a record was not decided in time (delta is {delta})",
+        }
+        fault = violated and f"a cluster {violated}"
+        if result != VALID:
+            fault = faults[result]
+        if fault:
+            error = GuaranteeError if result == OVERDUE else AnonymityViolation
+            raise error(f"{fault}; nothing of its block was released")
         self._violated = False
         return subject_counts
 
@@ -166,8 +138,8 @@ class InvariantChecker:
         kept = np.flatnonzero(~self._registry.decided[: self._filled])
         registry = _empty_registry(max(2 * (len(kept) + arriving), MIN_CAPACITY))
         codes = np.zeros((len(registry.decided), self._codes.shape[1]), np.int64)
-        for new, old in ((registry.positions, self._registry.positions), (registry.subjects, self._registry.subjects)):
-            new[: len(kept)] = old[kept]
+        registry.positions[: len(kept)] = self._registry.positions[kept]
+        registry.subjects[: len(kept)] = self._registry.subjects[kept]
         codes[: len(kept)] = self._codes[kept]
         self._registry, self._codes, self._filled = registry, codes, len(kept)
 
@@ -266,8 +238,8 @@ def _sums_by_node(differences: Float64Matrix, nodes: Int64Vector) -> Float64Matr
 
 def _empty_registry(capacity: int) -> RegisteredRecords:
     """Allocate a registry."""
-    positions, subjects, oldest = np.zeros(capacity, np.int64), np.zeros(capacity, np.int64), np.zeros(1, np.int64)
-    return RegisteredRecords(positions, subjects, np.zeros(capacity, np.bool_), oldest)
+    positions, subjects = np.zeros((2, capacity), np.int64)
+    return RegisteredRecords(positions, subjects, np.zeros(capacity, np.bool_), np.zeros(1, np.int64))
 
 
 @njit

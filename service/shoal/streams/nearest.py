@@ -11,54 +11,30 @@ from __future__ import annotations
 import numpy as np
 
 from shoal.arrays import Float64Vector, Int64Vector
+from shoal.kernels.containers import count_up_to, fill_heap, pop_nearest
 from shoal.kernels.jit import njit, njit_inline
-from shoal.kernels.sorting import heapify, sift_down
-from shoal.kernels.subject_codes import count_up_to
 from shoal.streams.expiry import (
     NEWEST_POSITION,
-    StreamConstraints,
+    Rule,
+    StreamState,
     Workspace,
     add_member,
     all_distinct,
     append_until_due,
-    empty_workspace,
     has_min_population,
     limit_shares_and_reset,
     release_or_suppress,
     sort_by_age,
     squared_distances,
-    update_weight,
 )
-from shoal.streams.held_records import (
-    CLUSTERS,
-    FLUSHED,
-    HEAD,
-    NOT_DUE,
-    TAIL,
-    Buffer,
-    CoordinateBlock,
-    DecisionBuffer,
-    HeldRecords,
-    empty_decision_buffer,
-    suppress,
-    trim,
-)
+from shoal.streams.held_records import FLUSHED, HEAD, NOT_DUE, TAIL, DecisionBuffer, suppress
 
-__all__ = [
-    "NearestRule",
-    "decide_all_by_distance",
-    "select_by_distance",
-    "select_nearest_subjects",
-]
+__all__ = ["NearestRule", "select_by_distance", "select_nearest_subjects"]
 
 
-class NearestRule:
+class NearestRule(Rule):
     """The oldest due record forms a cluster with its nearest held records, as many as are needed for k subjects.
 
-    Only the rule changes the held records. Other rules derive from this one and override `_decide_due` and `_flush`.
-
-    Notes
-    -----
     Deviations from the paper: several records of a subject may be in a cluster, in the order of their distance (the
     paper does not define this). If a subject exceeds ``max_share``, its farthest records stay held.
 
@@ -66,131 +42,79 @@ class NearestRule:
     k nearest records, O(h d + m log h) more, with m records that are added until k subjects are in the cluster.
     """
 
-    def __init__(self, buffer: Buffer, constraints: StreamConstraints) -> None:
-        self._buffer = buffer
-        self._constraints = constraints
-        self._workspace = empty_workspace(buffer.capacity)
-
-    def precompile(self) -> None:
-        """Compile all kernels by calls without records, so that no record waits for the compiler later."""
-        self._decide_due(empty_decision_buffer(0), np.array([0, -1]))
-        self._flush(empty_decision_buffer(0), -1)
-
-    def push(self, block: CoordinateBlock) -> DecisionBuffer:
-        """Append the records of a validated block one by one, and decide on each record that becomes due."""
-        count = len(block.positions)
-        decisions = empty_decision_buffer(len(self._buffer) + count)
-        done = 0
-        while done < count:
-            staged = self._buffer.stage(block, done)
-            self._decide_due(decisions, np.array([staged, -1]))
-            done += staged
-        return trim(decisions)
-
-    def flush(self, newest: int) -> DecisionBuffer:
-        """Decide on all held records; ``newest`` is the position of the last record that arrived."""
-        decisions = empty_decision_buffer(len(self._buffer))
-        self._flush(decisions, newest)
-        return trim(decisions)
-
     def _decide_due(self, decisions: DecisionBuffer, cursor: Int64Vector) -> None:
-        """Append the staged records one by one and decide on each record that becomes due."""
-        decide_all_by_distance(self._buffer.held, self._workspace, decisions, self._constraints, cursor, False)
+        decide_all_by_distance(self._stream, decisions, cursor, False)
 
     def _flush(self, decisions: DecisionBuffer, newest: int) -> None:
-        """Decide on all held records."""
-        cursor = np.array([0, newest])
-        decide_all_by_distance(self._buffer.held, self._workspace, decisions, self._constraints, cursor, True)
+        decide_all_by_distance(self._stream, decisions, np.array([0, newest]), True)
 
 
 @njit
-def decide_all_by_distance(
-    held: HeldRecords,
-    workspace: Workspace,
-    decisions: DecisionBuffer,
-    constraints: StreamConstraints,
-    cursor: Int64Vector,
-    is_flush: bool,  # noqa: FBT001 - kernels take no keywords
-) -> None:
+def decide_all_by_distance(stream: StreamState, decisions: DecisionBuffer, cursor: Int64Vector, is_flush: bool) -> None:
     """Append staged records one by one and decide on each due record; in a flush, decide on all held records.
 
     In a flush, the records of fewer than 2k subjects form one cluster, because they cannot fill two. The records of
     fewer than k subjects, or of fewer than the required population, are suppressed. Push and flush share one kernel, so
     that the functions that they call are compiled once.
     """
-    if is_flush:
-        _suppress_small_population(held, workspace, decisions, constraints, cursor[NEWEST_POSITION])
+    held = stream.held
+    if is_flush and not has_min_population(stream):
+        while held.extent[HEAD] < held.extent[TAIL]:
+            suppress(held, decisions, cursor[NEWEST_POSITION], FLUSHED)
     while True:
-        cause, wanted = _next_decision(held, workspace, constraints, cursor, is_flush)
+        cause, wanted = _next_decision(stream, cursor, is_flush)
         if cause == NOT_DUE:
             return
-        clusters_before = decisions.counts[CLUSTERS]
-        size = select_by_distance(held, workspace, constraints, wanted)
-        release_or_suppress(held, workspace, decisions, size, cursor[NEWEST_POSITION], cause)
-        update_weight(constraints.omega_p, constraints.target, decisions, clusters_before)
+        size = select_by_distance(stream, wanted)
+        release_or_suppress(stream, decisions, size, cursor[NEWEST_POSITION], cause)
 
 
 @njit_inline
-def select_by_distance(held: HeldRecords, workspace: Workspace, constraints: StreamConstraints, wanted: int) -> int:
-    """Write the cluster of the oldest record, with ``wanted`` subjects, to ``workspace.members``; return its size.
+def select_by_distance(stream: StreamState, wanted: int) -> int:
+    """Write the cluster of the oldest record, with ``wanted`` subjects, to `Workspace.members`; return its size.
 
     Members are written oldest first. The size is 0 if fewer than k subjects are held. More than k subjects are wanted
     in a flush only, and only if at least k are held.
     """
+    held, workspace, k = stream.held, stream.workspace, stream.constraints.k
     head, tail = held.extent[HEAD], held.extent[TAIL]
-    has_subjects = wanted > constraints.k
-    if not has_subjects and tail - head >= constraints.k:
+    has_subjects = wanted > k
+    if not has_subjects and tail - head >= k:
         distances, subjects = workspace.distances[: tail - head], held.subjects[head:tail]
-        squared_distances(held, constraints.omega_p[0], distances)
-        nearest = workspace.members[: constraints.k]
-        _select_nearest(distances, workspace.nearest_distances[: constraints.k - 1], workspace.heap, nearest)
+        squared_distances(held, stream.constraints.omega_p[0], 0, distances)
+        nearest = workspace.members[:k]
+        _select_nearest(distances, workspace.nearest_distances[: k - 1], workspace.heap, nearest)
         if all_distinct(subjects, nearest, workspace):
-            return constraints.k
-        has_subjects = count_up_to(workspace.numbering, subjects, constraints.k) == constraints.k
-    return int(select_nearest_subjects(held, workspace, constraints, wanted)) if has_subjects else 0
+            return k
+        has_subjects = count_up_to(workspace.numbering, subjects, k) == k
+    return int(select_nearest_subjects(stream, wanted)) if has_subjects else 0
 
 
 @njit_inline
-def select_nearest_subjects(
-    held: HeldRecords, workspace: Workspace, constraints: StreamConstraints, wanted: int
-) -> int:
+def select_nearest_subjects(stream: StreamState, wanted: int) -> int:
     """Select the oldest record with its nearest until ``wanted`` subjects are members, within ``max_share``."""
+    held, workspace, constraints = stream.held, stream.workspace, stream.constraints
     head, tail = held.extent[HEAD], held.extent[TAIL]
-    distances, subjects = workspace.distances[: tail - head], held.subjects[head:tail]
-    squared_distances(held, constraints.omega_p[0], distances)
-    size = _add_nearest(distances, subjects, workspace, wanted)
+    distances = workspace.distances[: tail - head]
+    squared_distances(held, constraints.omega_p[0], 0, distances)
+    size = _add_nearest(distances, held.subjects[head:tail], workspace, wanted)
     kept = limit_shares_and_reset(workspace, size, constraints.max_share)
     sort_by_age(workspace.members[:size], workspace.heap[: tail - head])
     return int(kept)
 
 
 @njit_inline
-def _suppress_small_population(
-    held: HeldRecords, workspace: Workspace, decisions: DecisionBuffer, constraints: StreamConstraints, newest: int
-) -> None:
-    """Suppress all held records if they have fewer subjects than the required population."""
-    if not has_min_population(held, workspace, constraints):
-        while held.extent[HEAD] < held.extent[TAIL]:
-            suppress(held, decisions, newest, FLUSHED)
-
-
-@njit_inline
-def _next_decision(
-    held: HeldRecords,
-    workspace: Workspace,
-    constraints: StreamConstraints,
-    cursor: Int64Vector,
-    is_flush: bool,  # noqa: FBT001 - kernels take no keywords
-) -> tuple[int, int]:
+def _next_decision(stream: StreamState, cursor: Int64Vector, is_flush: bool) -> tuple[int, int]:
     """Return why the oldest record is decided on next, or `NOT_DUE`, and the subjects wanted in its cluster."""
+    held, k = stream.held, stream.constraints.k
     if not is_flush:
-        return append_until_due(held, workspace, constraints, cursor), constraints.k
+        return append_until_due(stream, cursor), k
     subjects = held.subjects[held.extent[HEAD] : held.extent[TAIL]]
     if subjects.size == 0:
-        return NOT_DUE, constraints.k
-    if constraints.k <= count_up_to(workspace.numbering, subjects, 2 * constraints.k) < 2 * constraints.k:
+        return NOT_DUE, k
+    if k <= count_up_to(stream.workspace.numbering, subjects, 2 * k) < 2 * k:
         return FLUSHED, subjects.size + 1  # more than there are: all records become members
-    return FLUSHED, constraints.k
+    return FLUSHED, k
 
 
 @njit_inline
@@ -232,17 +156,11 @@ def _add_nearest(distances: Float64Vector, subjects: Int64Vector, workspace: Wor
 
     The caller clears what `add_member` has filled (`limit_shares_and_reset`).
     """
-    heap = workspace.heap[: distances.size - 1]
-    for x in range(heap.size):
-        heap[x] = x + 1
-    heapify(heap, distances)
-    record, size, remaining = 0, 0, heap.size
+    heap, record, size = workspace.heap[: distances.size - 1], 0, 0
+    fill_heap(heap, distances)
     while True:
         add_member(workspace, subjects, record, size)
         size += 1
-        if workspace.numbering.size[0] >= wanted or remaining == 0:
+        if workspace.numbering.size[0] >= wanted or size > heap.size:
             return size
-        record = heap[0]
-        remaining -= 1
-        heap[0] = heap[remaining]
-        sift_down(heap, remaining, 0, distances)
+        record = pop_nearest(heap, heap.size - size + 1, distances)

@@ -10,12 +10,12 @@ from collections.abc import Callable
 
 import numpy as np
 
-from shoal.arrays import LARGEST, Float64Matrix, Float64Vector, Int32Vector, Int64Matrix, Int64Vector
-from shoal.kernels.distances import add_code_distances, dense_coordinates
+from shoal.arrays import LARGEST, Float64Matrix, Int32Vector, Int64Matrix, Int64Vector
+from shoal.kernels.containers import clear, count_up_to, number
 from shoal.kernels.jit import njit, njit_inline, njit_inner
-from shoal.kernels.subject_codes import clear, count_up_to, number
+from shoal.kernels.sums import add_code_distances, dense_coordinates
 from shoal.protection import SHARE_TOLERANCE
-from shoal.streams.expiry import StreamConstraints, Workspace, update_weight
+from shoal.streams.expiry import StreamState, Workspace, update_weight
 from shoal.streams.held_records import (
     CAUSE,
     CLUSTERS,
@@ -36,14 +36,7 @@ from shoal.tables.mdav import mdav, mdav_by_scan, mdav_dense
 from shoal.tables.refinement import descended, precompile_refinement, refine
 from shoal.tables.repair import CodedRecords, exchange_categories, repair_subjects
 
-__all__ = [
-    "PAIRS_UP_TO",
-    "PartitionFlushRule",
-    "held_as_table",
-    "merge_infeasible",
-    "partition_dense",
-    "release_partition",
-]
+__all__ = ["PAIRS_UP_TO", "PartitionFlushRule", "held_as_table", "partition_dense", "release_partition"]
 
 MAX_CODES = 256
 """Distinct codes of a column up to which it gets one coordinate per code in a table of held records."""
@@ -56,8 +49,6 @@ PAIRS_UP_TO = 1000
 class PartitionFlushRule(NearestRule):
     """Base of the rules that decide on the end of the stream as on a finished table.
 
-    Notes
-    -----
     At the end of the stream all held records are partitioned by MDAV and descent, with clusters of k to 2k - 1 records.
     Clusters with too few subjects, or with a subject above its share, exchange records with others. Where that does not
     suffice, they are merged with the nearest cluster until all constraints hold. If the constraints do not hold for all
@@ -69,7 +60,7 @@ class PartitionFlushRule(NearestRule):
     def precompile(self) -> None:
         """Compile all kernels by deciding on no records and on a few artificial ones."""
         super().precompile()
-        most = self._constraints.delta + 1
+        most = self._stream.constraints.delta + 1
         if most > self._most_pairs:
             precompile_refinement(most)
         self._run_on_zeros(self._flush)
@@ -77,14 +68,13 @@ class PartitionFlushRule(NearestRule):
 
     def _merge_artificial(self, decisions: DecisionBuffer, newest: int) -> None:
         """Repair and merge artificial clusters, whether they need it or not."""
-        held, workspace, constraints = self._buffer.held, self._workspace, self._constraints
-        rows = held_as_table(held, workspace, constraints)
+        stream, rows = self._stream, held_as_table(self._stream)
         labels = np.zeros(len(rows), np.int32)
-        if self._constraints.delta >= self._most_pairs:
-            repair_held(held, rows, labels, workspace, constraints)
-            cluster_size(np.zeros(len(rows), np.int64), len(rows), constraints.k)
-        merge_infeasible(held, rows, labels, workspace, constraints)
-        release_partition(held, decisions, constraints, labels, newest, FLUSHED)
+        if stream.constraints.delta >= self._most_pairs:
+            repair_held(stream, rows, labels)
+            cluster_size(np.zeros(len(rows), np.int64), len(rows), stream.constraints.k)
+        merge_infeasible(stream, rows, labels)
+        release_partition(stream, decisions, labels, newest, FLUSHED)
 
     @property
     def _most_pairs(self) -> int:
@@ -93,7 +83,7 @@ class PartitionFlushRule(NearestRule):
 
     def _run_on_zeros(self, decide: Callable[[DecisionBuffer, int], object]) -> None:
         """Let ``decide`` process 2k artificial records, then restore the buffer and the weight."""
-        held, constraints = self._buffer.held, self._constraints
+        held, constraints = self._buffer.held, self._stream.constraints
         count, weight = min(2 * constraints.k, self._buffer.capacity), constraints.omega_p.copy()
         held.subjects[:count] = np.arange(count)
         held.extent[:] = 0, count
@@ -103,38 +93,37 @@ class PartitionFlushRule(NearestRule):
         constraints.omega_p[:] = weight
 
     def _flush(self, decisions: DecisionBuffer, newest: int) -> None:
-        held, workspace, constraints = self._buffer.held, self._workspace, self._constraints
         if self._has_min_population():
             points, labels, is_feasible = self._partition()
-            if len(labels) and (is_feasible or merge_infeasible(held, points, labels, workspace, constraints)):
-                release_partition(held, decisions, constraints, labels, newest, FLUSHED)
+            if len(labels) and (is_feasible or merge_infeasible(self._stream, points, labels)):
+                release_partition(self._stream, decisions, labels, newest, FLUSHED)
         super()._flush(decisions, newest)
 
     def _has_min_population(self) -> bool:
         """Whether records are held, and of enough distinct subjects for the end of the stream to release them."""
-        return self._buffer.population >= max(self._constraints.population, 1)
+        return self._buffer.population >= max(self._stream.constraints.population, 1)
 
     def _partition(self) -> tuple[Float64Matrix, Int32Vector, bool]:
         """Return the held records as points, the cluster of each, and whether all clusters satisfy the constraints.
 
         Points and clusters are empty if the records cannot be partitioned.
         """
-        held, constraints = self._buffer.held, self._constraints
-        rows = held_as_table(held, self._workspace, constraints)
+        stream, k = self._stream, self._stream.constraints.k
+        rows = held_as_table(stream)
         if not len(rows):
             return rows, np.empty(0, np.int32), False
         points = self._points(rows)
         if len(rows) <= self._most_pairs:
-            return points, *partition_dense(held, rows, self._workspace, constraints)
+            return points, *partition_dense(stream, rows)
         subjects = np.unique(self._buffer.subjects(), return_inverse=True)[1]
         if len(subjects) == subjects.max() + 1:
-            return points, descended(points, mdav(points, constraints.k), constraints.k), True
-        labels = mdav(points, cluster_size(subjects, len(points), constraints.k))
+            return points, descended(points, mdav(points, k), k), True
+        labels = mdav(points, cluster_size(subjects, len(points), k))
         repaired = labels.copy()
-        if not repair_held(held, rows, repaired, self._workspace, constraints):
-            return points, descended(points, labels, constraints.k), False
-        limits = ClusterConstraints(subjects, constraints.max_share)
-        return points, refine(points, [repaired], constraints.k, "descent", constraints=limits).labels, True
+        if not repair_held(stream, rows, repaired):
+            return points, descended(points, labels, k), False
+        limits = ClusterConstraints(subjects, stream.constraints.max_share)
+        return points, refine(points, [repaired], k, "descent", constraints=limits).labels, True
 
     def _points(self, rows: Float64Matrix) -> Float64Matrix:
         """Return a table of the held records that has coordinates for their categories, too."""
@@ -147,34 +136,33 @@ class PartitionFlushRule(NearestRule):
 
 
 @njit
-def held_as_table(held: HeldRecords, workspace: Workspace, constraints: StreamConstraints) -> Float64Matrix:
+def held_as_table(stream: StreamState) -> Float64Matrix:
     """Return the held records as a table (n, d) of numeric coordinates with the weighted position as last column.
 
     The table is empty if the records cannot be partitioned: fewer than k subjects, or a coordinate whose square
     overflows.
     """
+    held, k, omega_p = stream.held, stream.constraints.k, stream.constraints.omega_p[0]
     head, tail, dimensions = held.extent[HEAD], held.extent[TAIL], held.coordinates.shape[0]
-    if count_up_to(workspace.numbering, held.subjects[head:tail], constraints.k) < constraints.k:
+    if count_up_to(stream.workspace.numbering, held.subjects[head:tail], k) < k:
         return np.empty((0, dimensions))
-    rows = np.empty((tail - head, dimensions + (1 if constraints.omega_p[0] > 0.0 else 0)))
+    rows = np.empty((tail - head, dimensions + (1 if omega_p > 0.0 else 0)))
     for j in range(dimensions):
         for x in range(tail - head):
             value = held.coordinates[j, head + x]
             if not abs(value) <= LARGEST:
                 return rows[:0]
             rows[x, j] = value
-    if constraints.omega_p[0] > 0.0:
-        if not constraints.omega_p[0] * float(held.positions[tail - 1] - held.positions[head]) <= LARGEST:
+    if omega_p > 0.0:
+        if not omega_p * float(held.positions[tail - 1] - held.positions[head]) <= LARGEST:
             return rows[:0]
         for x in range(tail - head):
-            rows[x, dimensions] = constraints.omega_p[0] * float(held.positions[head + x] - held.positions[head])
+            rows[x, dimensions] = omega_p * float(held.positions[head + x] - held.positions[head])
     return rows
 
 
 @njit
-def partition_dense(
-    held: HeldRecords, rows: Float64Matrix, workspace: Workspace, constraints: StreamConstraints
-) -> tuple[Int32Vector, bool]:
+def partition_dense(stream: StreamState, rows: Float64Matrix) -> tuple[Int32Vector, bool]:
     """Partition the held records ``rows`` (n, d) by MDAV and descent with all squared distances in memory.
 
     Returns the cluster of each record (n,), where numbers may be left unused, and whether each cluster satisfies k and
@@ -186,9 +174,10 @@ def partition_dense(
     several times as many as the columns. At last records are exchanged for the sake of categories. Cost: O(n² (d + c))
     time, O(n²) memory.
     """
-    n, k, share = rows.shape[0], constraints.k, constraints.max_share
-    subjects, codes = _numbered_subjects(held, n, workspace), _numbered_codes(held, n, workspace)
-    records = CodedRecords(rows, codes, _costs(held), held.codes_must_agree)
+    held, n, k, share = stream.held, rows.shape[0], stream.constraints.k, stream.constraints.max_share
+    subjects, codes = _numbered_subjects(held, n, stream.workspace), _numbered_codes(held, n, stream.workspace)
+    # A record whose code is not published loses half the squared distance of two codes.
+    records = CodedRecords(rows, codes, held.code_distances / 2.0, held.codes_must_agree)
     squares, labels = np.empty((0, 0)), np.zeros(n, np.int32)
     if n >= 2 * k:
         squares = _squares(held, rows)
@@ -228,28 +217,25 @@ def cluster_size(subjects: Int64Vector, n: int, k: int) -> int:
 
 
 @njit
-def repair_held(
-    held: HeldRecords, rows: Float64Matrix, labels: Int32Vector, workspace: Workspace, constraints: StreamConstraints
-) -> bool:
+def repair_held(stream: StreamState, rows: Float64Matrix, labels: Int32Vector) -> bool:
     """Swap held records (n, d) between clusters, in place, until all are feasible; return whether they are."""
+    held, constraints = stream.held, stream.constraints
     no_codes = np.empty((0, labels.size), np.int64)
     records = CodedRecords(rows, no_codes, held.code_distances[:0], held.codes_must_agree[:0])
-    subjects = _numbered_subjects(held, labels.size, workspace)
+    subjects = _numbered_subjects(held, labels.size, stream.workspace)
     return repair_subjects(records, subjects, constraints.max_share, labels, constraints.k) >= 0
 
 
 @njit
-def merge_infeasible(
-    held: HeldRecords, rows: Float64Matrix, labels: Int32Vector, workspace: Workspace, constraints: StreamConstraints
-) -> bool:
+def merge_infeasible(stream: StreamState, rows: Float64Matrix, labels: Int32Vector) -> bool:
     """Merge each cluster that violates k or ``max_share`` with the nearest cluster, until none does.
 
     ``rows`` (n, d) are coordinates of the held records. ``labels`` (n,) are changed in place and may end up without a
     record. Returns False if even a single cluster of all records violates the constraints.
     """
-    subjects, clusters = held.subjects[held.extent[HEAD] : held.extent[TAIL]], _count_clusters(labels)
+    clusters = _count_clusters(labels)
     for _ in range(clusters):
-        violating = _first_infeasible(subjects, labels, clusters, workspace, constraints)
+        violating = _first_infeasible(stream, labels, clusters)
         if violating < 0:
             return True
         into = _nearest_cluster(rows, labels, clusters, violating)
@@ -263,17 +249,27 @@ def merge_infeasible(
 
 @njit
 def release_partition(
-    held: HeldRecords,
-    decisions: DecisionBuffer,
-    constraints: StreamConstraints,
-    labels: Int32Vector,
-    newest: int,
-    cause: int,
+    stream: StreamState, decisions: DecisionBuffer, labels: Int32Vector, newest: int, cause: int
 ) -> None:
-    """Release all held records in the clusters of a feasible partition, and update the weight."""
-    clusters_before = decisions.counts[CLUSTERS]
-    _release_all(held, decisions, labels, newest, cause)
-    update_weight(constraints.omega_p, constraints.target, decisions, clusters_before)
+    """Release all held records in the clusters of a feasible partition, that of the oldest record first.
+
+    The weight of the position is updated.
+    """
+    held, constraints = stream.held, stream.constraints
+    head, tail = held.extent[HEAD], held.extent[TAIL]
+    ranks = _number_by_age(labels)
+    ends, members = _members(ranks, _count_clusters(ranks))
+    index, start, found = decisions.counts[CLUSTERS], decisions.counts[RELEASED], ends.size
+    for i in range(labels.size):
+        decisions.positions[start + i] = held.positions[head + members[i]]
+    for cluster in range(found):  # an array expression would add code for arrays of unequal lengths
+        decisions.clusters[END, index + cluster] = start + ends[cluster]
+        decisions.clusters[CAUSE, index + cluster] = cause
+        decisions.clusters[NEWEST, index + cluster] = newest
+    decisions.counts[CLUSTERS] = index + found
+    decisions.counts[RELEASED] = start + labels.size
+    held.extent[HEAD] = tail
+    update_weight(constraints.omega_p, constraints.target, decisions, index)
 
 
 @njit_inner
@@ -292,12 +288,6 @@ def _squares(held: HeldRecords, rows: Float64Matrix) -> Float64Matrix:
         for i in range(rows.shape[0]):
             add_code_distances(held.codes, held.extent[HEAD], held.code_distances, i, squares[i])
     return squares
-
-
-@njit_inner
-def _costs(held: HeldRecords) -> Float64Vector:
-    """Return the loss of a record whose code is not published (c,): half the squared distance of two codes."""
-    return held.code_distances / 2.0
 
 
 @njit_inner
@@ -324,17 +314,16 @@ def _numbered_subjects(held: HeldRecords, n: int, workspace: Workspace) -> Int64
 
 
 @njit_inner
-def _first_infeasible(
-    subjects: Int64Vector, labels: Int32Vector, clusters: int, workspace: Workspace, constraints: StreamConstraints
-) -> int:
+def _first_infeasible(stream: StreamState, labels: Int32Vector, clusters: int) -> int:
     """Return the first cluster that violates a constraint, or -1."""
+    held, constraints, start = stream.held, stream.constraints, 0
+    subjects = held.subjects[held.extent[HEAD] : held.extent[TAIL]]
     ends, members = _members(labels, clusters)
-    start = 0
     for cluster in range(clusters):
         size = ends[cluster] - start
         if size:
-            subjects_in, max_per_subject = _count_subjects(subjects, members[start : ends[cluster]], workspace)
-            if subjects_in < constraints.k or max_per_subject > constraints.max_share * size + SHARE_TOLERANCE:
+            distinct, most = _count_subjects(subjects, members[start : ends[cluster]], stream.workspace)
+            if distinct < constraints.k or most > constraints.max_share * size + SHARE_TOLERANCE:
                 return cluster
         start = ends[cluster]
     return -1
@@ -410,21 +399,3 @@ def _nearest_cluster(rows: Float64Matrix, labels: Int32Vector, clusters: int, so
             if squared < best or nearest < 0:
                 best, nearest = squared, cluster
     return nearest
-
-
-@njit_inner
-def _release_all(held: HeldRecords, decisions: DecisionBuffer, labels: Int32Vector, newest: int, cause: int) -> None:
-    """Record all clusters, that of the oldest record first, and remove all held records."""
-    head, tail = held.extent[HEAD], held.extent[TAIL]
-    ranks = _number_by_age(labels)
-    ends, members = _members(ranks, _count_clusters(ranks))
-    index, start, found = decisions.counts[CLUSTERS], decisions.counts[RELEASED], ends.size
-    for i in range(labels.size):
-        decisions.positions[start + i] = held.positions[head + members[i]]
-    for cluster in range(found):  # an array expression would add code for arrays of unequal lengths
-        decisions.clusters[END, index + cluster] = start + ends[cluster]
-        decisions.clusters[CAUSE, index + cluster] = cause
-        decisions.clusters[NEWEST, index + cluster] = newest
-    decisions.counts[CLUSTERS] = index + found
-    decisions.counts[RELEASED] = start + labels.size
-    held.extent[HEAD] = tail

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
-from itertools import pairwise
+from itertools import count, pairwise
 from threading import Event
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from shoal.arrays import BoolVector, Float64Matrix, Float64Vector, Int64Matrix, Int64Vector
+from shoal.arrays import BoolVector, Float64Matrix, Int64Matrix, Int64Vector
 from shoal.errors import GuaranteeError
-from shoal.formats import Block, JsonEncoder, ProtectedValues, RecordEncoder
+from shoal.formats import Block, JsonEncoder, RecordEncoder
 from shoal.kernels.jit import stopping_compilation
-from shoal.policy import Attribute, Policy
+from shoal.policy import Policy
 from shoal.protection.quota import SubjectQuota
 from shoal.protection.value_codes import ValueIndex
 from shoal.scales import CategoryIndex, Embedding, Scaling
@@ -36,26 +35,15 @@ from shoal.streams.release import (
 from shoal.streams.spreads import AdaptiveState, Spreads
 from shoal.streams.stats import NO_CONFIDENTIAL_STATS, RunSummary, measure_clusters
 from shoal.streams.steering import ConfidentialNumbers, DistanceSpace, TargetSpan
-from shoal.tables.repair import precompile_repair
-from shoal.tables.table import AlgorithmSpec, TablePipeline
+from shoal.tables.precompilation import artificial_block
 
-__all__ = [
-    "BLOCK_RECORDS",
-    "LARGE_BLOCK_RECORDS",
-    "PartitionPipeline",
-    "precompile",
-    "precompile_table",
-]
+__all__ = ["BLOCK_RECORDS", "LARGE_BLOCK_RECORDS", "PartitionPipeline", "precompile"]
 
 BLOCK_RECORDS, LARGE_BLOCK_RECORDS = 512, 2048
 """Most records of a block that may be read and not decided on at a commit, and of any block."""
 UNLIMITED = 1 << 60
 _OFFSET, _BY_OFFSET_SPAN = 1, 2
 """Column of the offset in the expiry keys; cause of a decision by its limit."""
-_SMALL, _LARGE = 200, 600
-"""Records of the artificial tables; up to 256 records are refined by kernels of their own."""
-_CATEGORIES = ('"a"', '"b"', '"c"')
-"""Categories of artificial records."""
 
 
 class PartitionPipeline:
@@ -73,28 +61,12 @@ class PartitionPipeline:
 
     `push` performs steps 2 to 7; `flush` performs steps 3 to 7 on all records that are held.
 
-    Parameters
-    ----------
-    policy : Policy
-        Must have a stream section.
-    encoder : RecordEncoder
-        Encoder of the output format.
-    max_offset_span : int
-        Largest distance of the oldest held offset from the newest one. Beyond it the oldest record expires early.
-    next_cluster_number : int
-        Number of the next cluster: how many clusters were decided before a restart.
-    adaptive_state : AdaptiveState, optional
-        State from which the pipeline continues. If omitted, the initial state.
-    restorer : ClusterRestorer, optional
-        Clusters decided before a restart of which some records were not released.
+    ``policy`` must have a stream section. Beyond a distance of ``max_offset_span`` from the newest offset the oldest
+    record expires early. ``next_cluster_number`` is how many clusters were decided before a restart,
+    ``adaptive_state`` the state from which the pipeline continues, and ``restorer`` has the clusters decided before a
+    restart of which some records were not released. Raises `GuaranteeError` if there is such a cluster under
+    ``stream.release: cluster``.
 
-    Raises
-    ------
-    GuaranteeError
-        Under ``stream.release: cluster`` there is a cluster of which some records were released before the restart.
-
-    Notes
-    -----
     Guarantees: a record is released once, in a cluster that was verified when it was decided, or it is suppressed.
     Clusters of ``restorer`` are not verified again: their rows are encoded from the members that were committed.
     Decisions depend only on the records, their offsets and timestamps, and not on how the records are divided into
@@ -214,16 +186,16 @@ class PartitionPipeline:
 
         Raises `GuaranteeError` if the block is too large, or a decision violates an invariant; nothing is returned.
         """
-        count = len(block.values)
-        if count > LARGE_BLOCK_RECORDS:
+        length = len(block.values)
+        if length > LARGE_BLOCK_RECORDS:
             raise GuaranteeError(f"a block has more than {LARGE_BLOCK_RECORDS} records; nothing of it was sent")
         if is_undecided is None:
-            is_undecided = np.ones(count, np.bool_)
+            is_undecided = np.ones(length, np.bool_)
         block = self._encode_categories(block)
-        if self._spreads is None or not count:
+        if self._spreads is None or not length:
             return self._process(block, expiry_keys, is_undecided)
         parts, start = [], 0
-        while start < count:
+        while start < length:
             end = start + self._next_part(self._spreads, block, expiry_keys, is_undecided, start)
             part = slice(start, end)
             parts.append(self._process(block.slice(part), expiry_keys[part], is_undecided[part]))
@@ -368,18 +340,11 @@ class PartitionPipeline:
         bounds = decided.cluster_bounds.tolist()
         rows = self._encode(texts, members.unchanged_fields.tolist(), bounds)
         offsets = members.expiry_keys[:, _OFFSET].tolist()
-        fingerprint = self.policy.fingerprint
+        subjects, fingerprint = decided.subjects.tolist(), self.policy.fingerprint
         clusters = [
-            DecidedCluster(
-                self.next_cluster_number + number,
-                offsets[start:end],
-                rows[start:end],
-                tuple(texts[number]),
-                subjects,
-                fingerprint,
-            )
-            for number, ((start, end), subjects) in enumerate(
-                zip(pairwise(bounds), decided.subjects.tolist(), strict=True)
+            DecidedCluster(number, offsets[start:end], rows[start:end], tuple(text), distinct, fingerprint)
+            for number, (start, end), text, distinct in zip(
+                count(self.next_cluster_number), pairwise(bounds), texts, subjects, strict=False
             )
         ]
         self.next_cluster_number += len(clusters)
@@ -445,31 +410,14 @@ def precompile(policy: Policy, stop: Event | None = None) -> None:
     it had joined its consumer group would miss heartbeats and lose its partitions. When ``stop`` is set, the compiler
     begins no further function, and the exception `CompilationStopped` is raised.
     """
-    count = 3 * policy.k
-    low = [0.0 if a.bounds is None else a.bounds[0] for a in policy.clustered]
-    columns: list[list[Any]] = [[None] * count for _ in policy.unchanged_fields]
-    block = _artificial_block(policy, np.tile(np.array(low), (count, 1)), np.arange(count) // 2, columns)
+    numbers = np.arange(3 * policy.k)
+    block = artificial_block(policy, numbers // 2)
     with stopping_compilation(stop or Event()):
         pipeline = PartitionPipeline(policy, JsonEncoder(policy))
-        pipeline.push(block, np.column_stack([np.zeros(count, np.int64), np.arange(count)]))
+        pipeline.push(block, np.column_stack([0 * numbers, numbers]))
         pipeline.flush()
         # Artificial records may all be suppressed, under privacy.t for instance.
         _published(policy, block)
-
-
-def precompile_table(policy: Policy) -> None:
-    """Compile the kernels that algorithm ``auto`` needs for tables of any size, by releasing two artificial tables.
-
-    Raises `ConfigError` as `TablePipeline` does.
-    """
-    if policy.diversity is not None or policy.max_value_share is not None:
-        precompile_repair()
-    policy = _without_limits(policy)
-    fewest = max(3 * policy.k, policy.min_population or 0)
-    for count in (max(_SMALL, fewest), max(_LARGE, fewest)):
-        table = TablePipeline(policy, JsonEncoder(policy))
-        table.add(_artificial_records(policy, count))
-        table.release(AlgorithmSpec())
 
 
 def _position_weight(policy: Policy, ranges: tuple[float, ...], state: AdaptiveState) -> float | TargetSpan:
@@ -536,66 +484,3 @@ def _published(policy: Policy, block: Block) -> None:
     published = embedding.published(categories.encode(block).values, np.array([0, len(block)]))
     if spreads is not None:
         spreads.partial_fit(published.values, np.array([len(block)]))
-
-
-def _without_limits(policy: Policy) -> Policy:
-    """Return a policy that needs the same kernels and that artificial values can satisfy."""
-    return replace(
-        policy,
-        t=None if policy.t is None else 1.0,
-        diversity=None if policy.diversity is None else replace(policy.diversity, kind="distinct", l=2.0, c=None),
-        max_value_share=None if policy.max_value_share is None else 1.0,
-    )
-
-
-def _artificial_records(policy: Policy, count: int) -> Block:
-    """Return records of different subjects, with values that are spread over the bounds."""
-    roots = np.sqrt(np.arange(len(policy.clustered)) + 2.5)
-    shares = np.outer(np.arange(count), roots) % 1.0
-    columns = [[_artificial_value(attribute, i) for i in range(count)] for attribute in policy.unchanged_fields]
-    values = np.column_stack([_spread(a, shares[:, i]) for i, a in enumerate(policy.clustered)])
-    return _artificial_block(policy, values, np.arange(count), columns)
-
-
-def _artificial_block(policy: Policy, values: Float64Matrix, subjects: Int64Vector, columns: list[list[Any]]) -> Block:
-    """Return records with these values (n, d), subjects (n,) and unchanged columns."""
-    count = len(values)
-    return Block(
-        values=values,
-        subjects=subjects,
-        unchanged_fields=JsonEncoder(policy).encode_unchanged(columns, count),
-        index=np.arange(count),
-        rejected=[],
-        clipped=0,
-        unchanged_columns=columns,
-        categories=_categories(policy),
-        protected=_protected_values(policy, count),
-    )
-
-
-def _spread(attribute: Attribute, shares: Float64Vector) -> Float64Vector:
-    """Return values of an attribute at shares of its range, from 0 to 1."""
-    if attribute.is_nominal:
-        return np.floor(shares * len(_CATEGORIES))
-    low, high = attribute.bounds or (0.0, 1.0)
-    values = low + shares * (high - low)
-    return np.rint(values) if attribute.order or attribute.time_step is not None else values
-
-
-def _categories(policy: Policy) -> list[tuple[str, ...]]:
-    return [_CATEGORIES for attribute in policy.clustered if attribute.is_nominal]
-
-
-def _protected_values(policy: Policy, count: int) -> ProtectedValues | None:
-    """Return the values of records: as many different ones as there are records, or as an ordinal attribute has."""
-    if not policy.protected:
-        return None
-    keys = [[str(item) for item in a.order] or [str(number) for number in range(count)] for a in policy.protected]
-    numbers = np.stack([np.arange(count) % len(own) for own in keys], axis=1)
-    return ProtectedValues(numbers, keys)
-
-
-def _artificial_value(attribute: Attribute, number: int) -> object:
-    if attribute.type == "boolean":
-        return number % 2 == 0
-    return str(number % 5) if attribute.type == "string" else number % 5

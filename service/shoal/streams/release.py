@@ -1,6 +1,6 @@
 """Release strategies: when the records of a decided cluster are released, and in which order.
 
-There is one strategy for each value of ``stream.release``. `WholeClusters` (``cluster``) releases all records of a
+There is one strategy for each value of ``stream.release``. `ReleaseStrategy` (``cluster``) releases all records of a
 cluster when the cluster is decided. `InOrder` (``ordered``) releases each record when it is due for release, in the
 order of the input: decided rows wait in a `ReorderBuffer`. The two differ in that buffer, in the completion of offsets,
 and in the order of rows in one transaction.
@@ -23,8 +23,6 @@ __all__ = [
     "BlockDecisions",
     "ClusterRestorer",
     "DecidedCluster",
-    "DueRows",
-    "OffsetCompletion",
     "PendingRow",
     "ReleaseStrategy",
     "ReorderBuffer",
@@ -82,15 +80,12 @@ class DueRows(NamedTuple):
 
 
 class RestoredMember(NamedTuple):
-    """A record that is read again after a restart, and whose cluster was decided before it.
-
-    ``values`` has shape (d,), original units; ``expiry_keys`` shape (C,).
-    """
+    """A record that is read again after a restart, and whose cluster was decided before it."""
 
     offset: int
     position: int
-    expiry_keys: Int64Vector
-    values: Float64Vector
+    expiry_keys: Int64Vector  # (C,)
+    values: Float64Vector  # (d,): original units
     unchanged_fields: bytes
 
 
@@ -107,48 +102,35 @@ class OffsetCompletion(Protocol):
         """Complete offsets of such clusters in ascending order; return when each was read (ms)."""
 
 
-class ReleaseStrategy(Protocol):
-    """How the records of decided clusters are released. It has no state: task and producer may share one."""
+class ReleaseStrategy:
+    """How the records of decided clusters are released: all records of a cluster when it is decided.
+
+    It has no state: task and producer may share one.
+    """
 
     def complete(self, tracker: OffsetCompletion, decisions: BlockDecisions) -> list[int]:
         """Complete the offsets released by these decisions; return when each was read (ms)."""
+        return tracker.complete(decisions.released)
 
-    def output_rows(self, clusters: Iterable[DecidedCluster], rows: list[bytes]) -> list[bytes]:
-        """Return the rows of one transaction in the order in which they are sent.
+    def output_rows(self, clusters: Iterable[DecidedCluster], rows: list[bytes]) -> list[bytes]:  # noqa: ARG002
+        """Return the rows of one transaction in the order in which they are sent: cluster by cluster.
 
         ``clusters`` are those it contains, in an order that does not depend on the order of decision. ``rows`` are
         those it publishes, in the order of release.
         """
-
-    def writes(self, decisions: BlockDecisions) -> Iterator[tuple[Sequence[DecidedCluster], list[bytes]]]:
-        """Split the decisions into writes: clusters, and the rows to write after the evidence of these clusters."""
-
-    def smallest_unfinished_cluster(self, k: int) -> int:
-        """Return the smallest size of a cluster that can be released in parts, or 0 if no cluster can."""
-
-
-class WholeClusters:
-    """Releases all records of a cluster when it is decided."""
-
-    def complete(self, tracker: OffsetCompletion, decisions: BlockDecisions) -> list[int]:
-        """Complete the offsets of the decided clusters."""
-        return tracker.complete(decisions.released)
-
-    def output_rows(self, clusters: Iterable[DecidedCluster], rows: list[bytes]) -> list[bytes]:  # noqa: ARG002
-        """Return the rows cluster by cluster, in the order of the clusters given."""
         return [row for cluster in clusters for row in cluster.rows]
 
     def writes(self, decisions: BlockDecisions) -> Iterator[tuple[Sequence[DecidedCluster], list[bytes]]]:
-        """Yield each cluster with its rows."""
+        """Split the decisions into writes: clusters, and the rows to write after the evidence of these clusters."""
         return (([cluster], cluster.rows) for cluster in decisions.clusters)
 
-    def smallest_unfinished_cluster(self, k: int) -> int:  # noqa: ARG002 - the protocol's
-        """Return 0: no cluster is released in parts."""
+    def smallest_unfinished_cluster(self, k: int) -> int:  # noqa: ARG002
+        """Return the smallest size of a cluster that can be released in parts, or 0 if no cluster can."""
         return 0
 
 
-class InOrder:
-    """Releases each record of a decided cluster when it is due for release, in the order of the input."""
+class InOrder(ReleaseStrategy):
+    """Each record of a decided cluster is released when it is due for release, in the order of the input."""
 
     def complete(self, tracker: OffsetCompletion, decisions: BlockDecisions) -> list[int]:
         """Add the decided clusters to the tracker, and complete the released offsets."""
@@ -171,7 +153,7 @@ class InOrder:
 
 def release_strategy(policy: Policy) -> ReleaseStrategy:
     """Return the strategy for ``stream.release``."""
-    return InOrder() if policy.require_stream().is_ordered else WholeClusters()
+    return InOrder() if policy.require_stream().is_ordered else ReleaseStrategy()
 
 
 def join_decisions(parts: list[BlockDecisions]) -> BlockDecisions:
@@ -209,12 +191,8 @@ class ReorderBuffer:
     """Rows of decided records that are not released, in the order of arrival of the records.
 
     A row is released with the first arrival that is at least ``delta`` positions after its record, or of which an
-    expiry key exceeds that of its record by more than the limit, one of ``expiry_limits`` for each key.
-
-    Notes
-    -----
-    Guarantee: rows are released in the order of positions, each once, however the records are divided into blocks.
-    Cost: O(held) per block.
+    expiry key exceeds that of its record by more than the limit, one of ``expiry_limits`` for each key. Rows are
+    released in the order of positions, each once, however the records are divided into blocks. Cost: O(held) per block.
     """
 
     def __init__(self, delta: int, expiry_limits: Sequence[int]) -> None:

@@ -78,6 +78,17 @@ class SpreadState(NamedTuple):
     drifts: Float64Vector  # (T,): mean growth of the published time per record
 
 
+class Learned(NamedTuple):
+    """What is learned from the published values, as arrays that `learn_spreads` changes; see `SpreadState`."""
+
+    counts: Int64Vector  # (1,): clusters used so far
+    means: Float64Vector
+    variances: Float64Vector
+    last: Float64Vector
+    step_variances: Float64Vector
+    drifts: Float64Vector
+
+
 def learned_attributes(policy: Policy) -> list[Attribute]:
     """Return the quasi-identifiers of a stream whose spreads are learned: all but the nominal ones, or none."""
     if policy.scaling == "bounds":
@@ -102,8 +113,6 @@ class Spreads:
 
     ``state`` was committed before a restart; None if nothing was published yet.
 
-    Notes
-    -----
     Robustness: published values lie within the bounds of their attribute, so that a width is at most 1.8 times that of
     the bounds. Of an attribute without bounds, an attacker that controls a share s < 4/29 of the published values
     multiplies the width by at most (1 - s) / root(1 - 29 s / 4), on average and in the long run. (The most is reached
@@ -129,11 +138,9 @@ class Spreads:
         self._times = np.array(_numbers_of_times(policy), np.int64)
         self._chosen = np.array(self.columns, np.int64)
         state = self._initial_state() if state is None else state
-        self._epoch, self._counts = state.epoch, np.array([state.clusters_seen])
-        self._means, self._variances = state.means.copy(), state.variances.copy()
-        self._last, self._step_variances = state.last.copy(), state.step_variances.copy()
-        self._drifts = state.drifts.copy()
-        self._scaling = Scaling(state.widths.copy(), state.centers.copy())
+        of_values = state.means, state.variances, state.last, state.step_variances, state.drifts
+        self._learned = Learned(np.array([state.clusters_seen]), *(array.copy() for array in of_values))
+        self._epoch, self._scaling = state.epoch, Scaling(state.widths, state.centers)
 
     @classmethod
     def of(cls, policy: Policy, state: SpreadState | None) -> Self | None:
@@ -143,16 +150,14 @@ class Spreads:
     @property
     def state(self) -> SpreadState:
         """Copy of the current state."""
-        learned = self._means, self._variances, self._scaling.widths, self._scaling.centers
-        of_times = self._last, self._step_variances, self._drifts
-        return SpreadState(
-            self._epoch, int(self._counts[0]), *(array.copy() for array in learned), *(one.copy() for one in of_times)
-        )
+        counts, *learned = self._learned
+        means, variances, last, step_variances, drifts = (array.copy() for array in learned)
+        return SpreadState(self._epoch, int(counts[0]), means, variances, *self._scaling, last, step_variances, drifts)
 
     @property
     def are_learned(self) -> bool:
         """Whether enough clusters are published for `scaling`; before that, use `scaling_of_held`."""
-        return bool(self._counts[0] >= WARMUP)
+        return bool(self._learned.counts[0] >= WARMUP)
 
     @property
     def scaling(self) -> Scaling:
@@ -192,14 +197,15 @@ class Spreads:
         """Scale by what has been learned so far, if it suffices; return whether the scaling has changed."""
         if not self.are_learned:
             return False
-        variances, weights = self._variances.copy(), np.ones(len(self._variances))
-        grown = self._drifts * (self._delta + 1)
-        within = self._step_variances + grown * grown / 12.0
+        learned = self._learned
+        variances, weights = learned.variances.copy(), np.ones(len(learned.variances))
+        grown = learned.drifts * (self._delta + 1)
+        within = learned.step_variances + grown * grown / 12.0
         are_clocks = within < CLOCK_SHARE * variances[self._times]
         clocks = self._times[are_clocks]
         variances[clocks], weights[clocks] = within[are_clocks], CLOCK_WEIGHT
         widths = np.array([self._width(i, variance) for i, variance in enumerate(variances.tolist())]) / weights
-        centers = np.where(self._may_be_missing & ~np.isnan(self._means), self._means, 0.0)
+        centers = np.where(self._may_be_missing & ~np.isnan(learned.means), learned.means, 0.0)
         self._scaling = Scaling(_shortened(widths), centers)
         return True
 
@@ -214,19 +220,7 @@ class Spreads:
             for column in self.columns:
                 known = ~np.isnan(published[:, column])
                 published[known, column] = _without_extremes(published[known, column])
-        learn_spreads(
-            published,
-            sizes,
-            self._chosen,
-            self._times,
-            self._max_squares,
-            self._counts,
-            self._means,
-            self._variances,
-            self._last,
-            self._step_variances,
-            self._drifts,
-        )
+        learn_spreads(published, sizes, self._chosen, self._times, self._max_squares, self._learned)
 
     def _width(self, number: int, variance: float) -> float:
         """Return the width for a variance; equal values tell nothing."""
@@ -262,20 +256,15 @@ def learn_spreads(
     columns: Int64Vector,
     times: Int64Vector,
     max_squares: Float64Vector,
-    counts: Int64Vector,
-    means: Float64Vector,
-    variances: Float64Vector,
-    last: Float64Vector,
-    step_variances: Float64Vector,
-    drifts: Float64Vector,
+    learned: Learned,
 ) -> None:
-    """Update means and variances (L,), and the figures of times (T,), with the published values (G, d) of clusters.
+    """Learn from the published values (G, d) of clusters with ``sizes`` (G,).
 
     ``columns`` (L,) are the attributes among the published values and ``times`` (T,) the times among these;
-    ``max_squares`` (L,) are the largest squared deviations that count, in variances; ``counts`` (1,) is the number of
-    clusters so far. After each cluster, all but means and last times are cut to the bits that are committed, so that a
-    restart changes nothing.
+    ``max_squares`` (L,) are the largest squared deviations that count, in variances. After each cluster, all but means
+    and last times are cut to the bits that are committed, so that a restart changes nothing.
     """
+    counts, means, variances = learned.counts, learned.means, learned.variances
     for cluster in range(published.shape[0]):
         counts[0] += 1
         gain = max(1.0 / counts[0], GAIN)
@@ -290,11 +279,12 @@ def learn_spreads(
                 away = _limited(away, max_squares[i] * variances[i])
             variances[i] = (1.0 - gain) * (variances[i] + gain * away * away)
             means[i] += gain * away
-        limits = max_squares[times] * variances[times]
-        _learn_times(published[cluster], sizes[cluster], gain, columns[times], limits, last, step_variances, drifts)
+        for t in range(times.size):
+            limit = max_squares[times[t]] * variances[times[t]]
+            _learn_time(learned, t, published[cluster, columns[times[t]]], sizes[cluster], gain, limit)
         _shorten(variances)
-        _shorten(step_variances)
-        _shorten(drifts)
+        _shorten(learned.step_variances)
+        _shorten(learned.drifts)
 
 
 @njit_inner
@@ -305,30 +295,17 @@ def _limited(away: float, square: float) -> float:
 
 
 @njit_inner
-def _learn_times(
-    published: Float64Vector,
-    size: int,
-    gain: float,
-    columns: Int64Vector,
-    limits: Float64Vector,
-    last: Float64Vector,
-    step_variances: Float64Vector,
-    drifts: Float64Vector,
-) -> None:
-    """Update the figures of times (T,), of attributes ``columns``, with the published values (d,) of a cluster.
-
-    Steps count up to the roots of ``limits`` (T,).
-    """
-    for t in range(columns.size):
-        value = published[columns[t]]
-        if np.isnan(value):
-            continue
-        if np.isnan(last[t]):
-            last[t] = value
-        step = _limited(value - last[t], limits[t])
-        step_variances[t] += gain * (0.5 * step * step - step_variances[t])
-        drifts[t] += gain * (step / size - drifts[t])
+def _learn_time(learned: Learned, t: int, value: float, size: int, gain: float, limit: float) -> None:
+    """Learn from the published value of the time ``t`` of a cluster. A step counts up to the root of ``limit``."""
+    last, step_variances, drifts = learned.last, learned.step_variances, learned.drifts
+    if np.isnan(value):
+        return
+    if np.isnan(last[t]):
         last[t] = value
+    step = _limited(value - last[t], limit)
+    step_variances[t] += gain * (0.5 * step * step - step_variances[t])
+    drifts[t] += gain * (step / size - drifts[t])
+    last[t] = value
 
 
 @njit_inner

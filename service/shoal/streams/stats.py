@@ -23,11 +23,9 @@ from shoal.tables.constraints import count_values
 __all__ = [
     "EMPTY_STATS",
     "NO_CONFIDENTIAL_STATS",
-    "ConfidentialMeasures",
     "ConfidentialStats",
     "ReleaseStats",
     "RunSummary",
-    "ValueLoss",
     "measure_clusters",
 ]
 
@@ -184,6 +182,8 @@ class RunSummary:
         ``waiting`` is `PartitionPipeline.waiting_count`, ``elapsed_s`` the duration of the run.
         """
         has_loss, losses = self.decided > 0 and self.losses.has_numbers, self.losses.by_attribute()
+        loss = self.information_loss
+        d_x = None if loss is None else loss / 100
         return {
             "records_in": self.records_in,
             "released": self.released,
@@ -204,21 +204,17 @@ class RunSummary:
             "mae": self._mean_of("absolute", self.decided),
             "sse": self.losses.sse if has_loss else None,
             "sst": self.losses.sst if has_loss else None,
-            "information_loss": self.information_loss,
+            "information_loss": loss,
             "loss": losses,
             "mean_loss": mean_loss(losses),
             "clocks": self.losses.clocks,
             "displacement": self._mean_and_max("displacement", self.released),
             "excess_span": self._mean_and_max("excess_span", self.clusters),
             "delay": self._mean_and_max("delay", self.released),
-            **self._confidential_figures(),
+            **({} if self.confidential is None else self.confidential.as_dict(d_x)),
             "elapsed_s": elapsed_s,
             "records_per_s": self.records_in / elapsed_s if elapsed_s > 0 else None,
         }
-
-    def _confidential_figures(self) -> dict[str, Any]:
-        loss = self.information_loss
-        return {} if self.confidential is None else self.confidential.as_dict(None if loss is None else loss / 100)
 
     def _mean_of(self, name: str, count: int) -> float | None:
         return self._sums[name] / count if count else None
@@ -261,13 +257,12 @@ NO_CONFIDENTIAL_STATS = ConfidentialStats()
 class ConfidentialMeasures:
     """Totals of the confidential values of a stream.
 
-    It measures D_Y if there are confidential numbers with bounds, and l, shares and distances if the policy protects
-    values.
+    D_Y is measured if there are confidential numbers with bounds, and l, shares and distances if values are protected.
     """
 
     def __init__(self, policy: Policy) -> None:
         numbers = ConfidentialNumbers(policy)
-        self._loss = ValueLoss(numbers) if len(numbers) else None
+        self._unit, self._loss = numbers.unit, LossTotals(numbers.attributes) if len(numbers) else None
         self._rule = ValueIndex(policy).rule if policy.protects_values else None
         self._names = [attribute.name for attribute in policy.protected]
         self._has_references = policy.t is not None
@@ -286,12 +281,18 @@ class ConfidentialMeasures:
         ``numbers`` (E, m) are confidential numbers, NaN where missing, ``protected`` (E, 2 q) codes and bins of
         protected values; cluster g is ``cluster_bounds[g]`` to ``cluster_bounds[g + 1]``.
         """
-        within, total = (0.0, 0.0) if self._loss is None else self._loss.add(numbers, cluster_bounds)
-        found = ConfidentialStats(within, total)
+        found = ConfidentialStats() if self._loss is None else self._add_numbers(self._loss, numbers, cluster_bounds)
         if self._rule is not None:
             found = ConfidentialStats.join((found, self._add_protected(self._rule, protected, cluster_bounds)))
         self._extremes = ConfidentialStats.join((self._extremes, found))
         return found
+
+    def _add_numbers(self, loss: LossTotals, numbers: Float64Matrix, cluster_bounds: Int64Vector) -> ConfidentialStats:
+        """Return how much the sums of squares within clusters and in total grow, each attribute in its bounds."""
+        means = _means_of_clusters(numbers, cluster_bounds).repeat(np.diff(cluster_bounds), axis=0)
+        residues = (numbers - means) / self._unit
+        growth = loss.merge(LossTotals.of(loss.attributes, numbers, means, residues))
+        return ConfidentialStats(float(np.nansum(residues * residues)), float((growth / self._unit**2).sum()))
 
     def _add_protected(
         self, rule: DiversityRule, protected: Int64Matrix, cluster_bounds: Int64Vector
@@ -317,7 +318,10 @@ class ConfidentialMeasures:
 
         ``d_x`` is the share of the variation of quasi-identifiers that is within clusters.
         """
-        figures: dict[str, Any] = {} if self._loss is None else {"d_x": d_x, "d_y": self._loss.d_y}
+        figures: dict[str, Any] = {}
+        if self._loss is not None:
+            total = self._loss.sst
+            figures = {"d_x": d_x, "d_y": self._loss.sse / total if total else None}
         if self._rule is None:
             return figures
         if self._has_references:
@@ -331,30 +335,6 @@ class ConfidentialMeasures:
         if not self._clusters:
             return {"mean": None, "max": None}
         return {"mean": self._sums[name] / self._clusters, "max": self._max[name]}
-
-
-class ValueLoss:
-    """Sums for D_Y: the share of the variation of confidential numbers that is within clusters."""
-
-    def __init__(self, numbers: ConfidentialNumbers) -> None:
-        self._unit, self._totals = numbers.unit, LossTotals(numbers.attributes)
-
-    def add(self, numbers: Float64Matrix, cluster_bounds: Int64Vector) -> tuple[float, float]:
-        """Add clusters, and return how much the sums of squares within clusters and in total have grown.
-
-        ``numbers`` (E, m), 1 or more, are confidential numbers, cluster after cluster; NaN where missing.
-        ``cluster_bounds`` (G + 1,) are the start of each cluster, and E. Each attribute counts in units of its bounds.
-        """
-        means = _means_of_clusters(numbers, cluster_bounds).repeat(np.diff(cluster_bounds), axis=0)
-        residues = (numbers - means) / self._unit
-        growth = self._totals.add(numbers, means, residues)
-        return float(np.nansum(residues * residues)), float((growth / self._unit**2).sum())
-
-    @property
-    def d_y(self) -> float | None:
-        """Sum of squares within clusters over the total sum of squares, on z-scores; None if no number varies."""
-        total = self._totals.sst
-        return self._totals.sse / total if total else None
 
 
 def _means_of_clusters(numbers: Float64Matrix, cluster_bounds: Int64Vector) -> Float64Matrix:

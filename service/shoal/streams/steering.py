@@ -1,9 +1,8 @@
 """Steering: artificial attributes with weights that join the distances of a stream ([1]_, Definition 3).
 
-The position of a record, P = position x omega_p, controls how far clusters reach in time (Algorithm 3). It is not
-stored. Two records differ in it by omega_p times the difference of their positions. The difference is taken between
-integers first, so that it stays exact however long the stream runs. With omega_p = 0 a stream is aggregated as by
-Algorithm 2.
+The position of a record, P = position x omega_p, controls how far clusters reach in time (Algorithm 3). Two records
+differ in it by omega_p times the difference of their positions, which is taken between integers first, so that it stays
+exact however long the stream runs. With omega_p = 0 a stream is aggregated as by Algorithm 2.
 
 The weight is fixed, or it follows a target for the mean excess span. A cluster of n records whose first and last
 position differ by s has an excess span of s - (n - 1); it is 0 for consecutive records. After each cluster the weight
@@ -26,7 +25,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -115,20 +114,14 @@ def are_weights(weights: object) -> bool:
 def order_keeping_weight(k: int, ranges: Sequence[float]) -> float:
     """Return the omega_p above which rule nearest releases records in arrival order, in coordinates per position.
 
-    ``k`` records are in a cluster, each a subject of its own; ``ranges`` are the widths of the ranges of the
-    coordinates: 1
-    for an attribute scaled to [0, 1], times its weight. It is sqrt(sum of squared ranges / (2k - 1)).
+    Clusters have ``k`` records, each a subject of its own. ``ranges`` are the widths of the ranges of the coordinates:
+    1 for an attribute scaled to [0, 1], times its weight. It is sqrt(sum of squared ranges / (2k - 1)).
 
     For m attributes in [0, 1], a record within k - 1 positions of the expiring one has a squared distance of at most m
     + omega_p^2 (k - 1)^2. A record beyond that has at least omega_p^2 k^2. Above the returned weight the first is
     smaller, so the k oldest records are taken and, by induction, clusters are always consecutive. Proposition 2 of the
-    paper states (k - 1) sqrt(m / (2k - 1)). The factor k - 1 results if P is scaled so that k consecutive positions
-    span omega_p. Here P is not scaled, as in step 1 of Algorithm 3, and needs no such factor.
-
-    Examples
-    --------
-    >>> round(order_keeping_weight(10, [1.0, 1.0]), 3)
-    0.324
+    paper has a factor k - 1 more, because there k consecutive positions span omega_p; in step 1 of Algorithm 3 and here
+    P is not scaled.
     """
     return math.sqrt(sum(width * width for width in ranges) / (2 * k - 1))
 
@@ -161,7 +154,8 @@ class ConfidentialNumbers:
         """
         numbers = np.empty((len(block), len(self)))
         for column, (number, keys) in enumerate(self._columns):
-            numbers[:, column] = _to_numbers(keys.without_missing(block.unchanged_columns[number]))
+            found = map(to_number, keys.without_missing(block.unchanged_columns[number]))
+            numbers[:, column] = [math.nan if value is None else value for value in found]
         numbers[~(np.abs(numbers) < LARGEST_NUMBER)] = np.nan
         return numbers
 
@@ -182,22 +176,12 @@ class SpaceShape(NamedTuple):
 class DistanceSpace:
     """Coordinates and codes of the records of a stream that preserves dependence, in which distances are computed.
 
-    Raises
-    ------
-    ParameterError
-        Dependence is to be preserved, and no confidential attribute has bounds.
-
-    Notes
-    -----
     With ``dependence`` lambda, m quasi-identifiers and m' confidential numbers, the weight of a confidential number is
     beta = sqrt(lambda / (1 - lambda) * m / m'), so that the confidential numbers have the share lambda of the squared
-    distance if all attributes have the same variance [1]_. With lambda = 1 only confidential numbers count: no
-    quasi-identifier and no steering attribute does.
-
-    References
-    ----------
-    .. [1] D. Rebollo-Monedero, J. Forné, M. Soriano and J. Puiggalí Allepuz, "k-Anonymous Microaggregation with
-       Preservation of Statistical Dependence", Information Sciences 342, 2016, section 4.
+    distance if all attributes have the same variance (D. Rebollo-Monedero, J. Forné, M. Soriano and J. Puiggalí
+    Allepuz, "k-Anonymous Microaggregation with Preservation of Statistical Dependence", Information Sciences 342, 2016,
+    section 4). With lambda = 1 only confidential numbers count: no quasi-identifier and no steering attribute does.
+    Raises `ParameterError` if no confidential attribute has bounds.
     """
 
     def __init__(self, policy: Policy, numbers: ConfidentialNumbers) -> None:
@@ -223,9 +207,3 @@ class DistanceSpace:
     def codes(self, embedding: Embedding, values: Float64Matrix) -> Int64Matrix:
         """Return the codes of records with values (n, d)."""
         return embedding.codes(values) if self._has_attributes else np.empty((len(values), 0), np.int64)
-
-
-def _to_numbers(column: Sequence[Any]) -> Float64Vector:
-    """Return a column of any JSON scalars as numbers; NaN for what is missing or not a number."""
-    found = map(to_number, column)
-    return np.fromiter((math.nan if number is None else number for number in found), np.float64, len(column))

@@ -18,10 +18,9 @@ from typing import NamedTuple
 import numpy as np
 
 from shoal.arrays import BoolVector, Float64Matrix, Float64Vector, Int32Vector, Int64Vector
-from shoal.kernels.distances import squared_distance
 from shoal.kernels.jit import njit, njit_inline, njit_inner
 from shoal.kernels.kd_tree import NeighbourSearch, Tree, build, empty_neighbour_search, farthest, nearest, remove
-from shoal.kernels.sums import centroid, subtract, sum_all
+from shoal.kernels.sums import centroid, squared_distance, subtract, sum_all
 
 __all__ = [
     "SCAN_UP_TO",

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from shoal.arrays import Float64Matrix, Float64Vector, Int32Vector, Int64Vector
-from shoal.kernels.distances import squared_distance
 from shoal.kernels.jit import njit, njit_inner
 from shoal.kernels.kd_tree import ANY, build, empty_neighbour_search, nearest
+from shoal.kernels.sums import squared_distance
 
 __all__ = ["centroids_of", "confidential_loss", "distinct_categories", "linkage_share", "loss_of"]
 

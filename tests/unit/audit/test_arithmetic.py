@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from shoal.audit.reading import canonical_float
 from shoal.audit.scales import ExactGrid
 from shoal.policy import Attribute, Role
-from shoal.scales.reading import integral_to_int
+from shoal.scales.scale import integral_to_int
 
 pytestmark = pytest.mark.unit
 

@@ -8,7 +8,7 @@ import pytest
 from shoal.formats import Reason
 from shoal.formats.json_text import canonical_number, is_integer_text, prescreen, validate_strictly
 from shoal.policy import JSON_NUMBER
-from shoal.scales.reading import integral_to_int
+from shoal.scales.scale import integral_to_int
 
 pytestmark = pytest.mark.unit
 

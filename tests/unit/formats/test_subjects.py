@@ -6,7 +6,7 @@ import unicodedata
 import pytest
 from shoal.formats.subjects import normaliser
 from shoal.policy import FieldType, NormalizeStep
-from shoal.scales.reading import NumberText
+from shoal.scales.scale import NumberText
 
 pytestmark = pytest.mark.unit
 

@@ -10,9 +10,7 @@ import time
 from contextlib import AbstractContextManager
 from pathlib import Path
 
-import numpy as np
 import pytest
-from shoal.arrays import Float64Vector
 from shoal.kernels import jit
 from support.by_night import at_night
 from support.commands import on_full_disk
@@ -150,7 +148,7 @@ print(doubled(np.ones(2)))
 
 LIMIT_PROGRAM = """
 import numpy as np
-from shoal.streams.expiry import NO_TARGET, StreamConstraints, empty_workspace
+from shoal.streams.expiry import NO_TARGET, StreamConstraints, StreamState, empty_workspace
 from shoal.streams.held_records import empty_held
 from shoal.streams.partition import held_as_table
 held = empty_held(8, 1, 0)
@@ -159,7 +157,7 @@ held.subjects[:2] = 1, 2
 held.coordinates[0, :2] = 100.0
 limits = np.zeros(0, np.int64)
 constraints = StreamConstraints(2, 5, np.zeros(1), 0.5, limits, 0, NO_TARGET)
-rows = held_as_table(held, empty_workspace(8), constraints)
+rows = held_as_table(StreamState(held, empty_workspace(8), constraints))
 print(len(rows), sum(held_as_table.stats.cache_hits.values()))
 """
 
@@ -347,7 +345,7 @@ def test_the_name_of_the_folder_depends_on_every_module_with_kernels(
 ) -> None:
     monkeypatch.delenv("NUMBA_CACHE_DIR", raising=False)
     monkeypatch.setattr(jit, "_SHOAL", tmp_path)
-    texts = {"arrays.py": "LARGEST = 1\n", "streams/nearest.py": "\n", "kernels/sorting.py": "\n"}
+    texts = {"arrays.py": "LARGEST = 1\n", "streams/nearest.py": "\n", "kernels/containers.py": "\n"}
     for name, text in texts.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
@@ -390,31 +388,12 @@ def test_the_cache_folder_of_the_user_is_the_second_choice(monkeypatch: pytest.M
     (tmp_path / "arrays.py").write_text("")
     (tmp_path / "kernels").mkdir()
     (tmp_path / "kernels" / "__pycache__").write_text("not a folder")
-    monkeypatch.delenv("NUMBA_CACHE_DIR", raising=False)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "user"))
     monkeypatch.setattr(jit, "_SHOAL", tmp_path)
-    folder = jit._folders.__wrapped__().own
-    assert folder is not None
-    assert folder.parent == tmp_path / "user" / "numba"
-
-
-def test_a_user_without_a_home_has_no_cache_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    (tmp_path / "arrays.py").write_text("")
-    (tmp_path / "kernels").mkdir()
-    (tmp_path / "kernels" / "__pycache__").write_text("not a folder")
     for name in ("NUMBA_CACHE_DIR", "XDG_CACHE_HOME", "HOME"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr(jit, "_SHOAL", tmp_path)
-    assert jit._folders.__wrapped__().own is None
-    monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    folder = jit._folders.__wrapped__().own
-    assert folder is not None
-    assert folder.parent == tmp_path / "home" / ".cache" / "numba"
-
-
-def test_a_decorated_function_can_be_called() -> None:
-    @jit.njit
-    def total(values: Float64Vector) -> float:
-        return float(values.sum())
-
-    assert total(np.ones(3)) == 3.0
+    assert jit._folders.__wrapped__().own is None, "a user without a home"
+    for name, folder in (("HOME", tmp_path / "home" / ".cache"), ("XDG_CACHE_HOME", tmp_path / "user")):
+        monkeypatch.setenv(name, str(tmp_path / "home" if name == "HOME" else folder))
+        own = jit._folders.__wrapped__().own
+        assert own is not None
+        assert own.parent == folder / "numba"

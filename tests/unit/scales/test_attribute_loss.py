@@ -28,41 +28,44 @@ def totals_of(
     return LossTotals.of((kind,), *columns, windows)
 
 
-def test_a_clock_is_measured_against_what_is_left_after_its_trend() -> None:
+BIRTHS, SAME = TICKS[[0, 3, 6, 1, 4, 7, 2, 5, 8]], np.full(9, 1.7e12)
+STEPS = np.repeat([1.7e12 + 1, 1.7e12 + 1 / 3, 1.7e12 + 7], 3)
+
+
+@pytest.mark.parametrize(
+    ("values", "published", "loss", "is_clock"),
+    [
+        (TICKS, TICKS + 5, 225 / 600, True),  # against what is left after the trend
+        (TICKS, TICKS + 20, 1.0, True),  # at most all that is left
+        (STEPS, STEPS + 1, None, True),  # it stands still within each window
+        (BIRTHS, BIRTHS + 5, 225 / 6_000_600, False),  # without a trend, against its total
+        (SAME, SAME + 1, None, False),
+        # Records without a time or a published one are left out.
+        (np.append(TICKS, [np.nan, 5e9]), np.append(TICKS + 5, [7.0, np.nan]), 225 / 600, True),
+    ],
+)
+def test_a_clock_is_measured_against_what_is_left_after_its_trend(
+    values: np.ndarray,
+    published: np.ndarray,
+    loss: float | None,
+    is_clock: bool,  # noqa: FBT001
+) -> None:
+    windows = np.append(OFFSETS // 3, [0, 1])[: len(values)]
+    found = totals_of(published, values, windows=windows)
+    assert found.by_attribute() == {"at": None if loss is None else pytest.approx(loss)}
+    assert found.clocks == ["at"] * is_clock
+
+
+def test_a_clock_counts_in_the_sums_of_all_attributes_with_its_trend() -> None:
     found = totals_of(TICKS + 5)
-    assert found.by_attribute() == {"at": 225 / 600}
-    assert found.clocks == ["at"]
     assert [found.sse, found.sst] == pytest.approx([9 * 225 / 6_000_600, 9.0])
 
 
-def test_a_clock_loses_at_most_all_that_is_left() -> None:
-    assert totals_of(TICKS + 20).by_attribute() == {"at": 1.0}
-
-
-def test_a_clock_that_stands_still_within_each_window_has_no_loss() -> None:
-    steps = np.repeat([1.7e12 + 1, 1.7e12 + 1 / 3, 1.7e12 + 7], 3)
-    found = totals_of(steps + 1, steps)
-    assert (found.by_attribute(), found.clocks) == ({"at": None}, ["at"])
-
-
-def test_a_time_without_a_trend_is_measured_against_its_total() -> None:
-    births = TICKS[[0, 3, 6, 1, 4, 7, 2, 5, 8]]
-    found = totals_of(births + 5, births)
-    assert found.by_attribute() == {"at": pytest.approx(225 / 6_000_600)}
-    assert found.clocks == []
-
-
 def test_a_time_of_which_half_is_left_is_no_clock() -> None:
-    values = np.array([0.0, 2.0, 2.0, 4.0])  # 8 in total; 2 in each window
-    assert totals_of(values, values, windows=np.array([0, 0, 1, 1])).clocks == []
+    values, windows = np.array([0.0, 2.0, 2.0, 4.0]), np.array([0, 0, 1, 1])  # 8 in total; 2 in each window
+    assert totals_of(values, values, windows=windows).clocks == []
     later = values + np.array([0, 0, 1e-6, 1e-6])
-    assert totals_of(later, later, windows=np.array([0, 0, 1, 1])).clocks == ["at"]
-
-
-def test_equal_times_have_no_loss_and_are_no_clock() -> None:
-    same = np.full(9, 1.7e12)
-    found = totals_of(same + 1, same)
-    assert (found.by_attribute(), found.clocks) == ({"at": None}, [])
+    assert totals_of(later, later, windows=windows).clocks == ["at"]
 
 
 def test_numbers_and_tables_keep_their_trend() -> None:
@@ -72,19 +75,11 @@ def test_numbers_and_tables_keep_their_trend() -> None:
     assert of_table.clocks == []
 
 
-def test_records_without_a_time_or_a_published_one_are_left_out() -> None:
-    values, published = np.append(TICKS, [np.nan, 5e9]), np.append(TICKS + 5, [7.0, np.nan])
-    found = totals_of(published, values, windows=np.append(OFFSETS // 3, [0, 1]))
-    assert found.by_attribute() == {"at": 225 / 600}
-
-
 def test_windows_that_come_in_parts_are_one() -> None:
-    every = np.arange(9)
     for parts in ([[0, 3, 6], [1, 4, 7, 8], [2, 5]], [[n] for n in (8, 0, 5, 3, 1, 7, 2, 6, 4)]):
         found = LossTotals((AT,))
         for part in parts:
-            values = TICKS[part][:, None]
-            found.add(values, values + 5, np.full_like(values, 5.0), every[part] // 3)
+            found.merge(totals_of(TICKS[part] + 5, TICKS[part], windows=OFFSETS[part] // 3))
         assert found.by_attribute() == {"at": pytest.approx(225 / 600)}
 
 
@@ -98,18 +93,16 @@ def test_windows_are_forgotten_once_they_are_closed() -> None:
     assert (len(sums), sums.squares.tolist()) == (0, [600.0])
 
 
-def test_categories_of_the_released_records_are_counted_up_to_a_limit() -> None:
-    def counted(codes: Any) -> dict[str, int]:
-        values = np.array(codes, float)[:, None]
-        found = LossTotals((SHOP,))
-        for part in np.array_split(values, 3):
-            found.add(part, part, np.zeros_like(part))
-        return found.categories
-
-    assert counted([3, 1, 3, np.nan, 7, 1]) == {"shop": 3}
-    assert counted([np.nan] * 3) == {"shop": 0}
-    assert counted(range(500)) == {"shop": 500}
-    assert counted(range(2000)) == {"shop": 501}, "more than 500 are not told apart"
+@pytest.mark.parametrize(
+    ("codes", "counted"),
+    # More than 500 categories are not told apart.
+    [([3, 1, 3, np.nan, 7, 1], 3), ([np.nan] * 3, 0), (range(500), 500), (range(2000), 501)],
+)
+def test_categories_of_the_released_records_are_counted_up_to_a_limit(codes: Any, counted: int) -> None:
+    found = LossTotals((SHOP,))
+    for part in np.array_split(np.array(codes, float), 3):
+        found.merge(totals_of(part, part, SHOP, None))
+    assert found.categories == {"shop": counted}
 
 
 def test_the_mean_leaves_out_what_has_no_loss() -> None:

@@ -80,7 +80,6 @@ def test_what_a_taxonomy_publishes(members: list[str], ancestor: str, median: st
 @pytest.mark.parametrize(
     ("step", "members", "text"),
     [
-        (TimeStep(1, "day"), ["2024-01-01", "2024-01-03"], "2024-01-02"),
         (TimeStep(1, "day"), ["2024-01-02", "2024-01-03"], "2024-01-02"),  # 19724.5 days since 1970
         (TimeStep(1, "day"), ["2024-01-03", "2024-01-04"], "2024-01-04"),
         (TimeStep(7, "day"), ["1970-01-01", "1970-01-08"], "1970-01-01"),
@@ -138,8 +137,7 @@ def test_a_number_is_published_only_if_more_than_half_of_the_members_have_one(mi
 
 def test_a_category_or_rank_is_published_only_if_more_than_half_of_the_members_have_one() -> None:
     sex = attribute("sex", Scale.NOMINAL, missing="group")
-    clusters = ['"F"', None], [None, None, '"F"'], ['"M"'], ['"F"', None, '"F"']
-    assert published(sex, *clusters) == ["null", "null", '"M"', '"F"']
-    assert published(sex, [None], [None]) == ["null", "null"]
+    clusters = ['"F"', None], [None, None, '"F"'], ['"M"'], ['"F"', None, '"F"'], [None]
+    assert published(sex, *clusters) == ["null", "null", '"M"', '"F"', "null"]
     grade = attribute("grade", Scale.ORDINAL, order=ORDER, missing="mean")
     assert published(grade, [None, 2, None], [None], [None, 2], [2, None, 2]) == ["null", "null", "null", '"high"']

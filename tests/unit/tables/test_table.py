@@ -14,8 +14,8 @@ from shoal.formats import JsonEncoder
 from shoal.policy import Attribute, Policy, Role, Scale, TimeStep
 from shoal.policy.schema import Document
 from shoal.scales import CategoryIndex, Embedding
-from shoal.streams import precompile_table
 from shoal.tables import AlgorithmSpec, ConfidentialAttribute, TablePipeline, TableRelease
+from shoal.tables.precompilation import precompile_table
 from shoal.tables.table import ConfidentialColumn, verify_subjects, verify_values
 from support.scales import AREAS, attribute, block_of, policy_with
 

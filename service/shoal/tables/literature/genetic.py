@@ -10,8 +10,8 @@ from typing import NamedTuple
 import numpy as np
 
 from shoal.arrays import Float64Matrix, Float64Vector, Int32Vector, Int64Matrix, Int64Vector
-from shoal.kernels.distances import squared_distance
 from shoal.kernels.jit import njit, njit_inner
+from shoal.kernels.sums import squared_distance
 from shoal.tables.mdav import mdav
 from shoal.tables.measures import centroids_of
 

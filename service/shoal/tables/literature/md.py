@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from shoal.arrays import Float64Matrix, Float64Vector, Int32Vector, Int64Vector
-from shoal.kernels.distances import squared_distance
 from shoal.kernels.jit import njit, njit_inner
 from shoal.kernels.kd_tree import NeighbourSearch, Tree, build, contains, empty_neighbour_search, farthest, remove
+from shoal.kernels.sums import squared_distance
 from shoal.tables.mdav import join_as_block, take_nearest, write_distances
 
 __all__ = ["md"]
