@@ -111,6 +111,16 @@ class JsonNumber(str):
     __slots__ = ()
 
 
+def is_text(value: object) -> TypeGuard[str]:
+    """Whether a value is a JSON string, or a cell, and not the text of a number."""
+    return type(value) is str
+
+
+def is_array(value: object) -> TypeGuard[list[object]]:
+    """Whether a value is a JSON array."""
+    return type(value) is list
+
+
 # ---------------------------------------------------------------- files
 
 
@@ -300,7 +310,7 @@ def _released_export(path: Path) -> Iterator[ReleasedRecord]:
         if isinstance(value, JsonObject):
             words = "value is an object; it must be the text of the message; export again"
             raise InputError(f"{path}, line {number}: {words}")
-        text = str(value) if _is_text(value) else ""
+        text = str(value) if is_text(value) else ""
         is_bare = line.get("key") is None and line.get("headers") in EMPTY_CONTENTS
         yield ReleasedRecord(partition, text, record_of(text), is_bare if line.keys() & RELEASED_ENVELOPE else None)
 
@@ -309,7 +319,7 @@ def _value(line: Record) -> Record | None:
     value = line["value"]
     if value is None:
         return TOMBSTONE
-    return within_depth(record_of(str(value)) if _is_text(value) else as_record(value))
+    return within_depth(record_of(str(value)) if is_text(value) else as_record(value))
 
 
 def _size(line: Record) -> int:
@@ -320,7 +330,7 @@ def _size(line: Record) -> int:
 
 def _envelope(line: Record) -> Record:
     """Return key, timestamp and headers of a message; without those that are missing, malformed or repeated."""
-    found: dict[str, object] = {"key": line["key"]} if _is_text(line.get("key")) else {}
+    found: dict[str, object] = {"key": line["key"]} if is_text(line.get("key")) else {}
     timestamp = line.get("timestamp")
     if isinstance(timestamp, JsonNumber) and _COUNT.fullmatch(timestamp) and int(timestamp) >= 0:
         found["timestamp"] = timestamp
@@ -328,24 +338,15 @@ def _envelope(line: Record) -> Record:
     if not _is_headers(headers):
         return found
     counts = Counter(name for name, _ in headers)
-    return found | {f"header:{name}": text for name, text in headers if counts[name] == 1 and _is_text(text)}
+    return found | {f"header:{name}": text for name, text in headers if counts[name] == 1 and is_text(text)}
 
 
 def _is_headers(headers: object) -> TypeGuard[list[tuple[object, object]]]:
-    return isinstance(headers, list) and not isinstance(headers, JsonObject) and all(map(_is_header, headers))
-
-
-def _is_header(header: object) -> bool:
-    is_list = isinstance(header, list) and not isinstance(header, JsonObject)
-    return is_list and len(header) == 2 and _is_text(header[0])  # type: ignore[arg-type, index]  # noqa: PLR2004
-
-
-def _is_text(value: object) -> bool:
-    return isinstance(value, str) and not isinstance(value, JsonNumber)
+    return is_array(headers) and all(is_array(pair) and len(pair) == 2 and is_text(pair[0]) for pair in headers)  # noqa: PLR2004
 
 
 def _is_integer(value: object) -> TypeGuard[JsonNumber]:
-    return isinstance(value, JsonNumber) and value.removeprefix("-").isdigit()
+    return isinstance(value, JsonNumber) and INTEGER.fullmatch(value) is not None
 
 
 def _integer(path: Path, number: int, line: Record, name: str) -> int:

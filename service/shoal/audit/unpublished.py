@@ -1,20 +1,14 @@
 """Accounts for the records that were not published: none may have been dropped.
 
-A usable record of a stream may be unpublished for these reasons only:
+A usable record of a stream may be unpublished because it is still held at the end of the original, exceeds
+``privacy.per_subject``, was held with fewer than k subjects when it expired, or with fewer than
+``privacy.min_population`` at the end, or because the service rejected it by its size or by its clock. A record of a
+table may be unpublished because of ``per_subject``, or because its subject would have more than ``max_share`` of the
+whole table.
 
-- it is still held at the end of the original;
-- it exceeds ``privacy.per_subject``;
-- fewer than k subjects were held when it expired;
-- ``privacy.min_population`` was not reached at the end;
-- the service rejected it by its size or by its clock.
-
-A record of a table may be unpublished because of ``privacy.per_subject``, or because its subject would have more than
-``max_share`` of the whole table.
-
-Files decide the first four, unless a clock, the size of the offset metadata, an operator, a restart, or
-a limit of confidential values may have decided on the record. Then a suppression that is possible is a claim of the
-quarantine file or of the summary: it is counted and reported, and does not change the outcome. One that is impossible
-is a fault.
+Files decide all but the rejections, unless a clock, the size of the offset metadata, an operator, a restart, or a limit
+of confidential values may have decided on the record. Then a suppression that is possible is a claim of the quarantine
+file or of the summary: it is counted and reported, and does not change the outcome. One that is impossible is a fault.
 
 **Which records were held.** Every decision of a stream concerns the oldest held record, whatever decides: delta, a
 clock, the size of the metadata. It is released in a cluster, or suppressed; a release of all held records includes it.
@@ -71,7 +65,6 @@ from shoal.policy import Policy
 __all__ = [
     "Accounts",
     "AuditedReferences",
-    "BreakableValues",
     "StatedAccounts",
     "check_references",
     "check_unpublished",
@@ -101,9 +94,7 @@ class AuditedReferences:
     only the quarantine states, and by the file that would decide. The texts follow the word "records".
     """
 
-    def __init__(
-        self, policy: Policy, originals: Originals, limits: AdmissionLimits, is_released: bytearray | None
-    ) -> None:
+    def __init__(self, policy: Policy, originals: Originals, limits: AdmissionLimits, is_released: BoolVector) -> None:
         self.valid = CheckCounter(
             "references", "references name existing records that were not released, each once", "reference"
         )
@@ -118,9 +109,7 @@ class AuditedReferences:
         self.undecided: Counter[str] = Counter()
         self._originals, self._limits = originals, limits
         self._delta = 0 if policy.stream is None else policy.stream.delta
-        self._is_released = np.zeros(len(originals), np.bool_)
-        if is_released is not None:
-            self._is_released |= np.frombuffer(bytes(is_released), np.bool_)
+        self._is_released = is_released
         self._logs: dict[int, _Log] = {}
 
     def allows(self, index: int, reason: str) -> bool:
@@ -160,7 +149,10 @@ class AuditedReferences:
                 "are too far ahead"
             ] += 1
             return True
-        before, after = self._log_of(index).latest_around(int(self._originals.offsets[index]), self._delta)
+        partition = int(self._originals.partitions[index])
+        if partition not in self._logs:
+            self._logs[partition] = _Log.of(self._originals, self._is_released, partition)
+        before, after = self._logs[partition].latest_around(int(self._originals.offsets[index]), self._delta)
         if timestamp <= before:
             return False
         if after is None or timestamp <= after + MAX_AHEAD_MS:
@@ -176,34 +168,28 @@ class AuditedReferences:
         ] += 1
         return True
 
-    def _log_of(self, index: int) -> _Log:
-        partition = int(self._originals.partitions[index])
-        if partition not in self._logs:
-            self._logs[partition] = _Log.of(self._originals, self._is_released, partition)
-        return self._logs[partition]
-
 
 def check_references(
     policy: Policy,
     originals: Originals,
     limits: AdmissionLimits,
-    is_released: bytearray | None,
+    clusters: RecomputedClusters | None,
     references: Iterable[QuarantineReference],
 ) -> AuditedReferences:
-    """Check the references; ``is_released``: 1 for each released record, or None if the clusters are not known."""
+    """Check the references; ``clusters``: None if they are not known."""
+    is_released = np.zeros(len(originals), np.bool_) if clusters is None else clusters.is_released
     found = AuditedReferences(policy, originals, limits, is_released)
     topics: set[str] = set()
     for number, reference in enumerate(references, 1):
         index = originals.find(reference.partition, reference.offset)
-        is_free = index is not None and index not in found.reasons and not (is_released and is_released[index])
-        found.valid.expect(is_free, number)
+        found.valid.expect(index is not None and index not in found.reasons and not is_released[index], number)
         # All references name one topic, the input of the original.
         topics.add(reference.topic)
         is_wellformed = reference.is_wellformed and len(topics) == 1
         found.fitting.expect(is_wellformed and (index is None or found.allows(index, reference.reason)), number)
         if index is not None:
             found.reasons.setdefault(index, reference.reason)
-    if is_released is None:
+    if clusters is None:
         found.valid.skip("which records were released is not known without evidence")
     return found
 
@@ -507,7 +493,7 @@ def check_unpublished_rows(
     accounts = _new_accounts(originals, "only records above per_subject or max_share were suppressed")
     exceeds = limits.exceeds_quota
     may_be_suppressed = _suppressed_per_subject(policy, originals, exceeds)
-    if policy.min_population is not None and found.is_member().any():
+    if policy.min_population is not None and found.is_released.any():
         subjects = len(np.unique(originals.subjects[(originals.subjects != UNUSABLE) & ~exceeds]))
         accounts.population = _population(policy.min_population)
         accounts.population.expect(subjects >= policy.min_population, 0)
@@ -564,7 +550,7 @@ def _can_have_few(subjects: Sequence[int], k: int, least: int) -> bool:
 
 def _unpublished(originals: Originals, found: RecomputedClusters, accounts: Accounts) -> list[int]:
     """Return the records that were not released, and count the others as examined."""
-    is_released = found.is_member()
+    is_released = found.is_released
     accounts.complete.examined += int(np.count_nonzero(is_released))
     indices: list[int] = np.flatnonzero(~is_released & ~originals.is_dropped).tolist()
     return indices
