@@ -10,7 +10,6 @@ from shoal.audit.reading import (
     JsonNumber,
     byte_lines,
     first_line_names,
-    form_of,
     is_ended,
     original_records,
     released_records,
@@ -43,7 +42,7 @@ def released(path: Path, *, is_export: bool = False) -> list[tuple[int, str, obj
 
 
 def test_the_suffix_decides_the_form() -> None:
-    assert [form_of(Path(f"a.{suffix}")) for suffix in ("csv", "CSV", "jsonl", "json", "ndjson")] == [
+    assert [InputFile.of(f"a.{suffix}", PLAIN).form for suffix in ("csv", "CSV", "jsonl", "json", "ndjson")] == [
         "csv",
         "csv",
         "jsonl",
@@ -51,7 +50,7 @@ def test_the_suffix_decides_the_form() -> None:
         "jsonl",
     ]
     with pytest.raises(InputError, match=r"a\.xlsx: verify reads .*; convert"):
-        form_of(Path("a.xlsx"))
+        InputFile.of("a.xlsx", PLAIN)
 
 
 def test_a_missing_file_is_named_in_the_error(tmp_path: Path) -> None:

@@ -8,27 +8,20 @@ import numpy as np
 import pytest
 from shoal.audit.originals import Originals
 from shoal.audit.unpublished import BreakableValues
-from shoal.policy import Policy
-from shoal.policy.schema import Document
+from support.making import SUBJECT, policy_of, quasi, unchanged_field
 
 pytestmark = pytest.mark.unit
 
 
 def can_be_broken(privacy: dict[str, Any], values: str, people: str | None = None) -> bool:
     """Whether records with these values, one letter each, may form a cluster of k subjects that exceeds a limit."""
-    document = {
-        "attributes": {
-            "who": {"role": "identifier", "subject": True},
-            "age": {"role": "quasi_identifier", "bounds": [0, 110]},
-            "ill": {"role": "confidential", "type": "string"},
-        },
-        "privacy": {"k": 3, **privacy},
-    }
+    policy = policy_of(
+        {"who": SUBJECT, "age": quasi(0, 110), "ill": unchanged_field("string")}, privacy={"k": 3, **privacy}
+    )
     n = np.arange(len(values))
     subjects = n if people is None else np.array([ord(one) for one in people])
     unchanged: list[str | None] = [f'"{value}"' for value in values]
     originals = Originals(np.zeros((len(n), 1)), subjects, unchanged, n * 0, n, is_export=False)
-    policy = Policy.from_document(Document.model_validate(document))
     return BreakableValues(policy, originals).can_be_broken(n.tolist())
 
 
