@@ -17,14 +17,7 @@ from shoal.files import Files, parse_algorithm_options, run_batch, run_pipe
 from shoal.policy import MessagePart, Policy
 from shoal.policy.schema import Document as Schema
 from support.messages import Message
-from support.random_originals import (
-    message_of,
-    random_records,
-    respelled,
-    spoiled,
-    write_csv,
-    write_parquet,
-)
+from support.random_originals import message_of, random_records, respelled, spoiled, write_csv, write_parquet
 from support.random_policies import START_MS, Document, Kind, random_document
 from support.random_protection import with_protection
 from support.random_scales import value_of, with_scales

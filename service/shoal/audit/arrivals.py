@@ -10,8 +10,7 @@ decided one after the other. So the newest member of all clusters decided so far
 oldest member of each cluster.
 
 Each cluster holds the oldest held record, and clusters that are released together are numbered by their oldest members.
-So the oldest members ascend in the order of decision (`shoal.audit.unpublished` derives from it which records were
-held).
+So the oldest members ascend in the order of decision.
 
 Source: J. Domingo-Ferrer and J. Soria-Comas, "Steered Microaggregation", ICDMW 2017, Definition 4
 (doi:10.1109/ICDMW.2017.141).
@@ -44,12 +43,9 @@ Counted: TypeAlias = Literal["certain", "unless claimed", "all"]
 
 @dataclass(frozen=True, slots=True)
 class Arrivals:
-    """The records of one partition that may have arrived, in the order of their offsets.
+    """The records of one partition that may have arrived, by their positions in the order of offsets.
 
-    The position of a record is its index in these arrays.
-
-    ``is_sure``: whether the record arrived for certain. ``at_least``: number of records up to and including this
-    position that arrived for certain.
+    ``is_sure``: whether the record arrived for certain. ``at_least``: how many up to and including this position did.
     """
 
     indices: Int64Vector

@@ -46,8 +46,8 @@ SHARE_TOLERANCE = Fraction(1, 10**9)
 class AdmissionLimits:
     """Which originals exceed a limit of the policy, computed once for all checks.
 
-    ``exceeds_quota``: which usable records exceed ``privacy.per_subject``. In each window the first records of a
-    subject arrive. ``is_too_large``, ``may_be_too_large``: true if the smallest (largest) possible size exceeds
+    ``exceeds_quota``: which usable records are not among the first ones that ``privacy.per_subject`` admits.
+    ``is_too_large``, ``may_be_too_large``: whether the smallest (largest) possible size exceeds
     ``kafka.max_record_bytes``.
     """
 

@@ -61,10 +61,7 @@ class EvidenceCluster:
 
 @dataclass(frozen=True, slots=True)
 class QuarantineReference:
-    """A reference to a record that was not released.
-
-    ``is_wellformed``: it has exactly the four agreed fields, with a known reason.
-    """
+    """A reference to a record that was not released; well-formed: exactly the four fields, with a known reason."""
 
     topic: str
     partition: int
@@ -112,10 +109,7 @@ def _read_summary(path: Path) -> Summary:
 
 
 def foreign_fingerprints(policy: str, stated_files: StatedFiles) -> tuple[list[int | str], list[str]]:
-    """Find the clusters and the summary that state another policy than the given one.
-
-    Return labels of the clusters, and "summary"; and the other fingerprints, each once.
-    """
+    """Return the labels of the clusters, and "summary", that state other fingerprints; and these, each once."""
     clusters, summary = stated_files.evidence_clusters or [], stated_files.summary_fields
     stated: list[tuple[int | str, str | None]] = [(cluster.label, cluster.fingerprint) for cluster in clusters]
     if summary is not None:
@@ -130,10 +124,7 @@ def is_count(value: object) -> TypeGuard[int]:
 
 
 def require_known_input(policy: Policy, input_topic: str | None) -> None:
-    """Refuse an input that is none of ``kafka.topics``, if the policy has them: the name is mistyped.
-
-    An input of which nothing was released or refused has no line of its own, so that lines do not show the inputs.
-    """
+    """Refuse an input that is none of ``kafka.topics``, if the policy has them: the name is mistyped."""
     known = [pair.input for pair in (policy.kafka and policy.kafka.topics) or () if pair.input]
     if input_topic is not None and known and input_topic not in known:
         raise InputError(f"--input-topic: no input of kafka.topics has this name; give one of {', '.join(known)}")
@@ -206,10 +197,8 @@ def read_stated(
 class AuditScope:
     """What is judged, as the policy and the user of `verify` say; nothing of it comes from the judged files.
 
-    ``is_table``, ``is_ordered``: whether the release is that of a finished table, or of a stream with ``release:
-    ordered``. ``may_be_table``: whether the policy has a stream section and the user did not say which command made the
-    release. ``window``: offsets of a window of a stream, within which a clock has no trend: delta + 1. None for a
-    table.
+    ``may_be_table``: whether the policy has a stream section and the user did not say which command made the release.
+    ``window``: offsets of a window of a stream, within which a clock has no trend: delta + 1. None for a table.
     """
 
     is_table: bool

@@ -144,8 +144,7 @@ class SizeBounds:
 class Originals:
     """All n records of the original, in its order.
 
-    - ``values``: quasi-identifiers: clipped numbers, milliseconds of times, ranks, and codes of categories; NaN where a
-      value is missing, zeros where the record is unusable.
+    - ``values``: quasi-identifiers as `shoal.audit.scales` reads them; zeros where the record is unusable.
     - ``subjects``: equal codes for equal subjects; -1 where the record is unusable.
     - ``merged``: by subject code: equal for subjects that every step of ``normalize`` would make one. None if the
       subject is no text, or every record is a subject of its own.
@@ -156,8 +155,7 @@ class Originals:
       unusable.
     - ``was_read_whole``: whether a summary counts all records as read. Then a last record without end was read like the
       others.
-    - ``drops``: indices of the messages that are no records and are dropped, as the policy says of deletes and
-      tombstones.
+    - ``drops``: indices of the messages that are no records and are dropped.
     - ``may_be_followed``: whether a run with ``--follow`` may have read the file. It reads no topic, and not for an
       ordered release.
     """
@@ -217,10 +215,7 @@ class Originals:
 
     @cached_property
     def by_partition(self) -> dict[int, npt.NDArray[np.int64]]:
-        """Indices of the records of each partition in the order of their offsets. Cost: O(n log n), once.
-
-        The lines of an export may be in any order. A service reads records in the order of their offsets.
-        """
+        """Indices of the records of each partition in the order of their offsets. Cost: O(n log n), once."""
         by_offset = np.argsort(self.offsets, kind="stable")
         partitions = self.partitions[by_offset]
         return {int(one): by_offset[partitions == one] for one in np.unique(partitions)}

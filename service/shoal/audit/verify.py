@@ -309,10 +309,10 @@ class _Audit:
 
     def _confirm_empty(self) -> None:
         """Ask for the file that says that nothing was released: a summary, or the quarantine of a topic."""
-        summary_fields: Mapping[str, object] = self._stated.summary_fields or {}
+        summary: Summary = self._stated.summary_fields or {}
         if self._originals.is_export and self._stated.references is None:
             self._undecided.append("nothing was released: give the quarantine file (--quarantine) to confirm it")
-        elif not self._originals.is_export and summary_fields.get("released") != 0:
+        elif not self._originals.is_export and summary.get("released") != 0:
             self._undecided.append("nothing was released: give the summary (--summary) to confirm it")
 
     # ---------------------------------------------------------------- recompute
@@ -348,12 +348,10 @@ class _Audit:
             self._undecided.append(inferred.doubt)
 
     def _check_rows(self, evidence_clusters: Iterable[EvidenceCluster]) -> None:
-        clusters = self._check_clusters(evidence_clusters).clusters
-        self._checks += compare_rows(self._release, clusters)
+        release, clusters = self._release, self._check_clusters(evidence_clusters).clusters
+        self._checks += compare_rows(release, clusters)
         is_table, keeps_order = self._scope.is_table, self._policy.keep_order
-        self._checks += check_order(
-            self._release, clusters, self._originals, is_table=is_table, keeps_order=keeps_order
-        )
+        self._checks += check_order(release, clusters, self._originals, is_table=is_table, keeps_order=keeps_order)
 
     def _check_clusters(self, evidence_clusters: Iterable[EvidenceCluster]) -> RecomputedClusters:
         found = check_clusters(self._policy, self._originals, evidence_clusters, self._published, self._limits)
@@ -669,28 +667,17 @@ def _add_lines(verdict: Verdict, *, original: InputFile, released: InputFile) ->
     """Return the verdict with the line of each row and each record that a broken check lists.
 
     Rows are numbered from 1 and records from 0, both without a header. A row of a CSV file may span several lines. Rows
-    of a Parquet file have no lines.
-
-    Cost: one pass over a CSV file with failed cases, O(n) time.
+    of a Parquet file have no lines. Cost: one pass over a CSV file with failed cases, O(n) time.
     """
-    sources = {"row": (released, 1), "record": (original, 0)}
-    found = {
-        unit: _lines_of(
-            {place - first for check in verdict.checks if check.unit == unit for place in _numbers(check.places)}, file
-        )
-        for unit, (file, first) in sources.items()
-    }
-    checks = []
-    for check in verdict.checks:
-        lines = found.get(check.unit, {})
-        first = sources[check.unit][1] if check.unit in sources else 0
-        numbers = [place - first for place in _numbers(check.places)]
-        checks.append(replace(check, lines=tuple(lines[number] for number in numbers if number in lines)))
+    checks = list(verdict.checks)
+    for unit, first, file in (("row", 1, released), ("record", 0, original)):
+        own = [check for check in checks if check.unit == unit]
+        lines = _lines_of({place - first for check in own for place in check.places if isinstance(place, int)}, file)
+        for place, check in enumerate(checks):
+            if check.unit == unit:
+                found = (lines.get(number - first) for number in check.places if isinstance(number, int))
+                checks[place] = replace(check, lines=tuple(line for line in found if line is not None))
     return replace(verdict, checks=tuple(checks))
-
-
-def _numbers(places: Iterable[int | str]) -> list[int]:
-    return [place for place in places if isinstance(place, int)]
 
 
 def _lines_of(numbers: set[int], file: InputFile) -> dict[int, int]:

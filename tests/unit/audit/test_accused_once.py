@@ -50,10 +50,7 @@ def test_a_stream_of_equal_values_publishes_its_value(tmp_path: Path, release: s
 
 @pytest.mark.parametrize(
     ("original", "text"),
-    [
-        ("original.csv", "p,x\na,1\nb,2\na,3"),
-        ("original.jsonl", '{"p":"a","x":1}\n{"p":"b","x":2}\n{"p":"a","x":3}'),
-    ],
+    [("original.csv", "p,x\na,1\nb,2\na,3"), ("original.jsonl", '{"p":"a","x":1}\n{"p":"b","x":2}\n{"p":"a","x":3}')],
 )
 def test_a_suppressed_last_record_without_line_end_is_accounted_for(tmp_path: Path, original: str, text: str) -> None:
     policy = policy_of(WHOLE, stream=STREAM)

@@ -172,16 +172,6 @@ def with_long_fields(folder: Path, clusters: list[list[int]], limit: int, *, is_
     return made
 
 
-@pytest.mark.parametrize("stream", [{}, {"release": "ordered"}])
-def test_a_limit_above_all_sizes_excuses_no_record(tmp_path: Path, stream: dict[str, Any]) -> None:
-    made = with_long_fields(tmp_path, FAR, 115, is_topic=True, stream=stream)
-    assert max(len(json.dumps(record)) for record in made.records) == 94
-    for verdict in (made.verify("too_large"), made.verify()):
-        assert verdict.exit_code == 2
-        assert (verdict["delay"].status, verdict["delay"].failed) == ("not examined", 0)
-    assert broken(with_long_fields(tmp_path, BLOCKS[::4], 115, is_topic=False).verify()) == {"complete"}
-
-
 def test_records_above_the_limit_are_explained(tmp_path: Path) -> None:
     for is_topic in (False, True):
         made = with_long_fields(tmp_path, [], 100, is_topic=is_topic)

@@ -60,9 +60,7 @@ def test_a_refused_record_that_is_listed_as_suppressed_is_broken(
 @pytest.mark.parametrize(
     "stated",
     [
-        {"undecodable": 1},
-        {"undecodable": 2, "invalid": 1},
-        {"undecodable": 1, "age is 41": 1},
+        *({"undecodable": 1}, {"undecodable": 2, "invalid": 1}, {"undecodable": 1, "age is 41": 1}),
         {"undecodable": 1, "invalid": 1, "age is 41": 0},
     ],
 )
@@ -116,10 +114,7 @@ def test_parts_of_a_message_count_for_its_length(
 
 def test_a_long_first_line_with_a_byte_order_mark_is_too_large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    attributes = {
-        "age": {"role": "quasi_identifier", "bounds": [0, 110]},
-        "note": {"role": "confidential"},
-    }
+    attributes = {"age": {"role": "quasi_identifier", "bounds": [0, 110]}, "note": {"role": "confidential"}}
     document = {"attributes": attributes, "subject": "every_record", "privacy": {"k": 3}, "stream": {"delta": 10}}
     Path("policy.yaml").write_text(json.dumps(document))
     lines = [json.dumps({"age": age, "note": "n"}) for age in range(6)]

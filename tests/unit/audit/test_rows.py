@@ -39,11 +39,7 @@ def clusters(*parts: tuple[str, str]) -> list[RecomputedCluster]:
 
 
 def checks(
-    text: str,
-    *parts: tuple[str, str],
-    is_export: bool = True,
-    is_table: bool = False,
-    keeps_order: bool = False,
+    text: str, *parts: tuple[str, str], is_export: bool = True, is_table: bool = False, keeps_order: bool = False
 ) -> dict[str, Check]:
     """Check rows written as "A:ab B:cd": centroid, then unchanged fields."""
     rows = [(group[0], letter) for group in text.split() for letter in group[2:]]

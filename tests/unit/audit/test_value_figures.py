@@ -49,10 +49,8 @@ L = {"l": 2, "max_value_share": 0.6}
 @pytest.mark.parametrize(
     ("stated", "place"),
     [
-        ({"l": {"min": 3}, "value_share": {"max": 0.5}}, None),
-        ({"l": {"min": 4}}, "l.min"),
-        ({"l": {"min": 2}}, "l.min"),
-        ({"value_share": {"max": 0.25}}, "value_share.max"),
+        *(({"l": {"min": 3}, "value_share": {"max": 0.5}}, None), ({"l": {"min": 4}}, "l.min")),
+        *(({"l": {"min": 2}}, "l.min"), ({"value_share": {"max": 0.25}}, "value_share.max")),
         ({"value_share": {"max": None}, "l": {}}, None),
     ],
 )
