@@ -203,7 +203,12 @@ FALSIFICATIONS: list[Falsification] = [
             references(lambda lines, release: lines.append(release.reference(release.clusters[0][0]))),
         ),
         ("references: one twice", 1, "references", references(lambda lines, _: lines.append(lines[0]))),
-        ("references: an offset beyond the end", 1, "references", first_reference(offset=5000)),
+        (
+            "references: an offset beyond the end",
+            1,
+            "references",
+            references(lambda lines, _: lines.append(edited_line(lines[0], offset=5000))),
+        ),
         ("references: an unknown reason", 1, "reasons", first_reference(reason="p1")),
         ("references: a field besides", 1, "reasons", first_reference(age=41)),
         (
