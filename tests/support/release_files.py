@@ -66,8 +66,8 @@ def judge_files(
     paths = {}
     for name, content in files.items():
         paths[name.split(".")[0]] = folder / name
-        is_text = isinstance(content, str)
-        (folder / name).write_bytes(content.encode("utf-8", "surrogateescape") if is_text else content)
+        encoded = content.encode("utf-8", "surrogateescape") if isinstance(content, str) else content
+        (folder / name).write_bytes(encoded)
     return judge(policy_from(document), paths, strict=strict)
 
 

@@ -137,7 +137,13 @@ def check_ordered_release(
 
     Return ``nothing_else``, ``nothing_missing``, ``in_turn``, and ``own_position`` or ``byte_order``.
     """
-    checks = _OrderChecks(reveals=reveals)
+    extra = CheckCounter("nothing_else", "every row is the recomputed row of a member of a cluster")
+    released = "every recomputed row of a cluster was released at a position of the cluster"
+    missing = CheckCounter("nothing_missing", released, "cluster")
+    in_turn = CheckCounter("in_turn", "rows are in the order of the input, one at the position of each record")
+    arrangement = CheckCounter("byte_order", "rows of a cluster are in byte order")
+    if reveals:
+        arrangement = CheckCounter("own_position", "each row has the unchanged fields of the record at its position")
     expected: dict[int, list[_ExpectedRow]] = defaultdict(list)
     for cluster in clusters:
         for index, unchanged in zip(cluster.members, cluster.unchanged, strict=True):
@@ -147,12 +153,14 @@ def check_ordered_release(
     for partition in expected.keys() | release.by_partition.keys():
         rows = release.by_partition.get(partition, PartitionRows())
         in_order = sorted(expected[partition], key=lambda row: row.offset)
-        _check_rows(rows, in_order, checks, reveals=reveals)
-        unfinished += _check_complete(rows, in_order, checks.missing, is_due)
+        _check_rows(rows, in_order, extra, in_turn, arrangement, reveals=reveals)
+        for line in rows.lines[len(in_order) :]:
+            extra.expect(False, line)
+        unfinished += _check_complete(rows, in_order, missing, is_due)
     if unfinished:
         named, then = ("1 cluster is", "it is") if unfinished == 1 else (f"{unfinished} clusters are", "they are")
-        checks.missing.note = f"{named} not yet released as a whole: verify again when {then}"
-    return [checks.extra, checks.missing, checks.in_turn, checks.arrangement]
+        missing.note = f"{named} not yet released as a whole: verify again when {then}"
+    return [extra, missing, in_turn, arrangement]
 
 
 @dataclass(slots=True)
@@ -320,42 +328,29 @@ class _ExpectedRow(NamedTuple):
     own_unchanged: str
 
 
-class _OrderChecks:
-    """The four checks, over all partitions."""
-
-    def __init__(self, *, reveals: bool) -> None:
-        self.extra = CheckCounter("nothing_else", "every row is the recomputed row of a member of a cluster")
-        self.missing = CheckCounter(
-            "nothing_missing", "every recomputed row of a cluster was released at a position of the cluster", "cluster"
-        )
-        self.in_turn = CheckCounter("in_turn", "rows are in the order of the input, one at the position of each record")
-        claim = (
-            "each row has the unchanged fields of the record at its position"
-            if reveals
-            else "rows of a cluster are in byte order"
-        )
-        self.arrangement = CheckCounter("own_position" if reveals else "byte_order", claim)
-
-
-def _check_rows(rows: PartitionRows, expected: list[_ExpectedRow], checks: _OrderChecks, *, reveals: bool) -> None:
+def _check_rows(
+    rows: PartitionRows,
+    expected: list[_ExpectedRow],
+    extra: CheckCounter,
+    in_turn: CheckCounter,
+    arrangement: CheckCounter,
+    *,
+    reveals: bool,
+) -> None:
     """Check each row against the record at its position, and against the previous row of the same cluster."""
     unmatched: dict[int, Counter[str]] = {}
     previous: dict[int, str] = {}
-    for position, line in enumerate(rows.lines):
-        if position >= len(expected):
-            checks.extra.expect(False, line)
-            continue
-        row = expected[position]
+    for row, line, quasi, unchanged, text in zip(
+        expected, rows.lines, rows.quasi, rows.unchanged, rows.texts, strict=False
+    ):
         cluster = id(row.cluster)
-        unchanged, text = rows.unchanged[position], rows.texts[position]
         counts = unmatched.setdefault(cluster, Counter(row.cluster.unchanged))
-        is_equal = rows.quasi[position] == row.cluster.quasi
-        checks.in_turn.expect(is_equal, line)
-        checks.extra.expect(is_equal and counts[unchanged] > 0, line)
+        is_equal = quasi == row.cluster.quasi
+        in_turn.expect(is_equal, line)
+        extra.expect(is_equal and counts[unchanged] > 0, line)
         counts[unchanged] -= 1
-        checks.arrangement.expect(
-            unchanged == row.own_unchanged if reveals else previous.get(cluster, "") <= text, line
-        )
+        in_order = unchanged == row.own_unchanged if reveals else previous.get(cluster, "") <= text
+        arrangement.expect(in_order, line)
         previous[cluster] = text
 
 

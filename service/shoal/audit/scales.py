@@ -359,26 +359,23 @@ def _present_reader(attribute: Attribute, form: Form, sign: DecimalSign, categor
         case Scale.ORDINAL:
             return _ordinal_reader(attribute, form)
         case Scale.TIME:
-            return _BoundedReader(attribute, _time_reader(attribute, form, sign))
+            return _bounded_reader(attribute, _time_reader(attribute, form, sign))
         case _:
-            return _BoundedReader(attribute, _number_reader(form, sign))
+            return _bounded_reader(attribute, _number_reader(form, sign))
 
 
-class _BoundedReader:
-    """Returns the clipped float64 of a number or a time, or None."""
+def _bounded_reader(attribute: Attribute, number: ValueReader) -> ValueReader:
+    """Return the function to the clipped float64 of a number or a time, or None."""
+    (low, high), is_clipped, is_whole = attribute.limits, attribute.clip, attribute.integer
 
-    __slots__ = ("_clip", "_high", "_integer", "_low", "_number")
-
-    def __init__(self, attribute: Attribute, number: ValueReader) -> None:
-        self._low, self._high = attribute.limits
-        self._clip, self._integer, self._number = attribute.clip, attribute.integer, number
-
-    def __call__(self, value: object) -> float | None:
-        number = self._number(value)
-        if number is None or not math.isfinite(number) or (self._integer and not number.is_integer()):
+    def read(value: object) -> float | None:
+        found = number(value)
+        if found is None or not math.isfinite(found) or (is_whole and not found.is_integer()):
             return None
-        clipped = min(max(number, self._low), self._high)
-        return clipped if self._clip or clipped == number else None
+        clipped = min(max(found, low), high)
+        return clipped if is_clipped or clipped == found else None
+
+    return read
 
 
 def _number_reader(form: Form, sign: DecimalSign) -> ValueReader:

@@ -36,7 +36,7 @@ class Release:
     evidence: list[dict[str, Any]]
 
     def verify(self, policy: Policy, **options: Any) -> Verdict:
-        contents = {"in": self.lines, "out": self.rows, "evidence": self.evidence}
+        contents: dict[str, list[Any]] = {"in": self.lines, "out": self.rows, "evidence": self.evidence}
         paths = [write_lines(self.folder / f"{name}.jsonl", lines) for name, lines in contents.items()]
         return verify(policy, *paths, **options)
 

@@ -33,8 +33,8 @@ def unexamined(
         lines = [{"partition": 0, "offset": n, "value": json.dumps(line)} for n, line in enumerate(lines)]
         rows = [{"partition": 0, "value": row} | envelope for row in rows]
     contents = {"in": lines, "out": rows, "evidence": [{"partition": 0, "cluster": 0, "offsets": [0, 1]}]}
-    paths = [write_lines(folder / f"{name}.jsonl", content) for name, content in contents.items()]
-    verdict = verify(policy, *paths, {"released": 2} if summary else None)
+    original, released, evidence = (write_lines(folder / f"{name}.jsonl", found) for name, found in contents.items())
+    verdict = verify(policy, original, released, evidence, {"released": 2} if summary else None)
     assert verdict.exit_code == 0, verdict.text()
     assert verdict.as_dict()["not_examined"] == list(verdict.not_examined)
     return verdict.not_examined

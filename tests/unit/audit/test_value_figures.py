@@ -34,13 +34,13 @@ def verdict(
     policy = policy_of(attributes, privacy={"k": 4, **privacy}, steering=steering or {}, **stream)
     rows = [{"x": 3 if n < 4 else 6, "ill": value} for n, value in enumerate(values)]
     released = [json.dumps(row, separators=(",", ":")) for row in rows]
-    files = {
+    files: dict[str, list[Any]] = {
         "in": [row | {"x": row["x"] + (-1) ** n} for n, row in enumerate(rows)],
         "out": sorted(released) if is_table else [*sorted(released[:4]), *sorted(released[4:])],
         "evidence": [{"partition": 0, "cluster": n, "offsets": [*range(4 * n, 4 * n + 4)]} for n in (0, 1)],
     }
-    paths = [write_lines(folder / f"{name}.jsonl", lines) for name, lines in files.items()]
-    return verify(policy, *paths, {**SUMMARY, **stated})
+    original, made, evidence = (write_lines(folder / f"{name}.jsonl", lines) for name, lines in files.items())
+    return verify(policy, original, made, evidence, {**SUMMARY, **stated})
 
 
 L = {"l": 2, "max_value_share": 0.6}
