@@ -266,7 +266,7 @@ def read_originals(
 
     ``released``: form of the release that the records are compared with. ``published``: gets the categories of nominal
     attributes. ``is_export``: None decides by the first line. ``by_line``: the evidence names messages by line, as that
-    of `shoal pipe` does, and not by offset.
+    of `shoal pipe` does, and not by offset. A dropped message that is too large is quarantined, whatever it contains.
     """
     path, form = file.path, file.form
     if form == "csv":
@@ -275,11 +275,8 @@ def read_originals(
     names = _export_names(policy, file, is_export=is_export, by_line=by_line)
     by_line = by_line and bool(policy.envelope_attributes)
     has_offsets = names is not None and not by_line
-    categories = {one.attribute.name: one.categories for one in published if isinstance(one, PublishedCategories)}
-    reader = RecordReader(policy, form, released, is_parquet=is_parquet(path), categories=categories)
-    embedded = EmbeddedRecordFinder(policy)
+    reader, embedded = _record_reader(policy, file, released, published), EmbeddedRecordFinder(policy)
     size_bounds = SizeBounds(policy, released, is_measured=form != "csv", is_binary=is_parquet(path))
-    max_bytes = max_record_bytes(policy)
     values, subjects, partitions, offsets = array("d"), array("q"), array("q"), array("q")
     timestamps, sizes = array("q"), array("q")
     unchanged: list[str | None] = []
@@ -296,8 +293,7 @@ def read_originals(
             record = None
         content = reader.content(record)
         found = None if isinstance(content, Dropped) else reader.read(content, envelope)
-        if isinstance(content, Dropped) and size <= max_bytes:
-            # One that is too large is quarantined, whatever it contains.
+        if isinstance(content, Dropped) and size <= max_record_bytes(policy):
             drops[content].append(index)
         partitions.append(partition)
         offsets.append(offset)
@@ -398,6 +394,13 @@ def _export_names(policy: Policy, file: InputFile, *, is_export: bool | None, by
             f"{', '.join(sorted(required))}"
         )
     return required
+
+
+def _record_reader(
+    policy: Policy, file: InputFile, released: Form, published: Sequence[PublishedValues]
+) -> RecordReader:
+    categories = {one.attribute.name: one.categories for one in published if isinstance(one, PublishedCategories)}
+    return RecordReader(policy, file.form, released, is_parquet=is_parquet(file.path), categories=categories)
 
 
 def _subject_code(found: UsableRecord | None, index: int, codes: dict[str, int]) -> int:
