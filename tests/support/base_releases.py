@@ -24,7 +24,19 @@ from support.messages import Message
 from support.scale_shape import ScaleShape
 from support.topic_runs import run_topic
 
-__all__ = ["BASES", "FIELDS", "Base", "Record", "base_of", "compose", "mean_of", "row_text", "shown_of", "timestamp_of"]
+__all__ = [
+    "BASES",
+    "FIELDS",
+    "Base",
+    "Record",
+    "base_of",
+    "compose",
+    "csv_original",
+    "exported",
+    "row_text",
+    "shown_of",
+]
+__all__ += ["timestamp_of"]
 
 Record = dict[str, Any]
 
@@ -40,22 +52,9 @@ _BROKEN = ("{", '{"patient": "p1"}', "[]")
 class Base:
     """A sound release.
 
-    Attributes
-    ----------
-    name : str
-        One of `BASES`.
-    document : dict
-        The policy.
-    original : bytes
-        The original file.
-    records : tuple of dict or None
-        The records of the original; None for a line that is no record.
-    places : tuple of (int, int)
-        Partition and offset of each record.
-    clusters : tuple of tuple of int
-        Members of each cluster, as indexes into the records; in the order of the release.
-    shape : ScaleShape or None
-        What the rows are made of, if the records have an attribute of every scale.
+    ``document``: the policy. ``records``: those of the original; None for a line that is no record. ``places``:
+    partition and offset of each record. ``clusters``: members of each cluster, as indexes into the records, in the
+    order of the release. ``shape``: what the rows are made of, if the records have an attribute of every scale.
     """
 
     name: str
@@ -137,7 +136,7 @@ def _records(random: Random, count: int, people: int) -> list[Record]:
 # ---------------------------------------------------------------- composer
 
 
-def mean_of(records: Iterable[Record], name: str) -> str:
+def _mean_of(records: Iterable[Record], name: str) -> str:
     """Return the published value of a quasi-identifier: the mean of the clipped values, as a multiple of its step."""
     low, high = BOUNDS[name]
     clipped = [Fraction(min(max(record[name], low), high)) for record in records]
@@ -162,7 +161,7 @@ def shown_of(base: Base, members: Iterable[int], released: Iterable[int]) -> lis
     records = [base.record(index) for index in members]
     if base.shape is not None:
         return list(base.shape.shown_of(records, [base.record(index) for index in released]))
-    return [mean_of(records, name) for name in STEPS]
+    return [_mean_of(records, name) for name in STEPS]
 
 
 def compose(base: Base, clusters: Sequence[Sequence[int]]) -> list[list[str]]:
@@ -170,9 +169,8 @@ def compose(base: Base, clusters: Sequence[Sequence[int]]) -> list[list[str]]:
     found = []
     released = [index for members in clusters for index in members]
     for members in clusters:
-        records = [base.record(index) for index in members]
         means = shown_of(base, members, released)
-        found.append(sorted((row_text(base, record, means) for record in records), key=str.encode))
+        found.append(sorted((row_text(base, base.record(index), means) for index in members), key=str.encode))
     if base.is_table:
         return [sorted((row for rows in found for row in rows), key=str.encode)]
     if base.is_ordered:
@@ -206,14 +204,10 @@ def base_of(name: str, count: int = 120, *, people: int = 60, k: int = 3, delta:
     places = [(0, index) for index in range(count)]
     if name.startswith("topic"):
         places = _two_partitions(random, count)
-        exported = [
-            {"partition": partition, "offset": offset, "value": line, "timestamp": timestamp_of(index)}
-            for index, ((partition, offset), line) in enumerate(zip(places, lines, strict=True))
-        ]
-        lines = [json.dumps(line) for line in exported]
+        lines = exported(lines, places)
     original = "".join(f"{line}\n" for line in lines).encode()
     if name.endswith("csv"):
-        original = _csv_original([record for record in records if record is not None])
+        original = csv_original([record for record in records if record is not None])
     policy = Policy.from_document(Document.model_validate(document))
     released, evidence = _released(name, policy, original, places, records)
     index_of = {place: index for index, place in enumerate(places)}
@@ -235,7 +229,17 @@ def _two_partitions(random: Random, count: int) -> list[tuple[int, int]]:
     return places
 
 
-def _csv_original(records: Sequence[Record]) -> bytes:
+def exported(lines: Sequence[str], places: Sequence[tuple[int, int]]) -> list[str]:
+    """Return the lines of the export of a topic with these messages."""
+    messages = (
+        {"partition": partition, "offset": offset, "value": line, "timestamp": timestamp_of(index)}
+        for index, ((partition, offset), line) in enumerate(zip(places, lines, strict=True))
+    )
+    return [json.dumps(message) for message in messages]
+
+
+def csv_original(records: Sequence[Record]) -> bytes:
+    """Return records as a CSV file."""
     text = io.StringIO()
     writer = csv.DictWriter(text, list(records[0]), lineterminator="\n")
     writer.writeheader()

@@ -7,7 +7,16 @@ from collections.abc import Callable
 from typing import Any
 
 from support.base_releases import base_of
-from support.named_falsifications import Edit, Falsification, edited_line, falsifications_of, sound, with_records
+from support.named_falsifications import (
+    Edit,
+    Falsification,
+    edited_line,
+    falsifications_of,
+    makers_of,
+    sound,
+    unchanged,
+    with_records,
+)
 from support.release_files import ReleaseFiles
 
 __all__ = ["FALSIFICATIONS"]
@@ -80,6 +89,11 @@ def references(change: Callable[[list[str], ReleaseFiles], object]) -> Edit:
     return edit
 
 
+def first_reference(**changes: Any) -> Edit:
+    """Return an edit of fields of the first reference."""
+    return references(lambda lines, _: lines.__setitem__(0, edited_line(lines[0], **changes)))
+
+
 def emptied(edit: Edit, base: str = "stream") -> Callable[[], ReleaseFiles]:
     """Return a maker of a release without any row; all files agree with it."""
 
@@ -98,19 +112,8 @@ def unusable_member() -> ReleaseFiles:
     base = base_of("stream")
     release = sound(base)
     index = release.clusters[2][1]
-    return ReleaseFiles(
-        with_records(base, {index: {"age": None}}),
-        release.clusters,
-        release.rows,
-        release.evidence,
-        release.summary,
-        release.quarantine,
-        release.document,
-    )
-
-
-def unchanged(_: ReleaseFiles) -> None:
-    """Leave all files in agreement."""
+    release.base = with_records(base, {index: {"age": None}})
+    return release
 
 
 def without_references(release: ReleaseFiles) -> None:
@@ -127,34 +130,22 @@ def summary_alone(**changes: Any) -> Edit:
     return edit
 
 
+_UNREAD = {"records_in": 0, "suppressed": {}, "quarantined": {}}
+
 FALSIFICATIONS: list[Falsification] = [
-    Falsification("a member whose age is null", "stream", unusable_member, 1, "existing"),
-    Falsification("nothing released, all listed as suppressed", "stream", emptied(unchanged), 1, "suppressed"),
-    Falsification("nothing released, summary says suppressed", "stream", emptied(without_references), 1, "complete"),
-    Falsification(
-        "nothing released, summary says that nothing was read",
+    *makers_of(
         "stream",
-        emptied(summary_alone(records_in=0, suppressed={}, quarantined={})),
-        1,
-        "complete",
+        ("a member whose age is null", 1, "existing", unusable_member),
+        ("nothing released, all listed as suppressed", 1, "suppressed", emptied(unchanged)),
+        ("nothing released, summary says suppressed", 1, "complete", emptied(without_references)),
+        ("nothing released, summary says that nothing was read", 1, "complete", emptied(summary_alone(**_UNREAD))),
+        ("nothing released, summary says held", 1, "complete", emptied(summary_alone(suppressed={}, held=117))),
     ),
-    Falsification(
-        "nothing released, summary says held",
-        "stream",
-        emptied(summary_alone(suppressed={}, held=117)),
-        1,
-        "complete",
-    ),
-    Falsification(
-        "nothing of an ordered release, all listed as suppressed",
+    *makers_of(
         "ordered",
-        emptied(unchanged, "ordered"),
-        1,
-        "suppressed",
+        ("nothing of an ordered release, all listed as suppressed", 1, "suppressed", emptied(unchanged, "ordered")),
     ),
-    Falsification(
-        "nothing of a table, all listed as suppressed", "table", emptied(unchanged, "table"), 1, "suppressed"
-    ),
+    *makers_of("table", ("nothing of a table, all listed as suppressed", 1, "suppressed", emptied(unchanged, "table"))),
     *falsifications_of(
         "stream",
         ("evidence: a line missing", 1, "nothing_else", evidence(lambda lines: lines.pop(3))),
@@ -218,18 +209,8 @@ FALSIFICATIONS: list[Falsification] = [
             "references",
             references(lambda lines, _: lines.append(edited_line(lines[0], offset=5000))),
         ),
-        (
-            "references: an unknown reason",
-            1,
-            "reasons",
-            references(lambda lines, _: lines.__setitem__(0, edited_line(lines[0], reason="p1"))),
-        ),
-        (
-            "references: a field besides",
-            1,
-            "reasons",
-            references(lambda lines, _: lines.__setitem__(0, edited_line(lines[0], age=41))),
-        ),
+        ("references: an unknown reason", 1, "reasons", first_reference(reason="p1")),
+        ("references: a field besides", 1, "reasons", first_reference(age=41)),
         (
             "references: an unusable record as suppressed",
             1,
@@ -237,12 +218,7 @@ FALSIFICATIONS: list[Falsification] = [
             references(lambda lines, release: lines.__setitem__(0, release.reference(5, "suppressed"))),
         ),
         ("references: none", 1, "complete", references(lambda lines, _: lines.clear())),
-        (
-            "references: another partition",
-            1,
-            "references",
-            references(lambda lines, _: lines.__setitem__(0, edited_line(lines[0], partition=3))),
-        ),
+        ("references: another partition", 1, "references", first_reference(partition=3)),
     ),
     *falsifications_of(
         "topic",

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from random import Random
 
-from support.base_releases import base_of, mean_of, row_text, timestamp_of
+from support.base_releases import base_of, row_text, shown_of, timestamp_of
 from support.falsification_moves import arrival_order, means_of_two, raw_value, relabel
 from support.named_falsifications import (
     Edit,
@@ -16,7 +16,10 @@ from support.named_falsifications import (
     edited_line,
     falsifications_of,
     far_apart,
+    makers_of,
     sound,
+    unchanged,
+    usable_of,
     with_records,
 )
 from support.release_files import ReleaseFiles
@@ -60,7 +63,7 @@ def interleaved(found: list[list[str]]) -> None:
 def spread_over(size: int, distance: int, count: int = 200) -> ReleaseFiles:
     """Return a release whose clusters hold records of one stretch of the input that are a distance apart."""
     release = sound(base_of("stream", count, people=10**6))
-    usable = [index for index, record in enumerate(release.base.records) if record is not None]
+    usable = usable_of(release.base)
     block = size * distance
     release.clusters = [
         [usable[start + offset + number * distance] for number in range(size)]
@@ -118,10 +121,6 @@ def summary_says(**changes: object) -> Edit:
     return edit
 
 
-def unchanged(_: ReleaseFiles) -> None:
-    """Leave all files in agreement."""
-
-
 def nothing_said(release: ReleaseFiles) -> None:
     release.summary = release.quarantine = None
 
@@ -146,9 +145,7 @@ def one_far_cluster(base: str, count: int = 1) -> Callable[[], ReleaseFiles]:
 
     def make() -> ReleaseFiles:
         release = sound(base_of(base, 200, people=10**6))
-        places = release.base.places
-        usable = [index for index, record in enumerate(release.base.records) if record and places[index][0] == 0]
-        release.clusters = [usable[first : first + 90 : 30] for first in range(count)]
+        release.clusters = far_apart(release.base, 3, 30, count=count)
         release.recompose()
         listed_as("invalid")(release)
         if release.base.is_ordered:
@@ -194,23 +191,20 @@ def revealed(release: ReleaseFiles) -> None:
     """Put the tag and ward of each record at its own place of an ordered release."""
     found = []
     for members in release.clusters:
-        records = [release.base.record(index) for index in members]
-        means = [mean_of(records, name) for name in ("age", "income")]
+        means = shown_of(release.base, members, members)
         found += [(index, row_text(release.base, release.base.record(index), means)) for index in members]
     release.rows = [[row for _, row in sorted(found)]]
 
 
 def one_after_the_other(release: ReleaseFiles) -> None:
     """Write the clusters of a table one after the other, in the order in which their first records arrived."""
-    found = []
-    for members in sorted(release.clusters, key=min):
-        records = [release.base.record(index) for index in members]
-        means = [mean_of(records, name) for name in ("age", "income")]
-        found.append(sorted((row_text(release.base, record, means) for record in records), key=str.encode))
+    found, by_age = [], sorted(release.clusters, key=min)
+    for members in by_age:
+        means = shown_of(release.base, members, members)
+        texts = (row_text(release.base, release.base.record(index), means) for index in members)
+        found.append(sorted(texts, key=str.encode))
     release.rows = found
-    release.evidence = [
-        release.evidence_line(number, members) for number, members in enumerate(sorted(release.clusters, key=min))
-    ]
+    release.evidence = [release.evidence_line(number, members) for number, members in enumerate(by_age)]
 
 
 def consecutive() -> ReleaseFiles:
@@ -220,10 +214,6 @@ def consecutive() -> ReleaseFiles:
     release.recompose()
     one_after_the_other(release)
     return release
-
-
-def unchanged_clusters(_: list[list[int]]) -> None:
-    """Leave all clusters as they are."""
 
 
 def first_last(found: list[list[int]]) -> None:
@@ -245,80 +235,63 @@ def moved(seed: int, move: Callable[[ReleaseFiles, Random], None]) -> Edit:
     return lambda release: move(release, Random(seed))
 
 
+_MOST, _MESSAGES = "150 of 200 records dropped", "150 of 200 messages dropped"
+_EXCHANGED = ("members exchanged between the first and the last cluster", 1, "delay", clusters(exchanged))
+_DROPPED = ("one cluster dropped and listed as suppressed", 1, "suppressed", clusters(lambda found: found.pop(5)))
+_SPLIT = ("a cluster split in two, below k", 1, "subjects", clusters(split))
+
 FALSIFICATIONS: list[Falsification] = [
-    Falsification(
-        "rows in the order of the input, members 40 apart, summary says keep_order", "stream", kept_order, 1, "delay"
+    *makers_of(
+        "stream", ("rows in the order of the input, members 40 apart, summary says keep_order", 1, "delay", kept_order)
     ),
-    Falsification("one row each of 40 clusters, whose members are 40 apart", "ordered", one_row_of_each, 1, "delay"),
-    Falsification("members 160 apart at a delta of 20", "stream", lambda: spread_over(3, 80, 260), 1, "delay"),
-    Falsification("members 22 apart at a delta of 20", "stream", lambda: spread_over(3, 11), 1, "delay"),
-    Falsification("150 of 200 records dropped, listed as suppressed", "stream", dropped(unchanged), 1, "suppressed"),
-    Falsification(
-        "150 of 200 records dropped, summary says suppressed", "stream", dropped(summary_says()), 1, "complete"
-    ),
-    Falsification(
-        "150 of 200 records dropped, summary says held",
+    *makers_of("ordered", ("one row each of 40 clusters, whose members are 40 apart", 1, "delay", one_row_of_each)),
+    *makers_of(
         "stream",
-        dropped(summary_says(suppressed={}, held=149)),
-        1,
-        "complete",
+        ("members 160 apart at a delta of 20", 1, "delay", lambda: spread_over(3, 80, 260)),
+        ("members 22 apart at a delta of 20", 1, "delay", lambda: spread_over(3, 11)),
+        (f"{_MOST}, listed as suppressed", 1, "suppressed", dropped(unchanged)),
+        (f"{_MOST}, summary says suppressed", 1, "complete", dropped(summary_says())),
+        (f"{_MOST}, summary says held", 1, "complete", dropped(summary_says(suppressed={}, held=149))),
+        (
+            f"{_MOST}, summary says invalid",
+            1,
+            "complete",
+            dropped(summary_says(suppressed={}, quarantined={"invalid": 152})),
+        ),
+        (
+            f"{_MOST}, summary counts the others alone",
+            1,
+            "complete",
+            dropped(summary_says(suppressed={}, quarantined={}, records_in=51)),
+        ),
+        (f"{_MOST}, nothing said of them", 1, "complete", dropped(nothing_said)),
     ),
-    Falsification(
-        "150 of 200 records dropped, summary says invalid",
-        "stream",
-        dropped(summary_says(suppressed={}, quarantined={"invalid": 152})),
-        1,
-        "complete",
-    ),
-    Falsification(
-        "150 of 200 records dropped, summary counts the others alone",
-        "stream",
-        dropped(summary_says(suppressed={}, quarantined={}, records_in=51)),
-        1,
-        "complete",
-    ),
-    Falsification(
-        "150 of 200 records dropped, nothing said of them",
-        "stream",
-        dropped(nothing_said),
-        1,
-        "complete",
-    ),
-    Falsification("150 of 200 records of a table dropped", "table", dropped(summary_says(), "table"), 1, "complete"),
-    Falsification(
-        "150 of 200 records of a table dropped, listed as suppressed",
+    *makers_of(
         "table",
-        dropped(unchanged, "table"),
-        1,
-        "suppressed",
+        ("150 of 200 records of a table dropped", 1, "complete", dropped(summary_says(), "table")),
+        ("150 of 200 records of a table dropped, listed as suppressed", 1, "suppressed", dropped(unchanged, "table")),
     ),
-    Falsification(
-        "150 of 200 messages dropped, listed as suppressed",
-        "topic",
-        dropped(unchanged, "topic"),
-        1,
-        "suppressed",
-    ),
-    Falsification("clusters of consecutive records, one after the other", "table", consecutive, 1, "byte_order"),
-    Falsification(
-        "one person, with blanks around the name", "stream", one_person(("x", " x", "x ", "\tx")), 1, "subjects"
-    ),
-    Falsification(
-        "one person, with composed and decomposed letters",
+    *makers_of("topic", (f"{_MESSAGES}, listed as suppressed", 1, "suppressed", dropped(unchanged, "topic"))),
+    *makers_of("table", ("clusters of consecutive records, one after the other", 1, "byte_order", consecutive)),
+    *makers_of(
         "stream",
-        one_person(("\u00e9", unicodedata.normalize("NFD", "\u00e9"))),
-        1,
-        "subjects",
+        ("one person, with blanks around the name", 1, "subjects", one_person(("x", " x", "x ", "\tx"))),
+        (
+            "one person, with composed and decomposed letters",
+            1,
+            "subjects",
+            one_person(("\u00e9", unicodedata.normalize("NFD", "\u00e9"))),
+        ),
+        ("one person owns two of three records", 1, "subjects", one_person(("x", "x", "y"))),
     ),
-    Falsification("one person owns two of three records", "stream", one_person(("x", "x", "y")), 1, "subjects"),
     *falsifications_of(
         "stream",
-        ("a cluster split in two, below k", 1, "subjects", clusters(split)),
+        _SPLIT,
         ("a record in two clusters", 1, "once", clusters(lambda found: found[1].append(found[0][0]))),
         ("a record twice in its cluster", 1, "once", clusters(lambda found: found[0].append(found[0][0]))),
-        ("members exchanged between the first and the last cluster", 1, "delay", clusters(exchanged)),
+        _EXCHANGED,
         ("the first and the last cluster merged", 1, "delay", clusters(lambda found: found[0].extend(found.pop()))),
-        ("one cluster dropped and listed as suppressed", 1, "suppressed", clusters(lambda found: found.pop(5))),
+        _DROPPED,
         ("the clusters in the reverse order", 1, "delay", clusters(lambda found: found.reverse())),
         ("the first cluster published last", 1, "delay", clusters(lambda found: found.append(found.pop(0)))),
         ("a row twice", 1, "nothing_else", rows(lambda found: found[0].insert(0, found[0][0]))),
@@ -332,91 +305,66 @@ FALSIFICATIONS: list[Falsification] = [
     ),
     *falsifications_of(
         "ordered",
-        ("members exchanged between the first and the last cluster", 1, "delay", clusters(exchanged)),
-        ("a cluster split in two, below k", 1, "subjects", clusters(split)),
+        _EXCHANGED,
+        _SPLIT,
         ("each record keeps its own fields at its own place", 1, "byte_order", revealed),
         ("two rows exchanged", 1, "in_turn", rows(lambda found: found[0].insert(1, found[0].pop(5)))),
         ("the last 60 rows missing", 1, "nothing_missing", rows(lambda found: found[0].__delitem__(slice(-60, None)))),
         ("the first row missing", 1, "in_turn", rows(lambda found: found[0].pop(0))),
-        ("one cluster dropped and listed as suppressed", 1, "suppressed", clusters(lambda found: found.pop(5))),
+        _DROPPED,
     ),
     *falsifications_of(
         "table",
-        ("a cluster split in two, below k", 1, "subjects", clusters(split)),
+        _SPLIT,
         ("rows in another order than that of their bytes", 1, "byte_order", rows(lambda found: found[0].reverse())),
         ("clusters one after the other, by their first record", 1, "byte_order", one_after_the_other),
         ("one record dropped and listed as suppressed", 1, "suppressed", clusters(lambda found: found[0].pop())),
     ),
-    Falsification(
-        "150 of 200 records dropped, listed as invalid", "stream", dropped(listed_as("invalid")), 1, "reasons"
+    *makers_of(
+        "stream",
+        (f"{_MOST}, listed as invalid", 1, "reasons", dropped(listed_as("invalid"))),
+        (f"{_MOST}, listed as too large", 1, "reasons", dropped(listed_as("too_large"))),
     ),
-    Falsification(
-        "150 of 200 records dropped, listed as too large", "stream", dropped(listed_as("too_large")), 1, "reasons"
-    ),
-    Falsification(
-        "150 of 200 messages dropped, listed as invalid",
+    *makers_of(
         "topic",
-        dropped(listed_as("invalid"), "topic"),
-        2,
-        "undecided",
+        (f"{_MESSAGES}, listed as invalid", 2, "undecided", dropped(listed_as("invalid"), "topic")),
+        (f"{_MESSAGES}, listed as too large", 2, "undecided", dropped(listed_as("too_large"), "topic")),
+        (f"{_MESSAGES}, listed as undecodable", 1, "reasons", dropped(listed_as("undecodable"), "topic")),
+        ("members 30 apart, the others listed as invalid", 2, "undecided", one_far_cluster("topic")),
     ),
-    Falsification(
-        "150 of 200 messages dropped, listed as too large",
-        "topic",
-        dropped(listed_as("too_large"), "topic"),
-        2,
-        "undecided",
-    ),
-    Falsification(
-        "150 of 200 messages dropped, listed as undecodable",
-        "topic",
-        dropped(listed_as("undecodable"), "topic"),
-        1,
-        "reasons",
-    ),
-    Falsification(
-        "members 30 apart, the others listed as invalid",
-        "topic",
-        one_far_cluster("topic"),
-        2,
-        "undecided",
-    ),
-    Falsification(
-        "one row each of four clusters whose members are 30 apart, the others listed as invalid",
+    *makers_of(
         "topic ordered",
-        one_far_cluster("topic ordered", 4),
-        2,
-        "undecided",
+        (
+            "one row each of four clusters whose members are 30 apart, the others listed as invalid",
+            2,
+            "undecided",
+            one_far_cluster("topic ordered", 4),
+        ),
     ),
-    Falsification(
-        "a message listed as invalid that is older than one released before it",
+    *makers_of(
         "topic",
-        listed_as_old,
-        1,
-        "reasons",
-    ),
-    Falsification(
-        "150 of 200 messages dropped, nothing said of them", "topic", dropped(nothing_said, "topic"), 2, "undecided"
+        ("a message listed as invalid that is older than one released before it", 1, "reasons", listed_as_old),
+        (f"{_MESSAGES}, nothing said of them", 2, "undecided", dropped(nothing_said, "topic")),
     ),
     *falsifications_of(
         "topic ordered",
-        ("all clusters with the same number", 2, "undecided", equally_numbered(unchanged_clusters)),
-        ("members exchanged between the first and the last cluster", 1, "delay", clusters(exchanged)),
+        ("all clusters with the same number", 2, "undecided", equally_numbered(unchanged)),
+        _EXCHANGED,
         (
             "the last 40 rows of a partition missing",
             1,
             "nothing_missing",
             rows(lambda found: found[0].__delitem__(slice(-40, None))),
         ),
-        ("one cluster dropped and listed as suppressed", 1, "suppressed", clusters(lambda found: found.pop(5))),
+        _DROPPED,
         ("two rows exchanged", 1, "in_turn", rows(lambda found: found[1].insert(1, found[1].pop(5)))),
     ),
     *falsifications_of(
         "topic",
         ("no row of a partition, nothing said of its records", 2, "undecided", partition_missing),
         ("the first cluster published last, all numbers equal", 2, "undecided", equally_numbered(first_last)),
-        ("five clusters with the same number", 2, "undecided", equally_numbered(unchanged_clusters, 5)),
-        ("members exchanged between the first and the last cluster", 1, "delay", clusters(exchanged)),
-        ("one cluster dropped and listed as suppressed", 1, "suppressed", clusters(lambda found: found.pop(5))),
+        ("five clusters with the same number", 2, "undecided", equally_numbered(unchanged, 5)),
+        _EXCHANGED,
+        _DROPPED,
     ),
 ]

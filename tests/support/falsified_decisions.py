@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from copy import deepcopy
 from dataclasses import replace
 from typing import Any
 
 from support.base_releases import base_of
-from support.named_falsifications import Falsification, edited_line, sound
+from support.named_falsifications import Falsification, edited_line, far_apart, limited, makers_of, sound
 from support.release_files import ReleaseFiles
 
 __all__ = ["FALSIFICATIONS"]
@@ -17,12 +16,16 @@ __all__ = ["FALSIFICATIONS"]
 KAFKA = {"bootstrap_servers": "localhost:9092", "input": "in", "output": "out", "group": "shoal"}
 
 
-def under(base: str, count: int = 200, **sections: dict[str, Any]) -> ReleaseFiles:
-    """Return a sound release, to be changed, under a policy with these options besides."""
-    release = sound(base_of(base, count, people=10**6))
-    release.document = deepcopy(release.document)
-    for name, options in sections.items():
-        release.document[name] = release.document.get(name, {}) | options
+def under(base: str, **sections: dict[str, Any]) -> ReleaseFiles:
+    """Return a sound release of 200 records, to be changed, under a policy with these options besides."""
+    return limited(sound(base_of(base, 200, people=10**6)), **sections)
+
+
+def as_listed(release: ReleaseFiles, reason: str) -> ReleaseFiles:
+    """Make the files of the clusters; the other usable records are listed under a reason, and there is no summary."""
+    release.recompose()
+    release.quarantine = [line.replace('"suppressed"', f'"{reason}"') for line in release.quarantine or []]
+    release.summary = None
     return release
 
 
@@ -75,13 +78,8 @@ def below_the_limit(base: str) -> Callable[[], ReleaseFiles]:
         records = [record for record in release.base.records if record is not None]
         largest = max(len(json.dumps(record)) for record in records)
         release.document["kafka"] = KAFKA | {"max_record_bytes": max(100, largest + 1)}
-        places = release.base.places
-        usable = [index for index, record in enumerate(release.base.records) if record and places[index][0] == 0]
-        release.clusters = [usable[:90:30]]
-        release.recompose()
-        release.quarantine = [line.replace('"suppressed"', '"too_large"') for line in release.quarantine or []]
-        release.summary = None
-        return release
+        release.clusters = far_apart(release.base, 3, 30, count=1)
+        return as_listed(release, "too_large")
 
     return make
 
@@ -101,12 +99,8 @@ def above_the_limit(base: str) -> Callable[[], ReleaseFiles]:
                 ).encode()
         release.base = replace(release.base, records=tuple(records))
         release = with_original(release, lines)
-        places = release.base.places
-        release.clusters = [[index for index, record in enumerate(records) if record and places[index][0] == 0][:90:30]]
-        release.recompose()
-        release.quarantine = [line.replace('"suppressed"', '"too_large"') for line in release.quarantine or []]
-        release.summary = None
-        return release
+        release.clusters = far_apart(release.base, 3, 30, count=1)
+        return as_listed(release, "too_large")
 
     return make
 
@@ -168,70 +162,39 @@ def numbers_in_the_order_of_rows(base: str) -> Callable[[], ReleaseFiles]:
     return make
 
 
+_BELOW = "members 30 apart, the others listed as too large below the limit"
+_ABOVE = "members 30 apart, above the limit like the others, which are listed as too large"
+_HELD = "said to be held behind later ones"
+
 FALSIFICATIONS: list[Falsification] = [
-    Falsification(
-        "a cluster dropped, said to be held behind later ones", "topic", said_to_be_held("topic"), 1, "complete"
-    ),
-    Falsification(
-        "a cluster dropped under a time limit, said to be held behind later ones",
+    *makers_of("topic", (f"a cluster dropped, {_HELD}", 1, "complete", said_to_be_held("topic"))),
+    *makers_of(
         "stream",
-        said_to_be_held("stream", max_delay_s=5),
-        1,
-        "complete",
+        (f"a cluster dropped under a time limit, {_HELD}", 1, "complete", said_to_be_held("stream", max_delay_s=5)),
+        (f"a cluster dropped under rule block, {_HELD}", 1, "complete", said_to_be_held("stream", rule="block")),
+        ("neighbouring clusters exchanged", 1, "oldest_first", exchanged_two_by_two("stream")),
     ),
-    Falsification(
-        "a cluster dropped under rule block, said to be held behind later ones",
-        "stream",
-        said_to_be_held("stream", rule="block"),
-        1,
-        "complete",
+    *makers_of(
+        "topic",
+        ("neighbouring clusters exchanged, with their numbers", 1, "oldest_first", exchanged_two_by_two("topic")),
     ),
-    Falsification("neighbouring clusters exchanged", "stream", exchanged_two_by_two("stream"), 1, "oldest_first"),
-    Falsification(
-        "neighbouring clusters exchanged, with their numbers", "topic", exchanged_two_by_two("topic"), 1, "oldest_first"
-    ),
-    Falsification(
-        "clusters in reverse order three by three, with their numbers",
+    *makers_of(
         "topic ordered",
-        numbers_in_the_order_of_rows("topic ordered"),
-        1,
-        "oldest_first",
+        (
+            "clusters in reverse order three by three, with their numbers",
+            1,
+            "oldest_first",
+            numbers_in_the_order_of_rows("topic ordered"),
+        ),
     ),
-    Falsification(
-        "members 30 apart, the others listed as too large below the limit",
-        "stream",
-        below_the_limit("stream"),
-        1,
-        "reasons",
-    ),
-    Falsification(
-        "members 30 apart, the others listed as too large below the limit",
+    *makers_of("stream", (_BELOW, 1, "reasons", below_the_limit("stream"))),
+    *makers_of("topic", (_BELOW, 2, "undecided", below_the_limit("topic"))),
+    *makers_of("stream", (_ABOVE, 1, "existing", above_the_limit("stream"))),
+    *makers_of(
         "topic",
-        below_the_limit("topic"),
-        2,
-        "undecided",
+        (_ABOVE, 2, "undecided", above_the_limit("topic")),
+        ("per_subject, one member of each window, the others listed as suppressed", 2, "undecided", at_window_starts),
+        ("the last line without end dropped", 1, "complete", last_line_without_end("topic", 2)),
     ),
-    Falsification(
-        "members 30 apart, above the limit like the others, which are listed as too large",
-        "stream",
-        above_the_limit("stream"),
-        1,
-        "existing",
-    ),
-    Falsification(
-        "members 30 apart, above the limit like the others, which are listed as too large",
-        "topic",
-        above_the_limit("topic"),
-        2,
-        "undecided",
-    ),
-    Falsification(
-        "per_subject, one member of each window, the others listed as suppressed",
-        "topic",
-        at_window_starts,
-        2,
-        "undecided",
-    ),
-    Falsification("the last line without end dropped", "topic", last_line_without_end("topic", 2), 1, "complete"),
-    Falsification("the last line without end dropped", "ordered", last_line_without_end("ordered", -2), 1, "complete"),
+    *makers_of("ordered", ("the last line without end dropped", 1, "complete", last_line_without_end("ordered", -2))),
 ]

@@ -8,7 +8,7 @@ from copy import deepcopy
 from typing import Any
 
 from support.base_releases import Record, base_of
-from support.named_falsifications import Falsification, sound, with_records
+from support.named_falsifications import Falsification, far_apart, limited, makers_of, sound, usable_of, with_records
 from support.release_files import ReleaseFiles
 
 __all__ = ["FALSIFICATIONS"]
@@ -17,14 +17,7 @@ __all__ = ["FALSIFICATIONS"]
 def under(base: str, **sections: dict[str, Any]) -> Callable[[], ReleaseFiles]:
     """Return a maker of a release that was made without these options of the policy."""
 
-    def make() -> ReleaseFiles:
-        release = sound(base)
-        release.document = deepcopy(release.document)
-        for name, options in sections.items():
-            release.document[name] = release.document.get(name, {}) | options
-        return release
-
-    return make
+    return lambda: limited(sound(base), **sections)
 
 
 def strictly(ward: Callable[[int], str], count: int = 400, **attribute: Any) -> Callable[[], ReleaseFiles]:
@@ -74,12 +67,9 @@ def far_under_quota(window: int) -> Callable[[], ReleaseFiles]:
     """Return a maker of a topic of one cluster, with members 30 apart; the others are listed as suppressed."""
 
     def make() -> ReleaseFiles:
-        release = sound(base_of("topic", 200, people=10**6))
-        places = release.base.places
-        usable = [index for index, record in enumerate(release.base.records) if record and places[index][0] == 0]
-        release.document = deepcopy(release.document)
-        release.document["privacy"]["per_subject"] = {"max": 3, "window": window}
-        release.clusters = [usable[:90:30]]
+        quota = {"per_subject": {"max": 3, "window": window}}
+        release = limited(sound(base_of("topic", 200, people=10**6)), privacy=quota)
+        release.clusters = far_apart(release.base, 3, 30, count=1)
         release.recompose()
         return release
 
@@ -92,10 +82,8 @@ def small_population() -> ReleaseFiles:
     They are seven people, fewer than ``min_population``, so a clock decides on none of them.
     """
     release = sound(base_of("stream", 200, people=10**6))
-    release.document = deepcopy(release.document)
-    release.document["stream"]["max_delay_s"] = 5
-    release.document["privacy"]["min_population"] = 8
-    usable = [index for index, record in enumerate(release.base.records) if record is not None]
+    release = limited(release, stream={"max_delay_s": 5}, privacy={"min_population": 8})
+    usable = usable_of(release.base)
     release.clusters = [usable[start : start + 10] for start in range(0, len(usable) - 20, 17)]
     taken = release.clusters[-1][-1]
     release.clusters.append([index for index in usable if index > taken])
@@ -103,88 +91,68 @@ def small_population() -> ReleaseFiles:
     return release
 
 
+_QUOTA = {"per_subject": {"max": 1, "window": 1000}}
+_COARSE = {"income": {"role": "quasi_identifier", "bounds": [0, 100_000], "resolution": 5000}}
+
 FALSIFICATIONS: list[Falsification] = [
-    Falsification(
-        "per_subject, members 30 apart, the others listed as suppressed", "topic", far_under_quota(1000), 1, "delay"
-    ),
-    Falsification(
-        "per_subject with short windows, members 30 apart, the others listed as suppressed",
+    *makers_of(
         "topic",
-        far_under_quota(60),
-        1,
-        "suppressed",
-    ),
-    Falsification(
-        "min_population and a time limit, seven people of each 17 listed as suppressed",
-        "stream",
-        small_population,
-        1,
-        "suppressed",
-    ),
-    Falsification(
-        "per_subject exceeded",
-        "stream",
-        under("stream", privacy={"per_subject": {"max": 1, "window": 1000}}),
-        1,
-        "releases",
-    ),
-    Falsification(
-        "per_subject exceeded",
-        "table",
-        under("table", privacy={"per_subject": {"max": 1, "window": 1000}}),
-        1,
-        "releases",
-    ),
-    Falsification("t not kept", "table", under("table", privacy={"t": 0.1}), 1, "closeness"),
-    Falsification(
-        "a lower cap on the share", "stream", under("stream", privacy={"k": 4, "max_share": 0.25}), 1, "subjects"
-    ),
-    Falsification("a shorter delta", "stream", under("stream", stream={"delta": 5}), 1, "delay"),
-    Falsification(
-        "a coarser step",
-        "stream",
-        under(
-            "stream", attributes={"income": {"role": "quasi_identifier", "bounds": [0, 100_000], "resolution": 5000}}
+        ("per_subject, members 30 apart, the others listed as suppressed", 1, "delay", far_under_quota(1000)),
+        (
+            "per_subject with short windows, members 30 apart, the others listed as suppressed",
+            1,
+            "suppressed",
+            far_under_quota(60),
         ),
-        1,
-        "grid",
     ),
-    Falsification(
-        "rows of whole clusters where the policy says ordered",
+    *makers_of(
         "stream",
-        under("stream", stream={"release": "ordered"}),
-        1,
-        "in_turn",
+        (
+            "min_population and a time limit, seven people of each 17 listed as suppressed",
+            1,
+            "suppressed",
+            small_population,
+        ),
+        ("per_subject exceeded", 1, "releases", under("stream", privacy=_QUOTA)),
     ),
-    Falsification(
-        "rows in the order of the input where the policy says cluster",
+    *makers_of(
+        "table",
+        ("per_subject exceeded", 1, "releases", under("table", privacy=_QUOTA)),
+        ("t not kept", 1, "closeness", under("table", privacy={"t": 0.1})),
+    ),
+    *makers_of(
+        "stream",
+        ("a lower cap on the share", 1, "subjects", under("stream", privacy={"k": 4, "max_share": 0.25})),
+        ("a shorter delta", 1, "delay", under("stream", stream={"delta": 5})),
+        ("a coarser step", 1, "grid", under("stream", attributes=_COARSE)),
+        (
+            "rows of whole clusters where the policy says ordered",
+            1,
+            "in_turn",
+            under("stream", stream={"release": "ordered"}),
+        ),
+    ),
+    *makers_of(
         "ordered",
-        under("ordered", stream={"release": "cluster"}),
-        1,
-        "together",
+        (
+            "rows in the order of the input where the policy says cluster",
+            1,
+            "together",
+            under("ordered", stream={"release": "cluster"}),
+        ),
     ),
-    Falsification("evidence names a policy of smaller k", "stream", under_another_policy(evidence=""), 1, "policy"),
-    Falsification("summary names a policy of smaller k", "stream", under_another_policy(summary=""), 1, "policy"),
-    Falsification("one of two equal records twice", "stream", twins, 1, "once"),
-    Falsification(
-        "--strict: a field that rises with the arrival",
+    *makers_of(
         "stream",
-        strictly(lambda place: f"{place // 50:02}"),
-        1,
-        "unchanged",
-    ),
-    Falsification(
-        "--strict: a field that falls with the arrival",
-        "stream",
-        strictly(lambda place: f"{9 - place // 50:02}"),
-        1,
-        "unchanged",
-    ),
-    Falsification(
-        "--strict: a field of unique values",
-        "stream",
-        strictly(lambda place: f"{place * 7919 % 10007}"),
-        1,
-        "unchanged",
+        ("evidence names a policy of smaller k", 1, "policy", under_another_policy(evidence="")),
+        ("summary names a policy of smaller k", 1, "policy", under_another_policy(summary="")),
+        ("one of two equal records twice", 1, "once", twins),
+        ("--strict: a field that rises with the arrival", 1, "unchanged", strictly(lambda place: f"{place // 50:02}")),
+        (
+            "--strict: a field that falls with the arrival",
+            1,
+            "unchanged",
+            strictly(lambda place: f"{9 - place // 50:02}"),
+        ),
+        ("--strict: a field of unique values", 1, "unchanged", strictly(lambda place: f"{place * 7919 % 10007}")),
     ),
 ]

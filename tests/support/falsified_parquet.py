@@ -61,9 +61,8 @@ def content(change: Callable[[bytes], bytes]) -> Callable[[], Files]:
     """Return a maker of a release whose bytes are changed."""
 
     def make() -> Files:
-        files = dict(released_parquet().files)
-        files["released.parquet"] = change(files["released.parquet"])
-        return Files(DOCUMENT, files)
+        files = released_parquet().files
+        return Files(DOCUMENT, files | {"released.parquet": change(files["released.parquet"])})
 
     return make
 

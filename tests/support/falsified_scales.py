@@ -7,7 +7,7 @@ from collections.abc import Callable
 from copy import deepcopy
 from typing import Any
 
-from support.named_falsifications import Falsification
+from support.named_falsifications import Falsification, makers_of
 from support.scaled_release import ScaledRelease, scaled
 
 __all__ = ["FALSIFICATIONS"]
@@ -51,35 +51,24 @@ def stating(**fields: Any) -> Change:
     """Return a summary that is sound but for these fields."""
 
     def changed(release: ScaledRelease) -> None:
-        release.summary = {
-            "records_in": 12,
-            "released": 12,
-            "suppressed": {},
-            "quarantined": {},
-            "held": 0,
-            "clusters": 3,
-            **fields,
-        }
+        counts = {"records_in": 12, "released": 12, "suppressed": {}, "quarantined": {}, "held": 0, "clusters": 3}
+        release.summary = counts | fields
 
     return changed
 
 
-def made(form: str, change: Change) -> Callable[[], ScaledRelease]:
-    """Return a maker of the release of a form after a change."""
+def of_form(form: str, *entries: tuple[str, str, Change]) -> list[Falsification]:
+    """Return falsifications of the release of a form: name, check and change of each."""
 
-    def make() -> ScaledRelease:
-        release = scaled(form)
-        change(release)
-        return release
+    def making(change: Change) -> Callable[[], ScaledRelease]:
+        def make() -> ScaledRelease:
+            release = scaled(form)
+            change(release)
+            return release
 
-    return make
+        return make
 
-
-def _all_of(*entries: tuple[str, str, int, str, Change]) -> list[Falsification]:
-    return [
-        Falsification(name, f"scales, {form}", made(form, change), code, check)
-        for form, name, code, check, change in entries
-    ]
+    return makers_of(f"scales, {form}", *((name, 1, check, making(change)) for name, check, change in entries))
 
 
 def spelling(true_value: object, published: object) -> Change:
@@ -108,83 +97,67 @@ def with_deleted_member(release: ScaledRelease) -> None:
 
 _DECOMPOSED = unicodedata.normalize("NFD", "é")
 
-FALSIFICATIONS: list[Falsification] = _all_of(
-    ("jsonl", "a mode that is not the most frequent category", 1, "nothing_else", publishing(2, sex="M")),
-    ("jsonl", "of two equally frequent categories the larger one", 1, "nothing_else", publishing(0, sex="M")),
-    ("table", "of two equally frequent categories the one that is rarer", 1, "nothing_else", publishing(0, sex="F")),
-    ("jsonl", "an ancestor of some members alone", 1, "nothing_else", publishing(1, code="lung")),
-    ("jsonl", "a leaf as the ancestor of two leaves", 1, "nothing_else", publishing(0, code="I21")),
-    ("jsonl", "the root in place of a lower ancestor", 1, "nothing_else", publishing(0, code="any")),
-    ("jsonl", "an inner node as the mode", 1, "nothing_else", publishing(0, job="lung")),
-    ("jsonl", "a leaf that occurs nowhere", 1, "nothing_else", publishing(0, job="J99")),
-    ("jsonl", "a category that occurs nowhere", 1, "nothing_else", publishing(0, sex="Q")),
-    (
+FALSIFICATIONS: list[Falsification] = [
+    *of_form(
         "jsonl",
-        "a category that occurs nowhere, without evidence",
-        1,
-        "categories",
-        without_evidence(publishing(0, sex="Q")),
+        ("a mode that is not the most frequent category", "nothing_else", publishing(2, sex="M")),
+        ("of two equally frequent categories the larger one", "nothing_else", publishing(0, sex="M")),
     ),
-    ("jsonl", "the upper median of ranks", 1, "nothing_else", publishing(1, stage="III")),
-    ("jsonl", "a rank that is not in the order", 1, "values", publishing(1, stage="V")),
-    ("jsonl", "an item of the order as a string in place of a number", 1, "values", publishing(2, stage="4")),
-    ("jsonl", "a time finer than its step", 1, "values", publishing(0, born="1950-01-24")),
-    ("jsonl", "a time rounded to the wrong month", 1, "nothing_else", publishing(0, born="1950-01-01")),
-    ("jsonl", "a date with a time of day", 1, "values", publishing(0, born="1950-02-01T00:00:00Z")),
-    ("jsonl", "a time outside its bounds", 1, "bounds", publishing(2, born="2021-02-01")),
-    ("jsonl", "a value missing for one member alone", 1, "nothing_else", of_one_row(0, job=None)),
-    ("jsonl", "a number missing for one member alone", 1, "nothing_else", of_one_row(11, mass=None)),
-    ("jsonl", "a member keeps its value where the cluster misses it", 1, "nothing_else", of_one_row(6, mass=60)),
-    ("jsonl", "a value that most members have is missing", 1, "nothing_else", publishing(0, job=None)),
-    ("jsonl", "a value that one member alone has is published", 1, "nothing_else", publishing(1, mass=60)),
-    ("jsonl", "missing values counted as a number", 1, "nothing_else", publishing(2, mass=61)),
-    ("jsonl", "the text of a missing value as a category", 1, "values", publishing(0, sex="?")),
-    ("jsonl", "missing where the policy does not allow it", 1, "values", publishing(0, sex=None)),
-    ("jsonl", "a missing number as an empty text", 1, "grid", publishing(1, mass="")),
-    (
+    *of_form(
+        "table", ("of two equally frequent categories the one that is rarer", "nothing_else", publishing(0, sex="F"))
+    ),
+    *of_form(
         "jsonl",
-        "a taxonomy edited after the release",
-        1,
-        "policy",
-        with_edited_taxonomy,
+        ("an ancestor of some members alone", "nothing_else", publishing(1, code="lung")),
+        ("a leaf as the ancestor of two leaves", "nothing_else", publishing(0, code="I21")),
+        ("the root in place of a lower ancestor", "nothing_else", publishing(0, code="any")),
+        ("an inner node as the mode", "nothing_else", publishing(0, job="lung")),
+        ("a leaf that occurs nowhere", "nothing_else", publishing(0, job="J99")),
+        ("a category that occurs nowhere", "nothing_else", publishing(0, sex="Q")),
+        ("a category that occurs nowhere, without evidence", "categories", without_evidence(publishing(0, sex="Q"))),
+        ("the upper median of ranks", "nothing_else", publishing(1, stage="III")),
+        ("a rank that is not in the order", "values", publishing(1, stage="V")),
+        ("an item of the order as a string in place of a number", "values", publishing(2, stage="4")),
+        ("a time finer than its step", "values", publishing(0, born="1950-01-24")),
+        ("a time rounded to the wrong month", "nothing_else", publishing(0, born="1950-01-01")),
+        ("a date with a time of day", "values", publishing(0, born="1950-02-01T00:00:00Z")),
+        ("a time outside its bounds", "bounds", publishing(2, born="2021-02-01")),
+        ("a value missing for one member alone", "nothing_else", of_one_row(0, job=None)),
+        ("a number missing for one member alone", "nothing_else", of_one_row(11, mass=None)),
+        ("a member keeps its value where the cluster misses it", "nothing_else", of_one_row(6, mass=60)),
+        ("a value that most members have is missing", "nothing_else", publishing(0, job=None)),
+        ("a value that one member alone has is published", "nothing_else", publishing(1, mass=60)),
+        ("missing values counted as a number", "nothing_else", publishing(2, mass=61)),
+        ("the text of a missing value as a category", "values", publishing(0, sex="?")),
+        ("missing where the policy does not allow it", "values", publishing(0, sex=None)),
+        ("a missing number as an empty text", "grid", publishing(1, mass="")),
+        ("a taxonomy edited after the release", "policy", with_edited_taxonomy),
+        ("a steering attribute published", "hidden", publishing(0, ward="a")),
+        ("a category with a blank after it for one member", "nothing_else", of_one_row(0, sex="F ")),
+        ("a number as a string", "grid", of_one_row(0, mass="72")),
+        ("a truth value as a string", "nothing_else", spelling(true_value=True, published="true")),
+        ('the number 1 as the category "1"', "nothing_else", spelling(1, "1")),
+        ("a category in its decomposed form", "nothing_else", spelling("é", _DECOMPOSED)),
+        ("members whose categories look alike as one category", "nothing_else", counting_look_alikes),
+        ("a record with an unusable time in a cluster", "existing", with_value(3, born="1950-01-32")),
+        ("a record without a steering attribute in a cluster", "existing", with_value(3, ward=None)),
+        ("a summary with too small a loss of categories", "accounts", stating(loss={"sex": 0.1})),
+        ("a summary with too small a loss of ranks", "accounts", stating(loss={"stage": 0.1})),
+        ("a summary with too small a loss of times", "accounts", stating(loss={"born": 0.0001})),
+        ("a summary that counts dropped messages", "accounts", stating(dropped={"deletes": 1})),
     ),
-    ("jsonl", "a steering attribute published", 1, "hidden", publishing(0, ward="a")),
-    ("jsonl", "a category with a blank after it for one member", 1, "nothing_else", of_one_row(0, sex="F ")),
-    ("jsonl", "a number as a string", 1, "grid", of_one_row(0, mass="72")),
-    ("jsonl", "a truth value as a string", 1, "nothing_else", spelling(true_value=True, published="true")),
-    (
-        "jsonl",
-        'the number 1 as the category "1"',
-        1,
-        "nothing_else",
-        spelling(1, "1"),
+    *of_form(
+        "csv",
+        ("a mode that is not the most frequent category", "nothing_else", publishing(2, sex="M")),
+        ("a category with a blank after it for one member", "nothing_else", of_one_row(0, sex="F ")),
+        ("a value missing for one member alone", "nothing_else", of_one_row(0, job=None)),
+        ("missing where the policy does not allow it", "values", publishing(0, stage=None)),
+        ("a time finer than its step", "values", publishing(0, born="1950-01-24")),
     ),
-    (
-        "jsonl",
-        "a category in its decomposed form",
-        1,
-        "nothing_else",
-        spelling("é", _DECOMPOSED),
+    *of_form(
+        "nested",
+        ("an undeclared field inside an object", "hidden", publishing(0, **{"case.note": 1})),
+        ("an ancestor of some members alone", "nothing_else", publishing(1, code="lung")),
+        ("a member that was deleted", "existing", with_deleted_member),
     ),
-    (
-        "jsonl",
-        "members whose categories look alike as one category",
-        1,
-        "nothing_else",
-        counting_look_alikes,
-    ),
-    ("jsonl", "a record with an unusable time in a cluster", 1, "existing", with_value(3, born="1950-01-32")),
-    ("jsonl", "a record without a steering attribute in a cluster", 1, "existing", with_value(3, ward=None)),
-    ("jsonl", "a summary with too small a loss of categories", 1, "accounts", stating(loss={"sex": 0.1})),
-    ("jsonl", "a summary with too small a loss of ranks", 1, "accounts", stating(loss={"stage": 0.1})),
-    ("jsonl", "a summary with too small a loss of times", 1, "accounts", stating(loss={"born": 0.0001})),
-    ("jsonl", "a summary that counts dropped messages", 1, "accounts", stating(dropped={"deletes": 1})),
-    ("csv", "a mode that is not the most frequent category", 1, "nothing_else", publishing(2, sex="M")),
-    ("csv", "a category with a blank after it for one member", 1, "nothing_else", of_one_row(0, sex="F ")),
-    ("csv", "a value missing for one member alone", 1, "nothing_else", of_one_row(0, job=None)),
-    ("csv", "missing where the policy does not allow it", 1, "values", publishing(0, stage=None)),
-    ("csv", "a time finer than its step", 1, "values", publishing(0, born="1950-01-24")),
-    ("nested", "an undeclared field inside an object", 1, "hidden", publishing(0, **{"case.note": 1})),
-    ("nested", "an ancestor of some members alone", 1, "nothing_else", publishing(1, code="lung")),
-    ("nested", "a member that was deleted", 1, "existing", with_deleted_member),
-)
+]

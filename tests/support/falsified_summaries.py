@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from copy import deepcopy
 from typing import Any
 
 from support.base_releases import base_of
-from support.named_falsifications import Edit, Falsification, sound
+from support.named_falsifications import Edit, Falsification, far_apart, limited, makers_of, sound, usable_of
 from support.release_files import ReleaseFiles
 
 __all__ = ["FALSIFICATIONS"]
@@ -40,9 +39,7 @@ def made(
     """Return a maker of a release of these clusters of 200 records, under a policy with options of the stream."""
 
     def make() -> ReleaseFiles:
-        release = sound(base_of(base, 200, people=10**6))
-        release.document = deepcopy(release.document)
-        release.document["stream"] |= stream
+        release = limited(sound(base_of(base, 200, people=10**6)), stream=stream)
         release.clusters = clusters(release)
         release.recompose()
         edit(release)
@@ -51,23 +48,18 @@ def made(
     return make
 
 
-def usable(release: ReleaseFiles) -> list[int]:
-    return [index for index, record in enumerate(release.base.records) if record is not None]
-
-
 def all_but_every_fourth(release: ReleaseFiles) -> list[list[int]]:
     """Return clusters of three of each four records, per partition."""
-    places = release.base.places
     found = []
-    for partition in sorted({partition for partition, _ in places}):
-        indices = [index for index in usable(release) if places[index][0] == partition]
+    for partition in sorted({partition for partition, _ in release.base.places}):
+        indices = usable_of(release.base, partition)
         found += [indices[start : start + 3] for start in range(0, len(indices) - 3, 4)]
     return found
 
 
 def every_fourth_block(release: ReleaseFiles) -> list[list[int]]:
     """Return clusters of the first three of each twelve records."""
-    indices = usable(release)
+    indices = usable_of(release.base)
     return [indices[start : start + 3] for start in range(0, len(indices) - 3, 12)]
 
 
@@ -76,17 +68,11 @@ def one_left_over(release: ReleaseFiles) -> list[list[int]]:
 
     The cluster has an older member, so it was decided before.
     """
-    indices = usable(release)
+    indices = usable_of(release.base)
     blocks = [[indices[0], *indices[2:21]]]
     blocks += [indices[start : start + 3] for start in range(21, len(indices) - 5, 3)]
     rest = len(indices) - (21 + 3 * (len(blocks) - 1))
     return [*blocks, indices[-rest:]]
-
-
-def one_far_cluster(release: ReleaseFiles) -> list[list[int]]:
-    """Return one cluster, whose members are 30 records of the partition apart."""
-    indices = [index for index in usable(release) if release.base.places[index][0] == 0]
-    return [indices[:90:30]]
 
 
 def second_partition(release: ReleaseFiles) -> list[list[int]]:
@@ -94,93 +80,79 @@ def second_partition(release: ReleaseFiles) -> list[list[int]]:
     return [members for members in release.clusters if release.base.places[members[0]][0] == 1]
 
 
+def one_far_cluster(release: ReleaseFiles) -> list[list[int]]:
+    """Return one cluster, whose members are 30 records of the partition apart."""
+    return far_apart(release.base, 3, 30, count=1)
+
+
 LIMITED = {"max_delay_s": 5}
 
 FALSIFICATIONS: list[Falsification] = [
-    Falsification(
-        "members 30 apart, others dropped, summary counts clusters",
+    *makers_of(
         "topic",
-        made("topic", one_far_cluster, says()),
-        2,
-        "undecided",
-    ),
-    Falsification(
-        "members 30 apart, others dropped, summary says suppressed",
-        "topic",
-        made(
-            "topic",
-            one_far_cluster,
-            says(records_in=200, released=3, suppressed=194, quarantined=3, held=0),
+        (
+            "members 30 apart, others dropped, summary counts clusters",
+            2,
+            "undecided",
+            made("topic", one_far_cluster, says()),
         ),
-        2,
-        "undecided",
-    ),
-    Falsification(
-        "no row of a partition, summary counts clusters",
-        "topic",
-        made("topic", second_partition, says()),
-        2,
-        "undecided",
-    ),
-    Falsification(
-        "every fourth message dropped, summary counts clusters",
-        "topic",
-        made("topic", all_but_every_fourth, says()),
-        2,
-        "undecided",
-    ),
-    Falsification(
-        "nothing released, summary says so",
-        "topic",
-        made("topic", lambda _: [], says(released=0)),
-        2,
-        "undecided",
-    ),
-    Falsification(
-        "a time limit, three of four records dropped, summary counts clusters",
-        "stream",
-        made("stream", every_fourth_block, says(), **LIMITED),
-        2,
-        "undecided",
-    ),
-    Falsification(
-        "a time limit, every fourth record dropped, summary counts clusters",
-        "stream",
-        made("stream", all_but_every_fourth, says(), **LIMITED),
-        2,
-        "undecided",
-    ),
-    Falsification(
-        "a time limit, every fourth record dropped, summary counts fewer as suppressed",
-        "stream",
-        made(
-            "stream",
-            all_but_every_fourth,
-            changes(suppressed={"suppressed": 9}, quarantined={"invalid": 43}),
-            **LIMITED,
+        (
+            "members 30 apart, others dropped, summary says suppressed",
+            2,
+            "undecided",
+            made("topic", one_far_cluster, says(records_in=200, released=3, suppressed=194, quarantined=3, held=0)),
         ),
-        1,
-        "complete",
+        ("no row of a partition, summary counts clusters", 2, "undecided", made("topic", second_partition, says())),
+        (
+            "every fourth message dropped, summary counts clusters",
+            2,
+            "undecided",
+            made("topic", all_but_every_fourth, says()),
+        ),
+        ("nothing released, summary says so", 2, "undecided", made("topic", lambda _: [], says(released=0))),
     ),
-    Falsification(
-        "records that had to be suppressed counted as quarantined",
+    *makers_of(
         "stream",
-        made("stream", one_left_over, changes(suppressed={}, quarantined={"invalid": 4})),
-        1,
-        "accounts",
-    ),
-    Falsification(
-        "a time limit, every fourth record dropped, summary counts them as quarantined",
-        "stream",
-        made("stream", all_but_every_fourth, changes(suppressed={}, quarantined={"invalid": 53}), **LIMITED),
-        1,
-        "accounts",
-    ),
-    Falsification(
-        "a suppressed record counted as a sum of 5 and -4",
-        "stream",
-        made("stream", one_left_over, changes(suppressed={"a": 5, "b": -4})),
-        1,
-        "accounts",
+        (
+            "a time limit, three of four records dropped, summary counts clusters",
+            2,
+            "undecided",
+            made("stream", every_fourth_block, says(), **LIMITED),
+        ),
+        (
+            "a time limit, every fourth record dropped, summary counts clusters",
+            2,
+            "undecided",
+            made("stream", all_but_every_fourth, says(), **LIMITED),
+        ),
+        (
+            "a time limit, every fourth record dropped, summary counts fewer as suppressed",
+            1,
+            "complete",
+            made(
+                "stream",
+                all_but_every_fourth,
+                changes(suppressed={"suppressed": 9}, quarantined={"invalid": 43}),
+                **LIMITED,
+            ),
+        ),
+        (
+            "records that had to be suppressed counted as quarantined",
+            1,
+            "accounts",
+            made("stream", one_left_over, changes(suppressed={}, quarantined={"invalid": 4})),
+        ),
+        (
+            "a time limit, every fourth record dropped, summary counts them as quarantined",
+            1,
+            "accounts",
+            made("stream", all_but_every_fourth, changes(suppressed={}, quarantined={"invalid": 53}), **LIMITED),
+        ),
+        (
+            "a suppressed record counted as a sum of 5 and -4",
+            1,
+            "accounts",
+            made("stream", one_left_over, changes(suppressed={"a": 5, "b": -4})),
+        ),
     ),
 ]

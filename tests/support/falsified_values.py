@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from copy import deepcopy
 from typing import Any
 
 from support.base_releases import Base
-from support.named_falsifications import Falsification, with_records
+from support.named_falsifications import Falsification, limited, with_records
 from support.release_files import ReleaseFiles
 from support.scaled_bases import scaled_base
 from support.value_limits import REFERENCES
@@ -37,8 +36,7 @@ def changed(name: str, limit: str, change: Change) -> Callable[[], ReleaseFiles]
     """Return a maker of a sound release of which one file is changed."""
 
     def make() -> ReleaseFiles:
-        release = ReleaseFiles.of(_base(name, limit))
-        release.document = deepcopy(release.document)
+        release = limited(ReleaseFiles.of(_base(name, limit)))
         change(release)
         return release
 

@@ -52,12 +52,7 @@ def page(named: Iterable[str], composed: Iterable[str], of_scales: Iterable[str]
         *composed,
         "",
     ]
-    parts += [
-        "## Composed at random, of every scale and of limits of confidential values",
-        "",
-        *header,
-        *of_scales,
-    ]
+    parts += ["## Composed at random, of every scale and of limits of confidential values", "", *header, *of_scales]
     return "\n".join(parts) + "\n"
 
 

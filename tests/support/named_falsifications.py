@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
-from shoal.policy import Policy
-from shoal.policy.schema import Document
 from support.base_releases import Base, base_of
-from support.release_files import Judgement, ReleaseFiles, judge
+from support.release_files import Judgement, ReleaseFiles, judge_files
 
-__all__ = ["Edit", "Falsification", "Files", "edited_line", "falsifications_of", "far_apart", "sound", "with_records"]
+__all__ = ["Edit", "Falsification", "Files", "edited_line", "falsifications_of", "far_apart", "limited", "makers_of"]
+__all__ += ["sound", "unchanged", "usable_of", "with_records"]
 
 Edit = Callable[[ReleaseFiles], None]
 
@@ -35,30 +35,15 @@ class Files:
 
     def judged(self, folder: Path) -> Judgement:
         """Write the files into a folder, and return what the judge says."""
-        paths = {}
-        for name, content in self.files.items():
-            paths[name.split(".")[0]] = folder / name
-            (folder / name).write_bytes(content)
-        policy = Policy.from_document(Document.model_validate(self.document))
-        return judge(policy, paths, strict=self.strict)
+        return judge_files(self.document, folder, self.files, strict=self.strict)
 
 
 @dataclass(frozen=True)
 class Falsification:
     """A falsified release, and what the judge must say of it.
 
-    Attributes
-    ----------
-    name : str
-        What was done, for the table.
-    base : str
-        The sound release that is falsified.
-    make : callable
-        Returns the falsified release.
-    code : int
-        Exit code of the judge.
-    check : str
-        A check that must fail; "refused" if the input must be refused, "undecided" if a file is missing.
+    ``name``: what was done, for the table. ``base``: the sound release that is falsified. ``code``: exit code of the
+    judge. ``check``: one that must fail; "refused" if the input must be refused, "undecided" if a file is missing.
     """
 
     name: str
@@ -66,6 +51,10 @@ class Falsification:
     make: Callable[[], Judged]
     code: int
     check: str
+
+
+def unchanged(_: object) -> None:
+    """Leave all as it is."""
 
 
 def sound(base: str | Base) -> ReleaseFiles:
@@ -85,7 +74,26 @@ def falsifications_of(base: str | Base, *entries: tuple[str, int, str, Edit]) ->
         return make
 
     name = base if isinstance(base, str) else base.name
-    return [Falsification(text, name, making(edit), code, check) for text, code, check, edit in entries]
+    return makers_of(name, *((text, code, check, making(edit)) for text, code, check, edit in entries))
+
+
+def makers_of(base: str, *entries: tuple[str, int, str, Callable[[], Judged]]) -> list[Falsification]:
+    """Return falsifications of a base: name, exit code, check and maker of each."""
+    return [Falsification(text, base, make, code, check) for text, code, check, make in entries]
+
+
+def limited(release: ReleaseFiles, **sections: dict[str, Any]) -> ReleaseFiles:
+    """Give the judge a policy with these options besides, under which the release was not made."""
+    release.document = deepcopy(release.document)
+    for name, options in sections.items():
+        release.document[name] = release.document.get(name, {}) | options
+    return release
+
+
+def usable_of(base: Base, partition: int | None = None) -> list[int]:
+    """Return the indexes of the usable records, of all partitions or of one."""
+    found = [index for index, record in enumerate(base.records) if record is not None]
+    return [index for index in found if partition is None or base.places[index][0] == partition]
 
 
 def edited_line(line: str, **changes: Any) -> str:
@@ -94,11 +102,10 @@ def edited_line(line: str, **changes: Any) -> str:
     return json.dumps({name: value for name, value in content.items() if value is not None})
 
 
-def far_apart(base: Base, size: int, distance: int, *, first: int = 0, count: int = 10**6) -> list[list[int]]:
-    """Return clusters of usable records that are a distance apart: a, a + distance, a + 2 distance, ..."""
-    usable = [index for index, record in enumerate(base.records) if record is not None]
-    starts = range(first, min(first + count, len(usable) - (size - 1) * distance))
-    return [[usable[start + number * distance] for number in range(size)] for start in starts]
+def far_apart(base: Base, size: int, distance: int, *, count: int) -> list[list[int]]:
+    """Return clusters of usable records of the first partition that are a distance apart."""
+    usable = usable_of(base, 0)
+    return [usable[start : start + size * distance : distance] for start in range(count)]
 
 
 def with_records(base: Base, changes: dict[int, dict[str, Any]], document: dict[str, Any] | None = None) -> Base:

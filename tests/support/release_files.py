@@ -14,7 +14,7 @@ from shoal.policy import Policy
 from shoal.policy.schema import Document
 from support.base_releases import Base, compose
 
-__all__ = ["Judgement", "ReleaseFiles", "judge"]
+__all__ = ["Judgement", "ReleaseFiles", "judge_files", "policy_from"]
 
 
 @dataclass(frozen=True)
@@ -52,6 +52,23 @@ def judge(policy: Policy, paths: Mapping[str, Path], *, strict: bool = False) ->
     except InputError as error:
         return Judgement(2, ("refused",), str(error))
     return Judgement.of(verdict)
+
+
+def policy_from(document: dict[str, Any]) -> Policy:
+    """Return the policy of a document."""
+    return Policy.from_document(Document.model_validate(document))
+
+
+def judge_files(
+    document: dict[str, Any], folder: Path, files: Mapping[str, str | bytes], *, strict: bool = False
+) -> Judgement:
+    """Write files into a folder, each named by its role, and return what the judge says."""
+    paths = {}
+    for name, content in files.items():
+        paths[name.split(".")[0]] = folder / name
+        encoded = content.encode("utf-8", "surrogateescape") if isinstance(content, str) else content
+        (folder / name).write_bytes(encoded)
+    return judge(policy_from(document), paths, strict=strict)
 
 
 @dataclass
@@ -167,25 +184,21 @@ class ReleaseFiles:
     @property
     def policy(self) -> Policy:
         """The policy that the judge is given."""
-        return Policy.from_document(Document.model_validate(self.document))
+        return policy_from(self.document)
 
     def judged(self, folder: Path) -> Judgement:
         """Write the files into a folder, and return what the judge says."""
-        original, released = (
-            folder / f"original.{'csv' if self.base.is_csv else 'jsonl'}",
-            folder / f"released.{self.suffix}",
-        )
-        original.write_bytes(self.base.original)
-        released.write_bytes(self.released_bytes())
-        paths = {"original": original, "released": released}
         summary = json.dumps(self.summary) if isinstance(self.summary, dict) else self.summary
-        for name, lines in (
-            ("evidence.jsonl", self.evidence),
-            ("quarantine.jsonl", self.quarantine),
-            ("summary.json", None if summary is None else [summary]),
-        ):
+        side_files = {
+            "evidence.jsonl": self.evidence,
+            "quarantine.jsonl": self.quarantine,
+            "summary.json": None if summary is None else [summary],
+        }
+        files: dict[str, str | bytes] = {
+            f"original.{'csv' if self.base.is_csv else 'jsonl'}": self.base.original,
+            f"released.{self.suffix}": self.released_bytes(),
+        }
+        for name, lines in side_files.items():
             if lines is not None:
-                text = "".join(f"{line}\n" for line in lines)
-                paths[name.split(".")[0]] = folder / name
-                (folder / name).write_bytes(text.encode("utf-8", "surrogateescape"))
-        return judge(self.policy, paths, strict=self.strict)
+                files[name] = "".join(f"{line}\n" for line in lines)
+        return judge_files(self.document, folder, files, strict=self.strict)

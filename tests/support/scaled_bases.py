@@ -5,8 +5,6 @@ Their clusters are formed by a generator of their own, without code of Shoal.
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -15,7 +13,7 @@ from functools import cache
 from random import Random
 from typing import Any
 
-from support.base_releases import Base, Record, timestamp_of
+from support.base_releases import Base, Record, csv_original, exported
 from support.scale_shape import ATTRIBUTES, ScaleShape, random_values
 from support.value_limits import VALUE_LIMITS, ValueLimit
 
@@ -49,16 +47,7 @@ def _document(name: str, limit: ValueLimit, k: int, delta: int) -> dict[str, Any
 
 @cache
 def scaled_base(name: str, limit: str = "none", count: int = 90, *, k: int = 3, seed: int = 1) -> Base:
-    """Return the base of a seed: its records are grouped in the order of their arrival.
-
-    Parameters
-    ----------
-    name : str
-        One of `SCALED_BASES`.
-    limit : str
-        One of `VALUE_LIMITS`.
-    count, k, seed : int
-    """
+    """Return the base of a seed: its records are grouped in the order of their arrival."""
     for number in range(100):
         found = _drawn(name, VALUE_LIMITS[limit], count, k, Random(f"{name}{limit}{seed}{number}"))
         if found is not None:
@@ -84,9 +73,11 @@ def _drawn(name: str, limit: ValueLimit, count: int, k: int, random: Random) -> 
     clusters = _grouped(random, records, places, is_sound, delta)
     if clusters is None:
         return None
-    original = _csv_original(lines) if shape.is_csv else "".join(f"{line}\n" for line in lines).encode()
     if name.startswith("topic"):
-        original = _export(lines, places)
+        lines = exported(lines, places)
+    original = "".join(f"{line}\n" for line in lines).encode()
+    if shape.is_csv:
+        original = csv_original([json.loads(line) for line in lines])
     document = _document(name, limit, k, delta)
     return Base(name, document, original, tuple(records), tuple(places), tuple(map(tuple, clusters)), shape)
 
@@ -147,24 +138,6 @@ def _grouped(
             return None
         closed += own
     return sorted(closed, key=min)
-
-
-def _export(lines: Sequence[str], places: Sequence[tuple[int, int]]) -> bytes:
-    exported = (
-        {"partition": partition, "offset": offset, "value": line, "timestamp": timestamp_of(index)}
-        for index, ((partition, offset), line) in enumerate(zip(places, lines, strict=True))
-    )
-    return "".join(f"{json.dumps(line)}\n" for line in exported).encode()
-
-
-def _csv_original(lines: Sequence[str]) -> bytes:
-    text = io.StringIO()
-    records = [json.loads(line) for line in lines]
-    writer = csv.DictWriter(text, list(records[0]), lineterminator="\n")
-    writer.writeheader()
-    for record in records:
-        writer.writerow(record)
-    return text.getvalue().encode()
 
 
 def _cell(value: Any) -> str:

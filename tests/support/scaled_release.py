@@ -13,9 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from shoal.policy import Policy
-from shoal.policy.schema import Document
-from support.release_files import Judgement, judge
+from support.release_files import Judgement, judge_files, policy_from
 
 __all__ = ["FORMS", "ScaledRelease", "scaled"]
 
@@ -74,28 +72,10 @@ def _records() -> list[Record]:
 class ScaledRelease:
     """A release that can be falsified before it is judged.
 
-    Attributes
-    ----------
-    form : str
-        One of `FORMS`.
-    records : list of dict
-        The original.
-    published : list of dict
-        Published values of each cluster.
-    clusters : list of list of int
-        Members of each cluster, as indexes of records.
-    changes : dict of int to dict
-        Published fields of single records that differ from those of their cluster.
-    document : dict
-        The policy that the judge is given.
-    made_under : dict
-        The policy whose fingerprint the evidence names.
-    summary : dict or None
-        The summary, if the judge gets one.
-    has_evidence : bool
-        Whether the judge gets the evidence.
-    deleted : frozenset of int
-        Records of which the original has the message that deletes them; only of nested JSON.
+    ``published``: values of each cluster. ``clusters``: members, as indexes of records. ``changes``: published fields
+    of single records that differ from those of their cluster. ``document``: the policy that the judge is given.
+    ``made_under``: the policy whose fingerprint the evidence names. ``deleted``: records of which the original has the
+    message that deletes them; only of nested JSON.
     """
 
     form: str = "jsonl"
@@ -116,7 +96,7 @@ class ScaledRelease:
     def judged(self, folder: Path) -> Judgement:
         """Write the files into a folder, and return what the judge says."""
         suffix = "csv" if self.form == "csv" else "jsonl"
-        fingerprint = _policy(self.made_under).fingerprint
+        fingerprint = policy_from(self.made_under).fingerprint
         files = {f"original.{suffix}": self._original(), f"released.{suffix}": self._released()}
         if self.has_evidence:
             lines = (
@@ -126,11 +106,7 @@ class ScaledRelease:
             files["evidence.jsonl"] = "".join(f"{json.dumps(line)}\n" for line in lines)
         if self.summary is not None:
             files["summary.json"] = json.dumps(self.summary)
-        paths = {}
-        for name, text in files.items():
-            paths[name.split(".")[0]] = folder / name
-            (folder / name).write_bytes(text.encode("utf-8", "surrogateescape"))
-        return judge(_policy(self.document), paths)
+        return judge_files(self.document, folder, files)
 
     def _original(self) -> str:
         if self.form == "csv":
@@ -163,10 +139,6 @@ def scaled(form: str = "jsonl") -> ScaledRelease:
     if form == "table":
         release.published[0] |= _IN_TABLE
     return release
-
-
-def _policy(document: Record) -> Policy:
-    return Policy.from_document(Document.model_validate(document))
 
 
 def _document(form: str) -> Record:

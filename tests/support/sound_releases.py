@@ -17,14 +17,7 @@ from shoal.files import Files, parse_algorithm_options, run_batch, run_pipe
 from shoal.policy import MessagePart, Policy
 from shoal.policy.schema import Document as Schema
 from support.messages import Message
-from support.random_originals import (
-    message_of,
-    random_records,
-    respelled,
-    spoiled,
-    write_csv,
-    write_parquet,
-)
+from support.random_originals import message_of, random_records, respelled, spoiled, write_csv, write_parquet
 from support.random_policies import START_MS, Document, Kind, random_document
 from support.random_protection import with_protection
 from support.random_scales import value_of, with_scales
@@ -54,37 +47,29 @@ class SoundRelease:
     def verdict(self, *, evidence: bool, quarantine: bool, summary: bool, strict: bool = False) -> Verdict | None:
         """Return the verdict on these files; None if they are refused as unusable input, which is exit code 2."""
         with suppress(InputError):
-            return self._verdict(evidence=evidence, quarantine=quarantine, summary=summary, strict=strict)
+            return verify(
+                self.policy,
+                self.original,
+                self.released,
+                self.evidence if evidence else None,
+                self.summary if summary else None,
+                quarantine=self.quarantine if quarantine else None,
+                strict=strict,
+                table=True if self.kind == "table" else None,
+            )
         return None
-
-    def _verdict(self, *, evidence: bool, quarantine: bool, summary: bool, strict: bool) -> Verdict:
-        return verify(
-            self.policy,
-            self.original,
-            self.released,
-            self.evidence if evidence else None,
-            self.summary if summary else None,
-            quarantine=self.quarantine if quarantine else None,
-            strict=strict,
-            table=True if self.kind == "table" else None,
-        )
 
     def accusations(self, random: Random) -> list[str]:
         """Judge the release with all its files and with two random choices of them; return the faults."""
         choices = [(True, True, True), *(tuple(random.random() < 0.5 for _ in range(3)) for _ in range(2))]
         found = []
         for evidence, quarantine, summary in choices:
-            strict = not self.publishes_unchanged
+            strict = not self.policy.unchanged_fields
             verdict = self.verdict(evidence=evidence, quarantine=quarantine, summary=summary, strict=strict)
             code = 2 if verdict is None else verdict.exit_code
             if code not in self.expected(evidence=evidence, quarantine=quarantine, summary=summary):
-                files = [
-                    name
-                    for name, given in zip(
-                        ("evidence", "quarantine", "summary"), (evidence, quarantine, summary), strict=True
-                    )
-                    if given
-                ]
+                given = zip(("evidence", "quarantine", "summary"), (evidence, quarantine, summary), strict=True)
+                files = [name for name, is_given in given if is_given]
                 told = "input refused" if verdict is None else verdict.text()
                 found.append(f"seed {self.seed}, {self.kind}, with {files}: exit {code}\n{told}")
         return found
@@ -102,11 +87,6 @@ class SoundRelease:
         if not quarantine and not is_counted and self.has_suppressed:
             return {0, 2}
         return {0}
-
-    @property
-    def publishes_unchanged(self) -> bool:
-        """Whether a field is published as it was read."""
-        return bool(self.policy.unchanged_fields)
 
     @property
     def is_empty(self) -> bool:
@@ -168,22 +148,13 @@ def _size_limit(seed: int) -> Document:
 
 
 def _paths(folder: Path, source: str, target: str) -> dict[str, Path]:
-    return {
-        "original": folder / f"original.{source}",
-        "released": folder / f"released.{target}",
-        "evidence": folder / "evidence.jsonl",
-        "quarantine": folder / "quarantine.jsonl",
-    }
+    names = {"original": source, "released": target, "evidence": "jsonl", "quarantine": "jsonl"}
+    return {name: folder / f"{name}.{suffix}" for name, suffix in names.items()}
 
 
 def _files(paths: dict[str, Path], summary: Path) -> Files:
-    return Files(
-        source=str(paths["original"]),
-        target=str(paths["released"]),
-        evidence=str(paths["evidence"]),
-        quarantine=str(paths["quarantine"]),
-        summary=str(summary),
-    )
+    source, target, evidence, quarantine = map(str, paths.values())
+    return Files(source, target, evidence=evidence, quarantine=quarantine, summary=str(summary))
 
 
 def _stream(seed: int, random: Random, document: Document, policy: Policy, folder: Path) -> SoundRelease:

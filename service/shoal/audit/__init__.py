@@ -5,7 +5,7 @@ an operator hides in what he publishes (ADR 20).
 
 1. Read (`reading`, `scales`, `fields`): the originals, the released rows and, if given, evidence, quarantine and
    summary. Each row is checked by itself: columns, canonical form, grid, bounds.
-2. Recompute (`clusters`, `options`, `confidential`, `rows`): the clusters of the evidence, or those that the rows show,
+2. Recompute (`clusters`, `confidential`, `rows`): the clusters of the evidence, or those that the rows show,
    are checked for their members, k subjects and the options of the policy. Their rows are compared with the released
    ones.
 3. Account (`arrivals`, `unpublished`, `summary`): the delay, each record that was not released, and what the run states

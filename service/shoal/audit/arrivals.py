@@ -1,8 +1,8 @@
 """The arrivals of a stream, and the delay and the order of its decisions.
 
-The delay of a stream is counted in arrivals, per partition. Offsets do not count, because a log has gaps. A record does
-not arrive if it is unusable, above ``privacy.per_subject``, too large, or dated too far ahead. If files do not show
-whether a record arrived, counts get a lower and an upper bound.
+The delay is counted in arrivals, per partition: a log has gaps, and a record does not arrive if it is unusable, above
+``privacy.per_subject``, too large, or dated too far ahead. If files do not show whether a record arrived, counts get a
+lower and an upper bound.
 
 The bound follows from the definition of stream microaggregation with delay delta: a record is decided at the latest
 with the delta-th arrival after it. Every member of a cluster has arrived when the cluster is decided, and clusters are
@@ -10,8 +10,7 @@ decided one after the other. So the newest member of all clusters decided so far
 oldest member of each cluster.
 
 Each cluster holds the oldest held record, and clusters that are released together are numbered by their oldest members.
-So the oldest members ascend in the order of decision (`shoal.audit.unpublished` derives from it which records were
-held).
+So the oldest members ascend in the order of decision.
 
 Source: J. Domingo-Ferrer and J. Soria-Comas, "Steered Microaggregation", ICDMW 2017, Definition 4
 (doi:10.1109/ICDMW.2017.141).
@@ -19,7 +18,7 @@ Source: J. Domingo-Ferrer and J. Soria-Comas, "Steered Microaggregation", ICDMW 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
@@ -44,12 +43,9 @@ Counted: TypeAlias = Literal["certain", "unless claimed", "all"]
 
 @dataclass(frozen=True, slots=True)
 class Arrivals:
-    """The records of one partition that may have arrived, in the order of their offsets.
+    """The records of one partition that may have arrived, by their positions in the order of offsets.
 
-    The position of a record is its index in these arrays.
-
-    ``is_sure``: whether the record arrived for certain. ``at_least``: number of records up to and including this
-    position that arrived for certain.
+    ``is_sure``: whether the record arrived for certain. ``at_least``: how many up to and including this position did.
     """
 
     indices: Int64Vector
@@ -96,11 +92,10 @@ def arrivals_of(
 ) -> StreamArrivals:
     """Return the arrivals of each partition. Cost: O(n log n).
 
-    ``is_released``: whether each record is a member of a cluster. Unusable records are never members. ``reasons``:
-    reason of each referenced original, by its index; None without a quarantine file. ``counted``: which records count
-    as certain arrivals. "certain": files prove the arrival. "all": no file shows that a limit is exceeded; the
-    quarantine is ignored. "unless claimed": as "all", without records whose rejection is only claimed. ``ahead``:
-    indices of the records that are claimed to be rejected by the clock.
+    ``is_released``, ``reasons``: as of `RecomputedClusters` and `AuditedReferences`; ``reasons`` is None without a
+    quarantine file. ``counted``: which records count as certain arrivals. "certain": files prove the arrival. "all": no
+    file shows that a limit is exceeded; the quarantine is ignored. "unless claimed": as "all", without the records of
+    ``ahead``, which are claimed to be rejected by the clock.
     """
     usable = originals.subjects != UNUSABLE
     excess, unclear = limits.exceeds_quota, limits.may_be_too_large.copy()
@@ -110,12 +105,13 @@ def arrivals_of(
     sure = possible & ~unclear if counted == "certain" else possible.copy()
     if counted == "unless claimed":
         possible[list(ahead)] = sure[list(ahead)] = False
-    if originals.is_export and counted == "certain" and reasons is None:
-        sure &= _is_not_ahead(originals, is_released)  # a service also rejects records by its clock
-    elif originals.is_export and counted == "certain" and reasons is not None:
-        # The quarantine says which records were rejected, and which arrived; a restart may have suppressed the others.
-        suppressed, others = _referenced(reasons, len(originals))
-        possible, sure = usable & ~others & ~(suppressed & excess), suppressed & ~excess
+    if originals.is_export and counted == "certain":
+        if reasons is None:
+            sure &= _is_not_ahead(originals, is_released)  # a service also rejects records by its clock
+        else:
+            # The quarantine says which were rejected, and which arrived; a restart may have suppressed the others.
+            suppressed, others = _referenced(reasons, len(originals))
+            possible, sure = usable & ~others & ~(suppressed & excess), suppressed & ~excess
     possible |= is_released
     may_be_in_lost_window = _may_be_in_lost_window(policy, originals, is_released, possible)
     is_window_whole = _is_window_whole(policy, originals)
@@ -125,38 +121,26 @@ def arrivals_of(
         "all": np.zeros_like(sure),
     }
     sure = (sure & usable & ~may_be_lost[counted]) | is_released
-    by_partition = {
-        partition: _arrivals(originals, chosen[possible[chosen]], sure)
-        for partition, chosen in originals.by_partition.items()
-    }
+    by_partition = {}
+    for partition, chosen in originals.by_partition.items():
+        indices = chosen[possible[chosen]]
+        by_partition[partition] = Arrivals(indices, originals.offsets[indices], sure[indices], np.cumsum(sure[indices]))
     return StreamArrivals(by_partition, may_be_in_lost_window, is_window_whole)
 
 
 def check_delay(
-    delta: int,
-    originals: Originals,
-    arrivals: Mapping[int, Arrivals],
-    clusters: Sequence[RecomputedCluster],
-    *,
-    is_export: bool,
+    delta: int, originals: Originals, arrivals: Mapping[int, Arrivals], clusters: Sequence[RecomputedCluster]
 ) -> CheckCounter:
-    """Check the delay of every cluster. Cost: O(n log n).
+    """Return the check ``delay``; its worst value is the largest delay that is certain, in records.
 
-    ``is_export``: whether the release is an export of a topic. Its clusters are taken in the order of their numbers;
-    where a number is repeated, each cluster is checked by itself.
-
-    Return ``delay``; its worst value is the largest delay that is certain, in records.
+    Where the number of a cluster is repeated, each cluster is checked by itself. Cost: O(n log n).
     """
     check = CheckCounter(
         "delay", f"no record was released more than {counted(delta, 'record')} after it arrived", "cluster"
     )
-    for partition, members in clusters_by_partition(clusters).items():
-        is_in_order = not (is_export and has_repeated_numbers(members))
-        if is_export and is_in_order:
-            members.sort(key=lambda cluster: cluster.number)
-        newest = 0
+    for members, is_in_order in _decided(originals, clusters):
+        found, newest = arrivals[members[0].partition], 0
         for cluster in members:
-            found = arrivals[partition]
             ranks = found.at_least[found.positions_of(originals.offsets[list(cluster.members)])]
             newest = max(newest, int(ranks.max())) if is_in_order else int(ranks.max())
             delay = newest - int(ranks.min())
@@ -165,34 +149,42 @@ def check_delay(
     return check
 
 
-def check_decision_order(
-    originals: Originals, clusters: Sequence[RecomputedCluster], *, is_export: bool
-) -> CheckCounter:
-    """Check that the oldest members of clusters ascend in the order of decision. Cost: O(n + m log m) for m clusters.
+def check_decision_order(originals: Originals, clusters: Sequence[RecomputedCluster]) -> CheckCounter:
+    """Return the check ``oldest_first``: the oldest members of clusters ascend in the order of decision.
 
-    ``is_export``: whether the release is an export of a topic, whose clusters are taken in the order of their numbers.
-
-    Return ``oldest_first``. It is not examined in partitions in which a number is repeated.
+    It is not examined in partitions in which a number is repeated. Cost: O(n + m log m) for m clusters.
     """
     check = CheckCounter("oldest_first", "clusters were decided in the order of their oldest records", "cluster")
-    for members in clusters_by_partition(clusters).values():
-        if is_export and has_repeated_numbers(members):
+    for members, is_in_order in _decided(originals, clusters):
+        if not is_in_order:
             check.skip("the evidence repeats numbers of clusters")
             continue
-        decided = sorted(members, key=lambda cluster: cluster.number) if is_export else members
         newest_start = -1
-        for cluster in decided:
+        for cluster in members:
             oldest = int(originals.offsets[list(cluster.members)].min())
             check.expect(oldest > newest_start, cluster.label)
             newest_start = max(newest_start, oldest)
     return check
 
 
-def _is_not_ahead(originals: Originals, is_released: BoolVector) -> BoolVector:
-    """Return which records were not rejected by the clock, as released records show, shape (n,). Cost: O(n log n).
+def _decided(
+    originals: Originals, clusters: Sequence[RecomputedCluster]
+) -> Iterator[tuple[list[RecomputedCluster], bool]]:
+    """Yield the clusters of each partition, and whether they are in the order of decision.
 
-    True if a released record with a lower offset has the same or a later timestamp. The service did not reject this
-    record by its clock.
+    In a file it is the order of the evidence, and in a topic that of the numbers, if none is repeated.
+    """
+    for members in clusters_by_partition(clusters).values():
+        is_in_order = not (originals.is_export and has_repeated_numbers(members))
+        if originals.is_export and is_in_order:
+            members.sort(key=lambda cluster: cluster.number)
+        yield members, is_in_order
+
+
+def _is_not_ahead(originals: Originals, is_released: BoolVector) -> BoolVector:
+    """Return the records of which a released one with a lower offset has the same or a later timestamp, shape (n,).
+
+    The service did not reject them by its clock.
     """
     found = np.zeros(len(originals), np.bool_)
     for chosen in originals.by_partition.values():
@@ -204,7 +196,6 @@ def _is_not_ahead(originals: Originals, is_released: BoolVector) -> BoolVector:
 
 
 def _is_window_whole(policy: Policy, originals: Originals) -> BoolVector:
-    """Return `StreamArrivals.is_window_whole`: an array, shape (n,)."""
     found = np.ones(len(originals), np.bool_)
     option = policy.per_subject
     if option is None:
@@ -218,7 +209,7 @@ def _is_window_whole(policy: Policy, originals: Originals) -> BoolVector:
 def _may_be_in_lost_window(
     policy: Policy, originals: Originals, is_released: BoolVector, may_arrive: BoolVector
 ) -> BoolVector:
-    """Return which records a restart may have suppressed because of ``privacy.per_subject``, shape (n,). Cost: O(n).
+    """Return which records a restart may have suppressed because of ``privacy.per_subject``, shape (n,).
 
     A restarted service suppresses the rest of a quota window whose first records it cannot read again. If a record of
     the window was released more than delta arrivals later, the restart did not suppress this record.
@@ -243,7 +234,3 @@ def _referenced(reasons: Mapping[int, str], count: int) -> tuple[BoolVector, Boo
     for index, reason in reasons.items():
         (suppressed if reason == "suppressed" else others)[index] = True
     return suppressed, others
-
-
-def _arrivals(originals: Originals, indices: Int64Vector, sure: BoolVector) -> Arrivals:
-    return Arrivals(indices, originals.offsets[indices], sure[indices], np.cumsum(sure[indices]))

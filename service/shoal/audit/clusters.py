@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import TypeAlias
 
@@ -18,7 +18,7 @@ import numpy.typing as npt
 from shoal.audit.evidence import EvidenceCluster
 from shoal.audit.fields import FIELD_SEPARATOR
 from shoal.audit.originals import UNUSABLE, Originals, max_record_bytes
-from shoal.audit.scales import PublishedValues
+from shoal.audit.scales import PublishedCategories, PublishedValues
 from shoal.audit.verdict import CheckCounter, counted
 from shoal.policy import PerSubject, Policy
 
@@ -30,6 +30,7 @@ __all__ = [
     "RecomputedCluster",
     "RecomputedClusters",
     "check_clusters",
+    "check_per_subject",
     "clusters_by_partition",
     "has_repeated_numbers",
     "released_above_limit",
@@ -45,8 +46,8 @@ SHARE_TOLERANCE = Fraction(1, 10**9)
 class AdmissionLimits:
     """Which originals exceed a limit of the policy, computed once for all checks.
 
-    ``exceeds_quota``: which usable records exceed ``privacy.per_subject``. In each window the first records of a
-    subject arrive. ``is_too_large``, ``may_be_too_large``: true if the smallest (largest) possible size exceeds
+    ``exceeds_quota``: which usable records are not among the first ones that ``privacy.per_subject`` admits.
+    ``is_too_large``, ``may_be_too_large``: whether the smallest (largest) possible size exceeds
     ``kafka.max_record_bytes``.
     """
 
@@ -83,20 +84,16 @@ class RecomputedCluster:
 class RecomputedClusters:
     """All clusters that have members, the checks on them, and figures that a summary may state.
 
-    ``count``: number of clusters, including those without a usable member. ``is_released``: 1 for each original that is
-    a member of a cluster.
+    ``count``: number of clusters, including those without a usable member. ``is_released``: which originals are members
+    of a cluster, shape (n,).
     """
 
     clusters: list[RecomputedCluster]
     checks: list[CheckCounter]
+    is_released: BoolVector
     count: int = 0
-    is_released: bytearray = field(default_factory=bytearray)
     fewest_subjects: int | None = None
     largest_share: float | None = None
-
-    def is_member(self) -> npt.NDArray[np.bool_]:
-        """Return `is_released` as an array, shape (n,); a copy."""
-        return np.frombuffer(bytes(self.is_released), np.bool_)
 
 
 def clusters_by_partition(clusters: Iterable[RecomputedCluster]) -> defaultdict[int, list[RecomputedCluster]]:
@@ -117,7 +114,7 @@ def released_above_limit(limits: AdmissionLimits, found: RecomputedClusters) -> 
 
     They show that the service had another limit than the policy, so the policy does not say which records it rejected.
     """
-    count = int(np.count_nonzero(limits.is_too_large & found.is_member()))
+    count = int(np.count_nonzero(limits.is_too_large & found.is_released))
     if not count:
         return []
     remedy = "set it in the policy to the limit of the service"
@@ -139,30 +136,55 @@ def check_clusters(
     once = CheckCounter("once", "every record is in at most one cluster", "cluster")
     subjects = CheckCounter("subjects", f"every cluster holds at least {policy.k} different subjects", "cluster")
     shares = CheckCounter("share", f"no subject owns more than {policy.max_share:g} of a cluster", "cluster")
-    found = RecomputedClusters([], [subjects, shares, once, existing], is_released=bytearray(len(originals)))
+    found = RecomputedClusters([], [subjects, shares, once, existing], np.zeros(len(originals), np.bool_))
     max_share = Fraction(policy.max_share) + SHARE_TOLERANCE
     pending: list[tuple[EvidenceCluster, tuple[int, ...]]] = []
     refused = np.zeros(len(originals), np.bool_) if originals.is_export else limits.is_too_large
     for cluster in evidence_clusters:
         found.count += 1
         members = _usable_members(originals, cluster, existing, refused)
-        once.expect(_mark_released(found.is_released, members), cluster.label)
+        is_free = len(set(members)) == len(members) and not found.is_released[list(members)].any()
+        once.expect(is_free, cluster.label)
+        found.is_released[list(members)] = True
         counts = Counter(originals.subjects[list(members)].tolist())
         subjects.expect(len(counts) >= policy.k, cluster.label)
-        largest = max(counts.values(), default=0)
-        shares.expect(not members or Fraction(largest, len(members)) <= max_share, cluster.label)
-        _note_extremes(found, len(counts), largest / max(len(members), 1))
+        share = Fraction(max(counts.values(), default=0), max(len(members), 1))
+        shares.expect(share <= max_share, cluster.label)
+        subjects.worst = len(counts) if subjects.worst is None else min(subjects.worst, len(counts))
+        shares.worst = max(shares.worst or 0.0, float(share))
         if members:
             pending.append((cluster, members))
-    originals.count_categories(found.is_member())
+    found.fewest_subjects = None if subjects.worst is None else int(subjects.worst)
+    found.largest_share = shares.worst
+    for column, one in enumerate(published):
+        if isinstance(one, PublishedCategories):
+            codes = originals.values[found.is_released, column]
+            one.categories.counts = Counter(codes[~np.isnan(codes)].tolist())
     for cluster, members in pending:
         quasi = _centroid(originals, members, published)
         unchanged = originals.unchanged_of(members)
         found.clusters.append(
             RecomputedCluster(cluster.partition, cluster.label, members, quasi, unchanged, cluster.number)
         )
-    subjects.worst, shares.worst = found.fewest_subjects, found.largest_share
     return found
+
+
+def check_per_subject(option: PerSubject, originals: Originals, clusters: Sequence[RecomputedCluster]) -> CheckCounter:
+    """Check how many records of one subject were released from each window of offsets."""
+    claim = (
+        f"at most {counted(option.max, 'record')} of one subject {'was' if option.max == 1 else 'were'} released from "
+        f"each window of {counted(option.window, 'offset')}"
+    )
+    check = CheckCounter("releases", claim, "window")
+    counts: Counter[tuple[int, int, int]] = Counter()
+    for cluster in clusters:
+        for index in cluster.members:
+            window = int(originals.offsets[index]) // option.window
+            counts[cluster.partition, window, int(originals.subjects[index])] += 1
+    for (partition, window, _), count in sorted(counts.items()):
+        check.expect(count <= option.max, f"{partition}/{window}" if partition else window)
+    check.worst = max(counts.values(), default=None)
+    return check
 
 
 def _exceeds_quota(option: PerSubject | None, originals: Originals, is_counted: BoolVector) -> BoolVector:
@@ -192,24 +214,6 @@ def _usable_members(
     return members
 
 
-def _mark_released(is_released: bytearray, members: tuple[int, ...]) -> bool:
-    """Mark the members; return whether they are distinct and none was marked before."""
-    is_free = len(set(members)) == len(members) and not any(map(is_released.__getitem__, members))
-    for index in members:
-        is_released[index] = 1
-    return is_free
-
-
-def _note_extremes(found: RecomputedClusters, subjects: int, share: float) -> None:
-    if found.fewest_subjects is None or subjects < found.fewest_subjects:
-        found.fewest_subjects = subjects
-    if found.largest_share is None or share > found.largest_share:
-        found.largest_share = share
-
-
 def _centroid(originals: Originals, members: tuple[int, ...], published: Sequence[PublishedValues]) -> str:
     columns = originals.values[list(members)].T.tolist()
-    known = originals.categories or (None,) * len(published)
-    return FIELD_SEPARATOR.join(
-        one.of_members(column, categories) for one, column, categories in zip(published, columns, known, strict=True)
-    )
+    return FIELD_SEPARATOR.join(one.of_members(column) for one, column in zip(published, columns, strict=True))

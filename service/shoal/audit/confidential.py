@@ -1,8 +1,7 @@
 """Checks what the policy guarantees about confidential values: ``l``, ``max_value_share`` and ``t``, by cluster.
 
-Values are counted as records, by their keys (`shoal.audit.fields`). All three are closed under merging: if clusters
-satisfy them, so does their union. So rows that are equal on all quasi-identifiers must satisfy them even where it is
-not known into how many clusters they belong.
+Values are counted as records, by their keys (`shoal.audit.fields`). If clusters satisfy the limits, so does their
+union. So rows that are equal on all quasi-identifiers must satisfy them, whatever their clusters are.
 
 Sources: Machanavajjhala, Kifer, Gehrke and Venkitasubramaniam, l-Diversity, ACM TKDD 1(1), 2007,
 doi:10.1145/1217299.1217302 (distinct, entropy and recursive l-diversity); Truta and Vinay, Privacy Protection:
@@ -33,21 +32,7 @@ from shoal.audit.scales import TaxonomyTree, decimal_number
 from shoal.audit.verdict import CheckCounter
 from shoal.policy import Attribute, Diversity, Policy
 
-__all__ = [
-    "AuditedColumn",
-    "Figures",
-    "OrderedReference",
-    "ValueClass",
-    "check_values",
-    "effective_values",
-    "equal_distance",
-    "hierarchical_distance",
-    "is_recursive_diverse",
-    "largest_share",
-    "measure_values",
-    "nearest",
-    "recursive_ratio",
-]
+__all__ = ["AuditedColumn", "Figures", "ValueClass", "check_values", "measure_values"]
 
 NodePath = TypeVar("NodePath", bound=tuple[Hashable, ...])
 """The nodes of a value from the leaf up to the child of the root."""
@@ -68,10 +53,7 @@ _TIE = 1e-9
 
 
 class OrderedReference:
-    """A distribution over bins in their order, from which the ordered distance of clusters is computed.
-
-    ``shares``: weight of each bin, the lowest bin first; their sum need not be 1.
-    """
+    """A distribution over bins in their order: the weight of each bin, the lowest first; their sum need not be 1."""
 
     def __init__(self, shares: Sequence[float]) -> None:
         found = np.asarray(shares, np.float64)
@@ -81,10 +63,9 @@ class OrderedReference:
     def distance(self, bins: Sequence[int]) -> float:
         """Return the distance of a cluster: the mean difference of the two cumulative distributions.
 
-        Neighbouring bins are 1 / (m - 1) apart, so the mean is taken over the m - 1 steps between them. Between two
-        values of a cluster its cumulative share is constant and that of the reference rises. Each of these intervals
-        is split where the latter passes the former, so that the absolute differences can be summed with prefix sums.
-        Cost: O(size log m).
+        It is taken over the m - 1 steps between bins. Between two values of a cluster its cumulative share is constant
+        and that of the reference rises. Each of these intervals is split where the latter passes the former, so that
+        the absolute differences can be summed with prefix sums. Cost: O(size log m).
         """
         steps = len(self._cumulative)
         if not steps:
@@ -100,10 +81,7 @@ class OrderedReference:
 
 
 def equal_distance(counts: Mapping[str, int], reference: Mapping[str, float]) -> float:
-    """Return the distance if all values are 1 apart: what is not common to both distributions.
-
-    ``reference``: share of each value. One that is not listed has none.
-    """
+    """Return the distance if all values are 1 apart: what is not common to both distributions."""
     size = sum(counts.values())
     return 1.0 - math.fsum(min(count / size, reference.get(key, 0.0)) for key, count in counts.items())
 
@@ -112,8 +90,6 @@ def hierarchical_distance(paths: Mapping[NodePath, int], reference: Mapping[Node
     """Return the distance if two values are as far apart as their lowest common ancestor is high, over the levels.
 
     The edge above a node is 1 / (2 levels) long, and carries the difference of the shares below the node.
-
-    ``paths``: number of members of each path; all paths have the same length, at least 1.
     """
     size, levels = sum(paths.values()), len(next(iter(paths)))
     below: defaultdict[tuple[int, Hashable], float] = defaultdict(float)
@@ -185,10 +161,9 @@ def reference_shares(attribute: Attribute, keys: TextKeys) -> dict[str, float] |
 
 
 def distance_from(attribute: Attribute, shares: Mapping[str, float], keys: TextKeys, *, is_ordered: bool) -> Distance:
-    """Return the distance of clusters from a reference distribution.
+    """Return the distance of clusters from a reference distribution, of which ``shares`` has the weight of each key.
 
-    ``shares``: weight of each key of the reference, such as its share or its number of records. ``is_ordered``: whether
-    values are compared by their order; else by the taxonomy, or all are equally far from each other.
+    ``is_ordered``: compare values by their order; else by the taxonomy, or as equally far from each other.
     """
     if is_ordered:
         bin_of, by_bin = _ordered_bins(attribute, shares, keys)
@@ -227,8 +202,7 @@ def effective_values(counts: Collection[int]) -> float:
 def is_recursive_diverse(counts: Collection[int], c: float, l: int) -> bool:  # noqa: E741 - the name of the field
     """Whether the most frequent value occurs less than c times as often as the l-th and all rarer ones together.
 
-    Exact: c is the shortest decimal number of its float64, as a policy states it, so 11 < 1.1 * 10 does not hold. A
-    cluster with fewer than l values is not diverse.
+    Exact: c is the shortest decimal number of its float64, so 11 < 1.1 * 10 does not hold.
     """
     first, tail = _first_and_tail(counts, l)
     return first < Fraction(repr(c)) * tail
@@ -240,17 +214,9 @@ def recursive_ratio(counts: Collection[int], l: int) -> float:  # noqa: E741 - t
     return first / tail if tail else math.inf
 
 
-def largest_share(counts: Collection[int]) -> Fraction:
-    """Return the share of the most frequent value."""
-    return Fraction(max(counts), sum(counts))
-
-
 @dataclass(frozen=True, slots=True)
 class ValueClass:
-    """Records that a reader of the release cannot tell apart.
-
-    ``unchanged``: texts of the unchanged fields of its records; at least one record.
-    """
+    """Records that a reader of the release cannot tell apart, by the texts of their unchanged fields."""
 
     label: int | str
     unchanged: Sequence[str]
@@ -263,9 +229,7 @@ def check_values(
 
     Return ``diversity`` (for ``l``), ``value_share`` and ``closeness`` (for ``t``). Each cluster is one case, whatever
     the number of protected attributes. The worst value is the fewest values, the fewest effective ones (entropy) or the
-    largest ratio (recursive); the largest share; the largest distance.
-
-    Cost: O(n log n) for each protected attribute.
+    largest ratio (recursive); the largest share; the largest distance. Cost: O(n log n) for each protected attribute.
     """
     found = _ValueChecks(policy, originals, classes, unit)
     checks = [] if policy.diversity is None else [found.diversity(policy.diversity)]
@@ -287,14 +251,12 @@ def class_distances(originals: Originals, column: AuditedColumn, counts: Sequenc
 
 
 def measure_values(policy: Policy, originals: Originals, classes: Sequence[ValueClass]) -> Figures:
-    """Return the figures of the clusters.
+    """Return the figures of the clusters. Cost: O(n log n) for each confidential attribute.
 
-    Return with ``l``, ``t`` or ``max_value_share``: ``l.min``, the fewest different values of a cluster, and
-    ``value_share.max``. With ``t``: mean and largest distance of each protected attribute, as streams (``emd``) and
-    tables (``emd_of``) name them, and that of the attribute with the largest distance, ``emd`` of a table. With
-    ``steering.dependence``: ``d_y``, the share of the variation of confidential numbers within clusters.
-
-    Cost: O(n log n) for each confidential attribute.
+    With ``l``, ``t`` or ``max_value_share``: ``l.min`` and ``value_share.max``. With ``t``: mean and largest distance
+    of each protected attribute, as streams (``emd``) and tables (``emd_of``) name them, and that of the attribute with
+    the largest distance, ``emd`` of a table. With ``steering.dependence``: ``d_y``, the share of the variation of
+    confidential numbers within clusters.
     """
     found: Figures = {}
     if not classes:
@@ -375,9 +337,9 @@ class _ValueChecks:
         most = Fraction(repr(limit))
         for label, columns in zip(self._labels, self._counts, strict=True):
             size = sum(columns[0].values())
-            largest = max(largest_share(list(column.values())) for column in columns)
-            check.expect(largest * size <= most * size + SHARE_TOLERANCE, label)
-            check.worst = max(check.worst or 0.0, float(largest))
+            largest = max(max(column.values()) for column in columns)
+            check.expect(largest <= most * size + SHARE_TOLERANCE, label)
+            check.worst = max(check.worst or 0.0, largest / size)
         return check
 
     def closeness(self, t: float) -> CheckCounter:
@@ -441,10 +403,7 @@ def _closeness_claim(policy: Policy, t: float) -> str:
 def _distances(
     originals: Originals, columns: Sequence[AuditedColumn], counts: Sequence[Sequence[Counter[str]]]
 ) -> Figures:
-    """Return mean and largest distance of each protected attribute, and those of the farthest one.
-
-    If several attributes are farthest, the mean of each of them is right.
-    """
+    """Return mean and largest distance of each protected attribute, and those of the farthest one, or of several."""
     found: Figures = {}
     measured: dict[str, tuple[float, float]] = {}
     for column, own in zip(columns, counts, strict=True):

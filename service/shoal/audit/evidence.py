@@ -7,7 +7,7 @@ may read several inputs; then what is stated about one of them is selected.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias, TypeGuard
@@ -25,13 +25,8 @@ __all__ = [
     "Summary",
     "foreign_fingerprints",
     "is_count",
-    "read_evidence",
-    "read_quarantine",
-    "read_summary",
+    "read_stated",
     "require_known_input",
-    "require_one_input",
-    "select_clusters",
-    "select_references",
 ]
 
 Summary: TypeAlias = Mapping[str, Any]
@@ -66,10 +61,7 @@ class EvidenceCluster:
 
 @dataclass(frozen=True, slots=True)
 class QuarantineReference:
-    """A reference to a record that was not released.
-
-    ``is_wellformed``: it has exactly the four agreed fields, with a known reason.
-    """
+    """A reference to a record that was not released; well-formed: exactly the four fields, with a known reason."""
 
     topic: str
     partition: int
@@ -78,7 +70,7 @@ class QuarantineReference:
     is_wellformed: bool
 
 
-def read_evidence(path: Path) -> Iterator[EvidenceCluster]:
+def _read_evidence(path: Path) -> Iterator[EvidenceCluster]:
     """Yield the clusters of an evidence file, one JSON object per line."""
     for number, line in enumerate(byte_lines(path), 1):
         location = f"{path}, line {number}"
@@ -101,7 +93,7 @@ def read_evidence(path: Path) -> Iterator[EvidenceCluster]:
         yield EvidenceCluster(partition, cluster, tuple(offsets), fingerprint, None if topic is None else str(topic))
 
 
-def read_quarantine(path: Path) -> Iterator[QuarantineReference]:
+def _read_quarantine(path: Path) -> Iterator[QuarantineReference]:
     """Yield the references of a quarantine file, one JSON object per line."""
     for number, line in enumerate(byte_lines(path), 1):
         location = f"{path}, line {number}"
@@ -112,24 +104,16 @@ def read_quarantine(path: Path) -> Iterator[QuarantineReference]:
         yield QuarantineReference(str(topic), partition, offset, reason, is_wellformed)
 
 
-def read_summary(source: Path | Summary) -> Summary:
-    """Read a summary from a file, or return a mapping as it is."""
-    if isinstance(source, Mapping):
-        return source
-    text = b"\n".join(byte_lines(source))
-    return dict(_as_plain(_object(text, str(source), _SUMMARY_REMEDY)))
+def _read_summary(path: Path) -> Summary:
+    return dict(_as_plain(_object(b"\n".join(byte_lines(path)), str(path), _SUMMARY_REMEDY)))
 
 
-def foreign_fingerprints(
-    policy: str, clusters: Iterable[EvidenceCluster], summary: Summary | None, name: str = "the summary"
-) -> tuple[list[int | str], list[str]]:
-    """Find the clusters and the summary that state another policy than the given one.
-
-    Return labels of the clusters, and "summary"; and the other fingerprints, each once.
-    """
+def foreign_fingerprints(policy: str, stated_files: StatedFiles) -> tuple[list[int | str], list[str]]:
+    """Return the labels of the clusters, and "summary", that state other fingerprints; and these, each once."""
+    clusters, summary = stated_files.evidence_clusters or [], stated_files.summary_fields
     stated: list[tuple[int | str, str | None]] = [(cluster.label, cluster.fingerprint) for cluster in clusters]
     if summary is not None:
-        stated.append(("summary", _fingerprint(summary, name, _SUMMARY_REMEDY)))
+        stated.append(("summary", _fingerprint(summary, stated_files.summary_name, _SUMMARY_REMEDY)))
     others = [(label, found) for label, found in stated if found is not None and found != policy]
     return [label for label, _ in others], list(dict.fromkeys(found for _, found in others))
 
@@ -140,16 +124,13 @@ def is_count(value: object) -> TypeGuard[int]:
 
 
 def require_known_input(policy: Policy, input_topic: str | None) -> None:
-    """Refuse an input that is none of ``kafka.topics``, if the policy has them: the name is mistyped.
-
-    An input of which nothing was released or refused has no line of its own, so that lines do not show the inputs.
-    """
+    """Refuse an input that is none of ``kafka.topics``, if the policy has them: the name is mistyped."""
     known = [pair.input for pair in (policy.kafka and policy.kafka.topics) or () if pair.input]
     if input_topic is not None and known and input_topic not in known:
         raise InputError(f"--input-topic: no input of kafka.topics has this name; give one of {', '.join(known)}")
 
 
-def select_clusters(clusters: list[EvidenceCluster], input_topic: str | None) -> list[EvidenceCluster]:
+def _of_input(clusters: list[EvidenceCluster], input_topic: str | None) -> list[EvidenceCluster]:
     """Return the clusters of an input."""
     count = sum(cluster.topic is None for cluster in clusters)
     if input_topic is None:
@@ -167,19 +148,7 @@ def select_clusters(clusters: list[EvidenceCluster], input_topic: str | None) ->
     return [cluster for cluster in clusters if cluster.topic == input_topic]
 
 
-def select_references(references: list[QuarantineReference], input_topic: str | None) -> list[QuarantineReference]:
-    """Return the references to records of an input, and all that are not well-formed; all references without an input.
-
-    No input accounts for a malformed reference, so each verdict must.
-    """
-    if input_topic is None:
-        return references
-    return [one for one in references if one.topic == input_topic or not one.is_wellformed]
-
-
-def require_one_input(
-    clusters: list[EvidenceCluster] | None, references: list[QuarantineReference] | None, input_topic: str | None
-) -> None:
+def _require_one_input(clusters: list[EvidenceCluster] | None, references: list[QuarantineReference] | None) -> None:
     """Refuse evidence and references of several inputs if it is not said which of them is judged.
 
     Evidence that names no input is of a service with one: a reference to another topic is then false, and is left to
@@ -189,7 +158,7 @@ def require_one_input(
     if clusters and not named:
         return
     named |= {reference.topic for reference in references or [] if reference.is_wellformed}
-    if input_topic is None and len(named) > 1:
+    if len(named) > 1:
         raise InputError(
             "evidence and quarantine name several input topics; give the one of the original with --input-topic NAME"
         )
@@ -205,14 +174,31 @@ class StatedFiles:
     summary_name: str = "the summary"
 
 
+def read_stated(
+    evidence: str | Path | None, quarantine: str | Path | None, summary: str | Path | Summary | None, topic: str | None
+) -> StatedFiles:
+    """Read what is stated of an input; ``topic``: its name, or None if there is one input.
+
+    No input accounts for a malformed reference, so each verdict must.
+    """
+    clusters = None if evidence is None else list(_read_evidence(Path(evidence)))
+    references = None if quarantine is None else list(_read_quarantine(Path(quarantine)))
+    if topic is None:
+        _require_one_input(clusters, references)
+    elif references is not None:
+        references = [one for one in references if one.topic == topic or not one.is_wellformed]
+    clusters = None if clusters is None else _of_input(clusters, topic)
+    if isinstance(summary, str | Path):
+        return StatedFiles(clusters, references, _read_summary(Path(summary)), str(summary))
+    return StatedFiles(clusters, references, summary)
+
+
 @dataclass(frozen=True, slots=True)
 class AuditScope:
     """What is judged, as the policy and the user of `verify` say; nothing of it comes from the judged files.
 
-    ``is_table``, ``is_ordered``: whether the release is that of a finished table, or of a stream with ``release:
-    ordered``. ``may_be_table``: whether the policy has a stream section and the user did not say which command made the
-    release. ``window``: offsets of a window of a stream, within which a clock has no trend: delta + 1. None for a
-    table.
+    ``may_be_table``: whether the policy has a stream section and the user did not say which command made the release.
+    ``window``: offsets of a window of a stream, within which a clock has no trend: delta + 1. None for a table.
     """
 
     is_table: bool

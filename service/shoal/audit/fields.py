@@ -1,10 +1,8 @@
 """Turns the fields of a record into what is compared: quasi-identifiers, unchanged fields and subject.
 
-Equal values become equal texts or numbers whatever their spelling; different values stay different. A record that
-does not fit the policy is unusable: no cluster may hold it. Nothing here is shared with the decoders of the engine.
-
-Debezium, Kafka Connect's JsonConverter and CloudEvents put envelopes around records. A message that deletes a row, or
-has no value at all, is no record. The policy says whether such a message is dropped or quarantined.
+Equal values become equal texts or numbers whatever their spelling; different values stay different. A record that does
+not fit the policy is unusable: no cluster may hold it. A message that deletes a row, or has no value at all, is no
+record: the policy says whether it is dropped or quarantined.
 
 Spellings of a subject become one text, as ``normalize`` defines it, in this order: `invisible` characters are removed;
 `nfkc` and `casefold` are applied until nothing changes; runs of white space become one space (`spaces`). NFC and
@@ -14,10 +12,10 @@ Fields of type ``json`` are compared as compact JSON. Members stay in their orde
 other number is the shortest decimal of its float64: it keeps a point or an exponent, so 100.0 and 100 are two values.
 
 Confidential values have keys: two values count as one if and only if their keys are equal. A key does not depend on the
-spelling. All spellings of a number are one value, whether it is a JSON number or the text of one; blanks around a text,
-format characters and the form of its letters (NFKC) do not count. All spellings of a missing value are one value, which
-is none of the others. In a JSON document the order of members does not count. A reader of a release could not tell such
-values apart by their meaning, so counting them as several would make a cluster look more diverse than it is.
+spelling: a JSON number and the text of one are one value; blanks around a text, format characters and the form of its
+letters (NFKC) do not count, and neither does the order of members in a JSON document. All spellings of a missing value
+are one value. A reader of a release could not tell such values apart by their meaning, so counting them as several
+would make a cluster look more diverse than it is.
 """
 
 from __future__ import annotations
@@ -27,7 +25,7 @@ import math
 import re
 import sys
 import unicodedata
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from enum import StrEnum
@@ -44,23 +42,33 @@ from shoal.audit.reading import (
     as_record,
     canonical_decimal,
     canonical_float,
+    is_array,
     is_encodable,
+    is_text,
     json_document,
     json_text,
 )
-from shoal.audit.scales import ABSENT, BLANKS, POINT, Categories, DecimalSign, decimal_number, is_decimal, value_reader
-from shoal.policy import Attribute, FieldType, MessagePart, NormalizeStep, Policy, Role, Scale
+from shoal.audit.scales import ABSENT, POINT, Categories, DecimalSign, decimal_number, is_decimal, value_reader
+from shoal.policy import (
+    BLANKS,
+    MAX_CATEGORY_BYTES,
+    Attribute,
+    FieldType,
+    MessagePart,
+    NormalizeStep,
+    Policy,
+    Role,
+    Scale,
+)
 
 __all__ = [
     "FIELD_SEPARATOR",
     "MISSING",
     "Dropped",
     "FieldPaths",
-    "MessageStructure",
     "RecordReader",
     "UsableRecord",
     "column_name",
-    "document_reader",
     "document_text",
     "dropped_kinds",
     "input_path",
@@ -74,7 +82,6 @@ __all__ = [
     "released_reader",
     "source_form",
     "text_key_reader",
-    "unchanged_reader",
 ]
 
 _CONVERTED = {"schema", "payload"}
@@ -168,13 +175,10 @@ class MessageStructure:
         return self._named(record)
 
     def is_header(self, record: Record) -> bool:
-        """Whether each declared field, two or more, has its own name as its value: a header was read as a record.
-
-        ``record`` has the names of the attributes, as `content` returns it.
-        """
+        """Whether each declared field, two or more, has its own name as its value: a header was read as a record."""
         fields = self._fields.paths
         values = ((record.get(name), path[-1]) for path, name in fields.items())
-        return len(fields) > 1 and all(type(value) is str and value == text for value, text in values)
+        return len(fields) > 1 and all(is_text(value) and value == name for value, name in values)
 
     def _tombstone(self) -> Dropped | None:
         return Dropped.TOMBSTONES if self._drops_tombstones else None
@@ -201,7 +205,7 @@ class MessageStructure:
         if change is None or isinstance(change, Dropped):
             return change
         operation, after = change.get("op"), change.get("after")
-        if not isinstance(operation, str) or isinstance(operation, JsonNumber):
+        if not is_text(operation):
             return None
         if operation == "d" or after is None:
             return Dropped.DELETES if self._drops_deletes else None
@@ -235,7 +239,7 @@ def _has_distinct_names(message: Record) -> bool:
         objects = [value for value in level if isinstance(value, JsonObject)]
         if any(len({name for name, _ in one}) < len(one) for one in objects):
             return False
-        arrays = [value for value in level if isinstance(value, list) and not isinstance(value, JsonObject)]
+        arrays = [value for value in level if is_array(value)]
         level = [item for one in objects for _, item in one] + [item for one in arrays for item in one]
     return True
 
@@ -302,29 +306,17 @@ _EXPONENT = re.compile(r"e([+-])0*([0-9]+)")
 def document_text(value: object) -> str | None:
     """Return the compact text of a JSON value; None if a name is repeated, or a text or number has no such form."""
     if isinstance(value, JsonObject):
-        if len({name for name, _ in value}) < len(value):
+        if as_record(value) is None or not all(is_encodable(name) for name, _ in value):
             return None
-        return _joined("{", [_member(str(name), item) for name, item in value], "}")
-    if isinstance(value, list):
-        return _joined("[", list(map(document_text, value)), "]")
-    return _scalar_text(value)
-
-
-def _joined(start: str, texts: list[str | None], end: str) -> str | None:
-    return None if None in texts else start + ",".join(map(str, texts)) + end
-
-
-def _member(name: str, value: object) -> str | None:
-    text = document_text(value)
-    return None if text is None or not is_encodable(name) else f"{json_text(name)}:{text}"
-
-
-def _scalar_text(value: object) -> str | None:
+        members = [(json_text(name), document_text(item)) for name, item in value]
+        is_text_of_all = all(text is not None for _, text in members)
+        return "{" + ",".join(f"{name}:{text}" for name, text in members) + "}" if is_text_of_all else None
+    if is_array(value):
+        texts = [document_text(item) for item in value]
+        return None if None in texts else "[" + ",".join(map(str, texts)) + "]"
     if isinstance(value, JsonNumber):
         return _number_text(value)
-    if value is None or isinstance(value, bool):
-        return {None: "null", True: "true", False: "false"}[value]
-    return json_text(value) if isinstance(value, str) and is_encodable(value) else None
+    return _field("any", value)
 
 
 def _number_text(text: str) -> str | None:
@@ -341,7 +333,7 @@ def _number_text(text: str) -> str | None:
 def document_reader(form: Form, released: Form, max_bytes: int) -> Callable[[object], str | None]:
     """Return the function from a field of the original to the text by which it is compared.
 
-    It returns None if the field is no JSON, or is longer than ``max_bytes``. A cell of a release holds the text.
+    It returns None if the field is no JSON, or is longer than ``max_bytes``.
     """
 
     def read(value: object) -> str | None:
@@ -397,10 +389,9 @@ _LARGEST_POWER = 10**17
 def key_reader(kind: FieldType, missing_values: Collection[str], released: Form = "jsonl") -> KeyReader:
     """Return the function from the text of an unchanged field, which is JSON, to the key of its value.
 
-    ``kind``: type of the attribute. Only the types any, integer and number have numbers: the texts "007" and "7" of
-    type string are two values. Of type json only null is missing. ``missing_values``: texts that stand for a missing
-    value. JSON null and the empty text always do. ``released``: form of the release: a cell of type json is the text of
-    a document, and not the document.
+    Only the types any, integer and number have numbers: the texts "007" and "7" of type string are two values. Of type
+    json only null is missing. JSON null and the empty text always stand for a missing value. In a CSV release a cell of
+    type json is the text of a document, and not the document.
     """
     has_numbers = kind in {"any", "integer", "number"}
     missing = {_key_of_text(text, has_numbers=has_numbers) for text in ("", *missing_values)}
@@ -436,8 +427,7 @@ def text_key_reader(
 def comparable_fields(policy: Policy, released: Form) -> list[tuple[int, Callable[[str], bool]]]:
     """Return the places of the unchanged fields whose values must have a place in an order, and whether one has.
 
-    These are the protected attributes that the policy declares as ordered, if it has ``t``. Categories must be those of
-    the order, and other values numbers. A missing value always has a place.
+    These are the protected attributes that the policy declares as ordered, if it has ``t``.
     """
     return [
         (policy.unchanged_fields.index(attribute), _comparable(attribute, policy.missing_values, released))
@@ -447,6 +437,7 @@ def comparable_fields(policy: Policy, released: Form) -> list[tuple[int, Callabl
 
 
 def _comparable(attribute: Attribute, missing_values: Collection[str], released: Form) -> Callable[[str], bool]:
+    """Categories must be those of the order, and other values numbers. A missing value always has a place."""
     read = key_reader(attribute.type, missing_values, released)
     text_key = text_key_reader(attribute, missing_values, released)
     order = {text_key(str(item)) for item in attribute.order}
@@ -472,17 +463,13 @@ def number_of(key: str) -> Decimal:
 def _key_of_document(value: object) -> str:
     """Return the key of a JSON document: members in no order, numbers by their value, and texts as other texts."""
     if isinstance(value, JsonObject):
-        members = (f"{_quoted(name)}:{_key_of_document(item)}" for name, item in value)
+        members = (f"{_key_of_document(name)}:{_key_of_document(item)}" for name, item in value)
         return "{" + ",".join(sorted(members)) + "}"
-    if isinstance(value, list):
+    if is_array(value):
         return "[" + ",".join(map(_key_of_document, value)) + "]"
     if isinstance(value, JsonNumber):
         return _key_of_text(value, has_numbers=True)
-    return _quoted(value) if isinstance(value, str) else repr(value)
-
-
-def _quoted(text: str) -> str:
-    return json.dumps(_folded(text))
+    return json.dumps(_folded(value)) if is_text(value) else repr(value)
 
 
 def _folded(text: str) -> str:
@@ -506,8 +493,6 @@ def _key_of_text(text: str, *, has_numbers: bool) -> str:
 
 
 UnchangedReader: TypeAlias = Callable[[object], str | None]
-MOST_CATEGORY_BYTES = 1_000
-"""Bytes of a category as JSON. A record with a longer one is too large, whatever ``kafka.max_record_bytes`` is."""
 FIELD_SEPARATOR = "\x00"
 """Separates the texts of unchanged fields. JSON text holds no raw NUL, so no field contains it."""
 
@@ -516,11 +501,9 @@ FIELD_SEPARATOR = "\x00"
 class UsableRecord:
     """A record that fits the policy.
 
-    - ``values``: Quasi-identifiers in the order of the policy, as `shoal.audit.scales` reads them.
-    - ``unchanged``: texts of the unchanged fields, separated by `FIELD_SEPARATOR`.
-    - ``subject``: normalised subject; None if every record is a subject of its own.
-    - ``category_bytes``: bytes of the published categories as JSON, which are limited together with the unchanged
-      fields.
+    ``unchanged``: texts of the unchanged fields, separated by `FIELD_SEPARATOR`. ``subject``: normalised; None if every
+    record is a subject of its own. ``category_bytes``: bytes of the published categories as JSON, which are limited
+    together with the unchanged fields.
     """
 
     values: tuple[float, ...]
@@ -533,9 +516,18 @@ class RecordReader:
     """Reads records of an original into what a release of them would show.
 
     ``is_parquet``: whether the records are rows of Parquet, which are not compared with the names of their columns.
+    ``categories``: by attribute, where the categories are collected.
     """
 
-    def __init__(self, policy: Policy, original: Form, released: Form, *, is_parquet: bool = False) -> None:
+    def __init__(
+        self,
+        policy: Policy,
+        original: Form,
+        released: Form,
+        *,
+        is_parquet: bool = False,
+        categories: Mapping[str, Categories] | None = None,
+    ) -> None:
         self._structure = MessageStructure(policy, original)
         self._refuses_headers = original == "jsonl" and not is_parquet
         self._names = {attribute.name for attribute in policy.value_attributes}
@@ -547,8 +539,9 @@ class RecordReader:
         self._ignored = {"__faust"} - self._names if original == "jsonl" else set()
         sign = DecimalSign(policy.csv.decimal if original == "csv" else ".")
         # Steering attributes are not published, but a record without a usable one does not fit the policy.
+        found = categories or {}
         self._known = [
-            Categories(are_leaves=a.taxonomy is not None) if a.scale is Scale.NOMINAL else None
+            found.get(a.name) or Categories(are_leaves=a.taxonomy is not None) if a.scale is Scale.NOMINAL else None
             for a in policy.clustered
         ]
         self._quasi = [
@@ -556,7 +549,6 @@ class RecordReader:
             for a, categories in zip(policy.clustered, self._known, strict=True)
         ]
         self._width, self._has_categories = len(policy.quasi_identifiers), any(self._known)
-        self.categories = self._known[: self._width]
         released_sign = DecimalSign(policy.csv_output.decimal if released == "csv" else ".")
         self._unchanged = [
             (
@@ -569,7 +561,10 @@ class RecordReader:
         ]
         self._comparable = comparable_fields(policy, released)
         self._subject, self._sign = policy.subject, sign
-        self._no_subjects = self._missing_subjects(policy)
+        subject = policy.subject
+        self._no_subjects = (
+            set() if subject is None else {_spelt_subject(text, subject) for text in policy.missing_values}
+        )
         encoding = policy.csv_output.encoding
         # Only CSV has other encodings than those of Unicode.
         self._encoding = encoding if released == "csv" and not encoding.startswith("utf-") else None
@@ -606,7 +601,7 @@ class RecordReader:
         if not all(is_comparable(unchanged[place]) for place, is_comparable in self._comparable):
             return None
         subject = None if self._subject is None else self._subject_text(record[self._subject.name], self._subject)
-        if self._subject is not None and (subject is None or subject in self._no_subjects):
+        if self._subject is not None and subject in {None, *self._no_subjects}:
             return None
         size = self._category_bytes(values) if self._has_categories else 0
         if size is None:
@@ -623,19 +618,11 @@ class RecordReader:
             for known, value in zip(self._known, values, strict=True)
         ]
         lengths = [len(text.encode()) for text in texts]
-        if max(lengths) > MOST_CATEGORY_BYTES:
+        if max(lengths) > MAX_CATEGORY_BYTES:
             return None
         if self._encoding is not None and not is_encodable("".join(texts[: self._width]), self._encoding):
             return None
         return sum(lengths[: self._width])
-
-    @staticmethod
-    def _missing_subjects(policy: Policy) -> frozenset[str]:
-        """Return the normalised subjects that stand for a missing one."""
-        if policy.subject is None:
-            return frozenset()
-        texts = [_spelt_subject(text, policy.subject) for text in policy.missing_values]
-        return frozenset(text for text in texts if text is not None)
 
     def _subject_text(self, value: object, subject: Attribute) -> str | None:
         if subject.type != "string" and isinstance(value, str) and self._sign.is_comma:
@@ -661,7 +648,7 @@ def source_form(attribute: Attribute, original: Form) -> Form:
 
 def _spelt_subject(value: object, subject: Attribute) -> str | None:
     """Return one text per subject, with the steps of ``normalize``; None if the value cannot be a subject."""
-    if isinstance(value, str) and not isinstance(value, JsonNumber):
+    if is_text(value):
         if subject.normalize:
             value = one_spelling(value, subject.normalize)
         elif has_long_mark_sequence(value):
@@ -673,9 +660,10 @@ def _normalised_subject(value: object, kind: FieldType) -> str | None:
     """Return one text per subject, whatever the spelling; None if the value cannot be a subject of this type."""
     if isinstance(value, bool):
         return str(value).lower() if kind in {"boolean", "any"} else None
-    if not isinstance(value, str) or not is_encodable(value) or not _is_typed(value):
+    is_written = isinstance(value, str) and is_encodable(value)
+    if not is_written or (isinstance(value, JsonNumber) and canonical_decimal(value) is None):
         return None
-    text = unicodedata.normalize("NFC", value).strip()
+    text = unicodedata.normalize("NFC", str(value)).strip()
     if kind == "string":
         return None if isinstance(value, JsonNumber) else text or None
     if kind == "boolean":
@@ -689,11 +677,6 @@ def _normalised_subject(value: object, kind: FieldType) -> str | None:
 def merged_subject(text: str, kind: FieldType) -> str | None:
     """Return the subject that a normalised one would be with every step of ``normalize``; None if it would be none."""
     return _normalised_subject(one_spelling(text, EVERY_STEP), kind)
-
-
-def _is_typed(text: str) -> bool:
-    """Whether a JSON number is an integer of at most 4,300 characters, or a finite float64; any other text is."""
-    return not isinstance(text, JsonNumber) or canonical_decimal(text) is not None
 
 
 def _exact(text: str) -> tuple[str, int] | None:
@@ -714,11 +697,10 @@ def _exact(text: str) -> tuple[str, int] | None:
 def unchanged_reader(
     kind: FieldType, original: Form, released: Form, sign: DecimalSign = POINT, released_sign: DecimalSign = POINT
 ) -> UnchangedReader:
-    """Return the function from the value of an unchanged field to the text by which it is compared.
+    """Return the function from an unchanged field to the JSON text by which it is compared; None for another type.
 
-    The function returns None for a value of another type. Its text is JSON: where the type admits all of them, 1, "1"
-    and true are three values. 1e2, 100.0 and 100 are one value. The decimal signs are those of the original's cells
-    and of the released cells.
+    Where the type admits all of them, 1, "1" and true are three values. 1e2, 100.0 and 100 are one value. The decimal
+    signs are those of the original's cells and of the released cells.
     """
     if original == "csv":
         return lambda cell: _cell(kind, str(cell), sign)

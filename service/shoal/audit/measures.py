@@ -63,7 +63,7 @@ def known_classes(found: RecomputedClusters | None) -> list[ValueClass]:
 def value_classes(found: RecomputedClusters | None, release: ReleasedRows) -> list[ValueClass]:
     """Return the clusters; if they are not known, the rows of each partition with equal quasi-identifiers.
 
-    Such rows are of one or more whole clusters. They are named by their first row.
+    Such rows are of one or more whole clusters, and are named by their first row.
     """
     if found is not None:
         return known_classes(found)
@@ -93,11 +93,7 @@ def check_values_of_rows(
 def measure_homogeneity(
     policy: Policy, originals: Originals, classes: Sequence[ValueClass]
 ) -> dict[str, float | int | None]:
-    """Return measures of each confidential attribute.
-
-    Return ``single_value_share.NAME``: the share of clusters in which all records have the same value, whatever its
-    spelling. ``single_value_records.NAME``: the share of records in such clusters. None without clusters.
-    """
+    """Return the shares of clusters and of their records in which all have one value of a confidential attribute."""
     measures: dict[str, float | int | None] = {}
     records = sum(len(one.unchanged) for one in classes)
     for attribute in policy.confidential:
@@ -111,11 +107,10 @@ def measure_homogeneity(
 
 @dataclass(frozen=True, slots=True)
 class JointUniqueness:
-    """Rows that are the only ones with their published quasi-identifiers and some unchanged fields.
+    """Rows that are the only ones of their partition with their quasi-identifiers and some unchanged fields.
 
-    ``rows``, ``unique``: number of released rows, and of those that agree with no other row of their partition.
-    ``are_known``: whether the policy says of every one of the fields that others may know it: role ``other``, or
-    ``publish_unchanged``.
+    ``rows``, ``unique``: number of released rows, and of those. ``are_known``: whether the policy says of each field
+    that others may know it: role ``other``, or ``publish_unchanged``.
     """
 
     names: tuple[str, ...]
@@ -144,10 +139,7 @@ class JointUniqueness:
 def measure_joint_uniqueness(policy: Policy, release: ReleasedRows) -> list[JointUniqueness]:
     """Measure every unchanged field alone, and the worst set of two and of three fields that others may know.
 
-    Return one per unchanged field, in the order of the policy; then at most one of two fields and one of three. Empty
-    for fewer than 30 rows.
-
-    Cost: O(n log n) time per set of fields, O(n) memory.
+    Empty for fewer than 30 rows. Cost: O(n log n) time per set of fields, O(n) memory.
     """
     published, columns = _columns(len(policy.unchanged_fields), release)
     if len(published) < MIN_RECORDS:
@@ -178,9 +170,9 @@ def measure_joint_uniqueness(policy: Policy, release: ReleasedRows) -> list[Join
 class NearDuplicates:
     """Subjects that every step of ``normalize`` would merge with another.
 
-    ``subjects``: subjects of the usable originals, less their number after merging. ``clusters``: clusters that hold at
-    least two subjects which would be one. None if the clusters are unknown. ``below_k``: clusters of at least k
-    subjects that would have fewer. None as above.
+    ``subjects``: subjects of the usable originals, less their number after merging. ``clusters``, ``below_k``: clusters
+    that hold at least two subjects which would be one, and those that would have fewer than k; None if the clusters are
+    unknown.
     """
 
     subjects: int
@@ -234,7 +226,6 @@ class UnchangedField:
 
     ``unique_share``: share of the values that occur in one record only; nulls and empty cells do not count.
     ``order_correlation``: largest absolute rank correlation (Spearman) with the order of arrival in a partition.
-    ``is_acknowledged``: whether the policy sets ``publish_unchanged`` for it.
     """
 
     name: str
@@ -267,13 +258,7 @@ def measure_release(
     unchanged: Sequence[UnchangedField],
     joint: Sequence[JointUniqueness],
 ) -> dict[str, float | int | None]:
-    """Return the measures of the verdict.
-
-    If the clusters are known: ``releases_per_subject_max`` and ``releases_per_subject_mean`` (over released subjects)
-    and ``largest_share`` (of one subject in a cluster). Those of `measure_homogeneity`, of clusters or else of rows
-    with equal quasi-identifiers. For each field that is published unchanged: ``unique_share.NAME`` and
-    ``order_correlation.NAME``. For each of `joint`: ``joint_unique_share.NAMES``, with the names joined by ``+``.
-    """
+    """Return the measures of the verdict; without clusters, those of rows with equal quasi-identifiers."""
     found: dict[str, float | int | None] = {} if clusters is None else _measure_clusters(originals, clusters)
     found |= measure_homogeneity(policy, originals, value_classes(clusters, release))
     for field in unchanged:
@@ -284,19 +269,15 @@ def measure_release(
 
 def measure_unchanged_fields(policy: Policy, originals: Originals) -> list[UnchangedField]:
     """Measure each field that is published unchanged on the usable originals. Cost: O(n log n) per field."""
-    # The lines of an export may be in any order; records arrive in the order of their offsets.
-    by_offset = np.argsort(originals.offsets, kind="stable").tolist()
-    usable = [index for index in by_offset if originals.is_usable(index)]
-    if len(usable) < MIN_RECORDS:
+    if originals.usable < MIN_RECORDS:
         return [UnchangedField(a.name, None, None, a.publish_unchanged) for a in policy.unchanged_fields]
-    texts = [text.split(FIELD_SEPARATOR) for text in originals.unchanged_of(usable)]
-    partitions = originals.partitions[usable]
-    parts = [np.flatnonzero(partitions == one) for one in np.unique(partitions)]
+    parts = [originals.unchanged_of(indices.tolist()) for indices in originals.by_partition.values()]
+    texts = [text.split(FIELD_SEPARATOR) for part in parts for text in part]
+    ends = np.cumsum([len(part) for part in parts])[:-1]
     found = []
     for column, attribute in enumerate(policy.unchanged_fields):
         values = [text[column] for text in texts]
-        ranks = _ranks(values)
-        correlation = max(abs(_order_correlation(ranks[part])) for part in parts)
+        correlation = max(abs(_order_correlation(ranks)) for ranks in np.split(_ranks(values), ends))
         found.append(UnchangedField(attribute.name, _unique_share(values), correlation, attribute.publish_unchanged))
     return found
 

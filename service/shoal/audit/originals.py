@@ -3,13 +3,10 @@
 A CSV record is unusable if one of its cells contains another record. An unpaired quote in the file causes this: the
 cell then holds the fields of another subject.
 
-Three lengths are compared with ``kafka.max_record_bytes``: the length of a message, the length of each key and header
-that the policy reads, and the length of the categories of a record and its unchanged fields as they are published.
-Separators between these fields and the quasi-identifiers do not count. A category has a limit of its own, which
-`shoal.audit.fields` checks. The original shows these lengths exactly, with two exceptions: messages that an export
-contains as JSON objects, and rows of Parquet. Their lengths are estimated by a smallest and a largest one. A record is
-certainly too large if the smallest length exceeds the limit. It is certainly not too large if the largest length does
-not exceed it.
+Three lengths are compared with ``kafka.max_record_bytes``: of a message, of each key and header that the policy reads,
+and of the categories of a record with its unchanged fields as they are published, without separators between these and
+the quasi-identifiers. The original shows them exactly, but for messages that an export contains as JSON objects and
+rows of Parquet: these have a smallest and a largest possible length.
 """
 
 from __future__ import annotations
@@ -18,7 +15,6 @@ import csv
 import json
 import math
 from array import array
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -52,7 +48,7 @@ from shoal.audit.reading import (
     original_header,
     original_records,
 )
-from shoal.audit.scales import Categories, DecimalSign, value_reader
+from shoal.audit.scales import DecimalSign, PublishedCategories, PublishedValues, value_reader
 from shoal.errors import InputError
 from shoal.policy import Attribute, CsvDialect, MessagePart, Policy, Role
 
@@ -99,8 +95,8 @@ def max_record_bytes(policy: Policy) -> int:
 class SizeBounds:
     """Computes the fewest and the most bytes that are compared with the limit, of one record after the other.
 
-    ``is_measured``: whether each record of the original has a length of its own that is limited. Cells of a CSV file
-    have none. ``is_binary``: whether the original is a Parquet file, whose records have no known length.
+    ``is_measured``: whether each record of the original has a length of its own that is limited, which cells of a CSV
+    file do not have. ``is_binary``: whether the original is a Parquet file, whose records have no known length.
     """
 
     def __init__(self, policy: Policy, released: Form, *, is_measured: bool, is_binary: bool = False) -> None:
@@ -124,20 +120,17 @@ class SizeBounds:
             self._overhead += sum(_bytes_around(path, before, after) for found, path, before, after in around if found)
 
     def of(self, original: OriginalRecord, found: UsableRecord) -> tuple[int, int]:
-        """Return the bounds for a usable record as it was read. Cells and rows of Parquet have no known size."""
+        """Return the bounds for a usable record as it was read."""
         envelope = original.envelope
         size = 0 if self._is_binary else original.size
         parts = max((len(str(envelope[part]).encode()) for part in self._parts if part in envelope), default=0)
-        fewest = max(size, parts, self._unchanged(found.unchanged) + found.category_bytes)
+        unchanged = found.unchanged.split(FIELD_SEPARATOR) if self._has_fields else []
+        published = self._overhead + sum(map(self._field, unchanged)) + found.category_bytes
+        fewest = max(size, parts, published)
         if self._is_measured and not size:
             cells = sum(len(name) + len(str(value)) for name, value in (original.record or {}).items())
             return fewest, max(fewest, 2 * cells)
         return fewest, fewest
-
-    def _unchanged(self, unchanged: str) -> int:
-        if not self._has_fields:
-            return 0
-        return self._overhead + sum(map(self._field, unchanged.split(FIELD_SEPARATOR)))
 
     def _field(self, text: str) -> int:
         """Return the bytes of one unchanged field, from its text in JSON."""
@@ -151,8 +144,7 @@ class SizeBounds:
 class Originals:
     """All n records of the original, in its order.
 
-    - ``values``: quasi-identifiers: clipped numbers, milliseconds of times, ranks, and codes of categories; NaN where a
-      value is missing, zeros where the record is unusable.
+    - ``values``: quasi-identifiers as `shoal.audit.scales` reads them; zeros where the record is unusable.
     - ``subjects``: equal codes for equal subjects; -1 where the record is unusable.
     - ``merged``: by subject code: equal for subjects that every step of ``normalize`` would make one. None if the
       subject is no text, or every record is a subject of its own.
@@ -163,9 +155,7 @@ class Originals:
       unusable.
     - ``was_read_whole``: whether a summary counts all records as read. Then a last record without end was read like the
       others.
-    - ``categories``: the categories of each nominal quasi-identifier; None for other scales. Empty if there is none.
-    - ``drops``: indices of the messages that are no records and are dropped, as the policy says of deletes and
-      tombstones.
+    - ``drops``: indices of the messages that are no records and are dropped.
     - ``may_be_followed``: whether a run with ``--follow`` may have read the file. It reads no topic, and not for an
       ordered release.
     """
@@ -183,7 +173,6 @@ class Originals:
     merged: npt.NDArray[np.int64] | None = None
     may_be_followed: bool = True
     released: Form = "jsonl"
-    categories: Sequence[Categories | None] = ()
     drops: dict[Dropped, list[int]] = field(default_factory=dict)
     _index: dict[int, dict[int, int]] = field(default_factory=dict)
 
@@ -205,8 +194,6 @@ class Originals:
 
     def end_of(self, records: int) -> int:
         """Return the number of first lines that hold this number of records, with the dropped ones after them."""
-        if self.records == len(self):
-            return min(max(records, 0), len(self))
         return int(np.count_nonzero(np.cumsum(~self.is_dropped) <= records))
 
     def records_of(self, first: int) -> int:
@@ -228,10 +215,7 @@ class Originals:
 
     @cached_property
     def by_partition(self) -> dict[int, npt.NDArray[np.int64]]:
-        """Indices of the records of each partition in the order of their offsets. Cost: O(n log n), once.
-
-        The lines of an export may be in any order. A service reads records in the order of their offsets.
-        """
+        """Indices of the records of each partition in the order of their offsets. Cost: O(n log n), once."""
         by_offset = np.argsort(self.offsets, kind="stable")
         partitions = self.partitions[by_offset]
         return {int(one): by_offset[partitions == one] for one in np.unique(partitions)}
@@ -249,21 +233,13 @@ class Originals:
             return self._index.get(partition, {}).get(offset)
         return offset if partition == 0 and 0 <= offset < len(self.unchanged) else None
 
-    def count_categories(self, is_member: npt.NDArray[np.bool_]) -> None:
-        """Count how many members of clusters have each category. ``is_member``: bool, shape (n,). Cost: O(n)."""
-        for column, categories in enumerate(self.categories):
-            if categories is not None:
-                codes = self.values[is_member, column]
-                known = codes[~np.isnan(codes)].astype(np.int64)
-                categories.counts = Counter(dict(enumerate(np.bincount(known).tolist())))
-
     def is_usable(self, index: int) -> bool:
         """Whether a record fits the policy, so that a cluster may hold it."""
         return self.unchanged[index] is not None
 
     def unchanged_of(self, members: Iterable[int]) -> list[str]:
         """Return the texts of the unchanged fields of the usable ones among these records."""
-        return [text for text in map(self.unchanged.__getitem__, members) if text is not None]
+        return [text for index in members if (text := self.unchanged[index]) is not None]
 
 
 def is_export_of(
@@ -278,12 +254,19 @@ def is_export_of(
 
 
 def read_originals(
-    policy: Policy, file: InputFile, released: Form, *, is_export: bool | None = None, by_line: bool = False
+    policy: Policy,
+    file: InputFile,
+    released: Form,
+    *,
+    published: Sequence[PublishedValues] = (),
+    is_export: bool | None = None,
+    by_line: bool = False,
 ) -> Originals:
     """Read the original. Cost: O(n) time and memory.
 
-    ``released``: form of the release that the records are compared with. ``is_export``: None decides by the first line.
-    ``by_line``: the evidence names messages by line, as that of `shoal pipe` does, and not by offset.
+    ``released``: form of the release that the records are compared with. ``published``: gets the categories of nominal
+    attributes. ``is_export``: None decides by the first line. ``by_line``: the evidence names messages by line, as that
+    of `shoal pipe` does, and not by offset. A dropped message that is too large is quarantined, whatever it contains.
     """
     path, form = file.path, file.form
     if form == "csv":
@@ -292,9 +275,8 @@ def read_originals(
     names = _export_names(policy, file, is_export=is_export, by_line=by_line)
     by_line = by_line and bool(policy.envelope_attributes)
     has_offsets = names is not None and not by_line
-    reader, embedded = RecordReader(policy, form, released, is_parquet=is_parquet(path)), EmbeddedRecordFinder(policy)
+    reader, embedded = _record_reader(policy, file, released, published), EmbeddedRecordFinder(policy)
     size_bounds = SizeBounds(policy, released, is_measured=form != "csv", is_binary=is_parquet(path))
-    max_bytes = max_record_bytes(policy)
     values, subjects, partitions, offsets = array("d"), array("q"), array("q"), array("q")
     timestamps, sizes = array("q"), array("q")
     unchanged: list[str | None] = []
@@ -311,8 +293,7 @@ def read_originals(
             record = None
         content = reader.content(record)
         found = None if isinstance(content, Dropped) else reader.read(content, envelope)
-        if isinstance(content, Dropped) and size <= max_bytes:
-            # One that is too large is quarantined, whatever it contains.
+        if isinstance(content, Dropped) and size <= max_record_bytes(policy):
             drops[content].append(index)
         partitions.append(partition)
         offsets.append(offset)
@@ -335,7 +316,6 @@ def read_originals(
         may_be_followed=not has_offsets and policy.stream is not None and not policy.stream.is_ordered,
         drops=drops,
         released=released,
-        categories=reader.categories if any(reader.categories) else (),
         _index=indices,
     )
 
@@ -414,6 +394,13 @@ def _export_names(policy: Policy, file: InputFile, *, is_export: bool | None, by
             f"{', '.join(sorted(required))}"
         )
     return required
+
+
+def _record_reader(
+    policy: Policy, file: InputFile, released: Form, published: Sequence[PublishedValues]
+) -> RecordReader:
+    categories = {one.attribute.name: one.categories for one in published if isinstance(one, PublishedCategories)}
+    return RecordReader(policy, file.form, released, is_parquet=is_parquet(file.path), categories=categories)
 
 
 def _subject_code(found: UsableRecord | None, index: int, codes: dict[str, int]) -> int:

@@ -48,11 +48,12 @@ __all__ = [
     "canonical_float",
     "csv_record_lines",
     "first_line_names",
-    "form_of",
+    "is_array",
     "is_blank",
     "is_encodable",
     "is_ended",
     "is_parquet",
+    "is_text",
     "json_document",
     "json_text",
     "json_value",
@@ -111,6 +112,16 @@ class JsonNumber(str):
     __slots__ = ()
 
 
+def is_text(value: object) -> TypeGuard[str]:
+    """Whether a value is a JSON string, or a cell, and not the text of a number."""
+    return type(value) is str
+
+
+def is_array(value: object) -> TypeGuard[list[object]]:
+    """Whether a value is a JSON array."""
+    return type(value) is list
+
+
 # ---------------------------------------------------------------- files
 
 
@@ -126,7 +137,12 @@ class InputFile:
     @classmethod
     def of(cls, path: str | Path, dialect: CsvDialect, default_form: Form | None = None) -> InputFile:
         """Describe a file; ``default_form`` applies where the suffix is unknown."""
-        return cls(Path(path), form_of(Path(path), default_form), dialect)
+        form = _FORMS.get(Path(path).suffix.lower(), default_form)
+        if form is None:
+            raise InputError(
+                f"{path}: verify reads .csv, .jsonl, .json and .parquet; convert the file, or give --format"
+            )
+        return cls(Path(path), form, dialect)
 
 
 class OriginalRecord(NamedTuple):
@@ -152,14 +168,6 @@ class ReleasedRecord(NamedTuple):
     text: str
     record: Record | None
     is_bare: bool | None = None
-
-
-def form_of(path: Path, default: Form | None = None) -> Form:
-    """Return the form of a file by its suffix, else the default."""
-    form = _FORMS.get(path.suffix.lower(), default)
-    if form is None:
-        raise InputError(f"{path}: verify reads .csv, .jsonl, .json and .parquet; convert the file, or give --format")
-    return form
 
 
 def original_records(
@@ -201,10 +209,9 @@ def released_records(
 
 
 def byte_lines(path: Path, *, skip_bom: bool = False, clustered: Collection[str] = ()) -> Iterator[bytes]:
-    """Yield the lines of a file without their ends; of a Parquet file its rows as JSON.
+    """Yield the lines of a file without their ends; of a Parquet file its rows as JSON, as `parquet_lines` does.
 
     The empty text after the last line end is not a line. ``skip_bom``: ignore a byte order mark at the beginning.
-    ``clustered``: as of `parquet_lines`.
     """
     if is_parquet(path):
         yield from map(str.encode, parquet_lines(path, clustered=clustered))
@@ -231,7 +238,8 @@ def is_blank(path: Path) -> bool:
 def is_ended(file: InputFile) -> bool:
     """Whether the last record of a file is complete. `shoal pipe --follow` waits for one that is not."""
     if file.form == "csv":
-        return is_csv_ended(file.path, file.dialect)
+        last = deque(_records(file.path, file.dialect, skip_bom=True), maxlen=1)
+        return all(is_complete for _, _, is_complete in last)
     if is_parquet(file.path):
         return True
     with file.path.open("rb") as lines:
@@ -300,7 +308,7 @@ def _released_export(path: Path) -> Iterator[ReleasedRecord]:
         if isinstance(value, JsonObject):
             words = "value is an object; it must be the text of the message; export again"
             raise InputError(f"{path}, line {number}: {words}")
-        text = str(value) if _is_text(value) else ""
+        text = str(value) if is_text(value) else ""
         is_bare = line.get("key") is None and line.get("headers") in EMPTY_CONTENTS
         yield ReleasedRecord(partition, text, record_of(text), is_bare if line.keys() & RELEASED_ENVELOPE else None)
 
@@ -309,7 +317,7 @@ def _value(line: Record) -> Record | None:
     value = line["value"]
     if value is None:
         return TOMBSTONE
-    return within_depth(record_of(str(value)) if _is_text(value) else as_record(value))
+    return within_depth(record_of(str(value)) if is_text(value) else as_record(value))
 
 
 def _size(line: Record) -> int:
@@ -320,7 +328,7 @@ def _size(line: Record) -> int:
 
 def _envelope(line: Record) -> Record:
     """Return key, timestamp and headers of a message; without those that are missing, malformed or repeated."""
-    found: dict[str, object] = {"key": line["key"]} if _is_text(line.get("key")) else {}
+    found: dict[str, object] = {"key": line["key"]} if is_text(line.get("key")) else {}
     timestamp = line.get("timestamp")
     if isinstance(timestamp, JsonNumber) and _COUNT.fullmatch(timestamp) and int(timestamp) >= 0:
         found["timestamp"] = timestamp
@@ -328,24 +336,15 @@ def _envelope(line: Record) -> Record:
     if not _is_headers(headers):
         return found
     counts = Counter(name for name, _ in headers)
-    return found | {f"header:{name}": text for name, text in headers if counts[name] == 1 and _is_text(text)}
+    return found | {f"header:{name}": text for name, text in headers if counts[name] == 1 and is_text(text)}
 
 
 def _is_headers(headers: object) -> TypeGuard[list[tuple[object, object]]]:
-    return isinstance(headers, list) and not isinstance(headers, JsonObject) and all(map(_is_header, headers))
-
-
-def _is_header(header: object) -> bool:
-    is_list = isinstance(header, list) and not isinstance(header, JsonObject)
-    return is_list and len(header) == 2 and _is_text(header[0])  # type: ignore[arg-type, index]  # noqa: PLR2004
-
-
-def _is_text(value: object) -> bool:
-    return isinstance(value, str) and not isinstance(value, JsonNumber)
+    return is_array(headers) and all(is_array(pair) and len(pair) == 2 and is_text(pair[0]) for pair in headers)  # noqa: PLR2004
 
 
 def _is_integer(value: object) -> TypeGuard[JsonNumber]:
-    return isinstance(value, JsonNumber) and value.removeprefix("-").isdigit()
+    return isinstance(value, JsonNumber) and INTEGER.fullmatch(value) is not None
 
 
 def _integer(path: Path, number: int, line: Record, name: str) -> int:
@@ -371,16 +370,17 @@ _with_number_texts = json.JSONDecoder(
 
 def json_value(text: bytes) -> object:
     """Parse one JSON text with its numbers as int and float; objects become `JsonObject`."""
-    try:
-        return _with_numbers.decode(text.decode())
-    except RecursionError:
-        raise ValueError from None
+    return _decoded(_with_numbers, text.decode())
 
 
 def json_document(text: str) -> object:
     """Parse one JSON text with its numbers as `JsonNumber`."""
+    return _decoded(_with_number_texts, text)
+
+
+def _decoded(decoder: json.JSONDecoder, text: str) -> object:
     try:
-        return _with_number_texts.decode(text)
+        return decoder.decode(text)
     except RecursionError:
         raise ValueError from None
 
@@ -402,21 +402,15 @@ def as_record(value: object) -> Record | None:
 
 
 def within_depth(record: Mapping[str, object] | None) -> Mapping[str, object] | None:
-    """Return a record; None if its objects and arrays are nested too deeply.
-
-    Arrays are lists of values, and objects lists of pairs (tuples). Cost: O(size of the record).
-    """
+    """Return a record; None if its objects and arrays are nested too deeply. Cost: O(size of the record)."""
     level: list[object] = [] if record is None else list(record.values())
     for _ in range(MAX_DEPTH):
-        level = [item for value in level if isinstance(value, list) for item in _items(value)]
+        # An empty array or object still counts as a level. The members of an object are pairs.
+        opened = [value or [None] for value in level if isinstance(value, list)]
+        level = [item[1] if isinstance(item, tuple) else item for value in opened for item in value]
         if not level:
             return record
     return None
-
-
-def _items(value: list[object]) -> list[object]:
-    """Return the values of an array or object; an empty one still counts as a level."""
-    return [item[1] if isinstance(item, tuple) else item for item in value] or [None]
 
 
 def canonical_float(value: float) -> str:
@@ -507,8 +501,8 @@ def csv_rows(
 def is_repeated_header(row: Mapping[str, object], dialect: CsvDialect) -> bool:
     """Whether each cell of a row is the name of its column, but for blanks and tabs around them.
 
-    A file that was appended to or joined from several files has such rows. A byte order mark before the first cell is
-    ignored. The quotation marks that follow it are characters of the cell.
+    A file that was joined from several files has such rows. A byte order mark before the first cell is ignored. The
+    quotation marks that follow it are characters of the cell.
     """
     for place, (name, cell) in enumerate(row.items()):
         text = str(cell)
@@ -526,12 +520,6 @@ def csv_record_lines(path: Path, dialect: CsvDialect) -> Iterator[int]:
         if not is_header:
             yield line
         line, is_header = line + text.count(_end(dialect)), False
-
-
-def is_csv_ended(path: Path, dialect: CsvDialect) -> bool:
-    """Whether the last record is complete: it has a line end, and every quoted cell is closed."""
-    last = deque(_records(path, dialect, skip_bom=True), maxlen=1)
-    return all(is_ended for _, _, is_ended in last)
 
 
 def _cells(path: Path, dialect: CsvDialect, *, skip_bom: bool) -> Iterator[tuple[str, list[str] | None]]:
@@ -570,7 +558,7 @@ def _records(path: Path, dialect: CsvDialect, *, skip_bom: bool) -> Iterator[tup
 class _BackslashEscapes:
     """Rewrites backslash escapes inside quoted cells as doubled quotes (RFC 4180, section 2).
 
-    Only a backslash before a quote or before another backslash is an escape. All others are ordinary characters.
+    Only a backslash before a quote or before another backslash is an escape.
     """
 
     def __init__(self, dialect: CsvDialect) -> None:
@@ -651,10 +639,10 @@ def parquet_lines(
 ) -> Iterator[str]:
     """Yield the rows of a Parquet file as compact JSON objects.
 
-    Dates, times and decimals become texts in Arrow's format, and NaN becomes null. Infinity becomes null in the
-    columns of an original that are published unchanged, as in the product. Elsewhere it becomes a number that no
-    float64 can hold. ``number_writers``: of a release, functions that write the numbers of some columns; other numbers
-    are written in their canonical form. ``clustered``: of an original, its quasi-identifiers and steering attributes.
+    Dates, times and decimals become texts in Arrow's format, and NaN becomes null. So does infinity in the columns of
+    an original that are published unchanged; elsewhere it becomes a number that no float64 can hold.
+    ``number_writers``: of a release, functions that write the numbers of some columns; others are written in their
+    canonical form. ``clustered``: of an original, its quasi-identifiers and steering attributes.
     """
     writers, is_release = number_writers or {}, number_writers is not None
     with parquet_file(path) as file:
@@ -677,8 +665,8 @@ def _plain_values(arrow: Any, column: Any) -> list[Any]:  # noqa: ANN401 - pyarr
         column, kind = column.cast(kind.value_type), kind.value_type
     if types.is_nested(kind) or types.is_binary(kind) or types.is_large_binary(kind):
         return ["?"] * len(column)  # only a column that is not published can have such a type
-    plain = (types.is_integer, types.is_floating, types.is_boolean, types.is_null)
-    is_plain = any(test(kind) for test in (*plain, types.is_string, types.is_large_string))
+    plain = ("integer", "floating", "boolean", "null", "string", "large_string")
+    is_plain = any(getattr(types, f"is_{name}")(kind) for name in plain)
     values: list[Any] = (column if is_plain else column.cast(arrow.string())).to_pylist()
     return values
 

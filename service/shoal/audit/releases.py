@@ -7,7 +7,6 @@ read would have other texts, such as 1e2 for 100.0 or an escape for a letter. Of
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
@@ -40,11 +39,9 @@ from shoal.audit.reading import (
 )
 from shoal.audit.scales import NO_VALUE, DecimalSign, PublishedNumbers, PublishedValues
 from shoal.audit.verdict import CheckCounter
-from shoal.policy import Attribute, Policy, Role, Scale
+from shoal.policy import JSON_NUMBER, Attribute, Policy, Role, Scale
 
 __all__ = ["PartitionRows", "ReleasedRows", "read_release"]
-
-_JSON_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
 
 
 @dataclass(slots=True)
@@ -259,7 +256,7 @@ def _column_path(attribute: Attribute) -> tuple[str, ...]:
 
 
 def _is_canonical_number(text: str) -> bool:
-    return _JSON_NUMBER.fullmatch(text) is not None and text == canonical_decimal(text)
+    return JSON_NUMBER.fullmatch(text) is not None and text == canonical_decimal(text)
 
 
 class CanonicalCells:

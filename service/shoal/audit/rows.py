@@ -32,7 +32,6 @@ from shoal.policy import Policy
 
 __all__ = [
     "REMEDY",
-    "AllowedOrder",
     "check_order",
     "check_ordered_release",
     "check_without_evidence",
@@ -43,16 +42,6 @@ __all__ = [
 ]
 
 REMEDY = "give the evidence file (--evidence)"
-
-
-class AllowedOrder(NamedTuple):
-    """Allowed orders of the rows of a file: sorted by bytes as a whole, that of the input, or both.
-
-    If neither is allowed, the clusters stand one after the other. If one is, they must not.
-    """
-
-    sorted_as_whole: bool
-    order_of_input: bool
 
 
 def compare_rows(release: ReleasedRows, clusters: list[RecomputedCluster]) -> list[CheckCounter]:
@@ -86,13 +75,18 @@ def compare_rows(release: ReleasedRows, clusters: list[RecomputedCluster]) -> li
 
 
 def check_order(
-    release: ReleasedRows, clusters: list[RecomputedCluster], originals: Originals, *, allowed: AllowedOrder
+    release: ReleasedRows,
+    clusters: list[RecomputedCluster],
+    originals: Originals,
+    *,
+    is_table: bool,
+    keeps_order: bool = False,
 ) -> list[CheckCounter]:
-    """Check the order of the rows: cluster after cluster as in the evidence, or for a table the allowed orders.
+    """Check the order of the rows: cluster after cluster as in the evidence, or for a table as a whole.
 
-    Rows that are sorted by their bytes as a whole reveal no order of arrival. Rows in the order of the input do, and so
-    do the clusters of a table one after the other. Return ``together``: the rows of a cluster are adjacent, and
-    ``byte_order``: they are in byte order.
+    Rows that are sorted by their bytes as a whole reveal no order of arrival. Rows in the order of the input do, which
+    ``keeps_order`` allows, and so do the clusters of a table one after the other. Return ``together``: the rows of a
+    cluster are adjacent, and ``byte_order``: they are in byte order.
     """
     together = CheckCounter("together", "rows of a cluster are adjacent and equal on all quasi-identifiers", "cluster")
     ordered = CheckCounter("byte_order", "rows of a cluster are in byte order")
@@ -101,8 +95,9 @@ def check_order(
         members = by_partition[partition]
         if release.is_export:
             _check_topic(rows, members, together, ordered)
-        elif allowed.sorted_as_whole or allowed.order_of_input:
-            _check_table(rows, members, originals, allowed, together, ordered)
+        elif is_table:
+            is_kept = keeps_order and is_in_input_order(rows, members, originals)
+            _check_table(rows, members, together, ordered, is_kept=is_kept)
         else:
             _check_file(rows, members, together, ordered)
     return [together, ordered]
@@ -113,15 +108,6 @@ def is_in_input_order(rows: PartitionRows, clusters: Iterable[RecomputedCluster]
     members = sorted((index, cluster.quasi) for cluster in clusters for index in cluster.members)
     expected = ((quasi, originals.unchanged[index]) for index, quasi in members)
     return len(members) == len(rows) and all(map(eq, expected, zip(rows.quasi, rows.unchanged, strict=True)))
-
-
-def equal_runs(rows: PartitionRows) -> Iterator[tuple[int, int]]:
-    """Yield start and stop of each maximal run of adjacent rows that are equal on all quasi-identifiers."""
-    start = 0
-    for index in range(1, len(rows) + 1):
-        if index == len(rows) or rows.quasi[index] != rows.quasi[start]:
-            yield start, index
-            start = index
 
 
 def repeated_numbers(clusters: Iterable[RecomputedCluster]) -> list[str]:
@@ -151,7 +137,13 @@ def check_ordered_release(
 
     Return ``nothing_else``, ``nothing_missing``, ``in_turn``, and ``own_position`` or ``byte_order``.
     """
-    checks = _OrderChecks(reveals=reveals)
+    extra = CheckCounter("nothing_else", "every row is the recomputed row of a member of a cluster")
+    released = "every recomputed row of a cluster was released at a position of the cluster"
+    missing = CheckCounter("nothing_missing", released, "cluster")
+    in_turn = CheckCounter("in_turn", "rows are in the order of the input, one at the position of each record")
+    arrangement = CheckCounter("byte_order", "rows of a cluster are in byte order")
+    if reveals:
+        arrangement = CheckCounter("own_position", "each row has the unchanged fields of the record at its position")
     expected: dict[int, list[_ExpectedRow]] = defaultdict(list)
     for cluster in clusters:
         for index, unchanged in zip(cluster.members, cluster.unchanged, strict=True):
@@ -161,12 +153,14 @@ def check_ordered_release(
     for partition in expected.keys() | release.by_partition.keys():
         rows = release.by_partition.get(partition, PartitionRows())
         in_order = sorted(expected[partition], key=lambda row: row.offset)
-        _check_rows(rows, in_order, checks, reveals=reveals)
-        unfinished += _check_complete(rows, in_order, checks.missing, is_due)
+        _check_rows(rows, in_order, extra, in_turn, arrangement, reveals=reveals)
+        for line in rows.lines[len(in_order) :]:
+            extra.expect(False, line)
+        unfinished += _check_complete(rows, in_order, missing, is_due)
     if unfinished:
         named, then = ("1 cluster is", "it is") if unfinished == 1 else (f"{unfinished} clusters are", "they are")
-        checks.missing.note = f"{named} not yet released as a whole: verify again when {then}"
-    return [checks.extra, checks.missing, checks.in_turn, checks.arrangement]
+        missing.note = f"{named} not yet released as a whole: verify again when {then}"
+    return [extra, missing, in_turn, arrangement]
 
 
 @dataclass(slots=True)
@@ -221,7 +215,7 @@ def infer_clusters(policy: Policy, originals: Originals, release: ReleasedRows) 
 
 
 def check_without_evidence(
-    policy: Policy, originals: Originals, release: ReleasedRows, published: Sequence[PublishedValues]
+    policy: Policy, release: ReleasedRows, published: Sequence[PublishedValues]
 ) -> list[CheckCounter]:
     """Check what the rows show if their clusters are not known.
 
@@ -237,37 +231,35 @@ def check_without_evidence(
         for line, quasi in zip(rows.lines, rows.quasi, strict=True):
             alone.expect(counts[quasi] >= policy.k, line)
             alone.worst = counts[quasi] if alone.worst is None else min(alone.worst, counts[quasi])
-    return [alone, _check_categories(originals, release, published)] if originals.categories else [alone]
+    has_categories = any(isinstance(one, PublishedCategories) for one in published)
+    return [alone, _check_categories(release, published)] if has_categories else [alone]
 
 
 def _check_table(
     rows: PartitionRows,
     clusters: list[RecomputedCluster],
-    originals: Originals,
-    allowed: AllowedOrder,
     together: CheckCounter,
     ordered: CheckCounter,
+    *,
+    is_kept: bool,
 ) -> None:
-    if allowed.sorted_as_whole and rows.is_sorted and _is_in_evidence_order(rows, clusters):
+    """Check the rows of a table; ``is_kept``: whether they are in the order of the input, and the policy allows it."""
+    trial = CheckCounter("", "")
+    if rows.is_sorted:
+        _check_file(rows, clusters, trial, trial)
+    if rows.is_sorted and not trial.failed:
         _check_file(rows, clusters, together, ordered)
-    elif allowed.order_of_input and is_in_input_order(rows, clusters, originals):
-        reason = "the rows are in the order of the input, as the policy allows (table.keep_order)"
-        together.skip(reason)
-        ordered.skip(reason)
-    elif rows.is_sorted:
-        together.skip("the file is in byte order as a whole: clusters need not be adjacent")
-        _check_byte_order(rows, 0, len(rows), ordered)
-        ordered.note = "the file is in byte order as a whole"
+    elif is_kept:
+        for check in (together, ordered):
+            check.skip("the rows are in the order of the input, as the policy allows (table.keep_order)")
     else:
-        together.skip("the rows of a table need not be adjacent")
         _check_byte_order(rows, 0, len(rows), ordered)
-        ordered.note = "the rows of a table must be in byte order as a whole"
-
-
-def _is_in_evidence_order(rows: PartitionRows, clusters: list[RecomputedCluster]) -> bool:
-    together, ordered = CheckCounter("", ""), CheckCounter("", "")
-    _check_file(rows, clusters, together, ordered)
-    return not together.failed and not ordered.failed
+        if rows.is_sorted:
+            together.skip("the file is in byte order as a whole: clusters need not be adjacent")
+            ordered.note = "the file is in byte order as a whole"
+        else:
+            together.skip("the rows of a table need not be adjacent")
+            ordered.note = "the rows of a table must be in byte order as a whole"
 
 
 def _check_file(
@@ -309,18 +301,17 @@ def _check_topic(
     clusters_of: dict[str, list[RecomputedCluster]] = defaultdict(list)
     for cluster in clusters:
         clusters_of[cluster.quasi].append(cluster)
-    run_starts = {start for start, _ in equal_runs(rows)}
     pieces_of: dict[str, list[tuple[int, int]]] = defaultdict(list)
     for start, stop in _ascending_runs(rows):
         pieces_of[rows.quasi[start]].append((start, stop))
     descents: set[int] = set()
     for quasi, pieces in pieces_of.items():
         own = clusters_of[quasi]
-        runs = [start for start, _ in pieces if start in run_starts]
+        runs = [start for start, _ in pieces if not start or rows.quasi[start - 1] != quasi]
         together.examined += len(own)
         for start in runs[len(own) :]:
             together.fail(f"row {rows.lines[start]}")
-        descents |= set([start for start, _ in pieces if start not in run_starts][max(len(own) - len(runs), 0) :])
+        descents |= set([start for start, _ in pieces if start not in runs][max(len(own) - len(runs), 0) :])
         contents = Counter(tuple(sorted(rows.unchanged[start:stop])) for start, stop in pieces)
         if len(pieces) == len(own) and contents != Counter(tuple(sorted(one.unchanged)) for one in own):
             together.fail(f"row {rows.lines[runs[0]]}")
@@ -337,42 +328,29 @@ class _ExpectedRow(NamedTuple):
     own_unchanged: str
 
 
-class _OrderChecks:
-    """The four checks, over all partitions."""
-
-    def __init__(self, *, reveals: bool) -> None:
-        self.extra = CheckCounter("nothing_else", "every row is the recomputed row of a member of a cluster")
-        self.missing = CheckCounter(
-            "nothing_missing", "every recomputed row of a cluster was released at a position of the cluster", "cluster"
-        )
-        self.in_turn = CheckCounter("in_turn", "rows are in the order of the input, one at the position of each record")
-        claim = (
-            "each row has the unchanged fields of the record at its position"
-            if reveals
-            else "rows of a cluster are in byte order"
-        )
-        self.arrangement = CheckCounter("own_position" if reveals else "byte_order", claim)
-
-
-def _check_rows(rows: PartitionRows, expected: list[_ExpectedRow], checks: _OrderChecks, *, reveals: bool) -> None:
+def _check_rows(
+    rows: PartitionRows,
+    expected: list[_ExpectedRow],
+    extra: CheckCounter,
+    in_turn: CheckCounter,
+    arrangement: CheckCounter,
+    *,
+    reveals: bool,
+) -> None:
     """Check each row against the record at its position, and against the previous row of the same cluster."""
     unmatched: dict[int, Counter[str]] = {}
     previous: dict[int, str] = {}
-    for position, line in enumerate(rows.lines):
-        if position >= len(expected):
-            checks.extra.expect(False, line)
-            continue
-        row = expected[position]
+    for row, line, quasi, unchanged, text in zip(
+        expected, rows.lines, rows.quasi, rows.unchanged, rows.texts, strict=False
+    ):
         cluster = id(row.cluster)
-        unchanged, text = rows.unchanged[position], rows.texts[position]
         counts = unmatched.setdefault(cluster, Counter(row.cluster.unchanged))
-        is_equal = rows.quasi[position] == row.cluster.quasi
-        checks.in_turn.expect(is_equal, line)
-        checks.extra.expect(is_equal and counts[unchanged] > 0, line)
+        is_equal = quasi == row.cluster.quasi
+        in_turn.expect(is_equal, line)
+        extra.expect(is_equal and counts[unchanged] > 0, line)
         counts[unchanged] -= 1
-        checks.arrangement.expect(
-            unchanged == row.own_unchanged if reveals else previous.get(cluster, "") <= text, line
-        )
+        in_order = unchanged == row.own_unchanged if reveals else previous.get(cluster, "") <= text
+        arrangement.expect(in_order, line)
         previous[cluster] = text
 
 
@@ -380,17 +358,13 @@ def _check_complete(
     rows: PartitionRows, expected: list[_ExpectedRow], missing: CheckCounter, is_due: BoolVector | None
 ) -> int:
     """Check that clusters were released as far as they are due; return the number of those that are not finished."""
-    clusters: dict[int, RecomputedCluster] = {}
-    unmatched: dict[int, Counter[str]] = {}
+    clusters = {id(row.cluster): row.cluster for row in expected}
+    unmatched = {key: Counter(cluster.unchanged) for key, cluster in clusters.items()}
+    for row, unchanged in zip(expected, rows.unchanged, strict=False):
+        unmatched[id(row.cluster)][unchanged] -= 1
     unreleased: dict[int, list[int]] = defaultdict(list)
-    for position, row in enumerate(expected):
-        key = id(row.cluster)
-        clusters[key] = row.cluster
-        counts = unmatched.setdefault(key, Counter(row.cluster.unchanged))
-        if position < len(rows):
-            counts[rows.unchanged[position]] -= 1
-        else:
-            unreleased[key].append(row.record)
+    for row in expected[len(rows) :]:
+        unreleased[id(row.cluster)].append(row.record)
     unfinished = 0
     for key, cluster in clusters.items():
         if key not in unreleased:
@@ -405,9 +379,8 @@ def _check_complete(
 def _index_by_unchanged_fields(originals: Originals) -> dict[int, dict[str, int]] | None:
     """Return the index of each usable record by partition and unchanged fields; None if two records have equal ones."""
     found: dict[int, dict[str, int]] = {}
-    for index, (partition, unchanged) in enumerate(
-        zip(originals.partitions.tolist(), originals.unchanged, strict=True)
-    ):
+    places = zip(originals.partitions.tolist(), originals.unchanged, strict=True)
+    for index, (partition, unchanged) in enumerate(places):
         if unchanged is not None and found.setdefault(partition, {}).setdefault(unchanged, index) != index:
             return None
     return found
@@ -423,14 +396,12 @@ def _check_unchanged_counts(originals: Originals, release: ReleasedRows, traced:
 
 
 def _ascending_runs(rows: PartitionRows) -> Iterator[tuple[int, int]]:
-    """Split the runs of equal rows where the byte order descends."""
-    for run_start, run_stop in equal_runs(rows):
-        start = run_start
-        for index in range(run_start + 1, run_stop):
-            if not rows.is_ascending(index):
-                yield start, index
-                start = index
-        yield start, run_stop
+    """Split the rows where the quasi-identifiers change, or the byte order descends."""
+    start = 0
+    for index in range(1, len(rows) + 1):
+        if index == len(rows) or rows.quasi[index] != rows.quasi[start] or not rows.is_ascending(index):
+            yield start, index
+            start = index
 
 
 def _is_sorted_by_unchanged_field(policy: Policy, release: ReleasedRows) -> bool:
@@ -440,15 +411,13 @@ def _is_sorted_by_unchanged_field(policy: Policy, release: ReleasedRows) -> bool
     return not quasi_identifiers_lead and all(rows.is_sorted for rows in release.by_partition.values())
 
 
-def _check_categories(
-    originals: Originals, release: ReleasedRows, published: Sequence[PublishedValues]
-) -> CheckCounter:
+def _check_categories(release: ReleasedRows, published: Sequence[PublishedValues]) -> CheckCounter:
     check = CheckCounter("categories", "every published category is one of a record, or above one in the taxonomy")
     known = [
-        one.inner_nodes | {one.missing, *map(one.shown_category, categories.texts)}
-        if isinstance(one, PublishedCategories) and categories is not None
+        one.inner_nodes | {one.missing, *map(one.shown_category, one.categories.texts)}
+        if isinstance(one, PublishedCategories)
         else None
-        for one, categories in zip(published, originals.categories, strict=True)
+        for one in published
     ]
     for rows in release.by_partition.values():
         is_known = {

@@ -24,38 +24,29 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from decimal import Decimal, InvalidOperation
 from fractions import Fraction
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias, cast
 
 import numpy as np
 
-from shoal.audit.reading import INTEGER, Form, JsonNumber, canonical_decimal, is_encodable, json_text
-from shoal.policy import Attribute, MessagePart, Policy, Scale, Taxonomy, TimeStep
+from shoal.audit.reading import INTEGER, Form, JsonNumber, canonical_decimal, is_encodable, is_text, json_text
+from shoal.policy import BLANKS, JSON_NUMBER, Attribute, MessagePart, Policy, Scale, Taxonomy, TimeStep
 
 __all__ = [
     "ABSENT",
-    "BLANKS",
     "NO_VALUE",
     "POINT",
     "Categories",
     "DecimalSign",
-    "ExactGrid",
-    "Node",
     "PublishedCategories",
     "PublishedNumbers",
-    "PublishedRanks",
-    "PublishedTimes",
     "PublishedValues",
     "TaxonomyTree",
-    "TimeGrid",
     "decimal_number",
-    "epoch_ms",
     "is_decimal",
-    "iso_ms",
     "published_values",
     "value_reader",
 ]
 
-_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
 _MAX_LENGTH = 400
 """No finite float64 printed on a grid has more characters."""
 
@@ -64,10 +55,8 @@ class ExactGrid:
     """The grid of publishable values of one quasi-identifier.
 
     ``is_binary``: whether the release is a Parquet file. Its means are float64 unless the resolution is whole, and
-    neighbouring multiples of the resolution may be one float64.
-
-    The grid step is ``_step / 10**_decimals``; both are integers. A step of 0 means that means are published as the
-    nearest float64.
+    neighbouring multiples of the resolution may be one float64. The grid step is ``_step / 10**_decimals``. A step of 0
+    means that means are published as the nearest float64.
     """
 
     def __init__(self, attribute: Attribute, *, table: bool, is_binary: bool = False) -> None:
@@ -77,19 +66,16 @@ class ExactGrid:
         self._step = int(Fraction(resolution) * 10**self._decimals)
         self._has_floats = is_binary and bool(self._step % 10**self._decimals)
         fraction = rf"\.[0-9]{{{self._decimals}}}" if self._decimals else ""
-        self._pattern = re.compile(rf"-?(?:0|[1-9][0-9]*){fraction}" if self._step else _NUMBER)
+        self._pattern = re.compile(rf"-?(?:0|[1-9][0-9]*){fraction}" if self._step else JSON_NUMBER)
         self._limits = None
         if attribute.bounds is not None:
             low, high = (Decimal(repr(bound)) for bound in attribute.bounds)
             self._limits = (low - resolution / 2, high + resolution / 2)
 
     def mean(self, values: Sequence[float]) -> str:
-        """Return the mean of the values as published text, rounded once, half to even: to the grid, or to float64.
+        """Return the mean of finite values as published text, rounded once, half to even: to the grid, or to float64.
 
-        ``values``: clipped values of the members of one cluster: at least one, all finite.
-
-        Without a step the result is within the range of the values, since both ends of it are float64. In a binary
-        release of float64 it is what `canonical` returns for the float64 nearest to the multiple.
+        In a binary release of float64 it is what `canonical` returns for the float64 nearest to the multiple.
         """
         ratios = [value.as_integer_ratio() for value in values]
         common = max(denominator for _, denominator in ratios)  # a power of two, as all of them
@@ -112,9 +98,9 @@ class ExactGrid:
         return scaled % self._step == 0 and not (scaled == 0 and text.startswith("-"))
 
     def canonical(self, value: float) -> str:
-        """Write a number read from a binary column: as a grid value that is equal to it, else in its shortest form.
+        """Write a number of a binary column: as a grid value that is equal to it, else in its shortest form.
 
-        Different numbers have different texts. An integer is compared exactly, and a float64 as float64.
+        An integer is compared exactly, and a float64 as float64.
         """
         if not self._step:
             return repr(float(value) + 0.0)
@@ -129,15 +115,14 @@ class ExactGrid:
 
     def within_bounds(self, text: str) -> bool:
         """Whether a text is a number inside the bounds, widened by half a grid step on both sides."""
-        if len(text) > _MAX_LENGTH or not _NUMBER.fullmatch(text) or not math.isfinite(float(text)):
+        if len(text) > _MAX_LENGTH or not JSON_NUMBER.fullmatch(text) or not math.isfinite(float(text)):
             return False
         if self._limits is None:
             return True
         try:
-            number = Decimal(text)
+            return self._limits[0] <= Decimal(text) <= self._limits[1]
         except InvalidOperation:  # the exponent exceeds even the range of Decimal
             return False
-        return self._limits[0] <= number <= self._limits[1]
 
     def _text(self, scaled: int) -> str:
         sign, digits = "-" if scaled < 0 else "", str(abs(scaled)).zfill(self._decimals + 1)
@@ -271,15 +256,13 @@ ValueReader: TypeAlias = Callable[[object], float | None]
 ABSENT = object()
 """Stands for a field that a JSON object does not have."""
 _DECIMAL = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
-BLANKS = " \t"
-"""What is ignored around a text cell. Other white space, such as a no-break space or a line end, is not."""
 
 
 class Categories:
     """The categories of one nominal attribute in the order of their first records.
 
-    ``counts``: how many members of clusters have each category, by its code.
-    Without a taxonomy a category is the text of a JSON scalar; with one it is the name of a leaf.
+    ``counts``: how many members of clusters have each category, by its code. Without a taxonomy a category is the text
+    of a JSON scalar; with one it is the name of a leaf.
     """
 
     def __init__(self, *, are_leaves: bool = False) -> None:
@@ -344,25 +327,22 @@ def value_reader(
         return read  # an empty cell and null are no numbers, so the record is unusable in any case
     missing, found = frozenset(missing_values), math.nan if attribute.may_be_missing else None
     is_number = _missing_number(attribute, form, sign, missing)
-    if form == "csv":
-        return lambda value: found if str(value).strip(BLANKS) in missing or is_number(value) else read(value)
-    return lambda value: (
-        found if value is None or value is ABSENT or _is_in(value, missing) or is_number(value) else (read(value))
-    )
 
+    def is_missing(value: object) -> bool:
+        if form == "csv":
+            return str(value).strip(BLANKS) in missing or is_number(value)
+        return value is None or value is ABSENT or (is_text(value) and value in missing) or is_number(value)
 
-def _is_in(value: object, missing: frozenset[str]) -> bool:
-    return isinstance(value, str) and not isinstance(value, JsonNumber) and value in missing
+    return lambda value: found if is_missing(value) else read(value)
 
 
 def _missing_number(
     attribute: Attribute, form: Form, sign: DecimalSign, missing: frozenset[str]
 ) -> Callable[[object], bool]:
     """Return whether a value means a missing one as a number, or as the text of a number or truth value."""
-    is_text = attribute.scale is Scale.TIME and attribute.unit is None
-    if attribute.scale in {Scale.NOMINAL, Scale.ORDINAL} or (
-        is_text and attribute.source.part is not MessagePart.TIMESTAMP
-    ):
+    is_time_text = attribute.scale is Scale.TIME and attribute.unit is None
+    is_time_text &= attribute.source.part is not MessagePart.TIMESTAMP
+    if is_time_text or attribute.scale in {Scale.NOMINAL, Scale.ORDINAL}:
         return lambda value: isinstance(value, bool | JsonNumber) and _name(value, form) in missing
     numbers = {number for number in map(decimal_number, missing) if number is not None and math.isfinite(number)}
     if not numbers:
@@ -379,26 +359,23 @@ def _present_reader(attribute: Attribute, form: Form, sign: DecimalSign, categor
         case Scale.ORDINAL:
             return _ordinal_reader(attribute, form)
         case Scale.TIME:
-            return _BoundedReader(attribute, _time_reader(attribute, form, sign))
+            return _bounded_reader(attribute, _time_reader(attribute, form, sign))
         case _:
-            return _BoundedReader(attribute, _number_reader(form, sign))
+            return _bounded_reader(attribute, _number_reader(form, sign))
 
 
-class _BoundedReader:
-    """Returns the clipped float64 of a number or a time, or None."""
+def _bounded_reader(attribute: Attribute, number: ValueReader) -> ValueReader:
+    """Return the function to the clipped float64 of a number or a time, or None."""
+    (low, high), is_clipped, is_whole = attribute.limits, attribute.clip, attribute.integer
 
-    __slots__ = ("_clip", "_high", "_integer", "_low", "_number")
-
-    def __init__(self, attribute: Attribute, number: ValueReader) -> None:
-        self._low, self._high = attribute.limits
-        self._clip, self._integer, self._number = attribute.clip, attribute.integer, number
-
-    def __call__(self, value: object) -> float | None:
-        number = self._number(value)
-        if number is None or not math.isfinite(number) or (self._integer and not number.is_integer()):
+    def read(value: object) -> float | None:
+        found = number(value)
+        if found is None or not math.isfinite(found) or (is_whole and not found.is_integer()):
             return None
-        clipped = min(max(number, self._low), self._high)
-        return clipped if self._clip or clipped == number else None
+        clipped = min(max(found, low), high)
+        return clipped if is_clipped or clipped == found else None
+
+    return read
 
 
 def _number_reader(form: Form, sign: DecimalSign) -> ValueReader:
@@ -418,22 +395,20 @@ def _time_reader(attribute: Attribute, form: Form, sign: DecimalSign) -> ValueRe
         if text is None:
             return None
         if unit is None:
-            return _float_or_none(iso_ms(text))
-        number = sign.to_point(text)
-        return _float_or_none(epoch_ms(number, unit)) if is_decimal(number) else None
+            found = iso_ms(text)
+        else:
+            number = sign.to_point(text)
+            found = epoch_ms(number, unit) if is_decimal(number) else None
+        return None if found is None else float(found)
 
     return read
-
-
-def _float_or_none(number: int | None) -> float | None:
-    return None if number is None else float(number)
 
 
 def _text(value: object, form: Form) -> str | None:
     """Return the text of a cell without blanks around it, or a JSON string as it is; None for other values."""
     if form == "csv":
         return str(value).strip(BLANKS)
-    return value if isinstance(value, str) and not isinstance(value, JsonNumber) else None
+    return value if is_text(value) else None
 
 
 def _name(value: object, form: Form) -> str | None:
@@ -441,15 +416,10 @@ def _name(value: object, form: Form) -> str | None:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, JsonNumber):
-        return _whole_number(value)
+        digits = canonical_decimal(value)
+        return digits if digits is not None and INTEGER.fullmatch(digits) else None
     text = _text(value, form)
     return text if text is not None and is_encodable(text) else None
-
-
-def _whole_number(text: str) -> str | None:
-    """Return the digits of a whole number: exactly, or those of its float64 if it has a point or an exponent."""
-    found = canonical_decimal(text)
-    return found if found is not None and INTEGER.fullmatch(found) else None
 
 
 def _nominal_reader(attribute: Attribute, form: Form, categories: Categories) -> ValueReader:
@@ -457,10 +427,7 @@ def _nominal_reader(attribute: Attribute, form: Form, categories: Categories) ->
 
     def flat(value: object) -> float | None:
         name = _name(value, form)
-        if name is None:
-            return None
-        is_text = isinstance(value, str) and not isinstance(value, JsonNumber)
-        return code(json_text(name) if is_text else name)
+        return None if name is None else code(json_text(name) if is_text(value) else name)
 
     if taxonomy is None:
         return flat
@@ -484,20 +451,14 @@ def _ordinal_reader(attribute: Attribute, form: Form) -> ValueReader:
 
 
 class Node(NamedTuple):
-    """A leaf, an inner node or the root.
-
-    ``level``: 0 for a leaf; the number of levels for the root.
-    """
+    """A leaf (level 0), an inner node or the root (the number of levels)."""
 
     level: int
     name: str
 
 
 class TaxonomyTree:
-    """A taxonomy with the paths of its leaves.
-
-    ``leaves``, ``inner``: names of the leaves, and of all nodes above them. A name can be in both.
-    """
+    """A taxonomy; ``leaves``, ``inner``: names of the leaves, and of all nodes above them. A name can be in both."""
 
     def __init__(self, taxonomy: Taxonomy) -> None:
         self.depth = len(taxonomy.paths[0])
@@ -551,22 +512,17 @@ class PublishedValues(ABC):
     is_number = False
     has_moments = False
 
-    def __init__(self, attribute: Attribute, form: Form, *, table: bool) -> None:
-        self.attribute = attribute
-        self._is_csv, self._is_table = form == "csv", table
+    def __init__(self, attribute: Attribute, form: Form) -> None:
+        self.attribute, self._is_csv = attribute, form == "csv"
         self.missing = '""' if self._is_csv else "null"
         self._may_be_missing = attribute.may_be_missing
 
-    def of_members(self, values: Sequence[float], categories: Categories | None = None) -> str:
-        """Return the text that a cluster publishes.
-
-        ``values``: of all members, at least one; NaN where a value is missing. ``categories``: of a nominal attribute:
-        what the values stand for.
-        """
+    def of_members(self, values: Sequence[float]) -> str:
+        """Return the text that a cluster publishes; ``values``: of all members, NaN where a value is missing."""
         if not self._may_be_missing:
-            return self._of_present(values, categories)
+            return self._of_present(values)
         present = [value for value in values if not math.isnan(value)]
-        return self._of_present(present, categories) if 2 * len(present) > len(values) else self.missing
+        return self._of_present(present) if 2 * len(present) > len(values) else self.missing
 
     def allows(self, text: str) -> bool:
         """Whether the policy allows a published text, apart from bounds."""
@@ -592,22 +548,22 @@ class PublishedValues(ABC):
         """Return a published number, or the milliseconds of a time; NaN if it is missing."""
         return math.nan if text == self.missing else self._number(text)
 
-    def total_distance(self, values: Sequence[float], text: str, categories: Categories | None) -> float:
+    def total_distance(self, values: Sequence[float], text: str) -> float:
         """Return the sum over members of the distance in [0, 1] of a rank or category from the published one."""
         present = [value for value in values if not math.isnan(value)]
         # An empty cell can also be the category that is an empty text.
         if 2 * len(present) <= len(values):
             return float(len(present))
-        return len(values) - len(present) + self._total_distance(present, text, categories or Categories())
+        return len(values) - len(present) + self._total_distance(present, text)
 
     def _number(self, text: str) -> float:
         raise NotImplementedError
 
-    def _total_distance(self, values: Sequence[float], text: str, categories: Categories) -> float:
+    def _total_distance(self, values: Sequence[float], text: str) -> float:
         raise NotImplementedError
 
     @abstractmethod
-    def _of_present(self, values: Sequence[float], categories: Categories | None) -> str:
+    def _of_present(self, values: Sequence[float]) -> str:
         """Return the text of members that all have a value."""
 
     @abstractmethod
@@ -631,7 +587,7 @@ class PublishedNumbers(PublishedValues):
     def __init__(
         self, attribute: Attribute, form: Form, *, table: bool, is_binary: bool = False, sign: DecimalSign | None = None
     ) -> None:
-        super().__init__(attribute, form, table=table)
+        super().__init__(attribute, form)
         self.missing = "" if self._is_csv else "null"
         self.grid = ExactGrid(attribute, table=table, is_binary=is_binary)
         self._sign = sign or DecimalSign()
@@ -644,7 +600,7 @@ class PublishedNumbers(PublishedValues):
             return self._sign.to_point(str(value))
         return "null" if value is None else NO_VALUE
 
-    def _of_present(self, values: Sequence[float], categories: Categories | None) -> str:  # noqa: ARG002
+    def _of_present(self, values: Sequence[float]) -> str:
         return self.grid.mean(values)
 
     def _allows_present(self, text: str) -> bool:
@@ -662,18 +618,15 @@ class PublishedTimes(PublishedValues):
 
     has_moments = True
 
-    def __init__(self, attribute: Attribute, form: Form, *, table: bool) -> None:
-        super().__init__(attribute, form, table=table)
-        step = attribute.time_step
-        if step is None:
-            raise ValueError(attribute.name)
-        self._grid = TimeGrid(step, attribute.unit)
+    def __init__(self, attribute: Attribute, form: Form) -> None:
+        super().__init__(attribute, form)
+        self._grid = TimeGrid(cast("TimeStep", attribute.time_step), attribute.unit)
         self._has_quotes = attribute.unit is None or self._is_csv
         self._limits = (
             None if attribute.bounds is None else tuple(self._grid.rounded(limit) for limit in attribute.limits)
         )
 
-    def _of_present(self, values: Sequence[float], categories: Categories | None) -> str:  # noqa: ARG002
+    def _of_present(self, values: Sequence[float]) -> str:
         text = self._grid.mean(values)
         return f'"{text}"' if self._has_quotes else text
 
@@ -697,17 +650,17 @@ class PublishedTimes(PublishedValues):
 class PublishedRanks(PublishedValues):
     """Lower medians of an ordinal attribute, as items of its order."""
 
-    def __init__(self, attribute: Attribute, form: Form, *, table: bool) -> None:
-        super().__init__(attribute, form, table=table)
+    def __init__(self, attribute: Attribute, form: Form) -> None:
+        super().__init__(attribute, form)
         self._texts = [self._shown(json_text(item)) for item in attribute.order]
 
-    def _of_present(self, values: Sequence[float], categories: Categories | None) -> str:  # noqa: ARG002
+    def _of_present(self, values: Sequence[float]) -> str:
         return self._texts[int(sorted(values)[(len(values) - 1) // 2])]
 
     def _allows_present(self, text: str) -> bool:
         return text in self._texts
 
-    def _total_distance(self, values: Sequence[float], text: str, categories: Categories) -> float:  # noqa: ARG002
+    def _total_distance(self, values: Sequence[float], text: str) -> float:
         rank = self._texts.index(text)
         return sum(abs(value - rank) for value in values) / max(len(self._texts) - 1, 1)
 
@@ -716,8 +669,9 @@ class PublishedCategories(PublishedValues):
     """Modes of a nominal attribute; with a taxonomy also common ancestors and tree medians."""
 
     def __init__(self, attribute: Attribute, form: Form, *, table: bool, missing_values: tuple[str, ...] = ()) -> None:
-        super().__init__(attribute, form, table=table)
-        self._publish = attribute.publish
+        super().__init__(attribute, form)
+        self._is_table, self._publish = table, attribute.publish
+        self.categories = Categories(are_leaves=attribute.taxonomy is not None)
         # A whole number or truth value is missing if its text stands for a missing value.
         self._missing_texts = frozenset(map(json_text, missing_values)).union(
             text for text in missing_values if not text.startswith('"')
@@ -739,25 +693,21 @@ class PublishedCategories(PublishedValues):
         """Return the published text of a category."""
         return self._shown(category if self._tree is None else json_text(category))
 
-    def _of_present(self, values: Sequence[float], categories: Categories | None) -> str:
-        known = categories or Categories()
+    def _of_present(self, values: Sequence[float]) -> str:
         if self._tree is None or self._publish == "mode":
-            return self.shown_category(self._mode(values, known))
-        return self._shown(json_text(self._node(self._tree, [known.texts[int(value)] for value in values]).name))
+            return self.shown_category(self._mode(values))
+        return self._shown(json_text(self._node(self._tree, [self.categories.texts[int(one)] for one in values]).name))
 
     def _node(self, tree: TaxonomyTree, leaves: Sequence[str]) -> Node:
         return tree.ancestor(leaves) if self._publish == "ancestor" else tree.median(leaves)
 
-    def _mode(self, values: Sequence[float], categories: Categories) -> str:
-        counts = Counter(map(int, values))
-        most = max(counts.values())
-        tied = [code for code, count in counts.items() if count == most]
-        if self._is_table and len(tied) > 1:
-            largest = max(categories.counts[code] for code in tied)
-            tied = [code for code in tied if categories.counts[code] == largest]
+    def _mode(self, values: Sequence[float]) -> str:
+        counts, texts, in_table = Counter(map(int, values)), self.categories.texts, self.categories.counts
+        ranks = {code: (count, in_table[code] if self._is_table else 0) for code, count in counts.items()}
+        most = max(ranks.values())
         # The order of code points is that of UTF-8 bytes.
         as_json = (lambda text: text) if self._tree is None else json_text
-        return min((categories.texts[code] for code in tied), key=as_json)
+        return min((texts[code] for code, rank in ranks.items() if rank == most), key=as_json)
 
     def _allows_present(self, text: str) -> bool:
         if self._nodes is not None:
@@ -770,8 +720,8 @@ class PublishedCategories(PublishedValues):
             return text.startswith('"')
         return text.startswith('"') or text in {"true", "false"} or text.removeprefix("-").isdigit()
 
-    def _total_distance(self, values: Sequence[float], text: str, categories: Categories) -> float:
-        counts = Counter(categories.texts[int(value)] for value in values)
+    def _total_distance(self, values: Sequence[float], text: str) -> float:
+        counts = Counter(self.categories.texts[int(value)] for value in values)
         if self._tree is None:
             return float(sum(count for name, count in counts.items() if self.shown_category(name) != text))
         # The text names a node, but not its level: leaf, inner node and root can have one name.
@@ -791,9 +741,9 @@ def published_values(
             case Scale.NOMINAL:
                 return PublishedCategories(attribute, form, table=table, missing_values=policy.missing_values)
             case Scale.ORDINAL:
-                return PublishedRanks(attribute, form, table=table)
+                return PublishedRanks(attribute, form)
             case Scale.TIME:
-                return PublishedTimes(attribute, form, table=table)
+                return PublishedTimes(attribute, form)
             case _:
                 return PublishedNumbers(attribute, form, table=has_table_grids, is_binary=is_binary, sign=sign)
 

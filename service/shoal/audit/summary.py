@@ -1,10 +1,9 @@
 """Checks a summary: it adds up, and agrees with what the audit counted and recomputed.
 
-Losses are recomputed from the original and the published values. The loss of a number or a time is the sum of squared
-errors over the total sum of squares, of the members that have a value and whose cluster publishes one. That of an
-ordinal attribute is the mean distance of ranks over the largest one, and that of a nominal attribute the mean distance
-in the taxonomy, or the share of records whose category is not published. A missing value is at distance 1 from every
-other.
+The loss of a number or a time is the sum of squared errors over the total sum of squares, of the members that have a
+value and whose cluster publishes one. That of an ordinal attribute is the mean distance of ranks over the largest one,
+and that of a nominal attribute the mean distance in the taxonomy, or the share of records whose category is not
+published. A missing value is at distance 1 from every other.
 
 In a stream, a time may be a clock: less than half of its total sum of squares is left if the mean of each window of
 delta + 1 offsets of a partition is taken away. Then the sum of squared errors is over what is left, at most 1.
@@ -15,18 +14,18 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import NamedTuple, NoReturn
 
 import numpy as np
 
-from shoal.audit.clusters import AdmissionLimits, RecomputedClusters
+from shoal.audit.clusters import AdmissionLimits, BoolVector, RecomputedClusters
 from shoal.audit.confidential import Figures
 from shoal.audit.evidence import REASONS, Summary, is_count
-from shoal.audit.fields import FIELD_SEPARATOR, Dropped
+from shoal.audit.fields import FIELD_SEPARATOR
 from shoal.audit.originals import UNUSABLE, Originals
 from shoal.audit.reading import LARGEST_COUNT
-from shoal.audit.scales import Categories, PublishedValues
+from shoal.audit.scales import PublishedValues
 from shoal.audit.verdict import CheckCounter, counted
 from shoal.errors import InputError
 from shoal.policy import Scale
@@ -34,16 +33,17 @@ from shoal.policy import Scale
 __all__ = [
     "AuditedCounts",
     "check_summary",
-    "count_release",
     "measure_losses",
-    "read_lines",
     "read_records",
     "reading_warnings",
+    "refused_bounds",
     "stated_suppressed",
 ]
 
 _ACCOUNTED = ("records_in", "released", "suppressed", "quarantined", "held")
 """Fields with which a summary accounts for all records."""
+_COUNTED = {*_ACCOUNTED, "records", "dropped", "clusters", "cluster_size", "subjects", "share", "policy"}
+"""Fields that are compared as far as the clusters are known."""
 RELATIVE_TOLERANCE = 5e-4
 """Fractions of a summary may be rounded to four digits."""
 ABSOLUTE_TOLERANCE = 1e-9
@@ -61,8 +61,8 @@ class AuditedCounts:
     """What the audit counted; None where it could not.
 
     - ``reached``: records up to the last one that is released or referenced; of an exported topic all records.
-    - ``suppressed``, ``held``: largest numbers of records that the run can have suppressed and that it can still hold.
     - ``quarantined``: fewest and most records of a file that the run can have refused.
+    - ``suppressed``, ``held``: largest numbers of records that the run can have suppressed and that it can still hold.
     - ``are_exact``: whether ``suppressed`` and ``held`` are the numbers themselves.
     - ``values``: what the summary may state of confidential values.
     """
@@ -70,80 +70,25 @@ class AuditedCounts:
     records: int
     reached: int
     rows: int
-    clusters: int | None
-    smallest: int | None
-    largest: int | None
-    fewest_subjects: int | None
-    largest_share: float | None
-    suppressed: int | None = None
-    held: int | None = None
-    are_exact: bool = False
-    certain: int = 0
-    quarantined: tuple[int, int] | None = None
-    dropped: Mapping[str, int] = field(default_factory=dict)
-    losses: Losses | None = None
+    clusters: RecomputedClusters | None
+    quarantined: tuple[int, int] | None
+    dropped: Mapping[str, int]
+    suppressed: int | None
+    held: int | None
+    are_exact: bool
+    certain: int
+    losses: Losses | None
     values: Figures = field(default_factory=dict)
 
     @property
     def compared(self) -> frozenset[str]:
         """The fields of a summary that are compared with these counts."""
-        found = {"records_in", "records", "released", "suppressed", "quarantined", "held", "dropped", "clusters"}
-        found |= {"cluster_size", "subjects", "share", "policy"} | {path[0] for path in self.values}
-        if self.losses is not None:
-            found |= {"loss"} if any(loss is not None for loss in self.losses.by_attribute.values()) else set()
-            found |= {"sse", "sst"} if self.losses.sse is not None else set()
-            found |= SQUARES if self.losses.sst else set()
-            found |= {"mean_loss"} if self.losses.mean is not None else set()
-            found |= {"clocks"} if self.losses.clocks is not None else set()
-        return frozenset(found)
-
-    def without_clusters(self) -> AuditedCounts:
-        """Return the same without what is known of the clusters."""
-        return replace(
-            self,
-            clusters=None,
-            smallest=None,
-            largest=None,
-            fewest_subjects=None,
-            largest_share=None,
-            losses=None,
-            values={},
-        )
-
-
-def count_release(
-    originals: Originals,
-    found: RecomputedClusters | None,
-    limits: AdmissionLimits,
-    *,
-    rows: int,
-    referenced_end: int,
-    records_in: int | None,
-) -> AuditedCounts:
-    """Return what original, clusters and rows show.
-
-    ``referenced_end``: lines up to the last one that is referenced. ``records_in``: number of records that the summary
-    counts as read.
-    """
-    released_end = 0 if found is None else found.is_released.rfind(1) + 1
-    read_end = len(originals) if originals.is_export else max(referenced_end, released_end)
-    sizes = [] if found is None else [len(cluster.members) for cluster in found.clusters]
-    return AuditedCounts(
-        records=originals.records,
-        reached=originals.records_of(read_end),
-        rows=rows,
-        clusters=None if found is None else found.count,
-        smallest=min(sizes, default=None),
-        largest=max(sizes, default=None),
-        fewest_subjects=None if found is None else found.fewest_subjects,
-        largest_share=None if found is None else found.largest_share,
-        quarantined=refused_bounds(originals, limits, None if found is None else found.is_released, records_in),
-        dropped={reason.value: len(originals.drops.get(reason, ())) for reason in Dropped},
-    )
+        clocks = {"clocks"} if self.losses is not None and self.losses.clocks is not None else set()
+        return frozenset(_COUNTED | {path[0] for path in _figures(self)} | clocks)
 
 
 def refused_bounds(
-    originals: Originals, limits: AdmissionLimits, is_released: bytearray | None, records_in: int | None
+    originals: Originals, limits: AdmissionLimits, is_released: BoolVector | None, records_in: int | None
 ) -> tuple[int, int] | None:
     """Return the fewest and the most records of a file that the run refused. Nothing is known of a topic.
 
@@ -154,9 +99,7 @@ def refused_bounds(
     most = len(originals) if records_in is None else originals.end_of(records_in)
     # A run that follows a file does not read a last record without end.
     fewest = most - 1 if records_in is None and not originals.is_ended else most
-    is_unpublished = np.ones(len(originals), np.bool_)
-    if is_released is not None:
-        is_unpublished &= ~np.frombuffer(bytes(is_released), np.bool_)
+    is_unpublished = np.ones(len(originals), np.bool_) if is_released is None else ~is_released
     unusable = (originals.subjects == UNUSABLE) & ~originals.is_dropped
     is_certain = unusable | (limits.is_too_large & is_unpublished)
     is_possible = unusable | (limits.may_be_too_large & is_unpublished)
@@ -169,12 +112,6 @@ def read_records(summary: Summary) -> int | None:
     return value if is_count(value) else None
 
 
-def read_lines(summary: Summary, originals: Originals) -> int | None:
-    """Return the number of first lines that hold the records which a summary counts as read; None as above."""
-    records = read_records(summary)
-    return None if records is None else originals.end_of(records)
-
-
 def check_summary(summary: Summary, counts: AuditedCounts, name: str = "the summary") -> CheckCounter:
     """Check a summary against what was counted; fields that are null or missing are not compared."""
     check = CheckCounter("accounts", "the summary adds up and agrees with the files", "field")
@@ -182,9 +119,8 @@ def check_summary(summary: Summary, counts: AuditedCounts, name: str = "the summ
         raise InputError(f"{name}: none of its fields is known; give the file written by --summary")
     reader = _SummaryReader(summary, name)
     stated = {key: reader.total(key) for key in _ACCOUNTED}
-    known = [total for total in stated.values() if total is not None]
-    if len(known) == len(stated):
-        check.expect(2 * known[0] == sum(known), "records_in, the sum")
+    if None not in stated.values():
+        check.expect(2 * (stated["records_in"] or 0) == sum(filter(None, stated.values())), "records_in, the sum")
     for key, number, bounds in _bounds(reader, stated, counts):
         if number is not None and bounds is not None:
             check.expect(bounds[0] <= number <= bounds[1], key)
@@ -192,23 +128,17 @@ def check_summary(summary: Summary, counts: AuditedCounts, name: str = "the summ
         figure = reader.at(path)
         if figure is not None:
             check.expect(any(_agrees(figure, one) for one in right), ".".join(path))
-    _check_names(check, reader, counts)
-    for key in filter(reader.has_negative, _ACCOUNTED):
-        check.fail(key)
+    _check_parts(check, reader, counts)
     return check
 
 
 def stated_suppressed(summary: Summary, name: str = "the summary") -> int | None:
     """Return the number of suppressed records of a summary that accounts for all records; None of any other."""
-    reader = _SummaryReader(summary, name)
-    if any(reader.total(key) is None for key in _ACCOUNTED):
-        return None
-    return reader.total("suppressed")
+    totals = {key: _SummaryReader(summary, name).total(key) for key in _ACCOUNTED}
+    return None if None in totals.values() else totals["suppressed"]
 
 
-def reading_warnings(
-    summary: Summary, originals: Originals, dropped: Sequence[str] = (), name: str = "the summary"
-) -> list[str]:
+def reading_warnings(summary: Summary, originals: Originals, dropped: Sequence[str], name: str) -> list[str]:
     """Warn if a summary counts fewer records than there are, leaves counts out, or differs on refused messages."""
     reader = _SummaryReader(summary, name)
     records_in, count = reader.total("records_in"), originals.records
@@ -280,8 +210,8 @@ def measure_losses(
         shown, name = [own[column] for own in texts], one.attribute.name
         values = [originals.values[own, column] for own in members]
         if not one.has_moments:
-            categories = originals.categories[column] if originals.categories else None
-            losses[name] = _mean_distance(one, values, shown, categories) if clusters else None
+            distances = [one.total_distance(own.tolist(), text) for own, text in zip(values, shown, strict=True)]
+            losses[name] = sum(distances) / sum(map(len, values)) if clusters else None
             continue
         numbers = [one.number_of(text) for text in shown]
         own_squares = _squares(values, numbers)
@@ -318,26 +248,32 @@ def _bounds(
         yield f"dropped.{key}", reader.at(("dropped", key)), (most if counts.reached == counts.records else 0, most)
 
 
-def _check_names(check: CheckCounter, reader: _SummaryReader, counts: AuditedCounts) -> None:
-    """Check the names of reasons and clocks."""
-    if reasons := reader.parts("quarantined"):
+def _check_parts(check: CheckCounter, reader: _SummaryReader, counts: AuditedCounts) -> None:
+    """Check the names of reasons and clocks, and that no count is negative."""
+    if reasons := reader.counts("quarantined").keys() - {None}:
         check.expect(reasons <= REASONS - {"suppressed"}, "quarantined, its reasons")
     clocks, told = None if counts.losses is None else counts.losses.clocks, reader.names("clocks")
     if clocks is not None and told is not None:
         check.expect(sorted(clocks) == sorted(told), "clocks")
+    for key in _ACCOUNTED:
+        if min(reader.counts(key).values(), default=0) < 0:
+            check.fail(key)
 
 
 def _figures(counts: AuditedCounts) -> Figures:
     """Return the numbers that the summary may state of clusters, losses and confidential values."""
-    found: dict[tuple[str, ...], float | None] = {
-        ("clusters",): counts.clusters,
-        ("cluster_size", "min"): counts.smallest,
-        ("cluster_size", "max"): counts.largest,
-        ("cluster_size", "mean"): counts.rows / counts.clusters if counts.clusters else None,
-        ("subjects", "min"): counts.fewest_subjects,
-        ("share", "max"): counts.largest_share,
-    }
-    losses = counts.losses
+    found: dict[tuple[str, ...], float | None] = {}
+    clusters, losses = counts.clusters, counts.losses
+    if clusters is not None:
+        sizes = [len(cluster.members) for cluster in clusters.clusters]
+        found = {
+            ("clusters",): clusters.count,
+            ("cluster_size", "min"): min(sizes, default=None),
+            ("cluster_size", "max"): max(sizes, default=None),
+            ("cluster_size", "mean"): counts.rows / clusters.count if clusters.count else None,
+            ("subjects", "min"): clusters.fewest_subjects,
+            ("share", "max"): clusters.largest_share,
+        }
     if losses is not None:
         share = None if losses.sse is None or not losses.sst else losses.sse / losses.sst
         found |= {("loss", name): loss for name, loss in losses.by_attribute.items()}
@@ -360,30 +296,28 @@ class _SummaryReader:
     def __init__(self, summary: Summary, name: str) -> None:
         self._summary, self._name = summary, name
 
+    def counts(self, key: str) -> dict[str | None, int]:
+        """Return the counts by reason; one that has no reasons under None."""
+        value = self._summary.get(key)
+        counts = value if isinstance(value, Mapping) else {} if value is None else {None: value}
+        if not all(map(is_count, counts.values())):
+            self._refuse(f"{key} must be a whole number")
+        return dict(counts)
+
     def total(self, key: str) -> int | None:
-        """Return a count, or the sum of counts by reason."""
-        value = self._summary.get(key)
-        if isinstance(value, Mapping):
-            return sum(self._count(key, part) for part in value.values())
-        return None if value is None else self._count(key, value)
-
-    def parts(self, key: str) -> frozenset[str]:
-        """Return the names of the parts of a count."""
-        value = self._summary.get(key)
-        return frozenset(value) if isinstance(value, Mapping) else frozenset()
-
-    def has_negative(self, key: str) -> bool:
-        """Whether a count, or a part of one, is negative."""
-        value = self._summary.get(key)
-        parts = value.values() if isinstance(value, Mapping) else () if value is None else (value,)
-        return any(self._count(key, part) < 0 for part in parts)
+        """Return a count, or the sum of counts by reason; None if it is not stated."""
+        return None if self._summary.get(key) is None else sum(self.counts(key).values())
 
     def at(self, path: Sequence[str]) -> float | None:
         """Return one number inside fields of fields; None if the summary has none there."""
         value: object = self._summary
         for name in path:
             value = value.get(name) if isinstance(value, Mapping) else None
-        return None if value is None or isinstance(value, Mapping) else self._number(".".join(path), value)
+        if value is None or isinstance(value, Mapping):
+            return None
+        if isinstance(value, bool) or not isinstance(value, int | float) or abs(value) >= LARGEST_COUNT:
+            self._refuse(f"{'.'.join(path)} must be a number")
+        return value
 
     def names(self, key: str) -> list[str] | None:
         """Return a list of names."""
@@ -392,16 +326,6 @@ class _SummaryReader:
             return None
         if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
             self._refuse(f"{key} must be a list of names")
-        return value
-
-    def _count(self, key: str, value: object) -> int:
-        if not is_count(value):
-            self._refuse(f"{key} must be a whole number")
-        return value
-
-    def _number(self, key: str, value: object) -> float:
-        if isinstance(value, bool) or not isinstance(value, int | float) or abs(value) >= LARGEST_COUNT:
-            self._refuse(f"{key} must be a number")
         return value
 
     def _refuse(self, reason: str) -> NoReturn:
@@ -445,11 +369,7 @@ def _left_after_trend(
     shown: Sequence[float],
     window: int,
 ) -> float:
-    """Return the squared deviations of times from the means of their windows, in whole numbers but for the last step.
-
-    ``members``, ``values``: of each cluster: indices of its members and their times (whole milliseconds). ``shown``:
-    what each cluster publishes; NaN if it is missing.
-    """
+    """Return the squared deviations of times from the means of their windows, summed in whole numbers."""
     times: defaultdict[tuple[int, int], list[int]] = defaultdict(list)
     for indices, own, number in zip(members, values, shown, strict=True):
         known = ~np.isnan(own) if not math.isnan(number) else np.zeros(len(own), np.bool_)
@@ -466,13 +386,3 @@ def _is_clock(left: float, squares: _Squares | None) -> bool | None:
     if squares is None or (squares.total and abs(2 * left - squares.total) <= HALF_TOLERANCE * squares.total):
         return None
     return 2 * left < squares.total
-
-
-def _mean_distance(
-    one: PublishedValues, values: Sequence[np.ndarray], shown: Sequence[str], categories: Categories | None
-) -> float:
-    total, count = 0.0, 0
-    for own, text in zip(values, shown, strict=True):
-        count += len(own)
-        total += one.total_distance(own.tolist(), text, categories)
-    return total / count

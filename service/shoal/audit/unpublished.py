@@ -1,20 +1,14 @@
 """Accounts for the records that were not published: none may have been dropped.
 
-A usable record of a stream may be unpublished for these reasons only:
+A usable record of a stream may be unpublished because it is still held at the end of the original, exceeds
+``privacy.per_subject``, was held with fewer than k subjects when it expired, or with fewer than
+``privacy.min_population`` at the end, or because the service rejected it by its size or by its clock. A record of a
+table may be unpublished because of ``per_subject``, or because its subject would have more than ``max_share`` of the
+whole table.
 
-- it is still held at the end of the original;
-- it exceeds ``privacy.per_subject``;
-- fewer than k subjects were held when it expired;
-- ``privacy.min_population`` was not reached at the end;
-- the service rejected it by its size or by its clock.
-
-A record of a table may be unpublished because of ``privacy.per_subject``, or because its subject would have more than
-``max_share`` of the whole table.
-
-Files decide the first four, unless a clock, the size of the offset metadata, an operator, a restart, or
-a limit of confidential values may have decided on the record. Then a suppression that is possible is a claim of the
-quarantine file or of the summary: it is counted and reported, and does not change the outcome. One that is impossible
-is a fault.
+Files decide all but the rejections, unless a clock, the size of the offset metadata, an operator, a restart, or a limit
+of confidential values may have decided on the record. Then a suppression that is possible is a claim of the quarantine
+file or of the summary: it is counted and reported, and does not change the outcome. One that is impossible is a fault.
 
 **Which records were held.** Every decision of a stream concerns the oldest held record, whatever decides: delta, a
 clock, the size of the metadata. It is released in a cluster, or suppressed; a release of all held records includes it.
@@ -71,7 +65,6 @@ from shoal.policy import Policy
 __all__ = [
     "Accounts",
     "AuditedReferences",
-    "BreakableValues",
     "StatedAccounts",
     "check_references",
     "check_unpublished",
@@ -81,29 +74,19 @@ __all__ = [
 
 MAX_AHEAD_MS = 3_600_000
 """A service rejects records with a timestamp more than this far ahead of its clock (ms)."""
-_WITHIN_LIMIT = (
-    "referenced as too large although within kafka.max_record_bytes: set it in the policy to the limit of the service"
-)
 FIRST_LOOK = 8
 """So many times k records are counted first; among them are usually k subjects."""
-UNDECIDED_WINDOW = (
-    "referenced as suppressed although k subjects were held: only a restart that did not find the start of their quota "
-    "window in the log explains this, and the original has the start: give an original that begins where the log "
-    "began then, or judge a part (--partial)"
-)
 
 
 class AuditedReferences:
     """The references of the quarantine, checked.
 
     ``reasons``: reason of each referenced original, by its index. ``ahead``: indices of usable records that are claimed
-    to be rejected for a timestamp too far ahead of the clock. ``claimed``, ``undecided``: numbers of records by what
-    only the quarantine states, and by the file that would decide. The texts follow the word "records".
+    to be rejected by the clock. ``claimed``, ``undecided``: numbers of records by what only the quarantine states, and
+    by the file that would decide. The texts follow the word "records".
     """
 
-    def __init__(
-        self, policy: Policy, originals: Originals, limits: AdmissionLimits, is_released: bytearray | None
-    ) -> None:
+    def __init__(self, policy: Policy, originals: Originals, limits: AdmissionLimits, is_released: BoolVector) -> None:
         self.valid = CheckCounter(
             "references", "references name existing records that were not released, each once", "reference"
         )
@@ -118,9 +101,7 @@ class AuditedReferences:
         self.undecided: Counter[str] = Counter()
         self._originals, self._limits = originals, limits
         self._delta = 0 if policy.stream is None else policy.stream.delta
-        self._is_released = np.zeros(len(originals), np.bool_)
-        if is_released is not None:
-            self._is_released |= np.frombuffer(bytes(is_released), np.bool_)
+        self._is_released = is_released
         self._logs: dict[int, _Log] = {}
 
     def allows(self, index: int, reason: str) -> bool:
@@ -144,7 +125,8 @@ class AuditedReferences:
             ] += 1
             return True
         if self._originals.is_export:
-            self.undecided[_WITHIN_LIMIT] += 1
+            limit = "kafka.max_record_bytes: set it in the policy to the limit of the service"
+            self.undecided[f"referenced as too large although within {limit}"] += 1
         return self._originals.is_export
 
     def _may_be_ahead(self, index: int) -> bool:
@@ -160,7 +142,10 @@ class AuditedReferences:
                 "are too far ahead"
             ] += 1
             return True
-        before, after = self._log_of(index).latest_around(int(self._originals.offsets[index]), self._delta)
+        partition = int(self._originals.partitions[index])
+        if partition not in self._logs:
+            self._logs[partition] = _Log.of(self._originals, self._is_released, partition)
+        before, after = self._logs[partition].latest_around(int(self._originals.offsets[index]), self._delta)
         if timestamp <= before:
             return False
         if after is None or timestamp <= after + MAX_AHEAD_MS:
@@ -176,34 +161,28 @@ class AuditedReferences:
         ] += 1
         return True
 
-    def _log_of(self, index: int) -> _Log:
-        partition = int(self._originals.partitions[index])
-        if partition not in self._logs:
-            self._logs[partition] = _Log.of(self._originals, self._is_released, partition)
-        return self._logs[partition]
-
 
 def check_references(
     policy: Policy,
     originals: Originals,
     limits: AdmissionLimits,
-    is_released: bytearray | None,
+    clusters: RecomputedClusters | None,
     references: Iterable[QuarantineReference],
 ) -> AuditedReferences:
-    """Check the references; ``is_released``: 1 for each released record, or None if the clusters are not known."""
+    """Check the references; ``clusters``: None if they are not known."""
+    is_released = np.zeros(len(originals), np.bool_) if clusters is None else clusters.is_released
     found = AuditedReferences(policy, originals, limits, is_released)
     topics: set[str] = set()
     for number, reference in enumerate(references, 1):
         index = originals.find(reference.partition, reference.offset)
-        is_free = index is not None and index not in found.reasons and not (is_released and is_released[index])
-        found.valid.expect(is_free, number)
+        found.valid.expect(index is not None and index not in found.reasons and not is_released[index], number)
         # All references name one topic, the input of the original.
         topics.add(reference.topic)
         is_wellformed = reference.is_wellformed and len(topics) == 1
         found.fitting.expect(is_wellformed and (index is None or found.allows(index, reference.reason)), number)
         if index is not None:
             found.reasons.setdefault(index, reference.reason)
-    if is_released is None:
+    if clusters is None:
         found.valid.skip("which records were released is not known without evidence")
     return found
 
@@ -212,6 +191,8 @@ class PartitionHistory:
     """The arrivals of one partition and the decisions on them.
 
     ``may_flush_early``: whether something else than delta and the end of the input may have decided on records.
+    ``counts_all``, of its methods: count all records that may have been admitted, and not only those that certainly
+    were.
     """
 
     def __init__(
@@ -224,7 +205,7 @@ class PartitionHistory:
         may_flush_early: bool,
     ) -> None:
         count = len(arrivals)
-        self._arrivals, self._may_flush_early = arrivals, may_flush_early
+        self._arrivals = arrivals
         self._may_suppress_early = originals.is_export or (may_flush_early and policy.min_population is None)
         stream = policy.require_stream()
         self._k, self._delta = policy.k, stream.delta
@@ -267,10 +248,7 @@ class PartitionHistory:
         return len(np.unique(self._subjects[held]))
 
     def may_be_held(self, positions: Int64Vector, *, counts_all: bool) -> BoolVector:
-        """Return for each position whether fewer than delta records arrived after it, so that a record may be held.
-
-        ``counts_all``: count all records that may have been admitted, and not only those that certainly were.
-        """
+        """Return for each position whether fewer than delta records arrived after it, so that a record may be held."""
         count = len(self._arrivals)
         if self.is_flushed:
             return np.zeros(len(positions), np.bool_)
@@ -290,10 +268,7 @@ class PartitionHistory:
         return int(np.searchsorted(self._starts, position))
 
     def was_short(self, position: int, *, counts_all: bool) -> bool:
-        """Whether fewer than k subjects were held when the record at this position expired by delta or at the end.
-
-        ``counts_all``: count all records that may have been admitted, and not only those that certainly were.
-        """
+        """Whether fewer than k subjects were held when the record at this position expired by delta or at the end."""
         last = min(position + self._delta, len(self._arrivals) - 1)
         return self._is_short(position, last, is_end=last == len(self._arrivals) - 1, counts_all=counts_all)
 
@@ -303,8 +278,6 @@ class PartitionHistory:
         An operator may flush a partition of a service. This decides as the end of a file does: fewer than
         ``min_population`` subjects are suppressed. A clock decides on nothing while fewer than that are held, so under
         ``min_population``, which is at least k, it suppresses no record.
-
-        ``counts_all``: count all records that may have been admitted, and not only those that certainly were.
         """
         if not self._may_suppress_early:
             return False
@@ -338,10 +311,7 @@ class Cause(Enum):
 
 
 class ClaimedSuppressions:
-    """Collects claimed suppressions in the order of their positions, and tells of them.
-
-    ``is_export``: whether the original is an export of a topic. A file is flushed by a time limit alone.
-    """
+    """Collects claimed suppressions in the order of their positions. A file is flushed by a time limit alone."""
 
     def __init__(self, policy: Policy, *, is_export: bool) -> None:
         self._population = max(policy.k, policy.min_population or 0)
@@ -390,8 +360,12 @@ class ClaimedSuppressions:
 
     def undecided(self) -> Counter[str]:
         """Return numbers of records by what would decide on them."""
-        count = self._counts[Cause.WHOLE_WINDOW]
-        return Counter({UNDECIDED_WINDOW: count} if count else {})
+        question = (
+            "referenced as suppressed although k subjects were held: only a restart that did not find the start of "
+            "their quota window in the log explains this, and the original has the start: give an original that begins "
+            "where the log began then, or judge a part (--partial)"
+        )
+        return +Counter({question: self._counts[Cause.WHOLE_WINDOW]})
 
 
 class BreakableValues:
@@ -417,8 +391,9 @@ class BreakableValues:
         for key, subject in zip(keys, self._originals.subjects[list(indices)].tolist(), strict=True):
             own[key].add(subject)
         k, rule, limit = self._policy.k, self._policy.diversity, self._policy.max_value_share
-        if rule is not None and _can_have_few(list(map(len, own.values())), k, int(rule.l)):
-            return True
+        most_frequent = sorted(map(len, own.values()), reverse=True)
+        if rule is not None and sum(most_frequent[: int(rule.l) - 1]) >= k:
+            return True  # fewer than l values may be those of k subjects
         # The worst set has all records of one value, and as few others as k subjects need.
         return limit is not None and any(
             count > Fraction(limit) * (count + max(0, k - len(own[key]))) for key, count in Counter(keys).items()
@@ -429,32 +404,27 @@ class BreakableValues:
 class StatedAccounts:
     """What the run states about its unpublished records.
 
-    ``reasons``: reason of each referenced original, by its index; None without a quarantine file. ``suppressed``:
-    records that a complete summary of a file counts as suppressed; None without one, and for a topic. ``read_records``:
-    records that the summary counts as read, from the first; None if it does not say, or for a topic.
+    ``reasons``: as of `AuditedReferences`; None without a quarantine file. ``suppressed``: records that a complete
+    summary of a file counts as suppressed. ``read_end``: first lines that it counts as read. Both are None for a topic.
     """
 
     reasons: Mapping[int, str] | None
     suppressed: int | None
     is_drained: bool
-    read_records: int | None = None
+    read_end: int | None = None
 
 
 @dataclass(slots=True)
 class Accounts:
     """The unpublished records, as far as they are accounted for.
 
-    - ``complete``, ``suppressed``: whether no record is missing, and whether each suppression was necessary or is at
-      least possible.
-    - ``suppressible``, ``certain``: unreferenced records that were or may have been suppressed, and those that had to
-      be.
+    - ``complete``, ``suppressed``: whether no record is missing, and each suppression was necessary or is possible.
     - ``is_due``: false for the records after which so few arrived for certain that they need not be released.
-    - ``claimed``, ``undecided``: numbers of records by what only the run states of them, and by what would decide. The
-      texts follow the word "records".
+    - ``suppressible``, ``certain``: unreferenced records that were or may have been suppressed, or had to be.
+    - ``claimed``, ``undecided``: as of `AuditedReferences`, of all that the run states.
     - ``population``: whether ``privacy.min_population`` subjects were held where the end of the input released records;
       None if the policy does not set it, or the files do not show it.
-    - ``early_decisions``: fewest decisions before delta that explain the claimed suppressions; None if not all of these
-      are named.
+    - ``early_decisions``: as of `Verdict`.
     """
 
     complete: CheckCounter
@@ -501,13 +471,11 @@ def check_unpublished_rows(
     """Check every unpublished record of a table. Cost: O(n).
 
     The number of suppressed records of each subject is known, and which of them are suppressed is not checked.
-
-    ``reasons``: reason of each referenced original, by its index; None without a quarantine file.
     """
     accounts = _new_accounts(originals, "only records above per_subject or max_share were suppressed")
     exceeds = limits.exceeds_quota
     may_be_suppressed = _suppressed_per_subject(policy, originals, exceeds)
-    if policy.min_population is not None and found.is_member().any():
+    if policy.min_population is not None and found.is_released.any():
         subjects = len(np.unique(originals.subjects[(originals.subjects != UNUSABLE) & ~exceeds]))
         accounts.population = _population(policy.min_population)
         accounts.population.expect(subjects >= policy.min_population, 0)
@@ -557,14 +525,9 @@ class _Log:
         return before, int(following.max()) if len(following) else None
 
 
-def _can_have_few(subjects: Sequence[int], k: int, least: int) -> bool:
-    """Whether fewer values than the least number may be those of k subjects; ``subjects``: how many have each value."""
-    return sum(sorted(subjects, reverse=True)[: least - 1]) >= k
-
-
 def _unpublished(originals: Originals, found: RecomputedClusters, accounts: Accounts) -> list[int]:
     """Return the records that were not released, and count the others as examined."""
-    is_released = found.is_member()
+    is_released = found.is_released
     accounts.complete.examined += int(np.count_nonzero(is_released))
     indices: list[int] = np.flatnonzero(~is_released & ~originals.is_dropped).tolist()
     return indices
@@ -596,9 +559,7 @@ def _completeness() -> CheckCounter:
 
 def _new_accounts(originals: Originals, suppressed: str) -> Accounts:
     return Accounts(
-        _completeness(),
-        CheckCounter("suppressed", suppressed, "record"),
-        np.ones(len(originals), np.bool_),
+        _completeness(), CheckCounter("suppressed", suppressed, "record"), np.ones(len(originals), np.bool_)
     )
 
 
@@ -664,7 +625,7 @@ class _Examiner:
             self._examine_reference(index, reason)
         elif index == len(self._originals) - 1 and not self._originals.is_ended:
             return
-        elif self._stated.read_records is not None and index >= self._stated.read_records:
+        elif self._stated.read_end is not None and index >= self._stated.read_end:
             accounts.complete.expect(False, index)
         elif not self._originals.is_usable(index):
             accounts.complete.expect(reasons is None or may_be_held, index)
@@ -704,11 +665,7 @@ class _Examiner:
             accounts.complete.expect(was_suppressed, index)
 
     def settled(self) -> Accounts:
-        """Return the accounts, with the records of which the files do not show whether they were suppressed.
-
-        A complete summary of a file claims as many of them as it counts beyond those that had to be suppressed. The
-        others are missing.
-        """
+        """Return the accounts, with the records of which the files do not show whether they were suppressed."""
         accounts, stated = self.accounts, self._stated.suppressed
         accounts.population = self._check_population()
         if self._possible:
@@ -719,6 +676,10 @@ class _Examiner:
         return accounts
 
     def _settle_unreferenced(self, stated: int | None) -> None:
+        """A complete summary of a file claims as many as it counts beyond those that had to be suppressed.
+
+        The others are missing.
+        """
         accounts = self.accounts
         if stated is None:
             accounts.undecided[

@@ -54,17 +54,9 @@ class Check:
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain values, for JSON; ``lines`` only if there are any."""
-        return {
-            "name": self.name,
-            "claim": self.claim,
-            "status": self.status,
-            "examined": self.examined,
-            "failed": self.failed,
-            "worst": self.worst,
-            "unit": self.unit,
-            "places": list(self.places),
-            "note": self.note,
-        } | ({"lines": list(self.lines)} if self.lines else {})
+        fields = ((name, getattr(self, name)) for name in self.__slots__)
+        plain = {name: list(value) if isinstance(value, tuple) else value for name, value in fields}
+        return {name: value for name, value in plain.items() if name != "lines" or value}
 
 
 @dataclass(slots=True)

@@ -3,26 +3,29 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
+
 from shoal.audit.arrivals import Counted, StreamArrivals, arrivals_of, check_decision_order, check_delay
-from shoal.audit.clusters import AdmissionLimits, RecomputedClusters, check_clusters, released_above_limit
-from shoal.audit.confidential import measure_values
+from shoal.audit.clusters import (
+    AdmissionLimits,
+    RecomputedClusters,
+    check_clusters,
+    check_per_subject,
+    released_above_limit,
+)
+from shoal.audit.confidential import check_values, measure_values
 from shoal.audit.evidence import (
     AuditScope,
     EvidenceCluster,
     StatedFiles,
     Summary,
     foreign_fingerprints,
-    read_evidence,
-    read_quarantine,
-    read_summary,
+    read_stated,
     require_known_input,
-    require_one_input,
-    select_clusters,
-    select_references,
 )
 from shoal.audit.fields import dropped_kinds
 from shoal.audit.measures import (
@@ -34,13 +37,11 @@ from shoal.audit.measures import (
     measure_release,
     measure_unchanged_fields,
 )
-from shoal.audit.options import check_options, unobservable_options
 from shoal.audit.originals import Originals, read_originals
 from shoal.audit.reading import Form, InputFile, csv_record_lines, first_line_names, is_parquet
 from shoal.audit.releases import ReleasedRows, read_release
 from shoal.audit.rows import (
     REMEDY,
-    AllowedOrder,
     check_order,
     check_ordered_release,
     check_without_evidence,
@@ -53,11 +54,10 @@ from shoal.audit.scales import PublishedValues, published_values
 from shoal.audit.summary import (
     AuditedCounts,
     check_summary,
-    count_release,
     measure_losses,
-    read_lines,
     read_records,
     reading_warnings,
+    refused_bounds,
     stated_suppressed,
 )
 from shoal.audit.unpublished import (
@@ -175,7 +175,7 @@ def verify(
     source = InputFile.of(original, policy.csv, form)
     target = InputFile.of(released, policy.csv_output, released_form or form)
     require_known_input(policy, input_topic)
-    stated = _read_stated(evidence, quarantine, summary, input_topic)
+    stated = read_stated(evidence, quarantine, summary, input_topic)
     scope = AuditScope.of(policy, table=table, partial=partial, strict=strict)
     shown = published_values(
         policy,
@@ -186,7 +186,7 @@ def verify(
     )
     release = read_release(policy, target, shown, original=source, is_export=is_export)
     originals = _read_originals(
-        policy, source, target, release, is_export=is_export, has_summary=stated.summary_fields is not None
+        policy, source, target, release, shown, is_export=is_export, has_summary=stated.summary_fields is not None
     )
     if not len(originals) and (len(release) or scope.is_table):
         raise InputError(f"{source.path}: no records, so there is nothing to compare with; give the original")
@@ -199,27 +199,12 @@ def verify(
     return _add_lines(verdict, original=source, released=target)
 
 
-def _read_stated(
-    evidence: str | Path | None, quarantine: str | Path | None, summary: str | Path | Summary | None, topic: str | None
-) -> StatedFiles:
-    clusters = None if evidence is None else list(read_evidence(Path(evidence)))
-    references = None if quarantine is None else list(read_quarantine(Path(quarantine)))
-    require_one_input(clusters, references, topic)
-    return StatedFiles(
-        evidence_clusters=None if clusters is None else select_clusters(clusters, topic),
-        references=None if references is None else select_references(references, topic),
-        summary_fields=None
-        if summary is None
-        else read_summary(Path(summary) if isinstance(summary, str) else summary),
-        summary_name=str(summary) if isinstance(summary, str | Path) else "the summary",
-    )
-
-
 def _read_originals(
     policy: Policy,
     source: InputFile,
     target: InputFile,
     release: ReleasedRows,
+    shown: Sequence[PublishedValues],
     *,
     is_export: bool | None,
     has_summary: bool,
@@ -237,7 +222,7 @@ def _read_originals(
             if not by_line:
                 raise _unclear_numbers(target)
         is_export = False if by_line else is_export
-    originals = read_originals(policy, source, target.form, is_export=is_export, by_line=by_line)
+    originals = read_originals(policy, source, target.form, published=shown, is_export=is_export, by_line=by_line)
     if len(release) and release.is_export != originals.is_export:
         raise InputError(
             f"{target.path}: an export of a topic can only be compared with another export; give two exports or none"
@@ -299,8 +284,7 @@ class _Audit:
 
     def _has_other_policy(self) -> bool:
         """Check the policy that evidence and summary name; return whether another policy is needed to judge them."""
-        clusters, summary = self._stated.evidence_clusters or [], self._stated.summary_fields
-        labels, others = foreign_fingerprints(self._policy.fingerprint, clusters, summary, self._stated.summary_name)
+        labels, others = foreign_fingerprints(self._policy.fingerprint, self._stated)
         if others and self._release.is_export:
             # A service may change its policy, so records of a topic may have been released under several.
             self._checks.clear()
@@ -312,6 +296,7 @@ class _Audit:
             return True
         if others:
             check = CheckCounter("policy", "evidence and summary were written under the given policy", "cluster")
+            clusters, summary = self._stated.evidence_clusters or [], self._stated.summary_fields
             check.examined = len(clusters) + (summary is not None)
             check.note = (
                 f"they name {', '.join(others)}, and the given policy has {self._policy.fingerprint}: "
@@ -324,10 +309,10 @@ class _Audit:
 
     def _confirm_empty(self) -> None:
         """Ask for the file that says that nothing was released: a summary, or the quarantine of a topic."""
-        summary_fields: Mapping[str, object] = self._stated.summary_fields or {}
+        summary: Summary = self._stated.summary_fields or {}
         if self._originals.is_export and self._stated.references is None:
             self._undecided.append("nothing was released: give the quarantine file (--quarantine) to confirm it")
-        elif not self._originals.is_export and summary_fields.get("released") != 0:
+        elif not self._originals.is_export and summary.get("released") != 0:
             self._undecided.append("nothing was released: give the summary (--summary) to confirm it")
 
     # ---------------------------------------------------------------- recompute
@@ -351,7 +336,7 @@ class _Audit:
     def _check_inferred(self) -> None:
         inferred = infer_clusters(self._policy, self._originals, self._release)
         self._checks.append(inferred.traced)
-        self._checks += check_without_evidence(self._policy, self._originals, self._release, self._published)
+        self._checks += check_without_evidence(self._policy, self._release, self._published)
         before = len(self._checks)
         if inferred.clusters is not None:
             self._check_rows(inferred.clusters)
@@ -363,17 +348,18 @@ class _Audit:
             self._undecided.append(inferred.doubt)
 
     def _check_rows(self, evidence_clusters: Iterable[EvidenceCluster]) -> None:
-        clusters = self._check_clusters(evidence_clusters).clusters
-        self._checks += compare_rows(self._release, clusters)
-        is_table = self._scope.is_table
-        allowed = AllowedOrder(sorted_as_whole=is_table, order_of_input=is_table and self._policy.keep_order)
-        self._checks += check_order(self._release, clusters, self._originals, allowed=allowed)
+        release, clusters = self._release, self._check_clusters(evidence_clusters).clusters
+        self._checks += compare_rows(release, clusters)
+        is_table, keeps_order = self._scope.is_table, self._policy.keep_order
+        self._checks += check_order(release, clusters, self._originals, is_table=is_table, keeps_order=keeps_order)
 
     def _check_clusters(self, evidence_clusters: Iterable[EvidenceCluster]) -> RecomputedClusters:
         found = check_clusters(self._policy, self._originals, evidence_clusters, self._published, self._limits)
         self._clusters = found
         self._checks += found.checks
-        self._checks += check_options(self._policy, self._originals, found.clusters)
+        if self._policy.per_subject is not None:
+            self._checks.append(check_per_subject(self._policy.per_subject, self._originals, found.clusters))
+        self._checks += check_values(self._policy, self._originals, known_classes(found))
         if self._release.is_export:
             self._undecided += repeated_numbers(found.clusters) + released_above_limit(self._limits, found)
         return found
@@ -383,8 +369,7 @@ class _Audit:
     def _check_references(self) -> None:
         if self._stated.references is None:
             return
-        is_released = None if self._clusters is None else self._clusters.is_released
-        found = check_references(self._policy, self._originals, self._limits, is_released, self._stated.references)
+        found = check_references(self._policy, self._originals, self._limits, self._clusters, self._stated.references)
         self._references = found
         self._checks += [found.valid, found.fitting]
         self._add_counts(found.claimed, found.undecided)
@@ -427,7 +412,7 @@ class _Audit:
         ahead = () if self._references is None else self._references.ahead
         if 2 * len(ahead) > self._originals.usable:
             ahead = ()  # the clock of most records is more likely right than that of the others
-        is_released, reasons = clusters.is_member(), self._reasons
+        is_released, reasons = clusters.is_released, self._reasons
 
         def arrived(counted: Counted) -> StreamArrivals:
             return arrivals_of(
@@ -454,15 +439,15 @@ class _Audit:
     def _check_arrivals(
         self, clusters: RecomputedClusters, arrivals: StreamArrivals, *, is_partial: bool
     ) -> tuple[list[CheckCounter], Accounts | None]:
-        stream, found, is_export = self._policy.require_stream(), clusters.clusters, self._release.is_export
+        stream, found = self._policy.require_stream(), clusters.clusters
         accounts = None
         if not is_partial:
             accounts = check_unpublished(
                 self._policy, self._originals, self._limits, clusters, arrivals, self._stated_accounts()
             )
         checks = [
-            check_delay(stream.delta, self._originals, arrivals.by_partition, found, is_export=is_export),
-            check_decision_order(self._originals, found, is_export=is_export),
+            check_delay(stream.delta, self._originals, arrivals.by_partition, found),
+            check_decision_order(self._originals, found),
         ]
         if stream.is_ordered:
             is_due = None if accounts is None else accounts.is_due
@@ -472,16 +457,15 @@ class _Audit:
         return checks, accounts
 
     def _stated_accounts(self) -> StatedAccounts:
-        summary = self._stated.summary_fields
-        of_file = None if self._originals.is_export else summary
+        summary: Summary = self._stated.summary_fields or {}
         # A finished run of `pipe` holds nothing. It cannot follow a file and keep the order of the input.
         is_finished = self._scope.is_ordered and not self._originals.is_export
-        return StatedAccounts(
-            reasons=self._reasons,
-            suppressed=None if of_file is None else stated_suppressed(of_file, self._stated.summary_name),
-            is_drained=is_finished or (summary is not None and summary.get("held") == 0),
-            read_records=None if of_file is None else read_lines(of_file, self._originals),
-        )
+        is_drained = is_finished or summary.get("held") == 0
+        if self._originals.is_export:
+            return StatedAccounts(self._reasons, None, is_drained)
+        records = read_records(summary)
+        end = None if records is None else self._originals.end_of(records)
+        return StatedAccounts(self._reasons, stated_suppressed(summary, self._stated.summary_name), is_drained, end)
 
     def _withdraw_uncertain(self, before: int) -> None:
         """Withdraw failed checks that another reading of the files would not fail, and say what decides."""
@@ -528,31 +512,33 @@ class _Audit:
             return
         counts = self._counts(summary)
         check = check_summary(summary, counts, name)
-        self._compared = counts.compared
-        unknown = counts.without_clusters()
+        unknown = replace(counts, clusters=None, losses=None, values={})
         if self._is_inferred and check.failed and not (other := check_summary(summary, unknown, name)).failed:
-            check, self._compared = other, unknown.compared
+            check, counts = other, unknown
             self._undecided.append(f"the summary counts other clusters than those inferred: {REMEDY}")
+        self._compared = counts.compared
         self._checks.append(check)
         self._warnings += reading_warnings(summary, self._originals, dropped_kinds(self._policy), name)
 
     def _counts(self, summary: Summary) -> AuditedCounts:
-        counts = count_release(
-            self._originals,
-            self._clusters,
-            self._limits,
+        originals, found, records_in = self._originals, self._clusters, read_records(summary)
+        is_released = None if found is None else found.is_released
+        released_end = 0 if found is None else int(np.flatnonzero(found.is_released).max(initial=-1)) + 1
+        referenced_end = max(self._reasons or {}, default=-1) + 1
+        read_end = len(originals) if originals.is_export else max(referenced_end, released_end)
+        return AuditedCounts(
+            records=originals.records,
+            reached=originals.records_of(read_end),
             rows=len(self._release),
-            referenced_end=max(self._reasons or {}, default=-1) + 1,
-            records_in=read_records(summary),
-        )
-        return replace(
-            counts,
+            clusters=found,
+            quarantined=refused_bounds(originals, self._limits, is_released, records_in),
+            dropped={reason.value: len(indices) for reason, indices in originals.drops.items()},
             suppressed=self._suppressed(),
             held=self._held(),
             are_exact=self._references is not None,
             certain=0 if self._accounts is None else self._accounts.certain,
-            losses=measure_losses(summary, self._originals, self._clusters, self._published, self._scope.window),
-            values=measure_values(self._policy, self._originals, known_classes(self._clusters)),
+            losses=measure_losses(summary, originals, found, self._published, self._scope.window),
+            values=measure_values(self._policy, originals, known_classes(found)),
         )
 
     def _suppressed(self) -> int | None:
@@ -593,18 +579,44 @@ class _Audit:
             measures=measures | ({} if near is None else near.measures()),
             warnings=(*self._warnings, *([] if near is None else near.warnings())),
             undecided=tuple(self._undecided),
-            not_examined=_unexamined_questions(
-                policy,
-                self._scope,
-                self._release,
-                is_export=originals.is_export,
-                stated=self._stated,
-                compared=self._compared,
-                is_end_known=accounts is not None and accounts.population is not None,
-            ),
+            not_examined=tuple(text for is_open, text in self._questions() if is_open),
             claimed=tuple(f"{counted(count, 'record')} {text}" for text, count in self._claimed.items()),
             partial=self._scope.is_partial,
             early_decisions=None if accounts is None else accounts.early_decisions,
+        )
+
+    def _questions(self) -> Iterator[tuple[object, str]]:
+        """Yield whether a question concerns such a release and cannot be answered by its files, and its text."""
+        policy, scope, is_export = self._policy, self._scope, self._originals.is_export
+        summary: Summary = self._stated.summary_fields or {}
+        fields = (("keys", "key"), ("headers", "headers"))
+        missing = [name for name, field in fields if field not in self._release.envelope]
+        yield (
+            scope.is_partial,
+            "whether every record was released or had to be suppressed, because only a part was judged",
+        )
+        yield is_export and not scope.is_ordered, "whether each cluster was published in one transaction"
+        yield is_export, f"{_listed([*missing, 'timestamps'])} of released messages"
+        yield not scope.is_table, "when anything was released, and delays in seconds"
+        yield is_export, "aborted messages, which a read_uncommitted reader can see"
+        yield "unknown" in summary, "how many values are not in their taxonomy, as the summary states"
+        yield (
+            self._stated.summary_fields is not None,
+            "mse and mae in the summary, and its clipped values, displacement, excess span, delay and speed",
+        )
+        yield from ((True, text) for text in _other_fields(summary, self._compared))
+        sources = "references and taxonomies of confidential attributes"
+        yield (
+            any(a.reference or a.taxonomy for a in policy.protected) and not _names_policy(self._stated),
+            f"whether {sources} are those of the run, because the evidence and the summary do not name its policy",
+        )
+        yield True, "earlier or other releases of the same records"
+        is_end_known = self._accounts is not None and self._accounts.population is not None
+        has_time_limit = policy.stream is not None and policy.stream.max_delay_s is not None
+        causes = "a time limit" if is_end_known else "a time limit or the end of the input"
+        yield (
+            policy.min_population is not None and (has_time_limit or not is_end_known),
+            f"whether {causes} released records while fewer than {policy.min_population} subjects were held",
         )
 
 
@@ -615,56 +627,14 @@ def _failed_besides(checks: Sequence[CheckCounter], others: Sequence[CheckCounte
 
 _NAMED = {"mse", "mae", "clipped", "displacement", "excess_span", "delay", "elapsed_s", "records_per_s", "unknown"}
 """Fields of a summary that are never compared, and are named in any case."""
-
-
 _MEASURES = (
     *("loss", "mean_loss", "clocks", "sse", "sst", "information_loss", "d_x", "d_y", "emd", "emd_of", "l"),
     *("value_share", "dropped", "dld", "l_avg", "bound", "gap", "mdav", "algorithm", "refine", "keep_order"),
     *("blocks", "jointly_k_anonymous"),
 )
 """Other fields, in the order in which they are named. Those that could not be compared are not examined."""
-
-
 _LEARNED = ("position_weight", "widths")
 """What a stream has learned."""
-
-
-_NOT_COMPLETE = "whether every record was released or had to be suppressed, because only a part was judged"
-
-
-def _unexamined_questions(
-    policy: Policy,
-    scope: AuditScope,
-    release: ReleasedRows,
-    *,
-    is_export: bool,
-    stated: StatedFiles,
-    compared: Collection[str],
-    is_end_known: bool,
-) -> tuple[str, ...]:
-    """Return what these files cannot show. Questions that do not concern such a release are left out."""
-    found, summary = [_NOT_COMPLETE] if scope.is_partial else [], stated.summary_fields
-    if is_export and not scope.is_ordered:
-        found.append("whether each cluster was published in one transaction")
-    if is_export:
-        missing = [name for name, field in (("keys", "key"), ("headers", "headers")) if field not in release.envelope]
-        found.append(f"{_listed([*missing, 'timestamps'])} of released messages")
-    if not scope.is_table:
-        found.append("when anything was released, and delays in seconds")
-    if is_export:
-        found.append("aborted messages, which a read_uncommitted reader can see")
-    if summary is not None and "unknown" in summary:
-        found.append("how many values are not in their taxonomy, as the summary states")
-    if summary is not None:
-        found.append("mse and mae in the summary, and its clipped values, displacement, excess span, delay and speed")
-        found += _other_fields(summary, compared)
-    if any(a.reference or a.taxonomy for a in policy.protected) and not _names_policy(stated):
-        found.append(
-            "whether references and taxonomies of confidential attributes are those of the run, because the evidence "
-            "and the summary do not name its policy"
-        )
-    found.append("earlier or other releases of the same records")
-    return (*found, *unobservable_options(policy, is_end_known=is_end_known))
 
 
 def _other_fields(summary: Summary, compared: Collection[str]) -> list[str]:
@@ -697,28 +667,17 @@ def _add_lines(verdict: Verdict, *, original: InputFile, released: InputFile) ->
     """Return the verdict with the line of each row and each record that a broken check lists.
 
     Rows are numbered from 1 and records from 0, both without a header. A row of a CSV file may span several lines. Rows
-    of a Parquet file have no lines.
-
-    Cost: one pass over a CSV file with failed cases, O(n) time.
+    of a Parquet file have no lines. Cost: one pass over a CSV file with failed cases, O(n) time.
     """
-    sources = {"row": (released, 1), "record": (original, 0)}
-    found = {
-        unit: _lines_of(
-            {place - first for check in verdict.checks if check.unit == unit for place in _numbers(check.places)}, file
-        )
-        for unit, (file, first) in sources.items()
-    }
-    checks = []
-    for check in verdict.checks:
-        lines = found.get(check.unit, {})
-        first = sources[check.unit][1] if check.unit in sources else 0
-        numbers = [place - first for place in _numbers(check.places)]
-        checks.append(replace(check, lines=tuple(lines[number] for number in numbers if number in lines)))
+    checks = list(verdict.checks)
+    for unit, first, file in (("row", 1, released), ("record", 0, original)):
+        own = [check for check in checks if check.unit == unit]
+        lines = _lines_of({place - first for check in own for place in check.places if isinstance(place, int)}, file)
+        for place, check in enumerate(checks):
+            if check.unit == unit:
+                found = (lines.get(number - first) for number in check.places if isinstance(number, int))
+                checks[place] = replace(check, lines=tuple(line for line in found if line is not None))
     return replace(verdict, checks=tuple(checks))
-
-
-def _numbers(places: Iterable[int | str]) -> list[int]:
-    return [place for place in places if isinstance(place, int)]
 
 
 def _lines_of(numbers: set[int], file: InputFile) -> dict[int, int]:

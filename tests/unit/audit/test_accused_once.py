@@ -1,29 +1,29 @@
-"""Sound releases that the judge accused once, made by Shoal itself."""
+"""Sound releases that the judge accused once, made by Shoal itself, and originals without records."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
-from shoal.audit import Verdict, verify
+from oracle.naive_release import broken
+from shoal.audit import verify
 from shoal.cli import main
 from shoal.errors import InputError
-from shoal.files import Files, run_batch, run_pipe
 from shoal.policy import Policy
 from shoal.policy.schema import Document
-from shoal.tables import AlgorithmSpec
+from support.judged_runs import SIDE_FILES, judged, released, write_lines
+from support.making import SUBJECT
 
 pytestmark = pytest.mark.unit
 
-PERSON = {"role": "identifier", "subject": True}
 STREAM = {"delta": 2, "rule": "nearest"}
+WHOLE = {"bounds": [0, 1000], "resolution": 1}
 
 
 def document_of(x: dict[str, Any], *, person: dict[str, Any] | None = None, k: int = 2, **more: Any) -> dict[str, Any]:
-    attributes = {"p": PERSON | (person or {}), "x": {"role": "quasi_identifier", **x}}
+    attributes = {"p": SUBJECT | (person or {}), "x": {"role": "quasi_identifier", **x}}
     return {"attributes": attributes | more.pop("fields", {}), "privacy": {"k": k}, **more}
 
 
@@ -31,40 +31,11 @@ def policy_of(x: dict[str, Any], **more: Any) -> Policy:
     return Policy.from_document(Document.model_validate(document_of(x, **more)))
 
 
-def released(folder: Path, policy: Policy, original: str, text: str | bytes, suffix: str = "") -> dict[str, Path]:
-    """Release a file; return its paths by their roles."""
-    source = folder / original
-    source.write_bytes(text.encode() if isinstance(text, str) else text)
-    return release_file(folder, policy, source, suffix or source.suffix)
-
-
-def release_file(folder: Path, policy: Policy, source: Path, suffix: str) -> dict[str, Path]:
-    paths = {"original": source, "released": folder / f"released{suffix}"}
-    paths |= {name: folder / f"{name}.jsonl" for name in ("evidence", "quarantine", "summary")}
-    evidence, quarantine, summary = (str(paths[name]) for name in ("evidence", "quarantine", "summary"))
-    if policy.stream is None:
-        run_batch(policy, Files(str(source), str(paths["released"]), evidence=evidence), AlgorithmSpec("mdav"))
-        return paths
-    files = Files(str(source), str(paths["released"]), evidence=evidence, quarantine=quarantine, summary=summary)
-    run_pipe(policy, files)
-    return paths
-
-
-def judged(
-    policy: Policy, paths: dict[str, Path], given: Sequence[str] = ("evidence",), *, table: bool | None = None
-) -> Verdict:
-    evidence, summary, quarantine = (
-        paths[name] if name in given else None for name in ("evidence", "summary", "quarantine")
-    )
-    return verify(policy, paths["original"], paths["released"], evidence, summary, quarantine=quarantine, table=table)
-
-
 @pytest.mark.parametrize("suffix", [".csv", ".jsonl", ".parquet"])
 def test_a_table_of_equal_values_publishes_its_value(tmp_path: Path, suffix: str) -> None:
     policy = policy_of({"bounds": [0, 0.1]}, k=3)
-    paths = released(tmp_path, policy, "original.csv", "p,x\na,0.1\nb,0.1\nc,0.1\n", suffix)
-    verdict = judged(policy, paths)
-    assert verdict.exit_code == 0, verdict.text()
+    paths = released(tmp_path, policy, "p,x\na,0.1\nb,0.1\nc,0.1\n", "original.csv", suffix)
+    assert judged(policy, paths, "evidence").text().startswith("holds: ")
     if suffix == ".csv":
         assert paths["released"].read_text() == "x\n0.1\n0.1\n0.1\n"
 
@@ -72,36 +43,32 @@ def test_a_table_of_equal_values_publishes_its_value(tmp_path: Path, suffix: str
 @pytest.mark.parametrize("release", ["cluster", "ordered"])
 def test_a_stream_of_equal_values_publishes_its_value(tmp_path: Path, release: str) -> None:
     policy = policy_of({"bounds": [0, 0.1], "resolution": 0}, k=3, stream=STREAM | {"release": release})
-    paths = released(tmp_path, policy, "original.csv", "p,x\na,0.1\nb,0.1\nc,0.1\n")
-    verdict = judged(policy, paths)
-    assert verdict.exit_code == 0, verdict.text()
+    paths = released(tmp_path, policy, "p,x\na,0.1\nb,0.1\nc,0.1\n", "original.csv")
+    assert judged(policy, paths, "evidence").text().startswith("holds: ")
     assert paths["released"].read_text() == "x\n0.1\n0.1\n0.1\n"
 
 
 @pytest.mark.parametrize(
     ("original", "text"),
-    [
-        ("original.csv", "p,x\na,1\nb,2\na,3"),
-        ("original.jsonl", '{"p":"a","x":1}\n{"p":"b","x":2}\n{"p":"a","x":3}'),
-    ],
+    [("original.csv", "p,x\na,1\nb,2\na,3"), ("original.jsonl", '{"p":"a","x":1}\n{"p":"b","x":2}\n{"p":"a","x":3}')],
 )
 def test_a_suppressed_last_record_without_line_end_is_accounted_for(tmp_path: Path, original: str, text: str) -> None:
-    policy = policy_of({"bounds": [0, 1000], "resolution": 1}, stream=STREAM)
-    paths = released(tmp_path, policy, original, text)
-    for given in (("evidence",), ("evidence", "summary", "quarantine")):
-        assert judged(policy, paths, given).exit_code == 0
-    verdict = judged(policy, paths, ("evidence", "summary"))
+    policy = policy_of(WHOLE, stream=STREAM)
+    paths = released(tmp_path, policy, text, original)
+    for given in (("evidence",), SIDE_FILES):
+        assert judged(policy, paths, *given).exit_code == 0
+    verdict = judged(policy, paths, "evidence", "summary")
     assert verdict.exit_code == 0, verdict.text()
     assert (verdict.counts["suppressed"], verdict.counts["claimed"]) == (1, 0)
     # A summary that does not count the record as suppressed still fails.
     stated = json.loads(paths["summary"].read_text())
     paths["summary"].write_text(json.dumps(stated | {"suppressed": {"suppressed": 2}, "records_in": 4}))
-    assert judged(policy, paths, ("evidence", "summary")).exit_code == 1
+    assert judged(policy, paths, "evidence", "summary").exit_code == 1
 
 
 def test_a_last_record_without_line_end_that_was_read_can_be_missing(tmp_path: Path) -> None:
-    policy = policy_of({"bounds": [0, 1000], "resolution": 1}, stream=STREAM)
-    paths = released(tmp_path, policy, "original.csv", "p,x\na,1\nb,1\nc,3\nd,4")
+    policy = policy_of(WHOLE, stream=STREAM)
+    paths = released(tmp_path, policy, "p,x\na,1\nb,1\nc,3\nd,4", "original.csv")
     evidence = paths["evidence"].read_text().splitlines()
     rows = paths["released"].read_text().splitlines()
     assert (len(evidence), rows) == (2, ["x", "1", "1", "4", "4"])
@@ -110,7 +77,7 @@ def test_a_last_record_without_line_end_that_was_read_can_be_missing(tmp_path: P
     for suppressed in (1, 2):
         stated = {"records_in": 4, "released": 2, "suppressed": suppressed, "quarantined": 2 - suppressed, "held": 0}
         paths["summary"].write_text(json.dumps(stated))
-        assert judged(policy, paths, ("evidence", "summary"), table=False).exit_code == 1
+        assert judged(policy, paths, "evidence", "summary", table=False).exit_code == 1
 
 
 @pytest.mark.parametrize(("suffix", "reason"), [(".csv", "invalid"), (".jsonl", "suppressed")])
@@ -120,11 +87,11 @@ def test_a_character_that_the_output_encoding_lacks_is_invalid_in_csv_only(
     output = {"output": {"encoding": "latin-1"}}
     fields = {"c": {"role": "confidential", "type": "string"}}
     policy = policy_of({"bounds": [0, 9], "resolution": 1}, stream=STREAM, csv=output, fields=fields)
-    paths = released(tmp_path, policy, "original.csv", "p,x,c\na,1,u\nb,1,v\nc,2,€\n", suffix)
+    paths = released(tmp_path, policy, "p,x,c\na,1,u\nb,1,v\nc,2,€\n", "original.csv", suffix)
     (reference,) = map(json.loads, paths["quarantine"].read_text().splitlines())
     assert reference["reason"] == reason
-    for given in (("evidence", "summary"), ("evidence", "summary", "quarantine")):
-        verdict = judged(policy, paths, given)
+    for given in (("evidence", "summary"), SIDE_FILES):
+        verdict = judged(policy, paths, *given)
         assert verdict.exit_code == 0, verdict.text()
         assert verdict.counts["unusable"] == (1 if reason == "invalid" else 0)
 
@@ -140,7 +107,7 @@ KEYED = {"role": "identifier", "subject": True, "from": "key"}
 
 
 def keyed_document() -> dict[str, Any]:
-    return document_of({"bounds": [0, 1000], "resolution": 1}, person=KEYED, stream=STREAM)
+    return document_of(WHOLE, person=KEYED, stream=STREAM)
 
 
 def keyed_policy() -> Policy:
@@ -148,12 +115,12 @@ def keyed_policy() -> Policy:
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".jsonl"])
-@pytest.mark.parametrize("given", [("evidence", "summary"), ("evidence", "summary", "quarantine")])
+@pytest.mark.parametrize("given", [("evidence", "summary"), SIDE_FILES])
 def test_messages_with_offsets_of_which_none_is_released_are_judged_by_line(
-    tmp_path: Path, suffix: str, given: Sequence[str]
+    tmp_path: Path, suffix: str, given: tuple[str, ...]
 ) -> None:
-    paths = released(tmp_path, keyed_policy(), "original.jsonl", messages((0, 17, "a", 1)), suffix)
-    verdict = judged(keyed_policy(), paths, given)
+    paths = released(tmp_path, keyed_policy(), messages((0, 17, "a", 1)), "original.jsonl", suffix)
+    verdict = judged(keyed_policy(), paths, *given)
     assert verdict.exit_code == 0, verdict.text()
     assert verdict.counts["suppressed"] == 1
 
@@ -167,7 +134,7 @@ def test_an_empty_release_of_messages_asks_which_command_made_it(tmp_path: Path)
     paths["quarantine"].write_text("".join(reference % offset for offset in range(3)))
     # A service may have been drained after each record; `shoal pipe` would have released the three.
     with pytest.raises(InputError, match=r"does not show which command made it.* Give --topic .*--summary"):
-        judged(keyed_policy(), paths, ("evidence", "quarantine"))
+        judged(keyed_policy(), paths, "evidence", "quarantine")
     original, nothing, quarantine, evidence = paths.values()
     for given in (None, evidence):
         verdict = verify(keyed_policy(), original, nothing, given, quarantine=quarantine, is_export=True)
@@ -205,14 +172,14 @@ def test_an_empty_topic_without_its_quarantine_is_undecided_and_the_verdict_name
 
 @pytest.mark.parametrize("suffix", [".csv", ".jsonl"])
 def test_messages_under_a_policy_that_reads_none_are_undecided(tmp_path: Path, suffix: str) -> None:
-    policy = policy_of({"bounds": [0, 1000], "resolution": 1}, stream=STREAM)
-    paths = released(tmp_path, policy, "original.jsonl", messages((0, 17, "a", 1), (0, 18, "b", 1)), suffix)
+    policy = policy_of(WHOLE, stream=STREAM)
+    paths = released(tmp_path, policy, messages((0, 17, "a", 1), (0, 18, "b", 1)), "original.jsonl", suffix)
     with pytest.raises(InputError, match="does not show which command made it"):
-        judged(policy, paths, ("evidence", "summary", "quarantine"))
+        judged(policy, paths, *SIDE_FILES)
 
 
 def test_a_topic_of_which_all_is_dropped_is_broken(tmp_path: Path) -> None:
-    policy = policy_of({"bounds": [0, 1000], "resolution": 1}, stream=STREAM)
+    policy = policy_of(WHOLE, stream=STREAM)
     lines = [{"partition": 0, "offset": 17 + x, "value": {"p": str(x), "x": x}} for x in range(5)]
     original, nothing, evidence = (tmp_path / f"{name}.jsonl" for name in ("original", "released", "evidence"))
     original.write_text("".join(json.dumps(line) + "\n" for line in lines))
@@ -226,8 +193,8 @@ def test_a_topic_of_which_all_is_dropped_is_broken(tmp_path: Path) -> None:
 
 def test_lines_that_are_no_export_are_judged_by_line(tmp_path: Path) -> None:
     text = messages((0, 17, "a", 1)) + "{}\n" + messages((0, 17, "a", 1))
-    paths = released(tmp_path, keyed_policy(), "original.jsonl", text)
-    verdict = judged(keyed_policy(), paths, ("evidence", "summary", "quarantine"))
+    paths = released(tmp_path, keyed_policy(), text, "original.jsonl")
+    verdict = judged(keyed_policy(), paths, *SIDE_FILES)
     assert verdict.exit_code == 0, verdict.text()
     assert verdict.counts["records"] == 3
 
@@ -246,9 +213,8 @@ def test_an_empty_topic_is_judged_by_offsets(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("text", ["", "\n"])
 def test_an_empty_input_holds_where_the_policy_reads_keys(tmp_path: Path, text: str) -> None:
-    paths = released(tmp_path, keyed_policy(), "original.jsonl", text)
-    verdict = judged(keyed_policy(), paths, ("evidence", "summary"))
-    assert verdict.exit_code == 0, verdict.text()
+    paths = released(tmp_path, keyed_policy(), text, "original.jsonl")
+    assert judged(keyed_policy(), paths, "evidence", "summary").text().startswith("holds: ")
 
 
 @pytest.mark.parametrize(
@@ -264,9 +230,8 @@ def test_large_means_in_parquet_are_compared_as_its_numbers(
 ) -> None:
     policy = policy_of({"resolution": resolution})
     text = "p,x\n" + "".join(f"{number},{value!r}\n" for number, value in enumerate(values))
-    paths = released(tmp_path, policy, "original.csv", text, ".parquet")
-    verdict = judged(policy, paths)
-    assert verdict.exit_code == 0, verdict.text()
+    paths = released(tmp_path, policy, text, "original.csv", ".parquet")
+    assert judged(policy, paths, "evidence").text().startswith("holds: ")
 
 
 def test_the_frequency_in_a_table_counts_clusters_that_publish_no_category(tmp_path: Path) -> None:
@@ -274,26 +239,24 @@ def test_the_frequency_in_a_table_counts_clusters_that_publish_no_category(tmp_p
         {"bounds": [0, 10]},
         fields={"sex": {"role": "quasi_identifier", "scale": "nominal", "missing": "group", "weight": 0.001}},
     )
-    paths = released(tmp_path, policy, "original.csv", "p,x,sex\na,0,M\nb,0,X\nc,10,X\nd,10,\ne,10,\n")
+    paths = released(tmp_path, policy, "p,x,sex\na,0,M\nb,0,X\nc,10,X\nd,10,\ne,10,\n", "original.csv")
     assert paths["released"].read_text() == "x,sex\n0.0,X\n0.0,X\n10.0,\n10.0,\n10.0,\n"
-    verdict = judged(policy, paths)
-    assert verdict.exit_code == 0, verdict.text()
+    assert judged(policy, paths, "evidence").text().startswith("holds: ")
 
 
 def test_a_row_of_one_column_without_a_value_is_an_empty_line(tmp_path: Path) -> None:
     policy = policy_of({"scale": "nominal", "missing": "group"}, k=2)
-    paths = released(tmp_path, policy, "original.csv", "p,x\na,M\nb,M\nc,\nd,\n")
+    paths = released(tmp_path, policy, "p,x\na,M\nb,M\nc,\nd,\n", "original.csv")
     assert paths["released"].read_text() == "x\n\n\nM\nM\n"
-    verdict = judged(policy, paths)
-    assert verdict.exit_code == 0, verdict.text()
+    assert judged(policy, paths, "evidence").text().startswith("holds: ")
 
 
 def test_a_line_that_is_no_json_is_no_message_without_a_value(tmp_path: Path) -> None:
     policy = policy_of({"bounds": [0, 10]}, person={"from": "key"}, stream=STREAM, tombstones="drop")
     lines = [json.dumps({"key": f"p{number}", "value": {"x": number}}) for number in range(4)]
     lines[2:2] = ["{", json.dumps({"key": "p", "value": None})]
-    paths = released(tmp_path, policy, "original.jsonl", "".join(f"{line}\n" for line in lines))
-    verdict = judged(policy, paths, ("evidence", "quarantine", "summary"))
+    paths = released(tmp_path, policy, "".join(f"{line}\n" for line in lines), "original.jsonl")
+    verdict = judged(policy, paths, "evidence", "quarantine", "summary")
     assert verdict.exit_code == 0, verdict.text()
     summary = json.loads(paths["summary"].read_text())
     assert (summary["dropped"], summary["quarantined"]) == ({"deletes": 0, "tombstones": 1}, {"undecodable": 1})
@@ -301,6 +264,46 @@ def test_a_line_that_is_no_json_is_no_message_without_a_value(tmp_path: Path) ->
     assert not [told for told in verdict.warnings if "dropped" in told]
     del summary["dropped"]
     paths["summary"].write_text(json.dumps(summary))
-    verdict = judged(policy, paths, ("evidence", "quarantine", "summary"))
+    verdict = judged(policy, paths, "evidence", "quarantine", "summary")
     assert verdict.exit_code == 0, verdict.text()
     assert "does not state dropped.tombstones, though the policy drops such messages" in "".join(verdict.warnings)
+
+
+# ---------------------------------------------------------------- originals without records
+
+
+def policy_of_four(release: str | None) -> Policy:
+    stream = {} if release is None else {"stream": {"delta": 20, "release": release}}
+    return policy_of({"bounds": [0, 1000], "integer": True}, k=4, **stream)
+
+
+@pytest.mark.parametrize("release", ["cluster", "ordered"])
+@pytest.mark.parametrize(("suffix", "text"), [("csv", "p,x\n"), ("csv", "p,x"), ("jsonl", ""), ("jsonl", "\n")])
+def test_no_rows_of_no_records_hold(tmp_path: Path, release: str, suffix: str, text: str) -> None:
+    policy = policy_of_four(release)
+    paths = released(tmp_path, policy, text, f"original.{suffix}")
+    for given in ((), ("evidence",), SIDE_FILES):
+        verdict = judged(policy, paths, *given)
+        assert verdict.exit_code == 0, verdict.text()
+        assert verdict.text().startswith("holds: 0 records, 0 usable, 0 unusable, 0 rows, 0 clusters, ")
+
+
+def test_files_that_name_records_which_do_not_exist_are_broken(tmp_path: Path) -> None:
+    policy = policy_of_four("cluster")
+    paths = released(tmp_path, policy, "")
+    write_lines(paths["evidence"], [{"partition": 0, "cluster": 0, "offsets": [0, 1, 2, 3]}])
+    reference = {"topic": "original.jsonl", "partition": 0, "offset": 0, "reason": "suppressed"}
+    write_lines(paths["quarantine"], [reference])
+    summary = json.loads(paths["summary"].read_text()) | {"records_in": 1, "suppressed": {"suppressed": 1}}
+    write_lines(paths["summary"], [summary])
+    for name, check in (("evidence", "existing"), ("quarantine", "references"), ("summary", "accounts")):
+        verdict = judged(policy, paths, name)
+        assert check in broken(verdict), verdict.text()
+
+
+@pytest.mark.parametrize("release", ["cluster", None])
+def test_rows_of_no_records_and_tables_without_records_are_refused(tmp_path: Path, release: str | None) -> None:
+    original = write_lines(tmp_path / "original.jsonl", [])
+    rows = write_lines(tmp_path / "released.jsonl", [] if release is None else ['{"x":5}'])
+    with pytest.raises(InputError, match="no records, so there is nothing to compare with; give the original"):
+        verify(policy_of_four(release), original, rows)

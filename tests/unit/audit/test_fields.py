@@ -1,13 +1,27 @@
+"""Fields of records in the audit: quasi-identifiers, subjects, unchanged fields, and keys of confidential values."""
+
 from __future__ import annotations
 
 import json
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import pytest
 from oracle.naive_release import load_policy
-from shoal.audit.fields import RecordReader, UsableRecord, released_reader, unchanged_reader
-from shoal.audit.reading import Form, InputFile, JsonNumber, JsonObject, original_records
+from shoal.audit.fields import (
+    MISSING,
+    RecordReader,
+    UsableRecord,
+    document_reader,
+    is_number,
+    key_reader,
+    number_of,
+    released_document_reader,
+    released_reader,
+    unchanged_reader,
+)
+from shoal.audit.reading import Form, InputFile, JsonNumber, JsonObject, json_document, original_records
 from shoal.policy import FieldType
 
 pytestmark = pytest.mark.unit
@@ -70,9 +84,7 @@ def test_values_out_of_bounds_are_clipped_where_the_policy_clips(tmp_path: Path)
 @pytest.mark.parametrize(
     ("opened", "closed", "is_usable"),
     [
-        ("[" * 63, "]" * 63, True),
-        ("[" * 64, "]" * 64, False),
-        ('{"a":' * 63, "}" * 63, True),
+        *(("[" * 63, "]" * 63, True), ("[" * 64, "]" * 64, False), ('{"a":' * 63, "}" * 63, True)),
         ('{"a":' * 64, "}" * 64, False),
     ],
 )
@@ -84,14 +96,8 @@ def test_a_record_is_nested_at_most_64_deep(tmp_path: Path, opened: str, closed:
 @pytest.mark.parametrize(
     ("number", "is_usable"),
     [
-        ("1" * 4300, True),
-        ("1" * 4301, False),
-        ("-" + "1" * 4299, True),
-        ("-" + "1" * 4300, False),
-        ("1e308", True),
-        ("1e309", False),
-        ("-1e999", False),
-        ('"1e999"', True),
+        *(("1" * 4300, True), ("1" * 4301, False), ("-" + "1" * 4299, True), ("-" + "1" * 4300, False)),
+        *(("1e308", True), ("1e309", False), ("-1e999", False), ('"1e999"', True)),
     ],
 )
 def test_a_number_as_subject_is_an_integer_or_a_finite_float64(tmp_path: Path, number: str, *, is_usable: bool) -> None:
@@ -108,23 +114,9 @@ def test_the_model_name_that_faust_adds_is_ignored(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "changed",
     [
-        {"age": "40"},
-        {"age": True},
-        {"age": None},
-        {"age": [40]},
-        {"age": 40.5},
-        {"size": 2.6},
-        {"size": -1.6},
-        {"who": None},
-        {"who": ""},
-        {"who": " \t"},
-        {"who": ["p"]},
-        {"who": {"p": 1}},
-        {"job": ["x"]},
-        {"job": {}},
-        {"extra": 1},
-        {"job": "\ud800"},
-        {"who": "\ud800"},
+        *({"age": "40"}, {"age": True}, {"age": None}, {"age": [40]}, {"age": 40.5}, {"size": 2.6}, {"size": -1.6}),
+        *({"who": None}, {"who": ""}, {"who": " \t"}, {"who": ["p"]}, {"who": {"p": 1}}, {"job": ["x"]}, {"job": {}}),
+        *({"extra": 1}, {"job": "\ud800"}, {"who": "\ud800"}),
     ],
 )
 def test_a_record_that_does_not_fit_is_unusable(tmp_path: Path, changed: dict[str, Any]) -> None:
@@ -139,20 +131,11 @@ def test_a_record_without_a_declared_field_is_unusable(tmp_path: Path, name: str
 @pytest.mark.parametrize(
     "line",
     [
-        "[]",
-        "7",
-        "null",
-        "{",
-        json.dumps(GOOD)[:-1] + ',"age":40}',
-        json.dumps(GOOD).replace("40", "NaN"),
-        json.dumps(GOOD).replace("40", "Infinity"),
-        json.dumps(GOOD).replace("40", "1e400"),
-        json.dumps(GOOD).replace("40", "1" + "0" * 400),
-        json.dumps(GOOD).replace('"x"', "1e400"),
-        json.dumps(GOOD).replace('"x"', "1" * 5000),
-        json.dumps(GOOD).replace('"x"', '"\udc80"'),
-        json.dumps(GOOD).replace('"x"', "[" * 100_000),
-        json.dumps(GOOD) * 2,
+        *("[]", "7", "null", "{", json.dumps(GOOD)[:-1] + ',"age":40}', json.dumps(GOOD).replace("40", "NaN")),
+        *(json.dumps(GOOD).replace("40", "Infinity"), json.dumps(GOOD).replace("40", "1e400")),
+        *(json.dumps(GOOD).replace("40", "1" + "0" * 400), json.dumps(GOOD).replace('"x"', "1e400")),
+        *(json.dumps(GOOD).replace('"x"', "1" * 5000), json.dumps(GOOD).replace('"x"', '"\udc80"')),
+        *(json.dumps(GOOD).replace('"x"', "[" * 100_000), json.dumps(GOOD) * 2),
     ],
 )
 def test_a_line_that_is_not_a_record_is_unusable(tmp_path: Path, line: str) -> None:
@@ -215,9 +198,7 @@ def test_different_subjects_stay_different(tmp_path: Path, kind: str, different:
 @pytest.mark.parametrize(
     ("kind", "refused"),
     [
-        ("string", [7, True, None, ""]),
-        ("integer", ["seven", 7.5, True, ""]),
-        ("number", ["seven", False]),
+        *(("string", [7, True, None, ""]), ("integer", ["seven", 7.5, True, ""]), ("number", ["seven", False])),
         ("boolean", [1, "yes", 0]),
     ],
 )
@@ -275,22 +256,10 @@ def test_unchanged_values_of_json_are_compared_by_type_and_value(
 @pytest.mark.parametrize(
     ("kind", "cell", "text"),
     [
-        ("any", "7", '"7"'),
-        ("any", "", '""'),
-        ("string", " x ", '" x "'),
-        ("integer", "007", "7"),
-        ("integer", " 7 ", "7"),
-        ("integer", "", "null"),
-        ("integer", "7.5", None),
-        ("integer", "x", None),
-        ("number", "1e2", "100"),
-        ("number", ".5", "0.5"),
-        ("number", "inf", None),
-        ("number", "1_0", None),
-        ("number", "٧", None),
-        ("number", "", "null"),
-        ("boolean", "true", "true"),
-        ("boolean", "", "null"),
+        *(("any", "7", '"7"'), ("any", "", '""'), ("string", " x ", '" x "'), ("integer", "007", "7")),
+        *(("integer", " 7 ", "7"), ("integer", "", "null"), ("integer", "7.5", None), ("integer", "x", None)),
+        *(("number", "1e2", "100"), ("number", ".5", "0.5"), ("number", "inf", None), ("number", "1_0", None)),
+        *(("number", "٧", None), ("number", "", "null"), ("boolean", "true", "true"), ("boolean", "", "null")),
         ("boolean", "1", None),
     ],
 )
@@ -303,12 +272,8 @@ def test_unchanged_values_of_csv_are_texts_until_a_type_is_declared(
 @pytest.mark.parametrize(
     ("kind", "value", "text"),
     [
-        ("any", JsonNumber("1e2"), '"100"'),
-        ("any", None, '""'),
-        ("any", True, '"true"'),
-        ("string", "x", '"x"'),
-        ("string", JsonNumber("1"), None),
-        ("integer", None, "null"),
+        *(("any", JsonNumber("1e2"), '"100"'), ("any", None, '""'), ("any", True, '"true"'), ("string", "x", '"x"')),
+        *(("string", JsonNumber("1"), None), ("integer", None, "null")),
     ],
 )
 def test_json_values_are_compared_with_the_cells_they_become(kind: FieldType, value: object, text: str | None) -> None:
@@ -318,17 +283,9 @@ def test_json_values_are_compared_with_the_cells_they_become(kind: FieldType, va
 @pytest.mark.parametrize(
     ("value", "cell"),
     [
-        (JsonNumber("1.5E-7"), "1.5e-7"),
-        (JsonNumber("0.00001"), "0.00001"),
-        (JsonNumber("1e-5"), "0.00001"),
-        ("1e-05", "1e-05"),
-        (JsonNumber("1e2"), "100"),
-        ("1e2", "1e2"),
-        ("1e999", "1e999"),
-        (JsonNumber("7"), "7"),
-        ("007", "007"),
-        (True, "true"),
-        (None, ""),
+        *((JsonNumber("1.5E-7"), "1.5e-7"), (JsonNumber("0.00001"), "0.00001"), (JsonNumber("1e-5"), "0.00001")),
+        *(("1e-05", "1e-05"), (JsonNumber("1e2"), "100"), ("1e2", "1e2"), ("1e999", "1e999"), (JsonNumber("7"), "7")),
+        *(("007", "007"), (True, "true"), (None, "")),
     ],
 )
 def test_a_value_of_any_type_becomes_one_cell(value: object, cell: str) -> None:
@@ -351,20 +308,117 @@ def test_a_csv_record_is_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "line",
     [
-        "p,1,40.5,0.5,x",
-        "p,1,forty,0.5,x",
-        "p,1,nan,0.5,x",
-        "p,1,,0.5,x",
-        "p,1,0x28,0.5,x",
-        "p,1,٤٠,0.5,x",
-        "p,1,1e999,0.5,x",
-        "p,1,40,9,x",
-        ",1,40,0.5,x",
-        "p,1,40,0.5",
-        "p,1,40,0.5,x,y",
-        'p,1,40,0.5,"x"y',
+        *("p,1,40.5,0.5,x", "p,1,forty,0.5,x", "p,1,nan,0.5,x", "p,1,,0.5,x", "p,1,0x28,0.5,x", "p,1,٤٠,0.5,x"),
+        *("p,1,1e999,0.5,x", "p,1,40,9,x", ",1,40,0.5,x", "p,1,40,0.5", "p,1,40,0.5,x,y", 'p,1,40,0.5,"x"y'),
         "p,1,40,0.5,\udcff",
     ],
 )
 def test_a_csv_record_that_does_not_fit_is_unusable(tmp_path: Path, line: str) -> None:
     assert take(tmp_path, CSV + line + "\n", "csv") is None
+
+
+# ---------------------------------------------------------------- keys of confidential values
+
+
+@pytest.mark.parametrize(
+    ("kind", "texts", "distinct"),
+    [
+        ("any", ("1", "1.0", '"1"', '"1.0"', '" 1 "', '"1e0"', '"10E-1"', '"0.1e1"'), 1),
+        ("any", ("0", '"-0"', '"0.000"', '"0e7"', "-0"), 1),
+        ("any", ('"007"', "7", '"+7"', '"7."', '".7"'), 5),
+        ("any", ("true", "false", '"true"', "1", "0"), 4),
+        ("any", ("null", '""', '"  "', '"\\t"'), 1),
+        ("any", ('"null"', "null", "0"), 3),
+        ("any", ('"a"', '" a"', '"a "', '"a\\u00a0"'), 1),
+        ("any", ('"\\u00e9"', '"e\\u0301"'), 1),
+        ("string", ('"flu"', '"fl\\u200bu"', '"\\ufeffflu"', '"flu\\u00ad"', '"\\uff46lu"', '"\\u3000flu\\u200b "'), 1),
+        ("string", ('"\\u00e9"', '"e\\u200d\\u0301"', '"e\\u0301"'), 1),
+        ("any", ('"\\u200b"', "null", '"\\u00a0\\u200b"'), 1),
+        ("any", ('"\\uff11"', "1", '"1\\u200b"', '"+1"'), 2),
+        ("json", ('["\\ufb02u"]', '["flu"]', '["flu\\u2060"]', '["Flu"]'), 2),
+        ("any", ('"a"', '"A"', '"a b"', '"a  b"'), 4),
+        ("any", ("9007199254740992", '"9007199254740993"'), 2),
+        ("any", ('"1e999999999"', '"1e999999998"', '"1e99999999999999999999"', '"1e99999999999999999998"'), 4),
+        ("string", ('"007"', '"7"', '"7.0"'), 3),
+        ("string", ('"7"', '" 7"', '"7\\n"'), 1),
+        ("integer", ("7", "-7", "70", "700"), 4),
+        ("number", ("0.5", "5", "50", "5e-7"), 4),
+        ("boolean", ("true", "false", "null"), 3),
+        ("json", ('{"a":1}', '{"a":1.0}', '"a"', '"a "', "null"), 3),
+        ("json", ('{"a":1,"b":[true]}', '{"b":[true],"a":1}', '{"b":[false],"a":1}'), 2),
+    ],
+)
+def test_spellings_of_one_value_have_one_key(kind: FieldType, texts: tuple[str, ...], distinct: int) -> None:
+    read = key_reader(kind, ("",))
+    assert len(set(map(read, texts))) == distinct
+
+
+def test_every_text_that_stands_for_a_missing_value_is_the_same_value() -> None:
+    read = key_reader("any", ("", "n/a", "99", "e\u0301"))
+    texts = ("null", '""', '"n/a"', '" n/a "', "99", '"99.0"', '"\\u00e9"')
+    assert [read(text) for text in texts] == [MISSING] * 7
+    assert MISSING not in {read(text) for text in ('"N/A"', '"na"', "-99", "990", "false")}
+
+
+def test_an_empty_text_is_missing_whatever_the_policy_says() -> None:
+    read = key_reader("string", ("?",))
+    assert read("null") == read('"?"') == read('""') == read('" "') == MISSING
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [
+        *(("1200", "1200"), ("-0.5", "-0.5"), ('"12e-3"', "0.012"), ('"0.0"', "0")),
+        ('"9007199254740993"', "9007199254740993"),
+    ],
+)
+def test_a_key_keeps_the_exact_number(text: str, number: str) -> None:
+    key = key_reader("any", ())(text)
+    assert is_number(key)
+    assert number_of(key) == Decimal(number)
+
+
+def test_texts_truth_values_and_missing_values_are_no_numbers() -> None:
+    read = key_reader("any", ("",))
+    assert not any(map(is_number, map(read, ('"n1"', "true", "null", '"1,5"', '"NaN"', '"Infinity"', '"1e"'))))
+
+
+# ---------------------------------------------------------------- fields of type json
+
+
+@pytest.mark.parametrize(
+    ("text", "canonical"),
+    [
+        ('[1, 2.50, "a\\u00e9\\n"]', '[1,2.5,"aé\\n"]'),
+        ('{"b": {"x": [], "y": {}}, "a": null}', '{"b":{"x":[],"y":{}},"a":null}'),
+        ("[100.0, 1e2, 100, 1e22, 1E-7, 0.00001, -0, -0.0]", "[100.0,100.0,100,1e22,1e-7,0.00001,0,-0.0]"),
+        ("[123456789012345678901234567890]", "[123456789012345678901234567890]"),
+        ("true", "true"),
+        ("null", "null"),
+        ('{"a": 1, "a": 2}', None),
+        ('[{"a": 1, "\\u0061": 2}]', None),
+        ('["\\ud800"]', None),
+        ("[1e400]", None),
+    ],
+)
+def test_a_document_has_one_compact_text(text: str, canonical: str | None) -> None:
+    assert document_reader("jsonl", "jsonl", 100)(json_document(text)) == canonical
+    if canonical not in {None, "null"}:
+        assert released_document_reader("jsonl")(json_document(text)) == canonical
+
+
+def test_a_document_that_is_too_long_is_unusable() -> None:
+    assert document_reader("jsonl", "jsonl", 4)(json_document('"é"')) == '"é"'
+    assert document_reader("jsonl", "jsonl", 3)(json_document('"é"')) is None
+
+
+@pytest.mark.parametrize(
+    ("cell", "text"), [("", "null"), (" [1, 2]\t", '"[1,2]"'), ("[1", None), ("null", "null"), ('"a"', '"\\"a\\""')]
+)
+def test_a_cell_holds_the_text_of_a_document(cell: str, text: str | None) -> None:
+    assert document_reader("csv", "csv", 100)(cell) == text
+
+
+@pytest.mark.parametrize(("cell", "text"), [("", "null"), ("[1,2]", '"[1,2]"'), ("[1, 2]", None), ("null", None)])
+def test_a_released_cell_has_no_other_spelling(cell: str, text: str | None) -> None:
+    assert released_document_reader("csv")(cell) == text

@@ -11,6 +11,7 @@ from oracle.naive_release import NaiveRelease, broken, load_policy, make_release
 from shoal.audit import Verdict, verify
 from shoal.errors import InputError
 from support.commands import run_command
+from support.judged_runs import write_lines
 
 pytestmark = pytest.mark.unit
 
@@ -35,23 +36,14 @@ class TwoInputs:
 
     def _export(self, made: NaiveRelease, name: str) -> None:
         records = [*made.records, {}]
-        inputs = [
-            {"partition": 0, "offset": number, "value": json.dumps(record)} for number, record in enumerate(records)
-        ]
+        inputs = [{"partition": 0, "offset": n, "value": json.dumps(record)} for n, record in enumerate(records)]
+        write_lines(self.folder / f"{name}.in.jsonl", inputs)
         outputs = [{"partition": 0, "value": row} for rows in made.rows for row in rows]
-        self._write(f"{name}.in.jsonl", inputs)
-        self._write(f"{name}.out.jsonl", outputs)
-
-    def _write(self, name: str, lines: Lines) -> Path:
-        path = self.folder / name
-        path.write_text("".join(json.dumps(line) + "\n" for line in lines))
-        return path
+        write_lines(self.folder / f"{name}.out.jsonl", outputs)
 
     def files(self, name: str) -> tuple[Path, Path, Path, Path]:
-        evidence, quarantine = (
-            self._write("evidence.jsonl", self.evidence),
-            self._write("quarantine.jsonl", self.quarantine),
-        )
+        evidence = write_lines(self.folder / "evidence.jsonl", self.evidence)
+        quarantine = write_lines(self.folder / "quarantine.jsonl", self.quarantine)
         return self.folder / f"{name}.in.jsonl", self.folder / f"{name}.out.jsonl", evidence, quarantine
 
     def verify(self, name: str, input_topic: str | None = None) -> Verdict:

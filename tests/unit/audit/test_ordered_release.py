@@ -8,29 +8,23 @@ from pathlib import Path
 from threading import Event
 
 import pytest
+from oracle.naive_release import broken
 from shoal.audit import verify
 from shoal.audit.verdict import Verdict
 from shoal.errors import ConfigError
 from shoal.files import Files, run_pipe
 from shoal.policy import Policy
-from shoal.policy.schema import Document
+from support.making import policy_of, quasi, unchanged_field
 
 pytestmark = pytest.mark.unit
 
 COUNT = 200
 
 
-def policy_of(*, reveal_order: bool = False) -> Policy:
-    document = {
-        "attributes": {
-            "x": {"role": "quasi_identifier", "scale": "numeric", "bounds": [0, 1000], "integer": True},
-            "n": {"role": "confidential", "type": "integer"},
-        },
-        "subject": "every_record",
-        "privacy": {"k": 4},
-        "stream": {"delta": 20, "release": "ordered", "reveal_order": reveal_order},
-    }
-    return Policy.from_document(Document.model_validate(document))
+def settings(*, reveal_order: bool = False) -> Policy:
+    attributes = {"x": quasi(0, 1000, scale="numeric", integer=True), "n": unchanged_field("integer")}
+    stream = {"delta": 20, "release": "ordered", "reveal_order": reveal_order}
+    return policy_of(attributes, privacy={"k": 4}, stream=stream)
 
 
 @pytest.fixture(scope="module")
@@ -41,23 +35,19 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "in.csv").write_text("\n".join(["x,n", *lines]) + "\n")
     for name, reveals in (("by_bytes", False), ("own", True)):
         files = Files(str(folder / "in.csv"), str(folder / f"{name}.csv"), evidence=str(folder / f"{name}.jsonl"))
-        run_pipe(policy_of(reveal_order=reveals), files)
+        run_pipe(settings(reveal_order=reveals), files)
     return folder
 
 
 def verdict_of(folder: Path, rows: list[str], *, reveals: bool = False, partial: bool = False) -> Verdict:
     released, name = folder / "verified.csv", "own" if reveals else "by_bytes"
     released.write_text("\n".join(rows) + "\n")
-    policy = policy_of(reveal_order=reveals)
+    policy = settings(reveal_order=reveals)
     return verify(policy, folder / "in.csv", released, folder / f"{name}.jsonl", partial=partial)
 
 
 def rows_of(folder: Path, name: str = "by_bytes") -> list[str]:
     return (folder / f"{name}.csv").read_text().splitlines()
-
-
-def broken(verdict: Verdict) -> set[str]:
-    return {check.name for check in verdict.checks if check.status == "broken"}
 
 
 def test_a_correct_ordered_release_holds(folder: Path) -> None:
@@ -111,12 +101,12 @@ def test_byte_order_and_own_positions_are_told_apart(folder: Path) -> None:
 
 
 def test_an_ordered_release_without_evidence_is_undecided(folder: Path) -> None:
-    verdict = verify(policy_of(), folder / "in.csv", folder / "by_bytes.csv")
+    verdict = verify(settings(), folder / "in.csv", folder / "by_bytes.csv")
     assert verdict.exit_code == 2
     assert any("--evidence" in reason for reason in verdict.undecided)
 
 
 def test_a_followed_file_cannot_be_released_in_order(folder: Path) -> None:
     with pytest.raises(ConfigError, match=r"--follow: cannot keep stream\.release: ordered"):
-        run_pipe(policy_of(), Files(str(folder / "in.csv"), str(folder / "out.csv")), Event())
+        run_pipe(settings(), Files(str(folder / "in.csv"), str(folder / "out.csv")), Event())
     assert not (folder / "out.csv").exists()

@@ -1,9 +1,10 @@
-"""Originals that are unusable because a cell contains another record, or each value is the name of its field."""
+"""Records of an original: which are unusable, and their sizes."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Literal
 
 import pyarrow as pa
 import pytest
@@ -35,13 +36,9 @@ def usable(folder: Path, text: str, policy: str = POLICY, header: str = "who,age
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ('p,30,"first line\nsecond line"\n', [True]),
-        ('p,30,"x\nq,40,y"\nr,50,z\n', [False, True]),
-        ('p,30,"x\rq,40,y"\n', [False]),
-        ('p,30,"x\n""q"",40,""y, z"""\n', [False]),
-        ('p,30,"x\nq,forty,y"\n', [True]),
-        ('p,30,"x\nq,40"\n', [True]),
-        ('p,30,"q,40,y"\n', [True]),
+        *(('p,30,"first line\nsecond line"\n', [True]), ('p,30,"x\nq,40,y"\nr,50,z\n', [False, True])),
+        *(('p,30,"x\rq,40,y"\n', [False]), ('p,30,"x\n""q"",40,""y, z"""\n', [False])),
+        *(('p,30,"x\nq,forty,y"\n', [True]), ('p,30,"x\nq,40"\n', [True]), ('p,30,"q,40,y"\n', [True])),
     ],
 )
 def test_a_record_with_another_one_in_a_cell_is_unusable(tmp_path: Path, text: str, expected: list[bool]) -> None:
@@ -68,10 +65,7 @@ def test_subjects_are_coded_by_their_normalised_text(tmp_path: Path) -> None:
     assert originals.subjects.tolist() == [0, 1, 0, -1]
     assert (originals.usable, originals.usable_of(2)) == (3, 2)
     assert [originals.find(0, 3), originals.find(0, 4), originals.find(1, 0), originals.find(0, -1)] == [
-        3,
-        None,
-        None,
-        None,
+        *(3, None, None, None)
     ]
 
 
@@ -135,3 +129,92 @@ def test_numbers_and_one_field_are_not_compared_with_names(tmp_path: Path) -> No
     )
     path.write_text('{"sex": "sex"}\n')
     assert usable_in(policy, path) == [True]
+
+
+# ---------------------------------------------------------------- sizes
+
+
+SIZES = """
+attributes:
+  who:  {role: identifier, subject: true}
+  note: {role: other, type: string, publish_unchanged: true}
+  age:  {role: quasi_identifier, bounds: [0, 110]}
+  ward: {role: other, type: any, publish_unchanged: true}
+  sum:  {role: other, type: number, publish_unchanged: true}
+privacy: {k: 2}
+"""
+
+
+def sizes(folder: Path, name: str, text: str, released: Literal["csv", "jsonl"], policy: str = SIZES) -> list[int]:
+    path = folder / name
+    path.write_text(text, encoding="utf-8")
+    loaded = load_policy(folder, policy)
+    found: list[int] = read_originals(loaded, InputFile.of(path, loaded.csv), released).sizes[0].tolist()
+    return found
+
+
+@pytest.mark.parametrize(
+    ("cells", "released", "size"),
+    [
+        ("p,a,30,b,1", "csv", 5),  # a, one byte, b, one byte, 1
+        ("p,ä,30,b,1", "csv", 6),
+        ('p,"a,b",30,b,1', "csv", 9),  # "a,b"
+        ('p,"a""b",30,b,1', "csv", 10),  # "a""b"
+        ("p,,30,,", "csv", 2),
+        ("p,a,30,b,1.50", "jsonl", 31),  # "note":"a" "ward":"b","sum":1.5
+        ("p,a,30,b,", "jsonl", 32),  # "note":"a" "ward":"b","sum":null
+    ],
+)
+def test_unchanged_fields_have_the_size_in_which_they_are_published(
+    tmp_path: Path, cells: str, released: Literal["csv", "jsonl"], size: int
+) -> None:
+    assert sizes(tmp_path, "in.csv", f"who,note,age,ward,sum\n{cells}\n", released) == [size, size]
+
+
+def test_a_message_has_the_size_of_its_bytes(tmp_path: Path) -> None:
+    line = '{"who":"pxxxxxxxxxxxxxxxxxxxxxxxxxxx", "note":"ä", "age":30, "ward":null, "sum":1}'
+    assert len(line) == 82
+    assert sizes(tmp_path, "in.jsonl", f"{line}\n", "jsonl") == [83, 83]
+
+
+def test_a_message_that_an_export_has_as_an_object_has_no_known_size(tmp_path: Path) -> None:
+    value = '{"who":"p","note":"a","age":30,"ward":"b","sum":1}'
+    exported = f'{{"partition":0,"offset":0,"value":{value}}}\n'
+    assert sizes(tmp_path, "in.jsonl", exported, "csv") == [5, 46]
+
+
+def test_an_unusable_record_has_no_size(tmp_path: Path) -> None:
+    assert sizes(tmp_path, "in.jsonl", '{"who":"p"}\n', "jsonl") == [0, 0]
+
+
+CATEGORIES = """
+attributes:
+  sex:  {role: quasi_identifier, scale: nominal, missing: group}
+  job:  {role: quasi_identifier, scale: nominal, taxonomy: {A: [x]}}
+  ward: {role: steering, scale: nominal}
+subject: every_record
+steering: {by: [{attribute: ward, weight: 1}]}
+privacy: {k: 2}
+"""
+
+
+@pytest.mark.parametrize("name", ["in.csv", "in.jsonl", "messages.jsonl"])
+@pytest.mark.parametrize("column", [0, 1, 2])
+@pytest.mark.parametrize(
+    ("text", "is_usable"), [("!" * 998, True), ("!" * 999, False), ("é" * 499, True), ("é" * 500, False)]
+)
+def test_a_record_with_a_long_category_does_not_fit(
+    tmp_path: Path, name: str, column: int, text: str, *, is_usable: bool
+) -> None:
+    row = {"sex": "", "job": "x", "ward": "w"}
+    row[list(row)[column]] = text
+    line = json.dumps(row)
+    if name == "in.csv":
+        line = "sex,job,ward\n" + ",".join(row.values())
+    elif name == "messages.jsonl":
+        line = json.dumps({"partition": 0, "offset": 0, "value": line})
+    path = tmp_path / name
+    path.write_text(f"{line}\n", encoding="utf-8")
+    policy = load_policy(tmp_path, CATEGORIES)
+    found = read_originals(policy, InputFile.of(path, policy.csv), "csv", is_export=name == "messages.jsonl")
+    assert found.is_usable(0) is is_usable

@@ -1,18 +1,26 @@
+"""Files as records: JSON lines, exports, CSV and Parquet."""
+
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
+from oracle.naive_release import load_policy
+from pyarrow import parquet
+from shoal.audit.originals import read_originals
 from shoal.audit.reading import (
     TOMBSTONE,
     InputFile,
     JsonNumber,
     byte_lines,
     first_line_names,
-    form_of,
     is_ended,
+    original_header,
     original_records,
+    released_header,
     released_records,
 )
 from shoal.errors import InputError
@@ -29,6 +37,10 @@ def file(folder: Path, text: str, name: str = "a.jsonl") -> Path:
     return path
 
 
+def csv_file(folder: Path, text: str) -> Path:
+    return file(folder, text, "a.csv")
+
+
 PLAIN = CsvDialect()
 
 
@@ -43,15 +55,11 @@ def released(path: Path, *, is_export: bool = False) -> list[tuple[int, str, obj
 
 
 def test_the_suffix_decides_the_form() -> None:
-    assert [form_of(Path(f"a.{suffix}")) for suffix in ("csv", "CSV", "jsonl", "json", "ndjson")] == [
-        "csv",
-        "csv",
-        "jsonl",
-        "jsonl",
-        "jsonl",
+    assert [InputFile.of(f"a.{suffix}", PLAIN).form for suffix in ("csv", "CSV", "jsonl", "json", "ndjson")] == [
+        *("csv", "csv", "jsonl", "jsonl", "jsonl")
     ]
     with pytest.raises(InputError, match=r"a\.xlsx: verify reads .*; convert"):
-        form_of(Path("a.xlsx"))
+        InputFile.of("a.xlsx", PLAIN)
 
 
 def test_a_missing_file_is_named_in_the_error(tmp_path: Path) -> None:
@@ -66,12 +74,7 @@ def test_lines_end_with_a_line_feed_and_nothing_else(tmp_path: Path) -> None:
 
 def test_plain_records_are_numbered_by_physical_lines(tmp_path: Path) -> None:
     path = file(tmp_path, '{"a":1}\n\n{"a":"x"}\n{"a":1,"a":1}\n')
-    assert originals(path) == [
-        (0, 0, {"a": JsonNumber("1")}),
-        (0, 1, None),
-        (0, 2, {"a": "x"}),
-        (0, 3, None),
-    ]
+    assert originals(path) == [*((0, 0, {"a": JsonNumber("1")}), (0, 1, None), (0, 2, {"a": "x"}), (0, 3, None))]
 
 
 def test_an_export_is_recognised_by_the_names_of_its_first_line(tmp_path: Path) -> None:
@@ -158,10 +161,7 @@ def test_a_byte_order_mark_is_ignored_in_an_original_only(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("name", "text"),
     [
-        ("a.jsonl", '{"who":"p'),
-        ("a.jsonl", "[]"),
-        ("a.csv", "p9,3"),
-        ("a.csv", 'p9,30,"x\n'),
+        *(("a.jsonl", '{"who":"p'), ("a.jsonl", "[]"), ("a.csv", "p9,3"), ("a.csv", 'p9,30,"x\n')),
         ("a.csv", 'p9,30,"x\ny'),
     ],
 )
@@ -185,3 +185,124 @@ def test_a_value_of_an_export_whose_bytes_are_not_utf8_is_no_record(tmp_path: Pa
     )
     found = originals(file(tmp_path, "\n".join(lines) + "\n"), ORIGINAL_EXPORT)
     assert found == [(0, 0, None), (0, 1, {"a": "1", "b": "\U0001f600"})]
+
+
+# ---------------------------------------------------------------- CSV and Parquet
+
+
+def records(path: Path, dialect: CsvDialect = PLAIN) -> list[object]:
+    return [one.record for one in original_records(InputFile.of(path, dialect))]
+
+
+def test_csv_records_are_numbered_without_the_header(tmp_path: Path) -> None:
+    path = csv_file(tmp_path, '\ufeffa,b\r\n1,"x\ny"\r\n\r\n2\n3,"x"y\n4,z')
+    assert records(path) == [*({"a": "1", "b": "x\ny"}, None, None, None, {"a": "4", "b": "z"})]
+
+
+@pytest.mark.parametrize(
+    ("header", "again"),
+    [
+        *(("id,sex,illness", "id,sex,illness"), ('id,sex,"illness"', '"id",sex,illness')),
+        *(("id, sex,illness\t", "id,sex\t, illness"), ("\ufeffid,sex,illness", "id,sex,illness")),
+        *(("id,sex,illness", "\ufeffid,sex,illness"), ('"id","sex","illness"', '\ufeff"id","sex","illness"')),
+        *((",id", ",id"), ("id", "id")),
+    ],
+)
+def test_a_row_that_equals_the_header_is_no_record(tmp_path: Path, header: str, again: str) -> None:
+    path = csv_file(tmp_path, f"{header}\n{again}\n{'x,' * header.count(',')}x\n{again}\n")
+    assert [one is None for one in records(path)] == [True, False, True]
+
+
+@pytest.mark.parametrize(
+    ("dialect", "text"),
+    [
+        (CsvDialect(delimiter=";", quote="'"), "id;sex\n\ufeff'id';'sex'\n"),
+        (CsvDialect(delimiter="\t", escape="backslash"), 'id\tsex\n"id"\t"sex"\n'),
+        (CsvDialect(encoding="utf-16"), "id,sex\n\ufeffid,sex\n"),
+        (CsvDialect(encoding="cp1252", line_end="\r"), "id,sex\rid,sex\r"),
+    ],
+)
+def test_a_row_that_equals_the_header_is_no_record_in_every_dialect(
+    tmp_path: Path, dialect: CsvDialect, text: str
+) -> None:
+    path = tmp_path / "a.csv"
+    path.write_bytes(text.encode(dialect.encoding))
+    assert records(path, dialect) == [None]
+
+
+@pytest.mark.parametrize(
+    "cells", ["id,illness,sex", "Id,sex,illness", "id1,sex,illness", "id,sex,", "'id',sex,illness", "x,sex,illness"]
+)
+def test_a_row_that_differs_from_the_header_in_a_cell_is_a_record(tmp_path: Path, cells: str) -> None:
+    path = csv_file(tmp_path, f"id,sex,illness\n{cells}\n")
+    assert None not in records(path)
+
+
+def test_a_released_row_may_equal_the_header(tmp_path: Path) -> None:
+    assert released(csv_file(tmp_path, "sex,ill\nsex,ill\n")) == [(0, "sex,ill", {"sex": "sex", "ill": "ill"})]
+
+
+def test_the_last_line_feed_is_no_record_if_lines_end_with_carriage_returns(tmp_path: Path) -> None:
+    path = csv_file(tmp_path, "a,b\r\n1,2\r\n3,4\r\n")
+    assert records(path, CsvDialect(line_end="\r")) == [None, None]
+
+
+def test_a_released_row_keeps_its_text(tmp_path: Path) -> None:
+    path = csv_file(tmp_path, 'a,b\n1,"x\ny"\n"1",z\r\n')
+    assert [text for _, text, _ in released(path)] == ['1,"x\ny"', '"1",z\r']
+
+
+def test_headers_are_read_or_refused(tmp_path: Path) -> None:
+    assert original_header(csv_file(tmp_path, "a,b\n"), PLAIN) == ["a", "b"]
+    assert released_header(csv_file(tmp_path, ""), PLAIN) is None
+    assert released_header(csv_file(tmp_path, '"a",b\n'), PLAIN) == ('"a",b', ["a", "b"])
+    with pytest.raises(InputError, match=r"line 1: no header"):
+        original_header(csv_file(tmp_path, ""), PLAIN)
+    with pytest.raises(InputError, match=r"line 1: no header"):
+        original_header(csv_file(tmp_path, "\n"), PLAIN)
+    with pytest.raises(InputError, match=r"line 1: a column name is repeated"):
+        original_header(csv_file(tmp_path, "a,a\n"), PLAIN)
+    with pytest.raises(InputError, match=r"line 1: the header is not CSV in utf-8"):
+        released_header(csv_file(tmp_path, '"a"b\n'), PLAIN)
+
+
+def test_blanks_around_declared_names_are_ignored(tmp_path: Path) -> None:
+    path = csv_file(tmp_path, " a\t, b, c \n1,2,3\n")
+    declared = frozenset({"a", " b"})
+    assert original_header(path, PLAIN, declared) == ["a", " b", " c "]
+    (one,) = original_records(InputFile(path, "csv", PLAIN, declared))
+    assert one.record == {"a": "1", " b": "2", " c ": "3"}
+    with pytest.raises(InputError, match="repeated"):
+        original_header(csv_file(tmp_path, "a, a\n"), PLAIN, declared)
+
+
+def test_rows_below_repeated_column_names_are_no_records(tmp_path: Path) -> None:
+    path = csv_file(tmp_path, "a,a\n1,2\n")
+    assert released(path) == [(0, "1,2", None)]
+
+
+INFINITY = """
+attributes:
+  age:  {role: quasi_identifier, bounds: [0, 110], missing: group}
+  when: {role: quasi_identifier, scale: time, unit: s, bounds: [0, 110], missing: group}
+  sex:  {role: quasi_identifier, scale: nominal, missing: group}
+  ward: {role: steering, scale: ordinal, order: [1, 2], missing: group}
+  note: {role: confidential, type: number}
+subject: every_record
+steering: {by: [{attribute: ward, weight: 1}]}
+privacy: {k: 2}
+"""
+
+
+@pytest.mark.parametrize(
+    ("column", "is_usable"), [("age", False), ("when", False), ("sex", False), ("ward", False), ("note", True)]
+)
+@pytest.mark.parametrize("value", [math.inf, -math.inf])
+def test_infinity_in_parquet_is_no_missing_value(tmp_path: Path, column: str, value: float, *, is_usable: bool) -> None:
+    names = ("age", "when", "sex", "ward", "note")
+    path = tmp_path / "original.parquet"
+    rows = {name: [1.0, math.nan, value if name == column else None] for name in names}
+    parquet.write_table(pa.table({name: pa.array(values, pa.float64()) for name, values in rows.items()}), path)
+    policy = load_policy(tmp_path, INFINITY)
+    found = read_originals(policy, InputFile.of(path, policy.csv), "jsonl")
+    assert [found.is_usable(index) for index in range(3)] == [True, True, is_usable]

@@ -3,39 +3,50 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from shoal.cli import main
+from support.judged_runs import write_lines
+from support.making import SUBJECT, quasi, unchanged_field
 
 pytestmark = pytest.mark.unit
 
+FILES = {"--evidence": "e.jsonl", "--quarantine": "q.jsonl", "--summary": "s.json"}
+
+
+@pytest.fixture(autouse=True)
+def _in_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def options_of(files: dict[str, str]) -> list[str]:
+    return [part for pair in files.items() for part in pair]
+
+
+def pipe(document: dict[str, Any], lines: Iterable[object], target: str = "out.jsonl") -> None:
+    write_lines(Path("policy.yaml"), [document])
+    write_lines(Path("in.jsonl"), lines)
+    assert main(["pipe", "policy.yaml", "-i", "in.jsonl", "-o", target, *options_of(FILES)]) == 0
+
 
 @pytest.fixture
-def release(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+def release() -> dict[str, str]:
     """Release twelve records, among them one that is no JSON and one with an invalid value; return the options."""
-    monkeypatch.chdir(tmp_path)
-    attributes = {
-        "who": {"role": "identifier", "subject": True},
-        "age": {"role": "quasi_identifier", "bounds": [0, 110]},
-    }
-    policy = {"attributes": attributes, "privacy": {"k": 3}, "stream": {"delta": 10}}
-    Path("policy.yaml").write_text(json.dumps(policy))
-    lines = [json.dumps({"who": f"p{number}", "age": 30 + number}) for number in range(10)]
-    Path("in.jsonl").write_text("\n".join([*lines, "{", '{"who": "p", "age": "old"}']) + "\n")
-    files = {"--evidence": "e.jsonl", "--quarantine": "q.jsonl", "--summary": "s.json"}
-    given = [part for pair in files.items() for part in pair]
-    assert main(["pipe", "policy.yaml", "-i", "in.jsonl", "-o", "out.jsonl", *given]) == 0
-    return files
+    attributes = {"who": SUBJECT, "age": quasi(0, 110)}
+    records = [{"who": f"p{number}", "age": 30 + number} for number in range(10)]
+    lines = [*records, "{", {"who": "p", "age": "old"}]
+    pipe({"attributes": attributes, "privacy": {"k": 3}, "stream": {"delta": 10}}, lines)
+    return dict(FILES)
 
 
 def verdict(files: dict[str, str], capsys: pytest.CaptureFixture[str]) -> tuple[int, set[str]]:
     """Return the exit code, and the names of broken checks."""
     capsys.readouterr()
-    given = [part for pair in files.items() for part in pair]
     command = ["verify", "policy.yaml", "--original", "in.jsonl", "--released", "out.jsonl"]
-    code = main([*command, *given, "--json", "verdict.json"])
+    code = main([*command, *options_of(files), "--json", "verdict.json"])
     checks = json.loads(Path("verdict.json").read_text())["checks"]
     return code, {check["name"] for check in checks if check["status"] == "broken"}
 
@@ -52,7 +63,7 @@ def test_a_refused_record_that_is_listed_as_suppressed_is_broken(
     references = [json.loads(line) for line in path.read_text().splitlines()]
     (one,) = (reference for reference in references if reference["offset"] == offset)
     one["reason"] = "suppressed"
-    path.write_text("".join(json.dumps(reference, separators=(",", ":")) + "\n" for reference in references))
+    write_lines(path, references)
     del release["--summary"]
     assert verdict(release, capsys) == (1, {"reasons"})
 
@@ -60,9 +71,7 @@ def test_a_refused_record_that_is_listed_as_suppressed_is_broken(
 @pytest.mark.parametrize(
     "stated",
     [
-        {"undecodable": 1},
-        {"undecodable": 2, "invalid": 1},
-        {"undecodable": 1, "age is 41": 1},
+        *({"undecodable": 1}, {"undecodable": 2, "invalid": 1}, {"undecodable": 1, "age is 41": 1}),
         {"undecodable": 1, "invalid": 1, "age is 41": 0},
     ],
 )
@@ -90,42 +99,30 @@ def test_other_reasons_of_a_summary_are_broken(
     ],
     ids=["a long header of type json", "a value and a key that are too long together"],
 )
-def test_parts_of_a_message_count_for_its_length(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, attributes: Any, limits: Any, message: dict[str, Any]
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_parts_of_a_message_count_for_its_length(attributes: Any, limits: Any, message: dict[str, Any]) -> None:
     document = {
-        "attributes": {"age": {"role": "quasi_identifier", "bounds": [0, 100]}, **attributes},
+        "attributes": {"age": quasi(0, 100), **attributes},
         "subject": "every_record",
         "privacy": {"k": 2},
         "stream": {"delta": 5},
         "csv": {"output": {"encoding": "latin-1"}},
         "kafka": {"input": "in", "output": "out", "group": "g", **limits},
     }
-    Path("policy.yaml").write_text(json.dumps(document))
     good = {
         "value": json.dumps({"age": 5, **({"note": "n"} if "note" in attributes else {})}),
         **({"key": "k"} if "key" in attributes else {"headers": [["tags", "[]"]]}),
     }
-    Path("in.jsonl").write_text("".join(json.dumps(one) + "\n" for one in [good, message, good, good]))
-    files = ["--evidence", "e.jsonl", "--quarantine", "q.jsonl", "--summary", "s.json"]
-    assert main(["pipe", "policy.yaml", "-i", "in.jsonl", "-o", "out.csv", *files]) == 0
+    pipe(document, [good, message, good, good], "out.csv")
     assert json.loads(Path("q.jsonl").read_text())["reason"] == "too_large"
-    assert main(["verify", "policy.yaml", "--original", "in.jsonl", "--released", "out.csv", *files]) == 0
+    files = ["--original", "in.jsonl", "--released", "out.csv", *options_of(FILES)]
+    assert main(["verify", "policy.yaml", *files]) == 0
 
 
-def test_a_long_first_line_with_a_byte_order_mark_is_too_large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    attributes = {
-        "age": {"role": "quasi_identifier", "bounds": [0, 110]},
-        "note": {"role": "confidential"},
-    }
+def test_a_long_first_line_with_a_byte_order_mark_is_too_large() -> None:
+    attributes = {"age": quasi(0, 110), "note": unchanged_field()}
     document = {"attributes": attributes, "subject": "every_record", "privacy": {"k": 3}, "stream": {"delta": 10}}
-    Path("policy.yaml").write_text(json.dumps(document))
-    lines = [json.dumps({"age": age, "note": "n"}) for age in range(6)]
     long = json.dumps({"age": 7, "note": "n" * 3_000_000})
-    Path("in.jsonl").write_text("\ufeff" + "".join(line + "\n" for line in [long, *lines]), encoding="utf-8")
-    files = ["--evidence", "e.jsonl", "--quarantine", "q.jsonl", "--summary", "s.json"]
-    assert main(["pipe", "policy.yaml", "-i", "in.jsonl", "-o", "out.jsonl", *files]) == 0
+    pipe(document, ["\ufeff" + long, *({"age": age, "note": "n"} for age in range(6))])
     assert json.loads(Path("q.jsonl").read_text())["reason"] == "too_large"
-    assert main(["verify", "policy.yaml", "--original", "in.jsonl", "--released", "out.jsonl", *files]) == 0
+    files = ["--original", "in.jsonl", "--released", "out.jsonl", *options_of(FILES)]
+    assert main(["verify", "policy.yaml", *files]) == 0

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from shoal.audit.clusters import RecomputedCluster
 from shoal.audit.originals import Originals
 from shoal.audit.releases import PartitionRows, ReleasedRows
-from shoal.audit.rows import AllowedOrder, check_order, compare_rows, repeated_numbers
+from shoal.audit.rows import check_order, compare_rows, repeated_numbers
 from shoal.audit.verdict import Check
 
 pytestmark = pytest.mark.unit
@@ -39,19 +39,14 @@ def clusters(*parts: tuple[str, str]) -> list[RecomputedCluster]:
 
 
 def checks(
-    text: str,
-    *parts: tuple[str, str],
-    is_export: bool = True,
-    is_table: bool = False,
-    keeps_order: bool = False,
+    text: str, *parts: tuple[str, str], is_export: bool = True, is_table: bool = False, keeps_order: bool = False
 ) -> dict[str, Check]:
     """Check rows written as "A:ab B:cd": centroid, then unchanged fields."""
     rows = [(group[0], letter) for group in text.split() for letter in group[2:]]
     given_rows, named = release(rows, is_export=is_export), clusters(*parts)
     known: list[str | None] = [letter for _, letters in parts for letter in letters]
     counters = compare_rows(given_rows, named)
-    allowed = AllowedOrder(sorted_as_whole=is_table, order_of_input=keeps_order)
-    counters += check_order(given_rows, named, originals(known), allowed=allowed)
+    counters += check_order(given_rows, named, originals(known), is_table=is_table, keeps_order=keeps_order)
     return {check.name: check.result() for check in counters}
 
 
@@ -107,10 +102,13 @@ def test_a_file_in_byte_order_with_adjacent_clusters_is_examined() -> None:
 def test_the_order_of_the_input_is_accepted_only_if_the_policy_allows_it() -> None:
     parts = ("A", "cab"), ("B", "zx")
     assert broken(checks("A:cab B:zx", *parts, is_export=False)) == {"byte_order"}
-    found = checks("A:cab B:zx", *parts, is_export=False, keeps_order=True)
+    found = checks("A:cab B:zx", *parts, is_export=False, is_table=True, keeps_order=True)
     assert found["byte_order"].status == found["together"].status == "not examined"
-    assert broken(checks("A:cba B:zx", *parts, is_export=False, keeps_order=True)) == {"byte_order"}
-    assert broken(checks("A:cab B:z", *parts, is_export=False, keeps_order=True)) == {"nothing_missing", "byte_order"}
+    assert broken(checks("A:cba B:zx", *parts, is_export=False, is_table=True, keeps_order=True)) == {"byte_order"}
+    assert broken(checks("A:cab B:z", *parts, is_export=False, is_table=True, keeps_order=True)) == {
+        "nothing_missing",
+        "byte_order",
+    }
 
 
 def test_clusters_of_a_table_must_not_stand_one_after_the_other() -> None:

@@ -26,13 +26,7 @@ def test_a_sound_release_holds_without_evidence(tmp_path: Path, form: str) -> No
     assert found.code == 0, found.text
 
 
-TRUE_LOSSES = {
-    "stage": 7 / 36,
-    "sex": 4 / 12,
-    "code": 6 / 12,
-    "job": 4 / 12,
-    "mass": 16 / (40_435 - 531**2 / 7),
-}
+TRUE_LOSSES = {"stage": 7 / 36, "sex": 4 / 12, "code": 6 / 12, "job": 4 / 12, "mass": 16 / (40_435 - 531**2 / 7)}
 
 
 def test_a_summary_with_the_loss_of_each_attribute_holds(tmp_path: Path) -> None:

@@ -25,20 +25,10 @@ def read(
 @pytest.mark.parametrize(
     ("value", "text"),
     [
-        ("M", '"M"'),
-        (" M ", '" M "'),
-        ("é\n", '"é\\n"'),
-        ("e\u0301", '"e\u0301"'),
-        ("1", '"1"'),
-        (JsonNumber("1"), "1"),
-        (JsonNumber("-0"), "0"),
-        (JsonNumber("1.0"), "1"),
-        (JsonNumber("1e0"), "1"),
-        (JsonNumber("-0.0"), "0"),
-        (JsonNumber("2.5e2"), "250"),
-        (JsonNumber("1e23"), "1" + "0" * 23),
-        (True, "true"),
-        ("true", '"true"'),
+        *(("M", '"M"'), (" M ", '" M "'), ("é\n", '"é\\n"'), ("e\u0301", '"e\u0301"'), ("1", '"1"')),
+        *((JsonNumber("1"), "1"), (JsonNumber("-0"), "0"), (JsonNumber("1.0"), "1"), (JsonNumber("1e0"), "1")),
+        *((JsonNumber("-0.0"), "0"), (JsonNumber("2.5e2"), "250"), (JsonNumber("1e23"), "1" + "0" * 23)),
+        *((True, "true"), ("true", '"true"')),
     ],
 )
 def test_a_category_is_a_json_scalar(value: object, text: str) -> None:
@@ -77,14 +67,8 @@ def test_a_category_that_the_taxonomy_lacks_is_a_leaf_or_unusable() -> None:
 @pytest.mark.parametrize(
     ("value", "rank"),
     [
-        ("low", 0),
-        ("2", 1),
-        (JsonNumber("2"), 1),
-        ("high", 2),
-        ("High", None),
-        (JsonNumber("2.0"), 1),
-        (JsonNumber("2.5"), None),
-        (None, None),
+        *(("low", 0), ("2", 1), (JsonNumber("2"), 1), ("high", 2), ("High", None), (JsonNumber("2.0"), 1)),
+        *((JsonNumber("2.5"), None), (None, None)),
     ],
 )
 def test_an_ordinal_value_is_its_rank(value: object, rank: float | None) -> None:
@@ -94,13 +78,9 @@ def test_an_ordinal_value_is_its_rank(value: object, rank: float | None) -> None
 @pytest.mark.parametrize(
     ("value", "form", "unit", "milliseconds"),
     [
-        ("1970-01-02", "jsonl", None, 86_400_000),
-        (" 1970-01-02\t", "csv", None, 86_400_000),
-        (" 1970-01-02", "jsonl", None, None),
-        (JsonNumber("5"), "jsonl", None, None),
-        (JsonNumber("1.5"), "jsonl", "s", 1500),
-        ("1.5", "jsonl", "s", None),
-        (" 1,5 ", "csv", "s", 1500),
+        *(("1970-01-02", "jsonl", None, 86_400_000), (" 1970-01-02\t", "csv", None, 86_400_000)),
+        *((" 1970-01-02", "jsonl", None, None), (JsonNumber("5"), "jsonl", None, None)),
+        *((JsonNumber("1.5"), "jsonl", "s", 1500), ("1.5", "jsonl", "s", None), (" 1,5 ", "csv", "s", 1500)),
         ("1970-01-02", "csv", "s", None),
     ],
 )

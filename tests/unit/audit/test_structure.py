@@ -121,9 +121,5 @@ def test_a_flat_record_is_returned_as_it_is() -> None:
 
 def test_an_object_stands_where_its_first_field_is_declared() -> None:
     assert nested_order([("a", "x"), ("b",), ("a", "y", "z"), ("c",), ("a", "y", "w")]) == [
-        ("a", "x"),
-        ("a", "y", "z"),
-        ("a", "y", "w"),
-        ("b",),
-        ("c",),
+        *(("a", "x"), ("a", "y", "z"), ("a", "y", "w"), ("b",), ("c",))
     ]

@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 from shoal.cli import main
+from support.judged_runs import write_lines
+from support.making import SUBJECT, quasi
 
 pytestmark = pytest.mark.unit
 
@@ -21,27 +23,33 @@ def _in_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
+FIELDS: dict[str, Any] = {"who": SUBJECT, "age": quasi(0, 110)}
+FILES = ["--evidence", "e.jsonl", "--summary", "s.json"]
+
+
+def released(
+    command: str, attributes: dict[str, Any], records: list[dict[str, Any]], **document: Any
+) -> dict[str, Any]:
+    """Release thirty records; return the summary."""
+    sections = {"attributes": FIELDS | attributes, "privacy": {"k": 3}, **document}
+    write_lines(Path("policy.yaml"), [sections])
+    write_lines(Path("in.jsonl"), [{"who": f"p{n}", "age": n * 7 % 50, **record} for n, record in enumerate(records)])
+    assert main([command, "policy.yaml", "-i", "in.jsonl", "-o", "out.jsonl", *FILES]) == 0
+    return dict(json.loads(Path("s.json").read_text()))
+
+
 def release(command: str, years: list[Any], **attribute: Any) -> dict[str, Any]:
     """Release thirty records of the columns age and year; return the summary."""
-    attributes = {
-        "who": {"role": "identifier", "subject": True},
-        "age": {"role": "quasi_identifier", "bounds": [0, 110]},
-        "year": {"role": "quasi_identifier", "bounds": [0, 1e15], "resolution": 1e-9, **attribute},
-    }
     stream = {"stream": {"delta": 10}} if command == "pipe" else {}
-    Path("policy.yaml").write_text(json.dumps({"attributes": attributes, "privacy": {"k": 3}, **stream}))
-    records = [{"who": f"p{n}", "age": n * 7 % 50, "year": years[n % len(years)]} for n in range(30)]
-    Path("in.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
-    files = ["--evidence", "e.jsonl", "--summary", "s.json"]
-    assert main([command, "policy.yaml", "-i", "in.jsonl", "-o", "out.jsonl", *files]) == 0
-    return dict(json.loads(Path("s.json").read_text()))
+    year = quasi(0, 1e15, resolution=1e-9, **attribute)
+    return released(command, {"year": year}, [{"year": years[n % len(years)]} for n in range(30)], **stream)
 
 
 def judged(summary: dict[str, Any], *options: str) -> tuple[int, list[str], list[str]]:
     """Return exit code, places that are broken, and what was not examined."""
     Path("s.json").write_text(json.dumps(summary))
-    files = ["--evidence", "e.jsonl", "--summary", "s.json", "--json", "v.json", *options]
-    code = main(["verify", "policy.yaml", "--original", "in.jsonl", "--released", "out.jsonl", *files])
+    files = ["--original", "in.jsonl", "--released", "out.jsonl", *FILES, "--json", "v.json", *options]
+    code = main(["verify", "policy.yaml", *files])
     verdict = json.loads(Path("v.json").read_text())
     places = [place for check in verdict["checks"] if check["status"] == "broken" for place in check["places"]]
     return code, places, verdict["not_examined"]
@@ -60,11 +68,9 @@ def test_losses_beside_an_attribute_of_equal_values_are_recomputed(command: str,
 
 @pytest.mark.parametrize("command", ["pipe", "batch"])
 def test_attributes_of_equal_values_alone_have_no_loss(command: str) -> None:
-    release(command, [1996])
-    Path("in.jsonl").write_text("".join(json.dumps({"who": f"p{n}", "age": 7, "year": 1996}) + "\n" for n in range(30)))
-    files = ["--evidence", "e.jsonl", "--summary", "s.json"]
-    assert main([command, "policy.yaml", "-i", "in.jsonl", "-o", "out.jsonl", *files]) == 0
-    summary = json.loads(Path("s.json").read_text())
+    stream = {"stream": {"delta": 10}} if command == "pipe" else {}
+    year = quasi(0, 1e15, resolution=1e-9)
+    summary = released(command, {"year": year}, [{"age": 7, "year": 1996}] * 30, **stream)
     assert (summary["sse"], summary["sst"], summary["information_loss"]) == (0.0, 0.0, None)
     assert judged(summary)[0] == 0
     assert judged(summary | {"sse": 1.0})[:2] == (1, ["sse"])
@@ -126,26 +132,12 @@ MIXED = [CLOCK[n * 11 % 30] for n in range(30)]
 def released_clock(command: str, times: list[Any], **more: Any) -> dict[str, Any]:
     """Release thirty records of the columns age, shop and at."""
     attributes = {
-        "who": {"role": "identifier", "subject": True},
-        "age": {"role": "quasi_identifier", "bounds": [0, 110]},
         "shop": {"role": "quasi_identifier", "scale": "nominal"},
         "at": {"role": "quasi_identifier", **AT},
         "ill": {"role": "confidential", "type": "string"},
     }
-    document = {"attributes": attributes, "privacy": {"k": 3}, "stream": {"delta": 6}, **more}
-    Path("policy.yaml").write_text(json.dumps(document))
-    Path("in.jsonl").write_text(
-        "".join(
-            json.dumps(
-                {"who": f"p{n}", "age": n * 7 % 50, "shop": f"s{n % 5}", "at": times[n], "ill": f"i{n * 7 % 30}"}
-            )
-            + "\n"
-            for n in range(30)
-        )
-    )
-    files = ["--evidence", "e.jsonl", "--summary", "s.json"]
-    assert main([command, "policy.yaml", "-i", "in.jsonl", "-o", "out.jsonl", *files]) == 0
-    return dict(json.loads(Path("s.json").read_text()))
+    records = [{"shop": f"s{n % 5}", "at": times[n], "ill": f"i{n * 7 % 30}"} for n in range(30)]
+    return released(command, attributes, records, **{"stream": {"delta": 6}, **more})
 
 
 @pytest.mark.parametrize("rule", ["nearest", "greedy", "awo", "block"])
@@ -217,8 +209,7 @@ def test_clocks_are_a_list_of_names() -> None:
     summary = released_clock("pipe", CLOCK)
     for wrong in ("at", {"at": 1}, [1]):
         Path("s.json").write_text(json.dumps(summary | {"clocks": wrong}))
-        files = ["--evidence", "e.jsonl", "--summary", "s.json"]
-        assert main(["verify", "policy.yaml", "--original", "in.jsonl", "--released", "out.jsonl", *files]) == 2
+        assert main(["verify", "policy.yaml", "--original", "in.jsonl", "--released", "out.jsonl", *FILES]) == 2
 
 
 def test_losses_of_clocks_are_compared_as_far_as_records_are_known_without_evidence() -> None:

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 from shoal.audit import verify
-from shoal.policy import Policy
-from shoal.policy.schema import Document
+from support.judged_runs import write_lines
+from support.making import SUBJECT, policy_of, quasi
 
 pytestmark = pytest.mark.unit
 
@@ -24,26 +24,17 @@ def unexamined(
     folder: Path, *, stream: dict[str, Any] | None, envelope: dict[str, Any] | None, summary: bool = False
 ) -> tuple[str, ...]:
     """Judge one cluster of two records; ``envelope``: fields beside the rows of an export, None for plain files."""
-    document: dict[str, Any] = {
-        "attributes": {
-            "who": {"role": "identifier", "subject": True},
-            "x": {"role": "quasi_identifier", "bounds": [0, 9], "resolution": 1},
-        },
-        "privacy": {"k": 2},
-    }
-    document |= {} if stream is None else {"stream": {"delta": 2} | stream}
-    records = [{"who": who, "x": 5} for who in ("a", "b")]
-    rows = ['{"x":5}'] * 2
-    lines = [json.dumps(record) for record in records]
+    policy = policy_of(
+        {"who": SUBJECT, "x": quasi(0, 9, resolution=1)}, stream=None if stream is None else {"delta": 2} | stream
+    )
+    lines: list[Any] = [{"who": who, "x": 5} for who in ("a", "b")]
+    rows: list[Any] = ['{"x":5}'] * 2
     if envelope is not None:
-        lines = [json.dumps({"partition": 0, "offset": n, "value": line}) for n, line in enumerate(lines)]
-        rows = [json.dumps({"partition": 0, "value": row} | envelope) for row in rows]
-    cluster = json.dumps({"partition": 0, "cluster": 0, "offsets": [0, 1]})
-    for name, content in (("in", lines), ("out", rows), ("evidence", [cluster])):
-        (folder / f"{name}.jsonl").write_text("".join(f"{line}\n" for line in content))
-    policy = Policy.from_document(Document.model_validate(document))
-    paths = (folder / "in.jsonl", folder / "out.jsonl", folder / "evidence.jsonl")
-    verdict = verify(policy, *paths, {"released": 2} if summary else None)
+        lines = [{"partition": 0, "offset": n, "value": json.dumps(line)} for n, line in enumerate(lines)]
+        rows = [{"partition": 0, "value": row} | envelope for row in rows]
+    contents = {"in": lines, "out": rows, "evidence": [{"partition": 0, "cluster": 0, "offsets": [0, 1]}]}
+    original, released, evidence = (write_lines(folder / f"{name}.jsonl", found) for name, found in contents.items())
+    verdict = verify(policy, original, released, evidence, {"released": 2} if summary else None)
     assert verdict.exit_code == 0, verdict.text()
     assert verdict.as_dict()["not_examined"] == list(verdict.not_examined)
     return verdict.not_examined

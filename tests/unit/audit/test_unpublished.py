@@ -10,29 +10,18 @@ from typing import Any
 
 import pytest
 from oracle.naive_release import broken
-from shoal.audit import Verdict, verify
-from shoal.files import Files, run_batch, run_pipe
+from shoal.audit import Verdict
 from shoal.policy import Policy
-from shoal.policy.schema import Document
-from shoal.tables import AlgorithmSpec
+from support.judged_runs import judged, released, write_lines
+from support.making import SUBJECT, policy_of, quasi
 
 pytestmark = pytest.mark.unit
 
-NAMES = ("in", "out", "evidence", "quarantine", "summary")
 
-
-def policy_of(delta: int | None = 20, k: int = 3, **more: Any) -> Policy:
+def settings(delta: int | None = 20, k: int = 3, **more: Any) -> Policy:
     stream = {"delta": delta, "rule": "nearest"} | more.pop("stream", {})
-    document = {
-        "attributes": {
-            "who": {"role": "identifier", "subject": True},
-            "x": {"role": "quasi_identifier", "bounds": [0, 1000], "integer": True},
-            "n": {"role": "confidential"},
-        },
-        "privacy": {"k": k} | more,
-        "stream": None if delta is None else stream,
-    }
-    return Policy.from_document(Document.model_validate(document))
+    attributes = {"who": SUBJECT, "x": quasi(0, 1000, integer=True), "n": {"role": "confidential"}}
+    return policy_of(attributes, privacy={"k": k} | more, stream=None if delta is None else stream)
 
 
 def without_policy(line: str) -> dict[str, Any]:
@@ -43,47 +32,39 @@ class World:
     """The files of one run."""
 
     def __init__(self, folder: Path, policy: Policy, people: Sequence[object]) -> None:
-        self.policy, self.paths = policy, {name: folder / f"{name}.json" for name in NAMES}
         chance = random.Random(3)
         lines = [{"who": who, "x": chance.randint(0, 1000), "n": number} for number, who in enumerate(people)]
-        self.write("in", [json.dumps(line) for line in lines])
-        named: dict[str, Any] = {name: str(self.paths[name]) for name in NAMES[2:]}
-        files = Files(str(self.paths["in"]), str(self.paths["out"]), **named)
-        if policy.stream is None:
-            run_batch(policy, files, AlgorithmSpec("mdav"))
-        else:
-            run_pipe(policy, files)
+        self.policy = policy
+        self.paths = released(folder, policy, "".join(f"{json.dumps(line)}\n" for line in lines))
         # Tests also judge by other policies.
-        self.write("evidence", [json.dumps(without_policy(line)) for line in self.read("evidence")])
-        self.write("summary", [json.dumps(without_policy(self.paths["summary"].read_text()))])
+        self.write("evidence", list(map(without_policy, self.read("evidence"))))
+        self.write("summary", [without_policy(self.paths["summary"].read_text())])
 
     def read(self, name: str) -> list[str]:
         return self.paths[name].read_text().splitlines()
 
-    def write(self, name: str, lines: Sequence[str]) -> None:
-        self.paths[name].write_text("".join(f"{line}\n" for line in lines))
+    def write(self, name: str, lines: Sequence[object]) -> None:
+        write_lines(self.paths[name], lines)
 
     def verify(self, *given: str, policy: Policy | None = None, **options: Any) -> Verdict:
-        files: dict[str, Any] = {name: self.paths[name] for name in given}
-        original, released, evidence = (self.paths[name] for name in NAMES[:3])
-        return verify(policy or self.policy, original, released, evidence, **files, **options)
+        return judged(policy or self.policy, self.paths, "evidence", *given, **options)
 
     def keep_clusters(self, kept: int) -> None:
         """Drop all but the first clusters, with their evidence."""
         evidence = [json.loads(line) for line in self.read("evidence")[:kept]]
-        self.write("evidence", list(map(json.dumps, evidence)))
-        self.write("out", self.read("out")[: sum(len(cluster["offsets"]) for cluster in evidence)])
+        self.write("evidence", evidence)
+        self.write("released", self.read("released")[: sum(len(cluster["offsets"]) for cluster in evidence)])
 
     def refer(self, reason: str, offsets: Sequence[int]) -> None:
-        lines = [{"topic": "in.json", "partition": 0, "offset": offset, "reason": reason} for offset in offsets]
-        self.write("quarantine", list(map(json.dumps, lines)))
+        lines = [{"topic": "original.jsonl", "partition": 0, "offset": offset, "reason": reason} for offset in offsets]
+        self.write("quarantine", lines)
 
     def state(self, **fields: Any) -> None:
-        self.write("summary", [json.dumps(json.loads(self.paths["summary"].read_text()) | fields)])
+        self.write("summary", [json.loads(self.paths["summary"].read_text()) | fields])
 
 
 def test_records_that_are_dropped_with_their_evidence_are_missing(tmp_path: Path) -> None:
-    world = World(tmp_path, policy_of(), range(200))
+    world = World(tmp_path, settings(), range(200))
     assert [world.verify(*given).exit_code for given in ((), ("summary",), ("quarantine",))] == [0, 0, 0]
     world.keep_clusters(16)
     for given in ((), ("quarantine",)):
@@ -93,48 +74,24 @@ def test_records_that_are_dropped_with_their_evidence_are_missing(tmp_path: Path
     assert world.verify(partial=True).exit_code == 0
 
 
-@pytest.mark.parametrize("reason", ["suppressed", "invalid", "undecodable", "too_large"])
-def test_no_reason_in_the_quarantine_hides_dropped_records(tmp_path: Path, reason: str) -> None:
-    world = World(tmp_path, policy_of(), range(200))
-    world.keep_clusters(16)
-    released = {offset for line in world.read("evidence") for offset in json.loads(line)["offsets"]}
-    world.refer(reason, [offset for offset in range(200) if offset not in released])
-    assert broken(world.verify("quarantine")) == {"suppressed" if reason == "suppressed" else "reasons"}
-
-
-def test_no_summary_hides_dropped_records(tmp_path: Path) -> None:
-    world = World(tmp_path, policy_of(), range(200))
-    world.keep_clusters(16)
-    rows = len(world.read("out"))
-    world.state(released=rows, suppressed={"suppressed": 200 - rows}, clusters=16, cluster_size=None, held=0)
-    assert broken(world.verify("summary")) == {"complete", "accounts"}
-
-
 def test_a_record_is_suppressed_only_if_too_few_subjects_had_arrived_at_its_expiry(tmp_path: Path) -> None:
     # At the arrival of position 4, record 0 expires; subjects 1 and 2 are held. Subject 3 is one position too late.
     people = [1, 1, 1, 1, 2, 3, 4, 5, 6, 7, 8]
-    world = World(tmp_path, policy_of(4), people)
+    world = World(tmp_path, settings(4), people)
     references = [json.loads(line)["offset"] for line in world.read("quarantine")]
     assert references[0] == 0
     for given in ((), ("quarantine",), ("summary",)):
         assert world.verify(*given).exit_code == 0
-        assert world.verify(*given, policy=policy_of(5)).exit_code == 1
-    assert "suppressed" in broken(world.verify("quarantine", policy=policy_of(5)))
-
-
-def test_records_of_fewer_than_k_subjects_are_suppressed_at_the_end(tmp_path: Path) -> None:
-    world = World(tmp_path, policy_of(), [*range(30), 100, 100, 101])
-    assert len(world.read("quarantine")) > 0 or len(world.read("out")) == 33
-    for given in ((), ("summary",), ("quarantine",), ("summary", "quarantine")):
-        assert world.verify(*given).exit_code == 0
+        assert world.verify(*given, policy=settings(5)).exit_code == 1
+    assert "suppressed" in broken(world.verify("quarantine", policy=settings(5)))
 
 
 def running(folder: Path, count: int) -> World:
     """The files of a run that has read the first records and goes on."""
-    world = World(folder, policy_of(), range(200))
+    world = World(folder, settings(), range(200))
     evidence = [json.loads(line) for line in world.read("evidence")]
     decided = [cluster for cluster in evidence if min(cluster["offsets"]) + 20 <= count - 1]
-    world.write("in", world.read("in")[:count])
+    world.write("original", world.read("original")[:count])
     world.keep_clusters(len(decided))
     return world
 
@@ -152,22 +109,22 @@ def test_a_running_release_holds_at_most_delta_records(tmp_path: Path) -> None:
 
 def test_nothing_is_held_if_the_summary_says_so(tmp_path: Path) -> None:
     world = running(tmp_path, 111)
-    rows = len(world.read("out"))
-    world.write("summary", [json.dumps({"records_in": 111, "released": rows, "held": 111 - rows})])
+    rows = len(world.read("released"))
+    world.write("summary", [{"records_in": 111, "released": rows, "held": 111 - rows}])
     assert world.verify("summary").exit_code == 0
-    world.write("summary", [json.dumps({"records_in": 111, "released": rows, "held": 0})])
+    world.write("summary", [{"records_in": 111, "released": rows, "held": 0}])
     assert broken(world.verify("summary")) == {"complete"}
 
 
 def test_after_a_flush_nothing_is_held(tmp_path: Path) -> None:
-    world = World(tmp_path, policy_of(), range(200))
+    world = World(tmp_path, settings(), range(200))
     evidence = [json.loads(line) for line in world.read("evidence")]
     # The second to last cluster is dropped; only a flush can have released the last one.
     dropped = evidence.pop(-2)
-    rows = world.read("out")
+    rows = world.read("released")
     last = len(evidence[-1]["offsets"])
-    world.write("evidence", list(map(json.dumps, evidence)))
-    world.write("out", [*rows[: -last - len(dropped["offsets"])], *rows[-last:]])
+    world.write("evidence", evidence)
+    world.write("released", [*rows[: -last - len(dropped["offsets"])], *rows[-last:]])
     assert broken(world.verify()) == {"complete"}
 
 
@@ -175,7 +132,7 @@ def test_after_a_flush_nothing_is_held(tmp_path: Path) -> None:
 
 
 def test_a_time_limit_makes_suppressions_claims(tmp_path: Path) -> None:
-    world = World(tmp_path, policy_of(stream={"max_delay_s": 60}), range(200))
+    world = World(tmp_path, settings(stream={"max_delay_s": 60}), range(200))
     assert world.verify().claimed == ()
     world.keep_clusters(16)
     released = {offset for line in world.read("evidence") for offset in json.loads(line)["offsets"]}
@@ -188,29 +145,29 @@ def test_a_time_limit_makes_suppressions_claims(tmp_path: Path) -> None:
 
 
 def test_a_quota_explains_exactly_the_records_above_it(tmp_path: Path) -> None:
-    policy = policy_of(per_subject={"max": 2, "window": 50})
+    policy = settings(per_subject={"max": 2, "window": 50})
     world = World(tmp_path, policy, [number % 10 for number in range(200)])
     for given in ((), ("summary",), ("quarantine",)):
         verdict = world.verify(*given)
         assert (verdict.exit_code, verdict.claimed) == (0, ())
-    assert world.verify("quarantine", policy=policy_of(per_subject={"max": 3, "window": 50})).exit_code == 1
+    assert world.verify("quarantine", policy=settings(per_subject={"max": 3, "window": 50})).exit_code == 1
 
 
 def test_a_small_population_is_suppressed_at_the_end_only(tmp_path: Path) -> None:
-    policy = policy_of(min_population=10)
+    policy = settings(min_population=10)
     world = World(tmp_path, policy, range(9))
-    assert world.read("out") == []
+    assert world.read("released") == []
     for given in (("summary",), ("summary", "quarantine")):
         assert world.verify(*given).exit_code == 0
-        assert world.verify(*given, policy=policy_of(min_population=9)).exit_code == 1
+        assert world.verify(*given, policy=settings(min_population=9)).exit_code == 1
 
 
 @pytest.mark.parametrize("rule", ["nearest", "greedy", "awo"])
 def test_the_end_of_a_file_releases_no_small_population(tmp_path: Path, rule: str) -> None:
     stream = {"rule": rule}
-    world = World(tmp_path, policy_of(stream=stream), range(12))
-    assert world.verify(policy=policy_of(stream=stream, min_population=12)).exit_code == 0
-    verdict = world.verify(policy=policy_of(stream=stream, min_population=13))
+    world = World(tmp_path, settings(stream=stream), range(12))
+    assert world.verify(policy=settings(stream=stream, min_population=12)).exit_code == 0
+    verdict = world.verify(policy=settings(stream=stream, min_population=13))
     assert broken(verdict) == {"population"}
     assert verdict["population"].worst == 12
 
@@ -219,13 +176,13 @@ def test_the_end_of_a_file_releases_no_small_population(tmp_path: Path, rule: st
 
 
 def test_a_table_suppresses_only_what_a_subject_has_above_its_share(tmp_path: Path) -> None:
-    policy = policy_of(None, max_share=0.4)
+    policy = settings(None, max_share=0.4)
     world = World(tmp_path, policy, [0] * 20 + list(range(1, 11)))
     suppressed = len(world.read("quarantine"))
     assert suppressed == 14
     for given in ((), ("summary",), ("quarantine",), ("summary", "quarantine")):
         assert world.verify(*given).exit_code == 0
-    assert world.verify(policy=policy_of(None, max_share=0.5)).exit_code == 1
+    assert world.verify(policy=settings(None, max_share=0.5)).exit_code == 1
     world.keep_clusters(1)
     assert broken(world.verify(table=True)) >= {"complete"}
 
@@ -236,28 +193,28 @@ def test_a_table_suppresses_only_what_a_subject_has_above_its_share(tmp_path: Pa
 def exported(world: World, timestamps: Sequence[int | None]) -> None:
     """Turn original and release into exports of topics."""
     messages: list[dict[str, Any]] = []
-    for offset, (line, timestamp) in enumerate(zip(world.read("in"), timestamps, strict=True)):
+    for offset, (line, timestamp) in enumerate(zip(world.read("original"), timestamps, strict=True)):
         more = {} if timestamp is None else {"timestamp": timestamp}
         messages.append({"partition": 0, "offset": offset, "value": line} | more)
-    world.write("in", list(map(json.dumps, messages)))
-    world.write("out", [json.dumps({"partition": 0, "value": row}) for row in world.read("out")])
+    world.write("original", messages)
+    world.write("released", [json.dumps({"partition": 0, "value": row}) for row in world.read("released")])
 
 
 def with_record_dated_ahead(folder: Path, timestamp: int | None, offset: int = 101, *, count: int = 1) -> Verdict:
     """Judge an export of 100 messages, one per millisecond, with further ones that are referenced as invalid."""
-    world = World(folder, policy_of(), range(100))
-    good = json.loads(world.read("in")[0])
+    world = World(folder, settings(), range(100))
+    good = json.loads(world.read("original")[0])
     exported(world, range(100))
-    lines = [json.loads(line) for line in world.read("in")]
+    lines = [json.loads(line) for line in world.read("original")]
     for line in lines:
         line["offset"] *= 2
     message = {"partition": 0, "value": json.dumps(good | {"n": 1000})}
     message |= {} if timestamp is None else {"timestamp": timestamp}
     offsets = range(offset, offset + 2 * count, 2)
-    world.write("in", [json.dumps(line) for line in [*lines, *(message | {"offset": one} for one in offsets)]])
+    world.write("original", [json.dumps(line) for line in [*lines, *(message | {"offset": one} for one in offsets)]])
     clusters = [json.loads(line) for line in world.read("evidence")]
     doubled = [cluster | {"offsets": [2 * one for one in cluster["offsets"]]} for cluster in clusters]
-    world.write("evidence", list(map(json.dumps, doubled)))
+    world.write("evidence", doubled)
     world.refer("invalid", offsets)
     return world.verify("quarantine")
 
@@ -295,16 +252,16 @@ def test_disputed_rejections_leave_the_delay_undecided(tmp_path: Path) -> None:
 
 def test_a_flush_of_a_service_may_suppress_and_is_told_as_claimed(tmp_path: Path) -> None:
     # 50 subjects, a drain that suppresses the last two of them, and 50 more.
-    first = World(tmp_path, policy_of(), range(50))
-    lines, rows, evidence = (first.read(name) for name in ("in", "out", "evidence"))
-    second = World(tmp_path, policy_of(), range(52, 102))
+    first = World(tmp_path, settings(), range(50))
+    lines, rows, evidence = (first.read(name) for name in ("original", "released", "evidence"))
+    second = World(tmp_path, settings(), range(52, 102))
     moved = [json.loads(line) for line in second.read("evidence")]
     for cluster in moved:
         cluster["offsets"] = [offset + 52 for offset in cluster["offsets"]]
         cluster["cluster"] += len(evidence)
     two = [json.dumps({"who": who, "x": 5, "n": who}) for who in (200, 201)]
-    second.write("in", [*lines, *two, *second.read("in")])
-    second.write("out", [*rows, *second.read("out")])
+    second.write("original", [*lines, *two, *second.read("original")])
+    second.write("released", [*rows, *second.read("released")])
     second.write("evidence", [*evidence, *map(json.dumps, moved)])
     second.refer("suppressed", [50, 51])
     assert broken(second.verify("quarantine")) == {"suppressed"}  # a file has no flush before its end

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from shoal.audit.confidential import ValueClass, check_values
 from shoal.audit.originals import Originals
+from shoal.audit.unpublished import BreakableValues
 from shoal.audit.verdict import Check
-from shoal.policy import Policy
-from shoal.policy.schema import Document
+from support.making import SUBJECT, policy_of, quasi, unchanged_field
 
 pytestmark = pytest.mark.unit
 
@@ -29,19 +29,12 @@ def checked(
     if reference is not None and folder is not None:
         (folder / "reference.csv").write_text(f"value,share\n{reference}", encoding="utf-8")
         attribute["reference"] = str(folder / "reference.csv")
-    document = {
-        "attributes": {
-            "who": {"role": "identifier", "subject": True},
-            "age": {"role": "quasi_identifier", "bounds": [0, 110]},
-            "ill": {"role": "confidential", **attribute},
-        },
-        "privacy": {"k": 2, **privacy},
-    }
+    attributes = {"who": SUBJECT, "age": quasi(0, 110), "ill": {"role": "confidential", **attribute}}
     unchanged = [text for cluster in clusters for text in cluster]
     n, numbers = len(unchanged), np.arange(len(unchanged))
     originals = Originals(np.zeros((n, 1)), numbers, list(unchanged), np.zeros(n, np.int64), numbers, is_export=False)
     classes = [ValueClass(number, cluster) for number, cluster in enumerate(clusters)]
-    policy = Policy.from_document(Document.model_validate(document))
+    policy = policy_of(attributes, privacy={"k": 2, **privacy})
     return {check.name: check for check in (one.result() for one in check_values(policy, originals, classes))}
 
 
@@ -95,6 +88,8 @@ def test_the_default_share_beside_distinct_l_is_checked() -> None:
         ({"recursive": [2, 2]}, ['"a"', '"a"', '"b"', '"c"'], True, 1.0),
         ({"recursive": [1.1, 2]}, ['"a"'] * 11 + ['"b"'] * 10, False, 1.1),  # the float64 of 1.1 is above 11/10
         ({"recursive": [9, 3]}, ['"a"', '"b"'], False, None),  # fewer than three values
+        ({"recursive": [1.5, 2]}, ['"a"', '"a"', '"b"', '"b"'], True, 1.0),
+        ({"recursive": [0.5, 2]}, ['"a"', '"b"', '"c"'], False, 0.5),  # 1 < 0.5 * 2 does not hold
     ],
 )
 def test_entropy_and_recursive_diversity(
@@ -194,6 +189,7 @@ def test_in_a_table_the_distance_follows_the_scale() -> None:
         ("a,0.5\nb,0.25\n,0.25\n", {}, ['"a"', "null", '""', '" a "'], 0.25),
         ("1,0.5\n3,0.5\n", {}, ["1", '"1.0"', "3", '"0.3e1"'], 0.0),
         ("1,0.5\n3,0.5\n", {}, ["2", "2", "2.01", "9"], 0.0),  # 2 belongs to 1, the lower of two
+        ("0.1,0.5\n0.3,0.5\n", {}, ["0.2", "0.3"], 0.0),  # as float64, 0.3 - 0.2 is less than 0.2 - 0.1
         ("1,0.5\n3,0.5\n", {}, ["null", '""', "3", "3"], 0.0),  # missing belongs to the lowest
         ("1,0.4\n3,0.4\n,0.2\n", {}, ["1", "1", "null", "null"], (0.3 + 0.4) / 2),
         ("1,0.25\n2,0.25\n3,0.25\n4,0.25\n", {"type": "integer"}, ["1", "2"], 1 / 3),
@@ -228,21 +224,60 @@ def test_the_claim_names_the_distance(tmp_path: Path) -> None:
 
 def test_only_protected_attributes_are_checked() -> None:
     assert checked({"l": 2}, ['"a"', '"b"'])["diversity"].status == "holds"
-    policy = {
-        "attributes": {
-            "who": {"role": "identifier", "subject": True},
-            "age": {"role": "quasi_identifier", "bounds": [0, 110]},
-            "ill": {"role": "confidential", "protect": True},
-            "tag": {"role": "confidential", "publish_unchanged": True},
-        },
-        "privacy": {"k": 2, "l": 2},
-    }
+    ill, tag = {"role": "confidential", "protect": True}, {"role": "confidential", "publish_unchanged": True}
+    policy = policy_of({"who": SUBJECT, "age": quasi(0, 110), "ill": ill, "tag": tag}, privacy={"k": 2, "l": 2})
     texts = ['"a"\x00"t"', '"b"\x00"t"'], ['"a"\x00"t"', '"a"\x00"u"']
     n = np.arange(4)
     originals = Originals(np.zeros((4, 1)), n, [*texts[0], *texts[1]], np.zeros(4, np.int64), n, is_export=False)
     classes = [ValueClass(number, list(own)) for number, own in enumerate(texts)]
-    checks = check_values(Policy.from_document(Document.model_validate(policy)), originals, classes)
+    checks = check_values(policy, originals, classes)
     assert [(check.name, check.failed, check.places) for check in checks] == [
         ("diversity", 1, [1]),
         ("value_share", 1, [1]),
     ]
+
+
+# ---------------------------------------------------------------- suppressions that a limit may explain
+
+
+def can_be_broken(privacy: dict[str, Any], values: str, people: str | None = None) -> bool:
+    """Whether records with these values, one letter each, may form a cluster of k subjects that exceeds a limit."""
+    policy = policy_of(
+        {"who": SUBJECT, "age": quasi(0, 110), "ill": unchanged_field("string")}, privacy={"k": 3, **privacy}
+    )
+    n = np.arange(len(values))
+    subjects = n if people is None else np.array([ord(one) for one in people])
+    unchanged: list[str | None] = [f'"{value}"' for value in values]
+    originals = Originals(np.zeros((len(n), 1)), subjects, unchanged, n * 0, n, is_export=False)
+    return BreakableValues(policy, originals).can_be_broken(n.tolist())
+
+
+@pytest.mark.parametrize(
+    ("privacy", "values", "found"),
+    [
+        ({"l": 2, "max_value_share": 1}, "abcd", False),
+        ({"l": 2, "max_value_share": 1}, "aabbcc", False),  # two of one value are not yet three people
+        ({"l": 2, "max_value_share": 1}, "aaab", True),
+        ({"l": 3, "max_value_share": 1}, "aabb", True),
+        ({"l": 3, "max_value_share": 1}, "abcde", False),
+        ({"l": 2}, "abcd", False),
+        ({"l": 2}, "aabcd", True),  # two of three records have one value
+        ({"max_value_share": 0.7}, "aabcd", False),
+        ({"t": 0.9}, "abcd", True),
+        ({"l": {"entropy": 2}}, "abcd", True),
+        ({"l": {"recursive": [1, 2]}}, "abcd", True),
+        ({}, "aaaa", False),
+    ],
+)
+def test_a_suppression_is_possible_if_some_cluster_exceeds_a_limit(
+    privacy: dict[str, Any],
+    values: str,
+    found: bool,  # noqa: FBT001
+) -> None:
+    assert can_be_broken(privacy, values) is found
+
+
+def test_records_of_one_person_count_once_towards_k() -> None:
+    assert not can_be_broken({"l": 2, "max_value_share": 1}, "aaaab", "xxxyz")
+    assert can_be_broken({"l": 2, "max_value_share": 1}, "aaaab", "xxwyz")
+    assert can_be_broken({"max_value_share": 0.5}, "aaabc", "xxxyz")

@@ -83,16 +83,8 @@ def test_an_undecided_verdict_names_the_missing_input() -> None:
 @pytest.mark.parametrize(
     ("value", "text"),
     [
-        (None, "unknown"),
-        (0, "0"),
-        (120000, "120000"),
-        (0.0, "0"),
-        (5.0, "5"),
-        (1.7314169999999998, "1.7314"),
-        (0.30000000000000004, "0.3"),
-        (-0.5, "-0.5"),
-        (0.00012345, "0.00012"),
-        (1e-9, "1e-09"),
+        *((None, "unknown"), (0, "0"), (120000, "120000"), (0.0, "0"), (5.0, "5"), (1.7314169999999998, "1.7314")),
+        *((0.30000000000000004, "0.3"), (-0.5, "-0.5"), (0.00012345, "0.00012"), (1e-9, "1e-09")),
     ],
 )
 def test_the_text_shows_rounded_numbers_and_the_json_exact_ones(value: float | None, text: str) -> None:

@@ -1,4 +1,4 @@
-"""`verify` on small releases: outcomes, forms of files, and refused inputs."""
+"""`verify` on small releases: outcomes, forms of files, refused inputs, options and fingerprints."""
 
 from __future__ import annotations
 
@@ -192,3 +192,169 @@ stream: {delta: 5}
     (tmp_path / "released.jsonl").write_text('{"offset":0,"value":0}\n{"offset":0,"value":1}\n')
     verdict = verify(load_policy(tmp_path, policy), tmp_path / "original.jsonl", tmp_path / "released.jsonl")
     assert verdict.exit_code == 0, verdict.text()
+
+
+# ---------------------------------------------------------------- clusters that are inferred from the release
+
+
+def test_records_with_equal_unchanged_fields_need_evidence(tmp_path: Path) -> None:
+    records = [{**record, "diagnosis": "flu", "ward": None} for record in make_records(60)]
+    naive = NaiveRelease(tmp_path, records, make_release(tmp_path).clusters)
+    assert naive.verify().exit_code == 0
+    verdict = naive.verify(evidence=False)
+    assert verdict.exit_code == 2
+    assert "--evidence" in verdict.undecided[0]
+    assert verdict.counts["clusters"] is None
+    assert not [name for name in verdict.measures if "per_subject" in name]
+    # Rows with equal quasi-identifiers are of whole clusters.
+    assert verdict.measures["single_value_share.diagnosis"] == 1
+    assert verdict.measures["single_value_records.diagnosis"] == 1
+    assert verdict.measures["near_duplicate_clusters"] is None
+
+
+def test_an_undecided_release_can_still_be_broken(tmp_path: Path) -> None:
+    records = [{**record, "diagnosis": "flu", "ward": None} for record in make_records(60)]
+    naive = NaiveRelease(tmp_path, records, make_release(tmp_path).clusters)
+    naive.rows[0] = naive.rows[0][:2]
+    assert broken(naive.verify(evidence=False)) == {"alone"}
+    naive.regenerate()
+    naive.rows[0][0] = naive.rows[0][0].replace("flu", "gout")
+    verdict = naive.verify(evidence=False)
+    assert verdict.exit_code == 1
+    assert "traced" in broken(verdict)
+
+
+def test_a_cluster_ends_where_the_byte_order_descends(tmp_path: Path) -> None:
+    records = make_records(20)
+    for number, record in enumerate(records):
+        record |= {"age": 40, "income": 1000.0, "dose": 0.5, "patient": f"p{number}", "diagnosis": f"d{number:02}"}
+    order = [*range(0, 20, 2), *range(1, 20, 2)]
+    naive = NaiveRelease(tmp_path, records, [order[:10], order[10:]])
+    verdict = naive.verify(evidence=False)
+    assert verdict.exit_code == 0
+    assert verdict.counts["clusters"] == 2
+    naive.rows = [sorted(naive.rows[0] + naive.rows[1])]
+    # Merged and sorted, both clusters are one to a reader.
+    assert naive.verify(evidence=False).exit_code == 0
+
+
+def test_a_run_is_split_at_each_descent(tmp_path: Path) -> None:
+    records = make_records(11)
+    for number, record in enumerate(records):
+        record |= {"age": 40, "income": 1000.0, "dose": 0.5, "patient": f"p{number}", "diagnosis": f"d{number:02}"}
+    # The byte order descends after the first row, so that row is a cluster of its own.
+    naive = NaiveRelease(tmp_path, records, [[10], [*range(10)]])
+    verdict = naive.verify(evidence=False)
+    assert verdict.counts["clusters"] == 2
+    assert verdict["subjects"].worst == 1
+    assert broken(verdict) == {"subjects", "share"}
+
+
+def test_a_file_sorted_as_a_whole_needs_evidence_if_unchanged_fields_come_first(tmp_path: Path) -> None:
+    naive = make_release(tmp_path)
+    naive.rows = [sorted((row for rows in naive.rows for row in rows), key=str.encode)]
+    assert naive.verify(table=True).exit_code == 0
+    verdict = naive.verify(evidence=False)
+    assert verdict.exit_code == 2
+    assert "byte order as a whole" in verdict.undecided[0]
+
+
+# ---------------------------------------------------------------- options of a policy
+
+
+def policy_with(option: str) -> str:
+    return POLICY.replace("max_share: 0.5", f"max_share: 0.5, {option}")
+
+
+def test_a_correct_release_holds_with_every_option(tmp_path: Path) -> None:
+    naive = make_release(tmp_path, 60, subjects=60)
+    for record in naive.records:
+        record |= {"age": 30 + record["age"] % 40, "income": 20_000 + record["income"] / 2, "dose": 1.0}
+    options = "per_subject: {max: 9, window: 10}, min_population: 10"
+    made = NaiveRelease(tmp_path, naive.records, naive.clusters, policy=policy_with(options))
+    verdict = made.verify()
+    assert verdict.exit_code == 0
+    assert verdict["releases"].status == "holds"
+    assert verdict["population"].status == "holds"
+    assert not any("subjects were held" in unseen for unseen in verdict.not_examined)
+    unseen = made.verify(partial=True).not_examined
+    assert any("the end of the input released records while fewer than 10 subjects were held" in one for one in unseen)
+
+
+def test_one_release_above_the_quota_of_a_window_breaks_the_check(tmp_path: Path) -> None:
+    naive = make_release(tmp_path, 60, subjects=1000)
+    for offset in (11, 14, 19, 20):
+        naive.records[offset]["patient"] = "frequent"
+    option = "per_subject: {max: 2, window: 10}"
+    verdict = NaiveRelease(tmp_path, naive.records, naive.clusters, policy=policy_with(option)).verify()
+    assert broken(verdict) == {"releases"}
+    assert (verdict["releases"].failed, verdict["releases"].places, verdict["releases"].worst) == (1, (1,), 3)
+    naive.records[11]["patient"] = "else"
+    verdict = NaiveRelease(tmp_path, naive.records, naive.clusters, policy=policy_with(option)).verify()
+    assert verdict.exit_code == 0
+
+
+# ---------------------------------------------------------------- the fingerprint of the policy
+
+
+OTHER = "0123456789abcdef" * 4
+
+
+def own(naive: NaiveRelease) -> str:
+    return load_policy(naive.folder).fingerprint
+
+
+def test_evidence_and_summary_of_the_given_policy_hold(tmp_path: Path) -> None:
+    naive = make_release(tmp_path)
+    for line in naive.evidence:
+        line["policy"] = own(naive)
+    naive.summary["policy"] = own(naive)
+    assert naive.verify(summary=True).exit_code == 0
+
+
+def test_files_of_another_policy_are_broken(tmp_path: Path) -> None:
+    naive = make_release(tmp_path)
+    naive.evidence[3]["policy"] = OTHER
+    verdict = naive.verify()
+    assert broken(verdict) == {"policy"}
+    assert verdict["policy"].places == (3,)
+    note = verdict["policy"].note
+    assert note.startswith(f"they name {OTHER}, and the given policy has {own(naive)}: ")
+    assert note.endswith("give the policy under which the release was made")
+    del naive.evidence[3]["policy"]
+    naive.summary["policy"] = OTHER
+    assert naive.verify().exit_code == 0
+    verdict = naive.verify(summary=True)
+    assert verdict["policy"].places == ("summary",)
+
+
+@pytest.mark.parametrize("policy", ["", "x", OTHER[:-1], OTHER.upper(), 7, None, [OTHER]])
+def test_a_malformed_fingerprint_is_refused(tmp_path: Path, policy: object) -> None:
+    naive = make_release(tmp_path)
+    naive.evidence[3]["policy"] = policy
+    with pytest.raises(InputError, match=r"evidence\.jsonl, line 4: policy must be a fingerprint"):
+        naive.verify()
+    del naive.evidence[3]["policy"]
+    naive.summary["policy"] = policy
+    with pytest.raises(InputError, match=r"summary\.json: policy must be a fingerprint"):
+        naive.verify(summary=True)
+
+
+def test_a_topic_under_several_policies_needs_the_others(tmp_path: Path) -> None:
+    naive = make_release(tmp_path)
+    paths = naive.write()
+    messages = (
+        json.dumps({"partition": 0, "offset": number, "value": json.dumps(record)})
+        for number, record in enumerate(naive.records)
+    )
+    paths["original"].write_text("\n".join(messages) + "\n")
+    rows = (json.dumps({"partition": 0, "value": row}) for rows in naive.rows for row in rows)
+    paths["released"].write_text("\n".join(rows) + "\n")
+    files = load_policy(tmp_path), paths["original"], paths["released"], paths["evidence"]
+    assert verify(*files).exit_code == 0
+    naive.evidence[3]["policy"] = OTHER
+    paths["evidence"].write_text("\n".join(map(json.dumps, naive.evidence)) + "\n")
+    verdict = verify(*files)
+    assert verdict.exit_code == 2
+    assert len(verdict.undecided) == 1
+    assert OTHER in verdict.undecided[0]
