@@ -236,11 +236,12 @@ async def test_a_slow_listener_of_one_partition_does_not_suppress_records_of_ano
     stage = await Stage.create(bootstrap, tmp_path, partitions=2, stream={"delta": 20, "max_delay_s": delay_s})
     is_waiting, may_go_on, seen = asyncio.Event(), asyncio.Event(), set[tuple[int, int]]()
 
-    async def before(partition: int, cluster: DecidedCluster) -> None:
+    async def before(partition: int, cluster: DecidedCluster) -> bool:
         if partition == 0:
             is_waiting.set()
             await may_go_on.wait()
         seen.update((partition, offset) for offset in cluster.offsets)
+        return True
 
     async def deliver(count: int, partition: int) -> list[tuple[int, int]]:
         record_ids = await stage.put(count, partition)

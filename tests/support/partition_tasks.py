@@ -7,11 +7,17 @@ from collections.abc import Callable
 
 from aiokafka import TopicPartition
 from shoal.formats import JsonDecoder
-from shoal.kafka.cluster_listener import NO_LISTENER, ClusterListener
 from shoal.kafka.metadata import CommittedState, decode
 from shoal.kafka.offsets import OffsetState
 from shoal.kafka.task import PartitionTask
-from shoal.kafka.transactions import PartitionCounts, TaskContext, TransactionBatch, TransactionSink
+from shoal.kafka.transactions import (
+    NO_LISTENER,
+    ClusterListener,
+    PartitionCounts,
+    TaskContext,
+    TransactionBatch,
+    TransactionSink,
+)
 from shoal.observability import Metrics
 from shoal.policy import Policy
 

@@ -21,7 +21,7 @@ from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 
 from shoal.errors import BrokerUnavailableError, Fault, InputError, PolicyError
 from shoal.formats import fixed_texts
-from shoal.kafka.client import Operation, broker_error, describe_missing, operations_on
+from shoal.kafka.client import Operation, broker_error, describe_missing, named_topics, operations_on
 from shoal.kafka.metadata import LIMIT_BYTES, span_limit
 from shoal.kafka.topics import allowed_operations, ask_again_unless, settings_by_input
 from shoal.observability import logger
@@ -55,8 +55,8 @@ async def find_missing_permissions(
 ) -> list[Fault]:
     """Return what the principal lacks of the least permissions of a worker, with what to grant.
 
-    The last part of a field in ``topics`` is the role of its topic. The list is empty if nothing is missing, if the
-    broker has no ACLs, or if it does not say.
+    The last part of a field in ``topics`` is the role of its topic. The list is empty if the broker has no ACLs, or
+    does not say.
     """
     allowed = await allowed_operations(client, sorted(set(topics.values())))
     faults = list(_about_topics(topics, allowed))
@@ -163,7 +163,7 @@ async def preflight(
 
     Settings that the principal may not see are not checked; ``unchecked`` warns of them.
     """
-    topics = _named_topics(settings)
+    topics = named_topics(settings)
     found = await partitions_of(client, topics.values())
     counts = {topic: len(found[topic]) for topic in topics.values() if topic in found}
     written = sorted({topic for path, topic in topics.items() if path[-1] != "input" and topic in counts})
@@ -174,7 +174,9 @@ async def preflight(
         *_faults_of_topics(topics, counts, configs),
         *_about_sizes(topics, limits, policy, settings),
         *_about_broker(of_broker or {}, settings),
-        *await find_missing_permissions(client, settings, _existing(topics, counts)),
+        *await find_missing_permissions(
+            client, settings, {path: topic for path, topic in topics.items() if topic in counts}
+        ),
     ]
     if faults:
         raise settings_error([(fault.path, fault.message) for fault in faults], policy)
@@ -188,10 +190,7 @@ async def preflight(
 def check_policy(policy: Policy, source: str) -> None:
     """Run the checks of a policy for Kafka that need no broker.
 
-    Raises
-    ------
-    PolicyError
-        Offset metadata under this policy could exceed their limit.
+    Raises `PolicyError` if offset metadata under this policy could exceed their limit.
     """
     faults = [] if policy.kafka is None or policy.stream is None else list(_about_policy(policy))
     if faults:
@@ -201,19 +200,18 @@ def check_policy(policy: Policy, source: str) -> None:
 async def partitions_of(client: AIOKafkaAdminClient, needed: Iterable[str]) -> dict[str, list[int]]:
     """Return the partitions of every visible topic; a request for one by its name could create it.
 
-    If a topic that is needed is not among them, the answer after a second counts: a random broker answers, and one that
-    starts may not know all topics yet.
+    If one that is needed is missing, the answer after a second counts: a broker that starts may not know all topics
+    yet.
     """
-    return await ask_again_unless(lambda found: found.keys() >= set(needed), lambda: _described(client))
 
+    async def described() -> dict[str, list[int]]:
+        return {
+            topic["topic"]: sorted(one["partition"] for one in topic["partitions"])
+            for topic in await client.describe_topics()
+            if not topic["error_code"]
+        }
 
-async def _described(client: AIOKafkaAdminClient) -> dict[str, list[int]]:
-    described = await client.describe_topics()
-    return {
-        topic["topic"]: sorted(one["partition"] for one in topic["partitions"])
-        for topic in described
-        if not topic["error_code"]
-    }
+    return await ask_again_unless(lambda found: found.keys() >= set(needed), described)
 
 
 def _warn_of_unchecked(
@@ -243,22 +241,6 @@ def _about_policy(policy: Policy) -> Iterator[Fault]:
         span_limit(policy)
     except InputError as error:
         yield Fault((), str(error))
-
-
-def _named_topics(settings: KafkaSection) -> dict[FieldPath, str]:
-    """Return the topics by the fields that name them. The last part of a field is the role of its topic."""
-    roles = ("input", "output")
-    named: dict[FieldPath, str | None] = {("kafka", role): getattr(settings, role) for role in roles}
-    for number, pair in enumerate(settings.topics or []):
-        named |= {("kafka", "topics", str(number), role): getattr(pair, role) for role in roles}
-    named |= {
-        ("kafka", role): getattr(settings, role) for role in ("quarantine", "clusters", "evidence", "progress_copy")
-    }
-    return {path: topic for path, topic in named.items() if topic}
-
-
-def _existing(topics: Mapping[FieldPath, str], counts: Mapping[str, int]) -> dict[FieldPath, str]:
-    return {path: topic for path, topic in topics.items() if topic in counts}
 
 
 def _faults_of_topics(

@@ -57,11 +57,9 @@ BEHIND_RECORDS = 100
 class Poller:
     """Polls a consumer for the tasks of a loop.
 
-    A poll without messages ends when a commit is due, or when a transaction ends after which another commit is due or a
-    task is no longer full. Otherwise decisions would wait for up to `POLL_S` more than the commit interval.
-
-    A partition stays paused for as long as its task is full or flushes: aiokafka drops what it has fetched of a paused
-    partition, and would fetch it again at each resume.
+    A poll without messages ends when a task has something to do: decisions would else wait for up to `POLL_S` more than
+    the commit interval. A partition stays paused for as long as its task is full or flushes: aiokafka drops what it has
+    fetched of a paused partition, and would fetch it again at each resume.
     """
 
     def __init__(self, tasks: TaskManager, commit_interval_s: float) -> None:
@@ -143,11 +141,9 @@ Punctuation = Callable[[], Coroutine[Any, Any, None]]
 class Punctuator:
     """Runs the punctuations of tasks, at most one of each task at a time.
 
-    A punctuation that flushes waits for two transactions, one after the other. If the loop waited for it, the records
-    of all other partitions would wait too. Each task has its own producer and sends one transaction at a time, so that
-    there are never more transactions than tasks.
-
-    Guarantee: the order of what one task does is not changed. A task holds its lock while it flushes.
+    A punctuation that flushes waits for two transactions. If the loop waited for it, the records of all other
+    partitions would wait too. Guarantee: the order of what one task does is not changed, because it holds its lock
+    while it flushes.
     """
 
     def __init__(self) -> None:
@@ -197,20 +193,17 @@ TOLD_AFTER_S, TOLD_EVERY_S = 5.0, 10.0
 log = logger("kafka")
 
 
-async def wait_until_no_members(admin: AIOKafkaAdminClient, settings: KafkaSection) -> None:
+async def wait_until_no_members(admin_client: AIOKafkaAdminClient, settings: KafkaSection) -> None:
     """Return when the group has no members; wait for members that were killed, and for static ones that have stopped.
 
-    The broker lists such a member until its session timeout has passed. A running worker renews its session. So after
-    this time, and some seconds for workers that are just stopping, a member is a running worker, or one that was killed
-    meanwhile: then `InputError` is raised, and nothing was fenced, read or committed. If the coordinator does not
-    answer for ``patience_s``, although the broker does, `BrokerError` is raised.
-
-    A worker that joins after the last answer is not noticed here. It fences the drain as soon as it opens the
-    partitions. READ on the group is enough: it includes DESCRIBE.
+    After the session timeout, and some seconds for workers that are just stopping, a member is a running worker, or one
+    that was killed meanwhile: then `InputError` is raised, and nothing was fenced, read or committed. If the
+    coordinator does not answer for ``patience_s``, although the broker does, `BrokerError` is raised. A worker that
+    joins after the last answer fences the drain as soon as it opens the partitions.
     """
     timeout_s = settings.session_timeout_ms / 1000 + MARGIN_S
     deadline_s, told_s = time.monotonic() + timeout_s, -math.inf
-    while count := await _member_count(admin, settings):
+    while count := await _member_count(admin_client, settings):
         now_s = time.monotonic()
         if now_s >= deadline_s:
             members = f"{count} member{'s' if count > 1 else ''}"
@@ -227,13 +220,13 @@ async def wait_until_no_members(admin: AIOKafkaAdminClient, settings: KafkaSecti
         await asyncio.sleep(GROUP_POLL_S)
 
 
-async def _member_count(admin: AIOKafkaAdminClient, settings: KafkaSection) -> int:
+async def _member_count(admin_client: AIOKafkaAdminClient, settings: KafkaSection) -> int:
     """Return how many members the coordinator lists, in whichever state the group is; 0 for an unknown group."""
     began_s, patience_s = time.monotonic(), max(settings.patience_s, TOLD_AFTER_S)
     tell_at_s = began_s + TOLD_AFTER_S
     while True:
         try:
-            return await _listed_count(admin, str(settings.group))
+            return await _listed_count(admin_client, str(settings.group))
         except kafka_errors.KafkaError as error:
             # The first request of a Kafka cluster creates the coordinator's topic. A coordinator may also move or load.
             if not error.retriable:
@@ -253,8 +246,8 @@ async def _member_count(admin: AIOKafkaAdminClient, settings: KafkaSection) -> i
         await asyncio.sleep(GROUP_POLL_S)
 
 
-async def _listed_count(admin: AIOKafkaAdminClient, group: str) -> int:
-    (response,) = await admin.describe_consumer_groups([group])
+async def _listed_count(admin_client: AIOKafkaAdminClient, group: str) -> int:
+    (response,) = await admin_client.describe_consumer_groups([group])
     ((code, _, _, _, _, members, *_),) = response.groups
     if code:
         raise kafka_errors.for_code(code)(group)
@@ -272,8 +265,7 @@ class ConsumerLoop:
     """Polls and drives the tasks while this worker is a group member.
 
     With ``start.drain`` it reads all partitions once without joining the group, which must not have members. It waits
-    for ``compiling``, the compilation of the kernels, before it joins the group or takes partitions; an error there
-    ends the loop at once. ``stopping`` is set to end it.
+    for ``compiling``, the compilation of the kernels, before it takes partitions. ``stopping`` is set to end it.
     """
 
     def __init__(
@@ -451,10 +443,7 @@ class ConsumerLoop:
     def on_assigned(
         self, partitions: list[TopicPartition], admin_client: AIOKafkaAdminClient, kafka_consumer: AIOKafkaConsumer
     ) -> None:
-        """Open tasks in the background.
-
-        This method must return at once, because aiokafka sends no heartbeats meanwhile.
-        """
+        """Open tasks in the background, and return at once: aiokafka sends no heartbeats meanwhile."""
         if self._has_ended:
             return
         self._health.unassigned = not partitions
@@ -469,10 +458,10 @@ class ConsumerLoop:
         self._opening.add_done_callback(self._on_background_end)
 
     async def on_revoked(self, partitions: Iterable[TopicPartition]) -> None:
-        """Close the tasks of these partitions.
+        """Close the tasks of these partitions; each commits its decisions first.
 
-        Each commits its decisions first. A task that has not yet read again what an earlier task had read cannot
-        commit: it cancels its decisions, and the next owner takes the same ones.
+        One that has not yet read again what an earlier task had read cannot, and the next owner takes the same
+        decisions.
         """
         if not self._has_ended:
             await self._cancel_opening()
@@ -527,21 +516,8 @@ class _RebalanceListener(ConsumerRebalanceListener):  # type: ignore[misc] # the
 class Worker:
     """Turns a topic of personal records into a k-anonymous topic, and completes each input offset once.
 
-    Parameters
-    ----------
-    policy : Policy
-        With a stream section.
-    settings : KafkaSection
-        Broker, topics and group.
-    metrics : Metrics
-        The metrics of the process.
-    health : Health
-        Holds whether the worker is ready.
-    start : StartOptions
-        Where to begin.
-    compiling : asyncio.Task, optional
-        Compiles the kernels. The worker meanwhile checks the topics, and waits for this task before it joins the group
-        or, with ``start.drain``, takes partitions: a member that compiled would miss heartbeats.
+    ``compiling`` compiles the kernels. The worker meanwhile checks the topics, and waits for it before it joins the
+    group or takes partitions: a member that compiled would miss heartbeats.
     """
 
     policy: Policy
@@ -566,16 +542,9 @@ class Worker:
     async def run(self) -> None:
         """Work until stopped or, with ``start.drain``, until every record is released, suppressed or quarantined.
 
-        Raises
-        ------
-        BrokerError
-            The broker did not answer for longer than ``kafka.patience_s``, or refuses a request permanently.
-        InputError, PolicyError
-            The checks before the start failed.
-        GuaranteeError
-            An invariant does not hold, or an error was unexpected; nothing of the block concerned was sent.
-        ShoalError
-            The kernels could not be compiled.
+        Raises `BrokerError` if the broker did not answer for longer than ``kafka.patience_s``, or refuses a request
+        permanently; `InputError` or `PolicyError` if the checks before the start failed; `GuaranteeError` if an
+        invariant does not hold, or an error was unexpected: nothing of the block concerned was sent.
         """
         self._context.report_settings()
         liveness = BrokerLiveness(self.health, self.settings.patience_s, str(self.settings.bootstrap_servers))

@@ -18,19 +18,18 @@ from typing import Protocol
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
 
-from shoal.errors import ShoalError
 from shoal.kafka.checks import preflight
-from shoal.kafka.client import LeaderAwayError, admin, reading, task_exception, to_shoal_error
-from shoal.kafka.cluster_listener import ClusterListener
+from shoal.kafka.client import NotYetError, admin, reading, task_exception, to_shoal_error
 from shoal.kafka.credentials import UsedCredentials
 from shoal.kafka.logs import LOG_ENDS_ANSWER_S, GapReader, LogEnds
 from shoal.kafka.retries import BrokerLiveness, until_all, until_first
 from shoal.kafka.task import Message, PartitionTask
 from shoal.kafka.task_manager import TaskManager, WorkerContext, open_partitions
+from shoal.kafka.transactions import ClusterListener
 from shoal.observability import logger
 from shoal.streams import BLOCK_RECORDS
 
-__all__ = ["ExternalLoop", "HandoverCancelledError", "MessageSource", "Rewinds"]
+__all__ = ["ExternalLoop", "MessageSource", "Rewinds"]
 
 GRACE_S = 0.3
 """How long a missing message may be on its way before a rewind is requested."""
@@ -99,13 +98,6 @@ STALL_S = 3.0
 """After this time without a message, though the log has more, a rewind is requested."""
 
 
-class HandoverCancelledError(ShoalError):
-    """A cluster was not handled in time. It is handed over again, by this process or another."""
-
-    code = "withdrawn"
-    retriable = True
-
-
 class MessageSource(Protocol):
     """The source of the messages."""
 
@@ -141,29 +133,10 @@ class _Clients:
 class ExternalLoop:
     """One assignment: tasks for some partitions, fed by a message source, until it is ended.
 
-    Parameters
-    ----------
-    context : WorkerContext
-        Of the process.
-    liveness : BrokerLiveness
-        Records when the broker answered.
-    source : MessageSource
-        Delivers the messages.
-    partitions : sequence of int
-        Of the input, assigned to this process.
-    listener : ClusterListener
-        Receives the clusters.
-    most : int
-        Largest number of messages that are taken together. Decisions on them are committed together, not earlier.
-    may_contain_uncommitted : bool
-        Whether messages that are in the log now may belong to open or aborted transactions. Each is then looked up.
-    opened : asyncio.Event or None
-        Set when all tasks are open, or some cannot be opened now.
-
-    Notes
-    -----
-    A partition whose leader does not answer at the start is opened later, while the others work. Messages of it that
-    come before are dropped if there is no space for those of the others, and are requested again when it is open.
+    At most ``most`` messages are taken together; decisions on them are committed together, not earlier. If the log
+    ``may_contain_uncommitted`` messages, of open or aborted transactions, each of those that it holds now is looked up.
+    ``opened`` is set when all tasks are open, or some cannot be opened now. These are opened later, while the others
+    work. Messages of them that come before are dropped if the others need the space, and are requested again.
     """
 
     def __init__(
@@ -209,13 +182,7 @@ class ExternalLoop:
             self._work_background.cancel()
 
     async def run(self) -> None:
-        """Work until ended.
-
-        Raises
-        ------
-        ShoalError
-            The error that ended the loop.
-        """
+        """Work until ended; raises the error that ended the loop."""
         self._work_background = asyncio.create_task(self._work())
         try:
             await asyncio.wait({self._work_background})
@@ -225,7 +192,7 @@ class ExternalLoop:
             self.opened.set()
             self._ended.set()
         error = task_exception(self._work_background)
-        if error is not None and not (isinstance(error, HandoverCancelledError) and self._ending.is_set()):
+        if error is not None:
             raise to_shoal_error(error, self._context.settings) from None
 
     async def _work(self) -> None:
@@ -263,23 +230,15 @@ class ExternalLoop:
             context.health.joined = True
             reading_ends = self._ends.read_regularly(clients.ends, clients.ends_with_open)
             await until_all(
-                until_first(self._open_all(clients, credentials), self._until_ending()),
-                until_first(reading_ends, self._until_ending()),
+                until_first(self._open_all(clients, credentials), self._ending.wait()),
+                until_first(reading_ends, self._ending.wait()),
                 self._feed_all(GapReader(clients.gaps)),
                 *map(self._punctuate_regularly, self._partitions),
-                passing=HandoverCancelledError,
             )
             should_commit = True
-        except HandoverCancelledError:
-            # Commit the decisions of the other tasks, and the clusters that were handled before.
-            should_commit = True
-            raise
         finally:
             context.health.joined = False
             await self._tasks.close(list(self._tasks), commit=should_commit)
-
-    async def _until_ending(self) -> None:
-        await self._ending.wait()
 
     async def _open_all(self, clients: _Clients, credentials: UsedCredentials) -> None:
         """Open all partitions; raises as `open_partitions`."""
@@ -375,7 +334,7 @@ class ExternalLoop:
             is_next = offset == expected and offset >= uncommitted_before
             try:
                 first = offset if is_next else await self._next_record(tp, expected, gap_reader)
-            except LeaderAwayError:
+            except NotYetError:
                 # What the log holds is not known: take nothing more, and have it delivered again later.
                 is_gap = True
                 break
@@ -401,9 +360,9 @@ class ExternalLoop:
         return self._uncommitted_before.get(tp, sys.maxsize)
 
     async def _next_record(self, tp: TopicPartition, offset: int, gap_reader: GapReader) -> int | None:
-        """Return what `GapReader.next_record_offset` does.
+        """Return the offset of the first record from an offset on; None if there is none up to the log's end.
 
-        Raises `LeaderAwayError` if the leader answers no longer: the other partitions must not wait for it.
+        Raises `NotYetError` if the leader answers no longer: the other partitions must not wait for it.
         """
         async with self._ends.while_answering(tp):
             return await gap_reader.next_record_offset(tp, offset)
@@ -419,7 +378,7 @@ class ExternalLoop:
             log_end, idle_s = self._ends.end(tp), time.monotonic() - self._last_message_s[tp]
             if log_end is None or idle_s < COMPARE_S or log_end <= task.position:
                 continue
-            with contextlib.suppress(LeaderAwayError):
+            with contextlib.suppress(NotYetError):
                 first = await self._next_record(tp, task.position, gap_reader)
                 if first is None:
                     # Only control records: the next punctuation passes them.

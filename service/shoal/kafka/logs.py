@@ -25,7 +25,7 @@ from aiokafka.admin import AIOKafkaAdminClient
 
 from shoal.arrays import Int64Vector
 from shoal.errors import BrokerError, BrokerUnavailableError
-from shoal.kafka.client import CLIENT_ERRORS, LeaderAwayError, log_bounds, reading, task_exception
+from shoal.kafka.client import CLIENT_ERRORS, leader_away, log_bounds, reading, task_exception
 from shoal.observability import logger
 from shoal.policy import KafkaSection
 
@@ -49,7 +49,6 @@ async def read_committed_records(
 ) -> AsyncGenerator[Any, None]:
     """Yield the committed records of a partition from an offset and a time (ms) on, up to the present end of the log.
 
-    Records of aborted transactions do not count: a worker that was killed in its first transaction can start again.
     Raises `BrokerUnavailableError` if for 10 s neither a record arrived nor an aborted one was passed.
     """
     async with reading(settings) as consumer:
@@ -150,10 +149,7 @@ log = logger("kafka")
 def requests_by_leader(
     consumer: AIOKafkaConsumer, partitions: Sequence[TopicPartition], alone: Collection[TopicPartition]
 ) -> list[list[TopicPartition]]:
-    """Return the partitions of each request: one for each leader, and one for each partition of ``alone``.
-
-    Partitions without a known leader are asked about together.
-    """
+    """Return the partitions of each request: one for each leader (or no known one), and one for each of ``alone``."""
     cluster = consumer._client.cluster  # noqa: SLF001 - not reachable otherwise
     led: dict[int, list[TopicPartition]] = defaultdict(list)
     for tp in partitions:
@@ -172,12 +168,11 @@ async def ask_any_broker(client: AIOKafkaAdminClient, group: str) -> None:
 class LeaderCheck:
     """Asks each broker that leads a partition. The log names partitions whose leader does not answer, at intervals.
 
-    One request asks a leader about all its partitions. If it has no answer, the next question asks about each of them
-    alone: one that was deleted, or has a new leader, says nothing about the others.
-
-    After each question, ``set_unreachable`` receives the number of partitions whose leader does not answer, and
-    ``renew`` is called if there are some while a broker answers. ``ask_any`` asks any broker if no leader answers.
-    After ``patience_s`` without the answer of a leader a drain gives up; other workers wait.
+    If a leader has no answer about all its partitions, the next question asks about each alone: one that was deleted,
+    or has a new leader, says nothing about the others. After each question, ``set_unreachable`` receives the number of
+    partitions whose leader does not answer, and ``renew`` is called if there are some while a broker answers.
+    ``ask_any`` asks any broker if no leader answers. After ``patience_s`` without the answer of a leader a drain gives
+    up; other workers wait.
     """
 
     def __init__(
@@ -202,9 +197,8 @@ class LeaderCheck:
     async def ask(self, partitions: Sequence[TopicPartition]) -> None:
         """Ask the leaders of these partitions, and another broker if none of them answers.
 
-        A partition whose leader is away must not end the work on the others. Raises an error of the client if no broker
-        answers, `BrokerUnavailableError` if a leader does not answer and files with credentials have changed, and
-        `BrokerError` if a leader has not answered for ``patience_s``.
+        Raises an error of the client if no broker answers, `BrokerUnavailableError` if a leader does not answer and
+        files with credentials have changed, and `BrokerError` if a leader has not answered for ``patience_s``.
         """
         requests = requests_by_leader(self._consumer, partitions, self._unanswered)
         answers = await self._ask_each(requests) if partitions else []
@@ -281,10 +275,7 @@ class _LogEnd:
 
 
 class LogEnds:
-    """Reads the ends of the logs, without and with the records of open transactions, with one request to each leader.
-
-    A request that has no answer is followed by one for each of its partitions, as in `LeaderCheck`.
-    """
+    """Reads the ends of the logs, without and with records of open transactions, with one request to each leader."""
 
     def __init__(self) -> None:
         self._ends: dict[TopicPartition, _LogEnd] = {}
@@ -327,7 +318,7 @@ class LogEnds:
                     del self._limits[tp]
         except TimeoutError:
             if limit.expired():
-                raise LeaderAwayError(tp) from None
+                raise leader_away(tp) from None
             raise
 
     async def read_regularly(self, reader: AIOKafkaConsumer, reader_with_open: AIOKafkaConsumer) -> None:

@@ -14,10 +14,10 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from shoal.errors import BrokerUnavailableError, InputError
 from shoal.kafka.checks import TopicLayout, partitions_of
-from shoal.kafka.client import admin
-from shoal.kafka.metadata import CommittedState, MetadataCipher, UnreadableError
-from shoal.kafka.offsets import LogTruncatedError
-from shoal.kafka.progress_copy import CopiedCommit, HiddenCopyError, Order, ProgressCopy, order_of
+from shoal.kafka.client import NotYetError, admin
+from shoal.kafka.metadata import CommittedState, MetadataCipher
+from shoal.kafka.offsets import ProgressError
+from shoal.kafka.progress_copy import CopiedCommit, Order, ProgressCopy, order_of
 from shoal.kafka.start import (
     check_copied_end,
     check_no_open_transaction,
@@ -72,7 +72,7 @@ def _report_group(
     fields["watermark"] = found.offset
     try:
         commit = decode_committed(found, settings, partition, cipher)
-    except UnreadableError as error:
+    except ProgressError as error:
         return fields | {"state": error.state}
     except InputError:
         return fields | {"state": "broken or foreign metadata"}
@@ -118,12 +118,12 @@ async def _fetch_copy(copy: ProgressCopy) -> tuple[int | None, CommittedState | 
             return None, "missing"
         offset = copied.offset
         return offset, copy.decode(copied)
-    except HiddenCopyError:
-        return None, "hidden by an open transaction"
-    except UnreadableError as error:
+    except NotYetError as error:
+        if not error.state:
+            raise
+        return None, error.state
+    except ProgressError as error:
         return offset, error.state
-    except LogTruncatedError:
-        return offset, "of another topic id"
     except InputError:
         return None, "broken or foreign"
 
@@ -203,15 +203,10 @@ class _ExportOfOne(_SavedTopic):
 
 
 async def export_progress(settings: KafkaSection) -> str:
-    """Return the committed offsets and metadata of all partitions as JSON text.
+    """Return the committed offsets and metadata of all partitions as JSON text; encrypted metadata stay encrypted.
 
-    Encrypted metadata stay encrypted; the import needs their key. Where the group has no progress, or older progress
-    than its copy, that of the copy is exported.
-
-    Raises
-    ------
-    InputError
-        The two contradict each other; or the copy is newer, and records may have been published after it.
+    Where the copy is newer than the progress of the group, it is exported. Raises `InputError` if the two contradict
+    each other, or if records may have been published after a newer copy.
     """
     async with admin(settings) as client:
         topics = [
@@ -271,9 +266,9 @@ def _is_newer(copy: ProgressCopy, copied: CopiedCommit, found: OffsetAndMetadata
         return False
     try:
         copy.decode(copied)
-    except UnreadableError:
-        raise
     except InputError as error:
+        if isinstance(error, ProgressError) and not error.is_of_another_log:
+            raise
         _warn_of_copy(copy, str(error))
         return False
     return decode_both(found, copied, copy)[1] is Order.NEWER
@@ -291,13 +286,9 @@ async def import_progress(text: str, policy: Policy, settings: KafkaSection) -> 
     """Commit an export and return the partitions for which it was committed, by their topic.
 
     All partitions are checked first; a file that is refused disturbs no running worker. Then each partition is fenced,
-    so that a running worker stops, and checked again. No completed offset becomes incomplete again.
-
-    Raises
-    ------
-    InputError
-        The file is not an export of these topics, the committed state of a partition is ahead of the file, or the
-        output holds records that were published after the export.
+    so that a running worker stops, and checked again. No completed offset becomes incomplete again. Raises `InputError`
+    if the file is not an export of these topics, the committed state of a partition is ahead of it, or the output holds
+    records that were published after it.
     """
     export, of_topics = _read_export(text), settings_by_input(settings)
     if any(saved.topic not in of_topics for saved in export.topics):
@@ -353,8 +344,7 @@ class _Import:
     async def check(self) -> None:
         """Check that the commit of a file may replace what is committed; read only.
 
-        Raises as `_check_current`; `InputError` if the output holds records that were published after the export; and
-        `BrokerUnavailableError` if an open transaction hides records.
+        Raises `InputError` if not, and `BrokerUnavailableError` if an open transaction hides records.
         """
         settings, partition = self.settings, self.partition
         await self._check_current()
@@ -396,7 +386,6 @@ class _Import:
 def _leaving_out_invalid() -> Iterator[None]:
     try:
         yield
-    except UnreadableError:
-        raise
-    except InputError:
-        pass
+    except InputError as error:
+        if isinstance(error, ProgressError) and not error.is_of_another_log:
+            raise

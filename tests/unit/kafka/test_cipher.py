@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from shoal.errors import InputError, PolicyError
-from shoal.kafka.metadata import NO_ENCRYPTION, CommittedState, MetadataCipher, UnreadableError, encode, largest_span
-from shoal.kafka.offsets import OffsetState, ReferenceRecord
+from shoal.kafka.metadata import NO_ENCRYPTION, CommittedState, MetadataCipher, encode, largest_span
+from shoal.kafka.offsets import OffsetState, ProgressError, ReferenceRecord
 from shoal.policy import KafkaSection
 
 pytestmark = pytest.mark.unit
@@ -112,7 +112,7 @@ def test_metadata_under_a_key_that_is_not_given_are_refused_with_a_remedy(
     writer: tuple[bytes | None, ...], reader: tuple[bytes | None, ...], words: str
 ) -> None:
     text = MetadataCipher("g", writer).encode(commit(5, 7), "t", 0)
-    with pytest.raises(UnreadableError) as caught:
+    with pytest.raises(ProgressError) as caught:
         MetadataCipher("g", reader).decode(text, "t", 0, 5)
     assert words in str(caught.value)
     assert str(caught.value).startswith("t-0: ")
@@ -142,27 +142,6 @@ def test_plain_metadata_are_those_of_encode() -> None:
 
 
 # ---------------------------------------------------------------- sizes
-
-
-@pytest.mark.parametrize("delta", [2, 100, 600, 1000, 5000, 20_000])
-def test_within_the_span_encrypted_metadata_always_fit(delta: int) -> None:
-    slack = 512
-    span, count = largest_span(delta, slack), delta + 1 + slack
-    future = tuple(range(2**40 + 1, 2**40 + 1 + MAX_FUTURE_TIMESTAMPED))
-    widest = min(span, 2**44)
-    shapes = [
-        tuple(range(2**40, 2**40 + count)),
-        tuple(2**40 + (widest * i) // (count - 1) for i in range(count)),
-        tuple(2**40 + widest + slack - count + 1 + i if i else 2**40 for i in range(count)),
-    ]
-    for held in shapes:
-        # Where the span is hardly wider than what is held there is no other shape than the first one.
-        if len(set(held)) < count:
-            continue
-        snapshot = OffsetState(
-            2**40, held[-1] + 1, held, future, 2**42, 2**50, held[-1] + 1, ReferenceRecord(2**40, 2**42)
-        )
-        assert len(CIPHER.encode(CommittedState(snapshot, FINGERPRINT, 2**42), "t", 0)) <= LIMIT_BYTES
 
 
 def test_the_largest_delta_named_in_the_error_fits_and_the_next_does_not() -> None:

@@ -15,8 +15,8 @@ from shoal.formats import JsonDecoder
 from shoal.kafka import ClusterListener
 from shoal.kafka import task as partition_reader
 from shoal.kafka import transactions as outgoing
-from shoal.kafka.metadata import CommittedState, decode, encode
-from shoal.kafka.offsets import LogTruncatedError, OffsetState, ReferenceRecord
+from shoal.kafka.metadata import CommittedState, decode
+from shoal.kafka.offsets import OffsetState, ProgressError, ReferenceRecord
 from shoal.kafka.task import PartitionTask
 from shoal.kafka.transactions import TransactionBatch, TransactionSink
 from shoal.observability import Metrics
@@ -106,8 +106,9 @@ async def turn(task: PartitionTask, clock: Clock, *, at_end: bool = False) -> No
 async def test_a_rejected_future_timestamp_is_committed_before_a_later_cluster_is_handed_over() -> None:
     seen: list[list[int]] = []
 
-    async def hand_over(_: int, cluster: DecidedCluster) -> None:
+    async def hand_over(_: int, cluster: DecidedCluster) -> bool:
         seen.append(cluster.offsets)
+        return True
 
     sink = Sink()
     task = task_of(policy_of(), sink, listener=ClusterListener(on_decided=hand_over))
@@ -324,21 +325,23 @@ async def test_records_that_are_rejected_as_dated_ahead_are_logged_with_their_nu
     assert logged[1:] == [(words, {"partition": "t-0", "count": 2})]
 
 
-async def test_a_task_with_too_many_waiting_bytes_is_full(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(outgoing, "FULL_BYTES", 10_000)
+@pytest.mark.parametrize(
+    ("limit", "before", "more"),
+    [
+        ({"FULL_BYTES": 10_000}, [record(offset, note="n" * 4000) for offset in range(4)], 5),
+        ({"FULL_ROWS": 10}, [Message(offset, b"{") for offset in range(9)], 1),
+    ],
+    ids=["bytes", "references"],
+)
+async def test_a_task_with_too_much_waiting_is_full(
+    monkeypatch: pytest.MonkeyPatch, limit: dict[str, int], before: list[Message], more: int
+) -> None:
+    for name, most in limit.items():
+        monkeypatch.setattr(outgoing, name, most)
     task = task_of(policy_of(), Sink(gate=asyncio.Event()))
-    await task.process([record(offset, note="n" * 4000) for offset in range(4)])
+    await task.process(before)
     assert not task.is_full
-    await task.process([record(offset, note="n" * 4000) for offset in range(4, 9)])
-    assert task.is_full
-
-
-async def test_a_task_with_too_many_waiting_references_is_full(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(outgoing, "FULL_ROWS", 10)
-    task = task_of(policy_of(), Sink(gate=asyncio.Event()))
-    await task.process([Message(offset, b"{") for offset in range(9)])
-    assert not task.is_full
-    await task.process([Message(9, b"{")])
+    await task.process([replace(before[0], offset=len(before) + number) for number in range(more)])
     assert task.is_full
 
 
@@ -488,13 +491,6 @@ async def test_messages_out_of_order_are_an_error() -> None:
         await task.process([record(2), record(1)])
 
 
-async def test_messages_fetched_twice_are_ignored() -> None:
-    task = task_of(policy_of(), Sink())
-    await task.process([record(0), record(1)])
-    await task.process([record(0), record(1), record(2)])
-    assert task.waiting_count == 3
-
-
 async def test_a_failed_transaction_is_raised_by_the_next_punctuation_and_counted() -> None:
     clock, sink = Clock(), Sink(errors=[BrokerUnavailableError("away")])
     task = task_of(policy_of(), sink, clock=clock)
@@ -587,12 +583,6 @@ async def test_clusters_name_the_policy_under_which_they_were_decided() -> None:
     assert {cluster.policy for cluster in repeats[0]} == {after.fingerprint}
 
 
-def test_metadata_of_a_task_can_be_decoded() -> None:
-    task = task_of(policy_of(), Sink())
-    text = encode(CommittedState(task.tracker.snapshot(), policy_of().fingerprint, 1), "t", 0)
-    assert decode(text, "t", 0, 0).state == task.tracker.snapshot()
-
-
 LIMITED = {"per_subject": {"max": 1, "window": 10}}
 
 
@@ -633,7 +623,7 @@ async def test_the_probe_is_checked_although_reading_begins_before_it() -> None:
     task = task_of(policy_of(privacy=LIMITED), Sink(), snapshot)
     task.restore(0)
     await task.process([by_one(offset, offset) for offset in range(5)])
-    with pytest.raises(LogTruncatedError, match="offset 5 holds a different record"):
+    with pytest.raises(ProgressError, match="offset 5 holds a different record"):
         await task.process([by_one(5, 5)])
 
 
